@@ -1,0 +1,58 @@
+# The two commands are `make demo` and `make test`; both make .venv first where it is missing or out of date.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+LOCK := requirements.lock
+# torch is installed first and exactly: an open range may fetch gigabytes of another build.
+TORCH := $(shell grep -m1 '^torch==' $(LOCK))
+LOCKED_EXTRAS := plots,cli,bayes,sim,onnx,botorch,data,dev
+
+.DEFAULT_GOAL := help
+.PHONY: help venv demo test lint format build clean lock
+
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+venv: $(INSTALLED)  ## make .venv with the locked packages and this project, editable
+
+$(INSTALLED): pyproject.toml $(LOCK)
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet "$(TORCH)"
+	$(BIN)/pip install --quiet --requirement $(LOCK)
+	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
+	touch $@
+
+demo: $(INSTALLED)  ## run the demonstration; its results go to demo/
+	$(BIN)/python -m manifoldgp.demo --out demo
+
+test: lint  ## lint, then all tests and doctests
+	$(BIN)/python -m pytest
+
+lint: $(INSTALLED)  ## style, format, import layers, types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/pyright
+
+format: $(INSTALLED)  ## format the code and mend what ruff can mend
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+build: $(INSTALLED)  ## wheel and source archive in dist/
+	$(BIN)/python -m build --no-isolation
+
+clean:  ## remove results, builds and caches; keeps .venv
+	rm -rf build dist demo report .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Resolves anew in a clean environment. To move torch, edit its line in the lock first.
+# Local version suffixes and the GPU libraries of one platform are left out: they do not exist everywhere.
+lock:  ## resolve requirements.lock anew from pyproject.toml
+	set -e; fresh=$$(mktemp -d); trap 'rm -rf "$$fresh"' EXIT; \
+	$(PYTHON) -m venv "$$fresh/venv"; \
+	"$$fresh/venv/bin/pip" install --quiet "$(TORCH)"; \
+	"$$fresh/venv/bin/pip" install --quiet "$(TORCH)" ".[$(LOCKED_EXTRAS)]"; \
+	"$$fresh/venv/bin/pip" freeze --exclude manifoldgp > "$$fresh/frozen"; \
+	sed -E -e 's/\+[a-z0-9.]+$$//' -e '/^(nvidia|cuda|triton)[-=]/d' "$$fresh/frozen" > "$$fresh/lock"; \
+	cp "$$fresh/lock" $(LOCK)

@@ -1,0 +1,79 @@
+"""Gaussian-process regression that learns its own features.
+
+Names are loaded when they are first used, so that the command line answers without importing PyTorch.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from manifoldgp.features import (
+        MLP,
+        PCA,
+        Chain,
+        Concatenate,
+        Identity,
+        Kumaraswamy,
+        Linear,
+        RandomEmbedding,
+        Residual,
+    )
+    from manifoldgp.kernels import SquaredExponential
+    from manifoldgp.parameters import LogNormal, Normal, StudentT
+    from manifoldgp.persistence import load
+    from manifoldgp.regressor import GPRegressor, ManifoldGPRegressor
+    from manifoldgp.warping import TanhWarping
+
+_HOME = {
+    "MLP": "features",
+    "PCA": "features",
+    "Chain": "features",
+    "Concatenate": "features",
+    "GPRegressor": "regressor",
+    "Identity": "features",
+    "Kumaraswamy": "features",
+    "Linear": "features",
+    "LogNormal": "parameters",
+    "ManifoldGPRegressor": "regressor",
+    "Normal": "parameters",
+    "RandomEmbedding": "features",
+    "Residual": "features",
+    "SquaredExponential": "kernels",
+    "StudentT": "parameters",
+    "TanhWarping": "warping",
+    "load": "persistence",
+}
+
+__all__ = [
+    "MLP",
+    "PCA",
+    "Chain",
+    "Concatenate",
+    "GPRegressor",
+    "Identity",
+    "Kumaraswamy",
+    "Linear",
+    "LogNormal",
+    "ManifoldGPRegressor",
+    "Normal",
+    "RandomEmbedding",
+    "Residual",
+    "SquaredExponential",
+    "StudentT",
+    "TanhWarping",
+    "load",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'manifoldgp' has no attribute {name!r}")
+    value = getattr(import_module(f"manifoldgp.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

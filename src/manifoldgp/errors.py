@@ -1,0 +1,33 @@
+"""What can go wrong, by name. Every message says what was expected, what came, and what to do."""
+
+
+class ManifoldGPError(Exception):
+    """The root of everything this package raises on purpose."""
+
+
+class InputError(ManifoldGPError, ValueError):
+    """The data or an argument cannot be used as given."""
+
+
+class NotPositiveDefiniteError(ManifoldGPError, ArithmeticError):
+    """A covariance matrix has no Cholesky factor, even with the largest jitter allowed."""
+
+
+class DisconnectedParameterError(ManifoldGPError, RuntimeError):
+    """A trainable parameter receives no gradient, so training it would silently do nothing."""
+
+
+class TrainingFailedError(ManifoldGPError, RuntimeError):
+    """No start of the optimiser produced a usable model."""
+
+
+class FileFormatError(ManifoldGPError, ValueError):
+    """A model file is damaged, foreign, or from an unknown version."""
+
+
+class MissingExtraError(ManifoldGPError, ImportError):
+    """An optional dependency is needed for what was asked."""
+
+
+class FitWarning(UserWarning):
+    """The fit went through, and something about it deserves attention."""

@@ -1,0 +1,32 @@
+"""Features M: H = M(X), the first half of F = G ∘ M (eq. 9). The kernel only ever sees H.
+
+Every class is a description without state; see :class:`Features` for the contract.
+"""
+
+from manifoldgp.features._abstract import Features
+from manifoldgp.features.combine import Chain, Concatenate, Residual
+from manifoldgp.features.convert import as_features
+from manifoldgp.features.linear import FixedLinear, Identity, Linear
+from manifoldgp.features.module import Module
+from manifoldgp.features.network import ACTIVATIONS, MLP
+from manifoldgp.features.transformer import Transformer
+from manifoldgp.features.unsupervised import PCA, RandomEmbedding
+from manifoldgp.features.warping import Kumaraswamy
+
+__all__ = [
+    "ACTIVATIONS",
+    "MLP",
+    "PCA",
+    "Chain",
+    "Concatenate",
+    "Features",
+    "FixedLinear",
+    "Identity",
+    "Kumaraswamy",
+    "Linear",
+    "Module",
+    "RandomEmbedding",
+    "Residual",
+    "Transformer",
+    "as_features",
+]

@@ -1,0 +1,33 @@
+"""X W + b over any batch, in one library call."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+
+def affine(X: Tensor, W: Tensor, b: Tensor | None = None) -> Tensor:
+    """X W + b (*B'', N, Q) for X (*B', N, D), W (*B, D, Q) and b (*B, Q); the batches broadcast.
+
+    One weight matrix for everything, batched or not, is a single two-dimensional product; otherwise the batch is flattened
+    for one ``baddbmm``. Inputs shared over the batch are never copied.
+    """
+    (N, D), Q = X.shape[-2:], W.shape[-1]
+    batch = _batch(X, W, b)
+    if W.numel() == D * Q and (b is None or b.numel() == Q):
+        rows, W2 = X.reshape(-1, D), W.reshape(D, Q)
+        H = rows @ W2 if b is None else torch.addmm(b.reshape(Q), rows, W2)
+        return H.reshape(*batch, N, Q) if batch else H
+    count = math.prod(batch)
+    X3, W3 = X.expand(*batch, N, D).reshape(count, N, D), W.expand(*batch, D, Q).reshape(count, D, Q)
+    H = torch.bmm(X3, W3) if b is None else torch.baddbmm(b.expand(*batch, Q).reshape(count, 1, Q), X3, W3)
+    return H if len(batch) == 1 else H.reshape(*batch, N, Q)
+
+
+def _batch(X: Tensor, W: Tensor, b: Tensor | None) -> tuple[int, ...]:
+    batch = W.shape[:-2]
+    if X.shape[:-2] in ((), batch) and (b is None or b.shape[:-1] == batch):
+        return batch  # the usual case; broadcast_shapes takes as long as a small product
+    return torch.broadcast_shapes(X.shape[:-2], batch, () if b is None else b.shape[:-1])

@@ -1,0 +1,76 @@
+"""Features around a plain GP: the inputs as they are, and a small network beside them that can be switched off."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from manifoldgp.features._abstract import Features
+from manifoldgp.features._affine import affine
+from manifoldgp.features._checks import positive_integer
+from manifoldgp.features._joint import JointLaw
+from manifoldgp.parameters import LogNormal, Parameter, StudentT, Tree
+
+
+@dataclass(frozen=True)
+class Nested(Features):
+    """H = [x / lengthscale, x B / √D + tanh(x W / √D + b) V / √hidden]: Q = D + q features that contain the plain GP.
+
+    With B = V = 0 a kernel without length-scales of its own (``SquaredExponential(scaled=False)``) sees x / lengthscale only: the plain
+    SE-ARD GP. With V = 0 it is a GP on x and a linear projection. So training can start at a fitted GP and add what the data ask for.
+
+    hidden: units of the network. q: its outputs.
+    width: how far from zero B and V start. Parameters: lengthscale (D,), skip B (D, q), inner W (D, hidden), bias (hidden,),
+    outer V (hidden, q); heavy-tailed priors keep most of the network near zero and let a few weights grow (MAP training).
+    """
+
+    hidden: int = 8
+    q: int = 2
+    width: float = 0.1
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "hidden", positive_integer(self.hidden, "The number of hidden units of Nested"))
+        object.__setattr__(self, "q", positive_integer(self.q, "The number of features q of Nested"))
+
+    def parameters(self, X: Tensor) -> Tree:
+        D, hidden, q = X.shape[-1], self.hidden, self.q
+        joint = JointLaw(lambda generator, count: self._start(X, generator, count))
+        narrow, wide = StudentT(2.0, 0.0, 0.3), StudentT(2.0, 0.0, 1.0)
+        return {
+            "lengthscale": Parameter(
+                (D,), joint.law("lengthscale"), positive=True, prior=LogNormal(0.5 * math.log(D), 3.0)
+            ),
+            "skip": Parameter((D, q), joint.law("skip"), prior=narrow),
+            "inner": Parameter((D, hidden), joint.law("inner"), prior=wide),
+            "bias": Parameter((hidden,), joint.law("bias"), prior=wide),
+            "outer": Parameter((hidden, q), joint.law("outer"), prior=narrow),
+        }
+
+    def __call__(self, values: Tree, X: Tensor) -> Tensor:
+        D = X.shape[-1]
+        units = torch.tanh(affine(X, values["inner"] / math.sqrt(D), values["bias"]))
+        net = affine(X, values["skip"] / math.sqrt(D)) + affine(units, values["outer"] / math.sqrt(self.hidden))
+        scaled = X / values["lengthscale"].unsqueeze(-2)
+        batch = net.shape[:-2]
+        return torch.cat([scaled.expand(*batch, *scaled.shape[-2:]), net], -1)
+
+    def _start(self, X: Tensor, generator: torch.Generator, count: int) -> dict[str, Tensor]:
+        """W ~ N(0, 4) with each unit's transition at a random training row; B and V ~ N(0, width²); length-scales around e √D."""
+        rows, D = X.detach().cpu(), X.shape[-1]
+
+        def normal(*shape: int) -> Tensor:
+            return torch.randn((count, *shape), generator=generator, dtype=torch.float64)
+
+        inner = 2.0 * normal(D, self.hidden)
+        centres = rows[torch.randint(len(rows), (count, self.hidden), generator=generator)]
+        values = {
+            "lengthscale": math.e * math.sqrt(D) * torch.exp(0.3 * normal(D)),
+            "skip": self.width * normal(D, self.q),
+            "inner": inner,
+            "bias": -torch.einsum("cdh,chd->ch", inner, centres) / math.sqrt(D),
+            "outer": self.width * normal(self.hidden, self.q),
+        }
+        return {name: value.to(X.device) for name, value in values.items()}

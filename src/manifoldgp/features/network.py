@@ -1,0 +1,143 @@
+"""The paper's features: a multi-layer network."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+
+from manifoldgp.errors import InputError
+from manifoldgp.features._abstract import Features
+from manifoldgp.features._affine import affine
+from manifoldgp.features._checks import positive_integer, positive_number
+from manifoldgp.features._joint import JointLaw
+from manifoldgp.parameters import Parameter, Tree, nest
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "sigmoid": torch.sigmoid,
+    "identity": lambda Z: Z,
+    "tanh": torch.tanh,
+    "relu": torch.relu,
+    "softplus": torch.nn.functional.softplus,
+    "sine": torch.sin,
+}
+"""Transfer functions by name; ``sigmoid`` is the paper's log-sigmoid 1 / (1 + exp(-z))."""
+
+_GAIN = {"sigmoid": 3.0, "identity": 1.0, "tanh": 1.5, "relu": math.sqrt(2), "softplus": math.sqrt(2), "sine": 1.5}
+_ROWS_AT_START = 256  # inputs that the initial law looks at, to centre the later layers
+
+
+@dataclass(frozen=True)
+class MLP(Features):
+    """A multi-layer network, H = (T_l ∘ ... ∘ T_1)(X) with T_i(Z) = σ(Z W_i + b_i), rows as data points (eq. 16).
+
+    sizes: the outputs of each layer; the paper's [1-6-2] on one input is ``MLP((6, 2))``.
+    activation: σ, one name for every layer (the last included) or one a layer: sigmoid, identity, tanh, relu, softplus, sine.
+    rank: weight matrices are W = U V with this inner dimension wherever it is below both sides of W.
+    scale: steepness of the first layer at the start.
+
+    Parameters: ``{"0": {"weight": (D, q_1), "bias": (q_1,)}, "1": ...}``; low-rank layers have "left" (in, rank) and
+    "right" (rank, out) in place of "weight".
+
+    Initial law, for standardised inputs: the first layer's weights are N(0, scale² / D), and each hidden unit has its
+    transition at a random training input, b = -wᵀx_n. Later weights are N(0, gain² / fan-in), gain 3 for the sigmoid, 1 for
+    the identity; their biases centre the pre-activations over the training inputs.
+
+    >>> X = torch.linspace(-1, 1, 5, dtype=torch.float64)[:, None]
+    >>> net = MLP((6, 2))
+    >>> [(name, tuple(p.shape)) for name, p in net.parameters(X)["0"].items()]
+    [('weight', (1, 6)), ('bias', (6,))]
+    """
+
+    sizes: tuple[int, ...]
+    activation: str | tuple[str, ...] = "sigmoid"
+    rank: int | None = None
+    scale: float = 2.0
+
+    def __post_init__(self) -> None:
+        try:
+            sizes = tuple(self.sizes)
+        except TypeError:
+            sizes = ()
+        if not sizes:
+            raise InputError(f"MLP needs the outputs of at least one layer, such as sizes=(6, 2); got {self.sizes!r}.")
+        object.__setattr__(self, "sizes", tuple(positive_integer(size, "Each size of an MLP") for size in sizes))
+        if not isinstance(self.activation, str):
+            object.__setattr__(self, "activation", tuple(self.activation))
+        if len(self.activations) != len(sizes):
+            raise InputError(
+                f"MLP has {len(sizes)} layers and {len(self.activations)} activations; give one name for all, or one a layer."
+            )
+        for name in self.activations:
+            if name not in ACTIVATIONS:
+                raise InputError(f"Unknown activation {name!r}. There are: {', '.join(ACTIVATIONS)}.")
+        if self.rank is not None:
+            object.__setattr__(self, "rank", positive_integer(self.rank, "The rank of an MLP"))
+        object.__setattr__(self, "scale", positive_number(self.scale, "The scale of an MLP"))
+
+    @property
+    def activations(self) -> tuple[str, ...]:
+        """The name of each layer's transfer function."""
+        return (self.activation,) * len(self.sizes) if isinstance(self.activation, str) else self.activation
+
+    def parameters(self, X: Tensor) -> Tree:
+        joint = JointLaw(lambda generator, count: self._start(X, generator, count))
+        named = {}
+        for i, (fan_in, fan_out) in enumerate(pairwise((X.shape[-1], *self.sizes))):
+            if self._is_low_rank(fan_in, fan_out):
+                assert self.rank is not None
+                shapes = {"left": (fan_in, self.rank), "right": (self.rank, fan_out), "bias": (fan_out,)}
+            else:
+                shapes = {"weight": (fan_in, fan_out), "bias": (fan_out,)}
+            for name, shape in shapes.items():
+                named[f"{i}.{name}"] = Parameter(shape, joint.law(f"{i}.{name}"))
+        return nest(named)
+
+    def __call__(self, values: Tree, X: Tensor) -> Tensor:
+        H = X
+        for i, name in enumerate(self.activations):
+            layer = values[str(i)]
+            if "weight" in layer:
+                Z = affine(H, layer["weight"], layer["bias"])
+            else:
+                Z = affine(affine(H, layer["left"]), layer["right"], layer["bias"])
+            H = ACTIVATIONS[name](Z)
+        return H
+
+    def _is_low_rank(self, fan_in: int, fan_out: int) -> bool:
+        return self.rank is not None and self.rank < min(fan_in, fan_out)
+
+    def _start(self, X: Tensor, generator: torch.Generator, count: int) -> dict[str, Tensor]:
+        """Starting values of all layers by name, leaves (count, *shape), by the law in the class's docstring."""
+        inputs = X.detach().cpu()
+        H = inputs[torch.randperm(len(inputs), generator=generator)[:_ROWS_AT_START]]
+        values = {}
+        for i, (name, fan_out) in enumerate(zip(self.activations, self.sizes, strict=True)):
+            fan_in = H.shape[-1]
+            has_centres = i == 0 and name != "identity"
+            sd = (self.scale if has_centres else _GAIN[name]) / math.sqrt(fan_in)
+            if self._is_low_rank(fan_in, fan_out):
+                assert self.rank is not None
+                left = sd * _standard_normal((count, fan_in, self.rank), generator)
+                right = _standard_normal((count, self.rank, fan_out), generator) / math.sqrt(self.rank)
+                weight = left @ right
+                values |= {f"{i}.left": left, f"{i}.right": right}
+            else:
+                weight = sd * _standard_normal((count, fan_in, fan_out), generator)
+                values[f"{i}.weight"] = weight
+            if has_centres:
+                centres = inputs[torch.randint(len(inputs), (count, fan_out), generator=generator)]  # (count, fan_out, D)
+                bias = -torch.einsum("cdq,cqd->cq", weight, centres)
+            else:
+                bias = -torch.einsum("cdq,cd->cq", weight, H.mean(-2).expand(count, fan_in))
+            values[f"{i}.bias"] = bias
+            H = ACTIVATIONS[name](affine(H, weight, bias))
+        return {name: value.to(X.device) for name, value in values.items()}
+
+
+def _standard_normal(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+    return torch.randn(shape, generator=generator, dtype=torch.float64)

@@ -1,0 +1,204 @@
+"""Radial functions of all pairs of rows, as one autograd function with a closed-form backward.
+
+For scaled features Z (N, Q), K_ij = k(|z_i - z_j|^2) with dk/dr^2 = -c g / 2 (see the profiles), and an incoming gradient W
+that need not be symmetric:
+
+    V  = W o g                                                          (N, N), elementwise
+    dZ = c sum_j (V + V^T)_ij (z_j - z_i) = c [(V + V^T) Z - diag((V + V^T) 1) Z]
+
+so no N x N x Q tensor exists. Large matrices are worked on block by block: temporaries stay in the processor's cache, and
+nothing of size N x N is allocated but K and, for the Matern family, g. Features are stored as (Q, N) here: the product of a
+short, wide matrix with V is about three times faster than that of V with a tall one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from manifoldgp.kernels._profiles import Profile
+
+BLOCK = 2**18
+"""Entries worked on at a time."""
+
+NEAR, FAR = 1e2, 1e4
+"""Squared norms |z|^2 up to which |z|^2 + |z'|^2 - 2 z.z' is exact enough as it is, and after centring (about 2e-16 |z|^2)."""
+
+
+def radial(Z1: Tensor, Z2: Tensor | None, variance: Tensor | None, profile: Profile) -> Tensor:
+    """variance * k(|z1_i - z2_j|^2) (*B, N1, N2), differentiable any number of times.
+
+    Z1: (*B, N1, Q). Z2: (*B, N2, Q), or None for the rows of Z1. variance: (*B,), or None for 1. Their batches broadcast.
+    """
+    batch = Z1.shape[:-2]
+    if not ((Z2 is None or Z2.shape[:-2] == batch) and (variance is None or variance.shape == batch)):
+        batch = torch.broadcast_shapes(batch, () if Z2 is None else Z2.shape[:-2], () if variance is None else variance.shape)
+        Z1 = Z1.expand(*batch, -1, -1)
+        Z2 = None if Z2 is None else Z2.expand(*batch, -1, -1)
+        variance = None if variance is None else variance.expand(batch)
+    if Z1.numel() == 0 or (Z2 is not None and Z2.numel() == 0):
+        return Z1 @ (Z1 if Z2 is None else Z2).mT
+    if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (Z1, Z2, variance)):
+        return _Radial.apply(Z1, Z2, variance, profile)  # type: ignore[return-value]
+    return _evaluate(Z1, Z2, variance, profile, keep_slope=False)[0]
+
+
+class _Radial(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, Z1: Tensor, Z2: Tensor | None, variance: Tensor | None, profile: Profile) -> Tensor:  # type: ignore[override]
+        needs1, needs2, needs_variance, _ = ctx.needs_input_grad
+        keep_slope = (needs1 or needs2) and profile.slope == "matrix"
+        K, slope, A1, A2 = _evaluate(Z1, Z2, variance, profile, keep_slope)
+        ctx.save_for_backward(Z1, Z2, variance, K if needs_variance or profile.slope == "k" else None, slope, A1, A2)
+        ctx.profile = profile
+        return K
+
+    @staticmethod
+    def backward(ctx: Any, W: Tensor):  # type: ignore[override]
+        Z1, Z2, variance, K, slope, A1, A2 = ctx.saved_tensors
+        needs1, needs2, needs_variance, _ = ctx.needs_input_grad
+        profile: Profile = ctx.profile
+        if torch.is_grad_enabled():  # create_graph=True: the gradient itself is going to be differentiated
+            return *_differentiable_gradient(W, Z1, Z2, variance, K, profile, needs_variance), None
+        shape = (R, N1, N2) = A1.shape[0], A1.shape[-1], A2.shape[-1]
+        W = W if W.ndim == 3 else W.reshape(shape)
+        dZ1 = dZ2 = dvariance = total = None
+        if needs1 or needs2:
+            g = K if profile.slope == "k" else slope
+            P1, P2 = _pull(W, g if g is None or g.ndim == 3 else g.view(shape), A1, A2, needs1, needs2, same=Z2 is None)
+            if P1 is not None:
+                dZ1 = _gradient(P1, A1, profile).view_as(Z1)
+                if profile.slope == "k":  # the sum of W o K is at hand: of V + V^T, if the rows are the same
+                    total = P1[:, -1].sum(-1).mul_((0.5 if Z2 is None else 1.0) / profile.scale)
+            if P2 is not None:
+                dZ2 = _gradient(P2, A2, profile).view_as(Z2)
+        if needs_variance:
+            if total is None:
+                total = torch.bmm(W.reshape(R, 1, -1), K.view(R, -1, 1))
+            dvariance = total.view_as(variance).div_(variance)
+        return dZ1, dZ2, dvariance, None
+
+
+def _evaluate(Z1: Tensor, Z2: Tensor | None, variance: Tensor | None, profile: Profile, keep_slope: bool):
+    """K (*B, N1, N2), its slope g (R, N1, N2) if it is to be kept, and A1, A2 = [Z^T; scale 1] (R, Q+1, N) for the way back."""
+    N1, Q = Z1.shape[-2:]
+    T1 = (Z1 if Z1.ndim == 3 else Z1.reshape(-1, N1, Q)).mT
+    T2 = T1 if Z2 is None else (Z2 if Z2.ndim == 3 else Z2.reshape(-1, Z2.shape[-2], Q)).mT
+    square1, square2, largest = _squares(T1, T2)
+    if largest > NEAR:  # only differences matter: around their centre, vectors are shorter and fewer digits are lost
+        centre = T1.mean(-1, keepdim=True)
+        T1 = T1 - centre
+        T2 = T1 if Z2 is None else T2 - centre
+        square1, square2, largest = _squares(T1, T2)
+    # s = scale |z - z'|^2 = [-2 scale z; |z|^2; scale] . [z'; scale; |z'|^2]: one product of thin matrices
+    scale = profile.scale
+    scale1 = torch.full_like(square1, scale)
+    left = torch.cat([T1 if scale == -0.5 else T1 * (-2.0 * scale), square1, scale1], -2)
+    right = torch.cat([T2, scale1 if Z2 is None else torch.full_like(square2, scale), square2], -2)
+    R, N2 = T2.shape[0], T2.shape[-1]
+    K = T1.new_empty(R, N1, N2)
+    slope = torch.empty_like(K) if keep_slope else None
+    factor = None if variance is None else variance.view(R, 1, 1)
+    differences = profile.kinked or largest > FAR
+    if K.numel() <= BLOCK:
+        _fill(K, slope, left, right, factor, profile, differences)
+    else:
+        for r, i in _blocks(R, N1, N2):
+            part = None if factor is None else factor[r]
+            _fill(K[r, i], None if slope is None else slope[r, i], left[r, :, i], right[r], part, profile, differences)
+    if Z2 is None:
+        diagonal = K.diagonal(dim1=-2, dim2=-1)
+        diagonal.fill_(profile.at_zero) if factor is None else diagonal.copy_(factor.view(R, 1))
+    A2 = right[:, :-1]
+    A1 = A2 if Z2 is None else torch.cat([T1, scale1], -2)
+    return K if Z1.ndim == 3 else K.view(*Z1.shape[:-1], N2), slope, A1, A2
+
+
+def _fill(
+    K: Tensor, slope: Tensor | None, left: Tensor, right: Tensor, factor: Tensor | None, profile: Profile, differences: bool
+) -> None:
+    """Overwrite K (R, n1, N2), and the slope if it is kept, from left (R, Q+2, n1) and right (R, Q+2, N2)."""
+    if differences:
+        K.zero_()
+        for q in range(left.shape[-2] - 2):
+            gap = (left[:, q] / (-2.0 * profile.scale)).unsqueeze(-1) - right[:, q].unsqueeze(-2)
+            K.addcmul_(gap, gap, value=profile.scale)
+    else:
+        torch.bmm(left.mT, right, out=K)
+    if slope is None and profile.slope == "matrix":
+        slope = torch.empty_like(K)
+    profile.evaluate(K, slope, factor)
+
+
+def _squares(T1: Tensor, T2: Tensor) -> tuple[Tensor, Tensor, float]:
+    """|z|^2 of all columns, (R, 1, N1) and (R, 1, N2), and the largest of them."""
+    square1 = (T1 * T1).sum(-2, keepdim=True)
+    if T2 is T1:
+        return square1, square1, float(square1.max())
+    square2 = (T2 * T2).sum(-2, keepdim=True)
+    return square1, square2, max(float(square1.max()), float(square2.max()))
+
+
+def _blocks(R: int, N1: int, N2: int) -> Iterator[tuple[slice, slice]]:
+    """Several small matrices at a time, or some rows of a large one: about BLOCK entries each."""
+    members, rows = max(1, BLOCK // (N1 * N2)), max(1, BLOCK // N2)
+    for r in range(0, R, members):
+        for i in range(0, N1, rows):
+            yield slice(r, r + members), slice(i, i + rows)
+
+
+def _pull(W: Tensor, g: Tensor | None, A1: Tensor, A2: Tensor, needs1: bool, needs2: bool, same: bool):
+    """P1 = A2 V^T (R, Q+1, N1) and P2 = A1 V (R, Q+1, N2) with V = W o g, if needed; one sum of both if the rows are the same."""
+    if W.numel() <= BLOCK:
+        V = W if g is None else W * g
+        P1 = torch.bmm(A2, V.mT) if needs1 else None
+        if P1 is not None and same:
+            P1.baddbmm_(A1, V)
+        return P1, torch.bmm(A1, V) if needs2 else None
+    P1 = torch.zeros_like(A1) if needs1 else None
+    P2 = torch.zeros_like(A2) if needs2 else None
+    transposed = P1 if same else P2
+    for r, i in _blocks(*W.shape):
+        V = W[r, i] if g is None else W[r, i] * g[r, i]
+        if P1 is not None:
+            P1[r, :, i].baddbmm_(A2[r], V.mT)
+        if transposed is not None:
+            transposed[r].baddbmm_(A1[r, :, i], V)
+    return P1, P2
+
+
+def _gradient(P: Tensor, A: Tensor, profile: Profile) -> Tensor:
+    """c [V Z' - diag(V 1) Z] (R, N, Q) from P = [Z'^T V^T; scale (V 1)^T] and A = [Z^T; scale 1]."""
+    gradient = torch.addcmul(P, P[:, -1:], A, value=-1.0 / profile.scale)[:, :-1].mT
+    c = profile.steepness * profile.scale
+    return gradient if c == 1.0 else gradient.mul_(c)
+
+
+def _differentiable_gradient(W: Tensor, Z1: Tensor, Z2: Tensor | None, variance: Any, K: Any, profile: Profile, of_variance: bool):
+    """The same gradient in differentiable operations. K, an output of the function, brings its own history."""
+    centre = Z1.detach().mean(-2, keepdim=True)  # the result does not depend on it
+    X1 = Z1 - centre
+    X2 = X1 if Z2 is None else Z2 - centre
+    V = W if profile.slope == "one" else W * (K if profile.slope == "k" else _slope(Z1, Z2, variance, profile))
+    c = profile.steepness * profile.scale
+    dZ1 = c * (V @ X2 - V.sum(-1).unsqueeze(-1) * X1)
+    dZ2 = c * (V.mT @ X1 - V.sum(-2).unsqueeze(-1) * X2)
+    dvariance = (W * K).sum((-2, -1)) / variance if of_variance else None
+    return (dZ1 + dZ2, None, dvariance) if Z2 is None else (dZ1, dZ2, dvariance)
+
+
+def _slope(Z1: Tensor, Z2: Tensor | None, variance: Tensor | None, profile: Profile) -> Tensor:
+    """variance * g as a differentiable matrix."""
+    if profile.rougher is not None:
+        return radial(Z1, Z2, variance, profile.rougher._replace(scale=profile.scale))
+    # Matern 1/2: g = exp(-a) / a, and zero where rows coincide.
+    s = torch.zeros((), dtype=Z1.dtype, device=Z1.device)
+    for z1, z2 in zip(Z1.unbind(-1), (Z1 if Z2 is None else Z2).unbind(-1), strict=True):
+        s = s + profile.scale * (z1.unsqueeze(-1) - z2.unsqueeze(-2)) ** 2
+    apart = s > 0
+    a = torch.where(apart, s, 1.0).sqrt()
+    g = torch.where(apart, torch.exp(-a) / a, 0.0)
+    return g if variance is None else variance[..., None, None] * g

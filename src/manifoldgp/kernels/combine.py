@@ -1,0 +1,80 @@
+"""Sums and products of kernels."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import reduce
+from operator import add, mul
+
+from torch import Tensor
+
+from manifoldgp.errors import InputError
+from manifoldgp.kernels._abstract import Kernel
+from manifoldgp.parameters import Tree
+
+
+@dataclass(frozen=True, init=False)
+class Combination(Kernel):
+    """Several kernels joined entry by entry. Their parameters are named by position: "0.variance", "1.lengthscale", ...
+
+    Made from the kernels one by one, or from a tuple: ``Sum(a, b)`` is ``Sum(parts=(a, b))``. A part of the same kind is
+    dissolved into its own parts, unless it has dims.
+    """
+
+    parts: tuple[Kernel, ...]
+
+    def __init__(self, *kernels: Kernel, parts: Iterable[Kernel] = (), dims: tuple[int, ...] | None = None) -> None:
+        given = (*kernels, *parts)
+        if not given or not all(isinstance(part, Kernel) for part in given):
+            raise InputError(f"{type(self).__name__} joins kernels, at least one; got {given!r}.")
+        object.__setattr__(self, "parts", tuple(leaf for part in given for leaf in self._dissolved(part)))
+        object.__setattr__(self, "dims", dims)
+        self.__post_init__()
+
+    @staticmethod
+    @abstractmethod
+    def _join(first: Tensor, second: Tensor) -> Tensor: ...
+
+    def _dissolved(self, part: Kernel) -> tuple[Kernel, ...]:
+        return part.parts if isinstance(part, Combination) and type(part) is type(self) and part.dims is None else (part,)
+
+    def _parameters(self, H: Tensor) -> Tree:
+        return {str(i): part.parameters(H) for i, part in enumerate(self.parts)}
+
+    def _matrix(self, values: Tree, H: Tensor) -> Tensor:
+        return reduce(self._join, (part.matrix(values.get(str(i), {}), H) for i, part in enumerate(self.parts)))
+
+    def _cross(self, values: Tree, H1: Tensor, H2: Tensor) -> Tensor:
+        return reduce(self._join, (part.cross(values.get(str(i), {}), H1, H2) for i, part in enumerate(self.parts)))
+
+    def _diagonal(self, values: Tree, H: Tensor) -> Tensor:
+        return reduce(self._join, (part.diagonal(values.get(str(i), {}), H) for i, part in enumerate(self.parts)))
+
+
+@dataclass(frozen=True, init=False)
+class Sum(Combination):
+    """k(h, h') = k_0(h, h') + k_1(h, h') + ...: a sum of independent functions.
+
+    >>> from manifoldgp.kernels import Linear, SquaredExponential
+    >>> SquaredExponential(dims=(0,)) + Linear(dims=(1,))
+    Sum(parts=(SquaredExponential(ard=True, amplitude=True, dims=(0,)), Linear(ard=True, amplitude=False, dims=(1,))), dims=None)
+    """
+
+    @staticmethod
+    def _join(first: Tensor, second: Tensor) -> Tensor:
+        return add(first, second)
+
+
+@dataclass(frozen=True, init=False)
+class Product(Combination):
+    """k(h, h') = k_0(h, h') k_1(h, h') ...
+
+    Only the product of the parts' variances matters. Nothing is dropped by itself: give all parts but one ``amplitude=False``,
+    as in ``SquaredExponential() * Periodic(amplitude=False)``.
+    """
+
+    @staticmethod
+    def _join(first: Tensor, second: Tensor) -> Tensor:
+        return mul(first, second)

@@ -1,0 +1,70 @@
+"""The linear and the constant kernel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from manifoldgp.kernels._abstract import Kernel, constant_diagonal, positive_parameter, spread, variance_parameter
+from manifoldgp.parameters import Tree
+
+
+@dataclass(frozen=True)
+class Linear(Kernel):
+    """k(h, h') = sum_q weights_q h_q h'_q: linear functions through the origin. Add :class:`Constant` for an offset.
+
+    ard: one weight for each feature, or one for all.
+    amplitude: the weights carry the variance already; True multiplies by one more.
+
+    Parameters: weights (Q,) or (1,); variance () if asked for.
+    """
+
+    ard: bool = True
+    amplitude: bool = False
+
+    def _parameters(self, H: Tensor) -> Tree:
+        scale = spread(H, self.ard)
+        weights = positive_parameter(scale**-2 / H.shape[-1], scale.shape[-1:], sd=1.0)
+        return ({"variance": variance_parameter()} if self.amplitude else {}) | {"weights": weights}
+
+    def _matrix(self, values: Tree, H: Tensor) -> Tensor:
+        A = self._scaled(values, H)
+        return A @ A.mT
+
+    def _cross(self, values: Tree, H1: Tensor, H2: Tensor) -> Tensor:
+        return self._scaled(values, H1) @ self._scaled(values, H2).mT
+
+    def _diagonal(self, values: Tree, H: Tensor) -> Tensor:
+        return self._scaled(values, H).square().sum(-1)
+
+    def _scaled(self, values: Tree, H: Tensor) -> Tensor:
+        weights = values["weights"] * values["variance"].unsqueeze(-1) if self.amplitude else values["weights"]
+        return H * weights.sqrt().unsqueeze(-2)
+
+
+@dataclass(frozen=True)
+class Constant(Kernel):
+    """k(h, h') = variance: functions that are constant. It does not depend on H, so its gradient with respect to H is none.
+
+    amplitude: False fixes the variance to 1.
+
+    Parameters: variance ().
+    """
+
+    amplitude: bool = True
+
+    def _parameters(self, H: Tensor) -> Tree:
+        return {"variance": variance_parameter()} if self.amplitude else {}
+
+    def _matrix(self, values: Tree, H: Tensor) -> Tensor:
+        return self._cross(values, H, H)
+
+    def _cross(self, values: Tree, H1: Tensor, H2: Tensor) -> Tensor:
+        variance = values["variance"] if self.amplitude else H1.new_ones(())
+        batch = torch.broadcast_shapes(variance.shape, H1.shape[:-2], H2.shape[:-2])
+        return variance[..., None, None].expand(*batch, H1.shape[-2], H2.shape[-2]).clone()
+
+    def _diagonal(self, values: Tree, H: Tensor) -> Tensor:
+        return constant_diagonal(values.get("variance"), H)

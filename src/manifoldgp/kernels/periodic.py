@@ -1,0 +1,54 @@
+"""The periodic kernel: a squared exponential around the circle."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from manifoldgp.kernels._abstract import Kernel, constant_diagonal, positive_parameter, spread, variance_parameter
+from manifoldgp.kernels._profiles import SQUARED_EXPONENTIAL
+from manifoldgp.kernels._radial import radial
+from manifoldgp.parameters import Tree
+
+
+@dataclass(frozen=True)
+class Periodic(Kernel):
+    """k(h, h') = variance * exp( -2 sum_q sin^2(pi (h_q - h'_q) / period_q) / lengthscale_q^2 ).
+
+    With u_q = (cos phi_q, sin phi_q), phi_q = 2 pi h_q / period_q, this is exp(-|u - u'|^2 / (2 lengthscale^2)):
+    the squared exponential of 2 Q features, and computed as such.
+
+    ard: a period and a length-scale for each feature, or one of each for all. amplitude: whether there is a variance.
+
+    Parameters: variance (), period (Q,) or (1,), lengthscale (Q,) or (1,), the latter relative to the unit circle.
+    """
+
+    ard: bool = True
+    amplitude: bool = True
+
+    def _parameters(self, H: Tensor) -> Tree:
+        scale = spread(H, self.ard)
+        # From a few periods in the data to one period longer than they are.
+        return ({"variance": variance_parameter()} if self.amplitude else {}) | {
+            "period": positive_parameter(2 * scale, scale.shape[-1:], sd=0.7),
+            "lengthscale": positive_parameter(torch.full_like(scale, math.sqrt(H.shape[-1])), scale.shape[-1:], sd=0.7),
+        }
+
+    def _matrix(self, values: Tree, H: Tensor) -> Tensor:
+        return radial(_around_circle(values, H), None, values.get("variance"), SQUARED_EXPONENTIAL)
+
+    def _cross(self, values: Tree, H1: Tensor, H2: Tensor) -> Tensor:
+        return radial(_around_circle(values, H1), _around_circle(values, H2), values.get("variance"), SQUARED_EXPONENTIAL)
+
+    def _diagonal(self, values: Tree, H: Tensor) -> Tensor:
+        return constant_diagonal(values.get("variance"), H, values["lengthscale"], values["period"])
+
+
+def _around_circle(values: Tree, H: Tensor) -> Tensor:
+    """(cos phi, sin phi) / lengthscale (*B, N, 2 Q)."""
+    phase = H * (2 * math.pi / values["period"]).unsqueeze(-2)
+    lengthscale = values["lengthscale"].unsqueeze(-2)
+    return torch.cat([phase.cos() / lengthscale, phase.sin() / lengthscale], -1)

@@ -1,0 +1,51 @@
+"""The rational quadratic kernel: a mixture of squared exponentials of many length-scales."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from manifoldgp.kernels._abstract import Kernel, constant_diagonal, positive_parameter, spread, variance_parameter
+from manifoldgp.kernels._profiles import SQUARED_DISTANCE
+from manifoldgp.kernels._radial import radial
+from manifoldgp.parameters import Tree
+
+
+@dataclass(frozen=True)
+class RationalQuadratic(Kernel):
+    """k(h, h') = variance * (1 + r^2 / (2 shape))^(-shape), r^2 = sum_q (h_q - h'_q)^2 / lengthscale_q^2.
+
+    ``shape`` is often written alpha, a letter that means something else here. For shape -> inf it is the squared exponential.
+
+    ard: one length-scale for each feature, or one for all. amplitude: whether there is a variance.
+
+    Parameters: variance (), lengthscale (Q,) or (1,), shape ().
+    """
+
+    ard: bool = True
+    amplitude: bool = True
+
+    def _parameters(self, H: Tensor) -> Tree:
+        scale = spread(H, self.ard)
+        return ({"variance": variance_parameter()} if self.amplitude else {}) | {
+            "lengthscale": positive_parameter(scale * math.sqrt(H.shape[-1]), scale.shape[-1:], sd=0.7),
+            "shape": positive_parameter(scale.new_ones(()), (), sd=0.5),
+        }
+
+    def _matrix(self, values: Tree, H: Tensor) -> Tensor:
+        return self._of_distance(values, radial(H / values["lengthscale"].unsqueeze(-2), None, None, SQUARED_DISTANCE))
+
+    def _cross(self, values: Tree, H1: Tensor, H2: Tensor) -> Tensor:
+        lengthscale = values["lengthscale"].unsqueeze(-2)
+        return self._of_distance(values, radial(H1 / lengthscale, H2 / lengthscale, None, SQUARED_DISTANCE))
+
+    def _diagonal(self, values: Tree, H: Tensor) -> Tensor:
+        return constant_diagonal(values.get("variance"), H, values["lengthscale"])
+
+    def _of_distance(self, values: Tree, r2: Tensor) -> Tensor:
+        shape = values["shape"][..., None, None]
+        K = torch.exp(-shape * torch.log1p(r2 / (2 * shape)))
+        return K * values["variance"][..., None, None] if self.amplitude else K

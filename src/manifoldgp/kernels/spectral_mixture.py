@@ -1,0 +1,79 @@
+"""The spectral mixture kernel: any stationary kernel, by a mixture of Gaussians for its spectral density."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from manifoldgp.errors import InputError
+from manifoldgp.kernels._abstract import Kernel, constant_diagonal, positive_parameter, spread, variance_parameter
+from manifoldgp.kernels._profiles import SQUARED_EXPONENTIAL
+from manifoldgp.kernels._radial import radial
+from manifoldgp.parameters import Tree
+
+
+@dataclass(frozen=True)
+class SpectralMixture(Kernel):
+    """k(h, h') = sum_m weights_m prod_q exp(-2 pi^2 t_q^2 bandwidth_mq^2) cos(2 pi t_q frequency_mq), t = h - h'.
+
+    Wilson and Adams (2013), eq. 12: component m of the spectral density has mean ``frequency_m`` and standard deviation
+    ``bandwidth_m`` in every dimension.
+
+    components: their number. ard: frequencies and bandwidths for each feature, or one of each for all.
+    amplitude: the weights carry the variance already, k(h, h) = sum_m weights_m; True multiplies by one more.
+
+    Parameters: weights (M,), frequency (M, Q) or (M, 1), bandwidth (M, Q) or (M, 1); variance () if asked for.
+    """
+
+    components: int = 4
+    ard: bool = True
+    amplitude: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.components, int) or self.components < 1:
+            raise InputError(f"SpectralMixture needs a whole number of components, at least 1; got {self.components!r}.")
+
+    def _parameters(self, H: Tensor) -> Tree:
+        M, scale = self.components, spread(H, self.ard)
+        per_component = (1 / scale).unsqueeze(-2).expand(*scale.shape[:-1], M, scale.shape[-1])
+        shape = (M, scale.shape[-1])
+        # Bandwidth 1 / (2 pi l) is a squared exponential of length-scale l = spread sqrt(Q); frequencies scatter around a
+        # quarter of a period per spread, widely, so that the components differ.
+        return ({"variance": variance_parameter()} if self.amplitude else {}) | {
+            "weights": positive_parameter(scale.new_full((M,), 1 / M), (M,), sd=0.5),
+            "frequency": positive_parameter(per_component / 4, shape, sd=1.0),
+            "bandwidth": positive_parameter(per_component / (2 * math.pi * math.sqrt(H.shape[-1])), shape, sd=0.7),
+        }
+
+    def _matrix(self, values: Tree, H: Tensor) -> Tensor:
+        return self._mixture(values, H, None)
+
+    def _cross(self, values: Tree, H1: Tensor, H2: Tensor) -> Tensor:
+        return self._mixture(values, H1, H2)
+
+    def _diagonal(self, values: Tree, H: Tensor) -> Tensor:
+        total = values["weights"].sum(-1)
+        return constant_diagonal(total * values["variance"] if self.amplitude else total, H)
+
+    def _mixture(self, values: Tree, H1: Tensor, H2: Tensor | None) -> Tensor:
+        centre = H1.detach().mean(-2, keepdim=True)  # phases are more exact near zero
+        H1 = (H1 - centre).unsqueeze(-3)  # (*B, 1, N1, Q): components are one more batch dimension
+        H2 = None if H2 is None else (H2 - centre).unsqueeze(-3)
+        width = (2 * math.pi * values["bandwidth"]).unsqueeze(-2)  # (*B, M, 1, Q)
+        speed = (2 * math.pi * values["frequency"]).unsqueeze(-2)
+        K = radial(H1 * width, None if H2 is None else H2 * width, values["weights"], SQUARED_EXPONENTIAL)
+        phase1 = H1 * speed
+        phase2 = phase1 if H2 is None else H2 * speed
+        for q in range(H1.shape[-1]):
+            K = K * (_on_circle(phase1[..., q]) @ _on_circle(phase2[..., q]).mT)
+        K = K.sum(-3)
+        return K * values["variance"][..., None, None] if self.amplitude else K
+
+
+def _on_circle(phase: Tensor) -> Tensor:
+    """u = (cos, sin) (*B, N, 2), so that cos(phase - phase') = u . u'."""
+    return torch.stack([phase.cos(), phase.sin()], -1)

@@ -1,0 +1,94 @@
+"""Stationary kernels of Z = H / lengthscale: the squared exponential and the Matern family."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from manifoldgp.kernels._abstract import Kernel, constant_diagonal, positive_parameter, spread, variance_parameter
+from manifoldgp.kernels._profiles import MATERN12, MATERN32, MATERN52, SQUARED_EXPONENTIAL, Profile
+from manifoldgp.kernels._radial import radial
+from manifoldgp.parameters import Tree
+
+
+@dataclass(frozen=True)
+class Stationary(Kernel):
+    """k(h, h') = variance * k0(r) with r^2 = sum_q (h_q - h'_q)^2 / lengthscale_q^2; every subclass has its own profile k0.
+
+    ard: one length-scale for each feature (automatic relevance determination), or one for all.
+    amplitude: whether there is a variance; without it k(h, h) = 1.
+
+    Parameters: variance (), lengthscale (Q,) or (1,).
+    """
+
+    ard: bool = True
+    amplitude: bool = True
+
+    @property
+    @abstractmethod
+    def profile(self) -> Profile:
+        """k0 and its slope."""
+
+    def _parameters(self, H: Tensor) -> Tree:
+        scale = spread(H, self.ard)
+        lengthscale = positive_parameter(scale * math.sqrt(H.shape[-1]), scale.shape[-1:], sd=0.7)
+        return ({"variance": variance_parameter()} if self.amplitude else {}) | {"lengthscale": lengthscale}
+
+    def _matrix(self, values: Tree, H: Tensor) -> Tensor:
+        return radial(H / values["lengthscale"].unsqueeze(-2), None, values.get("variance"), self.profile)
+
+    def _cross(self, values: Tree, H1: Tensor, H2: Tensor) -> Tensor:
+        lengthscale = values["lengthscale"].unsqueeze(-2)
+        return radial(H1 / lengthscale, H2 / lengthscale, values.get("variance"), self.profile)
+
+    def _diagonal(self, values: Tree, H: Tensor) -> Tensor:
+        return constant_diagonal(values.get("variance"), H, values["lengthscale"])
+
+
+@dataclass(frozen=True)
+class SquaredExponential(Stationary):
+    """k(h, h') = variance * exp(-r^2 / 2): infinitely smooth (the paper's eq. 5).
+
+    >>> import torch
+    >>> values = {"variance": torch.tensor(2.0), "lengthscale": torch.tensor([1.0])}
+    >>> SquaredExponential().matrix(values, torch.tensor([[0.0], [1.0]]))
+    tensor([[2.0000, 1.2131],
+            [1.2131, 2.0000]])
+    """
+
+    @property
+    def profile(self) -> Profile:
+        return SQUARED_EXPONENTIAL
+
+
+@dataclass(frozen=True)
+class Matern12(Stationary):
+    """k(h, h') = variance * exp(-r): continuous, nowhere differentiable.
+
+    At coincident points, where the slope is infinite, the gradient counts as zero.
+    """
+
+    @property
+    def profile(self) -> Profile:
+        return MATERN12
+
+
+@dataclass(frozen=True)
+class Matern32(Stationary):
+    """k(h, h') = variance * (1 + a) exp(-a), a = sqrt(3) r: once differentiable."""
+
+    @property
+    def profile(self) -> Profile:
+        return MATERN32
+
+
+@dataclass(frozen=True)
+class Matern52(Stationary):
+    """k(h, h') = variance * (1 + a + a^2 / 3) exp(-a), a = sqrt(5) r: twice differentiable."""
+
+    @property
+    def profile(self) -> Profile:
+        return MATERN52

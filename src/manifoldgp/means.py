@@ -1,0 +1,183 @@
+"""Mean functions m on features H: zero, constant, linear, any torch.nn.Module."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, vmap
+
+from manifoldgp.errors import InputError
+from manifoldgp.parameters import Law, Parameter, Tree, constant_law, leaves, nest, normal_law
+
+_SCATTER = 0.1
+"""Targets are standardised, so means start within about a tenth of zero."""
+
+
+class Mean(ABC):
+    """A mean function: a description without state, its values handed in at each call. It sees features, like the kernel."""
+
+    @abstractmethod
+    def parameters(self, H: Tensor) -> Tree:
+        """The parameters; their initial laws follow the features H (*B, N, Q) at the starting values."""
+
+    @abstractmethod
+    def __call__(self, values: Tree, H: Tensor) -> Tensor:
+        """m(h_i) (*B, N) for H (*B, N, Q); the batches of values and features broadcast."""
+
+
+@dataclass(frozen=True)
+class Zero(Mean):
+    """m(h) = 0, as in the paper."""
+
+    def parameters(self, H: Tensor) -> Tree:
+        return {}
+
+    def __call__(self, values: Tree, H: Tensor) -> Tensor:
+        return H.new_zeros(H.shape[:-1])
+
+
+@dataclass(frozen=True)
+class Constant(Mean):
+    """m(h) = constant.
+
+    Parameters: constant ().
+    """
+
+    def parameters(self, H: Tensor) -> Tree:
+        return {"constant": Parameter((), normal_law((), _SCATTER, like=H))}
+
+    def __call__(self, values: Tree, H: Tensor) -> Tensor:
+        batch = torch.broadcast_shapes(values["constant"].shape, H.shape[:-2])
+        return values["constant"].unsqueeze(-1).expand(*batch, H.shape[-2])
+
+
+@dataclass(frozen=True)
+class Linear(Mean):
+    """m(h) = bias + weights . h.
+
+    Parameters: weights (Q,), bias ().
+    """
+
+    def parameters(self, H: Tensor) -> Tree:
+        Q = H.shape[-1]
+        scale = _SCATTER / math.sqrt(Q) / H.detach().std(-2, correction=0).clamp(min=1e-3)
+        return {"weights": Parameter((Q,), _scaled_normal_law(scale)), "bias": Parameter((), normal_law((), _SCATTER, like=H))}
+
+    def __call__(self, values: Tree, H: Tensor) -> Tensor:
+        return (H @ values["weights"].unsqueeze(-1)).squeeze(-1) + values["bias"].unsqueeze(-1)
+
+
+@dataclass(frozen=True, eq=False)
+class Module(Mean):
+    """m(h) = module(h) for any ``torch.nn.Module`` that maps (N, Q) to (N,) or (N, 1), row by row. The module is never changed.
+
+    Parameters: those of ``module.named_parameters()`` (trained if they require a gradient) and, as constants, its buffers.
+    The first start is the module as it comes; the others scatter around it by 10 %.
+    """
+
+    module: nn.Module
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.module, nn.Module):
+            raise InputError(f"A torch.nn.Module is expected, got {self.module!r}.")
+        if any(nn.parameter.is_lazy(p) for p in (*self.module.parameters(), *self.module.buffers())):
+            raise InputError(f"{self._name} has lazy layers without sizes. Call it once on features before it becomes a mean.")
+
+    def parameters(self, H: Tensor) -> Tree:
+        named: dict[str, Parameter] = {}
+        for name, value in self._own().items():
+            natural = value.detach().to(H.device, torch.float64 if value.is_floating_point() else value.dtype)
+            law = _scattered_law(natural) if value.requires_grad else constant_law(natural)
+            named[name] = Parameter(tuple(value.shape), law, trainable=value.requires_grad)
+        self._refuse_random_or_mixing(H.detach().reshape(-1, H.shape[-1])[:5])
+        return nest(named)
+
+    def __call__(self, values: Tree, H: Tensor) -> Tensor:
+        named, own, (N, Q) = dict(leaves(values)), self._own(), H.shape[-2:]
+        batch = torch.broadcast_shapes(H.shape[:-2], *(v.shape[: v.ndim - own[n].ndim] for n, v in named.items()))
+        count = math.prod(batch)
+        stacked = {n: v.expand(*batch, *own[n].shape).reshape(count, *own[n].shape) for n, v in named.items()}
+        rows = H.expand(*batch, N, Q).reshape(count, N, Q)
+        if count == 1:
+            return self._one({n: v[0] for n, v in stacked.items()}, rows[0]).reshape(*batch, N)
+        try:
+            means = vmap(self._one, randomness="error")(stacked, rows)
+        except (RuntimeError, ValueError, TypeError):  # not every module can be batched; what else is wrong, the loop will say
+            means = torch.stack([self._one({n: v[i] for n, v in stacked.items()}, rows[i]) for i in range(count)])
+        return means.reshape(*batch, N)
+
+    def __eq__(self, other: object) -> bool:
+        # Modules compare by identity only; two descriptions are equal when structure and values are.
+        if not isinstance(other, Module) or repr(self) != repr(other):
+            return False
+        mine, theirs = self.module.state_dict(), other.module.state_dict()
+        return mine.keys() == theirs.keys() and all(torch.equal(mine[name], theirs[name]) for name in mine)
+
+    def __hash__(self) -> int:
+        return hash(repr(self))
+
+    @property
+    def _name(self) -> str:
+        return f"The module {type(self.module).__name__}"
+
+    def _own(self) -> dict[str, Tensor]:
+        return dict(self.module.named_parameters()) | dict(self.module.named_buffers())
+
+    def _one(self, named: dict[str, Tensor], H: Tensor) -> Tensor:
+        m = functional_call(self.module, named, (H,))
+        if not isinstance(m, Tensor) or m.shape not in ((len(H),), (len(H), 1)):
+            came = f"shape {tuple(m.shape)}" if isinstance(m, Tensor) else f"a {type(m).__name__}"
+            raise InputError(f"A mean maps ({len(H)}, Q) to ({len(H)},) or ({len(H)}, 1); {self._name} gave {came}.")
+        return m.reshape(len(H))
+
+    def _refuse_random_or_mixing(self, H: Tensor) -> None:
+        named = {n: v.detach().to(H.device, H.dtype) if v.is_floating_point() else v.detach().clone() for n, v in self._own().items()}
+        with torch.no_grad():
+            first, again, alone = self._one(named, H), self._one(named, H), self._one(named, H[:1])
+        if not torch.equal(first, again) or not torch.allclose(first[:1], alone, rtol=1e-8, atol=1e-8 * float(first.abs().max())):
+            raise InputError(
+                f"{self._name} is random, or gives a row another mean when other rows are present. "
+                "Call module.eval() first (dropout, batch normalisation), or remove those layers."
+            )
+
+
+def as_mean(mean: Mean | nn.Module | str) -> Mean:
+    """The mean itself, :class:`Module` of a torch module, or what "zero", "constant" or "linear" stands for.
+
+    >>> as_mean("linear")
+    Linear()
+    """
+    if isinstance(mean, Mean):
+        return mean
+    if isinstance(mean, nn.Module):
+        return Module(mean)
+    shorthands: dict[str, type[Mean]] = {"zero": Zero, "constant": Constant, "linear": Linear}
+    if isinstance(mean, str) and mean in shorthands:
+        return shorthands[mean]()
+    raise InputError(f"A mean is expected, a torch.nn.Module, or one of {', '.join(map(repr, shorthands))}; got {mean!r}.")
+
+
+def _scaled_normal_law(scale: Tensor) -> Law:
+    """Independent N(0, scale^2) values; scale: (Q,), or (count, Q) with one a start."""
+
+    def draw(generator: torch.Generator, count: int) -> Tensor:
+        values = torch.randn((count, scale.shape[-1]), generator=generator, dtype=torch.float64)
+        return scale * values.to(scale.device)
+
+    return draw
+
+
+def _scattered_law(value: Tensor) -> Law:
+    """``value`` first, then value plus 10 % noise, relative to its root mean square (0.1 where that is zero)."""
+
+    def draw(generator: torch.Generator, count: int) -> Tensor:
+        size = value.square().mean().sqrt()
+        noise = torch.randn((count, *value.shape), generator=generator, dtype=torch.float64).to(value.device)
+        noise[:1] = 0.0
+        return value + _SCATTER * torch.where(size > 0, size, 1.0) * noise
+
+    return draw

@@ -1,0 +1,150 @@
+"""How good predictions are: accuracy, density, calibration. NumPy arrays in, plain numbers or arrays out.
+
+Point-wise functions (log density, PIT, CRPS) return one value a test point, so that differences between models can be
+paired; take their mean for a score. y, mean, std have one shape; a scalar mean or std stands for all points.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtr
+
+from manifoldgp.errors import InputError
+
+
+class CoverageRow(NamedTuple):
+    """Of central intervals that should hold a share ``expected`` of the test points: the share ``observed``."""
+
+    expected: float
+    observed: float
+
+
+def nlpp(log_density: ArrayLike) -> float:
+    """Mean negative log predictive density: -1/N* sum_i log p(y*_i | x*_i, D), eq. (17) averaged over the test points.
+
+    Lower is better. Infinite where a test point had density 0.
+
+    >>> nlpp([-1.0, -3.0])
+    2.0
+    """
+    log_density = _array("log_density", log_density, allow_infinite=True)
+    return float(-log_density.mean())
+
+
+def rmse(y: ArrayLike, mean: ArrayLike) -> float:
+    """Root of the mean squared error.
+
+    >>> rmse([0.0, 0.0], [3.0, 4.0]) == 12.5**0.5
+    True
+    """
+    y, mean = _paired(y, mean=mean)
+    return float(np.sqrt(np.mean((y - mean) ** 2)))
+
+
+def nmse(y: ArrayLike, mean: ArrayLike) -> float:
+    """Mean squared error over the variance of y: 0 is perfect, 1 is no better than the test targets' own mean."""
+    y, mean = _paired(y, mean=mean)
+    variance = y.var()
+    if variance == 0:
+        raise InputError("The normalised error needs targets that vary; all are equal. Use rmse instead.")
+    return float(np.mean((y - mean) ** 2) / variance)
+
+
+def coverage(y: ArrayLike, lower: ArrayLike, upper: ArrayLike) -> float:
+    """The share of targets inside [lower, upper], ends included.
+
+    >>> coverage([0.0, 1.0, 2.0, 3.0], 0.5, 3.0)
+    0.75
+    """
+    y, lower, upper = _paired(y, allow_infinite=True, lower=lower, upper=upper)
+    if (lower > upper).any():
+        raise InputError("Expected lower <= upper for every interval; some are reversed. Swap the bounds.")
+    return float(np.mean((lower <= y) & (y <= upper)))
+
+
+def gaussian_log_density(y: ArrayLike, mean: ArrayLike, std: ArrayLike) -> NDArray[np.float64]:
+    """log N(y | mean, std^2), point by point."""
+    z, std = _standardised(y, mean, std)
+    return -0.5 * z**2 - np.log(std) - 0.5 * math.log(2 * math.pi)
+
+
+def gaussian_pit(y: ArrayLike, mean: ArrayLike, std: ArrayLike) -> NDArray[np.float64]:
+    """Probability integral transform Phi((y - mean) / std): uniform on [0, 1] if the predictions are calibrated."""
+    z, _ = _standardised(y, mean, std)
+    return ndtr(z)
+
+
+def gaussian_crps(y: ArrayLike, mean: ArrayLike, std: ArrayLike) -> NDArray[np.float64]:
+    """Continuous ranked probability score of N(mean, std^2), point by point, in the units of y; lower is better.
+
+    With z = (y - mean) / std: std (z (2 Phi(z) - 1) + 2 phi(z) - 1 / sqrt(pi)).
+    """
+    z, std = _standardised(y, mean, std)
+    phi = np.exp(-0.5 * z**2) / math.sqrt(2 * math.pi)
+    return std * (z * (2 * ndtr(z) - 1) + 2 * phi - 1 / math.sqrt(math.pi))
+
+
+def pit_histogram(pit: ArrayLike, bins: int = 10) -> NDArray[np.float64]:
+    """Density of PIT values in equal bins over [0, 1]: about 1 everywhere if calibrated.
+
+    High at both ends: too confident. High in the middle: too cautious. Leaning to one side: biased.
+    """
+    if bins < 1:
+        raise InputError(f"Expected at least one bin, got {bins}.")
+    counts, _ = np.histogram(_pit(pit), bins=bins, range=(0.0, 1.0))
+    return counts * bins / counts.sum()
+
+
+def coverage_table(pit: ArrayLike, levels: Sequence[float] = (0.5, 0.8, 0.9, 0.95, 0.99)) -> list[CoverageRow]:
+    """Expected and observed coverage of central predictive intervals, whatever the predictive law.
+
+    The central interval of level c runs from the (1-c)/2 to the (1+c)/2 quantile; y lies in it if |PIT - 1/2| <= c/2.
+
+    >>> coverage_table([0.05, 0.3, 0.5, 0.9], levels=[0.5])
+    [CoverageRow(expected=0.5, observed=0.5)]
+    """
+    distance = np.abs(_pit(pit) - 0.5)
+    wrong = [level for level in levels if not 0 < level < 1]
+    if wrong:
+        raise InputError(f"Expected levels between 0 and 1, got {wrong[0]:g}. Write 95 % as 0.95.")
+    return [CoverageRow(float(level), float(np.mean(distance <= level / 2))) for level in levels]
+
+
+def _pit(pit: ArrayLike) -> NDArray[np.float64]:
+    pit = _array("pit", pit)
+    if (pit < 0).any() or (pit > 1).any():
+        raise InputError("Expected PIT values in [0, 1], the predictive distribution function at y; some are outside.")
+    return pit
+
+
+def _standardised(y: ArrayLike, mean: ArrayLike, std: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    y, mean, std = _paired(y, mean=mean, std=std)
+    if (std <= 0).any():
+        raise InputError(f"Expected positive standard deviations, got {std.min():g}. Is a variance of zero meant?")
+    return (y - mean) / std, std
+
+
+def _paired(y: ArrayLike, allow_infinite: bool = False, **others: ArrayLike) -> list[NDArray[np.float64]]:
+    """All arguments as arrays of the shape of y. (N,) against (N, 1) is refused: broadcasting would make it N x N."""
+    y = _array("y", y)
+    arrays = [y]
+    for name, other in others.items():
+        array = _array(name, other, allow_infinite)
+        if array.shape not in (y.shape, ()):
+            raise InputError(f"Expected {name} of shape {y.shape} like y, or a scalar; got {array.shape}.")
+        arrays.append(np.broadcast_to(array, y.shape))
+    return arrays
+
+
+def _array(name: str, values: ArrayLike, allow_infinite: bool = False) -> NDArray[np.float64]:
+    array = np.asarray(values, dtype=np.float64)
+    if not array.size:
+        raise InputError(f"Expected at least one value in {name}, got none.")
+    if np.isnan(array).any() or not (allow_infinite or np.isfinite(array).all()):
+        raise InputError(f"Expected {'numbers' if allow_infinite else 'finite numbers'} in {name}, got NaN or infinity.")
+    return array

@@ -1,0 +1,102 @@
+"""F = G ∘ M: features, kernel, mean, noise and target warping put together. Composition only; a plain GP has Identity features."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor
+
+from manifoldgp import evidence
+from manifoldgp.features import Features, Identity
+from manifoldgp.kernels import Kernel, SquaredExponential
+from manifoldgp.means import Mean, Zero
+from manifoldgp.noise import GaussianNoise
+from manifoldgp.parameters import Layout, Prior, Tree, map_leaves, repeated, with_priors
+from manifoldgp.warping import NoWarping, TargetWarping
+
+
+@dataclass(frozen=True)
+class Data:
+    """What a model is conditioned on, in the model's (standardised) units.
+
+    X: (N, D). y: (N,), or (O, N) for several outputs on shared features. known_noise: variances known beforehand, shaped like y.
+    mask: ones and zeros (N,); zero leaves a row out. With batched=True everything has a leading dimension: one data set a start.
+    """
+
+    X: Tensor
+    y: Tensor
+    known_noise: Tensor | None = None
+    mask: Tensor | None = None
+    batched: bool = False
+
+    def rows(self, index: Tensor) -> Data:
+        """The data of some starts; data that all starts share stay as they are."""
+        if not self.batched:
+            return self
+        known = None if self.known_noise is None else self.known_noise[index]
+        return Data(self.X[index], self.y[index], known, None if self.mask is None else self.mask[index], batched=True)
+
+
+@dataclass(frozen=True)
+class Model:
+    """The description of a manifold GP; its learnt state is a tree of values with the same names.
+
+    priors: patterns of parameter names ("features.*.weight") to priors, for MAP training.
+    outputs: 0 for one target; O > 0 for O targets on the same features, each with its own kernel, mean, noise and warping.
+    """
+
+    features: Features = field(default_factory=Identity)
+    kernel: Kernel = field(default_factory=SquaredExponential)
+    mean: Mean = field(default_factory=Zero)
+    noise: GaussianNoise = field(default_factory=GaussianNoise)
+    warping: TargetWarping = field(default_factory=NoWarping)
+    priors: Mapping[str, Prior] = field(default_factory=dict)
+    outputs: int = 0
+
+    def bind(self, X: Tensor) -> Model:
+        """The model with features that are fitted without targets (a scikit-learn transformer, say) fitted to X (N, D)."""
+        return replace(self, features=self.features.bind(X))
+
+    def draw(self, data: Data, generator: torch.Generator, count: int) -> tuple[Layout, Tree]:
+        """The layout of all parameters and ``count`` starting values, leaves (count, *shape).
+
+        Features are drawn first; the kernel's starting values follow the spread of the features they give.
+        """
+        X = data.X.reshape(-1, data.X.shape[-1])
+        features = self.features.parameters(X)
+        drawn = Layout(features).draw(generator, count)
+        H = self.features(drawn, X) if drawn else X
+        rest = {
+            "kernel": self.kernel.parameters(H),
+            "mean": self.mean.parameters(H),
+            "noise": self.noise.parameters(X),
+            "warping": self.warping.parameters(data.y),
+        }
+        if self.outputs:
+            rest = map_leaves(lambda parameter: repeated(parameter, self.outputs), rest)
+        layout = Layout(with_priors({"features": features, **rest}, self.priors))
+        return layout, {"features": drawn, **Layout(rest).draw(generator, count)}
+
+    def covariance(self, values: Tree, X: Tensor) -> tuple[Tensor, Tensor]:
+        """K (*B, N, N) without noise, and the features H (*B, N, Q) it was computed from (eq. 10)."""
+        H = self.features(values.get("features", {}), X)
+        H = H.unsqueeze(-3) if self.outputs else H
+        return self.kernel.matrix(values.get("kernel", {}), H), H
+
+    def noise_variance(self, values: Tree, data: Data) -> Tensor:
+        """Noise variance (*B,), or (*B, N) where known variances are given."""
+        learned = self.noise.variance(values.get("noise", {}), data.y)
+        return learned if data.known_noise is None else learned[..., None] + data.known_noise
+
+    def nlml(self, values: Tree, data: Data) -> Tensor:
+        """NLML (*B,) of y in the model's units: evidence of z = g(y), and the Jacobian of g (eq. 7, on features); outputs add up."""
+        K, H = self.covariance(values, data.X)
+        warped = not isinstance(self.warping, NoWarping)
+        z, log_slope = self.warping.forward(values.get("warping", {}), data.y) if warped else (data.y, data.y)
+        residual = z if isinstance(self.mean, Zero) else z - self.mean(values.get("mean", {}), H)
+        value = evidence.nlml(K, self.noise_variance(values, data), residual, data.mask)
+        if warped:
+            value = value - (log_slope if data.mask is None else log_slope * data.mask).sum(-1)
+        return value.sum(-1) if self.outputs else value

@@ -1,0 +1,91 @@
+"""The function that training minimises: −log p(y | theta) − log p(theta) of a batch of starts, with its gradient."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from manifoldgp.errors import DisconnectedParameterError
+from manifoldgp.model import Data, Model
+from manifoldgp.parameters import Layout, Tree, leaves, map_leaves, nest
+from manifoldgp.threads import Workers
+
+_ROWS_WORTH_A_WORKER = 60
+_ROWS_WORTH_BLAS_THREADS = 400
+
+
+class TrainingObjective:
+    """Values (A,) and gradients (A, P) of the NLML plus the negative log prior, for flat theta (A, P) in NumPy.
+
+    data may hold one data set a start (data.batched); ``rows`` says which starts a call is about.
+    """
+
+    def __init__(self, model: Model, layout: Layout, constants: Tree, data: Data, workers: Workers | None = None) -> None:
+        self.model, self.layout, self.constants, self.data = model, layout, constants, data
+        self.workers = workers
+        self.evaluations = 0
+
+    def value(self, theta: Tensor, data: Data) -> Tensor:
+        """The objective (A,) as a differentiable function of theta (A, P)."""
+        value = self.model.nlml(self.layout.unflatten(theta, self.constants), data)
+        return value + self.layout.negative_log_prior(theta) if self.layout.has_priors else value
+
+    def __call__(self, theta: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        self.evaluations += len(rows)
+        N = self.data.y.shape[-1]
+        if self.workers is None:
+            return self._evaluate((theta, rows))
+        parallel = min(self.workers.count, len(rows)) if N >= _ROWS_WORTH_A_WORKER else 1
+        pieces = zip(np.array_split(theta, parallel), np.array_split(rows, parallel), strict=True)
+        parts = self.workers.map(self._evaluate, list(pieces), large=N >= _ROWS_WORTH_BLAS_THREADS)
+        return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
+
+    def _evaluate(self, piece: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+        theta, data = self._place(*piece)
+        theta.requires_grad_()
+        value = self.value(theta, data)
+        (gradient,) = torch.autograd.grad(value, theta, torch.ones_like(value))
+        return value.detach().cpu().numpy(), gradient.cpu().numpy()
+
+    def hessian_vector(self, theta: np.ndarray, vector: np.ndarray, row: int) -> np.ndarray:
+        """H v (P,) of one start, by differentiating gᵀv."""
+        point, data = self._place(theta[None], np.array([row]))
+        point.requires_grad_()
+        (gradient,) = torch.autograd.grad(self.value(point, data).sum(), point, create_graph=True)
+        (product,) = torch.autograd.grad(gradient @ torch.from_numpy(vector).to(point.device), point)
+        return product[0].cpu().numpy()
+
+    def nlml(self, theta: np.ndarray) -> np.ndarray:
+        """NLML (R,) alone, without priors."""
+        with torch.no_grad():
+            point, data = self._place(theta, np.arange(len(theta)))
+            return self.model.nlml(self.layout.unflatten(point, self.constants), data).cpu().numpy()
+
+    def refuse_disconnected(self, theta: np.ndarray) -> None:
+        """Raise, by name, if a trainable parameter has no path to the NLML: a network that silently does not train."""
+        point, data = self._place(theta[:1], np.array([0]))
+        values = self.layout.unflatten(point, self.constants)
+        trainable = {n: v.detach().requires_grad_() for n, v in leaves(values) if self.layout.parameters[n].trainable}
+        fixed = {n: v for n, v in leaves(values) if n not in trainable}
+        value = self.model.nlml(nest({**fixed, **trainable}), data).sum()
+        if not value.requires_grad:
+            dead = list(trainable)
+        else:
+            gradients = torch.autograd.grad(value, list(trainable.values()), allow_unused=True)
+            dead = [name for name, gradient in zip(trainable, gradients, strict=True) if gradient is None]
+        if dead:
+            raise DisconnectedParameterError(
+                f"These parameters receive no gradient, so training would silently leave them as they are: {', '.join(dead)}. "
+                "Use them in the forward pass, detach nothing on the way, or freeze them (requires_grad=False)."
+            )
+
+    def _place(self, theta: np.ndarray, rows: np.ndarray) -> tuple[Tensor, Data]:
+        """theta as a tensor on the data's device, and the data of these starts."""
+        device = self.data.X.device
+        return torch.tensor(theta, dtype=torch.float64, device=device), self.data.rows(torch.from_numpy(rows).to(device))
+
+
+def first_of(values: Tree) -> Tree:
+    """Values of the first start, without the batch dimension."""
+    return map_leaves(lambda leaf: leaf[0], values)

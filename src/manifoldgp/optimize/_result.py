@@ -1,0 +1,66 @@
+"""What a minimiser returns, and what it tells while it runs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+
+CONVERGED, ITERATION_LIMIT, TIME_LIMIT, STALLED, INVALID_START, STOPPED = (
+    "converged",
+    "iteration limit",
+    "time limit",
+    "line search stalled",
+    "invalid start",
+    "stopped by callback",
+)
+
+
+class Objective(Protocol):
+    """A batch of functions of theta; also gives Hessian-vector products for the minimisers that want them."""
+
+    def __call__(self, theta: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Values (A,) and gradients (A, P) of the starts ``rows`` (A,) at theta (A, P)."""
+        ...
+
+    def hessian_vector(self, theta: np.ndarray, vector: np.ndarray, row: int) -> np.ndarray:
+        """H v (P,) of one start."""
+        ...
+
+
+@dataclass
+class OptimizeResult:
+    """Every start: where it ended, its value, why it stopped, and its way there.
+
+    theta (R, P), value (R,), gradient (R, P), status (R,) of words, iterations (R,), evaluations (R,), history: values after each iteration.
+    """
+
+    theta: np.ndarray
+    value: np.ndarray
+    gradient: np.ndarray
+    status: np.ndarray
+    iterations: np.ndarray
+    evaluations: np.ndarray
+    history: list[list[float]] = field(default_factory=list)
+    seconds: float = 0.0
+
+
+@dataclass
+class Monitor:
+    """Limits that hold while minimising, and the callback that watches.
+
+    callback: called as callback(iterations (R,), values (R,)) after every round; a true answer stops the run, keeping the best so far.
+    """
+
+    max_iter: int = 500
+    deadline: float = np.inf
+    callback: Callable[[np.ndarray, np.ndarray], object] | None = None
+
+    def verdict(self, iterations: np.ndarray, values: np.ndarray) -> str | None:
+        """The reason to stop everything now, or None."""
+        if self.callback is not None and self.callback(iterations, values):
+            return STOPPED
+        return TIME_LIMIT if time.perf_counter() > self.deadline else None

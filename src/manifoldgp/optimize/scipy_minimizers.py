@@ -1,0 +1,89 @@
+"""SciPy's minimisers, one start after another: L-BFGS-B, and Newton-CG with Hessian-vector products (the paper's Hessian-free idea)."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+from scipy import optimize
+
+from manifoldgp.optimize._result import (
+    CONVERGED,
+    INVALID_START,
+    ITERATION_LIMIT,
+    STALLED,
+    Monitor,
+    Objective,
+    OptimizeResult,
+)
+
+_HUGE = 1e100
+
+
+def minimize_lbfgsb(objective: Objective, theta: np.ndarray, monitor: Monitor | None = None) -> OptimizeResult:
+    """SciPy's L-BFGS-B from every row of theta (R, P)."""
+    return _each_start(objective, theta, monitor or Monitor(), "L-BFGS-B", {"maxcor": 10, "ftol": 2.2e-9, "gtol": 1e-5})
+
+
+def minimize_newton_cg(objective: Objective, theta: np.ndarray, monitor: Monitor | None = None) -> OptimizeResult:
+    """SciPy's Newton-CG from every row of theta (R, P): each step solves H d = −g by conjugate gradients, H only ever as H v."""
+    return _each_start(objective, theta, monitor or Monitor(), "Newton-CG", {"xtol": 1e-6})
+
+
+class _Interrupted(Exception):
+    """A limit was reached inside SciPy's loop."""
+
+
+def _each_start(objective: Objective, theta: np.ndarray, monitor: Monitor, method: str, options: dict) -> OptimizeResult:
+    begin = time.perf_counter()
+    theta = np.array(theta, dtype=float)
+    R = theta.shape[0]
+    value, gradient = np.full(R, np.inf), np.zeros_like(theta)
+    status = np.full(R, INVALID_START, dtype=object)
+    iterations, evaluations = np.zeros(R, dtype=int), np.zeros(R, dtype=int)
+    history: list[list[float]] = [[] for _ in range(R)]
+    for r in range(R):
+        reason = monitor.verdict(iterations, value)
+        if reason is not None:
+            status[r] = reason
+            continue
+        _one_start(objective, r, theta, value, gradient, status, iterations, evaluations, history[r], monitor, method, options)
+    return OptimizeResult(theta, value, gradient, status, iterations, evaluations, history, time.perf_counter() - begin)
+
+
+def _one_start(objective, r, theta, value, gradient, status, iterations, evaluations, history, monitor, method, options) -> None:
+    row = np.array([r])
+
+    def evaluate(x: np.ndarray) -> tuple[float, np.ndarray]:
+        f, g = objective(x[None], row)
+        evaluations[r] += 1
+        if not (np.isfinite(f[0]) and np.isfinite(g[0]).all()):
+            return _HUGE, np.zeros_like(x)
+        if f[0] < value[r]:
+            value[r], theta[r], gradient[r] = f[0], x, g[0]
+        return float(f[0]), g[0].copy()
+
+    def after_iteration(intermediate_result: optimize.OptimizeResult) -> None:
+        iterations[r] += 1
+        history.append(float(intermediate_result.fun))
+        reason = monitor.verdict(iterations, value)
+        if reason is not None:
+            status[r] = reason
+            raise _Interrupted
+
+    start = theta[r].copy()
+    first, _ = evaluate(start)
+    history.append(first)
+    if first >= _HUGE:
+        value[r] = np.inf
+        return
+    hessp = (lambda x, v: objective.hessian_vector(x, v, r)) if method == "Newton-CG" else None
+    try:
+        result = optimize.minimize(
+            evaluate, start, jac=True, hessp=hessp, method=method, callback=after_iteration,
+            options={**options, "maxiter": monitor.max_iter},
+        )  # fmt: skip
+    except _Interrupted:
+        return
+    limited = iterations[r] >= monitor.max_iter
+    status[r] = CONVERGED if result.success else ITERATION_LIMIT if limited else STALLED

@@ -1,0 +1,66 @@
+"""The file itself: named tensors and one JSON header, versioned and checked."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from manifoldgp.errors import FileFormatError, InputError
+
+FORMAT, VERSION = "manifoldgp", 1
+
+
+def write(path: str | Path, header: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+    """Write header and tensors; the header gets format, version and a checksum of the tensors. An existing file is replaced at once or not at all."""
+    stored = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
+    metadata = {
+        "format": FORMAT,
+        "version": str(VERSION),
+        "checksum": _checksum(stored),
+        "header": json.dumps(header),
+    }
+    path = Path(path)
+    if not path.parent.is_dir():
+        raise InputError(f"The folder {path.parent} does not exist. Create it first.")
+    partial = path.with_name(path.name + ".partial")
+    save_file(stored, partial, metadata)
+    partial.replace(path)
+
+
+def read(path: str | Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Header and tensors of a file; refuses one that is damaged, foreign, or of another version."""
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"There is no model file {path}.")
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            if metadata.get("format") != FORMAT:
+                raise FileFormatError(f"{path} is a safetensors file, but not a model of this package.")
+            if metadata.get("version") != str(VERSION):
+                raise FileFormatError(f"{path} has format version {metadata.get('version')}; this package reads version {VERSION}.")
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
+    except (SafetensorError, OSError) as error:
+        raise FileFormatError(f"{path} is not a model file, or it is damaged ({error}).") from error
+    if _checksum(tensors) != metadata.get("checksum"):
+        raise FileFormatError(f"{path} is damaged: its contents do not match their checksum. Copy it again, or save the model anew.")
+    try:
+        return json.loads(metadata["header"]), tensors
+    except (KeyError, json.JSONDecodeError) as error:
+        raise FileFormatError(f"{path} is damaged: its header cannot be read.") from error
+
+
+def _checksum(tensors: dict[str, Tensor]) -> str:
+    digest = hashlib.sha256()
+    for name in sorted(tensors):
+        tensor = tensors[name]
+        digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().tobytes() if tensor.numel() else b"")
+    return digest.hexdigest()

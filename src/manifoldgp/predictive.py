@@ -1,0 +1,120 @@
+"""The predictive distribution of y: a mixture of (warped) Gaussians, one component a member, in the units of y.
+
+    p(y* | x*) = Σ_s w_s N(g_s(t) | m_s, v_s) g_s'(t) / c,   y* = a + c t
+
+A single Gaussian is the mixture with one component. Densities are computed in log space; mean and variance follow from the mixture.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from manifoldgp.parameters import Tree
+from manifoldgp.warping import NoWarping, TargetWarping
+
+_LOG_2PI = math.log(2 * math.pi)
+_HERMITE_NODES, _HERMITE_WEIGHTS = (torch.from_numpy(a) for a in np.polynomial.hermite_e.hermegauss(40))
+
+
+@dataclass(frozen=True)
+class Warp:
+    """The target warpings of all components: blocks of (warping, its values, number of components)."""
+
+    blocks: Sequence[tuple[TargetWarping, Tree, int]]
+
+    @property
+    def trivial(self) -> bool:
+        return all(isinstance(warping, NoWarping) for warping, _, _ in self.blocks)
+
+    def forward(self, t: Tensor) -> tuple[Tensor, Tensor]:
+        """z = g_s(t) and log g_s'(t), (S, n), for t (n,) or (S, n)."""
+        parts = []
+        for (warping, values, count), piece in zip(self.blocks, self._pieces(t), strict=True):
+            z, log_slope = warping.forward(values, piece)
+            parts.append((z.expand(count, t.shape[-1]), log_slope.expand(count, t.shape[-1])))
+        return torch.cat([z for z, _ in parts]), torch.cat([s for _, s in parts])
+
+    def inverse(self, z: Tensor) -> Tensor:
+        """t with g_s(t) = z, (S, n), for z (S, n)."""
+        pieces = self._pieces(z)
+        return torch.cat([w.inverse(values, piece) for (w, values, _), piece in zip(self.blocks, pieces, strict=True)])
+
+    def _pieces(self, t: Tensor) -> Sequence[Tensor]:
+        return t.split([c for _, _, c in self.blocks]) if t.ndim == 2 else [t] * len(self.blocks)
+
+
+@dataclass(frozen=True)
+class Predictive:
+    """Mixture at n points. means, variances (S, n) of z; log_weights (S,); y = offset + scale * t.
+
+    >>> one = torch.ones(1, 1, dtype=torch.float64)
+    >>> p = Predictive(0 * one, one, torch.zeros(1, dtype=torch.float64), Warp([(NoWarping(), {}, 1)]), offset=2.0, scale=3.0)
+    >>> p.moments()
+    (tensor([2.], dtype=torch.float64), tensor([9.], dtype=torch.float64))
+    """
+
+    means: Tensor
+    variances: Tensor
+    log_weights: Tensor
+    warp: Warp
+    offset: float = 0.0
+    scale: float = 1.0
+
+    def moments(self) -> tuple[Tensor, Tensor]:
+        """Mean (n,) and variance (n,) of y."""
+        w = self.log_weights.exp()[:, None]
+        if self.warp.trivial:
+            first, spread = self.means, self.variances
+        else:
+            first, spread = self._warped_moments()
+        mean = (w * first).sum(0)
+        variance = (w * (spread + (first - mean) ** 2)).sum(0)
+        return self.offset + self.scale * mean, self.scale**2 * variance
+
+    def log_density(self, y: Tensor) -> Tensor:
+        """log p(y_i | x_i) (n,)."""
+        z, log_slope = self.warp.forward((y - self.offset) / self.scale)
+        component = -0.5 * ((z - self.means) ** 2 / self.variances + self.variances.log() + _LOG_2PI) + log_slope
+        return torch.logsumexp(self.log_weights[:, None] + component, 0) - math.log(self.scale)
+
+    def cdf(self, y: Tensor) -> Tensor:
+        """P(Y_i <= y_i) (n,)."""
+        z, _ = self.warp.forward((y - self.offset) / self.scale)
+        return (self.log_weights.exp()[:, None] * torch.special.ndtr((z - self.means) / self.variances.sqrt())).sum(0)
+
+    def quantile(self, q: float) -> Tensor:
+        """y with P(Y_i <= y) = q (n,); exact for one component, else bisection between the components' quantiles."""
+        each = self.means + self.variances.sqrt() * float(torch.special.ndtri(torch.tensor(q, dtype=torch.float64)))
+        each = self.offset + self.scale * self.warp.inverse(each)
+        low, high = each.amin(0), each.amax(0)
+        if len(self.means) == 1:
+            return low
+        for _ in range(60):
+            middle = 0.5 * (low + high)
+            below = self.cdf(middle) < q
+            low, high = torch.where(below, middle, low), torch.where(below, high, middle)
+        return 0.5 * (low + high)
+
+    def sample(self, count: int, generator: torch.Generator) -> Tensor:
+        """Independent draws at each point (count, n)."""
+        S, n = self.means.shape
+        chosen = torch.multinomial(self.log_weights.exp(), count * n, True, generator=generator).reshape(count, n)
+        noise = torch.randn(count, n, generator=generator, dtype=self.means.dtype)
+        picked = self.means.gather(0, chosen) + self.variances.sqrt().gather(0, chosen) * noise
+        if self.warp.trivial:
+            return self.offset + self.scale * picked
+        every = torch.stack([self.warp.inverse(row.expand(S, n)) for row in picked])  # (count, S, n)
+        return self.offset + self.scale * every.gather(1, chosen[:, None, :])[:, 0, :]
+
+    def _warped_moments(self) -> tuple[Tensor, Tensor]:
+        """E[t] and var[t] of each component (S, n), t = g⁻¹(z), by Gauss-Hermite quadrature."""
+        sd, w = self.variances.sqrt(), _HERMITE_WEIGHTS / _HERMITE_WEIGHTS.sum()
+        t = torch.stack([self.warp.inverse(self.means + sd * node) for node in _HERMITE_NODES], -1)
+        mean = (t * w).sum(-1)
+        return mean, (w * (t - mean[..., None]) ** 2).sum(-1)

@@ -1,0 +1,321 @@
+"""The scikit-learn estimators: ManifoldGPRegressor, and GPRegressor, the same with Identity features."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from manifoldgp import inputs
+from manifoldgp.diagnosis import Diagnosis, diagnose
+from manifoldgp.ensemble import Ensemble
+from manifoldgp.errors import InputError
+from manifoldgp.estimation import Settings, fit_outputs
+from manifoldgp.features import MLP, Features, Identity, as_features
+from manifoldgp.kernels import Kernel, as_kernel
+from manifoldgp.means import Mean, as_mean
+from manifoldgp.model import Model
+from manifoldgp.noise import DEFAULT_FLOOR, GaussianNoise
+from manifoldgp.parameters import Prior
+from manifoldgp.scaling import Standardizer
+from manifoldgp.warping import TargetWarping, as_warping
+
+
+class ManifoldGPRegressor(RegressorMixin, BaseEstimator):
+    """Gaussian-process regression on learned features: y = G(M(x)) + noise, M and G trained jointly on the evidence.
+
+    features: M, such as MLP((6, 2)), any torch.nn.Module or scikit-learn transformer; None means MLP(hidden, activation).
+    kernel: k on the features: a kernel, or "se", "nn", "matern12", "matern32", "matern52", "rq", "periodic", "sm", "linear".
+    hidden, activation: layer sizes (the last one is the number of features) and transfer function of the default network.
+    mean: "zero", "constant", "linear", a mean or a torch.nn.Module. noise: "learned", or "known" when fit gets noise_std and nothing else is to be added.
+    noise_floor: smallest noise standard deviation, relative to sd(y). target_warping: None or "tanh" for a learned monotone warping of y.
+    priors: parameter-name patterns to priors, {"kernel.lengthscale": LogNormal(0, 1)}; given priors make training MAP.
+    restarts: independent starts; each redraws network and kernel. max_iter, time_budget (seconds): limits of the optimiser.
+    optimizer: "l-bfgs" (all starts in one batch), "l-bfgs-b" (SciPy's, one after another) or "newton-cg".
+    averaging: "none", the single model with the best evidence.
+    shared_features: with several targets, learn one M for all of them; otherwise each target has its own model.
+    warm_start_from: a fitted estimator whose parameters replace the first start.
+    verbose: a progress line. callback: called as callback(iterations, objective values) for all starts; true stops training.
+
+    >>> import numpy as np
+    >>> x = np.linspace(-1, 1, 30)[:, None]
+    >>> model = ManifoldGPRegressor(hidden=(3, 1), restarts=2).fit(x, np.sign(x[:, 0]))
+    >>> mean, std = model.predict(x, return_std=True)
+    >>> mean.shape, bool((std > 0).all())
+    ((30,), True)
+    """
+
+    def __init__(
+        self,
+        features: Any = None,
+        kernel: Kernel | str = "se",
+        *,
+        hidden: Sequence[int] = (6, 2),
+        activation: str | Sequence[str] = "sigmoid",
+        mean: Mean | torch.nn.Module | str = "zero",
+        noise: str = "learned",
+        noise_floor: float = DEFAULT_FLOOR,
+        target_warping: TargetWarping | str | None = None,
+        priors: Mapping[str, Prior] | None = None,
+        restarts: int = 20,
+        optimizer: str = "l-bfgs",
+        max_iter: int = 500,
+        time_budget: float | None = None,
+        averaging: str = "none",
+        standardize_X: bool = True,
+        standardize_y: bool = True,
+        shared_features: bool = False,
+        warm_start_from: Any = None,
+        random_state: Any = 0,
+        device: str = "cpu",
+        verbose: bool = False,
+        callback: Callable[[np.ndarray, np.ndarray], object] | None = None,
+    ) -> None:
+        self.features = features
+        self.kernel = kernel
+        self.hidden = hidden
+        self.activation = activation
+        self.mean = mean
+        self.noise = noise
+        self.noise_floor = noise_floor
+        self.target_warping = target_warping
+        self.priors = priors
+        self.restarts = restarts
+        self.optimizer = optimizer
+        self.max_iter = max_iter
+        self.time_budget = time_budget
+        self.averaging = averaging
+        self.standardize_X = standardize_X
+        self.standardize_y = standardize_y
+        self.shared_features = shared_features
+        self.warm_start_from = warm_start_from
+        self.random_state = random_state
+        self.device = device
+        self.verbose = verbose
+        self.callback = callback
+
+    def fit(self, X: Any, y: Any, *, noise_std: Any = None) -> ManifoldGPRegressor:
+        """Train on X (N, D) and y (N,) or (N, O). noise_std: known noise of the rows, in the units of y."""
+        table = inputs.training_table(self, X, y, noise_std)
+        inputs.refuse_too_many_rows(len(table.X))
+        if self.averaging != "none":
+            raise InputError(f"Unknown averaging {self.averaging!r}; choose 'none'.")
+        self.x_scaler_ = Standardizer.fit(table.X, self.standardize_X)
+        self.y_scaler_ = Standardizer.fit(table.Y, self.standardize_y)
+        self.n_outputs_, self._flat = table.Y.shape[1], table.flat
+        fitted = fit_outputs(self._model(), table, self.x_scaler_, self.y_scaler_, self._settings())
+        self.ensembles_: list[Ensemble] = [f.ensemble for f in fitted]
+        self.starts_ = np.concatenate([f.starts for f in fitted])
+        self.histories_ = [h for f in fitted for h in f.histories]
+        self.nlml_ = float(sum(f.nlml for f in fitted))
+        return self
+
+    def predict(
+        self, X: Any, return_std: bool = False, return_cov: bool = False, *, latent: bool = False, noise_std: Any = None
+    ) -> Any:
+        """Mean of y at X (n, D), with its standard deviation or joint covariance on request; latent=True: of f, without noise.
+
+        noise_std: known noise of these points, added to the learned one. Shapes: (n,) for one target, (n, O) for several; covariance (n, n) or (n, n, O).
+        """
+        if return_std and return_cov:
+            raise InputError("Ask for return_std or for return_cov, not for both.")
+        U = self._query(X)
+        if return_cov:
+            moments = [e.covariance(U, latent) for e in self.ensembles_]
+        elif return_std:
+            moments = [(m, v.sqrt()) for m, v in (p.moments() for p in self._predictives(U, latent, noise_std))]
+        else:
+            return self._columns([e.mean(U) for e in self.ensembles_])
+        return self._columns([m for m, _ in moments]), self._columns([s for _, s in moments])
+
+    def predict_quantiles(self, X: Any, q: Sequence[float] = (0.05, 0.5, 0.95), *, latent: bool = False, noise_std: Any = None) -> np.ndarray:
+        """Quantiles of y at X: (n, len(q)), or (n, len(q), O)."""
+        levels = np.atleast_1d(np.asarray(q, dtype=float))
+        if not ((levels > 0) & (levels < 1)).all():
+            raise InputError(f"Quantile levels must lie between 0 and 1, exclusively; got {levels.tolist()}.")
+        U = self._query(X)
+        return self._columns(
+            [torch.stack([p.quantile(float(level)) for level in levels], -1) for p in self._predictives(U, latent, noise_std)]
+        )
+
+    def log_predictive_density(self, X: Any, y: Any, *, noise_std: Any = None) -> np.ndarray:
+        """log p(y_i | x_i) (n,), in the units of y; several targets are independent, so their densities add up."""
+        U = self._query(X)
+        Y = self._tensor(inputs.target_table(self, y, len(U)))
+        predictives = self._predictives(U, False, noise_std)
+        return torch.stack([p.log_density(Y[:, o]) for o, p in enumerate(predictives)]).sum(0).cpu().numpy()
+
+    def predict_cdf(self, X: Any, y: Any, *, noise_std: Any = None) -> np.ndarray:
+        """P(Y_i <= y_i | x_i), shaped like y: the probability integral transform, uniform for a calibrated model."""
+        U = self._query(X)
+        Y = self._tensor(inputs.target_table(self, y, len(U)))
+        return self._columns([p.cdf(Y[:, o]) for o, p in enumerate(self._predictives(U, False, noise_std))])
+
+    def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0, *, latent: bool = False) -> np.ndarray:
+        """Joint draws of y (or f) at X: (n, n_samples), or (n, O, n_samples)."""
+        U = self._query(X)
+        generator = Settings.generator(random_state)
+        draws = [e.sample(U, n_samples, generator, latent).T.cpu().numpy() for e in self.ensembles_]
+        return draws[0] if self._flat else np.stack(draws, 1)
+
+    def predict_gradient(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Derivatives of mean and variance of f with respect to the inputs, in original units: (n, D) each, or (n, D, O)."""
+        U = self._query(X)
+        slopes = self._tensor(self.x_scaler_.scale)
+        pairs = [e.gradients(U) for e in self.ensembles_]
+        return self._columns([m / slopes for m, _ in pairs]), self._columns([v / slopes for _, v in pairs])
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Features H = M(X) (n, Q); several targets with their own features: side by side."""
+        U = self._query(X)
+        with torch.no_grad():
+            ensembles = self.ensembles_[:1] if self.shared_features else self.ensembles_
+            return torch.cat([e.transform(U) for e in ensembles], -1).cpu().numpy()
+
+    def update(self, X: Any, y: Any, *, noise_std: Any = None) -> ManifoldGPRegressor:
+        """Condition on n more rows without retraining, in O(N² n): an online update."""
+        U = self._query(X)
+        Y = inputs.target_table(self, y, len(U))
+        if np.isnan(Y).any():
+            raise InputError("Targets to update with must not be NaN; leave these rows out.")
+        T = self._tensor(self.y_scaler_.apply(Y))
+        noise = self._noise(noise_std, len(U))
+        self.ensembles_ = [
+            e.condition(U, T[:, o], None if noise is None else noise[:, o]) for o, e in enumerate(self.ensembles_)
+        ]
+        return self
+
+    def diagnose(self) -> Diagnosis:
+        """What the fit looks like, in words (print it) and numbers."""
+        check_is_fitted(self)
+        return diagnose(self)
+
+    def save(self, path: str | Path) -> None:
+        """Write the fitted model to one file that manifoldgp.load reads; no pickle."""
+        from manifoldgp.persistence import save
+
+        check_is_fitted(self)
+        save(self, path)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "ensembles_")
+
+    def _features(self) -> Features:
+        if self.features is None:
+            activation = self.activation if isinstance(self.activation, str) else tuple(self.activation)
+            return MLP(tuple(self.hidden), activation)
+        return as_features(self.features)
+
+    def _model(self) -> Model:
+        if self.noise not in ("learned", "known"):
+            raise InputError(f"noise must be 'learned' or 'known' (given to fit as noise_std); got {self.noise!r}.")
+        return Model(
+            features=self._features(),
+            kernel=as_kernel(self.kernel),
+            mean=as_mean(self.mean),
+            noise=GaussianNoise(self.noise == "learned", self.noise_floor),
+            warping=as_warping(self.target_warping),
+            priors=dict(self.priors or {}),
+        )
+
+    def _settings(self) -> Settings:
+        if not (isinstance(self.restarts, (int, np.integer)) and self.restarts >= 1):
+            raise InputError(f"restarts must be a whole number of at least 1; got {self.restarts!r}.")
+        return Settings(
+            restarts=int(self.restarts),
+            optimizer=self.optimizer,
+            max_iter=self.max_iter,
+            time_budget=self.time_budget,
+            shared_features=self.shared_features,
+            warm_start_from=self.warm_start_from,
+            random_state=self.random_state,
+            device=self.device,
+            verbose=self.verbose,
+            callback=self.callback,
+        )
+
+    def _query(self, X: Any) -> Tensor:
+        check_is_fitted(self)
+        return self._tensor(self.x_scaler_.apply(inputs.query_table(self, X)))
+
+    def _noise(self, noise_std: Any, rows: int) -> Tensor | None:
+        variances = inputs.query_noise(noise_std, rows, self.n_outputs_)
+        return None if variances is None else self._tensor(variances / self.y_scaler_.scale**2)
+
+    def _predictives(self, U: Tensor, latent: bool, noise_std: Any):
+        noise = self._noise(noise_std, len(U))
+        return [e.predict(U, latent, None if noise is None else noise[:, o]) for o, e in enumerate(self.ensembles_)]
+
+    def _tensor(self, A: np.ndarray) -> Tensor:
+        return torch.as_tensor(np.ascontiguousarray(A), dtype=torch.float64, device=self.device)
+
+    def _columns(self, outputs: Sequence[Tensor]) -> np.ndarray:
+        """One target: as it is; several: stacked along a last axis."""
+        return outputs[0].cpu().numpy() if self._flat else torch.stack(list(outputs), -1).cpu().numpy()
+
+
+class GPRegressor(ManifoldGPRegressor):
+    """A plain Gaussian process: ManifoldGPRegressor with Identity features.
+
+    >>> import numpy as np
+    >>> x = np.linspace(0, 6, 20)[:, None]
+    >>> model = GPRegressor(restarts=2).fit(x, np.sin(x[:, 0]))
+    >>> bool(abs(model.predict([[1.0]])[0] - np.sin(1.0)) < 1e-3)
+    True
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel | str = "se",
+        *,
+        mean: Mean | torch.nn.Module | str = "zero",
+        noise: str = "learned",
+        noise_floor: float = DEFAULT_FLOOR,
+        target_warping: TargetWarping | str | None = None,
+        priors: Mapping[str, Prior] | None = None,
+        restarts: int = 5,
+        optimizer: str = "l-bfgs",
+        max_iter: int = 500,
+        time_budget: float | None = None,
+        standardize_X: bool = True,
+        standardize_y: bool = True,
+        warm_start_from: Any = None,
+        random_state: Any = 0,
+        device: str = "cpu",
+        verbose: bool = False,
+        callback: Callable[[np.ndarray, np.ndarray], object] | None = None,
+    ) -> None:
+        self.kernel = kernel
+        self.mean = mean
+        self.noise = noise
+        self.noise_floor = noise_floor
+        self.target_warping = target_warping
+        self.priors = priors
+        self.restarts = restarts
+        self.optimizer = optimizer
+        self.max_iter = max_iter
+        self.time_budget = time_budget
+        self.standardize_X = standardize_X
+        self.standardize_y = standardize_y
+        self.warm_start_from = warm_start_from
+        self.random_state = random_state
+        self.device = device
+        self.verbose = verbose
+        self.callback = callback
+
+    averaging = "none"
+    shared_features = False
+
+    def _features(self) -> Features:
+        return Identity()

@@ -1,0 +1,95 @@
+"""Training: starting values, restarts, refusals, selection."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from manifoldgp.errors import InputError, TrainingFailedError
+from manifoldgp.model import Data, Model
+from manifoldgp.objective import TrainingObjective, first_of
+from manifoldgp.optimize import MINIMIZERS, Monitor, OptimizeResult
+from manifoldgp.parameters import Layout, Tree, leaves, nest
+from manifoldgp.threads import training_threads
+
+
+@dataclass(frozen=True)
+class Trained:
+    """Every start of a training run. order: usable starts, best objective first. nlml (R,): without priors."""
+
+    model: Model
+    layout: Layout
+    constants: Tree
+    result: OptimizeResult
+    nlml: np.ndarray
+
+    @property
+    def order(self) -> np.ndarray:
+        ranked = np.argsort(self.result.value, kind="stable")
+        return ranked[np.isfinite(self.result.value[ranked])]
+
+    def values(self, starts: np.ndarray) -> Tree:
+        """Natural values of some starts, leaves (len(starts), *shape)."""
+        device = next((leaf.device for _, leaf in leaves(self.constants)), torch.device("cpu"))
+        theta = torch.tensor(self.result.theta[starts], dtype=torch.float64, device=device)
+        tree = self.layout.unflatten(theta, {})
+        batched = {name: leaf.expand(len(starts), *leaf.shape) for name, leaf in leaves(self.constants)}
+        return nest({**dict(leaves(tree)), **batched})
+
+
+def train(
+    model: Model,
+    data: Data,
+    *,
+    restarts: int,
+    generator: torch.Generator,
+    optimizer: str = "l-bfgs",
+    max_iter: int = 500,
+    time_budget: float | None = None,
+    callback: Callable[[np.ndarray, np.ndarray], object] | None = None,
+    warm_values: Tree | None = None,
+) -> Trained:
+    """Minimise NLML (plus the negative log prior) from ``restarts`` drawn starts, all in one batch.
+
+    Each start redraws network and kernel. warm_values: values of a fitted model with the same names (no batch dimension); they
+    replace the first start. The result keeps every start; one that is not finite or not positive definite is marked, never chosen.
+    """
+    if optimizer not in MINIMIZERS:
+        raise InputError(f"Unknown optimizer {optimizer!r}; choose one of {', '.join(map(repr, MINIMIZERS))}.")
+    deadline = np.inf if time_budget is None else time.perf_counter() + time_budget
+    layout, drawn = model.draw(data, generator, restarts)
+    constants = first_of(layout.constants(drawn))
+    theta = layout.flatten(drawn).cpu().numpy() if layout.size else np.zeros((restarts, 0))
+    if warm_values is not None:
+        theta[0] = warm_theta(layout, warm_values)
+    with training_threads() as workers:
+        objective = TrainingObjective(model, layout, constants, data, workers)
+        objective.refuse_disconnected(theta)
+        monitor = Monitor(max_iter, deadline, callback)
+        result = MINIMIZERS[optimizer](objective, theta, monitor)
+        nlml = objective.nlml(result.theta) if layout.has_priors else result.value.copy()
+    trained = Trained(model, layout, constants, result, nlml)
+    if not len(trained.order):
+        counts = ", ".join(f"{np.sum(result.status == s)} x {s}" for s in sorted(set(result.status)))
+        raise TrainingFailedError(
+            f"None of the {restarts} starts gave a positive definite covariance ({counts}). Rescale the data, raise the noise floor, "
+            "or start from another kernel."
+        )
+    return trained
+
+
+def warm_theta(layout: Layout, values: Tree) -> np.ndarray:
+    """Flat theta (P,) of another model's values; refuses names or shapes that do not match."""
+    named = dict(leaves(values))
+    for name in layout.names:
+        if name not in named:
+            raise InputError(f"Warm start: the other model has no parameter {name!r}. It has: {', '.join(named)}.")
+        if tuple(named[name].shape) != layout.parameters[name].shape:
+            raise InputError(
+                f"Warm start: {name!r} has shape {tuple(named[name].shape)} in the other model; here it is {layout.parameters[name].shape}."
+            )
+    return layout.flatten(values).cpu().numpy()

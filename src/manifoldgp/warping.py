@@ -1,0 +1,87 @@
+"""A learned monotone warping of the targets (Warped GP, Snelson, Rasmussen and Ghahramani 2004): the GP models z = g(y)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from manifoldgp.errors import InputError
+from manifoldgp.parameters import LogNormal, Normal, Parameter, Tree, log_normal_law, normal_law
+
+
+class TargetWarping(Protocol):
+    """g with its logarithmic slope and its inverse; leaves of values (*B, *shape), y and z (*B', n), broadcast."""
+
+    def parameters(self, y: Tensor) -> Tree: ...
+    def forward(self, values: Tree, y: Tensor) -> tuple[Tensor, Tensor]: ...
+    def inverse(self, values: Tree, z: Tensor) -> Tensor: ...
+
+
+@dataclass(frozen=True)
+class NoWarping:
+    """g(y) = y."""
+
+    def parameters(self, y: Tensor) -> Tree:
+        return {}
+
+    def forward(self, values: Tree, y: Tensor) -> tuple[Tensor, Tensor]:
+        """z = y, log g'(y) = 0."""
+        return y, torch.zeros_like(y)
+
+    def inverse(self, values: Tree, z: Tensor) -> Tensor:
+        return z
+
+
+@dataclass(frozen=True)
+class TanhWarping:
+    """g(y) = y + Σ_i a_i tanh(b_i (y + c_i)) with a, b > 0, on standardised y (Snelson 2004, eq. 9); g' >= 1 everywhere."""
+
+    terms: int = 3
+
+    def __post_init__(self) -> None:
+        if self.terms < 1:
+            raise InputError(f"TanhWarping needs at least one term; got {self.terms}.")
+
+    def parameters(self, y: Tensor) -> Tree:
+        shape = (self.terms,)
+        small = torch.full(shape, 0.3, dtype=torch.float64, device=y.device)
+        return {
+            "height": Parameter(shape, log_normal_law(small, 0.5), positive=True, prior=LogNormal(-1.0, 1.5)),
+            "steepness": Parameter(shape, log_normal_law(torch.ones_like(small), 0.5), positive=True, prior=LogNormal(0.0, 1.0)),
+            "centre": Parameter(shape, normal_law(shape, 1.0, y), prior=Normal(0.0, 2.0)),
+        }
+
+    def forward(self, values: Tree, y: Tensor) -> tuple[Tensor, Tensor]:
+        """z = g(y) and log g'(y), both (*B'', n)."""
+        a, b, c = (values[k][..., None, :] for k in ("height", "steepness", "centre"))
+        t = torch.tanh(b * (y[..., None] + c))
+        slope = 1.0 + (a * b * (1.0 - t * t)).sum(-1)
+        return y + (a * t).sum(-1), slope.log()
+
+    def inverse(self, values: Tree, z: Tensor) -> Tensor:
+        """y with g(y) = z: bisection, since |g(y) − y| <= Σ a brackets the root, then Newton to full precision."""
+        reach = values["height"].sum(-1, keepdim=True)
+        low, high = z - reach, z + reach
+        for _ in range(40):
+            middle = 0.5 * (low + high)
+            above = self.forward(values, middle)[0] > z
+            low, high = torch.where(above, low, middle), torch.where(above, middle, high)
+        y = 0.5 * (low + high)
+        for _ in range(2):
+            value, log_slope = self.forward(values, y)
+            y = y - (value - z) / log_slope.exp()
+        return y
+
+
+def as_warping(warping: TargetWarping | str | None) -> TargetWarping:
+    """None -> no warping, "tanh" -> TanhWarping(), a warping -> itself."""
+    if warping is None:
+        return NoWarping()
+    if warping == "tanh":
+        return TanhWarping()
+    if isinstance(warping, str):
+        raise InputError(f"Unknown target warping {warping!r}; use None, 'tanh' or a warping such as TanhWarping(terms=3).")
+    return warping

@@ -1,0 +1,37 @@
+"""What all tests share: capped threads, reproducible hypothesis runs, and fixtures that skip with a reason."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import hypothesis
+import pytest
+import torch
+
+hypothesis.settings.register_profile("tests", deadline=None, derandomize=True, max_examples=30, database=None)
+hypothesis.settings.load_profile("tests")
+
+
+def pytest_configure() -> None:
+    """At most two threads for torch, in tests and doctests, so that timings and rounding vary little between machines."""
+    torch.set_num_threads(min(2, torch.get_num_threads()))
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The folder of recorded data sets, ``../shared/data`` beside the repository."""
+    folder = Path(__file__).resolve().parents[2] / "shared" / "data"
+    if not folder.is_dir():
+        pytest.skip("needs the recorded data sets in ../shared/data beside the repository, and that folder is missing")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def chromium() -> str:
+    """The path of a Chromium or Chrome that can run headless."""
+    names = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+    for name in names:
+        if path := shutil.which(name):
+            return path
+    pytest.skip(f"needs a browser on PATH, one of {', '.join(names)}; none was found")

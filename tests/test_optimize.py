@@ -1,0 +1,125 @@
+"""The batched L-BFGS against SciPy's, and the promises every minimiser makes."""
+
+import time
+
+import numpy as np
+import pytest
+from manifoldgp.optimize import MINIMIZERS, Monitor, minimize_lbfgs
+from manifoldgp.optimize.lbfgs import _History
+from scipy.optimize import minimize, rosen, rosen_der, rosen_hess_prod
+
+
+class Rosenbrock:
+    """Rosenbrock's function, scaled by start: start r minimises (r + 1) * rosen. Counts its calls."""
+
+    def __init__(self):
+        self.calls = 0
+
+    def __call__(self, theta, rows):
+        self.calls += 1
+        scale = rows + 1.0
+        return scale * np.array([rosen(t) for t in theta]), scale[:, None] * np.array([rosen_der(t) for t in theta])
+
+    def hessian_vector(self, theta, vector, row):
+        return (row + 1.0) * rosen_hess_prod(theta, vector)
+
+
+@pytest.fixture
+def starts():
+    return np.random.default_rng(0).normal(size=(6, 5))
+
+
+@pytest.mark.parametrize("name", list(MINIMIZERS))
+def test_every_start_reaches_a_minimum(name, starts):
+    result = MINIMIZERS[name](Rosenbrock(), starts)
+    assert set(result.status) == {"converged"}
+    # Rosenbrock in 5 dimensions has a second minimum near 3.93.
+    near = np.minimum(result.value, np.abs(result.value / np.arange(1, 7) - 3.930839))
+    assert near.max() < 1e-4
+    assert (result.iterations > 5).all()
+    assert all(len(h) == i + 1 and h[-1] <= h[0] for h, i in zip(result.history, result.iterations, strict=True))
+
+
+def test_batched_needs_about_as_many_evaluations_as_scipy(starts):
+    ours = minimize_lbfgs(Rosenbrock(), starts).evaluations.sum()
+    theirs = sum(minimize(rosen, x, jac=rosen_der, method="L-BFGS-B").nfev for x in starts)
+    assert ours < 1.3 * theirs
+
+
+def test_one_call_a_round_for_the_whole_batch(starts):
+    objective = Rosenbrock()
+    result = minimize_lbfgs(objective, starts)
+    assert objective.calls == result.evaluations.max()
+
+
+def test_starts_do_not_influence_each_other(starts):
+    together = minimize_lbfgs(Rosenbrock(), starts)
+    alone = minimize_lbfgs(Rosenbrock(), starts[:1])
+    np.testing.assert_allclose(alone.theta[0], together.theta[0], rtol=1e-9)
+    assert alone.evaluations[0] == together.evaluations[0]
+
+
+def test_direction_equals_the_two_loop_recursion():
+    rng = np.random.default_rng(1)
+    history = _History(2, 7, 4)
+    A = rng.normal(size=(7, 7))
+    A = A @ A.T + np.eye(7)
+    pairs = []
+    for _ in range(6):  # more pairs than memory
+        s = rng.normal(size=(2, 7))
+        history.push(np.arange(2), s, s @ A)
+        pairs.append((s, s @ A))
+    g = rng.normal(size=(2, 7))
+    ours = history.direction(np.arange(2), g)
+    for r in range(2):
+        recent = [(s[r], y[r]) for s, y in pairs[-4:]]
+        q, coefficients = g[r].copy(), []
+        for s, y in reversed(recent):
+            a = s @ q / (s @ y)
+            coefficients.append(a)
+            q -= a * y
+        s, y = recent[-1]
+        q *= s @ y / (y @ y)
+        for (s, y), a in zip(recent, reversed(coefficients), strict=True):
+            q += s * (a - y @ q / (s @ y))
+        np.testing.assert_allclose(ours[r], -q, rtol=1e-10)
+
+
+@pytest.mark.parametrize("name", list(MINIMIZERS))
+def test_an_invalid_start_is_marked_and_never_wins(name, starts):
+    class Broken(Rosenbrock):
+        def __call__(self, theta, rows):
+            f, g = super().__call__(theta, rows)
+            f[rows == 1] = np.nan
+            return f, g
+
+    result = MINIMIZERS[name](Broken(), starts[:3])
+    assert result.status[1] == "invalid start"
+    assert np.isinf(result.value[1])
+    assert np.argmin(result.value) != 1
+
+
+def test_a_wall_of_infinity_is_backed_away_from():
+    class Walled:
+        def __call__(self, theta, rows):
+            x = theta[:, 0]
+            inside = x < 1.0
+            f = np.where(inside, -x - np.sqrt(np.maximum(1.0 - x, 0.0)), np.inf)
+            slope = np.where(inside, -1.0 + 0.5 / np.sqrt(np.maximum(1.0 - x, 1e-300)), np.nan)
+            return f, slope[:, None]
+
+    result = minimize_lbfgs(Walled(), np.array([[-3.0]]))
+    np.testing.assert_allclose(result.theta[0, 0], 0.75, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", list(MINIMIZERS))
+def test_limits_hold(name, starts):
+    limited = MINIMIZERS[name](Rosenbrock(), starts, Monitor(max_iter=3))
+    assert (limited.iterations <= 3).all()
+    assert "iteration limit" in limited.status
+    late = MINIMIZERS[name](Rosenbrock(), starts, Monitor(deadline=time.perf_counter() - 1.0))
+    assert "time limit" in late.status
+    seen = []
+    stopped = MINIMIZERS[name](Rosenbrock(), starts, Monitor(callback=lambda i, v: seen.append(v.copy()) or len(seen) >= 4))
+    assert "stopped by callback" in stopped.status
+    assert len(seen) >= 4
