@@ -37,10 +37,9 @@ class Ensemble:
         pieces = []
         for chunk in X.split(256):
             inputs = chunk.detach().clone().requires_grad_()
-            mean, variance = self._mixture([block.moments(inputs)[:2] for block in self.blocks], latent=True).moments()
-            (d_mean,) = torch.autograd.grad(mean.sum(), inputs, retain_graph=True)
-            (d_variance,) = torch.autograd.grad(variance.sum(), inputs)
-            pieces.append((d_mean, d_variance))
+            with torch.enable_grad():
+                mean, variance = self._mixture([block.moments(inputs)[:2] for block in self.blocks], latent=True).moments()
+            pieces.append((_slope(mean, inputs), _slope(variance, inputs)))
         return torch.cat([p[0] for p in pieces]), torch.cat([p[1] for p in pieces])
 
     def covariance(self, X: Tensor, latent: bool = False) -> tuple[Tensor, Tensor]:
@@ -80,14 +79,16 @@ class Ensemble:
         """One joint draw (k, n) for each of k components, numbered factor by factor, of one block."""
         member = component % block.members
         factor = torch.tensor(self.variance_factors, dtype=X.dtype, device=X.device)[component // block.members]
-        used, position = torch.unique(member, return_inverse=True)
-        mean, C = block.only(used).covariance(X)
-        if not latent:
-            C.diagonal(dim1=-2, dim2=-1).add_(block.noise_variance()[used][:, None])
-        L, _ = cholesky_with_jitter(C, "the posterior covariance of the points to sample")
-        white = torch.randn(len(component), len(X), 1, generator=generator, dtype=X.dtype).to(X.device)
-        z = mean[position] + factor.sqrt()[:, None] * (L[position] @ white)[..., 0]
-        return block.only(member).unwarped(z)
+        z = factor.sqrt()[:, None] * torch.randn(len(component), len(X), generator=generator, dtype=X.dtype).to(X.device)
+        for r in torch.unique(member):
+            posterior, mine = block.only(r[None]), member == r
+            mean, C = posterior.covariance(X)
+            if not latent:
+                C.diagonal(dim1=-2, dim2=-1).add_(posterior.noise_variance()[:, None])
+            size = posterior.prior_variance(X).mean(-1)
+            L, _ = cholesky_with_jitter(C, "the posterior covariance of the points to sample", size)
+            z[mine] = mean + z[mine] @ L[0].T
+        return block.unwarped(z, member)
 
     def mean(self, X: Tensor) -> Tensor:
         """Mean of y (n,) at X (n, D), without variances where they are not needed."""
@@ -135,3 +136,10 @@ class Ensemble:
         for block in self.blocks:
             blocks += [(block.model.warping, block.values.get("warping", {}), block.members)] * len(self.variance_factors)
         return Warp(blocks)
+
+
+def _slope(outputs: Tensor, inputs: Tensor) -> Tensor:
+    """d outputs_i / d inputs_i (n, D), each output depending on its own row only; zero where nothing depends on the inputs."""
+    if not outputs.requires_grad:
+        return torch.zeros_like(inputs)
+    return torch.autograd.grad(outputs.sum(), inputs, retain_graph=True, materialize_grads=True)[0]

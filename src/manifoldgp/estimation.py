@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,10 +12,14 @@ import torch
 from sklearn.utils import check_random_state
 from torch import Tensor
 
+from manifoldgp.averaging.fit import fit_average
+from manifoldgp.averaging.members import Batch
+from manifoldgp.averaging.stack import HeldOutReport
 from manifoldgp.ensemble import Ensemble
 from manifoldgp.errors import InputError
-from manifoldgp.inputs import TrainingTable
+from manifoldgp.inputs import TrainingTable, positive_number, whole_number
 from manifoldgp.model import Data, Model
+from manifoldgp.optimize import MINIMIZERS
 from manifoldgp.parameters import Tree, leaves, map_leaves, nest
 from manifoldgp.posterior import condition
 from manifoldgp.progress import ProgressLine
@@ -31,9 +36,26 @@ START_FIELDS = np.dtype(
         ("iterations", "i4"),
         ("evaluations", "i4"),
         ("chosen", "?"),
+        ("group", "U16"),
+        ("weight", "f8"),
     ]
 )
 """The table of all starts. nlml and objective (nlml minus log prior) are totals, in the units of y."""
+
+
+LIGHTEST = 1e-4
+"""Members of an average with less weight are dropped."""
+
+
+@dataclass(frozen=True)
+class FoldChoice:
+    """How held-out folds are made: whole groups (labels (N,)), contiguous stretches, or (neither) random rows."""
+
+    groups: np.ndarray | None = None
+    ordered: bool = False
+
+
+NO_CHOICE = FoldChoice()
 
 
 @dataclass(frozen=True)
@@ -49,7 +71,30 @@ class Settings:
     random_state: Any
     device: str
     verbose: bool
+    averaging: str
     callback: Callable[[np.ndarray, np.ndarray], object] | None
+
+    def __post_init__(self) -> None:
+        whole_number(self.restarts, "restarts")
+        whole_number(self.max_iter, "max_iter", least=0)
+        if not isinstance(self.optimizer, str) or self.optimizer not in MINIMIZERS:
+            raise InputError(f"Unknown optimizer {self.optimizer!r}; choose one of {', '.join(map(repr, MINIMIZERS))}.")
+        if self.time_budget is not None:
+            positive_number(self.time_budget, "time_budget (seconds)")
+        if self.callback is not None and not callable(self.callback):
+            raise InputError(f"callback must be a function of (iterations, objective values), or None; got {self.callback!r}.")
+        try:
+            torch.zeros(1, dtype=torch.float64, device=self.device).cpu()
+        except (RuntimeError, AssertionError, TypeError) as error:  # RuntimeError: an unknown name; AssertionError: built without CUDA
+            reason = str(error).splitlines()[0]
+            raise InputError(
+                f"The device {self.device!r} cannot be used ({reason}). Use 'cpu', or 'cuda' where PyTorch sees a GPU."
+            ) from error
+
+    def matrices_at_once(self, outputs: int) -> int:
+        """How many N x N matrices a fit holds at the same time: three for each start that is evaluated."""
+        starts = min(self.restarts, torch.get_num_threads())
+        return 3 * starts * (outputs if self.shared_features else 1)
 
     @staticmethod
     def generator(random_state: Any) -> torch.Generator:
@@ -66,12 +111,18 @@ class FittedOutput:
     starts: np.ndarray
     histories: list[np.ndarray]
     nlml: float
+    report: HeldOutReport | None = None
 
 
 def fit_outputs(
-    model: Model, table: TrainingTable, x_scaler: Standardizer, y_scaler: Standardizer, settings: Settings
+    model: Model,
+    table: TrainingTable,
+    x_scaler: Standardizer,
+    y_scaler: Standardizer,
+    settings: Settings,
+    folds: FoldChoice = NO_CHOICE,
 ) -> list[FittedOutput]:
-    """Train one model a target, or one with shared features for all of them."""
+    """Train one model (or average) a target, or one with shared features for all of them."""
     X = torch.as_tensor(x_scaler.apply(table.X), device=settings.device)
     Y = torch.as_tensor(y_scaler.apply(table.Y), device=settings.device)
     noise = None if table.known_noise is None else torch.as_tensor(table.known_noise / y_scaler.scale**2, device=settings.device)
@@ -87,8 +138,14 @@ def fit_outputs(
         return [
             _fitted(trained, model, _output_values(trained, o), data[o], o, y_scaler, rows, 1.0 / outputs) for o in range(outputs)
         ]
+    if settings.averaging != "none":
+        return [_averaged(model, data[o], o, y_scaler, settings, generator, folds) for o in range(outputs)]
     fitted = []
+    end = None if settings.time_budget is None else time.perf_counter() + settings.time_budget
     for o in range(outputs):
+        if end is not None:  # what is left is for this target and those after it
+            left = max(end - time.perf_counter(), 1e-9)
+            settings = replace(settings, time_budget=left / (outputs - o))
         warm = None if settings.warm_start_from is None else _member_values(settings.warm_start_from, o)
         trained = _train(model, data[o], settings, generator, warm)
         values = trained.values(trained.order[:1])
@@ -104,20 +161,21 @@ def _train(model: Model, data: Data, settings: Settings, generator: torch.Genera
             line(iterations, values)
         return settings.callback is not None and bool(settings.callback(iterations, values))
 
-    trained = train(
-        model,
-        data,
-        restarts=settings.restarts,
-        generator=generator,
-        optimizer=settings.optimizer,
-        max_iter=settings.max_iter,
-        time_budget=settings.time_budget,
-        callback=watch,
-        warm_values=warm,
-    )
-    if line is not None:
-        line.close()
-    return trained
+    try:
+        return train(
+            model,
+            data,
+            restarts=settings.restarts,
+            generator=generator,
+            optimizer=settings.optimizer,
+            max_iter=settings.max_iter,
+            time_budget=settings.time_budget,
+            callback=watch,
+            warm_values=warm,
+        )
+    finally:
+        if line is not None:
+            line.close()
 
 
 def _fitted(
@@ -137,7 +195,7 @@ def _fitted(
     starts["nlml"], starts["objective"] = trained.nlml + log_units, result.value + log_units
     starts["status"], starts["iterations"], starts["evaluations"] = result.status, result.iterations, result.evaluations
     best = trained.order[0]
-    starts["chosen"][best] = True
+    starts["chosen"][best], starts["weight"][best], starts["group"] = True, 1.0, "own"
     ensemble = Ensemble(
         [condition(model, values, data)],
         [torch.zeros(1, 1, dtype=torch.float64, device=data.X.device)],
@@ -146,6 +204,84 @@ def _fitted(
     )
     histories = [np.array(h) + log_units for h in result.history]
     return FittedOutput(ensemble, starts, histories, share * float(starts["nlml"][best]))
+
+
+def _averaged(
+    model: Model,
+    data: Data,
+    output: int,
+    y_scaler: Standardizer,
+    settings: Settings,
+    generator: torch.Generator,
+    folds: FoldChoice,
+) -> FittedOutput:
+    """Fit the members of an average, drop those that carry no weight, and condition the others on all rows."""
+    average = fit_average(
+        settings.averaging,
+        model,
+        data,
+        restarts=settings.restarts,
+        max_iter=settings.max_iter,
+        generator=generator,
+        time_budget=settings.time_budget,
+        watch=_watch(settings, len(data.y)),
+        groups=folds.groups,
+        ordered=folds.ordered,
+    )
+    log_units = len(data.y) * float(np.log(y_scaler.scale[output]))
+    blocks, log_weights, tables, histories = [], [], [], []
+    for batch, weights in zip(average.batches, average.weights, strict=True):
+        member_weight = weights.sum(0)
+        kept = np.flatnonzero(member_weight >= LIGHTEST)
+        tables.append(_start_table(batch, member_weight, kept, output, log_units))
+        histories += [np.array(h) + log_units for h in batch.result.history]
+        if len(kept):
+            blocks.append(condition(batch.model, batch.values(kept), data))
+            log_weights.append(np.log(np.maximum(weights[:, kept], 1e-300)))
+    total = np.logaddexp.reduce(np.concatenate([w.ravel() for w in log_weights]))
+    ensemble = Ensemble(
+        blocks,
+        [torch.as_tensor(w - total, device=data.X.device) for w in log_weights],
+        average.variance_factors,
+        float(y_scaler.offset[output]),
+        float(y_scaler.scale[output]),
+    )
+    starts = np.concatenate(tables)
+    heaviest = starts["nlml"][np.argmax(starts["weight"])]
+    return FittedOutput(ensemble, starts, histories, float(heaviest), average.report)
+
+
+def _start_table(batch: Batch, weight: np.ndarray, kept: np.ndarray, output: int, log_units: float) -> np.ndarray:
+    """The rows of starts_ for one batch of members. Their nlml is the objective less the negative log prior."""
+    result = batch.result
+    starts = np.zeros(len(result.value), dtype=START_FIELDS)
+    theta = torch.as_tensor(result.theta, dtype=torch.float64)
+    prior = batch.layout.negative_log_prior(theta).numpy()
+    starts["output"], starts["start"] = output, np.arange(len(starts))
+    starts["nlml"], starts["objective"] = result.value - prior + log_units, result.value + log_units
+    starts["status"], starts["iterations"], starts["evaluations"] = result.status, result.iterations, result.evaluations
+    starts["chosen"][kept] = True
+    starts["group"], starts["weight"] = batch.phase, weight
+    return starts
+
+
+def _watch(settings: Settings, rows: int):
+    """Progress line and the user's callback, for the phases of an average."""
+    if not settings.verbose and settings.callback is None:
+        return None
+    lines: dict[str, ProgressLine] = {}
+
+    def watch(phase: str, iterations: np.ndarray, values: np.ndarray) -> bool:
+        if settings.verbose:
+            if phase not in lines:
+                for line in lines.values():
+                    line.close()
+                lines.clear()
+                lines[phase] = ProgressLine(settings.max_iter, rows, label=phase)
+            lines[phase](iterations, values)
+        return settings.callback is not None and bool(settings.callback(iterations, values))
+
+    return watch
 
 
 def _output_values(trained: Trained, output: int) -> Tree:

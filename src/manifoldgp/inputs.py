@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import math
+import operator
 import os
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,15 +18,19 @@ from sklearn.utils.validation import check_array, check_consistent_length, valid
 
 from manifoldgp.errors import FitWarning, InputError
 
+_EXTREME = 1e150
+"""Squares of numbers beyond this, or below its inverse, leave the range of floating-point numbers."""
+
 
 @dataclass(frozen=True)
 class TrainingTable:
-    """Checked training data: X (N, D), Y (N, O), known noise variances (N, O) or None, kept rows (N,) of the input, y one-dimensional or not."""
+    """Checked training data: X (N, D), Y (N, O), known noise variances (N, O) or None, kept rows (N,) of the ``given`` ones, y one-dimensional or not."""
 
     X: np.ndarray
     Y: np.ndarray
     known_noise: np.ndarray | None
     kept: np.ndarray
+    given: int
     flat: bool
 
 
@@ -29,72 +38,128 @@ def training_table(estimator: Any, X: Any, y: Any, noise_std: Any = None) -> Tra
     """Check X (N, D), y (N,) or (N, O) and noise_std (scalar, (N,) or (N, O)); rows whose y is NaN are dropped, with a warning that counts them."""
     if y is None:
         raise InputError(f"This {type(estimator).__name__} estimator requires y to be passed, but the target y is None.")
-    refuse_text_columns(X)
-    X = validate_data(estimator, X, dtype=np.float64, ensure_min_samples=2)
-    Y = _targets(y)
+    refuse_unusable_frame(X)
+    with _text_explained("X"):
+        X = validate_data(estimator, X, dtype=np.float64, ensure_min_samples=2)
+    Y, flat = _targets(y)
     check_consistent_length(X, Y)
-    noise = None if noise_std is None else _noise_variances(noise_std, Y.shape if Y.ndim == 2 else (len(Y), 1))
-    flat = Y.ndim == 1
-    Y = Y.reshape(len(Y), -1)
     kept = np.flatnonzero(~np.isnan(Y).any(1))
-    if len(kept) < len(Y):
-        message = f"{len(Y) - len(kept)} of {len(Y)} rows have a missing target (NaN) and are left out of the fit."
-        warnings.warn(message, FitWarning, stacklevel=3)
     if len(kept) < 2:
         raise InputError(f"At least 2 rows with a target are needed; there {'is' if len(kept) == 1 else 'are'} {len(kept)}.")
-    return TrainingTable(X[kept], Y[kept], None if noise is None else noise[kept], kept, flat)
+    noise = None if noise_std is None else _variances(_noise_table(noise_std, Y.shape)[kept])
+    _refuse_extreme_units(X[kept], "X")
+    _refuse_extreme_units(Y[kept], "y")
+    if len(kept) < len(Y):
+        message = f"{len(Y) - len(kept)} of {len(Y)} rows have a missing target (NaN) and are left out of the fit."
+        warnings.warn(message, FitWarning, stacklevel=4)  # the line that calls fit
+    return TrainingTable(X[kept], Y[kept], noise, kept, len(Y), flat)
+
+
+def group_labels(groups: Any, table: TrainingTable) -> np.ndarray | None:
+    """Group labels (N,) of the rows that were kept, or None."""
+    if groups is None:
+        return None
+    labels = np.asarray(groups)
+    if labels.shape != (table.given,):
+        raise InputError(f"groups must hold one label a row, shape ({table.given},); got {labels.shape}.")
+    return labels[table.kept]
 
 
 def query_table(estimator: Any, X: Any) -> np.ndarray:
     """Check inputs to predict at, (n, D), against what the estimator was fitted on."""
-    refuse_text_columns(X)
-    return validate_data(estimator, X, dtype=np.float64, reset=False)
+    refuse_unusable_frame(X)
+    with _text_explained("X"):
+        return validate_data(estimator, X, dtype=np.float64, reset=False)
 
 
 def target_table(estimator: Any, y: Any, rows: int) -> np.ndarray:
-    """Targets (n, O) to score or to condition on, one row for each of the ``rows`` inputs."""
-    Y = _targets(y)
-    Y = Y.reshape(len(Y), -1)
+    """Targets (n, O) to score or to condition on, one row for each of the ``rows`` inputs, none of them missing."""
+    Y, _ = _targets(y)
     outputs = estimator.n_outputs_
     if Y.shape != (rows, outputs):
         raise InputError(f"Expected targets of shape ({rows}, {outputs}) for these inputs; got {Y.shape}.")
+    missing = int(np.isnan(Y).any(1).sum())
+    if missing:
+        raise InputError(f"{missing} of {rows} targets are missing (NaN). Leave these rows out.")
     return Y
 
 
-def _targets(y: Any) -> np.ndarray:
-    Y = check_array(y, dtype=np.float64, ensure_2d=False, ensure_all_finite="allow-nan", allow_nd=True, input_name="y")
-    if Y.ndim > 2 or Y.ndim == 0:
+def _targets(y: Any) -> tuple[np.ndarray, bool]:
+    """y as (N, O), and whether it came as (N,)."""
+    if np.ndim(y) == 0:
+        raise InputError(f"y must have one entry for each row of X, shape (N,) or (N, outputs); got {y!r}.")
+    with _text_explained("y"):
+        Y = check_array(y, dtype=np.float64, ensure_2d=False, ensure_all_finite="allow-nan", allow_nd=True, input_name="y")
+    if Y.ndim > 2:
         raise InputError(f"y must have shape (N,) or (N, outputs); got {Y.shape}.")
-    if np.isinf(Y).any():
-        raise InputError("Input y contains infinity. Remove or repair these rows, or mark missing targets with NaN.")
-    return Y
+    return Y.reshape(len(Y), -1), Y.ndim == 1
 
 
-def _noise_variances(noise_std: Any, shape: tuple[int, int]) -> np.ndarray:
-    """Known noise standard deviations as variances of shape (N, O)."""
-    noise = np.asarray(noise_std, dtype=np.float64)
-    noise = noise[:, None] if noise.ndim == 1 else noise
-    if noise.ndim and noise.shape not in (shape, (shape[0], 1)):
-        raise InputError(f"noise_std must be one number, or shaped like y {shape}; got shape {np.shape(noise_std)}.")
-    if not np.isfinite(noise).all() or (noise < 0).any():
-        raise InputError("noise_std must be finite and not negative: it is the standard deviation of the noise, in the units of y.")
-    return np.broadcast_to(noise**2, shape).copy()
+@contextmanager
+def _text_explained(name: str) -> Iterator[None]:
+    """Says what to do about text, where NumPy only says that it cannot be converted."""
+    try:
+        yield
+    except ValueError as error:
+        if "could not convert string to float" not in str(error):
+            raise
+        raise InputError(
+            f"{name} must hold numbers, and it has text ({error}). Encode it as numbers first, or drop it."
+        ) from error
+
+
+def _refuse_extreme_units(A: np.ndarray, name: str) -> None:
+    largest = float(np.abs(A).max())
+    if largest > _EXTREME:
+        raise InputError(f"{name} has values up to {largest:.1e}; beyond {_EXTREME:g} arithmetic overflows. Change its units.")
+    spread = np.ptp(A, axis=0)
+    tiny = spread[(spread > 0) & (spread < 1 / _EXTREME)]
+    if len(tiny):
+        raise InputError(
+            f"A column of {name} varies by {tiny[0]:.1e} only; below {1 / _EXTREME:g} arithmetic underflows. Change its units."
+        )
 
 
 def query_noise(noise_std: Any, rows: int, outputs: int) -> np.ndarray | None:
     """Known noise variances (n, O) of points to predict at, or None."""
-    return None if noise_std is None else _noise_variances(noise_std, (rows, outputs))
+    return None if noise_std is None else _variances(_noise_table(noise_std, (rows, outputs)))
 
 
-def refuse_text_columns(X: Any) -> None:
-    """A frame with columns that are not numbers is refused by name."""
-    text: list[str] = []
+def _noise_table(noise_std: Any, shape: tuple[int, ...]) -> np.ndarray:
+    """Known noise standard deviations as (N, O)."""
+    try:
+        noise = np.asarray(noise_std, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"noise_std must be numbers: the standard deviation of the noise, in the units of y ({error})."
+        ) from error
+    noise = noise[:, None] if noise.ndim == 1 else noise
+    if noise.ndim and noise.shape not in (shape, (shape[0], 1)):
+        raise InputError(f"noise_std must be one number, or shaped like y {shape}; got shape {np.shape(noise_std)}.")
+    return np.broadcast_to(noise, shape)
+
+
+def _variances(noise: np.ndarray) -> np.ndarray:
+    if not ((noise >= 0) & (noise <= _EXTREME)).all():
+        raise InputError(
+            "noise_std must be finite and not negative: it is the standard deviation of the noise, in the units of y."
+        )
+    return noise**2
+
+
+def refuse_unusable_frame(X: Any) -> None:
+    """A lazy frame, column names that occur twice, and columns that are not numbers are refused, by name."""
+    columns: dict[str, bool] = {}  # name -> is it numbers?
     if "pandas" in sys.modules and isinstance(X, sys.modules["pandas"].DataFrame):
-        numeric = sys.modules["pandas"].api.types.is_numeric_dtype
-        text = [str(column) for column, dtype in X.dtypes.items() if not numeric(dtype) and not _all_numbers(X[column])]
-    elif "polars" in sys.modules and isinstance(X, sys.modules["polars"].DataFrame):
-        boolean = sys.modules["polars"].Boolean
-        text = [name for name, dtype in X.schema.items() if not dtype.is_numeric() and dtype != boolean]
+        _refuse_repeated_names([str(name) for name in X.columns])
+        columns = {str(name): _holds_numbers(X[name]) for name in X.columns}
+    elif "polars" in sys.modules:
+        polars = sys.modules["polars"]
+        if isinstance(X, polars.LazyFrame):
+            raise InputError("X is a lazy polars frame, which holds no data yet. Pass X.collect().")
+        if isinstance(X, polars.DataFrame):
+            columns = {name: dtype.is_numeric() or dtype == polars.Boolean for name, dtype in X.schema.items()}
+    text = [name for name, numbers in columns.items() if not numbers]
     if text:
         raise InputError(
             f"These columns are not numbers: {', '.join(text)}. Encode them first, for example with "
@@ -102,7 +167,18 @@ def refuse_text_columns(X: Any) -> None:
         )
 
 
-def _all_numbers(column: Any) -> bool:
+def _refuse_repeated_names(names: list[str]) -> None:
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise InputError(f"Column names must differ; these occur more than once: {', '.join(repeated)}. Rename or drop them.")
+
+
+def _holds_numbers(column: Any) -> bool:
+    """Whether a pandas column can be used: numbers of any dtype, objects that are numbers, but no dates and no text."""
+    if sys.modules["pandas"].api.types.is_numeric_dtype(column.dtype):
+        return True
+    if getattr(column.dtype, "kind", "O") in "mM":  # durations and dates convert to numbers, in units nobody asked for
+        return False
     try:
         np.asarray(column, dtype=np.float64)
     except (TypeError, ValueError):
@@ -110,24 +186,54 @@ def _all_numbers(column: Any) -> bool:
     return True
 
 
-def available_bytes() -> int:
-    """Memory that this machine can still give, in bytes."""
+def quantile_levels(q: Any) -> np.ndarray:
+    """Levels (n,) between 0 and 1, exclusively; one number is one level."""
     try:
-        with open("/proc/meminfo") as file:
-            for line in file:
-                if line.startswith("MemAvailable:"):
-                    return 1024 * int(line.split()[1])
-    except OSError:
-        pass
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        levels = np.atleast_1d(np.asarray(q, dtype=np.float64))
+    except (TypeError, ValueError):
+        levels = np.array([])
+    if levels.ndim != 1 or not levels.size or not ((levels > 0) & (levels < 1)).all():
+        raise InputError(f"Quantile levels must be one or several numbers between 0 and 1, exclusively; got {q!r}.")
+    return levels
 
 
-def refuse_too_many_rows(N: int) -> None:
-    """An exact fit keeps three N x N matrices; refuse before the machine starts to swap."""
-    needed, available = 3 * 8 * N * N, available_bytes()
+def whole_number(value: Any, name: str, least: int = 1) -> int:
+    """``value`` as an int of at least ``least``."""
+    with suppress(TypeError):
+        if operator.index(value) >= least:
+            return operator.index(value)
+    raise InputError(f"{name} must be a whole number of at least {least}; got {value!r}.")
+
+
+def positive_number(value: Any, name: str) -> float:
+    """``value`` as a finite float above zero."""
+    with suppress(TypeError, ValueError):
+        if math.isfinite(value) and value > 0:
+            return float(value)
+    raise InputError(f"{name} must be a positive number; got {value!r}.")
+
+
+def available_bytes() -> int:
+    """Memory that this process can still get, in bytes: what the machine has free, or its container's limit if that is less."""
+    limits = [sys.maxsize]
+    if hasattr(os, "sysconf"):
+        limits.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    with suppress(OSError):
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                limits.append(1024 * int(line.split()[1]))
+    for limit in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        with suppress(OSError, ValueError):  # ValueError: "max", no limit
+            limits.append(int(Path(limit).read_text()))
+    return min(limits)
+
+
+def refuse_too_many_rows(N: int, matrices: int = 3) -> None:
+    """Exact inference keeps some N x N matrices at once; refuse before the machine starts to swap."""
+    needed, available = matrices * 8 * N * N, available_bytes()
     if needed > 0.9 * available:
-        largest = int((0.9 * available / 24) ** 0.5)
+        largest = int((0.9 * available / (8 * matrices)) ** 0.5)
         raise InputError(
-            f"An exact fit of {N:,} rows needs {needed / 2**30:.1f} GiB of memory; {available / 2**30:.1f} GiB are free. "
-            f"Fit a random subset of at most {largest:,} rows, or use a machine with more memory."
+            f"{N:,} rows at once need {needed / 2**30:.1f} GiB of memory; {available / 2**30:.1f} GiB are free. "
+            f"Use at most {largest:,} rows, such as a random subset, or a machine with more memory."
         )

@@ -6,6 +6,7 @@ PyTorch's own on current machines. Elsewhere (a GPU) PyTorch's routines do the s
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -44,7 +45,7 @@ def _on_cpu(A: Tensor, r: Tensor, invert: bool) -> Factored:
     for b, (matrix, vector) in enumerate(zip(A.numpy(), r.numpy(), strict=True)):
         # The transpose of a row-major matrix is column-major: LAPACK's "upper" of it is our "lower".
         L, info = dpotrf(matrix.T, lower=0, clean=0, overwrite_a=1)
-        if info:
+        if _has_no_factor(L, info):
             failed[b] = True
             continue
         half_log_det[b] = np.log(L.diagonal()).sum()
@@ -59,16 +60,22 @@ def _on_device(A: Tensor, r: Tensor, invert: bool) -> Factored:
     half_log_det = L.diagonal(dim1=-2, dim2=-1).log().sum(-1)
     alpha = torch.cholesky_solve(r[..., None], L)[..., 0]
     A.copy_(torch.cholesky_inverse(L) if invert else L)
-    return Factored(half_log_det, alpha, info != 0)
+    return Factored(half_log_det, alpha, (info != 0) | ~torch.isfinite(half_log_det))
 
 
 def factor_in_place(A: Tensor) -> Tensor:
-    """Overwrite the lower triangle of the symmetric A (B, N, N) with its Cholesky factor; returns which members have none (B,)."""
+    """Overwrite the lower triangle of the symmetric, contiguous A (B, N, N) with its Cholesky factor; returns which have none (B,)."""
     if A.device.type != "cpu":
         L, info = torch.linalg.cholesky_ex(A)
         A.copy_(L)
-        return info != 0
-    return torch.tensor([dpotrf(matrix.T, lower=0, clean=0, overwrite_a=1)[1] != 0 for matrix in A.numpy()], dtype=torch.bool)
+        return (info != 0) | ~torch.isfinite(L.diagonal(dim1=-2, dim2=-1)).all(-1)
+    results = (dpotrf(matrix.T, lower=0, clean=0, overwrite_a=1) for matrix in A.numpy())
+    return torch.tensor([_has_no_factor(L, info) for L, info in results], dtype=torch.bool)
+
+
+def _has_no_factor(L: np.ndarray, info: int) -> bool:
+    # OpenBLAS reports success on NaN: the comparison with zero that should stop it is false. The last pivot sees all of them.
+    return info != 0 or not math.isfinite(L[-1, -1])
 
 
 def solve_lower(L: Tensor, B: Tensor) -> Tensor:
@@ -76,26 +83,32 @@ def solve_lower(L: Tensor, B: Tensor) -> Tensor:
     return torch.linalg.solve_triangular(L, B, upper=False)
 
 
-def cholesky_with_jitter(A: Tensor, what: str = "the covariance matrix") -> tuple[Tensor, Tensor]:
+def cholesky_with_jitter(A: Tensor, what: str = "the covariance matrix", scale: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """The lower factor of A (B, N, N) and the jitter (B,) that each member needed, zero for almost all.
 
-    Jitter is tried in the rungs of JITTER_LADDER, relative to the mean diagonal; past the last one the matrix is refused.
+    Jitter is tried in the rungs of JITTER_LADDER, relative to ``scale`` (B,); past the last one the matrix is refused.
+    scale: the size of the numbers A was computed from: the mean of its diagonal, unless given. A posterior covariance is a
+    small difference of large matrices, and its rounding errors are relative to those.
     """
-    scale = A.diagonal(dim1=-2, dim2=-1).mean(-1)
-    L = torch.empty_like(A)
-    jitter = torch.zeros_like(scale)
-    pending = torch.arange(A.shape[0], device=A.device)
+    scale = A.diagonal(dim1=-2, dim2=-1).mean(-1) if scale is None else scale
     if not bool(torch.isfinite(scale).all()):
         raise NotPositiveDefiniteError(f"{what} has entries that are not finite. Rescale the inputs, or check the features.")
-    for rung in JITTER_LADDER:
-        trial = A[pending].clone()
-        trial.diagonal(dim1=-2, dim2=-1).add_((rung * scale[pending])[:, None])
-        failed = factor_in_place(trial)
-        L[pending[~failed]] = torch.tril(trial[~failed])
-        jitter[pending[~failed]] = rung * scale[pending[~failed]]
-        pending = pending[failed]
-        if len(pending) == 0:
-            return L, jitter
+    L = A.clone(memory_format=torch.contiguous_format)
+    jitter = torch.zeros_like(scale)
+    for b in torch.nonzero(factor_in_place(L))[:, 0].tolist():
+        jitter[b] = _factor_with_jitter(A[b], L[b : b + 1], float(scale[b]), what)
+    return L.tril_(), jitter
+
+
+def _factor_with_jitter(A: Tensor, L: Tensor, scale: float, what: str) -> float:
+    """Overwrite L (1, N, N) with the factor of A (N, N) plus the smallest jitter that gives one; returns that jitter."""
+    for rung in JITTER_LADDER[1:]:
+        L.copy_(A)
+        L.diagonal(dim1=-2, dim2=-1).add_(rung * scale)
+        if not bool(factor_in_place(L)):
+            return rung * scale
+    if not bool(torch.isfinite(A).all()):
+        raise NotPositiveDefiniteError(f"{what} has entries that are not finite. Rescale the inputs, or check the features.")
     raise NotPositiveDefiniteError(
         f"{what} is not positive definite, even with a jitter of {JITTER_LADDER[-1]:g} times its diagonal. "
         "Raise the noise floor, remove duplicate rows, or give the length-scales a prior."

@@ -38,6 +38,11 @@ class Data:
         known = None if self.known_noise is None else self.known_noise[index]
         return Data(self.X[index], self.y[index], known, None if self.mask is None else self.mask[index], batched=True)
 
+    def inputs(self) -> Tensor:
+        """All inputs that take part, as one table (·, D)."""
+        X = self.X.reshape(-1, self.X.shape[-1])
+        return X if self.mask is None else X[self.mask.reshape(-1) > 0]
+
 
 @dataclass(frozen=True)
 class Model:
@@ -64,10 +69,10 @@ class Model:
 
         Features are drawn first; the kernel's starting values follow the spread of the features they give.
         """
-        X = data.X.reshape(-1, data.X.shape[-1])
+        X = data.inputs()
         features = self.features.parameters(X)
         drawn = Layout(features).draw(generator, count)
-        H = self.features(drawn, X) if drawn else X
+        H = self.features(drawn, X)
         rest = {
             "kernel": self.kernel.parameters(H),
             "mean": self.mean.parameters(H),
@@ -86,7 +91,7 @@ class Model:
         return self.kernel.matrix(values.get("kernel", {}), H), H
 
     def noise_variance(self, values: Tree, data: Data) -> Tensor:
-        """Noise variance (*B,), or (*B, N) where known variances are given."""
+        """Noise variance (*B,), or (*B, N) where known variances are given; B is empty if it does not depend on the values."""
         learned = self.noise.variance(values.get("noise", {}), data.y)
         return learned if data.known_noise is None else learned[..., None] + data.known_noise
 
@@ -96,7 +101,13 @@ class Model:
         warped = not isinstance(self.warping, NoWarping)
         z, log_slope = self.warping.forward(values.get("warping", {}), data.y) if warped else (data.y, data.y)
         residual = z if isinstance(self.mean, Zero) else z - self.mean(values.get("mean", {}), H)
-        value = evidence.nlml(K, self.noise_variance(values, data), residual, data.mask)
+        mask = data.mask.unsqueeze(-2) if self.outputs and data.mask is not None else data.mask
+        noise, rowwise = self.noise_variance(values, data), data.known_noise is not None
+        batch = noise.shape[:-1] if rowwise else noise.shape
+        if K.shape[:-2] != batch or rowwise:  # K, noise and targets that have no parameters have no batch
+            batch = torch.broadcast_shapes(K.shape[:-2], batch, residual.shape[:-1])
+            K, noise = K.expand(*batch, *K.shape[-2:]), noise.expand(*batch, K.shape[-1]) if rowwise else noise.expand(batch)
+        value = evidence.nlml(K, noise, residual, mask)
         if warped:
-            value = value - (log_slope if data.mask is None else log_slope * data.mask).sum(-1)
+            value = value - (log_slope if mask is None else log_slope * mask).sum(-1)
         return value.sum(-1) if self.outputs else value

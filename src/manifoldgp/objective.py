@@ -13,6 +13,7 @@ from manifoldgp.threads import Workers
 
 _ROWS_WORTH_A_WORKER = 60
 _ROWS_WORTH_BLAS_THREADS = 400
+_BYTES_AT_ONCE = 2**28
 
 
 class TrainingObjective:
@@ -29,6 +30,7 @@ class TrainingObjective:
     def value(self, theta: Tensor, data: Data) -> Tensor:
         """The objective (A,) as a differentiable function of theta (A, P)."""
         value = self.model.nlml(self.layout.unflatten(theta, self.constants), data)
+        value = value if value.ndim else value.expand(len(theta))
         return value + self.layout.negative_log_prior(theta) if self.layout.has_priors else value
 
     def __call__(self, theta: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -36,7 +38,8 @@ class TrainingObjective:
         N = self.data.y.shape[-1]
         if self.workers is None:
             return self._evaluate((theta, rows))
-        parallel = min(self.workers.count, len(rows)) if N >= _ROWS_WORTH_A_WORKER else 1
+        parallel = self.workers.count if N >= _ROWS_WORTH_A_WORKER else 1
+        parallel = min(len(rows), max(parallel, -(-len(rows) * 3 * 8 * N * N // _BYTES_AT_ONCE)))
         pieces = zip(np.array_split(theta, parallel), np.array_split(rows, parallel), strict=True)
         parts = self.workers.map(self._evaluate, list(pieces), large=N >= _ROWS_WORTH_BLAS_THREADS)
         return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
@@ -45,22 +48,27 @@ class TrainingObjective:
         theta, data = self._place(*piece)
         theta.requires_grad_()
         value = self.value(theta, data)
+        if not value.requires_grad:  # nothing to train
+            return value.cpu().numpy(), np.zeros(theta.shape)
         (gradient,) = torch.autograd.grad(value, theta, torch.ones_like(value))
         return value.detach().cpu().numpy(), gradient.cpu().numpy()
 
     def hessian_vector(self, theta: np.ndarray, vector: np.ndarray, row: int) -> np.ndarray:
-        """H v (P,) of one start, by differentiating gᵀv."""
+        """H v (P,) of one start, by differentiating gᵀv; NaN where the covariance has no factor."""
         point, data = self._place(theta[None], np.array([row]))
         point.requires_grad_()
-        (gradient,) = torch.autograd.grad(self.value(point, data).sum(), point, create_graph=True)
-        (product,) = torch.autograd.grad(gradient @ torch.from_numpy(vector).to(point.device), point)
+        try:
+            (gradient,) = torch.autograd.grad(self.value(point, data).sum(), point, create_graph=True)
+            (product,) = torch.autograd.grad(gradient @ torch.from_numpy(vector).to(point.device), point)
+        except torch.linalg.LinAlgError:
+            return np.full(theta.shape, np.nan)
         return product[0].cpu().numpy()
 
     def nlml(self, theta: np.ndarray) -> np.ndarray:
         """NLML (R,) alone, without priors."""
         with torch.no_grad():
             point, data = self._place(theta, np.arange(len(theta)))
-            return self.model.nlml(self.layout.unflatten(point, self.constants), data).cpu().numpy()
+            return self.model.nlml(self.layout.unflatten(point, self.constants), data).expand(len(point)).cpu().numpy()
 
     def refuse_disconnected(self, theta: np.ndarray) -> None:
         """Raise, by name, if a trainable parameter has no path to the NLML: a network that silently does not train."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from manifoldgp.errors import InputError
 from manifoldgp.evidence import LeaveOneOut, leave_one_out
 from manifoldgp.linalg import cholesky_with_jitter, solve_lower
 from manifoldgp.model import Data, Model
@@ -19,6 +20,8 @@ from manifoldgp.parameters import Tree, leaves, map_leaves
 
 CHUNK_BYTES = 2**25
 """Working memory for one chunk of predictions."""
+
+_SMALLEST_WIDTH = 256
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,10 @@ class Posterior:
                 variances.append(var)
         return torch.cat(means, -1), torch.cat(variances, -1)
 
+    def prior_variance(self, X: Tensor) -> Tensor:
+        """k(h, h) (R, n) at the features of X (n, D)."""
+        return self.model.kernel.diagonal(self.values.get("kernel", {}), self.transform(X))
+
     def covariance(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Mean (R, n) and joint covariance (R, n, n) of f at X (n, D)."""
         with torch.no_grad():
@@ -80,9 +87,10 @@ class Posterior:
         picked = {name: getattr(self, name)[members] for name in ("H", "L", "z", "alpha", "jitter")}
         return replace(self, values=map_leaves(lambda leaf: leaf.expand(self.members, *leaf.shape[1:])[members], self.values), **picked)
 
-    def unwarped(self, z: Tensor) -> Tensor:
-        """g⁻¹(z) (R, n), member by member."""
-        return self.model.warping.inverse(self.values.get("warping", {}), z)
+    def unwarped(self, z: Tensor, members: Tensor) -> Tensor:
+        """g⁻¹(z) (k, n); row i of z belongs to the member members[i]."""
+        values = map_leaves(lambda leaf: leaf.expand(self.members, *leaf.shape[1:])[members], self.values.get("warping", {}))
+        return self.model.warping.inverse(values, z)
 
     def leave_one_out(self) -> LeaveOneOut:
         """Leave-one-out predictions of z, from the same factor."""
@@ -93,6 +101,8 @@ class Posterior:
 
         [L 0; Bᵀ C] with B = L⁻¹ K(H, H_new) and C the factor of K_new + noise − Bᵀ B.
         """
+        if not len(X):
+            return self
         with torch.no_grad():
             kernel = self.values.get("kernel", {})
             H = self.transform(X)
@@ -100,12 +110,11 @@ class Posterior:
             corner = self.model.kernel.matrix(kernel, H) - B.mT @ B
             added = self.noise_variance()[:, None] + (0.0 if known_noise is None else known_noise)
             corner.diagonal(dim1=-2, dim2=-1).add_(added)
-            C, jitter = cholesky_with_jitter(corner, "the covariance of the new rows")
+            size = (self.prior_variance(X) + added).mean(-1)
+            C, jitter = cholesky_with_jitter(corner, "the covariance of the new rows", size)
             L = torch.cat([torch.cat([self.L, torch.zeros_like(B)], -1), torch.cat([B.mT, C], -1)], -2)
             z = torch.cat([self.z, self._warped(y)], -1)
-            joined = Data(
-                torch.cat([self.data.X, X]), torch.cat([self.data.y, y]), _join_noise(self.data, y, known_noise)
-            )
+            joined = Data(torch.cat([self.data.X, X]), torch.cat([self.data.y, y]), _join_noise(self.data, y, known_noise))
             H = torch.cat([self.H, H], -2)
             alpha = _weights(self.model, self.values, H, L, z)
             return replace(self, data=joined, H=H, L=L, z=z, alpha=alpha, jitter=torch.maximum(self.jitter, jitter))
@@ -115,12 +124,21 @@ class Posterior:
         return z.expand(self.members, y.shape[-1])
 
     def _chunks(self, X: Tensor) -> Iterator[Tensor]:
-        size = max(1, CHUNK_BYTES // (8 * self.members * max(self.H.shape[-2], 1)))
+        # Features have widths of their own: with few training rows, chunks stop growing.
+        size = max(1, CHUNK_BYTES // (8 * self.members * max(self.H.shape[-2], _SMALLEST_WIDTH)))
         return iter(X.split(size)) if len(X) else iter([X])
 
 
 def condition(model: Model, values: Tree, data: Data) -> Posterior:
-    """Members with these values (leaves (R, *shape)) conditioned on data that they all share."""
+    """Members with these values (leaves (R, *shape)) conditioned on data that they all share; masked rows are dropped."""
+    if model.outputs or data.batched:
+        raise InputError(
+            "condition() takes one target and data that all members share. Condition each output by itself, with outputs=0 and "
+            "its own values; and each data set by itself."
+        )
+    if data.mask is not None:
+        kept = data.mask > 0
+        data = Data(data.X[kept], data.y[kept], None if data.known_noise is None else data.known_noise[kept])
     with torch.no_grad():
         members = max((leaf.shape[0] for _, leaf in leaves(values)), default=1)
         K, H = model.covariance(values, data.X)

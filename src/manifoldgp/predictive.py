@@ -114,7 +114,7 @@ class Predictive:
 
     def _warped_moments(self) -> tuple[Tensor, Tensor]:
         """E[t] and var[t] of each component (S, n), t = g⁻¹(z), by Gauss-Hermite quadrature."""
-        sd, w = self.variances.sqrt(), _HERMITE_WEIGHTS / _HERMITE_WEIGHTS.sum()
+        sd, w = self.variances.sqrt(), (_HERMITE_WEIGHTS / _HERMITE_WEIGHTS.sum()).to(self.means.device)
         t = torch.stack([self.warp.inverse(self.means + sd * node) for node in _HERMITE_NODES], -1)
         mean = (t * w).sum(-1)
         return mean, (w * (t - mean[..., None]) ** 2).sum(-1)

@@ -12,8 +12,9 @@ import numpy as np
 class ProgressLine:
     """Redraws one line: starts still running, iterations, best objective a row, time spent. Usable as an optimiser's callback."""
 
-    def __init__(self, max_iter: int, rows: int, stream: TextIO | None = None) -> None:
+    def __init__(self, max_iter: int, rows: int, stream: TextIO | None = None, label: str = "") -> None:
         self.max_iter, self.rows = max_iter, rows
+        self.label = f"{label}: " if label else ""
         self.stream = stream or sys.stderr
         self._begin, self._last = time.perf_counter(), 0.0
 
@@ -25,7 +26,7 @@ class ProgressLine:
             bar = "█" * int(20 * min(done / max(self.max_iter, 1), 1.0))
             best = values.min(initial=np.inf) / self.rows
             self.stream.write(
-                f"\r{len(values)} starts |{bar:<20}| iteration {done}/{self.max_iter}, best NLML {best:.3f} a row, {now - self._begin:.1f} s "
+                f"\r{self.label}{len(values)} starts |{bar:<20}| iteration {done}/{self.max_iter}, best NLML {best:.3f} a row, {now - self._begin:.1f} s "
             )
             self.stream.flush()
         return False

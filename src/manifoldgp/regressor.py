@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.base import BaseEstimator, RegressorMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
@@ -16,18 +16,19 @@ from manifoldgp import inputs
 from manifoldgp.diagnosis import Diagnosis, diagnose
 from manifoldgp.ensemble import Ensemble
 from manifoldgp.errors import InputError
-from manifoldgp.estimation import Settings, fit_outputs
+from manifoldgp.averaging.fit import AVERAGINGS
+from manifoldgp.estimation import FoldChoice, Settings, fit_outputs
 from manifoldgp.features import MLP, Features, Identity, as_features
 from manifoldgp.kernels import Kernel, as_kernel
 from manifoldgp.means import Mean, as_mean
 from manifoldgp.model import Model
 from manifoldgp.noise import DEFAULT_FLOOR, GaussianNoise
-from manifoldgp.parameters import Prior
+from manifoldgp.parameters import LogNormal, Normal, Prior, StudentT
 from manifoldgp.scaling import Standardizer
-from manifoldgp.warping import TargetWarping, as_warping
+from manifoldgp.warping import NoWarping, TargetWarping, as_warping
 
 
-class ManifoldGPRegressor(RegressorMixin, BaseEstimator):
+class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
     """Gaussian-process regression on learned features: y = G(M(x)) + noise, M and G trained jointly on the evidence.
 
     features: M, such as MLP((6, 2)), any torch.nn.Module or scikit-learn transformer; None means MLP(hidden, activation).
@@ -38,7 +39,8 @@ class ManifoldGPRegressor(RegressorMixin, BaseEstimator):
     priors: parameter-name patterns to priors, {"kernel.lengthscale": LogNormal(0, 1)}; given priors make training MAP.
     restarts: independent starts; each redraws network and kernel. max_iter, time_budget (seconds): limits of the optimiser.
     optimizer: "l-bfgs" (all starts in one batch), "l-bfgs-b" (SciPy's, one after another) or "newton-cg".
-    averaging: "none", the single model with the best evidence.
+    averaging: "stack" (the plain GP and many mGPs, weighted by held-out folds), "fast" (fixed weights, no folds), "restarts" (the starts of
+        one architecture, weighted by their evidence), "nuts" (full Bayes, extra [bayes]), or "none" (the paper's single best model).
     shared_features: with several targets, learn one M for all of them; otherwise each target has its own model.
     warm_start_from: a fitted estimator whose parameters replace the first start.
     verbose: a progress line. callback: called as callback(iterations, objective values) for all starts; true stops training.
@@ -100,19 +102,35 @@ class ManifoldGPRegressor(RegressorMixin, BaseEstimator):
         self.verbose = verbose
         self.callback = callback
 
-    def fit(self, X: Any, y: Any, *, noise_std: Any = None) -> ManifoldGPRegressor:
-        """Train on X (N, D) and y (N,) or (N, O). noise_std: known noise of the rows, in the units of y."""
+    def fit(self, X: Any, y: Any, *, noise_std: Any = None, groups: Any = None, ordered: bool = False) -> ManifoldGPRegressor:
+        """Train on X (N, D) and y (N,) or (N, O). noise_std: known noise of the rows, in the units of y.
+
+        groups (N,): rows with one label (a run, a patient) stay together in the held-out folds of averaging="stack".
+        ordered: rows are in order of time; folds are contiguous stretches.
+
+        A fit that fails leaves the estimator as it was: an earlier fit still predicts.
+        """
+        before = dict(vars(self))
+        try:
+            return self._fit(X, y, noise_std, groups, ordered)
+        except BaseException:
+            vars(self).clear()
+            vars(self).update(before)
+            raise
+
+    def _fit(self, X: Any, y: Any, noise_std: Any, groups: Any, ordered: bool) -> ManifoldGPRegressor:
         table = inputs.training_table(self, X, y, noise_std)
-        inputs.refuse_too_many_rows(len(table.X))
-        if self.averaging != "none":
-            raise InputError(f"Unknown averaging {self.averaging!r}; choose 'none'.")
+        model, settings = self._model(noise_std), self._settings()
+        inputs.refuse_too_many_rows(len(table.X), settings.matrices_at_once(table.Y.shape[1]))
+        folds = FoldChoice(inputs.group_labels(groups, table), ordered)
         self.x_scaler_ = Standardizer.fit(table.X, self.standardize_X)
         self.y_scaler_ = Standardizer.fit(table.Y, self.standardize_y)
         self.n_outputs_, self._flat = table.Y.shape[1], table.flat
-        fitted = fit_outputs(self._model(), table, self.x_scaler_, self.y_scaler_, self._settings())
+        fitted = fit_outputs(model, table, self.x_scaler_, self.y_scaler_, settings, folds)
         self.ensembles_: list[Ensemble] = [f.ensemble for f in fitted]
         self.starts_ = np.concatenate([f.starts for f in fitted])
         self.histories_ = [h for f in fitted for h in f.histories]
+        self.held_out_ = [f.report for f in fitted]
         self.nlml_ = float(sum(f.nlml for f in fitted))
         return self
 
@@ -126,19 +144,21 @@ class ManifoldGPRegressor(RegressorMixin, BaseEstimator):
         if return_std and return_cov:
             raise InputError("Ask for return_std or for return_cov, not for both.")
         U = self._query(X)
+        if not (return_std or return_cov or latent or noise_std is not None):
+            return self._columns([e.mean(U) for e in self.ensembles_])  # variances are not needed
+        moments = [p.moments() for p in self._predictives(U, latent, noise_std)]
+        mean = self._columns([m for m, _ in moments])
         if return_cov:
-            moments = [e.covariance(U, latent) for e in self.ensembles_]
-        elif return_std:
-            moments = [(m, v.sqrt()) for m, v in (p.moments() for p in self._predictives(U, latent, noise_std))]
-        else:
-            return self._columns([e.mean(U) for e in self.ensembles_])
-        return self._columns([m for m, _ in moments]), self._columns([s for _, s in moments])
+            inputs.refuse_too_many_rows(len(U), 3)
+            covariances = [e.covariance(U, latent)[1] for e in self.ensembles_]
+            for C, (_, variance) in zip(covariances, moments, strict=True):
+                C.diagonal().copy_(variance)  # with the known noise of these points
+            return mean, self._columns(covariances)
+        return (mean, self._columns([v.sqrt() for _, v in moments])) if return_std else mean
 
     def predict_quantiles(self, X: Any, q: Sequence[float] = (0.05, 0.5, 0.95), *, latent: bool = False, noise_std: Any = None) -> np.ndarray:
         """Quantiles of y at X: (n, len(q)), or (n, len(q), O)."""
-        levels = np.atleast_1d(np.asarray(q, dtype=float))
-        if not ((levels > 0) & (levels < 1)).all():
-            raise InputError(f"Quantile levels must lie between 0 and 1, exclusively; got {levels.tolist()}.")
+        levels = inputs.quantile_levels(q)
         U = self._query(X)
         return self._columns(
             [torch.stack([p.quantile(float(level)) for level in levels], -1) for p in self._predictives(U, latent, noise_std)]
@@ -160,6 +180,8 @@ class ManifoldGPRegressor(RegressorMixin, BaseEstimator):
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0, *, latent: bool = False) -> np.ndarray:
         """Joint draws of y (or f) at X: (n, n_samples), or (n, O, n_samples)."""
         U = self._query(X)
+        n_samples = inputs.whole_number(n_samples, "n_samples")
+        inputs.refuse_too_many_rows(len(U), 3)
         generator = Settings.generator(random_state)
         draws = [e.sample(U, n_samples, generator, latent).T.cpu().numpy() for e in self.ensembles_]
         return draws[0] if self._flat else np.stack(draws, 1)
@@ -178,13 +200,19 @@ class ManifoldGPRegressor(RegressorMixin, BaseEstimator):
             ensembles = self.ensembles_[:1] if self.shared_features else self.ensembles_
             return torch.cat([e.transform(U) for e in ensembles], -1).cpu().numpy()
 
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """Names of the columns that transform gives: the class's name and a number."""
+        check_is_fitted(self)
+        ensembles = self.ensembles_[:1] if self.shared_features else self.ensembles_
+        width = sum(e.heaviest()[0].H.shape[-1] for e in ensembles)
+        return np.array([f"{type(self).__name__.lower()}{q}" for q in range(width)], dtype=object)
+
     def update(self, X: Any, y: Any, *, noise_std: Any = None) -> ManifoldGPRegressor:
         """Condition on n more rows without retraining, in O(N² n): an online update."""
         U = self._query(X)
-        Y = inputs.target_table(self, y, len(U))
-        if np.isnan(Y).any():
-            raise InputError("Targets to update with must not be NaN; leave these rows out.")
-        T = self._tensor(self.y_scaler_.apply(Y))
+        T = self._tensor(self.y_scaler_.apply(inputs.target_table(self, y, len(U))))
+        if noise_std is None and not self.ensembles_[0].blocks[0].model.noise.learned:
+            raise InputError("This model has noise='known': give the noise of the new rows too, update(X, y, noise_std=...).")
         noise = self._noise(noise_std, len(U))
         self.ensembles_ = [
             e.condition(U, T[:, o], None if noise is None else noise[:, o]) for o, e in enumerate(self.ensembles_)
@@ -211,29 +239,56 @@ class ManifoldGPRegressor(RegressorMixin, BaseEstimator):
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "ensembles_")
 
+    def __sklearn_clone__(self) -> ManifoldGPRegressor:
+        copy = super().__sklearn_clone__()
+        copy.warm_start_from = self.warm_start_from  # a clone of it would have lost what it learnt
+        return copy
+
     def _features(self) -> Features:
         if self.features is None:
-            activation = self.activation if isinstance(self.activation, str) else tuple(self.activation)
-            return MLP(tuple(self.hidden), activation)
+            if self.activation is None:
+                raise InputError("activation must be a name such as 'sigmoid', or one for each layer; got None.")
+            return MLP(self.hidden, self.activation)  # pyright: ignore[reportArgumentType] - any sequences will do
         return as_features(self.features)
 
-    def _model(self) -> Model:
+    def _model(self, noise_std: Any) -> Model:
         if self.noise not in ("learned", "known"):
             raise InputError(f"noise must be 'learned' or 'known' (given to fit as noise_std); got {self.noise!r}.")
+        if self.noise == "known" and noise_std is None:
+            raise InputError("noise='known' needs the noise of the rows: fit(X, y, noise_std=...). Use noise='learned' to estimate it.")
+        warping = as_warping(self.target_warping)
+        if not hasattr(warping, "inverse"):
+            raise InputError(f"target_warping must be None, 'tanh' or a warping such as TanhWarping(3); got {self.target_warping!r}.")
+        if noise_std is not None and not isinstance(warping, NoWarping):
+            raise InputError("noise_std is noise of y, and a warped model adds its noise to g(y). Leave out noise_std or target_warping.")
         return Model(
             features=self._features(),
             kernel=as_kernel(self.kernel),
             mean=as_mean(self.mean),
-            noise=GaussianNoise(self.noise == "learned", self.noise_floor),
-            warping=as_warping(self.target_warping),
-            priors=dict(self.priors or {}),
+            noise=GaussianNoise(self.noise == "learned", inputs.positive_number(self.noise_floor, "noise_floor (relative to sd(y))")),
+            warping=warping,
+            priors=self._priors(),
         )
 
+    def _priors(self) -> dict[str, Prior]:
+        """The priors by pattern, checked: a prior of another kind would be passed over in silence."""
+        priors = {} if self.priors is None else self.priors
+        if not isinstance(priors, Mapping) or not all(isinstance(p, (LogNormal, Normal, StudentT)) for p in priors.values()):
+            raise InputError(
+                "priors must map patterns of parameter names to LogNormal, Normal or StudentT, such as "
+                f"{{'kernel.lengthscale': LogNormal(0, 1)}}; got {priors!r}."
+            )
+        for prior in priors.values():
+            inputs.positive_number(prior.scale if isinstance(prior, StudentT) else prior.sd, f"The width of the prior {prior!r}")
+        return dict(priors)
+
     def _settings(self) -> Settings:
-        if not (isinstance(self.restarts, (int, np.integer)) and self.restarts >= 1):
-            raise InputError(f"restarts must be a whole number of at least 1; got {self.restarts!r}.")
+        if self.averaging not in AVERAGINGS:
+            raise InputError(f"Unknown averaging {self.averaging!r}; choose one of {', '.join(map(repr, AVERAGINGS))}.")
+        if self.shared_features and self.averaging != "none":
+            raise InputError("shared_features=True learns one map for all targets and needs averaging='none'.")
         return Settings(
-            restarts=int(self.restarts),
+            restarts=self.restarts,
             optimizer=self.optimizer,
             max_iter=self.max_iter,
             time_budget=self.time_budget,
@@ -242,6 +297,7 @@ class ManifoldGPRegressor(RegressorMixin, BaseEstimator):
             random_state=self.random_state,
             device=self.device,
             verbose=self.verbose,
+            averaging=self.averaging,
             callback=self.callback,
         )
 
@@ -258,7 +314,8 @@ class ManifoldGPRegressor(RegressorMixin, BaseEstimator):
         return [e.predict(U, latent, None if noise is None else noise[:, o]) for o, e in enumerate(self.ensembles_)]
 
     def _tensor(self, A: np.ndarray) -> Tensor:
-        return torch.as_tensor(np.ascontiguousarray(A), dtype=torch.float64, device=self.device)
+        device = self.ensembles_[0].blocks[0].alpha.device
+        return torch.as_tensor(np.ascontiguousarray(A), dtype=torch.float64, device=device)
 
     def _columns(self, outputs: Sequence[Tensor]) -> np.ndarray:
         """One target: as it is; several: stacked along a last axis."""

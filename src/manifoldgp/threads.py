@@ -53,10 +53,10 @@ class Workers:
 def training_threads() -> Iterator[Workers]:
     """Workers for one fit, as many as PyTorch was allowed threads; every setting is restored at the end."""
     allowed = torch.get_num_threads()
-    torch.set_num_threads(1)
     workers = Workers(allowed)
+    torch.set_num_threads(1)
     try:
         yield workers
     finally:
-        workers.close()
         torch.set_num_threads(allowed)
+        workers.close()

@@ -26,6 +26,7 @@ class Trained:
     constants: Tree
     result: OptimizeResult
     nlml: np.ndarray
+    device: torch.device
 
     @property
     def order(self) -> np.ndarray:
@@ -34,8 +35,7 @@ class Trained:
 
     def values(self, starts: np.ndarray) -> Tree:
         """Natural values of some starts, leaves (len(starts), *shape)."""
-        device = next((leaf.device for _, leaf in leaves(self.constants)), torch.device("cpu"))
-        theta = torch.tensor(self.result.theta[starts], dtype=torch.float64, device=device)
+        theta = torch.tensor(self.result.theta[starts], dtype=torch.float64, device=self.device)
         tree = self.layout.unflatten(theta, {})
         batched = {name: leaf.expand(len(starts), *leaf.shape) for name, leaf in leaves(self.constants)}
         return nest({**dict(leaves(tree)), **batched})
@@ -72,7 +72,7 @@ def train(
         monitor = Monitor(max_iter, deadline, callback)
         result = MINIMIZERS[optimizer](objective, theta, monitor)
         nlml = objective.nlml(result.theta) if layout.has_priors else result.value.copy()
-    trained = Trained(model, layout, constants, result, nlml)
+    trained = Trained(model, layout, constants, result, nlml, data.X.device)
     if not len(trained.order):
         counts = ", ".join(f"{np.sum(result.status == s)} x {s}" for s in sorted(set(result.status)))
         raise TrainingFailedError(

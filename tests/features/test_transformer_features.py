@@ -68,6 +68,13 @@ def test_other_transformers_are_called(transformer):
     np.testing.assert_allclose(bound({}, batch)[1], bound({}, batch[1]), rtol=1e-9, atol=1e-9)
 
 
+def test_a_transform_that_bends_only_outside_the_training_inputs_is_not_called_affine():
+    X = torch.linspace(-1, 1, 50, dtype=torch.float64)[:, None]
+    bound = Transformer(preprocessing.MinMaxScaler(clip=True)).bind(X)
+    assert isinstance(bound, Transformer)
+    torch.testing.assert_close(bound({}, 2 * X[-1:]), torch.ones(1, 1, dtype=torch.float64), rtol=0, atol=1e-12)
+
+
 def test_the_training_inputs_are_transformed_once():
     class Counting(preprocessing.PolynomialFeatures):
         calls = 0

@@ -8,6 +8,7 @@ from manifoldgp.features.combine import Chain, Concatenate, Residual
 from manifoldgp.features.convert import as_features
 from manifoldgp.features.linear import FixedLinear, Identity, Linear
 from manifoldgp.features.module import Module
+from manifoldgp.features.nested import Nested
 from manifoldgp.features.network import ACTIVATIONS, MLP
 from manifoldgp.features.transformer import Transformer
 from manifoldgp.features.unsupervised import PCA, RandomEmbedding
@@ -25,6 +26,7 @@ __all__ = [
     "Kumaraswamy",
     "Linear",
     "Module",
+    "Nested",
     "RandomEmbedding",
     "Residual",
     "Transformer",

@@ -45,8 +45,8 @@ _SHORTHANDS: dict[str, type[Kernel]] = {
 def as_kernel(kernel: Kernel | str) -> Kernel:
     """The kernel itself, or the one a shorthand stands for.
 
-    >>> as_kernel("se")
-    SquaredExponential(ard=True, amplitude=True, dims=None)
+    >>> as_kernel("linear")
+    Linear(dims=None, ard=True, amplitude=False)
     """
     if isinstance(kernel, Kernel):
         return kernel

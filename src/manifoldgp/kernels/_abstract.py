@@ -35,7 +35,8 @@ class Kernel(ABC):
         dims = tuple(self.dims)
         if not dims or len(set(dims)) < len(dims) or not all(isinstance(d, int) and d >= 0 for d in dims):
             raise InputError(
-                f"dims must name different features by their index, counted from 0; got {self.dims!r}. Leave it out to use all of them."
+                f"dims must name different features by their index, counted from 0; got {self.dims!r}. "
+                "Leave it out to use all of them."
             )
         object.__setattr__(self, "dims", dims)
 
@@ -98,6 +99,7 @@ def variance_parameter(centre: float = 1.0) -> Parameter:
 
 def positive_parameter(centre: Tensor, shape: tuple[int, ...], sd: float) -> Parameter:
     """A positive parameter that starts around ``centre``: (*shape,), or (count, *shape) with one centre a start."""
+
     def draw(generator: torch.Generator, count: int) -> Tensor:
         batch = tuple(centre.shape[: centre.ndim - len(shape)])
         if batch not in ((), (1,), (count,)):

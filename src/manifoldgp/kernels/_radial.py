@@ -63,7 +63,7 @@ class _Radial(torch.autograd.Function):
         profile: Profile = ctx.profile
         if torch.is_grad_enabled():  # create_graph=True: the gradient itself is going to be differentiated
             return *_differentiable_gradient(W, Z1, Z2, variance, K, profile, needs_variance), None
-        shape = (R, N1, N2) = A1.shape[0], A1.shape[-1], A2.shape[-1]
+        shape = A1.shape[0], A1.shape[-1], A2.shape[-1]
         W = W if W.ndim == 3 else W.reshape(shape)
         dZ1 = dZ2 = dvariance = total = None
         if needs1 or needs2:
@@ -73,11 +73,11 @@ class _Radial(torch.autograd.Function):
                 dZ1 = _gradient(P1, A1, profile).view_as(Z1)
                 if profile.slope == "k":  # the sum of W o K is at hand: of V + V^T, if the rows are the same
                     total = P1[:, -1].sum(-1).mul_((0.5 if Z2 is None else 1.0) / profile.scale)
-            if P2 is not None:
+            if P2 is not None and Z2 is not None:
                 dZ2 = _gradient(P2, A2, profile).view_as(Z2)
         if needs_variance:
             if total is None:
-                total = torch.bmm(W.reshape(R, 1, -1), K.view(R, -1, 1))
+                total = torch.bmm(W.reshape(shape[0], 1, -1), K.view(shape[0], -1, 1))
             dvariance = total.view_as(variance).div_(variance)
         return dZ1, dZ2, dvariance, None
 
@@ -101,7 +101,7 @@ def _evaluate(Z1: Tensor, Z2: Tensor | None, variance: Tensor | None, profile: P
     R, N2 = T2.shape[0], T2.shape[-1]
     K = T1.new_empty(R, N1, N2)
     slope = torch.empty_like(K) if keep_slope else None
-    factor = None if variance is None else variance.view(R, 1, 1)
+    factor = None if variance is None else variance.reshape(R, 1, 1)
     differences = profile.kinked or largest > FAR
     if K.numel() <= BLOCK:
         _fill(K, slope, left, right, factor, profile, differences)
@@ -121,16 +121,17 @@ def _fill(
     K: Tensor, slope: Tensor | None, left: Tensor, right: Tensor, factor: Tensor | None, profile: Profile, differences: bool
 ) -> None:
     """Overwrite K (R, n1, N2), and the slope if it is kept, from left (R, Q+2, n1) and right (R, Q+2, N2)."""
+    room: Any = slope
+    if room is None and (differences or profile.slope == "matrix"):
+        room = torch.empty_like(K)
     if differences:
         K.zero_()
         for q in range(left.shape[-2] - 2):
-            gap = (left[:, q] / (-2.0 * profile.scale)).unsqueeze(-1) - right[:, q].unsqueeze(-2)
+            gap = torch.sub((left[:, q] / (-2.0 * profile.scale)).unsqueeze(-1), right[:, q].unsqueeze(-2), out=room)
             K.addcmul_(gap, gap, value=profile.scale)
     else:
         torch.bmm(left.mT, right, out=K)
-    if slope is None and profile.slope == "matrix":
-        slope = torch.empty_like(K)
-    profile.evaluate(K, slope, factor)
+    profile.evaluate(K, room, factor)
 
 
 def _squares(T1: Tensor, T2: Tensor) -> tuple[Tensor, Tensor, float]:
@@ -177,7 +178,9 @@ def _gradient(P: Tensor, A: Tensor, profile: Profile) -> Tensor:
     return gradient if c == 1.0 else gradient.mul_(c)
 
 
-def _differentiable_gradient(W: Tensor, Z1: Tensor, Z2: Tensor | None, variance: Any, K: Any, profile: Profile, of_variance: bool):
+def _differentiable_gradient(
+    W: Tensor, Z1: Tensor, Z2: Tensor | None, variance: Any, K: Any, profile: Profile, of_variance: bool
+):
     """The same gradient in differentiable operations. K, an output of the function, brings its own history."""
     centre = Z1.detach().mean(-2, keepdim=True)  # the result does not depend on it
     X1 = Z1 - centre

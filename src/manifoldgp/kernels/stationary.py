@@ -20,12 +20,14 @@ class Stationary(Kernel):
 
     ard: one length-scale for each feature (automatic relevance determination), or one for all.
     amplitude: whether there is a variance; without it k(h, h) = 1.
+    scaled: whether there are length-scales; without them the features come with a scale of their own.
 
     Parameters: variance (), lengthscale (Q,) or (1,).
     """
 
     ard: bool = True
     amplitude: bool = True
+    scaled: bool = True
 
     @property
     @abstractmethod
@@ -33,19 +35,24 @@ class Stationary(Kernel):
         """k0 and its slope."""
 
     def _parameters(self, H: Tensor) -> Tree:
-        scale = spread(H, self.ard)
-        lengthscale = positive_parameter(scale * math.sqrt(H.shape[-1]), scale.shape[-1:], sd=0.7)
-        return ({"variance": variance_parameter()} if self.amplitude else {}) | {"lengthscale": lengthscale}
+        tree: Tree = {"variance": variance_parameter()} if self.amplitude else {}
+        if self.scaled:
+            scale = spread(H, self.ard)
+            tree["lengthscale"] = positive_parameter(scale * math.sqrt(H.shape[-1]), scale.shape[-1:], sd=0.7)
+        return tree
 
     def _matrix(self, values: Tree, H: Tensor) -> Tensor:
-        return radial(H / values["lengthscale"].unsqueeze(-2), None, values.get("variance"), self.profile)
+        return radial(self._scale(values, H), None, values.get("variance"), self.profile)
 
     def _cross(self, values: Tree, H1: Tensor, H2: Tensor) -> Tensor:
-        lengthscale = values["lengthscale"].unsqueeze(-2)
-        return radial(H1 / lengthscale, H2 / lengthscale, values.get("variance"), self.profile)
+        return radial(self._scale(values, H1), self._scale(values, H2), values.get("variance"), self.profile)
 
     def _diagonal(self, values: Tree, H: Tensor) -> Tensor:
-        return constant_diagonal(values.get("variance"), H, values["lengthscale"])
+        return constant_diagonal(values.get("variance"), H, *([values["lengthscale"]] if self.scaled else []))
+
+    def _scale(self, values: Tree, H: Tensor) -> Tensor:
+        """Z = H / lengthscale."""
+        return H / values["lengthscale"].unsqueeze(-2) if self.scaled else H
 
 
 @dataclass(frozen=True)

@@ -52,10 +52,11 @@ class OptimizeResult:
 class Monitor:
     """Limits that hold while minimising, and the callback that watches.
 
+    max_iter: one limit, or one for each start (R,).
     callback: called as callback(iterations (R,), values (R,)) after every round; a true answer stops the run, keeping the best so far.
     """
 
-    max_iter: int = 500
+    max_iter: int | np.ndarray = 500
     deadline: float = np.inf
     callback: Callable[[np.ndarray, np.ndarray], object] | None = None
 
@@ -63,4 +64,8 @@ class Monitor:
         """The reason to stop everything now, or None."""
         if self.callback is not None and self.callback(iterations, values):
             return STOPPED
-        return TIME_LIMIT if time.perf_counter() > self.deadline else None
+        return TIME_LIMIT if self.late() else None
+
+    def late(self) -> bool:
+        """Whether the deadline has passed."""
+        return time.perf_counter() > self.deadline

@@ -16,6 +16,7 @@ from manifoldgp.optimize._result import (
     INVALID_START,
     ITERATION_LIMIT,
     STALLED,
+    TIME_LIMIT,
     Monitor,
     Objective,
     OptimizeResult,
@@ -85,6 +86,7 @@ def minimize_lbfgs(
     theta = np.array(theta, dtype=float)
     R, P = theta.shape
     everyone = np.arange(R)
+    limit = np.broadcast_to(monitor.max_iter, R)
     value, gradient = objective(theta, everyone)
     status = np.full(R, "", dtype=object)
     iterations, evaluations = np.zeros(R, dtype=int), np.ones(R, dtype=int)
@@ -92,6 +94,9 @@ def minimize_lbfgs(
     value = np.where(valid, value, np.inf)
     status[~valid] = INVALID_START
     status[valid & (np.abs(gradient).max(-1, initial=0.0) <= gradient_tolerance)] = CONVERGED
+    status[(status == "") & (limit <= 0)] = ITERATION_LIMIT
+    if monitor.late():
+        status[status == ""] = TIME_LIMIT
     past = [[float(v)] for v in value]
     history = _History(R, P, memory)
 
@@ -143,7 +148,7 @@ def minimize_lbfgs(
                 past[r].append(float(value[r]))
             done = (np.abs(gradient[moved]).max(-1) <= gradient_tolerance) | (gain <= value_tolerance)
             status[moved[done]] = CONVERGED
-            capped = ~done & (iterations[moved] >= monitor.max_iter)
+            capped = ~done & (iterations[moved] >= limit[moved])
             status[moved[capped]] = ITERATION_LIMIT
             onward = moved[~done & ~capped]
             if onward.size:

@@ -12,6 +12,7 @@ from manifoldgp.optimize._result import (
     INVALID_START,
     ITERATION_LIMIT,
     STALLED,
+    TIME_LIMIT,
     Monitor,
     Objective,
     OptimizeResult,
@@ -31,7 +32,11 @@ def minimize_newton_cg(objective: Objective, theta: np.ndarray, monitor: Monitor
 
 
 class _Interrupted(Exception):
-    """A limit was reached inside SciPy's loop."""
+    """A limit was reached inside SciPy's loop, the one it names."""
+
+
+class _NoCurvature(Exception):
+    """The Hessian cannot be computed at an accepted point: its covariance is positive definite only just."""
 
 
 def _each_start(objective: Objective, theta: np.ndarray, monitor: Monitor, method: str, options: dict) -> OptimizeResult:
@@ -43,18 +48,20 @@ def _each_start(objective: Objective, theta: np.ndarray, monitor: Monitor, metho
     iterations, evaluations = np.zeros(R, dtype=int), np.zeros(R, dtype=int)
     history: list[list[float]] = [[] for _ in range(R)]
     for r in range(R):
-        reason = monitor.verdict(iterations, value)
-        if reason is not None:
-            status[r] = reason
-            continue
-        _one_start(objective, r, theta, value, gradient, status, iterations, evaluations, history[r], monitor, method, options)
+        stop = _one_start(objective, r, theta, value, gradient, status, iterations, evaluations, history[r], monitor, method, options)
+        if stop is not None:  # for everyone: the starts that are left keep the value inf
+            status[r + 1 :] = stop
+            break
     return OptimizeResult(theta, value, gradient, status, iterations, evaluations, history, time.perf_counter() - begin)
 
 
-def _one_start(objective, r, theta, value, gradient, status, iterations, evaluations, history, monitor, method, options) -> None:
+def _one_start(objective, r, theta, value, gradient, status, iterations, evaluations, history, monitor, method, options):
+    """Minimise from start r, which fills in its rows of the results; returns the reason to stop everything, or None."""
     row = np.array([r])
 
     def evaluate(x: np.ndarray) -> tuple[float, np.ndarray]:
+        if evaluations[r]:
+            mind_the_time()
         f, g = objective(x[None], row)
         evaluations[r] += 1
         if not (np.isfinite(f[0]) and np.isfinite(g[0]).all()):
@@ -63,27 +70,46 @@ def _one_start(objective, r, theta, value, gradient, status, iterations, evaluat
             value[r], theta[r], gradient[r] = f[0], x, g[0]
         return float(f[0]), g[0].copy()
 
+    def mind_the_time() -> None:
+        # A line search, or the conjugate gradients inside a Newton step, can take very long between two iterations.
+        if monitor.late():
+            raise _Interrupted(TIME_LIMIT)
+
+    def hessian_vector(x: np.ndarray, v: np.ndarray) -> np.ndarray:
+        mind_the_time()
+        product = objective.hessian_vector(x, v, r)
+        if not np.isfinite(product).all():
+            raise _NoCurvature
+        return product
+
     def after_iteration(intermediate_result: optimize.OptimizeResult) -> None:
         iterations[r] += 1
         history.append(float(intermediate_result.fun))
         reason = monitor.verdict(iterations, value)
         if reason is not None:
-            status[r] = reason
-            raise _Interrupted
+            raise _Interrupted(reason)
 
     start = theta[r].copy()
     first, _ = evaluate(start)
-    history.append(first)
+    history.append(first if first < _HUGE else np.inf)
     if first >= _HUGE:
         value[r] = np.inf
-        return
-    hessp = (lambda x, v: objective.hessian_vector(x, v, r)) if method == "Newton-CG" else None
+        return None
+    limit = int(np.broadcast_to(monitor.max_iter, len(theta))[r])
+    if limit <= 0 or not start.size:
+        status[r] = ITERATION_LIMIT if start.size else CONVERGED
+        return None
     try:
         result = optimize.minimize(
-            evaluate, start, jac=True, hessp=hessp, method=method, callback=after_iteration,
-            options={**options, "maxiter": monitor.max_iter},
+            evaluate, start, jac=True, hessp=hessian_vector if method == "Newton-CG" else None, method=method,
+            callback=after_iteration, options={**options, "maxiter": limit},
         )  # fmt: skip
-    except _Interrupted:
-        return
-    limited = iterations[r] >= monitor.max_iter
+    except _Interrupted as interrupted:
+        status[r] = str(interrupted)
+        return status[r]
+    except _NoCurvature:
+        status[r] = STALLED
+        return None
+    limited = iterations[r] >= limit
     status[r] = CONVERGED if result.success else ITERATION_LIMIT if limited else STALLED
+    return None

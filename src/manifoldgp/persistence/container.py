@@ -18,20 +18,21 @@ FORMAT, VERSION = "manifoldgp", 1
 
 
 def write(path: str | Path, header: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-    """Write header and tensors; the header gets format, version and a checksum of the tensors. An existing file is replaced at once or not at all."""
-    stored = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
-    metadata = {
-        "format": FORMAT,
-        "version": str(VERSION),
-        "checksum": _checksum(stored),
-        "header": json.dumps(header),
-    }
+    """Write header and tensors, with format, version and a checksum of both. An existing file is replaced at once or not at all."""
     path = Path(path)
     if not path.parent.is_dir():
         raise InputError(f"The folder {path.parent} does not exist. Create it first.")
+    stored = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
+    text = json.dumps(header)
+    metadata = {"format": FORMAT, "version": str(VERSION), "checksum": _checksum(text, stored), "header": text}
     partial = path.with_name(path.name + ".partial")
-    save_file(stored, partial, metadata)
-    partial.replace(path)
+    try:
+        save_file(stored, partial, metadata)
+        partial.replace(path)
+    except SafetensorError as error:
+        raise OSError(f"{path} could not be written: {error}") from error
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def read(path: str | Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -45,20 +46,22 @@ def read(path: str | Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
             if metadata.get("format") != FORMAT:
                 raise FileFormatError(f"{path} is a safetensors file, but not a model of this package.")
             if metadata.get("version") != str(VERSION):
-                raise FileFormatError(f"{path} has format version {metadata.get('version')}; this package reads version {VERSION}.")
+                raise FileFormatError(
+                    f"{path} has format version {metadata.get('version')}; this package reads version {VERSION}."
+                )
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
     except (SafetensorError, OSError) as error:
         raise FileFormatError(f"{path} is not a model file, or it is damaged ({error}).") from error
-    if _checksum(tensors) != metadata.get("checksum"):
-        raise FileFormatError(f"{path} is damaged: its contents do not match their checksum. Copy it again, or save the model anew.")
-    try:
-        return json.loads(metadata["header"]), tensors
-    except (KeyError, json.JSONDecodeError) as error:
-        raise FileFormatError(f"{path} is damaged: its header cannot be read.") from error
+    text = metadata.get("header", "")
+    if _checksum(text, tensors) != metadata.get("checksum"):
+        raise FileFormatError(
+            f"{path} is damaged: its contents do not match their checksum. Copy it again, or save the model anew."
+        )
+    return json.loads(text), tensors
 
 
-def _checksum(tensors: dict[str, Tensor]) -> str:
-    digest = hashlib.sha256()
+def _checksum(text: str, tensors: dict[str, Tensor]) -> str:
+    digest = hashlib.sha256(text.encode())
     for name in sorted(tensors):
         tensor = tensors[name]
         digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())

@@ -1,13 +1,13 @@
 """Descriptions (features, kernels, means, noise, warpings, priors) to JSON and back.
 
-Only classes of this package's own list are ever built, and only by their constructors, so that loading runs no foreign code.
-A torch.nn.Module is code: the file holds its tensors, and whoever loads the model brings the module.
+Only the classes listed here are ever built, and only by their constructors, so that loading runs no foreign code.
+A torch.nn.Module is code: the file says where one belongs and holds its tensors, and whoever loads the model brings the module.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import fields, is_dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -17,58 +17,59 @@ from manifoldgp import features, kernels, means, noise, parameters, warping
 from manifoldgp.errors import FileFormatError, InputError
 from manifoldgp.model import Model
 
+_CLASSES: dict[str, type] = {
+    f"{room}.{cls.__name__}": cls
+    for room, classes in {
+        "features": (
+            features.MLP, features.PCA, features.Chain, features.Concatenate, features.FixedLinear, features.Identity,
+            features.Kumaraswamy, features.Linear, features.Module, features.Nested, features.RandomEmbedding, features.Residual,
+        ),
+        "kernels": (
+            kernels.Constant, kernels.Linear, kernels.Matern12, kernels.Matern32, kernels.Matern52, kernels.NeuralNetwork,
+            kernels.Periodic, kernels.Product, kernels.RationalQuadratic, kernels.SpectralMixture, kernels.SquaredExponential, kernels.Sum,
+        ),
+        "means": (means.Constant, means.Linear, means.Module, means.Zero),
+        "noise": (noise.GaussianNoise,),
+        "priors": (parameters.LogNormal, parameters.Normal, parameters.StudentT),
+        "warping": (warping.NoWarping, warping.TanhWarping),
+        "model": (Model,),
+    }.items()
+    for cls in classes
+}  # fmt: skip
+_NAMES = {cls: name for name, cls in _CLASSES.items()}
 
-def _known_classes() -> dict[str, type]:
-    known: dict[str, type] = {}
-    for module in (features, kernels, means, noise, parameters, warping):
-        for name, thing in vars(module).items():
-            if isinstance(thing, type) and is_dataclass(thing) and not name.startswith("_"):
-                known[f"{module.__name__.split('.')[-1]}.{name}"] = thing
-    known["model.Model"] = Model
-    return known
 
-
-_CLASSES = _known_classes()
-_NAMES = {cls: name for name, cls in reversed(_CLASSES.items())}
-
-
-def describe(thing: Any) -> Any:
-    """Plain JSON data for a description, a number, a string, or a collection of these."""
-    if isinstance(thing, torch.nn.Module):
-        return {"module": type(thing).__name__}
-    if isinstance(thing, np.generic):
-        return thing.item()
+def describe(thing: Any, where: str = "") -> Any:
+    """Plain JSON data for a description, a number, a string, or a collection of these. where: its place, for the modules in it."""
     if thing is None or isinstance(thing, (bool, int, float, str)):
         return thing
+    if isinstance(thing, (np.generic, np.ndarray)):
+        return thing.tolist()
+    if isinstance(thing, torch.nn.Module):
+        return {"module": type(thing).__name__, "where": where}
     if isinstance(thing, (tuple, list)):
-        return [describe(item) for item in thing]
-    if isinstance(thing, dict):
-        return {"items": {str(key): describe(value) for key, value in thing.items()}}
+        return [describe(item, f"{where}.{i}") for i, item in enumerate(thing)]
+    if isinstance(thing, Mapping):
+        return {"items": {str(key): describe(value, f"{where}.{key}") for key, value in thing.items()}}
+    if isinstance(thing, features.Transformer):
+        raise InputError(
+            f"{thing!r} holds a fitted scikit-learn object, which only pickle can store. Use joblib.dump(estimator, path), or features "
+            "that this package can describe (PCA, RandomEmbedding, an affine transformer)."
+        )
     if type(thing) in _NAMES:
-        if not getattr(thing, "serialisable", True) and not isinstance(thing, features.Module) and not hasattr(thing, "parts"):
-            raise InputError(
-                f"{thing!r} holds a fitted scikit-learn object, which only pickle can store. Use joblib.dump(estimator, path), or features "
-                "that this package can describe (PCA, RandomEmbedding, an affine transformer)."
-            )
-        return {"class": _NAMES[type(thing)], "fields": {f.name: describe(getattr(thing, f.name)) for f in fields(thing)}}
+        named = {f.name: describe(getattr(thing, f.name), f"{where}.{f.name}") for f in fields(thing)}
+        return {"class": _NAMES[type(thing)], "fields": named}
     raise InputError(f"{thing!r} (a {type(thing).__name__}) cannot be written to a model file; only pickle can store it.")
 
 
-def rebuild(plain: Any, modules: Iterator[torch.nn.Module]) -> Any:
-    """The description that :func:`describe` wrote. modules: supplies the torch modules, in the order in which they appear."""
+def rebuild(plain: Any, modules: Mapping[str, torch.nn.Module]) -> Any:
+    """The thing that :func:`describe` described. modules: the torch modules by their place."""
     if isinstance(plain, list):
         return tuple(rebuild(item, modules) for item in plain)
     if not isinstance(plain, dict):
         return plain
     if "module" in plain:
-        module = next(modules, None)
-        if module is None:
-            raise InputError(
-                f"This model uses your own torch module {plain['module']!r}. Give it to load: load(path, modules=[{plain['module']}(...)])."
-            )
-        if type(module).__name__ != plain["module"]:
-            raise InputError(f"This model needs a module of class {plain['module']!r}; load got a {type(module).__name__!r}.")
-        return module
+        return modules[plain["where"]]
     if "items" in plain:
         return {key: rebuild(value, modules) for key, value in plain["items"].items()}
     cls = _CLASSES.get(plain.get("class", ""))
@@ -76,5 +77,27 @@ def rebuild(plain: Any, modules: Iterator[torch.nn.Module]) -> Any:
         raise FileFormatError(f"The file names an unknown part {plain.get('class')!r}. It may come from a newer version.")
     try:
         return cls(**{name: rebuild(value, modules) for name, value in plain["fields"].items()})
-    except TypeError as error:
+    except (TypeError, InputError) as error:
         raise FileFormatError(f"The file's description of {plain['class']} does not fit this version: {error}") from error
+
+
+def place_modules(plain: Any, given: list[torch.nn.Module]) -> dict[str, torch.nn.Module]:
+    """The modules that whoever loads the model gave, by their place in the description; refuses others than those that belong there."""
+    wanted = dict(_wanted_modules(plain))
+    if [type(module).__name__ for module in given] != list(wanted.values()):
+        needed = ", ".join(f"{name}(...)" for name in wanted.values())
+        came = ", ".join(type(module).__name__ for module in given)
+        raise InputError(
+            f"This model {f'uses your own torch modules: load(path, modules=[{needed}])' if wanted else 'has no torch modules of yours'}; "
+            f"load got modules=[{came}]."
+        )
+    return dict(zip(wanted, given, strict=True))
+
+
+def _wanted_modules(plain: Any) -> Iterator[tuple[str, str]]:
+    """Place and class name of every module in a description, in order."""
+    if isinstance(plain, dict) and "module" in plain:
+        yield plain["where"], plain["module"]
+    elif isinstance(plain, (dict, list)):
+        for part in plain.values() if isinstance(plain, dict) else plain:
+            yield from _wanted_modules(part)

@@ -1,0 +1,1 @@
+"""Many mappings instead of one: mixtures of members, weighted by what they predict on held-out rows."""

@@ -1,0 +1,55 @@
+"""From a name ("stack", "fast", "restarts", "nuts") to trained, weighted members."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from manifoldgp.averaging.folds import make_folds
+from manifoldgp.averaging.members import Trainer, Watch
+from manifoldgp.averaging.stack import Averaged, StackSettings, fit_fast, fit_restarts, fit_stack
+from manifoldgp.model import Data, Model
+from manifoldgp.threads import training_threads
+
+AVERAGINGS = ("stack", "fast", "restarts", "nuts", "none")
+TEMPERATURE = 10.0
+"""Nats of the objective by which a restart must be worse to lose a factor e of weight."""
+
+SMALL = 60
+"""Below this many rows folds leave too little to learn from: more of them, each leaving out fewer rows."""
+
+
+def fit_average(
+    averaging: str,
+    model: Model,
+    data: Data,
+    *,
+    restarts: int,
+    max_iter: int,
+    generator: torch.Generator,
+    time_budget: float | None = None,
+    watch: Watch | None = None,
+    groups: np.ndarray | None = None,
+    ordered: bool = False,
+) -> Averaged:
+    """Members and weights of one target; groups and ordered choose the folds of a stack."""
+    if averaging == "nuts":
+        from manifoldgp.averaging.nuts import fit_nuts
+
+        return fit_nuts(model, data, restarts=restarts, max_iter=max_iter, generator=generator, watch=watch)
+    deadline = math.inf if time_budget is None else time.perf_counter() + time_budget
+    with training_threads() as workers:
+        trainer = Trainer(generator, workers, deadline, watch)
+        if averaging == "restarts":
+            return fit_restarts(model, data, restarts, max_iter, TEMPERATURE, trainer)
+        settings = StackSettings(own_members=restarts, temperature=TEMPERATURE)
+        if averaging == "fast":
+            return fit_fast(model, data, replace(settings, warm_members=3, cold_members=3, cold_iterations=50), trainer)
+        N = len(data.y)
+        rng = np.random.default_rng(int(torch.randint(2**31, (), generator=generator)))
+        folds = make_folds(N, 3 if N >= SMALL else 5, rng, groups, ordered)
+        return fit_stack(model, data, folds, settings, trainer)

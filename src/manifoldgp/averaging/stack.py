@@ -1,0 +1,202 @@
+"""The stack: the plain GP and groups of mGPs, weighted by what they predict on held-out folds.
+
+    p(y* | x*) = Σ_g Σ_f w_gf (1/R_g) Σ_r N(y* | m_gr, f · v_gr)
+
+over groups g, their members r and variance factors f. The weights maximise the held-out log density of this very mixture, found
+with members trained on folds; the members that predict are then trained on all rows, and only those of groups that carry weight.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from scipy.special import logsumexp, ndtr
+
+from manifoldgp.averaging.heldout import Folds, HeldOut, make_batch, predict_held_out
+from manifoldgp.averaging.members import Batch, Trainer, nested_gp, pick, plain_gp, warm_and_cold
+from manifoldgp.averaging.weights import log_mixture, stacking_weights, tempered_weights
+from manifoldgp.model import Data, Model
+from manifoldgp.parameters import Tree
+
+GROUPS = ("plain GP", "warm", "cold", "own")
+"""plain GP: Identity features. warm: nested mGPs that start at the plain GP and stop early. cold: nested mGPs that start far from it.
+own: the features and kernel that the user chose (by default the paper's log-sigmoid network)."""
+
+
+@dataclass(frozen=True)
+class StackSettings:
+    """Sizes of a stack. *_members: trained on all rows, fold_members: trained on each fold, for each group.
+
+    gp_prior, spread_prior: pseudo-rows, as fractions of N, that vote for the plain GP and equally for every component.
+    keep: a group with less weight is not trained on all rows; the others share its weight.
+    """
+
+    gp_starts: int = 3
+    warm_members: int = 6
+    cold_members: int = 6
+    own_members: int = 20
+    fold_members: int = 3
+    hidden: int = 8
+    q: int = 2
+    gp_iterations: int = 200
+    warm_iterations: int = 30
+    cold_iterations: int = 80
+    own_iterations: int = 100
+    temperature: float = 10.0
+    variance_factors: tuple[float, ...] = (1.0, 4.0, 16.0)
+    gp_prior: float = 0.05
+    spread_prior: float = 0.02
+    keep: float = 0.02
+
+
+@dataclass(frozen=True)
+class HeldOutReport:
+    """What held-out rows say: log densities (N,) of groups, of the control (the plain GP with variance-scaled copies) and of the stack; PIT (N,) of the stack.
+
+    weights: (G, F) by group and variance factor.
+    """
+
+    groups: tuple[str, ...]
+    variance_factors: tuple[float, ...]
+    weights: np.ndarray
+    log_density: dict[str, np.ndarray]
+    pit: np.ndarray
+
+
+@dataclass(frozen=True)
+class Averaged:
+    """Trained batches, the weights (F, R_b) of their members under each variance factor, and what held-out rows said (if asked)."""
+
+    batches: list[Batch]
+    weights: list[np.ndarray]
+    variance_factors: tuple[float, ...]
+    report: HeldOutReport | None = None
+
+
+@dataclass(frozen=True)
+class _Candidates:
+    """Groups on the folds: mixture log densities (G, F, N) and mixture CDFs (G, F, N) of held-out rows."""
+
+    names: list[str]
+    log_density: np.ndarray
+    cdf: np.ndarray
+
+
+def fit_stack(template: Model, data: Data, folds: list[np.ndarray], settings: StackSettings, trainer: Trainer) -> Averaged:
+    """Weights from the folds (held-out rows of each), members from all rows."""
+    gp = trainer.fit("plain GP", plain_gp(template), data, settings.gp_starts, settings.gp_iterations)
+    gp_values = gp.values(np.array([gp.best()]))
+    candidates = _on_folds(template, make_batch(data, folds), gp_values, settings, trainer)
+    weights, report = _weigh(candidates, settings)
+    weights[weights.sum(1) < settings.keep] = 0.0
+    weights[0] += 1e-9  # the plain GP always stays
+    weights /= weights.sum()
+    share = dict(zip(candidates.names, weights, strict=True))
+
+    batches, member_weights = [gp], [share["plain GP"][:, None] * (np.arange(settings.gp_starts) == gp.best())]
+    warm = settings.warm_members if share["warm"].any() else 0
+    cold = settings.cold_members if share["cold"].any() else 0
+    if warm + cold:
+        is_warm = np.arange(warm + cold) < warm
+        full = _nested(template, data, pick(gp_values, np.zeros(warm + cold, dtype=int)), is_warm, settings, trainer, "nested")
+        equal = [_equal(full.objective, is_warm) if warm else 0.0, _equal(full.objective, ~is_warm) if cold else 0.0]
+        batches.append(full)
+        member_weights.append(share["warm"][:, None] * equal[0] + share["cold"][:, None] * equal[1])
+    if share["own"].any():
+        count = int(np.clip(np.ceil(2 * share["own"].sum() * settings.own_members), settings.fold_members, settings.own_members))
+        full = trainer.fit("own", template, data, count, settings.own_iterations)
+        batches.append(full)
+        member_weights.append(share["own"][:, None] * tempered_weights(full.objective, settings.temperature))
+    return Averaged(batches, member_weights, settings.variance_factors, report)
+
+
+def _nested(
+    template: Model, data: Data, gp: Tree, is_warm: np.ndarray, settings: StackSettings, trainer: Trainer, phase: str
+) -> Batch:
+    """Warm and cold members in one batch: the same architecture, different starts and iteration limits."""
+    model = nested_gp(template, settings.hidden, settings.q)
+    limits = np.where(is_warm, settings.warm_iterations, settings.cold_iterations)
+    return trainer.fit(
+        phase, model, data, len(is_warm), limits, lambda drawn: warm_and_cold(drawn, model.features.width, gp, is_warm)  # type: ignore[attr-defined]
+    )
+
+
+def _on_folds(template: Model, folds: Folds, gp_values: Tree, settings: StackSettings, trainer: Trainer) -> _Candidates:
+    """Train every group on every fold; each fold's warm members start at that fold's own GP."""
+    K, members = folds.count, settings.fold_members
+    gp_model = plain_gp(template)
+    started = pick(gp_values, np.zeros(K, dtype=int))
+    gp = trainer.fit("plain GP on folds", gp_model, folds.train, K, 50, lambda _: started)
+    parts = {"plain GP": _group(predict_held_out(gp_model, gp.values(), folds, settings.variance_factors), folds, np.ones((K, 1)))}
+
+    twice = folds.for_members(2 * members)
+    is_warm = np.tile(np.arange(2 * members) < members, K)
+    fold_gp = pick(gp.values(), np.repeat(np.arange(K), 2 * members))
+    nested = _nested(template, twice.train, fold_gp, is_warm, settings, trainer, "nested on folds")
+    held_out = predict_held_out(nested.model, nested.values(), twice, settings.variance_factors)
+    for name, chosen in (("warm", is_warm), ("cold", ~is_warm)):
+        inner = np.where(np.isfinite(nested.objective[chosen]), 1.0, 1e-12).reshape(K, members)
+        parts[name] = _group(_only(held_out, chosen), folds, inner / inner.sum(1, keepdims=True))
+
+    several = folds.for_members(members)
+    own = trainer.fit("own on folds", template, several.train, K * members, settings.own_iterations)
+    inner = np.stack([tempered_weights(o, settings.temperature) for o in own.objective.reshape(K, members)])
+    parts["own"] = _group(predict_held_out(own.model, own.values(), several, settings.variance_factors), folds, inner)
+    names = list(parts)
+    return _Candidates(names, np.stack([parts[n][0] for n in names]), np.stack([parts[n][1] for n in names]))
+
+
+def _group(held_out: HeldOut, folds: Folds, inner: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mixture log density and CDF (F, N) of a group's members with inner weights (K, members)."""
+    K, members = inner.shape
+    shape = (len(held_out.log_density), K, members, -1)
+    w = inner[None, :, :, None]
+    log_density = logsumexp(held_out.log_density.reshape(shape), axis=2, b=w)
+    return folds.by_row(log_density), folds.by_row((w * ndtr(held_out.score.reshape(shape))).sum(2))
+
+
+def _only(held_out: HeldOut, chosen: np.ndarray) -> HeldOut:
+    return HeldOut(held_out.score[:, chosen], held_out.log_density[:, chosen])
+
+
+def _weigh(candidates: _Candidates, settings: StackSettings) -> tuple[np.ndarray, HeldOutReport]:
+    """Stacking weights (G, F), and the report of held-out densities."""
+    G, F, N = candidates.log_density.shape
+    prior = np.full((G, F), settings.spread_prior * N / (G * F))
+    prior[0, 0] += settings.gp_prior * N
+    table = candidates.log_density.reshape(G * F, N)
+    weights = stacking_weights(table, prior.ravel()).reshape(G, F)
+    control = stacking_weights(candidates.log_density[0], prior[0])
+    log_density = {name: candidates.log_density[g, 0] for g, name in enumerate(candidates.names)}
+    log_density["control"] = log_mixture(candidates.log_density[0], control)
+    log_density["stack"] = log_mixture(table, weights.ravel())
+    pit = (weights[..., None] * candidates.cdf).sum((0, 1))
+    return weights, HeldOutReport(tuple(candidates.names), settings.variance_factors, weights.copy(), log_density, pit)
+
+
+def _equal(objective: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+    """Equal weights (R,) over the chosen members that could be trained."""
+    usable = chosen & np.isfinite(objective)
+    return usable / max(usable.sum(), 1)
+
+
+def fit_fast(template: Model, data: Data, settings: StackSettings, trainer: Trainer) -> Averaged:
+    """Fixed weights, no folds: one third for the plain GP, for warm and for cold members."""
+    gp = trainer.fit("plain GP", plain_gp(template), data, settings.gp_starts, settings.gp_iterations)
+    best = gp.best()
+    warm, cold = settings.warm_members, settings.cold_members
+    is_warm = np.arange(warm + cold) < warm
+    start = pick(gp.values(np.array([best])), np.zeros(warm + cold, dtype=int))
+    nested = _nested(template, data, start, is_warm, settings, trainer, "nested")
+    weights = (_equal(nested.objective, is_warm) + _equal(nested.objective, ~is_warm)) / 3.0
+    gp_weight = np.where(np.arange(settings.gp_starts) == best, 1.0 - weights.sum(), 0.0)
+    return Averaged([gp, nested], [gp_weight[None], weights[None]], (1.0,))
+
+
+def fit_restarts(template: Model, data: Data, restarts: int, max_iter: int, temperature: float, trainer: Trainer) -> Averaged:
+    """The restarts of one architecture, weighted by exp(−objective / temperature)."""
+    batch = trainer.fit("restarts", template, data, restarts, max_iter)
+    batch.best()
+    return Averaged([batch], [tempered_weights(batch.objective, temperature)[None]], (1.0,))

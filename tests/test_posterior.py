@@ -1,0 +1,370 @@
+"""The posterior against the slow reference: moments, chunks, online conditioning, joint draws, bounded memory."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import reference
+import torch
+
+from manifoldgp import means, posterior
+from manifoldgp.ensemble import Ensemble
+from manifoldgp.errors import InputError, NotPositiveDefiniteError
+from manifoldgp.features import MLP, Concatenate, Identity
+from manifoldgp.kernels import Constant, Linear, Matern32, Matern52, SquaredExponential
+from manifoldgp.model import Data, Model
+from manifoldgp.noise import GaussianNoise
+from manifoldgp.parameters import leaves, nest
+from manifoldgp.posterior import condition
+from manifoldgp.warping import TanhWarping
+
+N, D, R = 9, 2, 3
+
+MODELS = {
+    "plain": Model(),
+    "network, linear mean": Model(MLP((3, 2)), Matern52(), means.Linear()),
+    "x beside a network": Model(Concatenate(Identity(), MLP((2, 1))), SquaredExponential() + Linear(), means.Constant()),
+    "warped": Model(MLP((3, 2)), Matern32(), means.Constant(), warping=TanhWarping(2)),
+    "known noise alone": Model(MLP((3, 2)), noise=GaussianNoise(False, 0.1)),
+    "kernel without parameters": Model(kernel=SquaredExponential(amplitude=False, scaled=False)),
+}
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def normal(*shape, seed=0):
+    return torch.randn(*shape, generator=generator(seed), dtype=torch.float64)
+
+
+def make_data(rows=N, known=True, seed=1):
+    X = normal(rows, D, seed=seed)
+    return Data(X, torch.sin(X.sum(-1)) + 0.1 * normal(rows, seed=seed + 1), 0.1 * normal(rows, seed=seed + 2) ** 2 if known else None)
+
+
+def draw(model, data, members=R, seed=4):
+    _, values = model.draw(data, generator(seed), members)
+    if model.noise.learned:
+        values["noise"]["scale"] = 0.2 + 0.1 * values["noise"]["scale"].clamp(max=1.0)
+    return values
+
+
+def one(values, member):
+    return nest({name: leaf[member].numpy() for name, leaf in leaves(values)})
+
+
+@pytest.fixture(params=MODELS)
+def model(request):
+    return MODELS[request.param]
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_moments_and_covariance_are_the_references(model, known):
+    data, X = make_data(known=known), normal(5, D, seed=7)
+    values = draw(model, data)
+    fitted = condition(model, values, data)
+    mean, variance = fitted.mean_and_variance(X)
+    joint_mean, C = fitted.covariance(X)
+    assert fitted.members == R
+    assert float(fitted.jitter.max()) == 0.0
+    for r in range(R):
+        noise = None if data.known_noise is None else data.known_noise.numpy()
+        slow_mean, slow_C = reference.model_posterior(model, one(values, r), data.X.numpy(), data.y.numpy(), X.numpy(), noise)
+        np.testing.assert_allclose(mean[r], slow_mean, rtol=1e-9, atol=1e-11)
+        np.testing.assert_allclose(joint_mean[r], slow_mean, rtol=1e-9, atol=1e-11)
+        np.testing.assert_allclose(C[r], slow_C, rtol=1e-8, atol=1e-11)
+        np.testing.assert_allclose(variance[r], np.diag(slow_C), rtol=1e-8, atol=1e-11)
+
+
+def test_leave_one_out_is_leaving_one_out(model):
+    data = make_data()
+    values = draw(model, data)
+    loo = condition(model, values, data).leave_one_out()
+    for r in range(R):
+        mean, variance = reference.leave_one_out(model, one(values, r), data.X.numpy(), data.y.numpy(), data.known_noise.numpy())
+        z, _ = reference.warped(model.warping, one(values, r).get("warping", {}), data.y.numpy())
+        np.testing.assert_allclose(loo.mean[r], mean, rtol=1e-8, atol=1e-10)
+        np.testing.assert_allclose(loo.variance[r], variance, rtol=1e-8)
+        np.testing.assert_allclose(loo.log_density[r], -0.5 * ((z - mean) ** 2 / variance + np.log(2 * np.pi * variance)), rtol=1e-7)
+
+
+def same(a, b, tolerance=1e-9):
+    for name in ("H", "L", "z", "alpha"):
+        torch.testing.assert_close(getattr(a, name), getattr(b, name), rtol=tolerance, atol=tolerance)
+    for name in ("X", "y", "known_noise"):
+        left, right = getattr(a.data, name), getattr(b.data, name)
+        assert (left is None and right is None) or torch.equal(left, right)
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_conditioning_on_more_rows_equals_conditioning_on_all(model, known):
+    every = make_data(14, known)
+    values = draw(model, every)
+    rows = [slice(0, 6), slice(6, 7), slice(7, 12), slice(12, 14)]
+    first = Data(every.X[rows[0]], every.y[rows[0]], every.known_noise[rows[0]] if known else None)
+    online = condition(model, values, first)
+    for part in rows[1:]:
+        online = online.condition(every.X[part], every.y[part], every.known_noise[part] if known else None)
+    at_once = condition(model, values, every)
+    same(online, at_once)
+    X = normal(4, D, seed=11)
+    for a, b in zip(online.mean_and_variance(X), at_once.mean_and_variance(X), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-9)
+
+
+def test_known_noise_may_come_later_or_stop_coming():
+    every = make_data(10, known=False)
+    model = MODELS["plain"]
+    values = draw(model, every)
+    noise = torch.tensor([0.5, 0.7], dtype=torch.float64)
+    online = condition(model, values, Data(every.X[:6], every.y[:6]))
+    online = online.condition(every.X[6:8], every.y[6:8], noise).condition(every.X[8:], every.y[8:])
+    known = torch.cat([torch.zeros(6, dtype=torch.float64), noise, torch.zeros(2, dtype=torch.float64)])
+    same(online, condition(model, values, replace(every, known_noise=known)))
+
+
+def test_conditioning_on_no_rows_changes_nothing():
+    data = make_data()
+    fitted = condition(MODELS["plain"], draw(MODELS["plain"], data), data)
+    assert fitted.condition(data.X[:0], data.y[:0]) is fitted
+
+
+def test_duplicate_rows_can_be_added_to_noise_free_data():
+    x = torch.linspace(-2, 2, 40, dtype=torch.float64)[:, None]
+    data = Data(x, torch.sin(x[:, 0]))
+    values = {"kernel": {"variance": [10.0], "lengthscale": [[1.5]]}, "noise": {"scale": [1e-8]}}
+    values = nest({name: torch.tensor(leaf, dtype=torch.float64) for name, leaf in leaves(values)})
+    fitted = condition(Model(), values, data)
+    more = fitted.condition(x[:30], data.y[:30])
+    mean, _ = more.mean_and_variance(x)
+    torch.testing.assert_close(mean[0], data.y, rtol=0, atol=1e-4)
+    assert float(more.jitter) <= 1e-6 * 10.0
+
+
+def test_one_row_to_learn_from_and_one_to_predict(model):
+    data = make_data(1)
+    fitted = condition(model, draw(model, data), data)
+    mean, variance = fitted.mean_and_variance(normal(1, D, seed=5))
+    assert mean.shape == variance.shape == (R, 1)
+    assert fitted.leave_one_out().variance.shape == (R, 1)
+    assert torch.isfinite(mean).all()
+    assert bool((variance > 0).all())
+    nothing, _ = fitted.mean_and_variance(normal(0, D))
+    assert nothing.shape == (R, 0)
+
+
+def test_chunks_change_nothing(model, monkeypatch):
+    data, X = make_data(), normal(23, D, seed=6)
+    fitted = condition(model, draw(model, data), data)
+    whole = fitted.mean_and_variance(X)
+    monkeypatch.setattr(posterior, "CHUNK_BYTES", 8 * R * 256 * 5)  # five rows at a time
+    sizes = [len(chunk) for chunk in fitted._chunks(X)]
+    assert sizes == [5, 5, 5, 5, 3]
+    for a, b in zip(whole, fitted.mean_and_variance(X), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-12)
+
+
+def test_the_mean_alone_is_the_same_mean(model):
+    data, X = make_data(), normal(5, D, seed=6)
+    fitted = condition(model, draw(model, data), data)
+    mean, zeros = fitted.mean_and_variance(X, variance=False)
+    torch.testing.assert_close(mean, fitted.mean_and_variance(X)[0], rtol=1e-12, atol=1e-12)
+    assert not zeros.any()
+
+
+def test_only_some_members_in_the_order_asked_for(model):
+    data, X = make_data(), normal(5, D, seed=6)
+    fitted = condition(model, draw(model, data), data)
+    picked = fitted.only(torch.tensor([2, 0]))
+    for a, b in zip(fitted.mean_and_variance(X), picked.mean_and_variance(X), strict=True):
+        torch.testing.assert_close(a[[2, 0]], b, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(picked.noise_variance(), fitted.noise_variance()[[2, 0]])
+    z = normal(3, 5, seed=2)
+    rows = torch.tensor([1, 1, 2])
+    y = fitted.unwarped(z, rows)
+    for i, r in enumerate(rows):
+        back, _ = reference.warped(model.warping, one(fitted.values, int(r)).get("warping", {}), y[i].numpy())
+        np.testing.assert_allclose(back, z[i], rtol=1e-10, atol=1e-12)
+
+
+def test_masked_rows_are_dropped_and_what_cannot_be_conditioned_is_refused():
+    data = make_data()
+    model = MODELS["plain"]
+    values = draw(model, data)
+    mask = torch.ones(N, dtype=torch.float64)
+    mask[[0, 4]] = 0.0
+    kept = mask > 0
+    same(
+        condition(model, values, replace(data, mask=mask)),
+        condition(model, values, Data(data.X[kept], data.y[kept], data.known_noise[kept])),
+    )
+    with pytest.raises(InputError, match="one target and data that all members share"):
+        condition(replace(model, outputs=2), values, data)
+    with pytest.raises(InputError, match="one target and data that all members share"):
+        condition(model, values, Data(data.X[None], data.y[None], batched=True))
+
+
+def test_a_covariance_without_a_factor_is_refused_by_name():
+    data = Data(torch.tensor([[0.0], [torch.nan]], dtype=torch.float64), normal(2))
+    values = draw(Model(), Data(normal(3, 1), normal(3)))
+    with pytest.raises(NotPositiveDefiniteError, match="not finite"):
+        condition(Model(), values, data)
+
+
+# --------------------------------------------------------------------------------------------------------------- joint draws
+
+
+def make_ensemble(models, data, factors=(1.0, 4.0), members=2, seed=0):
+    blocks = [condition(m, draw(m, data, members, seed + i), data) for i, m in enumerate(models)]
+    log_weights = torch.log_softmax(normal(len(blocks), len(factors), members, seed=seed + 9), 0)
+    log_weights = log_weights - torch.logsumexp(log_weights.reshape(-1), 0)
+    return Ensemble(blocks, list(log_weights), factors, offset=3.0, scale=2.0)
+
+
+@pytest.mark.parametrize("latent", [False, True])
+def test_joint_draws_have_the_moments_of_the_mixture(latent):
+    data, X = make_data(6), normal(4, D, seed=6)
+    ensemble = make_ensemble([MODELS["plain"], MODELS["network, linear mean"]], data)
+    mean, C = ensemble.covariance(X, latent)
+    draws = ensemble.sample(X, 60_000, generator(5), latent)
+    sd = C.diagonal().sqrt()
+    torch.testing.assert_close(draws.mean(0), mean, rtol=0, atol=float(5 * sd.max() / 60_000**0.5))
+    scaled = (draws.T.cov() - C) / sd / sd[:, None]
+    assert float(scaled.abs().max()) < 0.05  # standard error about 0.01, more for heavy tails
+    # and the marginals agree with what predict says
+    moments = ensemble.predict(X, latent).moments()
+    torch.testing.assert_close(moments[0], mean, rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(moments[1], C.diagonal(), rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(ensemble.mean(X), mean, rtol=1e-10, atol=1e-12)
+
+
+def test_joint_covariance_is_the_references():
+    data, X = make_data(6), normal(4, D, seed=6)
+    models = [MODELS["plain"], MODELS["network, linear mean"]]
+    ensemble = make_ensemble(models, data)
+    slow_mean, second = np.zeros(4), np.zeros((4, 4))
+    for b, (block, log_weights) in enumerate(zip(ensemble.blocks, ensemble.log_weights, strict=True)):
+        for f, factor in enumerate(ensemble.variance_factors):
+            for r in range(block.members):
+                own = one(block.values, r)
+                m, C = reference.model_posterior(models[b], own, *(t.numpy() for t in (data.X, data.y, X, data.known_noise)))
+                C = factor * (C + np.diag(reference.noise_variances(models[b], own, 4, None)))
+                weight = np.exp(float(log_weights[f, r]))
+                slow_mean += weight * m
+                second += weight * (C + np.outer(m, m))
+    mean, C = ensemble.covariance(X)
+    np.testing.assert_allclose(mean, 3.0 + 2.0 * slow_mean, rtol=1e-9)
+    np.testing.assert_allclose(C, 4.0 * (second - np.outer(slow_mean, slow_mean)), rtol=1e-8, atol=1e-10)
+
+
+def test_warped_joint_draws_agree_with_the_warped_mixture():
+    data, X = make_data(6), normal(3, D, seed=6)
+    ensemble = make_ensemble([MODELS["warped"], MODELS["plain"]], data)
+    with pytest.raises(InputError, match="no closed form"):
+        ensemble.covariance(X)
+    draws = ensemble.sample(X, 40_000, generator(2))
+    predicted = ensemble.predict(X)
+    for q in (0.05, 0.5, 0.9):
+        below = (draws <= predicted.quantile(q)).double().mean(0)
+        torch.testing.assert_close(below, torch.full((3,), q, dtype=torch.float64), rtol=0, atol=0.012)
+    mean, variance = predicted.moments()
+    torch.testing.assert_close(draws.mean(0), mean, rtol=0, atol=float(5 * (variance.max() / 40_000) ** 0.5))
+
+
+def test_joint_draws_of_noise_free_data_do_not_fail():
+    x = torch.linspace(-2, 2, 60, dtype=torch.float64)[:, None]
+    data = Data(x, torch.sin(2 * x[:, 0]))
+    values = {"kernel.variance": [13.0], "kernel.lengthscale": [[1.5]], "noise.scale": [1e-8]}
+    values = nest({name: torch.tensor(leaf, dtype=torch.float64) for name, leaf in values.items()})
+    ensemble = Ensemble([condition(Model(), values, data)], [torch.zeros(1, 1, dtype=torch.float64)])
+    X = torch.linspace(-1.9, 1.9, 150, dtype=torch.float64)[:, None]
+    draws = ensemble.sample(X, 3, generator(), latent=True)
+    torch.testing.assert_close(draws, torch.sin(2 * X[:, 0]).expand(3, 150), rtol=0, atol=1e-3)
+
+
+def test_conditioning_an_ensemble_conditions_every_block():
+    every = make_data(12)
+    models = [MODELS["plain"], MODELS["warped"]]
+    ensemble = make_ensemble(models, Data(every.X[:9], every.y[:9], every.known_noise[:9]))
+    more = ensemble.condition(every.X[9:], every.y[9:], every.known_noise[9:])
+    for before, after in zip(ensemble.blocks, more.blocks, strict=True):
+        same(after, condition(before.model, before.values, every))
+    for before, after in zip(ensemble.log_weights, more.log_weights, strict=True):
+        assert torch.equal(before, after)
+
+
+def test_the_heaviest_member_shows_its_features():
+    data, X = make_data(6), normal(3, D, seed=6)
+    ensemble = make_ensemble([MODELS["plain"], MODELS["network, linear mean"]], data)
+    ensemble.log_weights[1][0, 1] = 0.0
+    block, member = ensemble.heaviest()
+    assert block is ensemble.blocks[1]
+    assert member == 1
+    slow = reference.features_of(block.model.features, one(block.values, 1)["features"], X.numpy())
+    np.testing.assert_allclose(ensemble.transform(X), slow, rtol=1e-12)
+
+
+def test_a_kernel_that_ignores_its_inputs_has_flat_predictions():
+    data, X = make_data(5), normal(4, D, seed=3)
+    model = Model(kernel=Constant())
+    slopes = Ensemble([condition(model, draw(model, data, 1), data)], [torch.zeros(1, 1, dtype=torch.float64)]).gradients(X)
+    for slope in slopes:
+        assert torch.equal(slope, torch.zeros_like(X))
+
+
+# -------------------------------------------------------------------------------------------------------------------- memory
+
+_PEAK = """
+    import resource, sys, torch
+    from manifoldgp.ensemble import Ensemble
+    from manifoldgp.features import MLP
+    from manifoldgp.model import Data, Model
+    from manifoldgp.posterior import condition
+    torch.set_num_threads(1)
+    generator = torch.Generator().manual_seed(0)
+    normal = lambda *shape: torch.randn(*shape, generator=generator, dtype=torch.float64)
+    peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
+    def ensemble(rows, features=MLP((32, 2)), members=1):
+        data = Data(normal(rows, 3), normal(rows))
+        model = Model(features)
+        _, values = model.draw(data, generator, members)
+        weights = torch.full((1, members), 1 / members, dtype=torch.float64).log()
+        return Ensemble([condition(model, values, data)], [weights])
+"""
+
+
+def megabytes(code):
+    """Growth of the peak memory while the last lines of ``code`` run, in a process of its own."""
+    script = textwrap.dedent(_PEAK) + textwrap.dedent(code)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    return float(done.stdout)
+
+
+def test_a_million_rows_are_predicted_in_bounded_memory():
+    grown = megabytes("""
+        fitted, X = ensemble(20), normal(1_000_000, 3)
+        fitted.predict(X[:100])
+        before = peak()
+        predicted = fitted.predict(X)
+        assert predicted.means.shape == (1, 1_000_000)
+        print(peak() - before)
+    """)
+    # Results are 16 MB, doubled while they are put together; a chunk works in 32 MB and a few temporaries of that size.
+    assert grown < 200
+
+
+def test_draws_share_the_factors_of_their_members():
+    grown = megabytes("""
+        fitted, X = ensemble(300, MLP((2,)), members=2), normal(300, 3)
+        before = peak()
+        assert fitted.sample(X, 500, generator).shape == (500, 300)
+        print(peak() - before)
+    """)
+    assert grown < 60  # one 300 x 300 matrix for each of 500 draws would take 360 MB
