@@ -143,7 +143,7 @@ def warped(warping, values, y):
         return np.array(y, dtype=float), np.ones(len(y))
     terms = list(zip(values["height"], values["steepness"], values["centre"], strict=True))
     z = [t + sum(a * math.tanh(b * (t + c)) for a, b, c in terms) for t in y]
-    slope = [1 + sum(a * b / math.cosh(b * (t + c)) ** 2 for a, b, c in terms) for t in y]
+    slope = [1 + sum(a * b / math.cosh(min(abs(b * (t + c)), 300.0)) ** 2 for a, b, c in terms) for t in y]
     return np.array(z), np.array(slope)
 
 

@@ -57,3 +57,35 @@ def test_past_the_bound_the_matrix_is_refused():
         cholesky_with_jitter(bad)
     with pytest.raises(NotPositiveDefiniteError, match="not finite"):
         cholesky_with_jitter(torch.full((1, 2, 2), torch.nan, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("size", [5, 200])
+def test_nan_and_infinity_off_the_diagonal_have_no_factor(size):
+    # OpenBLAS itself reports success on such a matrix.
+    for bad in (torch.nan, torch.inf):
+        A = torch.eye(size, dtype=torch.float64).repeat(2, 1, 1)
+        A[1, 3, 1] = A[1, 1, 3] = bad
+        r = torch.ones(2, size, dtype=torch.float64)
+        assert factor_solve_invert(A.clone(), r, invert=True).failed.tolist() == [False, True]
+        assert _on_device(A.clone(), r, invert=True).failed.tolist() == [False, True]
+        with pytest.raises(NotPositiveDefiniteError, match="entries that are not finite"):
+            cholesky_with_jitter(A)
+
+
+def test_any_memory_layout_is_factored_and_left_as_it_is(A):
+    for layout in (A, A.mT.contiguous().mT, A.expand(3, 8, 8), A[:1].expand(3, 8, 8), torch.stack([A] * 2, -1)[..., 0]):
+        before = layout.clone()
+        L, jitter = cholesky_with_jitter(layout)
+        torch.testing.assert_close(L @ L.mT, before, rtol=1e-12, atol=1e-12)
+        assert torch.equal(layout, before)
+        assert torch.equal(L, torch.tril(L))
+        assert not jitter.any()
+
+
+def test_jitter_can_be_relative_to_what_a_difference_was_made_of():
+    small = 1e-12 * torch.diag(torch.tensor([1.0, 1.0, -1.0], dtype=torch.float64))[None]
+    with pytest.raises(NotPositiveDefiniteError, match="not positive definite"):
+        cholesky_with_jitter(small)
+    L, jitter = cholesky_with_jitter(small, scale=torch.tensor([3.0], dtype=torch.float64))
+    assert float(jitter) == pytest.approx(3e-12)
+    torch.testing.assert_close(L @ L.mT, small + jitter * torch.eye(3, dtype=torch.float64), rtol=1e-9, atol=0)

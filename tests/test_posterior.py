@@ -1,10 +1,7 @@
-"""The posterior against the slow reference: moments, chunks, online conditioning, joint draws, bounded memory."""
+"""The posterior against the slow reference: moments, chunks, online conditioning, joint draws."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import textwrap
 from dataclasses import replace
 
 import numpy as np
@@ -316,55 +313,3 @@ def test_a_kernel_that_ignores_its_inputs_has_flat_predictions():
     slopes = Ensemble([condition(model, draw(model, data, 1), data)], [torch.zeros(1, 1, dtype=torch.float64)]).gradients(X)
     for slope in slopes:
         assert torch.equal(slope, torch.zeros_like(X))
-
-
-# -------------------------------------------------------------------------------------------------------------------- memory
-
-_PEAK = """
-    import resource, sys, torch
-    from manifoldgp.ensemble import Ensemble
-    from manifoldgp.features import MLP
-    from manifoldgp.model import Data, Model
-    from manifoldgp.posterior import condition
-    torch.set_num_threads(1)
-    generator = torch.Generator().manual_seed(0)
-    normal = lambda *shape: torch.randn(*shape, generator=generator, dtype=torch.float64)
-    peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
-    def ensemble(rows, features=MLP((32, 2)), members=1):
-        data = Data(normal(rows, 3), normal(rows))
-        model = Model(features)
-        _, values = model.draw(data, generator, members)
-        weights = torch.full((1, members), 1 / members, dtype=torch.float64).log()
-        return Ensemble([condition(model, values, data)], [weights])
-"""
-
-
-def megabytes(code):
-    """Growth of the peak memory while the last lines of ``code`` run, in a process of its own."""
-    script = textwrap.dedent(_PEAK) + textwrap.dedent(code)
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr
-    return float(done.stdout)
-
-
-def test_a_million_rows_are_predicted_in_bounded_memory():
-    grown = megabytes("""
-        fitted, X = ensemble(20), normal(1_000_000, 3)
-        fitted.predict(X[:100])
-        before = peak()
-        predicted = fitted.predict(X)
-        assert predicted.means.shape == (1, 1_000_000)
-        print(peak() - before)
-    """)
-    # Results are 16 MB, doubled while they are put together; a chunk works in 32 MB and a few temporaries of that size.
-    assert grown < 200
-
-
-def test_draws_share_the_factors_of_their_members():
-    grown = megabytes("""
-        fitted, X = ensemble(300, MLP((2,)), members=2), normal(300, 3)
-        before = peak()
-        assert fitted.sample(X, 500, generator).shape == (500, 300)
-        print(peak() - before)
-    """)
-    assert grown < 60  # one 300 x 300 matrix for each of 500 draws would take 360 MB

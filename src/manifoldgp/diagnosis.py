@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
+from manifoldgp.averaging.verdict import held_out_numbers, held_out_remarks, sampling_numbers
 from manifoldgp.ensemble import Ensemble
-from manifoldgp.parameters import leaves
+from manifoldgp.kernels import Kernel, Periodic
+from manifoldgp.parameters import Tree
 from manifoldgp.scaling import constant_columns
 
 _AGREE = 0.01
@@ -34,7 +38,7 @@ class Diagnosis:
 def diagnose(estimator: Any) -> Diagnosis:
     """Jitter, noise floor, length-scales, features, leave-one-out density and agreement of the starts of a fitted estimator."""
     parts = [
-        _diagnose_output(estimator, ensemble, estimator.starts_[estimator.starts_["output"] == o])
+        _diagnose_output(estimator, ensemble, o)
         for o, ensemble in enumerate(estimator.ensembles_)
     ]
     if len(parts) == 1:
@@ -43,28 +47,40 @@ def diagnose(estimator: Any) -> Diagnosis:
     return Diagnosis(numbers, [f"output {o}: {remark}" for o, part in enumerate(parts) for remark in part.remarks])
 
 
-def _diagnose_output(estimator: Any, ensemble: Ensemble, starts: np.ndarray) -> Diagnosis:
+def _diagnose_output(estimator: Any, ensemble: Ensemble, output: int) -> Diagnosis:
+    starts, held_out = estimator.starts_[estimator.starts_["output"] == output], estimator.held_out_[output]
     block, member = ensemble.heaviest()
     posterior = block.only(torch.tensor([member]))
     N = posterior.alpha.shape[1]
     numbers: dict[str, Any] = {"rows": N, "inputs": posterior.data.X.shape[1], "features": posterior.H.shape[-1]}
     remarks: list[str] = []
-    _evidence(ensemble, posterior, starts, N, numbers, remarks)
+    if held_out is not None:
+        numbers |= held_out_numbers(held_out, ensemble.scale)
+        remarks += held_out_remarks(held_out)
+    sampling = estimator.sampling_[output]
+    if sampling is not None:
+        numbers |= sampling_numbers(sampling)
+    _evidence(ensemble, posterior, N, numbers, remarks)
     _numerics(posterior, ensemble, numbers, remarks)
     _lengthscales(posterior, numbers, remarks)
     _feature_space(posterior, numbers, remarks)
     _starts(starts, N, numbers, remarks)
-    constant = constant_columns(posterior.data.X.cpu().numpy())
+    x_scaler = estimator.x_scaler_
+    constant = constant_columns(posterior.data.X.cpu().numpy() * x_scaler.scale + x_scaler.offset)
     if len(constant):
-        remarks.append(f"Inputs {constant.tolist()} are constant in the training data and carry no information.")
+        names = getattr(estimator, "feature_names_in_", np.arange(estimator.n_features_in_))[constant]
+        remarks.append(f"Constant in the training data, so without information: input {', '.join(map(str, names))}.")
     return Diagnosis(numbers, remarks or ["Nothing unusual."])
 
 
-def _evidence(ensemble: Ensemble, posterior: Any, starts: np.ndarray, N: int, numbers: dict, remarks: list) -> None:
-    loo = posterior.leave_one_out()
+def _evidence(ensemble: Ensemble, posterior: Any, N: int, numbers: dict, remarks: list) -> None:
     _, log_slope = posterior.model.warping.forward(posterior.values.get("warping", {}), posterior.data.y)
-    density = float((loo.log_density + log_slope).mean()) - math.log(ensemble.scale)
-    nlml = float(starts["nlml"][starts["chosen"]][0]) / N if starts["chosen"].any() else math.nan
+    units = float(log_slope.mean()) - math.log(ensemble.scale)  # log dz/dy a row: from densities of z to densities of y
+    density = float(posterior.leave_one_out().log_density.mean()) + units
+    residual = posterior.z - posterior.model.mean(posterior.values.get("mean", {}), posterior.H)
+    half_log_det = posterior.L.diagonal(dim1=-2, dim2=-1).log().sum()
+    # From the factor, not from the table of starts: rows may have been added since (update).
+    nlml = float(0.5 * (residual * posterior.alpha).sum() + half_log_det) / N + 0.5 * math.log(2 * math.pi) - units
     numbers["NLML per row"] = nlml
     numbers["leave-one-out negative log density per row"] = -density
     if -density > nlml + 0.5:
@@ -87,16 +103,23 @@ def _numerics(posterior: Any, ensemble: Ensemble, numbers: dict, remarks: list) 
 
 
 def _lengthscales(posterior: Any, numbers: dict, remarks: list) -> None:
-    spread = posterior.H[0].std(0).clamp_min(1e-300)
-    for name, leaf in leaves(posterior.values.get("kernel", {}), "kernel"):
-        if not name.endswith("lengthscale") or leaf.shape[-1] not in (1, len(spread)):
-            continue
-        relative = leaf[0] / (spread if leaf.shape[-1] == len(spread) else spread.mean())
+    for name, H, lengthscale in _scaled_kernels(posterior.model.kernel, posterior.values.get("kernel", {}), posterior.H[0], "kernel"):
+        relative = lengthscale / H.std(0).clamp_min(1e-300)
         numbers[f"{name} / spread of the feature"] = relative.cpu().numpy()
-        if bool((relative > _FAR).any()):
-            remarks.append(f"{name}: {int((relative > _FAR).sum())} features have no influence (length-scale above {_FAR:g} spreads).")
-        if bool((relative < _NEAR).any()):
-            remarks.append(f"{name}: {int((relative < _NEAR).sum())} length-scales are below {_NEAR:g} spreads: nothing is shared between rows.")
+        far, near = int((relative > _FAR).sum()), int((relative < _NEAR).sum())
+        if far:
+            remarks.append(f"{name}: {far} features have no influence (length-scale above {_FAR:g} spreads).")
+        if near:
+            remarks.append(f"{name}: {near} length-scales are below {_NEAR:g} spreads: nothing is shared between rows.")
+
+
+def _scaled_kernels(kernel: Kernel, values: Tree, H: Tensor, name: str) -> Iterator[tuple[str, Tensor, Tensor]]:
+    """Name, features (N, Q) and length-scales (Q,) or (1,) of every part of a kernel whose length-scales are distances of features."""
+    H = H if kernel.dims is None else H[:, list(kernel.dims)]
+    for i, part in enumerate(getattr(kernel, "parts", ())):
+        yield from _scaled_kernels(part, values.get(str(i), {}), H, f"{name}.{i}")
+    if "lengthscale" in values and not isinstance(kernel, Periodic):  # the periodic one is relative to the period
+        yield f"{name}.lengthscale", H, values["lengthscale"][0]
 
 
 def _feature_space(posterior: Any, numbers: dict, remarks: list) -> None:
@@ -106,11 +129,12 @@ def _feature_space(posterior: Any, numbers: dict, remarks: list) -> None:
     numbers["spread of the features"] = H.std(0).cpu().numpy()
     numbers["rank of the features"] = rank
     if rank < H.shape[1]:
-        remarks.append(f"The {H.shape[1]} features span only {rank} dimensions: a smaller network would do.")
+        remarks.append(f"The {H.shape[1]} features span only {rank} dimensions: fewer features would do.")
 
 
 def _starts(starts: np.ndarray, N: int, numbers: dict, remarks: list) -> None:
-    usable = starts[np.isfinite(starts["objective"])]
+    same_model = starts["group"] == starts["group"][np.argmax(starts["weight"])]
+    usable = starts[np.isfinite(starts["objective"]) & same_model]
     best = usable["objective"].min() if len(usable) else math.nan
     agree = int((usable["objective"] <= best + _AGREE * N).sum())
     numbers["starts"] = len(starts)
@@ -119,7 +143,9 @@ def _starts(starts: np.ndarray, N: int, numbers: dict, remarks: list) -> None:
     numbers["invalid starts"] = invalid
     if invalid:
         remarks.append(f"{invalid} of {len(starts)} starts were not finite or not positive definite and were left out.")
-    if len(starts) > 1 and agree == 1:
+    if len(set(starts["group"])) > 1 or np.count_nonzero(starts["weight"]) > 1:
+        return  # members of an average need not agree, and some stop early on purpose
+    if len(usable) > 1 and agree == 1:
         remarks.append("Only one start found the best optimum: more restarts may find a better one.")
     limited = int((starts["status"] == "iteration limit").sum())
     if limited:

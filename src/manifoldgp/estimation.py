@@ -14,7 +14,7 @@ from torch import Tensor
 
 from manifoldgp.averaging.fit import fit_average
 from manifoldgp.averaging.members import Batch
-from manifoldgp.averaging.stack import HeldOutReport
+from manifoldgp.averaging.stack import HeldOutReport, SamplingReport
 from manifoldgp.ensemble import Ensemble
 from manifoldgp.errors import InputError
 from manifoldgp.inputs import TrainingTable, positive_number, whole_number
@@ -22,7 +22,7 @@ from manifoldgp.model import Data, Model
 from manifoldgp.optimize import MINIMIZERS
 from manifoldgp.parameters import Tree, leaves, map_leaves, nest
 from manifoldgp.posterior import condition
-from manifoldgp.progress import ProgressLine
+from manifoldgp.progress import PhaseLines, ProgressLine
 from manifoldgp.scaling import Standardizer
 from manifoldgp.train import Trained, train
 
@@ -45,6 +45,10 @@ START_FIELDS = np.dtype(
 
 LIGHTEST = 1e-4
 """Members of an average with less weight are dropped."""
+
+
+OTHER_MEMBERS = 15
+"""Members of a stack beside the restarts of the user's own architecture, about."""
 
 
 @dataclass(frozen=True)
@@ -92,9 +96,10 @@ class Settings:
             ) from error
 
     def matrices_at_once(self, outputs: int) -> int:
-        """How many N x N matrices a fit holds at the same time: three for each start that is evaluated."""
-        starts = min(self.restarts, torch.get_num_threads())
-        return 3 * starts * (outputs if self.shared_features else 1)
+        """How many N x N matrices a fit holds at the same time: three for each start or member in work, a factor for each member kept."""
+        starts = min(self.restarts, torch.get_num_threads()) * (outputs if self.shared_features else 1)
+        members = 1 if self.averaging == "none" else self.restarts + OTHER_MEMBERS
+        return 3 * max(starts, members) + members * (outputs - 1)
 
     @staticmethod
     def generator(random_state: Any) -> torch.Generator:
@@ -112,6 +117,7 @@ class FittedOutput:
     histories: list[np.ndarray]
     nlml: float
     report: HeldOutReport | None = None
+    sampling: SamplingReport | None = None
 
 
 def fit_outputs(
@@ -138,14 +144,14 @@ def fit_outputs(
         return [
             _fitted(trained, model, _output_values(trained, o), data[o], o, y_scaler, rows, 1.0 / outputs) for o in range(outputs)
         ]
-    if settings.averaging != "none":
-        return [_averaged(model, data[o], o, y_scaler, settings, generator, folds) for o in range(outputs)]
     fitted = []
     end = None if settings.time_budget is None else time.perf_counter() + settings.time_budget
     for o in range(outputs):
         if end is not None:  # what is left is for this target and those after it
-            left = max(end - time.perf_counter(), 1e-9)
-            settings = replace(settings, time_budget=left / (outputs - o))
+            settings = replace(settings, time_budget=max(end - time.perf_counter(), 1e-9) / (outputs - o))
+        if settings.averaging != "none":
+            fitted.append(_averaged(model, data[o], o, y_scaler, settings, generator, folds))
+            continue
         warm = None if settings.warm_start_from is None else _member_values(settings.warm_start_from, o)
         trained = _train(model, data[o], settings, generator, warm)
         values = trained.values(trained.order[:1])
@@ -216,18 +222,29 @@ def _averaged(
     folds: FoldChoice,
 ) -> FittedOutput:
     """Fit the members of an average, drop those that carry no weight, and condition the others on all rows."""
-    average = fit_average(
-        settings.averaging,
-        model,
-        data,
-        restarts=settings.restarts,
-        max_iter=settings.max_iter,
-        generator=generator,
-        time_budget=settings.time_budget,
-        watch=_watch(settings, len(data.y)),
-        groups=folds.groups,
-        ordered=folds.ordered,
-    )
+    lines = PhaseLines(settings.max_iter, len(data.y)) if settings.verbose else None
+
+    def watch(phase: str, iterations: np.ndarray, values: np.ndarray) -> bool:
+        if lines is not None:
+            lines(phase, iterations, values)
+        return settings.callback is not None and bool(settings.callback(iterations, values))
+
+    try:
+        average = fit_average(
+            settings.averaging,
+            model,
+            data,
+            restarts=settings.restarts,
+            max_iter=settings.max_iter,
+            generator=generator,
+            time_budget=settings.time_budget,
+            watch=watch,
+            groups=folds.groups,
+            ordered=folds.ordered,
+        )
+    finally:
+        if lines is not None:
+            lines.close()
     log_units = len(data.y) * float(np.log(y_scaler.scale[output]))
     blocks, log_weights, tables, histories = [], [], [], []
     for batch, weights in zip(average.batches, average.weights, strict=True):
@@ -248,7 +265,7 @@ def _averaged(
     )
     starts = np.concatenate(tables)
     heaviest = starts["nlml"][np.argmax(starts["weight"])]
-    return FittedOutput(ensemble, starts, histories, float(heaviest), average.report)
+    return FittedOutput(ensemble, starts, histories, float(heaviest), average.report, average.sampling)
 
 
 def _start_table(batch: Batch, weight: np.ndarray, kept: np.ndarray, output: int, log_units: float) -> np.ndarray:
@@ -263,25 +280,6 @@ def _start_table(batch: Batch, weight: np.ndarray, kept: np.ndarray, output: int
     starts["chosen"][kept] = True
     starts["group"], starts["weight"] = batch.phase, weight
     return starts
-
-
-def _watch(settings: Settings, rows: int):
-    """Progress line and the user's callback, for the phases of an average."""
-    if not settings.verbose and settings.callback is None:
-        return None
-    lines: dict[str, ProgressLine] = {}
-
-    def watch(phase: str, iterations: np.ndarray, values: np.ndarray) -> bool:
-        if settings.verbose:
-            if phase not in lines:
-                for line in lines.values():
-                    line.close()
-                lines.clear()
-                lines[phase] = ProgressLine(settings.max_iter, rows, label=phase)
-            lines[phase](iterations, values)
-        return settings.callback is not None and bool(settings.callback(iterations, values))
-
-    return watch
 
 
 def _output_values(trained: Trained, output: int) -> Tree:

@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from numbers import Number
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,9 @@ from manifoldgp.errors import FitWarning, InputError
 
 _EXTREME = 1e150
 """Squares of numbers beyond this, or below its inverse, leave the range of floating-point numbers."""
+
+_FARTHEST = 1e100
+"""Standardised inputs to predict at; beyond, even divided by a length-scale, their squares overflow."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +73,12 @@ def query_table(estimator: Any, X: Any) -> np.ndarray:
     """Check inputs to predict at, (n, D), against what the estimator was fitted on."""
     refuse_unusable_frame(X)
     with _text_explained("X"):
-        return validate_data(estimator, X, dtype=np.float64, reset=False)
+        X = validate_data(estimator, X, dtype=np.float64, reset=False)
+    with np.errstate(over="ignore"):
+        largest = float(np.abs(estimator.x_scaler_.apply(X)).max())
+    if largest > _FARTHEST:
+        raise InputError(f"X lies up to {largest:.1e} standard deviations from the training data: arithmetic overflows there.")
+    return X
 
 
 def target_table(estimator: Any, y: Any, rows: int) -> np.ndarray:
@@ -86,7 +95,7 @@ def target_table(estimator: Any, y: Any, rows: int) -> np.ndarray:
 
 def _targets(y: Any) -> tuple[np.ndarray, bool]:
     """y as (N, O), and whether it came as (N,)."""
-    if np.ndim(y) == 0:
+    if isinstance(y, (str, Number)) or getattr(y, "shape", None) == ():
         raise InputError(f"y must have one entry for each row of X, shape (N,) or (N, outputs); got {y!r}.")
     with _text_explained("y"):
         Y = check_array(y, dtype=np.float64, ensure_2d=False, ensure_all_finite="allow-nan", allow_nd=True, input_name="y")

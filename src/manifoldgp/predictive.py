@@ -15,11 +15,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from manifoldgp.parameters import Tree
+from manifoldgp.parameters import Tree, map_leaves
 from manifoldgp.warping import NoWarping, TargetWarping
 
 _LOG_2PI = math.log(2 * math.pi)
-_HERMITE_NODES, _HERMITE_WEIGHTS = (torch.from_numpy(a) for a in np.polynomial.hermite_e.hermegauss(40))
+_HERMITE_NODES, _HERMITE_WEIGHTS = (a.tolist() for a in np.polynomial.hermite_e.hermegauss(40))
+_HERMITE_WEIGHTS = [weight / math.sqrt(2 * math.pi) for weight in _HERMITE_WEIGHTS]  # of the standard normal density
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,15 @@ class Warp:
         """t with g_s(t) = z, (S, n), for z (S, n)."""
         pieces = self._pieces(z)
         return torch.cat([w.inverse(values, piece) for (w, values, _), piece in zip(self.blocks, pieces, strict=True)])
+
+    def inverse_of(self, component: int, z: Tensor) -> Tensor:
+        """t with g_s(t) = z, (k,), of one component s, for z (k,)."""
+        for warping, values, count in self.blocks:
+            if component < count:
+                own = map_leaves(lambda leaf, s=component, c=count: leaf.expand(c, *leaf.shape[1:])[s : s + 1], values)
+                return warping.inverse(own, z[None])[0]
+            component -= count
+        raise IndexError("There are fewer components.")
 
     def _pieces(self, t: Tensor) -> Sequence[Tensor]:
         return t.split([c for _, _, c in self.blocks]) if t.ndim == 2 else [t] * len(self.blocks)
@@ -86,7 +96,9 @@ class Predictive:
     def cdf(self, y: Tensor) -> Tensor:
         """P(Y_i <= y_i) (n,)."""
         z, _ = self.warp.forward((y - self.offset) / self.scale)
-        return (self.log_weights.exp()[:, None] * torch.special.ndtr((z - self.means) / self.variances.sqrt())).sum(0)
+        # erfc keeps its digits in the lower tail, where ndtr rounds to zero
+        below = 0.5 * torch.erfc((self.means - z) / (2.0 * self.variances).sqrt())
+        return (self.log_weights.exp()[:, None] * below).sum(0)
 
     def quantile(self, q: float) -> Tensor:
         """y with P(Y_i <= y) = q (n,); exact for one component, else bisection between the components' quantiles."""
@@ -103,18 +115,22 @@ class Predictive:
 
     def sample(self, count: int, generator: torch.Generator) -> Tensor:
         """Independent draws at each point (count, n)."""
-        S, n = self.means.shape
+        n = self.means.shape[1]
         chosen = torch.multinomial(self.log_weights.exp(), count * n, True, generator=generator).reshape(count, n)
         noise = torch.randn(count, n, generator=generator, dtype=self.means.dtype)
         picked = self.means.gather(0, chosen) + self.variances.sqrt().gather(0, chosen) * noise
         if self.warp.trivial:
             return self.offset + self.scale * picked
-        every = torch.stack([self.warp.inverse(row.expand(S, n)) for row in picked])  # (count, S, n)
-        return self.offset + self.scale * every.gather(1, chosen[:, None, :])[:, 0, :]
+        for s in torch.unique(chosen).tolist():
+            picked[chosen == s] = self.warp.inverse_of(s, picked[chosen == s])
+        return self.offset + self.scale * picked
 
     def _warped_moments(self) -> tuple[Tensor, Tensor]:
-        """E[t] and var[t] of each component (S, n), t = g⁻¹(z), by Gauss-Hermite quadrature."""
-        sd, w = self.variances.sqrt(), (_HERMITE_WEIGHTS / _HERMITE_WEIGHTS.sum()).to(self.means.device)
-        t = torch.stack([self.warp.inverse(self.means + sd * node) for node in _HERMITE_NODES], -1)
-        mean = (t * w).sum(-1)
-        return mean, (w * (t - mean[..., None]) ** 2).sum(-1)
+        """E[t] and var[t] of each component (S, n), t = g⁻¹(z), by Gauss-Hermite quadrature around t(m)."""
+        sd, centre = self.variances.sqrt(), self.warp.inverse(self.means)
+        first, second = torch.zeros_like(centre), torch.zeros_like(centre)
+        for node, weight in zip(_HERMITE_NODES, _HERMITE_WEIGHTS, strict=True):
+            away = self.warp.inverse(self.means + sd * node) - centre
+            first = first + weight * away
+            second = second + weight * away**2
+        return centre + first, (second - first**2).clamp_min(0.0)

@@ -15,22 +15,52 @@ class ProgressLine:
     def __init__(self, max_iter: int, rows: int, stream: TextIO | None = None, label: str = "") -> None:
         self.max_iter, self.rows = max_iter, rows
         self.label = f"{label}: " if label else ""
-        self.stream = stream or sys.stderr
-        self._begin, self._last = time.perf_counter(), 0.0
+        self.stream = sys.stderr if stream is None else stream
+        self._begin, self._last = time.perf_counter(), -1.0
+        self._state: tuple[int, int, float] | None = None
 
     def __call__(self, iterations: np.ndarray, values: np.ndarray) -> bool:
-        now = time.perf_counter()
-        if now - self._last >= 0.1:
-            self._last = now
-            done = iterations.max(initial=0)
-            bar = "█" * int(20 * min(done / max(self.max_iter, 1), 1.0))
-            best = values.min(initial=np.inf) / self.rows
-            self.stream.write(
-                f"\r{self.label}{len(values)} starts |{bar:<20}| iteration {done}/{self.max_iter}, best NLML {best:.3f} a row, {now - self._begin:.1f} s "
-            )
-            self.stream.flush()
+        self._state = iterations.max(initial=0), len(values), values.min(initial=np.inf) / self.rows
+        if time.perf_counter() - self._last >= 0.1:
+            self._draw()
         return False
 
     def close(self) -> None:
+        """Show how it ended, and leave the line."""
+        self._draw()
         self.stream.write("\n")
         self.stream.flush()
+
+    def _draw(self) -> None:
+        if self._state is None:
+            return
+        self._last = time.perf_counter()
+        done, starts, best = self._state
+        bar = "█" * int(20 * min(done / max(self.max_iter, 1), 1.0))
+        self.stream.write(
+            f"\r{self.label}{starts} starts |{bar:<20}| iteration {done}/{self.max_iter}, best NLML {best:.3f} a row, "
+            f"{self._last - self._begin:.1f} s "
+        )
+        self.stream.flush()
+
+
+class PhaseLines:
+    """A progress line for each phase of a longer training, one below the other."""
+
+    def __init__(self, max_iter: int, rows: int) -> None:
+        self.max_iter, self.rows = max_iter, rows
+        self._phase: str | None = None
+        self._line: ProgressLine | None = None
+
+    def __call__(self, phase: str, iterations: np.ndarray, values: np.ndarray) -> None:
+        if phase != self._phase:
+            self.close()
+            self._phase, self._line = phase, ProgressLine(self.max_iter, self.rows, label=phase)
+        assert self._line is not None
+        self._line(iterations, values)
+
+    def close(self) -> None:
+        """Leave the line of the last phase."""
+        if self._line is not None:
+            self._line.close()
+        self._phase = self._line = None

@@ -13,10 +13,10 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from manifoldgp import inputs
+from manifoldgp.averaging.fit import AVERAGINGS
 from manifoldgp.diagnosis import Diagnosis, diagnose
 from manifoldgp.ensemble import Ensemble
 from manifoldgp.errors import InputError
-from manifoldgp.averaging.fit import AVERAGINGS
 from manifoldgp.estimation import FoldChoice, Settings, fit_outputs
 from manifoldgp.features import MLP, Features, Identity, as_features
 from manifoldgp.kernels import Kernel, as_kernel
@@ -26,6 +26,8 @@ from manifoldgp.noise import DEFAULT_FLOOR, GaussianNoise
 from manifoldgp.parameters import LogNormal, Normal, Prior, StudentT
 from manifoldgp.scaling import Standardizer
 from manifoldgp.warping import NoWarping, TargetWarping, as_warping
+
+_WARPED_NOISE = "noise_std is noise of y, and a warped model adds its noise to g(y). Leave out noise_std or target_warping."
 
 
 class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
@@ -131,6 +133,7 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
         self.starts_ = np.concatenate([f.starts for f in fitted])
         self.histories_ = [h for f in fitted for h in f.histories]
         self.held_out_ = [f.report for f in fitted]
+        self.sampling_ = [f.sampling for f in fitted]
         self.nlml_ = float(sum(f.nlml for f in fitted))
         return self
 
@@ -214,6 +217,7 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
         if noise_std is None and not self.ensembles_[0].blocks[0].model.noise.learned:
             raise InputError("This model has noise='known': give the noise of the new rows too, update(X, y, noise_std=...).")
         noise = self._noise(noise_std, len(U))
+        inputs.refuse_too_many_rows(len(self.ensembles_[0].blocks[0].data.y) + len(U), 3)
         self.ensembles_ = [
             e.condition(U, T[:, o], None if noise is None else noise[:, o]) for o, e in enumerate(self.ensembles_)
         ]
@@ -230,6 +234,12 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
 
         check_is_fitted(self)
         save(self, path)
+
+    @property
+    def n_iter_(self) -> int:
+        """Iterations of the start that took the most."""
+        check_is_fitted(self)
+        return int(self.starts_["iterations"].max())
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -260,7 +270,7 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
         if not hasattr(warping, "inverse"):
             raise InputError(f"target_warping must be None, 'tanh' or a warping such as TanhWarping(3); got {self.target_warping!r}.")
         if noise_std is not None and not isinstance(warping, NoWarping):
-            raise InputError("noise_std is noise of y, and a warped model adds its noise to g(y). Leave out noise_std or target_warping.")
+            raise InputError(_WARPED_NOISE)
         return Model(
             features=self._features(),
             kernel=as_kernel(self.kernel),
@@ -287,6 +297,8 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
             raise InputError(f"Unknown averaging {self.averaging!r}; choose one of {', '.join(map(repr, AVERAGINGS))}.")
         if self.shared_features and self.averaging != "none":
             raise InputError("shared_features=True learns one map for all targets and needs averaging='none'.")
+        if self.warm_start_from is not None and self.averaging != "none":
+            raise InputError("warm_start_from replaces the first start of a single model and needs averaging='none'.")
         return Settings(
             restarts=self.restarts,
             optimizer=self.optimizer,
@@ -307,6 +319,8 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
 
     def _noise(self, noise_std: Any, rows: int) -> Tensor | None:
         variances = inputs.query_noise(noise_std, rows, self.n_outputs_)
+        if variances is not None and not isinstance(self.ensembles_[0].blocks[0].model.warping, NoWarping):
+            raise InputError(_WARPED_NOISE)
         return None if variances is None else self._tensor(variances / self.y_scaler_.scale**2)
 
     def _predictives(self, U: Tensor, latent: bool, noise_std: Any):

@@ -64,7 +64,7 @@ def train(
     layout, drawn = model.draw(data, generator, restarts)
     constants = first_of(layout.constants(drawn))
     theta = layout.flatten(drawn).cpu().numpy() if layout.size else np.zeros((restarts, 0))
-    if warm_values is not None:
+    if warm_values is not None and layout.size:
         theta[0] = warm_theta(layout, warm_values)
     with training_threads() as workers:
         objective = TrainingObjective(model, layout, constants, data, workers)

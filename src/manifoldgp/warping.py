@@ -62,14 +62,18 @@ class TanhWarping:
         return y + (a * t).sum(-1), slope.log()
 
     def inverse(self, values: Tree, z: Tensor) -> Tensor:
-        """y with g(y) = z: bisection, since |g(y) − y| <= Σ a brackets the root, then Newton to full precision."""
-        reach = values["height"].sum(-1, keepdim=True)
-        low, high = z - reach, z + reach
-        for _ in range(40):
-            middle = 0.5 * (low + high)
-            above = self.forward(values, middle)[0] > z
-            low, high = torch.where(above, low, middle), torch.where(above, middle, high)
-        y = 0.5 * (low + high)
+        """y with g(y) = z: bisection, since |g(y) − y| <= Σ a brackets the root, then Newton to full precision.
+
+        The Newton steps alone carry the derivative: dy = dz / g'(y).
+        """
+        with torch.no_grad():
+            reach = values["height"].sum(-1, keepdim=True)
+            low, high = z - reach, z + reach
+            for _ in range(40):
+                middle = 0.5 * (low + high)
+                above = self.forward(values, middle)[0] > z
+                low, high = torch.where(above, low, middle), torch.where(above, middle, high)
+            y = 0.5 * (low + high)
         for _ in range(2):
             value, log_slope = self.forward(values, y)
             y = y - (value - z) / log_slope.exp()

@@ -19,8 +19,19 @@ AVERAGINGS = ("stack", "fast", "restarts", "nuts", "none")
 TEMPERATURE = 10.0
 """Nats of the objective by which a restart must be worse to lose a factor e of weight."""
 
-SMALL = 60
-"""Below this many rows folds leave too little to learn from: more of them, each leaving out fewer rows."""
+
+
+def folds_for(N: int) -> tuple[int, int]:
+    """How many folds the rows are dealt to, and how many of them are held out in turn.
+
+    Few rows need all of them for their weights, and small held-out parts; with many rows a third of them says enough.
+
+    >>> [folds_for(N) for N in (50, 300, 800, 2000)]
+    [(5, 5), (3, 3), (3, 2), (3, 1)]
+    """
+    if N < 60:
+        return 5, 5
+    return 3, 3 if N < 600 else 2 if N < 1200 else 1
 
 
 def fit_average(
@@ -51,5 +62,8 @@ def fit_average(
             return fit_fast(model, data, replace(settings, warm_members=3, cold_members=3, cold_iterations=50), trainer)
         N = len(data.y)
         rng = np.random.default_rng(int(torch.randint(2**31, (), generator=generator)))
-        folds = make_folds(N, 3 if N >= SMALL else 5, rng, groups, ordered)
+        count, used = folds_for(N)
+        folds = make_folds(N, count, rng, groups, ordered)[:used]
+        if N >= 1200:
+            settings = replace(settings, warm_members=4, cold_members=5)
         return fit_stack(model, data, folds, settings, trainer)

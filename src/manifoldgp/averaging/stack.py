@@ -9,6 +9,7 @@ with members trained on folds; the members that predict are then trained on all 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -34,14 +35,14 @@ class StackSettings:
     """
 
     gp_starts: int = 3
-    warm_members: int = 6
+    warm_members: int = 5
     cold_members: int = 6
     own_members: int = 20
     fold_members: int = 3
     hidden: int = 8
     q: int = 2
     gp_iterations: int = 200
-    warm_iterations: int = 30
+    warm_iterations: int = 25
     cold_iterations: int = 80
     own_iterations: int = 100
     temperature: float = 10.0
@@ -53,7 +54,7 @@ class StackSettings:
 
 @dataclass(frozen=True)
 class HeldOutReport:
-    """What held-out rows say: log densities (N,) of groups, of the control (the plain GP with variance-scaled copies) and of the stack; PIT (N,) of the stack.
+    """What the n held-out rows say: log densities (n,) of groups, of the control (the plain GP with variance-scaled copies) and of the stack; PIT (n,) of the stack.
 
     weights: (G, F) by group and variance factor.
     """
@@ -66,6 +67,16 @@ class HeldOutReport:
 
 
 @dataclass(frozen=True)
+class SamplingReport:
+    """How well NUTS chains mixed: worst R-hat and smallest bulk ESS over all parameters, share of divergent draws; draws as ArviZ InferenceData."""
+
+    worst_rhat: float
+    smallest_ess: float
+    divergent: float
+    draws: Any
+
+
+@dataclass(frozen=True)
 class Averaged:
     """Trained batches, the weights (F, R_b) of their members under each variance factor, and what held-out rows said (if asked)."""
 
@@ -73,6 +84,7 @@ class Averaged:
     weights: list[np.ndarray]
     variance_factors: tuple[float, ...]
     report: HeldOutReport | None = None
+    sampling: SamplingReport | None = None
 
 
 @dataclass(frozen=True)
@@ -163,16 +175,18 @@ def _only(held_out: HeldOut, chosen: np.ndarray) -> HeldOut:
 
 def _weigh(candidates: _Candidates, settings: StackSettings) -> tuple[np.ndarray, HeldOutReport]:
     """Stacking weights (G, F), and the report of held-out densities."""
-    G, F, N = candidates.log_density.shape
+    seen = np.isfinite(candidates.log_density).all((0, 1))  # rows that some fold held out
+    held_out, cdf = candidates.log_density[..., seen], candidates.cdf[..., seen]
+    G, F, N = held_out.shape
     prior = np.full((G, F), settings.spread_prior * N / (G * F))
     prior[0, 0] += settings.gp_prior * N
-    table = candidates.log_density.reshape(G * F, N)
+    table = held_out.reshape(G * F, N)
     weights = stacking_weights(table, prior.ravel()).reshape(G, F)
-    control = stacking_weights(candidates.log_density[0], prior[0])
-    log_density = {name: candidates.log_density[g, 0] for g, name in enumerate(candidates.names)}
-    log_density["control"] = log_mixture(candidates.log_density[0], control)
+    control = stacking_weights(held_out[0], prior[0])
+    log_density = {name: held_out[g, 0] for g, name in enumerate(candidates.names)}
+    log_density["control"] = log_mixture(held_out[0], control)
     log_density["stack"] = log_mixture(table, weights.ravel())
-    pit = (weights[..., None] * candidates.cdf).sum((0, 1))
+    pit = (weights[..., None] * cdf).sum((0, 1))
     return weights, HeldOutReport(tuple(candidates.names), settings.variance_factors, weights.copy(), log_density, pit)
 
 

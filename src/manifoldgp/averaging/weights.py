@@ -31,14 +31,15 @@ def stacking_weights(log_density: np.ndarray, prior_counts: np.ndarray | float =
 
 
 def tempered_weights(objective: np.ndarray, temperature: float = 10.0) -> np.ndarray:
-    """w_r ∝ exp(−(objective_r − min) / temperature) (R,); starts that are not finite get zero.
+    """w_r ∝ exp(−(objective_r − min) / temperature) (R,); starts that are not finite get zero, unless none is finite.
 
     >>> tempered_weights(np.array([0.0, 10.0, np.inf])).round(3)
     array([0.731, 0.269, 0.   ])
     """
-    with np.errstate(invalid="ignore"):
-        gap = np.where(np.isfinite(objective), objective - np.min(objective), np.inf)
-    raw = np.exp(-gap / temperature)
+    finite = np.isfinite(objective)
+    if not finite.any():
+        return np.full(len(objective), 1.0 / len(objective))
+    raw = np.where(finite, np.exp(-(np.where(finite, objective, np.inf) - objective[finite].min()) / temperature), 0.0)
     return raw / raw.sum()
 
 

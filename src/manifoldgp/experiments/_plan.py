@@ -15,7 +15,7 @@ from manifoldgp.experiments._experiment import Config, Experiment
 
 ICUB_FILE = "icub_walking_only_100Hz.csv"
 FULL_SEEDS = 20
-_QUICK_SEEDS = {"step": 3, "smooth": 2}  # one of the others
+_QUICK_SEEDS = {"step": 5, "smooth": 2}  # one of the others
 _RECORDED = ("icub", "recording")  # one recording each: seeds differ in the starts alone, a few are enough
 _RECORDED_SEEDS = 5
 
@@ -48,7 +48,7 @@ def make_plan(
 ) -> Plan:
     """Plan a run into the folder ``out``, which also keeps the simulated walks.
 
-    seeds: draws of the data for each experiment; by default 20, or 1 to 3 with ``quick``. only: keys of experiments. restarts, max_iter:
+    seeds: draws of the data for each experiment; by default 20, or 1 to 5 with ``quick``. only: keys of experiments. restarts, max_iter:
     instead of each experiment's own, for tests. data_dir: folder that may hold the iCub's recording. walk: CSV of your robot's walk.
     """
     if seeds is not None and seeds < 1:

@@ -45,7 +45,7 @@ BUMPS = Experiment(
         methods.mgp_identity(SIZES, 7.0),
         methods.random_embedding(SIZES[-1], 2.0),
         methods.mgp_restarts(SIZES, 16.0),
-        methods.stack(60.0),
+        methods.stack(SIZES, 35.0),
     ),
     paper=TABLE_II,
     dataset=_dataset,

@@ -14,7 +14,7 @@ from manifoldgp.experiments._pictures import band
 SIZES = (6, 2)
 """The paper's network [1-6-2]."""
 
-GRID = np.unique(np.concatenate([np.linspace(-5.0, 5.0, 161), np.linspace(-0.4, 0.4, 129)]).round(6))
+GRID = np.unique(np.concatenate([np.linspace(-5.0, 5.0, 121), np.linspace(-0.4, 0.4, 81), np.linspace(-0.1, 0.1, 81)]).round(6))
 """Where curves are drawn: everywhere on [-5, 5], closer around the step."""
 
 _TEST_POINTS = 500
@@ -52,7 +52,7 @@ STEP = Experiment(
         methods.mgp_identity(SIZES, 0.7),
         methods.random_embedding(SIZES[-1], 0.5),
         methods.mgp_restarts(SIZES, 3.5),
-        methods.stack(8.0),
+        methods.stack(SIZES, 5.0),
     ),
     paper=TABLE_I,
     dataset=_dataset,

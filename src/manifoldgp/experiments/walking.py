@@ -99,7 +99,7 @@ def _experiment(key: str, title: str, dataset: Any, note: str) -> Experiment:
             methods.pca(SIZES[-1], 1.0),
             methods.random_embedding(SIZES[-1], 1.0),
             methods.mgp_restarts(SIZES, 15.0),
-            methods.stack(60.0),
+            methods.stack(SIZES, 25.0),
         ),
         paper=TABLE_III,
         dataset=dataset,

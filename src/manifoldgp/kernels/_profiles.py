@@ -29,7 +29,6 @@ class Profile(NamedTuple):
     scale: s = scale r^2.
     steepness: c / scale.
     slope: what g is: "k" itself, "one", or a "matrix" of its own.
-    at_zero: k(0).
     kinked: k is not smooth at r = 0, so that rounding of r^2 would show: distances come from differences.
     rougher: the profile whose values are g, if it has one.
     """
@@ -38,7 +37,6 @@ class Profile(NamedTuple):
     scale: float
     steepness: float
     slope: str = "matrix"
-    at_zero: float = 1.0
     kinked: bool = False
     rougher: Profile | None = None
 
@@ -75,7 +73,7 @@ def _scaled(A: Tensor, factor: Tensor | None) -> Tensor:
     return A if factor is None else A.mul_(factor)
 
 
-SQUARED_DISTANCE = Profile(_squared_distance, scale=1.0, steepness=-2.0, slope="one", at_zero=0.0)
+SQUARED_DISTANCE = Profile(_squared_distance, scale=1.0, steepness=-2.0, slope="one")
 SQUARED_EXPONENTIAL = Profile(_squared_exponential, scale=-0.5, steepness=-2.0, slope="k")
 MATERN12 = Profile(_matern12, scale=1.0, steepness=1.0, kinked=True)
 MATERN32 = Profile(_matern32, scale=3.0, steepness=1.0, rougher=MATERN12)

@@ -7,12 +7,15 @@ that need not be symmetric:
     dZ = c sum_j (V + V^T)_ij (z_j - z_i) = c [(V + V^T) Z - diag((V + V^T) 1) Z]
 
 so no N x N x Q tensor exists. Large matrices are worked on block by block: temporaries stay in the processor's cache, and
-nothing of size N x N is allocated but K and, for the Matern family, g. Features are stored as (Q, N) here: the product of a
-short, wide matrix with V is about three times faster than that of V with a tall one.
+nothing of size N x N is allocated but K and, for the Matern family, g. A column of ones beside Z makes V Z and V 1 one product;
+it is taken as Z^T V^T, which is up to three times faster than V Z for a wide V and a thin Z.
+
+Small matrices cost less than the calls that build them, so the calls are few: hence the checks of ndim below.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -63,18 +66,19 @@ class _Radial(torch.autograd.Function):
         profile: Profile = ctx.profile
         if torch.is_grad_enabled():  # create_graph=True: the gradient itself is going to be differentiated
             return *_differentiable_gradient(W, Z1, Z2, variance, K, profile, needs_variance), None
-        shape = A1.shape[0], A1.shape[-1], A2.shape[-1]
+        shape = A1.shape[0], A1.shape[-2], A2.shape[-2]
         W = W if W.ndim == 3 else W.reshape(shape)
         dZ1 = dZ2 = dvariance = total = None
         if needs1 or needs2:
             g = K if profile.slope == "k" else slope
-            P1, P2 = _pull(W, g if g is None or g.ndim == 3 else g.view(shape), A1, A2, needs1, needs2, same=Z2 is None)
+            P1, P2 = _pull(W, g if g is None or g.ndim == 3 else g.view(shape), A1.mT, A2.mT, needs1, needs2, same=Z2 is None)
             if P1 is not None:
-                dZ1 = _gradient(P1, A1, profile).view_as(Z1)
+                dZ1 = _gradient(P1, A1.mT, profile).view_as(Z1)
                 if profile.slope == "k":  # the sum of W o K is at hand: of V + V^T, if the rows are the same
-                    total = P1[:, -1].sum(-1).mul_((0.5 if Z2 is None else 1.0) / profile.scale)
+                    total = P1[:, -1].sum(-1)
+                    total = total.mul_(0.5) if Z2 is None else total
             if P2 is not None and Z2 is not None:
-                dZ2 = _gradient(P2, A2, profile).view_as(Z2)
+                dZ2 = _gradient(P2, A2.mT, profile).view_as(Z2)
         if needs_variance:
             if total is None:
                 total = torch.bmm(W.reshape(shape[0], 1, -1), K.view(shape[0], -1, 1))
@@ -83,64 +87,68 @@ class _Radial(torch.autograd.Function):
 
 
 def _evaluate(Z1: Tensor, Z2: Tensor | None, variance: Tensor | None, profile: Profile, keep_slope: bool):
-    """K (*B, N1, N2), its slope g (R, N1, N2) if it is to be kept, and A1, A2 = [Z^T; scale 1] (R, Q+1, N) for the way back."""
-    N1, Q = Z1.shape[-2:]
-    T1 = (Z1 if Z1.ndim == 3 else Z1.reshape(-1, N1, Q)).mT
-    T2 = T1 if Z2 is None else (Z2 if Z2.ndim == 3 else Z2.reshape(-1, Z2.shape[-2], Q)).mT
-    square1, square2, largest = _squares(T1, T2)
+    """K (*B, N1, N2), its slope g (R, N1, N2) if it is to be kept, and A1, A2 = [Z 1] (R, N, Q+1) for the way back."""
+    A1 = torch.constant_pad_nd(Z1 if Z1.ndim == 3 else Z1.reshape(-1, *Z1.shape[-2:]), (0, 1), 1.0)
+    A2 = None if Z2 is None else torch.constant_pad_nd(Z2 if Z2.ndim == 3 else Z2.reshape(-1, *Z2.shape[-2:]), (0, 1), 1.0)
+    K = A1.new_empty(A1.shape[0], A1.shape[1], (A1 if A2 is None else A2).shape[1])
+    half1 = half2 = None
+    largest = math.inf
+    if not profile.kinked:
+        half1, half2, largest = _multiply(A1, A2, profile.scale, K)
     if largest > NEAR:  # only differences matter: around their centre, vectors are shorter and fewer digits are lost
-        centre = T1.mean(-1, keepdim=True)
-        T1 = T1 - centre
-        T2 = T1 if Z2 is None else T2 - centre
-        square1, square2, largest = _squares(T1, T2)
-    # s = scale |z - z'|^2 = [-2 scale z; |z|^2; scale] . [z'; scale; |z'|^2]: one product of thin matrices
-    scale = profile.scale
-    scale1 = torch.full_like(square1, scale)
-    left = torch.cat([T1 if scale == -0.5 else T1 * (-2.0 * scale), square1, scale1], -2)
-    right = torch.cat([T2, scale1 if Z2 is None else torch.full_like(square2, scale), square2], -2)
-    R, N2 = T2.shape[0], T2.shape[-1]
-    K = T1.new_empty(R, N1, N2)
+        centre = A1.mean(-2, keepdim=True)
+        centre[..., -1] = 0.0
+        A1, A2 = A1 - centre, None if A2 is None else A2 - centre
+        if not profile.kinked:
+            half1, half2, largest = _multiply(A1, A2, profile.scale, K)
+    A2 = A1 if A2 is None else A2
+    if largest > FAR:
+        half1 = half2 = None
     slope = torch.empty_like(K) if keep_slope else None
-    factor = None if variance is None else variance.reshape(R, 1, 1)
-    differences = profile.kinked or largest > FAR
+    factor = None if variance is None else variance.reshape(-1, 1, 1)
     if K.numel() <= BLOCK:
-        _fill(K, slope, left, right, factor, profile, differences)
+        _fill(profile, K, slope, A1, A2, half1, half2, factor)
     else:
-        for r, i in _blocks(R, N1, N2):
-            part = None if factor is None else factor[r]
-            _fill(K[r, i], None if slope is None else slope[r, i], left[r, :, i], right[r], part, profile, differences)
-    if Z2 is None:
-        diagonal = K.diagonal(dim1=-2, dim2=-1)
-        diagonal.fill_(profile.at_zero) if factor is None else diagonal.copy_(factor.view(R, 1))
-    A2 = right[:, :-1]
-    A1 = A2 if Z2 is None else torch.cat([T1, scale1], -2)
-    return K if Z1.ndim == 3 else K.view(*Z1.shape[:-1], N2), slope, A1, A2
+        for r, i in _blocks(*K.shape):
+            halves = (None, None) if half1 is None or half2 is None else (half1[r, i], half2[r])
+            part = None if slope is None else slope[r, i]
+            _fill(profile, K[r, i], part, A1[r, i], A2[r], *halves, None if factor is None else factor[r])
+    return K if Z1.ndim == 3 else K.view(*Z1.shape[:-1], K.shape[-1]), slope, A1, A2
+
+
+def _multiply(A1: Tensor, A2: Tensor | None, scale: float, K: Tensor) -> tuple[Tensor, Tensor, float]:
+    """Overwrite K with -2 scale (z.z' + 1); return scale (|z|^2 + 1) of either side, (R, N1) and (R, N2), and the largest of them
+    without the scale.
+
+    The three add up to scale |z - z'|^2, for a row and itself exactly to zero.
+    """
+    left = A1 if scale == -0.5 else A1 * (-2.0 * scale)
+    torch.bmm(left, (A1 if A2 is None else A2).mT, out=K)
+    if A2 is None:
+        half = K.diagonal(dim1=-2, dim2=-1) * -0.5
+        return half, half, float(half.min() if scale < 0 else half.max()) / scale
+    square1, square2 = (A1 * A1).sum(-1), (A2 * A2).sum(-1)
+    largest = max(float(square1.max()), float(square2.max()))
+    return square1.mul_(scale), square2.mul_(scale), largest
 
 
 def _fill(
-    K: Tensor, slope: Tensor | None, left: Tensor, right: Tensor, factor: Tensor | None, profile: Profile, differences: bool
+    profile: Profile, K: Tensor, slope: Any, A1: Tensor, A2: Tensor, half1: Tensor | None, half2: Tensor | None, factor: Any
 ) -> None:
-    """Overwrite K (R, n1, N2), and the slope if it is kept, from left (R, Q+2, n1) and right (R, Q+2, N2)."""
-    room: Any = slope
-    if room is None and (differences or profile.slope == "matrix"):
-        room = torch.empty_like(K)
-    if differences:
+    """Turn the products in K (R, n1, N2) into k, and overwrite the slope if it is kept. A1: (R, n1, Q+1), A2: (R, N2, Q+1).
+
+    Without halves, K means nothing yet, and the squared distances are summed from differences.
+    """
+    if slope is None and (half1 is None or profile.slope == "matrix"):
+        slope = torch.empty_like(K)  # room to work in
+    if half1 is None or half2 is None:
         K.zero_()
-        for q in range(left.shape[-2] - 2):
-            gap = torch.sub((left[:, q] / (-2.0 * profile.scale)).unsqueeze(-1), right[:, q].unsqueeze(-2), out=room)
+        for q in range(A1.shape[-1] - 1):
+            gap = torch.sub(A1[..., q].unsqueeze(-1), A2[..., q].unsqueeze(-2), out=slope)
             K.addcmul_(gap, gap, value=profile.scale)
     else:
-        torch.bmm(left.mT, right, out=K)
-    profile.evaluate(K, room, factor)
-
-
-def _squares(T1: Tensor, T2: Tensor) -> tuple[Tensor, Tensor, float]:
-    """|z|^2 of all columns, (R, 1, N1) and (R, 1, N2), and the largest of them."""
-    square1 = (T1 * T1).sum(-2, keepdim=True)
-    if T2 is T1:
-        return square1, square1, float(square1.max())
-    square2 = (T2 * T2).sum(-2, keepdim=True)
-    return square1, square2, max(float(square1.max()), float(square2.max()))
+        K.add_(half1.unsqueeze(-1)).add_(half2.unsqueeze(-2))
+    profile.evaluate(K, slope, factor)
 
 
 def _blocks(R: int, N1: int, N2: int) -> Iterator[tuple[slice, slice]]:
@@ -152,15 +160,18 @@ def _blocks(R: int, N1: int, N2: int) -> Iterator[tuple[slice, slice]]:
 
 
 def _pull(W: Tensor, g: Tensor | None, A1: Tensor, A2: Tensor, needs1: bool, needs2: bool, same: bool):
-    """P1 = A2 V^T (R, Q+1, N1) and P2 = A1 V (R, Q+1, N2) with V = W o g, if needed; one sum of both if the rows are the same."""
+    """P1 = A2 V^T (R, Q+1, N1) and P2 = A1 V (R, Q+1, N2) with V = W o g, if needed; one sum of both if the rows are the same.
+
+    A1, A2: [Z 1]^T (R, Q+1, N).
+    """
     if W.numel() <= BLOCK:
         V = W if g is None else W * g
         P1 = torch.bmm(A2, V.mT) if needs1 else None
         if P1 is not None and same:
             P1.baddbmm_(A1, V)
         return P1, torch.bmm(A1, V) if needs2 else None
-    P1 = torch.zeros_like(A1) if needs1 else None
-    P2 = torch.zeros_like(A2) if needs2 else None
+    P1 = A1.new_zeros(A1.shape) if needs1 else None
+    P2 = A2.new_zeros(A2.shape) if needs2 else None
     transposed = P1 if same else P2
     for r, i in _blocks(*W.shape):
         V = W[r, i] if g is None else W[r, i] * g[r, i]
@@ -172,8 +183,8 @@ def _pull(W: Tensor, g: Tensor | None, A1: Tensor, A2: Tensor, needs1: bool, nee
 
 
 def _gradient(P: Tensor, A: Tensor, profile: Profile) -> Tensor:
-    """c [V Z' - diag(V 1) Z] (R, N, Q) from P = [Z'^T V^T; scale (V 1)^T] and A = [Z^T; scale 1]."""
-    gradient = torch.addcmul(P, P[:, -1:], A, value=-1.0 / profile.scale)[:, :-1].mT
+    """c [V Z' - diag(V 1) Z] (R, N, Q) from P = [Z' 1]^T V^T and A = [Z 1]^T."""
+    gradient = torch.addcmul(P, P[:, -1:], A, value=-1.0)[:, :-1].mT
     c = profile.steepness * profile.scale
     return gradient if c == 1.0 else gradient.mul_(c)
 

@@ -46,7 +46,7 @@ def describe(thing: Any, where: str = "") -> Any:
     if isinstance(thing, (np.generic, np.ndarray)):
         return thing.tolist()
     if isinstance(thing, torch.nn.Module):
-        return {"module": type(thing).__name__, "where": where}
+        return {"torch_module": type(thing).__name__, "where": where}
     if isinstance(thing, (tuple, list)):
         return [describe(item, f"{where}.{i}") for i, item in enumerate(thing)]
     if isinstance(thing, Mapping):
@@ -68,7 +68,7 @@ def rebuild(plain: Any, modules: Mapping[str, torch.nn.Module]) -> Any:
         return tuple(rebuild(item, modules) for item in plain)
     if not isinstance(plain, dict):
         return plain
-    if "module" in plain:
+    if "torch_module" in plain:
         return modules[plain["where"]]
     if "items" in plain:
         return {key: rebuild(value, modules) for key, value in plain["items"].items()}
@@ -96,8 +96,8 @@ def place_modules(plain: Any, given: list[torch.nn.Module]) -> dict[str, torch.n
 
 def _wanted_modules(plain: Any) -> Iterator[tuple[str, str]]:
     """Place and class name of every module in a description, in order."""
-    if isinstance(plain, dict) and "module" in plain:
-        yield plain["where"], plain["module"]
+    if isinstance(plain, dict) and "torch_module" in plain:
+        yield plain["where"], plain["torch_module"]
     elif isinstance(plain, (dict, list)):
         for part in plain.values() if isinstance(plain, dict) else plain:
             yield from _wanted_modules(part)

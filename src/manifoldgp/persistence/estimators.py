@@ -77,6 +77,7 @@ def _unpack(header: dict[str, Any], tensors: dict[str, Tensor], modules: list[to
     estimator._flat, estimator.nlml_ = bool(header["flat"]), float(header["nlml"])
     estimator.starts_ = np.array([tuple(row) for row in header["starts"]], dtype=START_FIELDS)
     estimator.histories_ = [np.array(h) for h in header["histories"]]
+    estimator.sampling_ = [None] * O  # a file does not hold the draws of the chains
     estimator.held_out_ = [_unpack_report(plain, f"held_out{o}", tensors) for o, plain in enumerate(header["held_out"])]
     return estimator
 

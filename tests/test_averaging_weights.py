@@ -1,0 +1,102 @@
+"""Stacking weights, tempered weights, folds, and the words about them."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from manifoldgp.averaging.folds import make_folds
+from manifoldgp.averaging.stack import HeldOutReport
+from manifoldgp.averaging.verdict import coverage, held_out_numbers, held_out_remarks
+from manifoldgp.averaging.weights import log_mixture, stacking_weights, tempered_weights
+from manifoldgp.errors import InputError
+from scipy.optimize import minimize
+
+
+def test_stacking_maximises_the_penalised_log_score():
+    rng = np.random.default_rng(0)
+    log_density = rng.normal(size=(3, 40))
+    counts = np.array([2.0, 0.5, 1.0])
+
+    def loss(free):
+        w = np.exp(free) / np.exp(free).sum()
+        return -(log_mixture(log_density, w).sum() + counts @ np.log(w))
+
+    best = minimize(loss, np.zeros(3), tol=1e-12).x
+    np.testing.assert_allclose(stacking_weights(log_density, counts), np.exp(best) / np.exp(best).sum(), atol=1e-4)
+
+
+def test_a_candidate_that_rules_out_what_happened_gets_no_weight():
+    log_density = np.array([[-1.0, -1.0, -1.0], [0.0, 0.0, -1e6]])
+    weights = stacking_weights(log_density)
+    assert weights[1] < 0.75
+    assert np.isfinite(log_mixture(log_density, weights)).all()
+    only = stacking_weights(np.array([[-1.0] * 50, [-1e6] * 50]))
+    assert only[1] < 1e-6
+
+
+def test_weights_sum_to_one_and_the_prior_pulls():
+    log_density = np.zeros((2, 10))
+    assert stacking_weights(log_density, np.array([10.0, 0.0]))[0] > 0.6
+    assert stacking_weights(log_density).sum() == pytest.approx(1.0)
+
+
+def test_tempered_weights_ignore_failed_starts():
+    weights = tempered_weights(np.array([5.0, np.inf, 15.0, np.nan]), 10.0)
+    np.testing.assert_allclose(weights, np.array([1.0, 0.0, np.exp(-1.0), 0.0]) / (1 + np.exp(-1.0)))
+
+
+@given(st.integers(2, 60), st.integers(2, 7), st.booleans())
+def test_every_row_is_held_out_exactly_once(N, count, ordered):
+    folds = make_folds(N, count, np.random.default_rng(0), ordered=ordered)
+    assert sorted(np.concatenate(folds)) == list(range(N))
+    assert max(map(len, folds)) - min(map(len, folds)) <= 1
+    if ordered:
+        assert all((np.diff(fold) == 1).all() for fold in folds)
+
+
+@given(st.lists(st.integers(0, 6), min_size=4, max_size=60).filter(lambda labels: len(set(labels)) > 1))
+def test_groups_stay_together(labels):
+    labels = np.array(labels)
+    folds = make_folds(len(labels), 3, np.random.default_rng(0), groups=labels)
+    assert sorted(np.concatenate(folds)) == list(range(len(labels)))
+    for label in set(labels.tolist()):
+        assert sum(label in labels[fold] for fold in folds) == 1
+
+
+def test_one_group_cannot_be_held_out():
+    with pytest.raises(InputError, match="one label only"):
+        make_folds(5, 3, np.random.default_rng(0), groups=np.zeros(5))
+
+
+def report_with(weights, densities, pit=None):
+    pit = np.linspace(0.001, 0.999, 200) if pit is None else pit
+    log_density = {name: np.full(200, -value) for name, value in densities.items()}
+    return HeldOutReport(("plain GP", "warm", "cold", "own"), (1.0, 4.0), np.array(weights), log_density, pit)
+
+
+def test_words_for_features_that_add_little():
+    densities = {"plain GP": 1.0, "warm": 1.01, "cold": 1.2, "own": 3.0, "control": 1.0, "stack": 0.99}
+    remarks = held_out_remarks(report_with([[0.8, 0.05], [0.1, 0.0], [0.03, 0.0], [0.02, 0.0]], densities))
+    assert "The plain GP carries 85 % of the weight: the features add little here." in remarks
+    assert any("predicted as well by the plain GP" in remark for remark in remarks)
+
+
+def test_words_keep_calibration_and_features_apart():
+    densities = {"plain GP": 1.0, "warm": 0.8, "cold": 0.5, "own": 0.9, "control": 0.9, "stack": 0.4}
+    report = report_with([[0.1, 0.0], [0.2, 0.0], [0.6, 0.1], [0.0, 0.0]], densities)
+    text = " ".join(held_out_remarks(report))
+    assert "Learned features carry 90 % of the weight (most of it: cold, 70 %)" in text
+    assert "0.10 of that comes from wider copies" in text
+    assert "0.50 from the features" in text
+    numbers = held_out_numbers(report, scale=np.e)
+    assert numbers["held-out negative log density, stack"] == pytest.approx(1.4)
+    assert numbers["weight of widened copies"] == pytest.approx(0.1)
+
+
+def test_words_for_intervals_that_are_too_narrow():
+    densities = {"plain GP": 1.0, "warm": 1.1, "cold": 1.1, "own": 1.1, "control": 1.0, "stack": 1.0}
+    pit = np.r_[np.full(40, 0.001), np.full(160, 0.5)]
+    remarks = held_out_remarks(report_with([[1.0, 0.0], [0.0, 0.0], [0.0, 0.0], [0.0, 0.0]], densities, pit))
+    assert any("The 95 % intervals hold 80.0 % of held-out rows: they are too narrow." in remark for remark in remarks)
+    assert any("a single mGP would overfit here" in remark for remark in remarks)
+    assert coverage(pit)[0.95] == 0.8
