@@ -31,7 +31,9 @@ def main() -> None:
         print(json.dumps([measure(arguments.library, N) for N in arguments.sizes]))
         return
     rows = {library: _run(library, arguments.sizes, arguments.threads) for library in LIBRARIES}
-    print(f"NLML + gradient, mGP [3-10-3], SE-ARD, float64, {arguments.threads} thread(s); milliseconds, and ratio to potrf+potri\n")
+    print(
+        f"NLML + gradient, mGP [3-10-3], SE-ARD, float64, {arguments.threads} thread(s); milliseconds, and ratio to potrf+potri\n"
+    )
     print(f"{'N':>5} {'floor':>8} {'manifoldgp':>18} {'a member of 20':>18} {'GPyTorch':>18} {'GPyTorch/ours':>14}")
     for i, N in enumerate(arguments.sizes):
         ours, batch, peer = (rows[library][i] for library in LIBRARIES)

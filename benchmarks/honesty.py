@@ -125,7 +125,19 @@ def print_tables(out: Path) -> None:
     for averaging in sorted({r["averaging"] for r in results}):
         mine = [r for r in results if r["averaging"] == averaging]
         print(f"\naveraging={averaging!r}; standardised y; dNLPP = ours - plain GP (negative is better)\n")
-        header = ("data", "splits", "rows", "GP NLPP", "NLPP", "median d", "worst d", "better", "RMSE ratio", "coverage", "x GP time")
+        header = (
+            "data",
+            "splits",
+            "rows",
+            "GP NLPP",
+            "NLPP",
+            "median d",
+            "worst d",
+            "better",
+            "RMSE ratio",
+            "coverage",
+            "x GP time",
+        )
         print("| " + " | ".join(header) + " |\n|" + "---|" * len(header))
         for name in [n for n in SPLITS if any(r["name"] == n for r in mine)]:
             print("| " + " | ".join(_row(name, [r for r in mine if r["name"] == name])) + " |")
@@ -149,7 +161,9 @@ def _verdict(rows: list[dict]) -> None:
     print()
     for name in ("step", "bumps"):
         if len(value := lines(name)):
-            print(f"{name}: NLPP in the units of y, median {np.median(value):.3f}, worst {value.max():.3f} over {len(value)} seeds")
+            print(
+                f"{name}: NLPP in the units of y, median {np.median(value):.3f}, worst {value.max():.3f} over {len(value)} seeds"
+            )
     others = [r for r in rows if r["name"] not in ("step", "bumps")]
     if others:
         d = np.array([r["ours"]["nlpp"] - r["gp"]["nlpp"] for r in others])

@@ -9,8 +9,8 @@ import pandas as pd
 import polars as pl
 import pytest
 import torch
+from sklearn import decomposition
 from sklearn.base import clone, is_regressor
-from sklearn.decomposition import PCA as SklearnPCA
 from sklearn.ensemble import BaggingRegressor
 from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import GridSearchCV, cross_val_score
@@ -33,7 +33,7 @@ def rows():
 
 @parametrize_with_checks([
     ManifoldGPRegressor(hidden=(3, 1), restarts=1, max_iter=10),
-    ManifoldGPRegressor(hidden=(3, 1), restarts=2, max_iter=5, averaging="restarts"),
+    ManifoldGPRegressor(hidden=(3, 1), restarts=2, max_iter=10, averaging="restarts"),
     GPRegressor(),
 ])  # fmt: skip
 def test_scikit_learn_checks(estimator, check):
@@ -43,7 +43,7 @@ def test_scikit_learn_checks(estimator, check):
 @pytest.mark.parametrize("estimator", [
     ManifoldGPRegressor(features=MLP((4, 2), "tanh"), kernel=Matern32() * Periodic(amplitude=False), priors={"kernel.*": LogNormal()}),
     ManifoldGPRegressor(features=PCA(2) >> MLP((3, 1)), mean="linear", target_warping="tanh"),
-    ManifoldGPRegressor(features=SklearnPCA(2), random_state=3),
+    ManifoldGPRegressor(features=decomposition.PCA(2), random_state=3),
     GPRegressor(kernel=SquaredExponential(ard=False), noise="known"),
 ])  # fmt: skip
 def test_clones_have_the_same_arguments_and_no_fit(estimator):
@@ -80,14 +80,17 @@ def test_grid_search_over_kernels_features_and_nested_arguments(rows):
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()
     assert search.best_estimator_.predict(rows[0]).shape == (24,)
     inner = GridSearchCV(
-        ManifoldGPRegressor(features=SklearnPCA(1), restarts=1, max_iter=5), {"features__n_components": [1, 2]}, cv=2, error_score="raise"
+        ManifoldGPRegressor(features=decomposition.PCA(1), restarts=1, max_iter=5),
+        {"features__n_components": [1, 2]},
+        cv=2,
+        error_score="raise",
     ).fit(*rows)
     assert inner.best_estimator_.transform(rows[0]).shape[1] == inner.best_params_["features__n_components"]
 
 
 def test_pipelines_at_the_end_and_in_the_middle(rows):
     X, y = rows
-    last = make_pipeline(StandardScaler(), SklearnPCA(2), GPRegressor(**CHEAP)).fit(X, y)
+    last = make_pipeline(StandardScaler(), decomposition.PCA(2), GPRegressor(**CHEAP)).fit(X, y)
     mean, std = last.predict(X, return_std=True)
     assert mean.shape == std.shape == (24,)
     middle = make_pipeline(ManifoldGPRegressor(hidden=(3, 2), **CHEAP), LinearRegression()).fit(X, y)

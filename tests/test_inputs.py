@@ -179,7 +179,7 @@ def test_wrong_arguments(arguments, message):
 
 
 def test_warm_start_from_another_architecture_is_refused(fitted):
-    with pytest.raises(InputError, match="Warm start: the other model has no parameter 'features.0.weight'"):
+    with pytest.raises(InputError, match=r"Warm start: the other model has no parameter 'features.0.weight'"):
         mgp(warm_start_from=fitted).fit(X, Y)
     with pytest.raises(InputError, match=r"Warm start: 'kernel.lengthscale' has shape \(2,\) in the other model"):
         gp(warm_start_from=fitted).fit(X[:, :1], Y)
@@ -202,7 +202,7 @@ def test_known_noise_and_a_warped_target_do_not_go_together():
     lambda m: m.diagnose(), lambda m: m.save("never_written.mgp"), lambda m: m.get_feature_names_out(), lambda m: m.n_iter_,
 ])  # fmt: skip
 def test_nothing_works_before_fit(call):
-    with pytest.raises(NotFittedError, match="This ManifoldGPRegressor instance is not fitted yet. Call 'fit'"):
+    with pytest.raises(NotFittedError, match=r"This ManifoldGPRegressor instance is not fitted yet. Call 'fit'"):
         call(mgp())
 
 
@@ -348,7 +348,7 @@ def test_available_memory_is_a_number_of_bytes():
 # ------------------------------------------------------------------------------------------------------- failure loses nothing
 
 
-class Stop(Exception):
+class StopError(Exception):
     pass
 
 
@@ -357,7 +357,7 @@ def interrupt(*_):
 
 
 def stop(*_):
-    raise Stop("enough")
+    raise StopError("enough")
 
 
 @pytest.mark.parametrize(("change", "data", "error"), [
@@ -368,7 +368,7 @@ def stop(*_):
     ({"kernel": "rbf"}, (np.c_[X, X], np.c_[Y, Y]), InputError),
     ({"device": "gpu"}, (X[:, :1], Y), InputError),
     ({"hidden": ()}, (X[:, :1], Y), InputError),
-    ({"callback": stop}, (np.c_[X, X], np.c_[Y, Y]), Stop),
+    ({"callback": stop}, (np.c_[X, X], np.c_[Y, Y]), StopError),
     ({"callback": interrupt}, (X[:, :1], np.c_[Y, Y]), KeyboardInterrupt),
 ])  # fmt: skip
 def test_a_failed_fit_leaves_the_earlier_one(change, data, error):
@@ -401,6 +401,6 @@ def test_training_that_fails_says_so():
         def forward(self, X):
             return X @ self.weight / torch.zeros(())
 
-    with pytest.raises(ManifoldGPError, match="finite|positive definite") as caught:
+    with pytest.raises(ManifoldGPError, match=r"finite|positive definite") as caught:
         mgp(features=NotFinite()).fit(X, Y)
     assert isinstance(caught.value, (TrainingFailedError, InputError))

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+
 from manifoldgp.errors import NotPositiveDefiniteError
 from manifoldgp.linalg import JITTER_LADDER, _on_device, cholesky_with_jitter, factor_solve_invert
 

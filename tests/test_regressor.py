@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from reference import kernel_matrix
 from scipy import stats
 from scipy.integrate import cumulative_trapezoid
 
@@ -17,6 +16,7 @@ from manifoldgp import MLP, GPRegressor, LogNormal, ManifoldGPRegressor, Normal
 from manifoldgp.model import Data
 from manifoldgp.parameters import map_leaves
 from manifoldgp.posterior import condition
+from reference import kernel_matrix
 
 RNG = np.random.default_rng(1)
 X = RNG.normal(size=(24, 2)) * [2.0, 0.5] + [10.0, -3.0]
@@ -92,12 +92,18 @@ def test_predictions_and_evidence_are_the_textbook_formulas(noise, known):
     here = np.array([0.0, 0.1, 0.2, 0.3, 2.0])
     total = np.diag(C) + own + here**2
     np.testing.assert_allclose(model.predict(NEW, return_std=True, noise_std=here)[1], np.sqrt(total), rtol=1e-5)
-    np.testing.assert_allclose(model.predict(NEW, return_cov=True, noise_std=here)[1], C + np.diag(own + here**2), rtol=1e-5, atol=1e-8)
+    np.testing.assert_allclose(
+        model.predict(NEW, return_cov=True, noise_std=here)[1], C + np.diag(own + here**2), rtol=1e-5, atol=1e-8
+    )
     normal = stats.norm(mean, np.sqrt(total))
-    np.testing.assert_allclose(model.log_predictive_density(NEW, NEW_Y, noise_std=here), normal.logpdf(NEW_Y), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        model.log_predictive_density(NEW, NEW_Y, noise_std=here), normal.logpdf(NEW_Y), rtol=1e-4, atol=1e-5
+    )
     np.testing.assert_allclose(model.predict_cdf(NEW, NEW_Y, noise_std=here), normal.cdf(NEW_Y), rtol=1e-4, atol=1e-6)
     levels = [0.01, 0.3, 0.5, 0.99]
-    np.testing.assert_allclose(model.predict_quantiles(NEW, levels, noise_std=here), np.stack([normal.ppf(q) for q in levels], -1), rtol=1e-5)
+    np.testing.assert_allclose(
+        model.predict_quantiles(NEW, levels, noise_std=here), np.stack([normal.ppf(q) for q in levels], -1), rtol=1e-5
+    )
 
 
 def test_noise_of_points_changes_no_mean(plain):
@@ -171,7 +177,9 @@ def test_decimal_units_and_offsets_agree_to_rounding():
 def test_known_noise_is_in_the_units_of_y():
     first = gp(noise="known").fit(X, Y, noise_std=0.3)
     second = gp(noise="known").fit(X, Y * S, noise_std=0.3 * S)
-    np.testing.assert_array_equal(second.predict(NEW, return_std=True, noise_std=S), np.array(first.predict(NEW, return_std=True, noise_std=1.0)) * S)
+    np.testing.assert_array_equal(
+        second.predict(NEW, return_std=True, noise_std=S), np.array(first.predict(NEW, return_std=True, noise_std=1.0)) * S
+    )
 
 
 def test_standardisation_can_be_switched_off():
@@ -217,7 +225,7 @@ def test_the_latent_mean_of_a_warped_target_is_the_same_with_and_without_its_dev
     np.testing.assert_array_equal(warped.predict(NEW, latent=True), warped.predict(NEW, return_std=True, latent=True)[0])
     np.testing.assert_allclose(warped.predict(NEW), warped.predict(NEW, return_std=True)[0], rtol=1e-12)
     assert (warped.predict(NEW, return_std=True)[1] > warped.predict(NEW, return_std=True, latent=True)[1]).all()
-    with pytest.raises(ValueError, match="joint covariance of a warped target has no closed form. Use sample_y"):
+    with pytest.raises(ValueError, match=r"joint covariance of a warped target has no closed form. Use sample_y"):
         warped.predict(NEW, return_cov=True)
 
 
@@ -257,7 +265,11 @@ def _nlml(model, output):
     ensemble = model.ensembles_[output]
     block = ensemble.blocks[0]
     L, t = block.L[0].numpy(), block.z[0].numpy()
-    return 0.5 * t @ block.alpha[0].numpy() + np.log(np.diag(L)).sum() + len(t) * (0.5 * math.log(2 * math.pi) + math.log(ensemble.scale))
+    return (
+        0.5 * t @ block.alpha[0].numpy()
+        + np.log(np.diag(L)).sum()
+        + len(t) * (0.5 * math.log(2 * math.pi) + math.log(ensemble.scale))
+    )
 
 
 def test_shared_features_are_one_map_and_own_features_are_not():
@@ -316,7 +328,9 @@ def test_update_is_the_posterior_of_all_rows_with_the_same_parameters(model, y, 
 
 def test_update_needs_the_noise_of_the_new_rows_where_noise_is_known():
     model = gp(noise="known").fit(X, Y, noise_std=0.1)
-    with pytest.raises(ValueError, match=r"This model has noise='known': give the noise of the new rows too, update\(X, y, noise_std=...\)"):
+    with pytest.raises(
+        ValueError, match=r"This model has noise='known': give the noise of the new rows too, update\(X, y, noise_std=...\)"
+    ):
         model.update(NEW, NEW_Y)
 
 

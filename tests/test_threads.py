@@ -93,7 +93,7 @@ def test_results_come_in_order(two_threads):
         assert workers.map(lambda i: i * i, list(range(20)), large=False) == [i * i for i in range(20)]
 
 
-@pytest.mark.parametrize(("rows", "starts"), [(30, 5), (80, 1), (80, 5), (410, 1), (410, 3)])
+@pytest.mark.parametrize(("rows", "starts"), [(30, 5), (80, 1), (80, 3), (410, 1)])
 @pytest.mark.parametrize("batched", [False, True])
 def test_workers_do_not_change_results(two_threads, rows, starts, batched):
     shape = (starts, rows) if batched else (rows,)

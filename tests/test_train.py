@@ -102,9 +102,7 @@ def test_invalid_starts_are_counted_and_never_win(optimizer):
     _, drawn = NETWORK.draw(make_data(), generator(), 1)
     broken = first_of(drawn)
     broken["kernel"]["lengthscale"] = torch.full_like(broken["kernel"]["lengthscale"], torch.nan)
-    trained = train(
-        NETWORK, make_data(), restarts=3, generator=generator(), optimizer=optimizer, max_iter=5, warm_values=broken
-    )
+    trained = train(NETWORK, make_data(), restarts=3, generator=generator(), optimizer=optimizer, max_iter=5, warm_values=broken)
     assert trained.result.status[0] == "invalid start"
     assert np.isinf(trained.result.value[0])
     assert np.isinf(trained.nlml[0])
@@ -127,7 +125,9 @@ def test_when_nothing_is_positive_definite_training_says_so():
     X = torch.zeros(6, 1, dtype=torch.float64)  # six times the same row, and next to no noise
     model = Model(kernel=SquaredExponential(amplitude=False), noise=GaussianNoise(False, 1e-100))
     for optimizer in MINIMIZERS:
-        with pytest.raises(TrainingFailedError, match=r"None of the 3 starts gave a positive definite covariance \(3 x invalid start\)"):
+        with pytest.raises(
+            TrainingFailedError, match=r"None of the 3 starts gave a positive definite covariance \(3 x invalid start\)"
+        ):
             train(model, Data(X, normal(6)), restarts=3, generator=generator(), optimizer=optimizer)
 
 
@@ -298,7 +298,11 @@ def test_priors_pull_their_parameters():
 
 @pytest.mark.parametrize(
     "model",
-    [Model(), Model(MLP((3, 2)), Matern52(), means.Linear()), Model(MLP((2, 1)), warping=TanhWarping(1), priors={"kernel.*": LogNormal()})],
+    [
+        Model(),
+        Model(MLP((3, 2)), Matern52(), means.Linear()),
+        Model(MLP((2, 1)), warping=TanhWarping(1), priors={"kernel.*": LogNormal()}),
+    ],
     ids=["plain", "network", "warped with priors"],
 )
 def test_hessian_vector_products_against_differences_of_the_gradient(model):
@@ -334,9 +338,7 @@ def test_newton_cg_reaches_the_optimum_of_l_bfgs():
 
 
 def test_the_same_seed_gives_the_same_result():
-    first, again, other = (
-        train(NETWORK, make_data(), restarts=3, generator=generator(seed), max_iter=60) for seed in (0, 0, 1)
-    )
+    first, again, other = (train(NETWORK, make_data(), restarts=3, generator=generator(seed), max_iter=60) for seed in (0, 0, 1))
     np.testing.assert_allclose(first.nlml, again.nlml, rtol=1e-9)
     assert not np.allclose(first.nlml, other.nlml, rtol=1e-3)
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from manifoldgp.averaging.verdict import held_out_numbers, held_out_remarks, sampling_numbers
 from manifoldgp.ensemble import Ensemble
 from manifoldgp.kernels import Kernel, Periodic
-from manifoldgp.parameters import Tree
+from manifoldgp.parameters import Tree, leaves
 from manifoldgp.scaling import constant_columns
 
 _AGREE = 0.01
@@ -37,10 +37,7 @@ class Diagnosis:
 
 def diagnose(estimator: Any) -> Diagnosis:
     """Jitter, noise floor, length-scales, features, leave-one-out density and agreement of the starts of a fitted estimator."""
-    parts = [
-        _diagnose_output(estimator, ensemble, o)
-        for o, ensemble in enumerate(estimator.ensembles_)
-    ]
+    parts = [_diagnose_output(estimator, ensemble, o) for o, ensemble in enumerate(estimator.ensembles_)]
     if len(parts) == 1:
         return parts[0]
     numbers = {f"output {o}: {name}": value for o, part in enumerate(parts) for name, value in part.numbers.items()}
@@ -60,6 +57,8 @@ def _diagnose_output(estimator: Any, ensemble: Ensemble, output: int) -> Diagnos
     sampling = estimator.sampling_[output]
     if sampling is not None:
         numbers |= sampling_numbers(sampling)
+    averaged = sum(b.members for b in ensemble.blocks) > 1
+    _size(posterior, averaged, N, numbers, remarks)
     _evidence(ensemble, posterior, N, numbers, remarks)
     _numerics(posterior, ensemble, numbers, remarks)
     _lengthscales(posterior, numbers, remarks)
@@ -86,7 +85,20 @@ def _evidence(ensemble: Ensemble, posterior: Any, N: int, numbers: dict, remarks
     if -density > nlml + 0.5:
         remarks.append(
             f"The leave-one-out density ({-density:.2f} nats a row) is {-density - nlml:.2f} worse than the NLML ({nlml:.2f}): "
-            "a sign of overfitting. Check on held-out data against GPRegressor."
+            "a few rows are not what the others say. Look for outliers, and check on held-out data."
+        )
+
+
+def _size(posterior: Any, averaged: bool, N: int, numbers: dict, remarks: list) -> None:
+    # Neither the NLML nor leave-one-out densities show it when a single network overfits: both are computed at parameters that saw all rows.
+    learnt = [p.shape for _, p in leaves(posterior.model.features.parameters(posterior.data.X)) if p.trainable]
+    learnt += [leaf.shape[1:] for part, tree in posterior.values.items() if part != "features" for _, leaf in leaves(tree)]
+    count = sum(math.prod(shape) for shape in learnt)
+    numbers["trained parameters"] = count
+    if count > N and not averaged:
+        remarks.append(
+            f"There are more trained parameters ({count}) than rows ({N}): a single model is likely to overfit, and its NLML does not show it. "
+            "Check on held-out data against GPRegressor, or use averaging='stack'."
         )
 
 
@@ -97,13 +109,17 @@ def _numerics(posterior: Any, ensemble: Ensemble, numbers: dict, remarks: list) 
     numbers["noise standard deviation (units of y)"] = noise * ensemble.scale
     numbers["noise floor (units of y)"] = floor * ensemble.scale
     if jitter > 0:
-        remarks.append(f"The covariance needed a jitter of {jitter:.1e}: nearly duplicate rows, or length-scales far above the data.")
+        remarks.append(
+            f"The covariance needed a jitter of {jitter:.1e}: nearly duplicate rows, or length-scales far above the data."
+        )
     if posterior.model.noise.learned and noise < 1.5 * floor:
         remarks.append("The noise is at its floor: the data look noise-free. Lower noise_floor if they are.")
 
 
 def _lengthscales(posterior: Any, numbers: dict, remarks: list) -> None:
-    for name, H, lengthscale in _scaled_kernels(posterior.model.kernel, posterior.values.get("kernel", {}), posterior.H[0], "kernel"):
+    for name, H, lengthscale in _scaled_kernels(
+        posterior.model.kernel, posterior.values.get("kernel", {}), posterior.H[0], "kernel"
+    ):
         relative = lengthscale / H.std(0).clamp_min(1e-300)
         numbers[f"{name} / spread of the feature"] = relative.cpu().numpy()
         far, near = int((relative > _FAR).sum()), int((relative < _NEAR).sum())

@@ -129,7 +129,9 @@ class Ensemble:
             means += [mean] * len(self.variance_factors)
             variances += [factor * variance for factor in self.variance_factors]
         weights = torch.cat([w.reshape(-1) for w in self.log_weights]).to(means[0].device)
-        return Predictive(torch.cat(means), torch.cat(variances).clamp_min(1e-300), weights, self._warp(), self.offset, self.scale)
+        return Predictive(
+            torch.cat(means), torch.cat(variances).clamp_min(1e-300), weights, self._warp(), self.offset, self.scale
+        )
 
     def _warp(self) -> Warp:
         blocks = []

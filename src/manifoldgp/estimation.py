@@ -62,6 +62,17 @@ class FoldChoice:
 NO_CHOICE = FoldChoice()
 
 
+def require_device(device: Any) -> None:
+    """Refuse a device that does not exist here, or cannot compute in float64."""
+    try:
+        torch.zeros(1, dtype=torch.float64, device=device).cpu()
+    except (RuntimeError, AssertionError, TypeError) as error:  # RuntimeError: unknown; AssertionError: built without CUDA
+        reason = str(error).splitlines()[0]
+        raise InputError(
+            f"The device {device!r} cannot be used ({reason}). Use 'cpu', or 'cuda' where PyTorch sees a GPU."
+        ) from error
+
+
 @dataclass(frozen=True)
 class Settings:
     """How to train; the names are those of the estimators' arguments."""
@@ -87,13 +98,7 @@ class Settings:
             positive_number(self.time_budget, "time_budget (seconds)")
         if self.callback is not None and not callable(self.callback):
             raise InputError(f"callback must be a function of (iterations, objective values), or None; got {self.callback!r}.")
-        try:
-            torch.zeros(1, dtype=torch.float64, device=self.device).cpu()
-        except (RuntimeError, AssertionError, TypeError) as error:  # RuntimeError: an unknown name; AssertionError: built without CUDA
-            reason = str(error).splitlines()[0]
-            raise InputError(
-                f"The device {self.device!r} cannot be used ({reason}). Use 'cpu', or 'cuda' where PyTorch sees a GPU."
-            ) from error
+        require_device(self.device)
 
     def matrices_at_once(self, outputs: int) -> int:
         """How many N x N matrices a fit holds at the same time: three for each start or member in work, a factor for each member kept."""

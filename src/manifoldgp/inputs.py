@@ -98,7 +98,9 @@ def _targets(y: Any) -> tuple[np.ndarray, bool]:
     if isinstance(y, (str, Number)) or getattr(y, "shape", None) == ():
         raise InputError(f"y must have one entry for each row of X, shape (N,) or (N, outputs); got {y!r}.")
     with _text_explained("y"):
-        Y = check_array(y, dtype=np.float64, ensure_2d=False, ensure_all_finite="allow-nan", allow_nd=True, input_name="y")
+        # as Any: scikit-learn's annotations are narrower than what it takes
+        numbers_or_missing: Any = {"dtype": np.float64, "ensure_all_finite": "allow-nan"}
+        Y = check_array(y, **numbers_or_missing, ensure_2d=False, allow_nd=True, input_name="y")
     if Y.ndim > 2:
         raise InputError(f"y must have shape (N,) or (N, outputs); got {Y.shape}.")
     return Y.reshape(len(Y), -1), Y.ndim == 1

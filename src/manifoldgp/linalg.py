@@ -64,7 +64,7 @@ def _on_device(A: Tensor, r: Tensor, invert: bool) -> Factored:
 
 
 def factor_in_place(A: Tensor) -> Tensor:
-    """Overwrite the lower triangle of the symmetric, contiguous A (B, N, N) with its Cholesky factor; returns which have none (B,)."""
+    """Overwrite the lower triangle of a symmetric, contiguous A (B, N, N) with its Cholesky factor; returns who has none (B,)."""
     if A.device.type != "cpu":
         L, info = torch.linalg.cholesky_ex(A)
         A.copy_(L)

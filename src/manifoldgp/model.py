@@ -1,4 +1,4 @@
-"""F = G ∘ M: features, kernel, mean, noise and target warping put together. Composition only; a plain GP has Identity features."""
+"""F = G ∘ M: features, kernel, mean, noise and target warping put together; a plain GP has Identity features."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class Model:
         return learned if data.known_noise is None else learned[..., None] + data.known_noise
 
     def nlml(self, values: Tree, data: Data) -> Tensor:
-        """NLML (*B,) of y in the model's units: evidence of z = g(y), and the Jacobian of g (eq. 7, on features); outputs add up."""
+        """NLML (*B,) of y in the model's units: evidence of z = g(y), and the Jacobian of g (eq. 7, on H); outputs add up."""
         K, H = self.covariance(values, data.X)
         warped = not isinstance(self.warping, NoWarping)
         z, log_slope = self.warping.forward(values.get("warping", {}), data.y) if warped else (data.y, data.y)

@@ -60,7 +60,7 @@ class TrainingObjective:
         try:
             (gradient,) = torch.autograd.grad(self.value(point, data).sum(), point, create_graph=True)
             (product,) = torch.autograd.grad(gradient @ torch.from_numpy(vector).to(point.device), point)
-        except torch.linalg.LinAlgError:
+        except torch.linalg.LinAlgError:  # pyright: ignore[reportPrivateImportUsage]
             return np.full(theta.shape, np.nan)
         return product[0].cpu().numpy()
 

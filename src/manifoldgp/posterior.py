@@ -26,7 +26,10 @@ _SMALLEST_WIDTH = 256
 
 @dataclass(frozen=True)
 class Posterior:
-    """Members conditioned on data: H (R, N, Q), lower factor L (R, N, N) of K + noise, z (R, N), alpha = (K + noise)⁻¹ (z − m) (R, N), jitter (R,)."""
+    """Members conditioned on data.
+
+    H: (R, N, Q). L: lower factor (R, N, N) of K + noise. z: (R, N). alpha: (K + noise)⁻¹ (z − m) (R, N). jitter: (R,).
+    """
 
     model: Model
     values: Tree
@@ -62,7 +65,7 @@ class Posterior:
         return mean, var.clamp_min(0.0), V
 
     def mean_and_variance(self, X: Tensor, variance: bool = True) -> tuple[Tensor, Tensor]:
-        """Mean (R, n) and variance (R, n) of f at X (n, D) (eqs. 11-13); in chunks of bounded memory. variance=False leaves zeros."""
+        """Mean (R, n) and variance (R, n) of f at X (n, D) (eqs. 11-13); in bounded memory. variance=False leaves zeros."""
         means, variances = [], []
         with torch.no_grad():
             for chunk in self._chunks(X):
@@ -85,12 +88,11 @@ class Posterior:
     def only(self, members: Tensor) -> Posterior:
         """The posterior of some members, in the given order."""
         picked = {name: getattr(self, name)[members] for name in ("H", "L", "z", "alpha", "jitter")}
-        return replace(self, values=map_leaves(lambda leaf: leaf.expand(self.members, *leaf.shape[1:])[members], self.values), **picked)
+        return replace(self, values=self._values_of(members, self.values), **picked)
 
     def unwarped(self, z: Tensor, members: Tensor) -> Tensor:
         """g⁻¹(z) (k, n); row i of z belongs to the member members[i]."""
-        values = map_leaves(lambda leaf: leaf.expand(self.members, *leaf.shape[1:])[members], self.values.get("warping", {}))
-        return self.model.warping.inverse(values, z)
+        return self.model.warping.inverse(self._values_of(members, self.values.get("warping", {})), z)
 
     def leave_one_out(self) -> LeaveOneOut:
         """Leave-one-out predictions of z, from the same factor."""
@@ -118,6 +120,9 @@ class Posterior:
             H = torch.cat([self.H, H], -2)
             alpha = _weights(self.model, self.values, H, L, z)
             return replace(self, data=joined, H=H, L=L, z=z, alpha=alpha, jitter=torch.maximum(self.jitter, jitter))
+
+    def _values_of(self, members: Tensor, tree: Tree) -> Tree:
+        return map_leaves(lambda leaf: leaf.expand(self.members, *leaf.shape[1:])[members], tree)
 
     def _warped(self, y: Tensor) -> Tensor:
         z, _ = self.model.warping.forward(self.values.get("warping", {}), y)

@@ -2,7 +2,8 @@
 
     p(y* | x*) = Σ_s w_s N(g_s(t) | m_s, v_s) g_s'(t) / c,   y* = a + c t
 
-A single Gaussian is the mixture with one component. Densities are computed in log space; mean and variance follow from the mixture.
+A single Gaussian is the mixture with one component. Densities are computed in log space; mean and variance follow from
+the mixture.
 """
 
 from __future__ import annotations

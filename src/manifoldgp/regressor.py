@@ -159,7 +159,9 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
             return mean, self._columns(covariances)
         return (mean, self._columns([v.sqrt() for _, v in moments])) if return_std else mean
 
-    def predict_quantiles(self, X: Any, q: Sequence[float] = (0.05, 0.5, 0.95), *, latent: bool = False, noise_std: Any = None) -> np.ndarray:
+    def predict_quantiles(
+        self, X: Any, q: Sequence[float] = (0.05, 0.5, 0.95), *, latent: bool = False, noise_std: Any = None
+    ) -> np.ndarray:
         """Quantiles of y at X: (n, len(q)), or (n, len(q), O)."""
         levels = inputs.quantile_levels(q)
         U = self._query(X)
@@ -218,9 +220,7 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
             raise InputError("This model has noise='known': give the noise of the new rows too, update(X, y, noise_std=...).")
         noise = self._noise(noise_std, len(U))
         inputs.refuse_too_many_rows(len(self.ensembles_[0].blocks[0].data.y) + len(U), 3)
-        self.ensembles_ = [
-            e.condition(U, T[:, o], None if noise is None else noise[:, o]) for o, e in enumerate(self.ensembles_)
-        ]
+        self.ensembles_ = [e.condition(U, T[:, o], None if noise is None else noise[:, o]) for o, e in enumerate(self.ensembles_)]
         return self
 
     def diagnose(self) -> Diagnosis:
@@ -250,7 +250,7 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
         return hasattr(self, "ensembles_")
 
     def __sklearn_clone__(self) -> ManifoldGPRegressor:
-        copy = super().__sklearn_clone__()
+        copy: Any = super().__sklearn_clone__()
         copy.warm_start_from = self.warm_start_from  # a clone of it would have lost what it learnt
         return copy
 
@@ -265,17 +265,23 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
         if self.noise not in ("learned", "known"):
             raise InputError(f"noise must be 'learned' or 'known' (given to fit as noise_std); got {self.noise!r}.")
         if self.noise == "known" and noise_std is None:
-            raise InputError("noise='known' needs the noise of the rows: fit(X, y, noise_std=...). Use noise='learned' to estimate it.")
+            raise InputError(
+                "noise='known' needs the noise of the rows: fit(X, y, noise_std=...). Use noise='learned' to estimate it."
+            )
         warping = as_warping(self.target_warping)
         if not hasattr(warping, "inverse"):
-            raise InputError(f"target_warping must be None, 'tanh' or a warping such as TanhWarping(3); got {self.target_warping!r}.")
+            raise InputError(
+                f"target_warping must be None, 'tanh' or a warping such as TanhWarping(3); got {self.target_warping!r}."
+            )
         if noise_std is not None and not isinstance(warping, NoWarping):
             raise InputError(_WARPED_NOISE)
         return Model(
             features=self._features(),
             kernel=as_kernel(self.kernel),
             mean=as_mean(self.mean),
-            noise=GaussianNoise(self.noise == "learned", inputs.positive_number(self.noise_floor, "noise_floor (relative to sd(y))")),
+            noise=GaussianNoise(
+                self.noise == "learned", inputs.positive_number(self.noise_floor, "noise_floor (relative to sd(y))")
+            ),
             warping=warping,
             priors=self._priors(),
         )

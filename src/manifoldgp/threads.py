@@ -1,8 +1,8 @@
 """Who may use the cores while a model trains.
 
-PyTorch's OpenMP pool and the OpenBLAS pool that SciPy brings spin against each other: left alone, a fit can take 8x longer without
-a line of code being wrong. So inside :func:`training_threads` PyTorch keeps to one thread, and the cores go either to several
-batch members at once (worker threads, one BLAS thread each) or to one large factorisation (many BLAS threads).
+PyTorch's OpenMP pool and the OpenBLAS pool that SciPy brings spin against each other: left alone, a fit can take 8x longer
+without a line of code being wrong. So inside :func:`training_threads` PyTorch keeps to one thread, and the cores go either
+to several batch members at once (worker threads, one BLAS thread each) or to one large factorisation (many BLAS threads).
 """
 
 from __future__ import annotations

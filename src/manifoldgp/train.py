@@ -56,7 +56,7 @@ def train(
     """Minimise NLML (plus the negative log prior) from ``restarts`` drawn starts, all in one batch.
 
     Each start redraws network and kernel. warm_values: values of a fitted model with the same names (no batch dimension); they
-    replace the first start. The result keeps every start; one that is not finite or not positive definite is marked, never chosen.
+    replace the first start. The result keeps every start; one that is not finite or not positive definite is never chosen.
     """
     if optimizer not in MINIMIZERS:
         raise InputError(f"Unknown optimizer {optimizer!r}; choose one of {', '.join(map(repr, MINIMIZERS))}.")
@@ -76,8 +76,8 @@ def train(
     if not len(trained.order):
         counts = ", ".join(f"{np.sum(result.status == s)} x {s}" for s in sorted(set(result.status)))
         raise TrainingFailedError(
-            f"None of the {restarts} starts gave a positive definite covariance ({counts}). Rescale the data, raise the noise floor, "
-            "or start from another kernel."
+            f"None of the {restarts} starts gave a positive definite covariance ({counts}). "
+            "Rescale the data, raise the noise floor, or start from another kernel."
         )
     return trained
 
@@ -90,6 +90,7 @@ def warm_theta(layout: Layout, values: Tree) -> np.ndarray:
             raise InputError(f"Warm start: the other model has no parameter {name!r}. It has: {', '.join(named)}.")
         if tuple(named[name].shape) != layout.parameters[name].shape:
             raise InputError(
-                f"Warm start: {name!r} has shape {tuple(named[name].shape)} in the other model; here it is {layout.parameters[name].shape}."
+                f"Warm start: {name!r} has shape {tuple(named[name].shape)} in the other model; "
+                f"here it is {layout.parameters[name].shape}."
             )
     return layout.flatten(values).cpu().numpy()

@@ -20,7 +20,6 @@ TEMPERATURE = 10.0
 """Nats of the objective by which a restart must be worse to lose a factor e of weight."""
 
 
-
 def folds_for(N: int) -> tuple[int, int]:
     """How many folds the rows are dealt to, and how many of them are held out in turn.
 

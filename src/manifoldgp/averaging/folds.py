@@ -7,7 +7,9 @@ import numpy as np
 from manifoldgp.errors import InputError
 
 
-def make_folds(N: int, count: int, rng: np.random.Generator, groups: np.ndarray | None = None, ordered: bool = False) -> list[np.ndarray]:
+def make_folds(
+    N: int, count: int, rng: np.random.Generator, groups: np.ndarray | None = None, ordered: bool = False
+) -> list[np.ndarray]:
     """Held-out rows of each fold, every row in exactly one.
 
     groups: (N,) labels; rows of one group stay together (the largest groups are dealt first, each to the smallest fold).
@@ -22,7 +24,9 @@ def make_folds(N: int, count: int, rng: np.random.Generator, groups: np.ndarray 
 def _grouped(groups: np.ndarray, count: int, rng: np.random.Generator) -> list[np.ndarray]:
     labels, members, sizes = np.unique(groups, return_inverse=True, return_counts=True)
     if len(labels) < 2:
-        raise InputError("groups holds one label only; held-out folds need at least two groups. Leave groups out, or pass ordered=True.")
+        raise InputError(
+            "groups holds one label only; held-out folds need at least two groups. Leave groups out, or pass ordered=True."
+        )
     count = min(count, len(labels))
     filled, fold_of = np.zeros(count, dtype=int), np.zeros(len(labels), dtype=int)
     shuffled = rng.permutation(len(labels))

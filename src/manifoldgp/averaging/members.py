@@ -46,7 +46,9 @@ class Trainer:
         constants = first_of(layout.constants(drawn))
         theta = layout.flatten(start(drawn)).cpu().numpy()
         objective = TrainingObjective(model, layout, constants, data, self.workers)
-        callback = None if self.watch is None else (lambda iterations, values: self.watch and self.watch(phase, iterations, values))
+        callback = (
+            None if self.watch is None else (lambda iterations, values: self.watch and self.watch(phase, iterations, values))
+        )
         result = minimize_lbfgs(objective, theta, Monitor(max_iter, self.deadline, callback))
         return Batch(phase, model, layout, constants, result)
 

@@ -95,7 +95,7 @@ def _nutpie() -> Any:
     return nutpie, from_pyfunc
 
 
-class _NotPositiveDefinite(ArithmeticError):
+class _NoDensityError(ArithmeticError):
     """Tells the sampler that this point has no density, and to go on."""
 
     is_recoverable = True
@@ -110,7 +110,7 @@ def _sample(sampler: Any, objective: TrainingObjective, starts: np.ndarray, sett
         def logp(theta: np.ndarray) -> tuple[float, np.ndarray]:
             value, gradient = objective(np.asarray(theta, dtype=float)[None], row)
             if not (np.isfinite(value[0]) and np.isfinite(gradient[0]).all()):
-                raise _NotPositiveDefinite
+                raise _NoDensityError
             return -float(value[0]), -gradient[0]
 
         return logp

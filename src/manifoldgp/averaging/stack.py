@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from scipy.special import logsumexp, ndtr
 
 from manifoldgp.averaging.heldout import Folds, HeldOut, make_batch, predict_held_out
@@ -131,7 +130,12 @@ def _nested(
     model = nested_gp(template, settings.hidden, settings.q)
     limits = np.where(is_warm, settings.warm_iterations, settings.cold_iterations)
     return trainer.fit(
-        phase, model, data, len(is_warm), limits, lambda drawn: warm_and_cold(drawn, model.features.width, gp, is_warm)  # type: ignore[attr-defined]
+        phase,
+        model,
+        data,
+        len(is_warm),
+        limits,
+        lambda drawn: warm_and_cold(drawn, model.features.width, gp, is_warm),  # type: ignore[attr-defined]
     )
 
 
@@ -141,7 +145,9 @@ def _on_folds(template: Model, folds: Folds, gp_values: Tree, settings: StackSet
     gp_model = plain_gp(template)
     started = pick(gp_values, np.zeros(K, dtype=int))
     gp = trainer.fit("plain GP on folds", gp_model, folds.train, K, 50, lambda _: started)
-    parts = {"plain GP": _group(predict_held_out(gp_model, gp.values(), folds, settings.variance_factors), folds, np.ones((K, 1)))}
+    parts = {
+        "plain GP": _group(predict_held_out(gp_model, gp.values(), folds, settings.variance_factors), folds, np.ones((K, 1)))
+    }
 
     twice = folds.for_members(2 * members)
     is_warm = np.tile(np.arange(2 * members) < members, K)
@@ -165,7 +171,7 @@ def _group(held_out: HeldOut, folds: Folds, inner: np.ndarray) -> tuple[np.ndarr
     K, members = inner.shape
     shape = (len(held_out.log_density), K, members, -1)
     w = inner[None, :, :, None]
-    log_density = logsumexp(held_out.log_density.reshape(shape), axis=2, b=w)
+    log_density = np.asarray(logsumexp(held_out.log_density.reshape(shape), axis=2, b=w))
     return folds.by_row(log_density), folds.by_row((w * ndtr(held_out.score.reshape(shape))).sum(2))
 
 

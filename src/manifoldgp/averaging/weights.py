@@ -46,4 +46,4 @@ def tempered_weights(objective: np.ndarray, temperature: float = 10.0) -> np.nda
 def log_mixture(log_density: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """log Σ_s w_s p_s (n,) for log p (S, n)."""
     with np.errstate(divide="ignore"):
-        return logsumexp(np.log(weights)[:, None] + log_density, axis=0)
+        return np.asarray(logsumexp(np.log(weights)[:, None] + log_density, axis=0))

@@ -113,12 +113,19 @@ def _row(experiment: Experiment, key: str, results: list[Result], seeds: int) ->
 
 
 def show(value: float | None, metric: str) -> str:
-    """A number as the tables print it: log densities with two decimals, errors with three significant digits."""
+    """A number as the tables print it: log densities with two decimals, errors with three significant digits.
+
+    >>> show(-3.0894, "nlpp"), show(0.06716, "test_rmse"), show(8.32e-06, "test_rmse")
+    ('-3.09', '0.0672', '8.32e-6')
+    """
     if value is None:
         return "–"
     if metric in ("nlml", "nlpp"):
         return f"{value:.2f}" if abs(value) < 1000 else f"{value:.1e}"
-    return f"{value:.3f}" if 0.1 <= abs(value) < 1000 else f"{value:.2e}"
+    if 1e-3 <= abs(value) < 1000:
+        return f"{value:#.3g}"
+    digits, exponent = f"{value:.2e}".split("e")
+    return f"{digits}e{int(exponent)}"
 
 
 def tables_as_csv(tables: Sequence[Table]) -> str:

@@ -35,7 +35,8 @@ class Objective(Protocol):
 class OptimizeResult:
     """Every start: where it ended, its value, why it stopped, and its way there.
 
-    theta (R, P), value (R,), gradient (R, P), status (R,) of words, iterations (R,), evaluations (R,), history: values after each iteration.
+    theta (R, P), value (R,), gradient (R, P), status (R,) of words, iterations (R,), evaluations (R,).
+    history: values after each iteration, the start first.
     """
 
     theta: np.ndarray
@@ -53,7 +54,8 @@ class Monitor:
     """Limits that hold while minimising, and the callback that watches.
 
     max_iter: one limit, or one for each start (R,).
-    callback: called as callback(iterations (R,), values (R,)) after every round; a true answer stops the run, keeping the best so far.
+    callback: called as callback(iterations (R,), values (R,)) after every round; a true answer stops the run, and the best so
+    far is kept.
     """
 
     max_iter: int | np.ndarray = 500

@@ -28,7 +28,8 @@ _ARMIJO, _CURVATURE, _MAX_TRIALS = 1e-4, 0.9, 25
 class _History:
     """The last m pairs (s, y) of every start, and the direction −H g from the compact form of the inverse Hessian.
 
-    With S, Y (m, P) oldest first, R = triu(S Yᵀ), D = diag(S Yᵀ), γ = sᵀy / yᵀy of the newest pair (Byrd, Nocedal and Schnabel 1994, eq. 3.1):
+    With S, Y (m, P) oldest first, R = triu(S Yᵀ), D = diag(S Yᵀ), γ = sᵀy / yᵀy of the newest pair
+    (Byrd, Nocedal and Schnabel 1994, eq. 3.1):
 
         H g = γ g + Sᵀ p − γ Yᵀ q,   q = R⁻¹ S g,   p = R⁻ᵀ [(D + γ Y Yᵀ) q − γ Y g]
 

@@ -1,4 +1,4 @@
-"""SciPy's minimisers, one start after another: L-BFGS-B, and Newton-CG with Hessian-vector products (the paper's Hessian-free idea)."""
+"""SciPy's minimisers, one start after another: L-BFGS-B, and Newton-CG with Hessian-vector products (Hessian-free)."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ def minimize_newton_cg(objective: Objective, theta: np.ndarray, monitor: Monitor
     return _each_start(objective, theta, monitor or Monitor(), "Newton-CG", {"xtol": 1e-6})
 
 
-class _Interrupted(Exception):
+class _InterruptedError(Exception):
     """A limit was reached inside SciPy's loop, the one it names."""
 
 
-class _NoCurvature(Exception):
+class _NoCurvatureError(Exception):
     """The Hessian cannot be computed at an accepted point: its covariance is positive definite only just."""
 
 
@@ -48,7 +48,9 @@ def _each_start(objective: Objective, theta: np.ndarray, monitor: Monitor, metho
     iterations, evaluations = np.zeros(R, dtype=int), np.zeros(R, dtype=int)
     history: list[list[float]] = [[] for _ in range(R)]
     for r in range(R):
-        stop = _one_start(objective, r, theta, value, gradient, status, iterations, evaluations, history[r], monitor, method, options)
+        stop = _one_start(
+            objective, r, theta, value, gradient, status, iterations, evaluations, history[r], monitor, method, options
+        )
         if stop is not None:  # for everyone: the starts that are left keep the value inf
             status[r + 1 :] = stop
             break
@@ -73,13 +75,13 @@ def _one_start(objective, r, theta, value, gradient, status, iterations, evaluat
     def mind_the_time() -> None:
         # A line search, or the conjugate gradients inside a Newton step, can take very long between two iterations.
         if monitor.late():
-            raise _Interrupted(TIME_LIMIT)
+            raise _InterruptedError(TIME_LIMIT)
 
     def hessian_vector(x: np.ndarray, v: np.ndarray) -> np.ndarray:
         mind_the_time()
         product = objective.hessian_vector(x, v, r)
         if not np.isfinite(product).all():
-            raise _NoCurvature
+            raise _NoCurvatureError
         return product
 
     def after_iteration(intermediate_result: optimize.OptimizeResult) -> None:
@@ -87,7 +89,7 @@ def _one_start(objective, r, theta, value, gradient, status, iterations, evaluat
         history.append(float(intermediate_result.fun))
         reason = monitor.verdict(iterations, value)
         if reason is not None:
-            raise _Interrupted(reason)
+            raise _InterruptedError(reason)
 
     start = theta[r].copy()
     first, _ = evaluate(start)
@@ -104,10 +106,10 @@ def _one_start(objective, r, theta, value, gradient, status, iterations, evaluat
             evaluate, start, jac=True, hessp=hessian_vector if method == "Newton-CG" else None, method=method,
             callback=after_iteration, options={**options, "maxiter": limit},
         )  # fmt: skip
-    except _Interrupted as interrupted:
+    except _InterruptedError as interrupted:
         status[r] = str(interrupted)
         return status[r]
-    except _NoCurvature:
+    except _NoCurvatureError:
         status[r] = STALLED
         return None
     limited = iterations[r] >= limit

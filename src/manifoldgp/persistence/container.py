@@ -22,7 +22,7 @@ def write(path: str | Path, header: dict[str, Any], tensors: dict[str, Tensor]) 
     path = Path(path)
     if not path.parent.is_dir():
         raise InputError(f"The folder {path.parent} does not exist. Create it first.")
-    stored = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
+    stored = {name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format) for name, tensor in tensors.items()}
     text = json.dumps(header)
     metadata = {"format": FORMAT, "version": str(VERSION), "checksum": _checksum(text, stored), "header": text}
     partial = path.with_name(path.name + ".partial")

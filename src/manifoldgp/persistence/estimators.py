@@ -13,8 +13,8 @@ from torch import Tensor
 
 from manifoldgp.averaging.stack import HeldOutReport
 from manifoldgp.errors import FileFormatError, InputError, ManifoldGPError
-from manifoldgp.estimation import START_FIELDS
-from manifoldgp.features import as_features
+from manifoldgp.estimation import START_FIELDS, require_device
+from manifoldgp.features import Features, Identity, Nested, as_features
 from manifoldgp.means import as_mean
 from manifoldgp.persistence.container import read, write
 from manifoldgp.persistence.descriptions import describe, place_modules, rebuild
@@ -52,6 +52,7 @@ def load(path: str | Path, modules: Sequence[torch.nn.Module] = (), device: str 
 
     modules: your own torch modules, if the model's features or mean use any. device: where it is to predict.
     """
+    require_device(device)
     header, tensors = read(path)
     tensors = {name: tensor.to(device) for name, tensor in tensors.items()}
     try:
@@ -65,37 +66,43 @@ def load(path: str | Path, modules: Sequence[torch.nn.Module] = (), device: str 
 def _unpack(header: dict[str, Any], tensors: dict[str, Tensor], modules: list[torch.nn.Module], device: str) -> Any:
     placed = place_modules(header["settings"], modules)
     estimator = _kinds()[header["estimator"]](**rebuild(header["settings"], placed), device=device)
-    D, O = len(take(tensors, "x.scale", (-1,))), len(take(tensors, "y.scale", (-1,)))
-    estimator.n_features_in_, estimator.n_outputs_ = D, O
+    D, targets = len(take(tensors, "x.scale", (-1,))), len(take(tensors, "y.scale", (-1,)))
+    estimator.n_features_in_, estimator.n_outputs_ = D, targets
     estimator.x_scaler_ = Standardizer(*(take(tensors, f"x.{part}", (D,)).cpu().numpy() for part in ("offset", "scale")))
-    estimator.y_scaler_ = Standardizer(*(take(tensors, f"y.{part}", (O,)).cpu().numpy() for part in ("offset", "scale")))
-    if len(header["ensembles"]) != O or len(header["feature_names"]) not in (0, D):
-        raise FileFormatError(f"The file's targets or feature names do not match its {O} targets and {D} inputs.")
+    estimator.y_scaler_ = Standardizer(*(take(tensors, f"y.{part}", (targets,)).cpu().numpy() for part in ("offset", "scale")))
+    if len(header["ensembles"]) != targets or len(header["feature_names"]) not in (0, D):
+        raise FileFormatError(f"The file's targets or feature names do not match its {targets} targets and {D} inputs.")
     estimator.ensembles_ = [unpack(plain, f"ensemble{o}", tensors, placed, D) for o, plain in enumerate(header["ensembles"])]
     if header["feature_names"]:
         estimator.feature_names_in_ = np.array(header["feature_names"], dtype=object)
     estimator._flat, estimator.nlml_ = bool(header["flat"]), float(header["nlml"])
     estimator.starts_ = np.array([tuple(row) for row in header["starts"]], dtype=START_FIELDS)
     estimator.histories_ = [np.array(h) for h in header["histories"]]
-    estimator.sampling_ = [None] * O  # a file does not hold the draws of the chains
+    estimator.sampling_ = [None] * targets  # a file does not hold the draws of the chains
     estimator.held_out_ = [_unpack_report(plain, f"held_out{o}", tensors) for o, plain in enumerate(header["held_out"])]
     return estimator
 
 
 def _settings(estimator: Any) -> Any:
-    """The estimator's arguments. Features that only their fitted form can be described by (a scikit-learn transformer) take that form."""
+    """The estimator's arguments, as plain data."""
     settings = {name: value for name, value in estimator.get_params(deep=False).items() if name not in _NOT_STORED}
     if not isinstance(settings["random_state"], (Integral, type(None))):
         settings["random_state"] = None
     if isinstance(settings["mean"], torch.nn.Module):
         settings["mean"] = as_mean(settings["mean"])
     if settings.get("features") is not None:
-        try:
-            describe(as_features(settings["features"]))
-            settings["features"] = as_features(settings["features"])
-        except InputError:
-            settings["features"] = estimator.ensembles_[0].blocks[-1].model.features
+        settings["features"] = _describable(as_features(settings["features"]), estimator)
     return describe(settings)
+
+
+def _describable(given: Features, estimator: Any) -> Features:
+    """The features as given, or, where they hold a scikit-learn transformer, as they were when they had been fitted."""
+    try:
+        describe(given)
+    except InputError:
+        used = [block.model.features for e in estimator.ensembles_ for block in e.blocks]
+        return next((f for f in used if not isinstance(f, (Identity, Nested))), given)
+    return given
 
 
 def _pack_report(report: HeldOutReport | None, name: str, tensors: dict[str, Tensor]) -> Any:

@@ -1,0 +1,171 @@
+"""The report of ``mgp reproduce``: a page to look at, and everything on it as files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict
+from html import escape
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from manifoldgp.experiments import Check, Experiment, Outcome, tables_as_csv, tables_as_data, tables_as_markdown
+from manifoldgp.report import _figures as figures
+from manifoldgp.report._headline import headline
+from manifoldgp.report._interactive import page_data
+from manifoldgp.report._page import figure_bytes, figure_html, page
+from manifoldgp.report._settings import settings_html
+from manifoldgp.report._tables_html import checks_html, table_html
+
+TITLE = "Manifold Gaussian Processes for Regression, reproduced"
+
+_LEAD = (
+    "Every experiment of <i>Manifold Gaussian Processes for Regression</i> (R. Calandra, J. Peters, C. E. Rasmussen, M. P. Deisenroth, IJCNN 2016), run again: "
+    "the paper's tables with our numbers beside them, its figures drawn anew, and beside its methods two averages of many models that it did not have. "
+    "NLML: negative log marginal likelihood a training point. NLPP: negative log predictive density a test point. Lower is better everywhere."
+)
+
+_HERO = (
+    "<b>In one picture, and not in the paper.</b> A step with a gap in the training data (grey). The paper's single model decides where the step is and is sure of it; one or two test points on "
+    "the wrong side ruin its score. Averages over many such models know that they do not know."
+)
+
+
+def write_reproduction(outcome: Outcome, folder: Path) -> Path:
+    """Write the page, figures (PNG and PDF), tables (Markdown, CSV, JSON) and settings into ``folder``; returns the page's path."""
+    (folder / "figures").mkdir(parents=True, exist_ok=True)
+    sections = [("summary", "Summary", _summary(outcome))]
+    for experiment in outcome.plan.experiments:
+        html = _experiment(outcome, experiment)
+        for name, figure, caption, narrow in _pictures(outcome, experiment):
+            for kind in ("png", "pdf"):
+                (folder / "figures" / f"{name}.{kind}").write_bytes(figure_bytes(figure, kind))
+            if caption:
+                html += figure_html(figure, name, caption, narrow=narrow)
+        sections.append((experiment.key, experiment.title, html))
+    sections.append(("settings", "Settings", settings_html(outcome)))
+    (folder / "tables.md").write_text(tables_as_markdown(outcome.tables), encoding="utf-8")
+    (folder / "tables.csv").write_text(tables_as_csv(outcome.tables), encoding="utf-8")
+    (folder / "tables.json").write_text(json.dumps(tables_as_data(outcome.tables), indent=1), encoding="utf-8")
+    (folder / "headline.md").write_text(headline(outcome), encoding="utf-8")
+    (folder / "run.json").write_text(json.dumps(_run(outcome), indent=1), encoding="utf-8")
+    path = folder / "index.html"
+    path.write_text(page(TITLE, _head(outcome), sections, page_data(outcome)), encoding="utf-8")
+    return path
+
+
+def _head(outcome: Outcome) -> str:
+    bars, claims = _of_kind(outcome, "bar"), _of_kind(outcome, "claim")
+    facts = {
+        "setting": "quick" if outcome.plan.quick else "full",
+        "bars reached": f"{sum(c.held is True for c in bars)} of {len(bars)}",
+        "paper's claims that hold here": f"{sum(c.held is True for c in claims)} of {len(claims)}",
+        "models fitted": str(len(outcome.results)),
+        "time to fit them all": _duration(sum(r.seconds for r in outcome.results)),
+    }
+    cards = "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in facts.items())
+    return f'<h1>{escape(TITLE)}</h1><p class="lead">{_LEAD}</p><dl class="facts">{cards}</dl>'
+
+
+def _summary(outcome: Outcome) -> str:
+    quick = (
+        " <b>This is the quick setting</b>, with few draws of the data: bars are meant for the median over 20, which <code>make paper</code> runs."
+        if outcome.plan.quick
+        else ""
+    )
+    failures = "".join(
+        f"<li>{escape(f.config.experiment)}, {escape(f.config.method)}, seed {f.config.seed}: {escape(f.message)}</li>" for f in outcome.failures
+    )
+    step = next((e for e in outcome.plan.experiments if e.key == "step"), None)
+    ranked = outcome.ranked_seeds(step) if step else []
+    hero = figure_html(figures.step_gap(outcome, ranked[-1]), "step-gap", f"{_HERO} Seed {ranked[-1]}, the mGP's worst.") if ranked else ""
+    return (
+        f'{hero}<h2>What holds</h2><p class="soft">Medians over the seeds, each another draw of the data and of the starts.{quick}</p>'
+        f"<h3>The bars of this project</h3>{checks_html(_of_kind(outcome, 'bar'))}"
+        f"<h3>The claims of the paper</h3>{checks_html(_of_kind(outcome, 'claim'))}"
+        + (f"<h3>What failed</h3><ul>{failures}</ul>" if failures else "")
+    )
+
+
+def _experiment(outcome: Outcome, experiment: Experiment) -> str:
+    html = f'<h2>{escape(experiment.title)} <span class="soft">{escape(experiment.table)}</span></h2><p class="note">{escape(experiment.note)}</p>'
+    html += table_html(outcome.table(experiment.key))
+    html += '<p class="soft">Ours: the median over seeds, and below it the worst seed. Shaded rows are averages of many models, which have no NLML.</p>'
+    if experiment.key != "bumps" and outcome.of(experiment.key):
+        html += f'<h3>Predictions</h3><div class="explorer" id="explorer-{experiment.key}"></div>'
+    return html + f'<h3>Every seed</h3><div class="strip" id="strip-{experiment.key}"></div>'
+
+
+def _pictures(outcome: Outcome, experiment: Experiment) -> Iterator[tuple[str, Figure, str, bool]]:
+    """(name, figure, caption, narrow) of an experiment's figures; without a caption a figure is a file only, the page has it to explore."""
+    key = experiment.key
+    ranked = outcome.ranked_seeds(experiment)
+    if outcome.of(key):
+        yield f"{key}-scores", figures.score_strips(outcome, key), "", False
+    if not ranked:
+        return
+    typical, worst = ranked[(len(ranked) - 1) // 2], ranked[-1]
+    match key:
+        case "step":
+            yield (
+                "step",
+                figures.step_models(outcome, typical),
+                f"<b>The paper's Figure 2.</b> (a) Three models on the step, (b) the features that the mGP learned, as functions of x: the jump is in the features, "
+                f"so that the GP on top of them need not jump. Seed {typical}, the median of the mGP's test NLPP.",
+                False,
+            )
+            yield "step-gap", figures.step_gap(outcome, worst), "", False  # the page begins with it
+        case "bumps":
+            yield (
+                "bumps",
+                figures.bumps_maps(outcome, typical),
+                f"<b>The paper's Figure 3.</b> Top: the function, and the widest feature of either network in units of the kernel's length-scales. Middle: their spectra along x₁, "
+                f"over all features. Bottom: the function over the features; the kernel sees these distances. Seed {typical}.",
+                False,
+            )
+            yield (
+                "bumps-errors",
+                figures.bumps_errors(outcome, typical),
+                f"<b>Not in the paper:</b> where the errors are, on the 2500 test points. Seed {typical}.",
+                False,
+            )
+        case "walker" | "icub" | "recording":
+            yield (
+                key,
+                figures.walk_predictions(outcome, key, typical),
+                f"<b>The paper's Figure 5,</b> on these data: predictive mean and 95 % bounds on the test walk"
+                f"{', with the stop of the knee at 185 degrees' if key == 'walker' else ''}. Seed {typical}.",
+                False,
+            )
+            yield (
+                f"{key}-features",
+                figures.walk_features(outcome, key, typical),
+                "<b>The paper's Figure 6,</b> on these data: the walk in the two widest directions of the mGP's feature space, in units of the kernel's length-scales, coloured by the "
+                f"phase of the stride. Where consecutive points jump, the network has learned the training walk by heart. Seed {typical}.",
+                False,
+            )
+
+
+def _run(outcome: Outcome) -> dict:
+    """Settings, versions, verdicts and failures, for machines."""
+    return {
+        "setting": "quick" if outcome.plan.quick else "full",
+        "finished": outcome.finished,
+        "seconds_of_this_run": round(outcome.seconds, 1),
+        "seconds_of_all_fits": round(sum(r.seconds for r in outcome.results), 1),
+        "versions": outcome.versions,
+        "machine": outcome.machine,
+        "remarks": list(outcome.plan.remarks),
+        "checks": [asdict(check) for check in outcome.checks],
+        "failures": [asdict(failure) for failure in outcome.failures],
+        "configs": [asdict(config) for config in outcome.plan.configs],
+    }
+
+
+def _of_kind(outcome: Outcome, kind: str) -> list[Check]:
+    return [check for check in outcome.checks if check.kind == kind]
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

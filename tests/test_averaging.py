@@ -1,0 +1,262 @@
+"""Averages as users meet them, and the parts they are made of: honest folds, nested members, held-out predictions."""
+
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from manifoldgp import GPRegressor, ManifoldGPRegressor, load
+from manifoldgp.averaging import nuts
+from manifoldgp.averaging.heldout import make_batch, predict_held_out
+from manifoldgp.averaging.members import Trainer, nested_gp, plain_gp, warm_and_cold
+from manifoldgp.averaging.stack import StackSettings, fit_stack
+from manifoldgp.errors import FitWarning, InputError
+from manifoldgp.features import Nested
+from manifoldgp.kernels import Constant, SquaredExponential
+from manifoldgp.model import Data, Model
+from manifoldgp.noise import GaussianNoise
+from manifoldgp.parameters import LogNormal, map_leaves
+from manifoldgp.posterior import condition
+from manifoldgp.threads import training_threads
+
+SHORT = nuts.NutsSettings(chains=2, tune=16, draws=16, thin=4, depth=3)
+AVERAGINGS = ("stack", "fast", "restarts", "none")
+
+
+def cliff(seed, rows):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-1, 1, size=(rows, 2))
+    return X, np.sin(2 * X[:, 0]) + 2.0 * (X.sum(1) > 0.2) + 0.05 * rng.normal(size=rows)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    X, y = cliff(0, 60)
+    return {name: ManifoldGPRegressor(averaging=name, hidden=(4, 2), restarts=3, max_iter=60).fit(X, y) for name in AVERAGINGS}
+
+
+@pytest.mark.parametrize("name", AVERAGINGS)
+def test_density_integrates_to_one_and_matches_the_moments(fitted, name):
+    model, x = fitted[name], np.array([[0.1, 0.1]])
+    grid = np.linspace(-8, 10, 40001)
+    density = np.exp(model.log_predictive_density(np.repeat(x, len(grid), 0), grid))
+    assert np.trapezoid(density, grid) == pytest.approx(1.0, abs=1e-3)
+    mean, std = model.predict(x, return_std=True)
+    assert mean[0] == pytest.approx(np.trapezoid(grid * density, grid), abs=2e-3)
+    assert std[0] == pytest.approx(np.sqrt(np.trapezoid((grid - mean[0]) ** 2 * density, grid)), rel=2e-2)
+    quantiles = model.predict_quantiles(x, (0.05, 0.5, 0.95))[0]
+    np.testing.assert_allclose([np.trapezoid(density[grid <= q], grid[grid <= q]) for q in quantiles], (0.05, 0.5, 0.95), atol=2e-3)
+
+
+@pytest.mark.parametrize("name", AVERAGINGS)
+def test_everything_works_for_every_averaging(fitted, name, tmp_path):
+    model = fitted[name]
+    X, y = cliff(1, 20)
+    step = 1e-5
+    gradient, _ = model.predict_gradient(X[:3])
+    shifted = [(model.predict(X[:3] + step * e) - model.predict(X[:3] - step * e)) / (2 * step) for e in np.eye(2)]
+    np.testing.assert_allclose(gradient, np.stack(shifted, 1), rtol=1e-4, atol=1e-4)
+    assert model.sample_y(X, 5).shape == (20, 5)
+    assert model.transform(X).shape[0] == 20
+    model.save(tmp_path / "model.mgp")
+    again = load(tmp_path / "model.mgp")
+    for mine, theirs in zip(model.predict(X, return_std=True), again.predict(X, return_std=True), strict=True):
+        assert np.array_equal(mine, theirs)
+    again.update(X, y)
+    assert np.abs(again.predict(X) - y).mean() < np.abs(model.predict(X) - y).mean()
+    assert str(again.diagnose())
+
+
+def test_samples_follow_the_mixture(fitted):
+    model, x = fitted["stack"], np.array([[0.1, 0.1], [0.5, -0.5]])
+    mean, covariance = model.predict(x, return_cov=True)
+    draws = model.sample_y(x, 20000)
+    np.testing.assert_allclose(draws.mean(1), mean, atol=4 * np.sqrt(np.diag(covariance).max() / 20000))
+    np.testing.assert_allclose(np.cov(draws), covariance, atol=0.08 * np.diag(covariance).max())
+
+
+def test_weights_sum_to_one_and_are_reported(fitted):
+    report = fitted["stack"].held_out_[0]
+    assert report.weights.sum() == pytest.approx(1.0)
+    assert report.groups == ("plain GP", "warm", "cold", "own")
+    assert ((report.pit >= 0) & (report.pit <= 1)).all()
+    assert "of the weight" in str(fitted["stack"].diagnose())
+    weights = fitted["stack"].starts_["weight"]
+    assert weights.sum() == pytest.approx(1.0, abs=1e-3)
+    assert fitted["none"].held_out_ == [None]
+
+
+def test_a_cliff_is_predicted_better_than_by_a_plain_gp():
+    X, y = cliff(2, 150)
+    X_test, y_test = cliff(3, 500)
+    stack = ManifoldGPRegressor(averaging="stack", restarts=6).fit(X, y)
+    gp = GPRegressor().fit(X, y)
+    gain = stack.log_predictive_density(X_test, y_test).mean() - gp.log_predictive_density(X_test, y_test).mean()
+    assert gain > 0.3
+
+
+def test_a_smooth_function_is_predicted_as_well_as_by_a_plain_gp():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(500, 2))
+    y = np.sin(X[:, 0]) * np.cos(X[:, 1]) + 0.1 * rng.normal(size=500)
+    stack = ManifoldGPRegressor(averaging="stack", restarts=3).fit(X[:100], y[:100])
+    gp = GPRegressor().fit(X[:100], y[:100])
+    gain = stack.log_predictive_density(X[100:], y[100:]).mean() - gp.log_predictive_density(X[100:], y[100:]).mean()
+    assert gain > -0.05
+
+
+def test_groups_and_order_choose_the_folds():
+    X, y = cliff(4, 40)
+    quick = {"averaging": "stack", "hidden": (3, 1), "restarts": 2}
+    runs = [ManifoldGPRegressor(**quick).fit(X, y, **options) for options in ({}, {"ordered": True}, {"groups": np.arange(40) // 8})]
+    densities = [run.held_out_[0].log_density["plain GP"] for run in runs]
+    assert not np.allclose(densities[0], densities[1])
+    assert not np.allclose(densities[0], densities[2])
+    with pytest.raises(InputError, match="one label a row"):
+        ManifoldGPRegressor(**quick).fit(X, y, groups=[1, 2])
+
+
+def test_bad_choices_are_refused():
+    X, y = cliff(5, 20)
+    with pytest.raises(InputError, match="Unknown averaging 'bagging'; choose one of 'stack', 'fast', 'restarts', 'nuts', 'none'"):
+        ManifoldGPRegressor(averaging="bagging").fit(X, y)
+    with pytest.raises(InputError, match="needs averaging='none'"):
+        ManifoldGPRegressor(averaging="stack", shared_features=True).fit(X, np.stack([y, y], 1))
+
+
+def standardised(X, y):
+    return Data(torch.from_numpy((X - X.mean(0)) / X.std(0)), torch.from_numpy((y - y.mean()) / y.std()))
+
+
+def test_nested_features_contain_the_plain_gp():
+    data = standardised(*cliff(6, 30))
+    gp, nested = plain_gp(Model()), nested_gp(Model(), 4, 2)
+    generator = torch.Generator().manual_seed(0)
+    _, values = gp.draw(data, generator, 1)
+    _, drawn = nested.draw(data, generator, 1)
+    started = warm_and_cold(drawn, nested.features.width, values, np.array([True]))
+    started["features"]["outer"].zero_()
+    started["features"]["skip"].zero_()
+    torch.testing.assert_close(nested.nlml(started, data), gp.nlml(values, data), rtol=1e-12, atol=1e-12)
+
+
+def test_nested_features_against_the_formula():
+    X = torch.randn(5, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    nested = Nested(hidden=4, q=2)
+    tree = nested.parameters(X)
+    values = {k: p.initial(torch.Generator().manual_seed(1), 2) for k, p in tree.items()}
+    H = nested(values, X)
+    for r in range(2):
+        v = {k: leaf[r].numpy() for k, leaf in values.items()}
+        net = X.numpy() @ v["skip"] / 3**0.5 + np.tanh(X.numpy() @ v["inner"] / 3**0.5 + v["bias"]) @ v["outer"] / 2.0
+        np.testing.assert_allclose(H[r].numpy(), np.hstack([X.numpy() / v["lengthscale"], net]), rtol=1e-12)
+
+
+def test_held_out_predictions_equal_those_of_models_fitted_alone():
+    data = standardised(*cliff(7, 23))
+    folds = [np.arange(0, 8), np.arange(8, 15), np.arange(15, 23)]
+    batch = make_batch(data, folds)
+    assert batch.train.mask is not None  # folds of different sizes share a batch
+    model = Model(kernel=SquaredExponential())
+    _, values = model.draw(data, torch.Generator().manual_seed(0), 3)
+    held_out = predict_held_out(model, values, batch, (1.0, 4.0))
+    by_row = batch.by_row(held_out.log_density)
+    for k, fold in enumerate(folds):
+        rest = np.setdiff1d(np.arange(23), fold)
+        mine = map_leaves(lambda leaf: leaf[k : k + 1], values)  # noqa: B023
+        posterior = condition(model, mine, Data(data.X[rest], data.y[rest]))
+        mean, variance = posterior.mean_and_variance(data.X[fold])
+        for f, factor in enumerate((1.0, 4.0)):
+            sd = torch.sqrt(factor * (variance + posterior.noise_variance()[:, None]))
+            expected = torch.distributions.Normal(mean, sd).log_prob(data.y[fold])[0]
+            np.testing.assert_allclose(by_row[f, fold], expected.numpy(), rtol=1e-9, atol=1e-9)
+
+
+def test_folds_are_honest_what_is_held_out_changes_no_member_of_its_fold():
+    X, y = cliff(8, 30)
+    data = standardised(X, y)
+    folds = [np.arange(0, 10), np.arange(10, 20), np.arange(20, 30)]
+    changed = Data(data.X, data.y.clone())
+    changed.y[:10] += 5.0
+    trained = []
+    for rows in (data, changed):
+        batch = make_batch(rows, folds)
+        with training_threads() as workers:
+            trainer = Trainer(torch.Generator().manual_seed(0), workers)
+            trained.append(trainer.fit("gp", plain_gp(Model()), batch.train, 3, 30).result.theta)
+    np.testing.assert_allclose(trained[0][0], trained[1][0], rtol=1e-9)
+    assert not np.allclose(trained[0][1], trained[1][1])
+
+
+def test_a_broken_member_predicts_nothing_and_the_stack_goes_on():
+    data = standardised(*cliff(9, 24))
+    batch = make_batch(data, [np.arange(0, 12), np.arange(12, 24)])
+    model = Model()
+    _, values = model.draw(data, torch.Generator().manual_seed(0), 2)
+    values["kernel"]["variance"][0] = torch.nan
+    held_out = predict_held_out(model, values, batch, (1.0,))
+    assert (held_out.log_density[0, 0] <= -1e6).all()
+    assert (held_out.log_density[0, 1] > -1e6).all()
+
+
+@pytest.mark.parametrize("options", [{"noise_std": 0.1}, {}])
+def test_known_noise_and_warping_go_through_the_stack(options):
+    X, y = cliff(10, 40)
+    warping = None if options else "tanh"
+    model = ManifoldGPRegressor(averaging="stack", hidden=(3, 1), restarts=2, target_warping=warping).fit(X, np.exp(y), **options)
+    grid = np.linspace(-30, 60, 60001)
+    density = np.exp(model.log_predictive_density(np.repeat(X[:1], len(grid), 0), grid))
+    assert np.trapezoid(density, grid) == pytest.approx(1.0, abs=5e-3)
+    assert np.isfinite(model.held_out_[0].log_density["stack"]).all()
+
+
+def test_only_groups_with_weight_are_trained_on_all_rows():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 1))
+    data = standardised(X, np.sin(X[:, 0]) + 0.1 * rng.normal(size=40))
+    settings = StackSettings(own_members=2, keep=0.9)
+    with training_threads() as workers:
+        average = fit_stack(
+            Model(), data, [np.arange(0, 20), np.arange(20, 40)], settings, Trainer(torch.Generator().manual_seed(0), workers)
+        )
+    assert [batch.phase for batch in average.batches] in (["plain GP"], ["plain GP", "nested"])
+    assert sum(w.sum() for w in average.weights) == pytest.approx(1.0)
+
+
+def test_full_bayes_reports_its_chains(monkeypatch):
+    pytest.importorskip("nutpie", reason="needs the extra [bayes]")
+    monkeypatch.setattr(nuts, "NutsSettings", lambda: SHORT)
+    X, y = cliff(11, 15)
+    with pytest.warns(FitWarning, match="The NUTS chains mix badly"):  # far too few draws, on purpose
+        model = ManifoldGPRegressor(averaging="nuts", hidden=(2, 1), restarts=2, max_iter=20).fit(X[:, :1], y)
+    assert len(model.starts_) == 8
+    np.testing.assert_allclose(model.starts_["weight"], 1 / 8)
+    report = model.sampling_[0]
+    assert report.draws.posterior["theta"].shape[:2] == (2, 16)
+    assert report.worst_rhat > 0
+    assert "worst R-hat" in model.diagnose().numbers
+
+
+def test_the_sampler_finds_a_known_posterior():
+    pytest.importorskip("nutpie", reason="needs the extra [bayes]")
+    # Noise known, mean zero, kernel constant: the only parameter is log variance, and its posterior can be integrated on a grid.
+    rng = np.random.default_rng(0)
+    y = 0.7 + 0.1 * rng.normal(size=8)
+    data = Data(torch.zeros(8, 1, dtype=torch.float64), torch.from_numpy(y), torch.full((8,), 0.01, dtype=torch.float64))
+    model = Model(kernel=Constant(), noise=GaussianNoise(learned=False), priors={"kernel.variance": LogNormal(0.0, 1.0)})
+    settings = nuts.NutsSettings(chains=2, tune=200, draws=400, thin=1, depth=4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FitWarning)
+        average = nuts.fit_nuts(
+            model, data, restarts=2, max_iter=50, generator=torch.Generator().manual_seed(0), settings=settings
+        )
+    grid = np.linspace(-6, 6, 4001)
+    values = {"kernel": {"variance": torch.from_numpy(np.exp(grid))}}
+    log_density = -model.nlml(values, data).numpy() - 0.5 * grid**2
+    density = np.exp(log_density - log_density.max())
+    density /= np.trapezoid(density, grid)
+    mean = np.trapezoid(grid * density, grid)
+    sd = np.sqrt(np.trapezoid((grid - mean) ** 2 * density, grid))
+    draws = average.batches[0].result.theta[:, 0]
+    assert draws.mean() == pytest.approx(mean, abs=0.25 * sd)
+    assert draws.std() == pytest.approx(sd, rel=0.25)

@@ -1,0 +1,238 @@
+"""diagnose(): the numbers are those of the model, the remarks come when they should and only then."""
+
+from __future__ import annotations
+
+import io
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from manifoldgp import PCA, GPRegressor, LogNormal, ManifoldGPRegressor
+from manifoldgp.diagnosis import Diagnosis, _scaled_kernels
+from manifoldgp.kernels import Matern32, Periodic, SquaredExponential
+from manifoldgp.progress import PhaseLines, ProgressLine
+
+RNG = np.random.default_rng(2)
+X = RNG.normal(size=(30, 2))
+Y = 5.0 * np.sin(2 * X[:, 0]) + X[:, 1] + 0.3 * RNG.normal(size=30)
+LOO = "leave-one-out negative log density per row"
+AGREE = "starts that agree on the optimum (0.01 nats a row)"
+
+
+def gp(**arguments):
+    return GPRegressor(**{"restarts": 3, **arguments})
+
+
+@pytest.fixture(scope="module")
+def plain():
+    return gp().fit(X, Y)
+
+
+def test_numbers_of_an_ordinary_fit(plain):
+    diagnosis = plain.diagnose()
+    numbers = diagnosis.numbers
+    assert (numbers["rows"], numbers["inputs"], numbers["features"], numbers["starts"]) == (30, 2, 2, 3)
+    assert numbers["NLML per row"] == pytest.approx(plain.nlml_ / 30, rel=1e-9)
+    assert numbers["jitter used (variance, relative to sd(y)²)"] == 0
+    assert numbers["noise floor (units of y)"] == pytest.approx(plain.noise_floor * Y.std())
+    scale = float(plain.ensembles_[0].blocks[0].values["noise"]["scale"]) * Y.std()
+    assert numbers["noise standard deviation (units of y)"] == pytest.approx(scale, rel=1e-6)
+    assert 0.1 < scale < 0.6
+    lengthscale = plain.ensembles_[0].blocks[0].values["kernel"]["lengthscale"][0].numpy()
+    U = (X - X.mean(0)) / X.std(0)
+    np.testing.assert_allclose(numbers["kernel.lengthscale / spread of the feature"], lengthscale / U.std(0, ddof=1), rtol=1e-9)
+    assert numbers["rank of the features"] == 2
+    assert numbers["invalid starts"] == 0
+    assert 1 <= numbers[AGREE] <= 3
+
+
+def test_leave_one_out_is_what_leaving_one_out_gives(plain):
+    """Each row predicted by the model with the same parameters that has not seen it, in the units of y."""
+    block, ensemble = plain.ensembles_[0].blocks[0], plain.ensembles_[0]
+    A = (block.L[0] @ block.L[0].T).numpy()
+    t, total = block.z[0].numpy(), 0.0
+    for i in range(30):
+        rest = np.arange(30) != i
+        k = np.linalg.solve(A[np.ix_(rest, rest)], A[rest, i])
+        mean, variance = k @ t[rest], A[i, i] - k @ A[rest, i]
+        total += 0.5 * (math.log(2 * math.pi * variance) + (t[i] - mean) ** 2 / variance) + math.log(ensemble.scale)
+    assert plain.diagnose().numbers[LOO] == pytest.approx(total / 30, rel=1e-8)
+
+
+def test_units_shift_densities_by_their_logarithm(plain):
+    scaled = gp().fit(X, Y * 2.0**10).diagnose().numbers
+    numbers = plain.diagnose().numbers
+    for name in ("NLML per row", LOO):
+        assert scaled[name] == pytest.approx(numbers[name] + 10 * math.log(2), abs=1e-9)
+    assert scaled["noise standard deviation (units of y)"] == pytest.approx(
+        numbers["noise standard deviation (units of y)"] * 2**10
+    )
+
+
+def test_a_warped_model_is_diagnosed_in_the_units_of_y():
+    model = gp(target_warping="tanh", max_iter=30).fit(X, np.exp(Y / 3))
+    assert model.diagnose().numbers["NLML per row"] == pytest.approx(model.nlml_ / 30, rel=1e-8)
+
+
+def test_after_an_update_the_numbers_are_those_of_all_rows(plain):
+    model = gp(max_iter=30).fit(X[:20], Y[:20]).update(X[20:], Y[20:])
+    numbers = model.diagnose().numbers
+    assert numbers["rows"] == 30
+    block = model.ensembles_[0].blocks[0]
+    A, t = (block.L[0] @ block.L[0].T).numpy(), block.z[0].numpy()
+    nlml = 0.5 * t @ np.linalg.solve(A, t) + 0.5 * np.linalg.slogdet(2 * math.pi * A)[1] + 30 * math.log(model.y_scaler_.scale[0])
+    assert numbers["NLML per row"] == pytest.approx(nlml / 30, rel=1e-8)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_each_of_several_targets_has_its_own_numbers(shared):
+    model = ManifoldGPRegressor(hidden=(3, 2), restarts=2, max_iter=30, shared_features=shared).fit(
+        X, np.c_[Y, 100 * X[:, 1] ** 2]
+    )
+    diagnosis = model.diagnose()
+    total = sum(diagnosis.numbers[f"output {o}: NLML per row"] for o in range(2))
+    assert total == pytest.approx(model.nlml_ / 30, rel=1e-8)
+    assert all(remark.startswith("output ") for remark in diagnosis.remarks)
+
+
+def remarks(model):
+    return "\n".join(model.diagnose().remarks)
+
+
+def test_noise_free_data_are_remarked():
+    assert "The noise is at its floor: the data look noise-free." in remarks(gp().fit(X, X[:, 0]))
+    assert "noise is at its floor" not in remarks(gp().fit(X, Y))
+
+
+def test_inputs_without_influence_are_remarked():
+    model = gp(priors={"kernel.lengthscale": LogNormal(math.log(1e5), 1e-3)}, max_iter=50).fit(X, Y)
+    assert "kernel.lengthscale: 2 features have no influence (length-scale above 1000 spreads)" in remarks(model)
+    model = gp(priors={"kernel.lengthscale": LogNormal(math.log(1e-5), 1e-3)}, max_iter=50).fit(X, Y)
+    assert "kernel.lengthscale: 2 length-scales are below 0.001 spreads: nothing is shared between rows" in remarks(model)
+
+
+def test_constant_inputs_are_remarked_by_name():
+    A = np.c_[X, np.full(30, 0.1)]
+    assert "Constant in the training data, so without information: input 2." in remarks(gp(max_iter=20).fit(A, Y))
+    assert "input pressure." in remarks(gp(max_iter=20).fit(pd.DataFrame(A, columns=["a", "b", "pressure"]), Y))
+    assert "Constant" not in remarks(gp(max_iter=20).fit(X, Y))
+
+
+def test_more_parameters_than_rows_are_remarked():
+    """On pure noise a network of this size fits what is not there, and neither NLML nor leave-one-out densities tell."""
+    noise = np.random.default_rng(0).normal(size=30)
+    model = ManifoldGPRegressor(hidden=(10, 2), restarts=3, max_iter=100).fit(X, noise)
+    numbers = model.diagnose().numbers
+    assert numbers["trained parameters"] == (2 * 10 + 10) + (10 * 2 + 2) + (1 + 2) + 1
+    assert "more trained parameters (56) than rows (30): a single model is likely to overfit" in remarks(model)
+    assert numbers[LOO] < 1.0  # although sd(y) = 1 cannot be predicted better than 1.4 nats a row
+    assert "likely to overfit" not in remarks(gp().fit(X, Y))
+    averaged = ManifoldGPRegressor(hidden=(10, 2), restarts=4, max_iter=5, averaging="restarts").fit(X, noise)
+    assert "likely to overfit" not in remarks(averaged)
+    fixed = ManifoldGPRegressor(PCA(2), restarts=1, max_iter=5).fit(X, noise)  # a PCA's matrix is not trained
+    assert fixed.diagnose().numbers["trained parameters"] == 4
+
+
+def test_rows_that_the_others_contradict_are_remarked():
+    """Two rows at one place, far apart for noise that is known to be small: each pays for the other when it is left out."""
+    model = gp(noise="known").fit(np.r_[X, X[:2]], np.r_[Y, Y[:2] + 3.0], noise_std=0.1)
+    assert model.diagnose().numbers[LOO] > model.diagnose().numbers["NLML per row"] + 0.5
+    assert "a few rows are not what the others say. Look for outliers" in remarks(model)
+    assert "Look for outliers" not in remarks(gp().fit(X, Y))
+
+
+def test_features_that_collapse_are_remarked():
+    model = ManifoldGPRegressor(torch.nn.Sequential(torch.nn.Linear(2, 1), torch.nn.Linear(1, 3)), restarts=1, max_iter=5).fit(
+        X, Y
+    )
+    assert model.diagnose().numbers["rank of the features"] == 1
+    assert "The 3 features span only 1 dimensions: fewer features would do." in remarks(model)
+
+
+def test_starts_that_disagree_or_stop_early_are_remarked():
+    model = ManifoldGPRegressor(hidden=(3, 2), restarts=4, max_iter=3).fit(X, Y)
+    assert model.diagnose().numbers[AGREE] == 1
+    assert "Only one start found the best optimum: more restarts may find a better one." in remarks(model)
+    assert "4 of 4 starts stopped at the iteration limit: raise max_iter to see them converge." in remarks(model)
+    single = gp(restarts=1).fit(X, Y)
+    assert "Only one start" not in remarks(single)
+
+
+def test_jitter_is_remarked():
+    model = gp(kernel="matern12", noise="known", restarts=1, noise_floor=1e-9).fit(X, Y, noise_std=0.0)
+    assert "jitter" not in remarks(model)
+    model.update(X, Y, noise_std=0.0)  # the same rows again
+    assert model.diagnose().numbers["jitter used (variance, relative to sd(y)²)"] > 0
+    assert "The covariance needed a jitter of" in remarks(model)
+
+
+@pytest.mark.parametrize("averaging", ["restarts", "fast", "stack"])
+def test_averages_are_diagnosed_by_their_heaviest_member(averaging):
+    model = ManifoldGPRegressor(hidden=(3, 2), restarts=2, max_iter=10, averaging=averaging).fit(X, Y)
+    diagnosis = model.diagnose()
+    starts = model.starts_
+    assert diagnosis.numbers["NLML per row"] == pytest.approx(starts["nlml"][np.argmax(starts["weight"])] / 30, rel=1e-6)
+    assert diagnosis.numbers["starts"] == len(starts)
+    assert "iteration limit" not in str(diagnosis)  # some members stop early on purpose
+
+
+def test_length_scales_are_relative_to_the_features_that_their_kernel_sees():
+    H = torch.tensor([[0.0, 0.0, 0.0], [1.0, 10.0, 100.0]], dtype=torch.float64)
+    kernel = SquaredExponential(dims=(2, 0)) + Periodic(dims=(1,)) * Matern32(ard=False)
+    one = torch.ones(1, 1, dtype=torch.float64)
+    values = {"0": {"lengthscale": torch.tensor([[5.0, 7.0]])}, "1": {"0": {"lengthscale": one}, "1": {"lengthscale": 3 * one}}}
+    found = {name: (seen[1].tolist(), scales.tolist()) for name, seen, scales in _scaled_kernels(kernel, values, H, "kernel")}
+    assert found == {
+        "kernel.0.lengthscale": ([100.0, 1.0], [5.0, 7.0]),
+        "kernel.1.1.lengthscale": ([1.0, 10.0, 100.0], [3.0]),
+    }
+
+
+def test_printing_shows_numbers_and_remarks():
+    shown = str(Diagnosis({"rows": 3, "a long name": 0.123456, "many": np.arange(20.0)}, ["Look here."])).splitlines()
+    assert shown[0] == "rows         3"
+    assert shown[1] == "a long name  0.1235"
+    assert shown[2].endswith("11, ...]")
+    assert shown[-1] == "- Look here."
+    assert str(Diagnosis({}, ["Only words."])) == "- Only words."
+
+
+def test_every_number_is_plain_or_an_array(plain):
+    assert all(isinstance(v, (int, float, np.ndarray)) for v in plain.diagnose().numbers.values())
+    assert "rows" in str(plain.diagnose())
+
+
+# ------------------------------------------------------------------------------------------------------- the progress line
+
+
+def test_the_progress_line_is_redrawn_and_ends_with_the_last_state():
+    stream = io.StringIO()
+    line = ProgressLine(10, rows=4, stream=stream)
+    assert line(np.array([0, 0]), np.array([8.0, np.inf])) is False
+    line(np.array([10, 7]), np.array([-4.0, -2.0]))  # too soon to draw: shown by close
+    line.close()
+    first, last = stream.getvalue().removeprefix("\r").split("\r")
+    assert first.startswith(f"2 starts |{' ' * 20}| iteration 0/10, best NLML 2.000 a row, 0.0 s")
+    assert last.startswith(f"2 starts |{'█' * 20}| iteration 10/10, best NLML -1.000 a row")
+    assert last.endswith(" s \n")
+
+
+def test_a_line_that_never_began_still_ends():
+    stream = io.StringIO()
+    ProgressLine(10, 4, stream).close()
+    assert stream.getvalue() == "\n"
+
+
+def test_phases_have_lines_of_their_own(capsys):
+    lines = PhaseLines(5, 2)
+    for phase in ("plain GP", "plain GP", "warm"):
+        lines(phase, np.array([1]), np.array([1.0]))
+    lines.close()
+    lines.close()
+    shown = capsys.readouterr().err
+    assert shown.count("\n") == 2
+    assert shown.index("plain GP: 1 starts") < shown.index("\n") < shown.index("warm: 1 starts")
+    assert shown.endswith(" s \n")
