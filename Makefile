@@ -9,7 +9,7 @@ TORCH := $(shell grep -m1 '^torch==' $(LOCK))
 LOCKED_EXTRAS := plots,cli,bayes,sim,onnx,botorch,data,dev
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test lint format build clean lock
+.PHONY: help venv demo paper test lint format build clean lock
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -23,8 +23,11 @@ $(INSTALLED): pyproject.toml $(LOCK)
 	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
 	touch $@
 
-demo: $(INSTALLED)  ## run the demonstration; its results go to demo/
-	$(BIN)/python -m manifoldgp.demo --out demo
+demo: $(INSTALLED)  ## the paper's experiments in a few minutes; open report/index.html
+	$(BIN)/mgp reproduce --quick --out report
+
+paper: $(INSTALLED)  ## the same with 20 seeds, an hour or two; can be interrupted and continued
+	$(BIN)/mgp reproduce --out report-full
 
 test: lint  ## lint, then all tests and doctests
 	$(BIN)/python -m pytest
@@ -43,7 +46,7 @@ build: $(INSTALLED)  ## wheel and source archive in dist/
 	$(BIN)/python -m build --no-isolation
 
 clean:  ## remove results, builds and caches; keeps .venv
-	rm -rf build dist demo report .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf build dist report report-full .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Resolves anew in a clean environment. To move torch, edit its line in the lock first.

@@ -89,7 +89,7 @@ def test_after_an_update_the_numbers_are_those_of_all_rows(plain):
 
 @pytest.mark.parametrize("shared", [False, True])
 def test_each_of_several_targets_has_its_own_numbers(shared):
-    model = ManifoldGPRegressor(hidden=(3, 2), restarts=2, max_iter=30, shared_features=shared).fit(
+    model = ManifoldGPRegressor(hidden=(3, 2), restarts=2, max_iter=30, shared_features=shared, averaging="none").fit(
         X, np.c_[Y, 100 * X[:, 1] ** 2]
     )
     diagnosis = model.diagnose()
@@ -124,7 +124,7 @@ def test_constant_inputs_are_remarked_by_name():
 def test_more_parameters_than_rows_are_remarked():
     """On pure noise a network of this size fits what is not there, and neither NLML nor leave-one-out densities tell."""
     noise = np.random.default_rng(0).normal(size=30)
-    model = ManifoldGPRegressor(hidden=(10, 2), restarts=3, max_iter=100).fit(X, noise)
+    model = ManifoldGPRegressor(hidden=(10, 2), restarts=3, max_iter=100, averaging="none").fit(X, noise)
     numbers = model.diagnose().numbers
     assert numbers["trained parameters"] == (2 * 10 + 10) + (10 * 2 + 2) + (1 + 2) + 1
     assert "more trained parameters (56) than rows (30): a single model is likely to overfit" in remarks(model)
@@ -132,7 +132,7 @@ def test_more_parameters_than_rows_are_remarked():
     assert "likely to overfit" not in remarks(gp().fit(X, Y))
     averaged = ManifoldGPRegressor(hidden=(10, 2), restarts=4, max_iter=5, averaging="restarts").fit(X, noise)
     assert "likely to overfit" not in remarks(averaged)
-    fixed = ManifoldGPRegressor(PCA(2), restarts=1, max_iter=5).fit(X, noise)  # a PCA's matrix is not trained
+    fixed = ManifoldGPRegressor(PCA(2), restarts=1, max_iter=5, averaging="none").fit(X, noise)  # a PCA's matrix is not trained
     assert fixed.diagnose().numbers["trained parameters"] == 4
 
 
@@ -145,7 +145,7 @@ def test_rows_that_the_others_contradict_are_remarked():
 
 
 def test_features_that_collapse_are_remarked():
-    model = ManifoldGPRegressor(torch.nn.Sequential(torch.nn.Linear(2, 1), torch.nn.Linear(1, 3)), restarts=1, max_iter=5).fit(
+    model = ManifoldGPRegressor(torch.nn.Sequential(torch.nn.Linear(2, 1), torch.nn.Linear(1, 3)), restarts=1, max_iter=5, averaging="none").fit(
         X, Y
     )
     assert model.diagnose().numbers["rank of the features"] == 1
@@ -153,7 +153,7 @@ def test_features_that_collapse_are_remarked():
 
 
 def test_starts_that_disagree_or_stop_early_are_remarked():
-    model = ManifoldGPRegressor(hidden=(3, 2), restarts=4, max_iter=3).fit(X, Y)
+    model = ManifoldGPRegressor(hidden=(3, 2), restarts=4, max_iter=3, averaging="none").fit(X, Y)
     assert model.diagnose().numbers[AGREE] == 1
     assert "Only one start found the best optimum: more restarts may find a better one." in remarks(model)
     assert "4 of 4 starts stopped at the iteration limit: raise max_iter to see them converge." in remarks(model)

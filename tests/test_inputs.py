@@ -30,7 +30,7 @@ Y = np.sin(X[:, 0])
 
 
 def mgp(**arguments):
-    return ManifoldGPRegressor(**{"hidden": (3, 1), "restarts": 2, "max_iter": 10, **arguments})
+    return ManifoldGPRegressor(**{"hidden": (3, 1), "restarts": 2, "max_iter": 10, "averaging": "none", **arguments})
 
 
 def gp(**arguments):

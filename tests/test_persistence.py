@@ -31,7 +31,7 @@ NEW = RNG.normal(size=(4, 3))
 
 
 def mgp(*arguments, **named):
-    return ManifoldGPRegressor(*arguments, **{"hidden": (3, 2), "restarts": 2, "max_iter": 4, **named})
+    return ManifoldGPRegressor(*arguments, **{"hidden": (3, 2), "restarts": 2, "max_iter": 4, "averaging": "none", **named})
 
 
 def gp(**named):

@@ -27,7 +27,7 @@ NEW_Y = np.sin(NEW[:, 0]) + NEW[:, 1] ** 2
 
 
 def mgp(**arguments):
-    return ManifoldGPRegressor(**{"hidden": (3, 2), "restarts": 2, "max_iter": 30, **arguments})
+    return ManifoldGPRegressor(**{"hidden": (3, 2), "restarts": 2, "max_iter": 30, "averaging": "none", **arguments})
 
 
 def gp(**arguments):

@@ -71,7 +71,7 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
         optimizer: str = "l-bfgs",
         max_iter: int = 500,
         time_budget: float | None = None,
-        averaging: str = "none",
+        averaging: str = "stack",
         standardize_X: bool = True,
         standardize_y: bool = True,
         shared_features: bool = False,
