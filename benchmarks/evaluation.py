@@ -80,6 +80,7 @@ def _seconds(function) -> float:
 
 def our_evaluation(X: np.ndarray, y: np.ndarray, members: int):
     import torch
+
     from manifoldgp.features import MLP
     from manifoldgp.model import Data, Model
     from manifoldgp.objective import TrainingObjective, first_of

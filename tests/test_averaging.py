@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
+
 from manifoldgp import GPRegressor, ManifoldGPRegressor, load
 from manifoldgp.averaging import nuts
 from manifoldgp.averaging.heldout import make_batch, predict_held_out
@@ -45,7 +46,9 @@ def test_density_integrates_to_one_and_matches_the_moments(fitted, name):
     assert mean[0] == pytest.approx(np.trapezoid(grid * density, grid), abs=2e-3)
     assert std[0] == pytest.approx(np.sqrt(np.trapezoid((grid - mean[0]) ** 2 * density, grid)), rel=2e-2)
     quantiles = model.predict_quantiles(x, (0.05, 0.5, 0.95))[0]
-    np.testing.assert_allclose([np.trapezoid(density[grid <= q], grid[grid <= q]) for q in quantiles], (0.05, 0.5, 0.95), atol=2e-3)
+    np.testing.assert_allclose(
+        [np.trapezoid(density[grid <= q], grid[grid <= q]) for q in quantiles], (0.05, 0.5, 0.95), atol=2e-3
+    )
 
 
 @pytest.mark.parametrize("name", AVERAGINGS)
@@ -108,7 +111,9 @@ def test_a_smooth_function_is_predicted_as_well_as_by_a_plain_gp():
 def test_groups_and_order_choose_the_folds():
     X, y = cliff(4, 40)
     quick = {"averaging": "stack", "hidden": (3, 1), "restarts": 2}
-    runs = [ManifoldGPRegressor(**quick).fit(X, y, **options) for options in ({}, {"ordered": True}, {"groups": np.arange(40) // 8})]
+    runs = [
+        ManifoldGPRegressor(**quick).fit(X, y, **options) for options in ({}, {"ordered": True}, {"groups": np.arange(40) // 8})
+    ]
     densities = [run.held_out_[0].log_density["plain GP"] for run in runs]
     assert not np.allclose(densities[0], densities[1])
     assert not np.allclose(densities[0], densities[2])
@@ -118,7 +123,9 @@ def test_groups_and_order_choose_the_folds():
 
 def test_bad_choices_are_refused():
     X, y = cliff(5, 20)
-    with pytest.raises(InputError, match="Unknown averaging 'bagging'; choose one of 'stack', 'fast', 'restarts', 'nuts', 'none'"):
+    with pytest.raises(
+        InputError, match="Unknown averaging 'bagging'; choose one of 'stack', 'fast', 'restarts', 'nuts', 'none'"
+    ):
         ManifoldGPRegressor(averaging="bagging").fit(X, y)
     with pytest.raises(InputError, match="needs averaging='none'"):
         ManifoldGPRegressor(averaging="stack", shared_features=True).fit(X, np.stack([y, y], 1))

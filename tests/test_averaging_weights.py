@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.optimize import minimize
+
 from manifoldgp.averaging.folds import make_folds
 from manifoldgp.averaging.stack import HeldOutReport
 from manifoldgp.averaging.verdict import coverage, held_out_numbers, held_out_remarks
 from manifoldgp.averaging.weights import log_mixture, stacking_weights, tempered_weights
 from manifoldgp.errors import InputError
-from scipy.optimize import minimize
 
 
 def test_stacking_maximises_the_penalised_log_score():

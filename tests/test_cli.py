@@ -18,11 +18,16 @@ RUN = "import sys; from manifoldgp.cli import main; main()"
 
 def mgp(*arguments: str, code: str = RUN, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     environment = os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "200", "NO_COLOR": "1"}
-    return subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=280, env=environment, cwd=cwd)
+    return subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=280, env=environment, cwd=cwd
+    )
 
 
 def test_help_answers_without_torch():
-    code = "import sys, atexit; atexit.register(lambda: print('heavy:', [m for m in ('torch', 'numpy', 'matplotlib') if m in sys.modules]));" + RUN
+    code = (
+        "import sys, atexit; atexit.register(lambda: print('heavy:', [m for m in ('torch', 'numpy', 'matplotlib') if m in sys.modules]));"
+        + RUN
+    )
     done = mgp("--help", code=code)
     assert done.returncode == 0
     for word in ("reproduce", "simulate-walker", "--debug"):
@@ -68,7 +73,14 @@ def test_reproduce_is_interrupted_continued_and_reported(tmp_path):
     """One seed of the step with single starts: Ctrl-C after the first result, then the same command again."""
     arguments = ["reproduce", "--only", "step", "--seeds", "1", "--restarts", "1", "--processes", "1", "--out", "report"]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen([sys.executable, "-c", RUN, *arguments], cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", RUN, *arguments],
+        cwd=tmp_path,
+        env=environment,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
     results = tmp_path / "report" / "results"
     end = time.monotonic() + 200
     while not list(results.rglob("*.json")) and time.monotonic() < end and process.poll() is None:

@@ -145,9 +145,9 @@ def test_rows_that_the_others_contradict_are_remarked():
 
 
 def test_features_that_collapse_are_remarked():
-    model = ManifoldGPRegressor(torch.nn.Sequential(torch.nn.Linear(2, 1), torch.nn.Linear(1, 3)), restarts=1, max_iter=5, averaging="none").fit(
-        X, Y
-    )
+    model = ManifoldGPRegressor(
+        torch.nn.Sequential(torch.nn.Linear(2, 1), torch.nn.Linear(1, 3)), restarts=1, max_iter=5, averaging="none"
+    ).fit(X, Y)
     assert model.diagnose().numbers["rank of the features"] == 1
     assert "The 3 features span only 1 dimensions: fewer features would do." in remarks(model)
 

@@ -77,7 +77,9 @@ def test_pickled_models_predict_the_same(rows, features):
 
 def test_grid_search_over_kernels_features_and_nested_arguments(rows):
     grid = {"kernel": ["se", Matern32()], "features": [None, MLP((2,))], "hidden": [(2, 1)]}
-    search = GridSearchCV(ManifoldGPRegressor(restarts=1, max_iter=5, averaging="none"), grid, cv=2, error_score="raise").fit(*rows)
+    search = GridSearchCV(ManifoldGPRegressor(restarts=1, max_iter=5, averaging="none"), grid, cv=2, error_score="raise").fit(
+        *rows
+    )
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()
     assert search.best_estimator_.predict(rows[0]).shape == (24,)
     inner = GridSearchCV(

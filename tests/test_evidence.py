@@ -5,8 +5,9 @@ import math
 import numpy as np
 import pytest
 import torch
-from manifoldgp.evidence import leave_one_out, nlml
 from scipy.stats import multivariate_normal
+
+from manifoldgp.evidence import leave_one_out, nlml
 
 N = 7
 

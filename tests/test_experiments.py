@@ -11,7 +11,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from synthetic_outcome import icub_file, made_up_outcome, made_up_result
 
 from manifoldgp import GPRegressor
 from manifoldgp.datasets import Dataset, step_function, walker
@@ -35,6 +34,7 @@ from manifoldgp.experiments._one import read_result, result_path, write_result
 from manifoldgp.experiments._spectrum import POINTS, SIDE, as_fields, bandwidth, horizontal_spectrum, principal_features
 from manifoldgp.experiments.step import GRID
 from manifoldgp.experiments.walking import stride_phase
+from synthetic_outcome import icub_file, made_up_outcome, made_up_result
 
 TINY = {"restarts": 1, "max_iter": 5}
 
@@ -63,7 +63,9 @@ def test_walks_are_scored_in_units_of_the_training_targets():
     model = experiment_of("walker").method("pca").build(Config("walker", "pca", seed=0, **TINY)).fit(data.X_train, data.y_train)
     unit = data.y_train.std()
     assert unit > 10  # degrees: the units matter
-    assert result.scores["test_rmse"] == pytest.approx(np.sqrt(np.mean((data.y_test - model.predict(data.X_test)) ** 2)) / unit, rel=1e-5)
+    assert result.scores["test_rmse"] == pytest.approx(
+        np.sqrt(np.mean((data.y_test - model.predict(data.X_test)) ** 2)) / unit, rel=1e-5
+    )
     expected = -model.log_predictive_density(data.X_test, data.y_test).mean() - math.log(unit)
     assert result.scores["nlpp"] == pytest.approx(expected, abs=1e-5)
     assert result.scores["nlml"] == pytest.approx(model.nlml_ / 400 - math.log(unit), abs=1e-5)
@@ -242,7 +244,8 @@ def test_csv_and_markdown_say_the_same():
 
 
 @pytest.mark.parametrize(
-    ("value", "metric", "text"), [(None, "nlpp", "–"), (12345.6, "nlpp", "1.2e+04"), (0.5, "test_rmse", "0.500"), (1e-12, "train_rmse", "1.00e-12")]
+    ("value", "metric", "text"),
+    [(None, "nlpp", "–"), (12345.6, "nlpp", "1.2e+04"), (0.5, "test_rmse", "0.500"), (1e-12, "train_rmse", "1.00e-12")],
 )
 def test_numbers_as_shown(value, metric, text):
     assert show(value, metric) == text

@@ -125,6 +125,7 @@ def test_wrong_noise_std(fitted, bad, message):
 
 @pytest.mark.parametrize(("arguments", "message"), [
     ({"features": "mlp"}, "Features, a torch.nn.Module, a scikit-learn transformer or None expected, got 'mlp'"),
+    ({"features": torch.nn.Linear(7, 2)}, "The features cannot be computed for inputs with 2 columns: .*shapes cannot be multiplied"),
     ({"features": MLP}, r"Did you mean an instance, MLP\(...\)\?"),
     ({"features": PCA(5)}, r"PCA\(q=5\) needs at least 5 rows and columns; the inputs have 12 rows and 2"),
     ({"features": Residual(MLP((3,)))}, "their numbers must agree: the inputs have 2 columns"),

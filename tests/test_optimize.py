@@ -4,9 +4,10 @@ import time
 
 import numpy as np
 import pytest
+from scipy.optimize import minimize, rosen, rosen_der, rosen_hess_prod
+
 from manifoldgp.optimize import MINIMIZERS, Monitor, minimize_lbfgs
 from manifoldgp.optimize.lbfgs import _History
-from scipy.optimize import minimize, rosen, rosen_der, rosen_hess_prod
 
 
 class Rosenbrock:

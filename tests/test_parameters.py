@@ -5,6 +5,8 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
+
 from manifoldgp.errors import InputError
 from manifoldgp.parameters import (
     Layout,
@@ -20,7 +22,6 @@ from manifoldgp.parameters import (
     repeated,
     with_priors,
 )
-from scipy import stats
 
 
 def example_tree(prior_of=lambda name: None):

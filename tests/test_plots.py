@@ -42,7 +42,11 @@ def test_feature_curves_differ_in_colour_and_dash(ax):
     x = np.linspace(-1, 1, 7)
     assert plots.plot_feature_curves(ax, x, [x, x**2, x**3]) is ax
     assert [line.get_label() for line in ax.lines] == ["feature 1", "feature 2", "feature 3"]
-    assert len({line.get_color() for line in ax.lines}) == len({str(line.get_linestyle()) + str(line._dash_pattern) for line in ax.lines}) == 3  # pyright: ignore
+    assert (
+        len({line.get_color() for line in ax.lines})
+        == len({str(line.get_linestyle()) + str(line._dash_pattern) for line in ax.lines})
+        == 3
+    )  # pyright: ignore
 
 
 @pytest.mark.parametrize("cyclic", [False, True])

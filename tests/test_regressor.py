@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 import time
 
 import numpy as np
@@ -12,6 +14,7 @@ import torch
 from scipy import stats
 from scipy.integrate import cumulative_trapezoid
 
+import manifoldgp
 from manifoldgp import MLP, GPRegressor, LogNormal, ManifoldGPRegressor, Normal
 from manifoldgp.model import Data
 from manifoldgp.parameters import map_leaves
@@ -455,3 +458,12 @@ def test_arguments_changed_after_fit_do_not_change_what_was_fitted():
     model.set_params(kernel="nn", device="nowhere", standardize_y=False, noise="known")
     np.testing.assert_array_equal(model.predict(NEW), before)
     model.update(NEW, NEW_Y)
+
+
+def test_public_names_load_when_they_are_used_and_the_package_alone_loads_no_torch():
+    code = "import sys, manifoldgp; print('torch' in sys.modules); print([n for n in manifoldgp.__all__ if n not in dir(manifoldgp)])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split("\n")[:2] == ["False", "[]"]
+    assert all(getattr(manifoldgp, name).__name__ == name for name in manifoldgp.__all__)
+    with pytest.raises(AttributeError, match="module 'manifoldgp' has no attribute 'Regressor'"):
+        _ = manifoldgp.Regressor

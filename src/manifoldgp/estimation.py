@@ -103,8 +103,13 @@ class Settings:
     def matrices_at_once(self, outputs: int) -> int:
         """How many N x N matrices a fit holds at the same time: three for each start or member in work, a factor for each member kept."""
         starts = min(self.restarts, torch.get_num_threads()) * (outputs if self.shared_features else 1)
-        members = 1 if self.averaging == "none" else self.restarts + OTHER_MEMBERS
-        return 3 * max(starts, members) + members * (outputs - 1)
+        if self.averaging == "none":
+            return 3 * starts + outputs - 1
+        together, members = (
+            max(self.restarts, OTHER_MEMBERS),
+            self.restarts + OTHER_MEMBERS,
+        )  # one architecture is conditioned at a time
+        return 3 * max(starts, together) + members * outputs - together
 
     @staticmethod
     def generator(random_state: Any) -> torch.Generator:
@@ -137,7 +142,7 @@ def fit_outputs(
     X = torch.as_tensor(x_scaler.apply(table.X), device=settings.device)
     Y = torch.as_tensor(y_scaler.apply(table.Y), device=settings.device)
     noise = None if table.known_noise is None else torch.as_tensor(table.known_noise / y_scaler.scale**2, device=settings.device)
-    model = model.bind(X)
+    model = _bound(model, X)
     generator = Settings.generator(settings.random_state)
     outputs = Y.shape[1]
     data = [Data(X, Y[:, o].contiguous(), None if noise is None else noise[:, o].contiguous()) for o in range(outputs)]
@@ -162,6 +167,14 @@ def fit_outputs(
         values = trained.values(trained.order[:1])
         fitted.append(_fitted(trained, model, values, data[o], o, y_scaler, len(X) * np.log(y_scaler.scale[o])))
     return fitted
+
+
+def _bound(model: Model, X: Tensor) -> Model:
+    """The model with its features fitted to X, where they have to be."""
+    try:
+        return model.bind(X)
+    except RuntimeError as error:  # PyTorch's way to say that sizes do not fit
+        raise InputError(f"The features cannot be computed for inputs with {X.shape[1]} columns: {error}") from error
 
 
 def _train(model: Model, data: Data, settings: Settings, generator: torch.Generator, warm: Tree | None) -> Trained:

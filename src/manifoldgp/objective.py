@@ -45,7 +45,10 @@ class TrainingObjective:
         return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
 
     def _evaluate(self, piece: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-        theta, data = self._place(*piece)
+        with torch.enable_grad():  # whatever the caller's own setting is
+            return self._evaluate_with_gradient(*self._place(*piece))
+
+    def _evaluate_with_gradient(self, theta: Tensor, data: Data) -> tuple[np.ndarray, np.ndarray]:
         theta.requires_grad_()
         value = self.value(theta, data)
         if not value.requires_grad:  # nothing to train

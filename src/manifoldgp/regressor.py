@@ -183,7 +183,7 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
         return self._columns([p.cdf(Y[:, o]) for o, p in enumerate(self._predictives(U, False, noise_std))])
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0, *, latent: bool = False) -> np.ndarray:
-        """Joint draws of y (or f) at X: (n, n_samples), or (n, O, n_samples)."""
+        """Joint draws of y (or f) at X: (n, n_samples), or (n, O, n_samples). Of the noise, the learned part is added."""
         U = self._query(X)
         n_samples = inputs.whole_number(n_samples, "n_samples")
         inputs.refuse_too_many_rows(len(U), 3)

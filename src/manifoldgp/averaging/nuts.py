@@ -143,8 +143,8 @@ def _sample(sampler: Any, objective: TrainingObjective, starts: np.ndarray, sett
 def _report(trace: Any) -> SamplingReport:
     import arviz
 
-    rhat = float(np.nanmax(arviz.rhat(trace)["theta"].to_numpy()))
-    ess = float(np.nanmin(arviz.ess(trace)["theta"].to_numpy()))
+    mixing: Any = arviz.rhat(trace), arviz.ess(trace)
+    rhat, ess = float(np.nanmax(mixing[0]["theta"].to_numpy())), float(np.nanmin(mixing[1]["theta"].to_numpy()))
     divergent = float(trace.sample_stats["diverging"].to_numpy().mean())
     if rhat > 1.05 or ess < 50 or divergent > 0.05:
         warnings.warn(

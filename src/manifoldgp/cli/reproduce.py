@@ -13,19 +13,31 @@ _DATA_BESIDE = Path("../shared/data")
 
 def reproduce(
     quick: Annotated[bool, typer.Option("--quick", help="A few minutes: 1 to 5 draws of the data instead of 20.")] = False,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the report; finished results in it are not computed again.")] = Path("report"),
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="Folder of the report; finished results in it are not computed again.")
+    ] = Path("report"),
     seeds: Annotated[int | None, typer.Option(help="Draws of the data for each experiment.", min=1)] = None,
     only: Annotated[
-        list[str] | None, typer.Option(help="Only this experiment (step, bumps, walker, icub, recording, smooth); can be repeated.")
+        list[str] | None,
+        typer.Option(help="Only this experiment (step, bumps, walker, icub, recording, smooth); can be repeated."),
     ] = None,
-    restarts: Annotated[int | None, typer.Option(help="Starts of the optimiser, instead of each experiment's own.", min=1)] = None,
-    walk: Annotated[Path | None, typer.Option(help="CSV of your robot's walk, for one more experiment: see mgp simulate-walker for the columns.")] = None,
+    restarts: Annotated[
+        int | None, typer.Option(help="Starts of the optimiser, instead of each experiment's own.", min=1)
+    ] = None,
+    walk: Annotated[
+        Path | None,
+        typer.Option(help="CSV of your robot's walk, for one more experiment: see mgp simulate-walker for the columns."),
+    ] = None,
     data_dir: Annotated[
         Path | None, typer.Option(help=f"Folder with the iCub's recording; by default {_DATA_BESIDE} where that exists.")
     ] = None,
-    processes: Annotated[int | None, typer.Option(help="Fits at once, each on one core; by default as many as there are cores.", min=1)] = None,
+    processes: Annotated[
+        int | None, typer.Option(help="Fits at once, each on one core; by default as many as there are cores.", min=1)
+    ] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Compute everything again.")] = False,
-    readme: Annotated[Path | None, typer.Option(help="Markdown file whose marked part gets the headline rows and the step figure.")] = None,
+    readme: Annotated[
+        Path | None, typer.Option(help="Markdown file whose marked part gets the headline rows and the step figure.")
+    ] = None,
     show: Annotated[bool, typer.Option("--open", help="Open the report in the browser at the end.")] = False,
 ) -> None:
     """Run every experiment of the paper and write a report. Ctrl-C interrupts; the same command continues."""
@@ -53,7 +65,10 @@ def reproduce(
     if readme is not None:
         update_readme(readme, outcome, out)
     for failure in failures:
-        typer.echo(f"failed: {failure.config.experiment}, {failure.config.method}, seed {failure.config.seed}: {failure.message}", err=True)
+        typer.echo(
+            f"failed: {failure.config.experiment}, {failure.config.method}, seed {failure.config.seed}: {failure.message}",
+            err=True,
+        )
     bars = [check for check in outcome.checks if check.kind == "bar"]
     typer.echo(f"{len(results)} fits, {sum(check.held is True for check in bars)} of {len(bars)} bars reached.")
     typer.echo(f"The report: {page.resolve().as_uri()}")

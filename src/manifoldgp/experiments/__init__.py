@@ -7,7 +7,16 @@ from manifoldgp.experiments._one import run_one
 from manifoldgp.experiments._outcome import Outcome, gather
 from manifoldgp.experiments._plan import Plan, make_plan
 from manifoldgp.experiments._run import Failure, expected_seconds, run
-from manifoldgp.experiments._tables import HEADINGS, Row, Table, make_tables, show, tables_as_csv, tables_as_data, tables_as_markdown
+from manifoldgp.experiments._tables import (
+    HEADINGS,
+    Row,
+    Table,
+    make_tables,
+    show,
+    tables_as_csv,
+    tables_as_data,
+    tables_as_markdown,
+)
 
 __all__ = [
     "EXPERIMENTS",
@@ -18,8 +27,8 @@ __all__ = [
     "Experiment",
     "Failure",
     "Method",
-    "PaperRow",
     "Outcome",
+    "PaperRow",
     "Plan",
     "Result",
     "Row",

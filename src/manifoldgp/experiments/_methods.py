@@ -26,7 +26,10 @@ def mgp_sigmoid(sizes: tuple[int, ...], expected_seconds: float = 1.0) -> Method
 def mgp_identity(sizes: tuple[int, ...], expected_seconds: float = 1.0) -> Method:
     """The paper's linear variant: the same network without transfer functions."""
     return Method(
-        "mgp-identity", "mGP (identity)", lambda c: _mgp(c, hidden=sizes, activation="identity"), expected_seconds=expected_seconds
+        "mgp-identity",
+        "mGP (identity)",
+        lambda c: _mgp(c, hidden=sizes, activation="identity"),
+        expected_seconds=expected_seconds,
     )
 
 

@@ -23,7 +23,8 @@ def horizontal_spectrum(fields: NDArray[np.float64]) -> tuple[NDArray[np.float64
     centred = fields - (window * fields).sum(1, keepdims=True) / window.sum()
     # Longer than the slices: zeros behind them give a finer grid of frequencies.
     power = (np.abs(np.fft.rfft(window * centred, n=_LENGTH, axis=1)) ** 2).sum((0, 2))
-    return np.fft.rfftfreq(_LENGTH, SIDE / (POINTS - 1)), power / power.sum()
+    frequency = np.asarray(np.fft.rfftfreq(_LENGTH, SIDE / (POINTS - 1)), dtype=np.float64)
+    return frequency, power / power.sum()
 
 
 def bandwidth(frequency: NDArray[np.float64], power: NDArray[np.float64], share: float = 0.95) -> float:

@@ -133,7 +133,21 @@ def tables_as_csv(tables: Sequence[Table]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(
-        "experiment method metric paper_printed paper median worst best seeds failed restarts coverage seconds".split()
+        [
+            "experiment",
+            "method",
+            "metric",
+            "paper_printed",
+            "paper",
+            "median",
+            "worst",
+            "best",
+            "seeds",
+            "failed",
+            "restarts",
+            "coverage",
+            "seconds",
+        ]
     )
     for table in tables:
         for row in table.rows:
@@ -150,7 +164,14 @@ def tables_as_markdown(tables: Sequence[Table]) -> str:
 
 
 def _markdown(table: Table) -> str:
-    heads = ["Method", *(part for m in METRICS for part in (f"{HEADINGS[m]}: paper", "ours (worst)")), "covered", "restarts", "seeds", "seconds"]
+    heads = [
+        "Method",
+        *(part for m in METRICS for part in (f"{HEADINGS[m]}: paper", "ours (worst)")),
+        "covered",
+        "restarts",
+        "seeds",
+        "seconds",
+    ]
     lines = [f"## {table.title} ({table.reference})", "", table.note, "", _line(heads), _line(["---"] * len(heads))]
     for row in table.rows:
         cells = []
@@ -160,7 +181,9 @@ def _markdown(table: Table) -> str:
         restarts = "–" if row.restarts is None else str(row.restarts)
         seconds = "–" if row.seconds is None else f"{row.seconds:.1f}"
         label = f"**{row.label}**" if row.ours else row.label
-        lines.append(_line([label, *cells, covered, restarts, f"{row.seeds}" + (f" ({row.failed} failed)" if row.failed else ""), seconds]))
+        lines.append(
+            _line([label, *cells, covered, restarts, f"{row.seeds}" + (f" ({row.failed} failed)" if row.failed else ""), seconds])
+        )
     return "\n".join([*lines, ""])
 
 

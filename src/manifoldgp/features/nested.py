@@ -40,9 +40,7 @@ class Nested(Features):
         joint = JointLaw(lambda generator, count: self._start(X, generator, count))
         narrow, wide = StudentT(2.0, 0.0, 0.3), StudentT(2.0, 0.0, 1.0)
         return {
-            "lengthscale": Parameter(
-                (D,), joint.law("lengthscale"), positive=True, prior=LogNormal(0.5 * math.log(D), 3.0)
-            ),
+            "lengthscale": Parameter((D,), joint.law("lengthscale"), positive=True, prior=LogNormal(0.5 * math.log(D), 3.0)),
             "skip": Parameter((D, q), joint.law("skip"), prior=narrow),
             "inner": Parameter((D, hidden), joint.law("inner"), prior=wide),
             "bias": Parameter((hidden,), joint.law("bias"), prior=wide),

@@ -12,7 +12,14 @@ from manifoldgp.plots.style import INK, Style
 
 
 def plot_band(
-    ax: Axes, x: ArrayLike, mean: ArrayLike, lower: ArrayLike, upper: ArrayLike, *, style: Style | None = None, label: str | None = None
+    ax: Axes,
+    x: ArrayLike,
+    mean: ArrayLike,
+    lower: ArrayLike,
+    upper: ArrayLike,
+    *,
+    style: Style | None = None,
+    label: str | None = None,
 ) -> Axes:
     """A predictive mean as a line and its bounds as a shaded band with thin edges, over x (n,)."""
     style = style or Style(INK)
@@ -24,9 +31,10 @@ def plot_band(
     return ax
 
 
-def plot_observations(ax: Axes, x: ArrayLike, y: ArrayLike, *, label: str | None = None, size: float = 7.0, **points: Any) -> Axes:
+def plot_observations(
+    ax: Axes, x: ArrayLike, y: ArrayLike, *, label: str | None = None, size: float = 7.0, **points: Any
+) -> Axes:
     """Observed values as small points in ink."""
     settings = {"color": INK, "linewidths": 0.0, "alpha": 0.75, "zorder": 4} | points
     ax.scatter(np.asarray(x, dtype=float), np.asarray(y, dtype=float), s=size, label=label, **settings)
     return ax
-

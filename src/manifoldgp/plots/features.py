@@ -8,7 +8,13 @@ from numpy.typing import ArrayLike
 
 from manifoldgp.plots.style import BLUE, BROWN, GREEN, PURPLE, VERMILLION
 
-_LINES = ((BLUE, "-"), (VERMILLION, (0, (5, 1.6))), (GREEN, (0, (1.2, 1.2))), (PURPLE, (0, (5, 1.5, 1.2, 1.5))), (BROWN, (0, (3, 2))))
+_LINES = (
+    (BLUE, "-"),
+    (VERMILLION, (0, (5, 1.6))),
+    (GREEN, (0, (1.2, 1.2))),
+    (PURPLE, (0, (5, 1.5, 1.2, 1.5))),
+    (BROWN, (0, (3, 2))),
+)
 
 
 def plot_feature_curves(ax: Axes, x: ArrayLike, features: ArrayLike) -> Axes:
@@ -48,7 +54,7 @@ def plot_feature_plane(
         edgecolors="#3c4249",
         zorder=2,
         rasterized=True,
-        **limits,
+        **limits,  # pyright: ignore[reportArgumentType]
     )
     if colorbar:
         bar = ax.figure.colorbar(drawn, ax=ax, fraction=0.046, pad=0.02)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import LogNorm
+from matplotlib.colors import LogNorm, Normalize
 from numpy.typing import ArrayLike
 
 
@@ -21,9 +21,8 @@ def plot_map(
     """``field`` (n1, n2), index 0 along the horizontal axis. limits: of the colours. logarithmic: for positive fields such as errors."""
     field = np.asarray(field, dtype=float)
     low, high = limits or (float(field.min()), float(field.max()))
-    norm = LogNorm(low, high, clip=True) if logarithmic else None
-    shown = {"norm": norm} if norm is not None else {"vmin": low, "vmax": high}
-    image = ax.imshow(field.T, origin="lower", extent=extent, cmap="viridis", interpolation="bilinear", aspect="equal", **shown)
+    norm = LogNorm(low, high, clip=True) if logarithmic else Normalize(low, high)
+    image = ax.imshow(field.T, origin="lower", extent=extent, cmap="viridis", interpolation="bilinear", aspect="equal", norm=norm)
     ax.grid(False)
     if colorbar:
         bar = ax.figure.colorbar(image, ax=ax, fraction=0.046, pad=0.02)

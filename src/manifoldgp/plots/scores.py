@@ -34,16 +34,33 @@ def plot_scores(ax: Axes, rows: Sequence[Scores], *, logarithmic: bool = False) 
     for place, row in enumerate(rows):
         offsets = place + (0.16 * np.linspace(-1, 1, len(row.values)) if len(row.values) > 1 else np.zeros(len(row.values)))
         for value, offset in zip(row.values, offsets, strict=True):
-            ax.plot(min(value, edge), offset, row.style.marker, color=row.style.color, markersize=4.5, alpha=0.75, markeredgewidth=0, zorder=3)
+            ax.plot(
+                min(value, edge),
+                offset,
+                row.style.marker,
+                color=row.style.color,
+                markersize=4.5,
+                alpha=0.75,
+                markeredgewidth=0,
+                zorder=3,
+            )
         if row.values:
             median = min(float(np.median(row.values)), edge)
             ax.plot([median, median], [place - 0.3, place + 0.3], color=row.style.color, linewidth=2.2, zorder=4)
             if max(row.values) > edge:
                 ax.annotate(
-                    f"to {max(row.values):.3g} →", (edge, place - 0.22), xytext=(-4, 0), textcoords="offset points", ha="right", va="bottom", fontsize=7.5
+                    f"to {max(row.values):.3g} →",
+                    (edge, place - 0.22),
+                    xytext=(-4, 0),
+                    textcoords="offset points",
+                    ha="right",
+                    va="bottom",
+                    fontsize=7.5,
                 )
         if row.paper is not None:
-            ax.plot(row.paper, place, "o", markersize=9, markerfacecolor="none", markeredgecolor=INK, markeredgewidth=1.1, zorder=5)
+            ax.plot(
+                row.paper, place, "o", markersize=9, markerfacecolor="none", markeredgecolor=INK, markeredgewidth=1.1, zorder=5
+            )
     ax.plot([], [], "o", markersize=9, markerfacecolor="none", markeredgecolor=INK, markeredgewidth=1.1, label="paper")
     ax.plot([], [], "|", markersize=11, markeredgewidth=2.2, color="#5b636c", label="median")
     ax.plot([], [], "o", markersize=4.5, markeredgewidth=0, color="#5b636c", label="one seed")

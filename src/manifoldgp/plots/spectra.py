@@ -9,7 +9,9 @@ from numpy.typing import ArrayLike
 from manifoldgp.plots.style import INK, Style
 
 
-def plot_spectrum(ax: Axes, frequency: ArrayLike, power: ArrayLike, *, bandwidth: float | None = None, style: Style | None = None) -> Axes:
+def plot_spectrum(
+    ax: Axes, frequency: ArrayLike, power: ArrayLike, *, bandwidth: float | None = None, style: Style | None = None
+) -> Axes:
     """The share of power at each frequency as a filled curve; bandwidth: marks the frequency that 95 % of it lies below."""
     style = style or Style(INK)
     frequency, power = np.asarray(frequency, dtype=float), np.asarray(power, dtype=float)

@@ -49,7 +49,6 @@ _RC: dict[str, Any] = {
     "axes.labelcolor": INK,
     "lines.linewidth": 1.6,
     "svg.hashsalt": "manifoldgp",
-    "pdf.fonttype": 42,
 }
 
 
@@ -82,13 +81,14 @@ def style_of(method: str) -> Style:
 
 def styled():
     """The style of this package as a context or decorator: titles, legends and saved files made inside have it."""
-    return matplotlib.rc_context(_RC)
+    return matplotlib.rc_context(_RC)  # pyright: ignore[reportArgumentType]
 
 
-def new_figure(rows: int = 1, columns: int = 1, *, size: tuple[float, float] = (7.2, 3.0), **grid: Any) -> tuple[Figure, list[Axes]]:
+def new_figure(
+    rows: int = 1, columns: int = 1, *, size: tuple[float, float] = (7.2, 3.0), **grid: Any
+) -> tuple[Figure, list[Axes]]:
     """An empty figure of ``size`` inches and its Axes, row by row, in the style of this package; no pyplot, no global state."""
     with styled():
         figure = Figure(figsize=size, layout="constrained")
         axes = figure.subplots(rows, columns, squeeze=False, **grid)
     return figure, list(axes.ravel())
-

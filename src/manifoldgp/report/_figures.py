@@ -120,12 +120,14 @@ def walk_predictions(outcome: Outcome, key: str, seed: int) -> Figure:
     margin = 0.3 * (y.max() - y.min())
     for ax, k in zip(axes, keys, strict=True):
         curves = {name: np.array(results[k].picture[name])[:shown] for name in ("mean", "lower", "upper")}
-        plots.plot_band(ax, time, **curves, style=plots.style_of(k))
+        plots.plot_band(ax, time, curves["mean"], curves["lower"], curves["upper"], style=plots.style_of(k))
         plots.plot_observations(ax, time, y, size=5)
         if key == "walker":
             ax.axhline(185.0, color="#9aa1a9", linewidth=0.8, linestyle=(0, (4, 3)))
         scores = results[k].scores
-        ax.set(title=f"{_label(key, k)}: test NLPP {scores['nlpp']:.2f}, {100 * (scores['coverage'] or 0):.0f} % of targets inside the bounds")
+        ax.set(
+            title=f"{_label(key, k)}: test NLPP {scores['nlpp']:.2f}, {100 * (scores['coverage'] or 0):.0f} % of targets inside the bounds"
+        )
     axes[0].set_ylim(y.min() - margin, y.max() + margin)
     axes[-1].set(xlabel="time in s", xlim=(0, time[-1]))
     figure.supylabel(f"left knee in {'rad' if key == 'icub' else 'degrees'}", fontsize=9)

@@ -57,7 +57,12 @@ def _explorer(outcome: Outcome, experiment: Experiment) -> dict[str, Any]:
         "shown": ["gp-se", "mgp-sigmoid", "stack"],
         "start": seeds.index(first),
         "seeds": [
-            {"seed": seed, "remark": remarks.get(seed, ""), "series": _series(results[seed]), **_points(experiment, results[seed])}
+            {
+                "seed": seed,
+                "remark": remarks.get(seed, ""),
+                "series": _series(results[seed]),
+                **_points(experiment, results[seed]),
+            }
             for seed in seeds
         ],
     }
@@ -102,7 +107,10 @@ def _axes(experiment: Experiment, seeds: Sequence[dict[str, Any]]) -> dict[str, 
             end = max(float(seed["x"][-1]) for seed in seeds)
             margin = 0.3 * (y.max() - y.min())
             limits = [float(y.min() - margin), float(y.max() + margin)]
-            views = [{"name": name, "x": [a, b], "y": limits} for name, a, b in (("first 2 s", 0.0, 2.0), ("the whole test walk", 0.0, end))]
+            views = [
+                {"name": name, "x": [a, b], "y": limits}
+                for name, a, b in (("first 2 s", 0.0, 2.0), ("the whole test walk", 0.0, end))
+            ]
             unit = "rad" if experiment.key == "icub" else "degrees"
             return {"views": views, "xlabel": "time in s", "xname": "t", "ylabel": f"left knee in {unit}"}
 

@@ -11,6 +11,7 @@ from importlib import resources
 from typing import Any
 
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from manifoldgp import plots
 
@@ -46,6 +47,9 @@ def figure_bytes(figure: Figure, kind: str) -> bytes:
     stream = io.BytesIO()
     dateless: dict[str, Any] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind, {})
     with plots.styled():
+        if isinstance(figure.get_layout_engine(), ConstrainedLayoutEngine):  # arrange once, for all kinds of files
+            figure.draw_without_rendering()
+            figure.set_layout_engine("none")
         figure.savefig(stream, format=kind, dpi=200, metadata=dateless or None)
     return stream.getvalue()
 

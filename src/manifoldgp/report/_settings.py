@@ -49,7 +49,9 @@ def _estimators(outcome: Outcome) -> str:
             results = outcome.of(experiment.key, method.key)
             if results:
                 lines.append(f"{method.label}: {results[0].estimator}")
-        pieces.append(f"<details><summary>Estimators: {escape(experiment.title)}</summary><pre>{escape(chr(10).join(lines))}</pre></details>")
+        pieces.append(
+            f"<details><summary>Estimators: {escape(experiment.title)}</summary><pre>{escape(chr(10).join(lines))}</pre></details>"
+        )
     return "".join(pieces)
 
 

@@ -25,14 +25,14 @@ def table_html(table: Table) -> str:
     best = {m: min((v for row in table.rows if (v := row.median(m)) is not None), default=None) for m in METRICS}
     head = "".join(f'<th scope="col"><button type="button">{text}</button></th>' for text in heads)
     body = "".join(_row(row, best) for row in table.rows)
-    return (
-        f'<div class="scroll"><table class="sortable" id="table-{table.experiment}"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
-    )
+    return f'<div class="scroll"><table class="sortable" id="table-{table.experiment}"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
 def _row(row: Row, best: dict[str, float | None]) -> str:
     color = plots.style_of(row.method).color
-    cells = [f'<th scope="row" data-value="{escape(row.label)}"><span class="swatch" style="background:{color}"></span>{escape(row.label)}</th>']
+    cells = [
+        f'<th scope="row" data-value="{escape(row.label)}"><span class="swatch" style="background:{color}"></span>{escape(row.label)}</th>'
+    ]
     for metric, cell in row.cells.items():
         printed = ""
         if cell.printed is not None and cell.printed != cell.paper:

@@ -29,7 +29,10 @@ def update_readme(path: Path, outcome: Outcome | None, report: Path) -> None:
         target = path.parent / _FIGURES / figure.name
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(figure, target)
-        parts += [f"![A step with a gap in the training data: one model decides, averages do not]({(_FIGURES / figure.name).as_posix()})", ""]
+        parts += [
+            f"![A step with a gap in the training data: one model decides, averages do not]({(_FIGURES / figure.name).as_posix()})",
+            "",
+        ]
     parts += [headline(outcome), END]
     before, after = text.split(BEGIN)[0], text.split(END)[1]
     path.write_text(before + "\n".join(parts) + after, encoding="utf-8")

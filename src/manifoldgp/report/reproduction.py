@@ -75,11 +75,16 @@ def _summary(outcome: Outcome) -> str:
         else ""
     )
     failures = "".join(
-        f"<li>{escape(f.config.experiment)}, {escape(f.config.method)}, seed {f.config.seed}: {escape(f.message)}</li>" for f in outcome.failures
+        f"<li>{escape(f.config.experiment)}, {escape(f.config.method)}, seed {f.config.seed}: {escape(f.message)}</li>"
+        for f in outcome.failures
     )
     step = next((e for e in outcome.plan.experiments if e.key == "step"), None)
     ranked = outcome.ranked_seeds(step) if step else []
-    hero = figure_html(figures.step_gap(outcome, ranked[-1]), "step-gap", f"{_HERO} Seed {ranked[-1]}, the mGP's worst.") if ranked else ""
+    hero = (
+        figure_html(figures.step_gap(outcome, ranked[-1]), "step-gap", f"{_HERO} Seed {ranked[-1]}, the mGP's worst.")
+        if ranked
+        else ""
+    )
     return (
         f'{hero}<h2>What holds</h2><p class="soft">Medians over the seeds, each another draw of the data and of the starts.{quick}</p>'
         f"<h3>The bars of this project</h3>{checks_html(_of_kind(outcome, 'bar'))}"
