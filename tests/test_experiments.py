@@ -116,18 +116,20 @@ def test_a_run_keeps_its_results_reports_failures_and_repeats_nothing(tmp_path):
     bad = Config("recording", "gp-se", 0, 1, recording=str(tmp_path / "missing.csv"))
     configs = [good[0], bad, good[1]]
     seen = []
-    results, failures = run(configs, tmp_path, processes=1, done=seen.append)
+    results, failures = run(
+        configs, tmp_path, processes=1, done=lambda config, seconds: seen.append((config, seconds is not None))
+    )
     assert [r.config for r in results] == good
     assert [f.config for f in failures] == [bad]
     assert failures[0].message.startswith("InputError: ")
     assert "missing.csv" in failures[0].message
-    assert set(seen) == set(configs)
+    assert set(seen) == {(good[0], True), (good[1], True), (bad, False)}
     assert not list(tmp_path.rglob("*.part"))
     stamps = [result_path(tmp_path, c).stat().st_mtime_ns for c in good]
-    again, failures = run(good, tmp_path, processes=1, done=seen.append)
+    again, failures = run(good, tmp_path, processes=1, done=lambda config, seconds: seen.append((config, seconds is not None)))
     assert failures == []
     assert again == results
-    assert seen[3:] == good
+    assert seen[3:] == [(c, False) for c in good]  # read, not computed
     assert [result_path(tmp_path, c).stat().st_mtime_ns for c in good] == stamps
 
 
@@ -245,7 +247,7 @@ def test_csv_and_markdown_say_the_same():
 
 @pytest.mark.parametrize(
     ("value", "metric", "text"),
-    [(None, "nlpp", "–"), (12345.6, "nlpp", "1.2e+04"), (0.5, "test_rmse", "0.500"), (1e-12, "train_rmse", "1.00e-12")],
+    [(None, "nlpp", "–"), (12345.6, "nlpp", "1.2e4"), (0.5, "test_rmse", "0.500"), (1e-12, "train_rmse", "1.00e-12")],
 )
 def test_numbers_as_shown(value, metric, text):
     assert show(value, metric) == text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -12,8 +13,6 @@ from rich.text import Text
 
 from manifoldgp.experiments import Config
 
-_AT_ONCE = 0.5  # seconds: what is done sooner was read, not computed, and says nothing about speed
-
 
 class WorkProgress:
     """Shows how many Configs are done and how long the rest will take, by the expected seconds of each.
@@ -23,6 +22,7 @@ class WorkProgress:
 
     def __init__(self, expected: Mapping[Config, float], processes: int | None = None, console: Console | None = None) -> None:
         self._expected = dict(expected)
+        self._processes = processes or os.cpu_count() or 1
         self._console = console or Console(stderr=True)
         self._time_left = _TimeLeft()
         self._bar = Progress(
@@ -36,8 +36,8 @@ class WorkProgress:
         )
 
     def __enter__(self) -> WorkProgress:
-        self._begin = time.perf_counter()
-        self._waiting, self._computed, self._count = sum(self._expected.values()), 0.0, 0
+        self._waiting, self._count = sum(self._expected.values()), 0
+        self._fitted_expected, self._fitted_seconds = 0.0, 0.0
         self._bar.start()
         self._task = self._bar.add_task("starting", total=len(self._expected))
         return self
@@ -45,15 +45,16 @@ class WorkProgress:
     def __exit__(self, *_: Any) -> None:
         self._bar.stop()
 
-    def done(self, config: Config) -> None:
-        """Note that a Config is finished."""
-        now = time.perf_counter() - self._begin
-        weight = self._expected[config]
-        self._waiting -= weight
+    def done(self, config: Config, seconds: float | None) -> None:
+        """Note that a Config is finished; seconds: what its fit took, None if there was none."""
+        self._waiting -= self._expected[config]
         self._count += 1
-        if now > _AT_ONCE:
-            self._computed += weight
-        left = None if self._computed == 0 else max(self._waiting, 0.0) * now / self._computed
+        if seconds is not None:
+            self._fitted_expected += self._expected[config]
+            self._fitted_seconds += seconds
+        left = None
+        if self._fitted_expected > 0:
+            left = max(self._waiting, 0.0) * self._fitted_seconds / self._fitted_expected / self._processes
         self._time_left.set(left)
         name = f"{config.experiment} {config.method}"
         self._bar.update(self._task, advance=1, description=name)

@@ -39,18 +39,18 @@ def run(
     *,
     processes: int | None = None,
     fresh: bool = False,
-    done: Callable[[Config], None] = lambda config: None,
+    done: Callable[[Config, float | None], None] = lambda config, seconds: None,
 ) -> tuple[list[Result], list[Failure]]:
     """Results of all Configs, in their order, found or read from ``folder``, and the failures.
 
     processes: how many at once, by default one a core; each keeps to one thread. fresh: do not read earlier results.
-    done: called after each Config, also for those that were read. Interrupting stops the processes and keeps what is finished.
+    done: called after each Config with the seconds of its fit, None if it was read or failed. Interrupting stops the processes and keeps what is finished.
     """
     results: dict[Config, Result] = {}
     for config in configs:
         if not fresh and (found := read_result(folder, config)) is not None:
             results[config] = found
-            done(config)
+            done(config, None)
     # The longest first: otherwise one long fit at the end keeps a single core busy.
     waiting = sorted((c for c in configs if c not in results), key=expected_seconds, reverse=True)
     failures: list[Failure] = []
@@ -62,9 +62,10 @@ def run(
             error = future.exception()
             if error is None:
                 results[config] = future.result()
+                done(config, results[config].seconds)
             else:
                 failures.append(Failure(config, f"{type(error).__name__}: {error}"))
-            done(config)
+                done(config, None)
     return [results[c] for c in configs if c in results], failures
 
 

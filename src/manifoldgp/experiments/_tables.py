@@ -121,7 +121,7 @@ def show(value: float | None, metric: str) -> str:
     if value is None:
         return "–"
     if metric in ("nlml", "nlpp"):
-        return f"{value:.2f}" if abs(value) < 1000 else f"{value:.1e}"
+        return f"{value:.2f}" if abs(value) < 1000 else f"{value:.2g}".replace("e+0", "e")
     if 1e-3 <= abs(value) < 1000:
         return f"{value:#.3g}"
     digits, exponent = f"{value:.2e}".split("e")
