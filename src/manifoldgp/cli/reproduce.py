@@ -57,11 +57,11 @@ def reproduce(
     try:
         with WorkProgress({config: expected_seconds(config) for config in plan.configs}, processes) as progress:
             results, failures = run(plan.configs, out, processes=processes, fresh=fresh, done=progress.done)
+        outcome = gather(plan, results, failures, time.perf_counter() - begin)
+        page = write_reproduction(outcome, out)
     except KeyboardInterrupt:
         typer.echo(f"\nInterrupted. What is finished is kept in {out}: run the same command to continue.", err=True)
         raise typer.Exit(130) from None
-    outcome = gather(plan, results, failures, time.perf_counter() - begin)
-    page = write_reproduction(outcome, out)
     if readme is not None:
         update_readme(readme, outcome, out)
     for failure in failures:

@@ -80,7 +80,7 @@ class Experiment:
 
     dataset: the data of a Config. methods: in the paper's order, then ours. paper: rows of its table by method key.
     picture: what figures need of a fitted model, as arrays by name. standardised: scores in units of the training targets' sd.
-    ordered: rows are in order of time. restarts: in the full setting. note: how to read the table, in plain words.
+    ordered: rows are in order of time. restarts: in the full setting. note: how to read the table, in plain words. caution: what it cannot show.
     """
 
     key: str
@@ -92,6 +92,7 @@ class Experiment:
     picture: Callable[[Any, Dataset, Method], dict[str, Any]]
     restarts: int
     note: str
+    caution: str = ""
     standardised: bool = False
     ordered: bool = False
 

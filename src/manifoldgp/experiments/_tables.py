@@ -56,6 +56,7 @@ class Table:
     title: str
     reference: str
     note: str
+    caution: str
     rows: tuple[Row, ...]
 
     def row(self, method: str) -> Row:
@@ -71,6 +72,7 @@ def make_tables(experiments: Sequence[Experiment], results: Sequence[Result], pl
             experiment.title,
             experiment.table,
             experiment.note,
+            experiment.caution,
             tuple(
                 _row(
                     experiment,
@@ -172,7 +174,15 @@ def _markdown(table: Table) -> str:
         "seeds",
         "seconds",
     ]
-    lines = [f"## {table.title} ({table.reference})", "", table.note, "", _line(heads), _line(["---"] * len(heads))]
+    lines = [
+        f"## {table.title} ({table.reference})",
+        "",
+        table.note,
+        "",
+        *([table.caution, ""] if table.caution else []),
+        _line(heads),
+        _line(["---"] * len(heads)),
+    ]
     for row in table.rows:
         cells = []
         for metric, cell in row.cells.items():

@@ -57,6 +57,20 @@ def step_gap(outcome: Outcome, seed: int) -> Figure:
     return figure
 
 
+def worst_in_gap(outcome: Outcome) -> int:
+    """The seed of the step whose mGP misses a test point inside the gap by most, in half-widths of its own bounds."""
+    misses = []
+    for result in outcome.of("step", "mgp-sigmoid"):
+        data = experiment_of("step").dataset(result.config)
+        left, right = _gap(data.X_train[:, 0])
+        x = data.X_test[:, 0]
+        inside = (x > left) & (x < right)
+        mean, lower, upper = (np.interp(x[inside], GRID, result.picture[name]) for name in ("mean", "lower", "upper"))
+        miss = np.abs(data.y_test[inside] - mean) / (0.5 * (upper - lower))
+        misses.append((float(miss.max(initial=0.0)), result.config.seed))
+    return max(misses)[1]
+
+
 @plots.styled()
 def bumps_maps(outcome: Outcome, seed: int) -> Figure:
     """Figure 3: the rotated function and the widest learned features, their spectra along x1, and the function over the features."""
@@ -83,11 +97,11 @@ def bumps_maps(outcome: Outcome, seed: int) -> Figure:
             middle.set_ylabel("share of power")
             across = (data.X_test[:, 1] - data.X_test[:, 0]) / np.sqrt(2)
             along = (data.X_test[:, 1] + data.X_test[:, 0]) / np.sqrt(2)
-            plots.plot_feature_plane(bottom, np.stack([across, along], 1), data.y_test, label="y", size=3, colorbar=False)
+            plots.plot_feature_plane(bottom, np.stack([across, along], 1), data.y_test, label="y", size=5, colorbar=False)
             bottom.set(title="y, turned back by 45°", xlabel="across the valleys", ylabel="along the valleys")
         else:
             last = column == len(fields) - 1
-            plots.plot_feature_plane(bottom, planes[key][:, :2], data.y_test, label="y", size=3, colorbar=last)
+            plots.plot_feature_plane(bottom, planes[key][:, :2], data.y_test, label="y", size=5, colorbar=last)
             bottom.set(title="y over the features", xlabel="feature direction 1", ylabel="feature direction 2")
     return figure
 

@@ -31,13 +31,12 @@ def page(title: str, head: str, sections: Sequence[tuple[str, str, str]], data: 
     )
 
 
-def figure_html(figure: Figure, name: str, caption: str, *, narrow: bool = False) -> str:
+def figure_html(figure: Figure, name: str, caption: str) -> str:
     """A picture inside the page, as vector graphics. caption: HTML."""
     source = base64.b64encode(figure_bytes(figure, "svg")).decode("ascii")
-    kind = ' class="narrow"' if narrow else ""
     alternative = escape(_without_tags(caption), quote=True)
     return (
-        f'<figure id="figure-{name}"{kind}><img alt="{alternative}" src="data:image/svg+xml;base64,{source}">'
+        f'<figure id="figure-{name}"><div class="frame"><img alt="{alternative}" src="data:image/svg+xml;base64,{source}"></div>'
         f"<figcaption>{caption}</figcaption></figure>"
     )
 

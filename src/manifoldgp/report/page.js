@@ -92,7 +92,7 @@
       plot.replaceChildren();
       const narrow = holder.clientWidth < 560;
       const [width, height] = narrow ? [480, 340] : [900, 340];
-      const f = frame(plot, width, height, [10, 12, 40, 52], spec.title);
+      const f = frame(plot, width, height, [10, 14, 40, 66], spec.title);
       const seed = spec.seeds[state.seed], view = spec.views[state.view], x = seed.x || spec.x;
       const [x0, x1] = view.x, [y0, y1] = view.y;
       const X = (v) => f.left + ((v - x0) / (x1 - x0)) * (f.right - f.left), Y = (v) => f.bottom - ((v - y0) / (y1 - y0)) * (f.bottom - f.top);

@@ -16,7 +16,7 @@ from manifoldgp.report._headline import headline
 from manifoldgp.report._interactive import page_data
 from manifoldgp.report._page import figure_bytes, figure_html, page
 from manifoldgp.report._settings import settings_html
-from manifoldgp.report._tables_html import checks_html, table_html
+from manifoldgp.report._tables_html import checks_html, minus, table_html
 
 TITLE = "Manifold Gaussian Processes for Regression, reproduced"
 
@@ -38,11 +38,11 @@ def write_reproduction(outcome: Outcome, folder: Path) -> Path:
     sections = [("summary", "Summary", _summary(outcome))]
     for experiment in outcome.plan.experiments:
         html = _experiment(outcome, experiment)
-        for name, figure, caption, narrow in _pictures(outcome, experiment):
+        for name, figure, caption in _pictures(outcome, experiment):
             for kind in ("png", "pdf"):
                 (folder / "figures" / f"{name}.{kind}").write_bytes(figure_bytes(figure, kind))
             if caption:
-                html += figure_html(figure, name, caption, narrow=narrow)
+                html += figure_html(figure, name, caption)
         sections.append((experiment.key, experiment.title, html))
     sections.append(("settings", "Settings", settings_html(outcome)))
     (folder / "tables.md").write_text(tables_as_markdown(outcome.tables), encoding="utf-8")
@@ -78,13 +78,7 @@ def _summary(outcome: Outcome) -> str:
         f"<li>{escape(f.config.experiment)}, {escape(f.config.method)}, seed {f.config.seed}: {escape(f.message)}</li>"
         for f in outcome.failures
     )
-    step = next((e for e in outcome.plan.experiments if e.key == "step"), None)
-    ranked = outcome.ranked_seeds(step) if step else []
-    hero = (
-        figure_html(figures.step_gap(outcome, ranked[-1]), "step-gap", f"{_HERO} Seed {ranked[-1]}, the mGP's worst.")
-        if ranked
-        else ""
-    )
+    hero = _hero(outcome) if outcome.of("step", "mgp-sigmoid") else ""
     return (
         f'{hero}<h2>What holds</h2><p class="soft">Medians over the seeds, each another draw of the data and of the starts.{quick}</p>'
         f"<h3>The bars of this project</h3>{checks_html(_of_kind(outcome, 'bar'))}"
@@ -93,24 +87,33 @@ def _summary(outcome: Outcome) -> str:
     )
 
 
+def _hero(outcome: Outcome) -> str:
+    seed = figures.worst_in_gap(outcome)
+    return figure_html(
+        figures.step_gap(outcome, seed), "step-gap", f"{_HERO} Seed {seed}, where the mGP errs most inside the gap."
+    )
+
+
 def _experiment(outcome: Outcome, experiment: Experiment) -> str:
-    html = f'<h2>{escape(experiment.title)} <span class="soft">{escape(experiment.table)}</span></h2><p class="note">{escape(experiment.note)}</p>'
+    html = f'<h2>{escape(experiment.title)} <span class="soft">{escape(experiment.table)}</span></h2><p class="note">{minus(escape(experiment.note))}</p>'
+    if experiment.caution:
+        html += f'<p class="caution">{escape(experiment.caution)}</p>'
     html += table_html(outcome.table(experiment.key))
-    html += '<p class="soft">Ours: the median over seeds, and below it the worst seed. Shaded rows are averages of many models, which have no NLML.</p>'
+    html += '<p class="soft">Ours: the median over seeds, and below it the worst seed. Shaded rows are averages of many models, which have no NLML. A click on a column sorts by it.</p>'
     if experiment.key != "bumps" and outcome.of(experiment.key):
         html += f'<h3>Predictions</h3><div class="explorer" id="explorer-{experiment.key}"></div>'
     return html + f'<h3>Every seed</h3><div class="strip" id="strip-{experiment.key}"></div>'
 
 
-def _pictures(outcome: Outcome, experiment: Experiment) -> Iterator[tuple[str, Figure, str, bool]]:
-    """(name, figure, caption, narrow) of an experiment's figures; without a caption a figure is a file only, the page has it to explore."""
+def _pictures(outcome: Outcome, experiment: Experiment) -> Iterator[tuple[str, Figure, str]]:
+    """(name, figure, caption) of an experiment's figures; without a caption a figure is a file only, the page has it to explore."""
     key = experiment.key
     ranked = outcome.ranked_seeds(experiment)
     if outcome.of(key):
-        yield f"{key}-scores", figures.score_strips(outcome, key), "", False
+        yield f"{key}-scores", figures.score_strips(outcome, key), ""
     if not ranked:
         return
-    typical, worst = ranked[(len(ranked) - 1) // 2], ranked[-1]
+    typical = ranked[(len(ranked) - 1) // 2]
     match key:
         case "step":
             yield (
@@ -118,22 +121,19 @@ def _pictures(outcome: Outcome, experiment: Experiment) -> Iterator[tuple[str, F
                 figures.step_models(outcome, typical),
                 f"<b>The paper's Figure 2.</b> (a) Three models on the step, (b) the features that the mGP learned, as functions of x: the jump is in the features, "
                 f"so that the GP on top of them need not jump. Seed {typical}, the median of the mGP's test NLPP.",
-                False,
             )
-            yield "step-gap", figures.step_gap(outcome, worst), "", False  # the page begins with it
+            yield "step-gap", figures.step_gap(outcome, figures.worst_in_gap(outcome)), ""  # the page begins with it
         case "bumps":
             yield (
                 "bumps",
                 figures.bumps_maps(outcome, typical),
                 f"<b>The paper's Figure 3.</b> Top: the function, and the widest feature of either network in units of the kernel's length-scales. Middle: their spectra along x₁, "
                 f"over all features. Bottom: the function over the features; the kernel sees these distances. Seed {typical}.",
-                False,
             )
             yield (
                 "bumps-errors",
                 figures.bumps_errors(outcome, typical),
                 f"<b>Not in the paper:</b> where the errors are, on the 2500 test points. Seed {typical}.",
-                False,
             )
         case "walker" | "icub" | "recording":
             yield (
@@ -141,14 +141,12 @@ def _pictures(outcome: Outcome, experiment: Experiment) -> Iterator[tuple[str, F
                 figures.walk_predictions(outcome, key, typical),
                 f"<b>The paper's Figure 5,</b> on these data: predictive mean and 95 % bounds on the test walk"
                 f"{', with the stop of the knee at 185 degrees' if key == 'walker' else ''}. Seed {typical}.",
-                False,
             )
             yield (
                 f"{key}-features",
                 figures.walk_features(outcome, key, typical),
                 "<b>The paper's Figure 6,</b> on these data: the walk in the two widest directions of the mGP's feature space, in units of the kernel's length-scales, coloured by the "
-                f"phase of the stride. Where consecutive points jump, the network has learned the training walk by heart. Seed {typical}.",
-                False,
+                f"phase of the stride. Points jump where a contact switches, and where the network has learned single training rows by heart. Seed {typical}.",
             )
 
 
