@@ -11,7 +11,7 @@ from manifoldgp.model import Data, Model
 from manifoldgp.parameters import Layout, Tree, leaves, map_leaves, nest
 from manifoldgp.threads import Workers
 
-_ROWS_WORTH_A_WORKER = 60
+_ROWS_WORTH_A_WORKER = 200
 _ROWS_WORTH_BLAS_THREADS = 400
 _BYTES_AT_ONCE = 2**28
 
