@@ -1,9 +1,11 @@
 """Factors, inverses and solves in place, and the jitter ladder."""
 
+import numpy as np
 import pytest
 import torch
 
 from manifoldgp.errors import NotPositiveDefiniteError
+from manifoldgp.lapack import potrf
 from manifoldgp.linalg import JITTER_LADDER, _on_device, cholesky_with_jitter, factor_solve_invert
 
 
@@ -90,3 +92,8 @@ def test_jitter_can_be_relative_to_what_a_difference_was_made_of():
     L, jitter = cholesky_with_jitter(small, scale=torch.tensor([3.0], dtype=torch.float64))
     assert float(jitter) == pytest.approx(3e-12)
     torch.testing.assert_close(L @ L.mT, small + jitter * torch.eye(3, dtype=torch.float64), rtol=1e-9, atol=0)
+
+
+def test_lapack_refuses_what_it_would_misread():
+    with pytest.raises(ValueError, match="C-contiguous"):
+        potrf(np.eye(4)[:, ::2][:2])

@@ -11,12 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from scipy.linalg import get_lapack_funcs
 from torch import Tensor
 
 from manifoldgp.errors import NotPositiveDefiniteError
-
-dpotrf, dpotrs, dpotri = get_lapack_funcs(("potrf", "potrs", "potri"), dtype=np.float64)
+from manifoldgp.lapack import potrf, potri, potrs
 
 JITTER_LADDER = (0.0, 1e-14, 1e-13, 1e-12, 1e-11, 1e-10, 1e-9, 1e-8, 1e-7, 1e-6)
 """Jitter tried in turn, relative to the mean of the diagonal. The last rung is the bound."""
@@ -31,7 +29,7 @@ class Factored(NamedTuple):
 
 
 def factor_solve_invert(A: Tensor, r: Tensor, invert: bool) -> Factored:
-    """Factor the symmetric A (B, N, N) in place, solve A alpha = r (B, N), and on request leave A⁻¹ in A's lower triangle.
+    """Factor the symmetric, contiguous A (B, N, N) in place, solve A alpha = r (B, N), and on request leave A⁻¹ in A's lower triangle.
 
     Only A's lower triangle is read; what is in the upper one afterwards means nothing. A member without a factor is marked.
     """
@@ -40,18 +38,16 @@ def factor_solve_invert(A: Tensor, r: Tensor, invert: bool) -> Factored:
 
 def _on_cpu(A: Tensor, r: Tensor, invert: bool) -> Factored:
     # NumPy and LAPACK directly: at N = 100 a PyTorch call costs as much as the arithmetic.
-    half_log_det, alpha = np.zeros(len(A)), np.zeros(r.shape)
+    half_log_det, alpha = np.zeros(len(A)), np.array(r.numpy(), order="C")
     failed = np.zeros(len(A), dtype=bool)
-    for b, (matrix, vector) in enumerate(zip(A.numpy(), r.numpy(), strict=True)):
-        # The transpose of a row-major matrix is column-major: LAPACK's "upper" of it is our "lower".
-        L, info = dpotrf(matrix.T, lower=0, clean=0, overwrite_a=1)
-        if _has_no_factor(L, info):
+    for b, (matrix, vector) in enumerate(zip(A.numpy(), alpha, strict=True)):
+        if _has_no_factor(matrix, potrf(matrix)):
             failed[b] = True
             continue
-        half_log_det[b] = np.log(L.diagonal()).sum()
-        alpha[b] = dpotrs(L, vector, lower=0)[0]
+        half_log_det[b] = np.log(matrix.diagonal()).sum()
+        potrs(matrix, vector)
         if invert:
-            dpotri(L, lower=0, overwrite_c=1)
+            potri(matrix)
     return Factored(torch.from_numpy(half_log_det), torch.from_numpy(alpha), torch.from_numpy(failed))
 
 
@@ -69,8 +65,7 @@ def factor_in_place(A: Tensor) -> Tensor:
         L, info = torch.linalg.cholesky_ex(A)
         A.copy_(L)
         return (info != 0) | ~torch.isfinite(L.diagonal(dim1=-2, dim2=-1)).all(-1)
-    results = (dpotrf(matrix.T, lower=0, clean=0, overwrite_a=1) for matrix in A.numpy())
-    return torch.tensor([_has_no_factor(L, info) for L, info in results], dtype=torch.bool)
+    return torch.tensor([_has_no_factor(matrix, potrf(matrix)) for matrix in A.numpy()], dtype=torch.bool)
 
 
 def _has_no_factor(L: np.ndarray, info: int) -> bool:
