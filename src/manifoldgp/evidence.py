@@ -52,7 +52,7 @@ class _NLML(torch.autograd.Function):
         A.diagonal(dim1=-2, dim2=-1).add_(noise.detach())
         if mask is not None:
             r = r * mask
-            _isolate_masked_rows(A, mask)
+            isolate_masked_rows(A, mask)
         wanted = any(ctx.needs_input_grad)
         half_log_det, alpha, failed = factor_solve_invert(A, r, invert=wanted)
         count = K.shape[-1] if mask is None else mask.sum(-1)
@@ -85,7 +85,7 @@ class _NLML(torch.autograd.Function):
         return W, d_noise, alpha, None
 
 
-def _isolate_masked_rows(A: Tensor, mask: Tensor) -> None:
+def isolate_masked_rows(A: Tensor, mask: Tensor) -> None:
     """Turn masked rows and columns of A into those of the identity, in place."""
     A.mul_(mask[:, :, None]).mul_(mask[:, None, :])
     A.diagonal(dim1=-2, dim2=-1).add_(1.0 - mask)

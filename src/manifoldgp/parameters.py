@@ -195,6 +195,11 @@ class Layout:
             node[path[-1]] = flat if len(shape) == 1 else flat.reshape((*batch, *shape))
         return values
 
+    def batch(self, theta: Tensor, constants: Tree) -> Tree:
+        """Values of theta (R, P) with the constants that all rows share, every leaf (R, *shape)."""
+        fixed = {name: leaf.expand(len(theta), *leaf.shape) for name, leaf in leaves(constants)}
+        return nest({**dict(leaves(self.unflatten(theta, {}))), **fixed})
+
     def flatten(self, values: Tree) -> Tensor:
         """theta (*B, P) of named natural values: the inverse of :meth:`unflatten`."""
         named = dict(leaves(values))

@@ -13,7 +13,7 @@ from manifoldgp.errors import InputError, TrainingFailedError
 from manifoldgp.model import Data, Model
 from manifoldgp.objective import TrainingObjective, first_of
 from manifoldgp.optimize import MINIMIZERS, Monitor, OptimizeResult
-from manifoldgp.parameters import Layout, Tree, leaves, nest
+from manifoldgp.parameters import Layout, Tree, leaves
 from manifoldgp.threads import training_threads
 
 
@@ -36,9 +36,7 @@ class Trained:
     def values(self, starts: np.ndarray) -> Tree:
         """Natural values of some starts, leaves (len(starts), *shape)."""
         theta = torch.tensor(self.result.theta[starts], dtype=torch.float64, device=self.device)
-        tree = self.layout.unflatten(theta, {})
-        batched = {name: leaf.expand(len(starts), *leaf.shape) for name, leaf in leaves(self.constants)}
-        return nest({**dict(leaves(tree)), **batched})
+        return self.layout.batch(theta, self.constants)
 
 
 def train(

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from manifoldgp.errors import NotPositiveDefiniteError
+from manifoldgp.evidence import isolate_masked_rows
 from manifoldgp.linalg import cholesky_with_jitter, solve_lower
 from manifoldgp.model import Data, Model
 from manifoldgp.parameters import Tree, map_leaves
@@ -125,8 +126,7 @@ def _predict(model: Model, values: Tree, folds: Folds, part: Tensor) -> tuple[Te
     k = model.kernel.cross(values.get("kernel", {}), H, H_test)
     residual = z_train - model.mean(values.get("mean", {}), H)
     if data.mask is not None:
-        A.mul_(data.mask[:, :, None]).mul_(data.mask[:, None, :])
-        A.diagonal(dim1=-2, dim2=-1).add_(1.0 - data.mask)
+        isolate_masked_rows(A, data.mask)
         k, residual = k * data.mask[:, :, None], residual * data.mask
     L, _ = cholesky_with_jitter(A, "the covariance of a fold")
     white = solve_lower(L, torch.cat([k, residual[..., None]], -1))

@@ -46,6 +46,7 @@ class Trainer:
         constants = first_of(layout.constants(drawn))
         theta = layout.flatten(start(drawn)).cpu().numpy()
         objective = TrainingObjective(model, layout, constants, data, self.workers)
+        objective.refuse_disconnected(theta)
         callback = (
             None if self.watch is None else (lambda iterations, values: self.watch and self.watch(phase, iterations, values))
         )
@@ -71,10 +72,8 @@ class Batch:
     def values(self, members: np.ndarray | None = None) -> Tree:
         """Values of some members (all of them by default), leaves (len(members), *shape)."""
         theta = self.result.theta if members is None else self.result.theta[members]
-        fixed = {name: leaf.expand(len(theta), *leaf.shape) for name, leaf in leaves(self.constants)}
-        device = next((leaf.device for leaf in fixed.values()), torch.device("cpu"))
-        trained = self.layout.unflatten(torch.tensor(theta, dtype=torch.float64, device=device), {})
-        return nest({**dict(leaves(trained)), **fixed})
+        device = next((leaf.device for _, leaf in leaves(self.constants)), torch.device("cpu"))
+        return self.layout.batch(torch.tensor(theta, dtype=torch.float64, device=device), self.constants)
 
     def best(self) -> int:
         """The member with the lowest objective."""
