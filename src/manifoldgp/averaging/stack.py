@@ -88,11 +88,12 @@ class Averaged:
 
 @dataclass(frozen=True)
 class _Candidates:
-    """Groups on the folds: mixture log densities (G, F, N) and mixture CDFs (G, F, N) of held-out rows."""
+    """Groups on the folds: mixture log densities (G, F, N), mixture CDFs (G, F, N) and errors of the mixture mean (G, N) of held-out rows."""
 
     names: list[str]
     log_density: np.ndarray
     cdf: np.ndarray
+    error: np.ndarray
 
 
 def fit_stack(template: Model, data: Data, folds: list[np.ndarray], settings: StackSettings, trainer: Trainer) -> Averaged:
@@ -156,27 +157,25 @@ def _on_folds(template: Model, folds: Folds, gp_values: Tree, settings: StackSet
     held_out = predict_held_out(nested.model, nested.values(), twice, settings.variance_factors)
     for name, chosen in (("warm", is_warm), ("cold", ~is_warm)):
         inner = np.where(np.isfinite(nested.objective[chosen]), 1.0, 1e-12).reshape(K, members)
-        parts[name] = _group(_only(held_out, chosen), folds, inner / inner.sum(1, keepdims=True))
+        parts[name] = _group(held_out.only(chosen), folds, inner / inner.sum(1, keepdims=True))
 
     several = folds.for_members(members)
     own = trainer.fit("own on folds", template, several.train, K * members, settings.own_iterations)
     inner = np.stack([tempered_weights(o, settings.temperature) for o in own.objective.reshape(K, members)])
     parts["own"] = _group(predict_held_out(own.model, own.values(), several, settings.variance_factors), folds, inner)
     names = list(parts)
-    return _Candidates(names, np.stack([parts[n][0] for n in names]), np.stack([parts[n][1] for n in names]))
+    log_density, cdf, error = (np.stack([parts[n][i] for n in names]) for i in range(3))
+    return _Candidates(names, log_density, cdf, error)
 
 
-def _group(held_out: HeldOut, folds: Folds, inner: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mixture log density and CDF (F, N) of a group's members with inner weights (K, members)."""
+def _group(held_out: HeldOut, folds: Folds, inner: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Mixture log density (F, N), CDF (F, N) and error of the mean (N,) of a group's members with inner weights (K, members)."""
     K, members = inner.shape
     shape = (len(held_out.log_density), K, members, -1)
     w = inner[None, :, :, None]
     log_density = np.asarray(logsumexp(held_out.log_density.reshape(shape), axis=2, b=w))
-    return folds.by_row(log_density), folds.by_row((w * ndtr(held_out.score.reshape(shape))).sum(2))
-
-
-def _only(held_out: HeldOut, chosen: np.ndarray) -> HeldOut:
-    return HeldOut(held_out.score[:, chosen], held_out.log_density[:, chosen])
+    error = (inner[:, :, None] * held_out.error.reshape(shape[1:])).sum(1)
+    return folds.by_row(log_density), folds.by_row((w * ndtr(held_out.score.reshape(shape))).sum(2)), folds.by_row(error)
 
 
 def _weigh(candidates: _Candidates, settings: StackSettings) -> tuple[np.ndarray, HeldOutReport]:
