@@ -78,24 +78,19 @@ def _padded(rows: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Predictions of held-out rows by members r = 1..R, each of its own fold, for F variance factors.
-
-    score, log_density: z-scores and log densities (F, R, m). error: z minus its predicted mean (R, m).
-    """
+    """Predictions of held-out rows by members r = 1..R, each of its own fold: z-scores and log densities, (F, R, m) for F variance factors."""
 
     score: np.ndarray
     log_density: np.ndarray
-    error: np.ndarray
 
     def only(self, chosen: np.ndarray) -> HeldOut:
         """Some members' predictions."""
-        return HeldOut(self.score[:, chosen], self.log_density[:, chosen], self.error[chosen])
+        return HeldOut(self.score[:, chosen], self.log_density[:, chosen])
 
     @staticmethod
     def joined(parts: Sequence[HeldOut]) -> HeldOut:
         """The predictions of several lots of members, in order."""
-        score, log_density = (np.concatenate([getattr(p, name) for p in parts], 1) for name in ("score", "log_density"))
-        return HeldOut(score, log_density, np.concatenate([p.error for p in parts]))
+        return HeldOut(np.concatenate([p.score for p in parts], 1), np.concatenate([p.log_density for p in parts], 1))
 
 
 def predict_held_out(model: Model, values: Tree, folds: Folds, variance_factors: Sequence[float]) -> HeldOut:
@@ -117,12 +112,12 @@ def _held_out_part(model: Model, values: Tree, folds: Folds, members: np.ndarray
     except NotPositiveDefiniteError:
         if len(members) == 1:
             shape = (len(factors), 1, folds.X.shape[1])
-            return HeldOut(np.zeros(shape), np.full(shape, _IMPOSSIBLE), folds.y[part].cpu().numpy())
+            return HeldOut(np.zeros(shape), np.full(shape, _IMPOSSIBLE))
         return HeldOut.joined([_held_out_part(model, values, folds, half, factors) for half in np.array_split(members, 2)])
     score = (z - mean) / (factors * variance).sqrt()
     log_density = -0.5 * (score**2 + (factors * variance).log() + _LOG_2PI) + log_slope
     log_density = torch.nan_to_num(log_density, nan=_IMPOSSIBLE, neginf=_IMPOSSIBLE)
-    return HeldOut(score.cpu().numpy(), log_density.cpu().numpy(), (z - mean).cpu().numpy())
+    return HeldOut(score.cpu().numpy(), log_density.cpu().numpy())
 
 
 @torch.no_grad()

@@ -16,7 +16,7 @@ from scipy.special import logsumexp, ndtr
 
 from manifoldgp.averaging.heldout import Folds, HeldOut, make_batch, predict_held_out
 from manifoldgp.averaging.members import Batch, Trainer, nested_gp, pick, plain_gp, warm_and_cold
-from manifoldgp.averaging.weights import log_mixture, stacking_weights, tempered_weights
+from manifoldgp.averaging.weights import doubt, log_mixture, stacking_weights, tempered_weights
 from manifoldgp.model import Data, Model
 from manifoldgp.parameters import Tree
 
@@ -29,7 +29,8 @@ own: the features and kernel that the user chose (by default the paper's log-sig
 class StackSettings:
     """Sizes of a stack. *_members: trained on all rows, fold_members: trained on each fold, for each group.
 
-    gp_prior, spread_prior: pseudo-rows, as fractions of N, that vote for the plain GP and equally for every component.
+    gp_prior: pseudo-rows, as a fraction of N, that vote for the plain GP; fewer where held-out rows speak against it (see :func:`doubt`).
+    spread_prior: pseudo-rows, as a fraction of N, that vote equally for every component.
     keep: a group with less weight is not trained on all rows; the others share its weight.
     """
 
@@ -88,12 +89,11 @@ class Averaged:
 
 @dataclass(frozen=True)
 class _Candidates:
-    """Groups on the folds: mixture log densities (G, F, N), mixture CDFs (G, F, N) and errors of the mixture mean (G, N) of held-out rows."""
+    """Groups on the folds: mixture log densities (G, F, N) and mixture CDFs (G, F, N) of held-out rows."""
 
     names: list[str]
     log_density: np.ndarray
     cdf: np.ndarray
-    error: np.ndarray
 
 
 def fit_stack(template: Model, data: Data, folds: list[np.ndarray], settings: StackSettings, trainer: Trainer) -> Averaged:
@@ -164,18 +164,16 @@ def _on_folds(template: Model, folds: Folds, gp_values: Tree, settings: StackSet
     inner = np.stack([tempered_weights(o, settings.temperature) for o in own.objective.reshape(K, members)])
     parts["own"] = _group(predict_held_out(own.model, own.values(), several, settings.variance_factors), folds, inner)
     names = list(parts)
-    log_density, cdf, error = (np.stack([parts[n][i] for n in names]) for i in range(3))
-    return _Candidates(names, log_density, cdf, error)
+    return _Candidates(names, np.stack([parts[n][0] for n in names]), np.stack([parts[n][1] for n in names]))
 
 
-def _group(held_out: HeldOut, folds: Folds, inner: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Mixture log density (F, N), CDF (F, N) and error of the mean (N,) of a group's members with inner weights (K, members)."""
+def _group(held_out: HeldOut, folds: Folds, inner: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mixture log density and CDF (F, N) of a group's members with inner weights (K, members)."""
     K, members = inner.shape
     shape = (len(held_out.log_density), K, members, -1)
     w = inner[None, :, :, None]
     log_density = np.asarray(logsumexp(held_out.log_density.reshape(shape), axis=2, b=w))
-    error = (inner[:, :, None] * held_out.error.reshape(shape[1:])).sum(1)
-    return folds.by_row(log_density), folds.by_row((w * ndtr(held_out.score.reshape(shape))).sum(2)), folds.by_row(error)
+    return folds.by_row(log_density), folds.by_row((w * ndtr(held_out.score.reshape(shape))).sum(2))
 
 
 def _weigh(candidates: _Candidates, settings: StackSettings) -> tuple[np.ndarray, HeldOutReport]:
@@ -184,8 +182,9 @@ def _weigh(candidates: _Candidates, settings: StackSettings) -> tuple[np.ndarray
     held_out, cdf = candidates.log_density[..., seen], candidates.cdf[..., seen]
     G, F, N = held_out.shape
     prior = np.full((G, F), settings.spread_prior * N / (G * F))
-    prior[0, 0] += settings.gp_prior * N
     table = held_out.reshape(G * F, N)
+    unaided = log_mixture(table, stacking_weights(table, prior.ravel()))
+    prior[0, 0] += settings.gp_prior * N * doubt(unaided - held_out[0, 0])
     weights = stacking_weights(table, prior.ravel()).reshape(G, F)
     control = stacking_weights(held_out[0], prior[0])
     log_density = {name: held_out[g, 0] for g, name in enumerate(candidates.names)}
