@@ -19,10 +19,14 @@ from manifoldgp.averaging.members import Batch, Trainer, nested_gp, pick, plain_
 from manifoldgp.averaging.weights import doubt, log_mixture, stacking_weights, tempered_weights
 from manifoldgp.model import Data, Model
 from manifoldgp.parameters import Tree
+from manifoldgp.train import LOST_MARGIN
 
 GROUPS = ("plain GP", "warm", "cold", "own")
 """plain GP: Identity features. warm: nested mGPs that start at the plain GP and stop early. cold: nested mGPs that start far from it.
 own: the features and kernel that the user chose (by default the paper's log-sigmoid network)."""
+
+LOST_AFTER = 5.0
+"""Temperatures behind the best after which a member's weight, e⁻⁵ of the best one's, is not worth training for."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +35,7 @@ class StackSettings:
 
     gp_prior: pseudo-rows, as a fraction of N, that vote for the plain GP; fewer where held-out rows speak against it (see :func:`doubt`).
     spread_prior: pseudo-rows, as a fraction of N, that vote equally for every component.
+    own_rows: up to so many rows all own_members are trained, if they carry the weight; beyond, in inverse proportion to the rows.
     keep: a group with less weight is not trained on all rows; the others share its weight.
     """
 
@@ -49,6 +54,7 @@ class StackSettings:
     variance_factors: tuple[float, ...] = (1.0, 4.0, 16.0)
     gp_prior: float = 0.05
     spread_prior: float = 0.02
+    own_rows: int = 150
     keep: float = 0.02
 
 
@@ -98,7 +104,7 @@ class _Candidates:
 
 def fit_stack(template: Model, data: Data, folds: list[np.ndarray], settings: StackSettings, trainer: Trainer) -> Averaged:
     """Weights from the folds (held-out rows of each), members from all rows."""
-    gp = trainer.fit("plain GP", plain_gp(template), data, settings.gp_starts, settings.gp_iterations)
+    gp = trainer.fit("plain GP", plain_gp(template), data, settings.gp_starts, settings.gp_iterations, margin=LOST_MARGIN)
     gp_values = gp.values(np.array([gp.best()]))
     candidates = _on_folds(template, make_batch(data, folds), gp_values, settings, trainer)
     weights, report = _weigh(candidates, settings)
@@ -117,8 +123,8 @@ def fit_stack(template: Model, data: Data, folds: list[np.ndarray], settings: St
         batches.append(full)
         member_weights.append(share["warm"][:, None] * equal[0] + share["cold"][:, None] * equal[1])
     if share["own"].any():
-        count = int(np.clip(np.ceil(2 * share["own"].sum() * settings.own_members), settings.fold_members, settings.own_members))
-        full = trainer.fit("own", template, data, count, settings.own_iterations)
+        count = _own_count(share["own"].sum(), len(data.y), settings)
+        full = trainer.fit("own", template, data, count, settings.own_iterations, margin=LOST_AFTER * settings.temperature)
         batches.append(full)
         member_weights.append(share["own"][:, None] * tempered_weights(full.objective, settings.temperature))
     return Averaged(batches, member_weights, settings.variance_factors, report)
@@ -194,6 +200,12 @@ def _weigh(candidates: _Candidates, settings: StackSettings) -> tuple[np.ndarray
     return weights, HeldOutReport(tuple(candidates.names), settings.variance_factors, weights.copy(), log_density, pit)
 
 
+def _own_count(share: float, N: int, settings: StackSettings) -> int:
+    """How many members of the user's own architecture: fewer where they carry less weight, or where many rows tell them apart anyway."""
+    count = 2.0 * share * settings.own_members * min(1.0, settings.own_rows / N)
+    return int(np.clip(np.ceil(count), settings.fold_members, settings.own_members))
+
+
 def _equal(objective: np.ndarray, chosen: np.ndarray) -> np.ndarray:
     """Equal weights (R,) over the chosen members that could be trained."""
     usable = chosen & np.isfinite(objective)
@@ -202,7 +214,7 @@ def _equal(objective: np.ndarray, chosen: np.ndarray) -> np.ndarray:
 
 def fit_fast(template: Model, data: Data, settings: StackSettings, trainer: Trainer) -> Averaged:
     """Fixed weights, no folds: one third for the plain GP, for warm and for cold members."""
-    gp = trainer.fit("plain GP", plain_gp(template), data, settings.gp_starts, settings.gp_iterations)
+    gp = trainer.fit("plain GP", plain_gp(template), data, settings.gp_starts, settings.gp_iterations, margin=LOST_MARGIN)
     best = gp.best()
     warm, cold = settings.warm_members, settings.cold_members
     is_warm = np.arange(warm + cold) < warm
@@ -215,6 +227,6 @@ def fit_fast(template: Model, data: Data, settings: StackSettings, trainer: Trai
 
 def fit_restarts(template: Model, data: Data, restarts: int, max_iter: int, temperature: float, trainer: Trainer) -> Averaged:
     """The restarts of one architecture, weighted by exp(−objective / temperature)."""
-    batch = trainer.fit("restarts", template, data, restarts, max_iter)
+    batch = trainer.fit("restarts", template, data, restarts, max_iter, margin=LOST_AFTER * temperature)
     batch.best()
     return Averaged([batch], [tempered_weights(batch.objective, temperature)[None]], (1.0,))
