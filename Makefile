@@ -9,7 +9,7 @@ TORCH := $(shell grep -m1 '^torch==' $(LOCK))
 LOCKED_EXTRAS := plots,cli,bayes,sim,onnx,botorch,data,dev
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo paper test lint format build clean lock
+.PHONY: help venv demo paper honesty study test lint format build clean lock
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,6 +28,13 @@ demo: $(INSTALLED)  ## the paper's experiments in a few minutes; open report/ind
 
 paper: $(INSTALLED)  ## the same with 20 seeds, an hour or two; can be interrupted and continued
 	$(BIN)/mgp reproduce --out report-full
+
+honesty: $(INSTALLED)  ## is the average ever worse than a plain GP? the bars, an hour or so; can be continued
+	$(BIN)/python benchmarks/honesty.py --averaging stack restarts none --only step bumps
+	$(BIN)/python benchmarks/honesty.py
+
+study: $(INSTALLED)  ## sizes of a stack over data sets and rows, a few hours; can be continued
+	$(BIN)/python benchmarks/study.py
 
 test: lint  ## lint, then all tests and doctests
 	$(BIN)/python -m pytest

@@ -267,3 +267,19 @@ def test_the_sampler_finds_a_known_posterior():
     draws = average.batches[0].result.theta[:, 0]
     assert draws.mean() == pytest.approx(mean, abs=0.25 * sd)
     assert draws.std() == pytest.approx(sd, rel=0.25)
+
+
+def test_a_stack_of_other_sizes_is_fitted_and_kept_in_files(tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(30, 1))
+    y = np.sin(3 * X[:, 0])
+    settings = StackSettings(gp_starts=1, warm_members=2, cold_members=2, own_members=2, fold_members=1, hidden=3, q=1, keep=-1.0)
+    model = ManifoldGPRegressor(averaging=settings, max_iter=10).fit(X, y)
+    nested = next(block for block in model.ensembles_[0].blocks if isinstance(block.model.features, Nested))
+    assert nested.model.features.hidden == 3
+    model.save(tmp_path / "m.mgp")
+    again = load(tmp_path / "m.mgp")
+    assert again.averaging == settings
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+    with pytest.raises(InputError, match="or give a StackSettings"):
+        ManifoldGPRegressor(averaging="average").fit(X, y)

@@ -24,8 +24,9 @@ _inside = 0
 def _glibc() -> ctypes.CDLL | None:
     try:
         library = ctypes.CDLL(None)
-        library.mallopt, library.malloc_trim, library.gnu_get_libc_version  # noqa: B018 (is it glibc?)
-    except (OSError, AttributeError, TypeError):
+    except (OSError, TypeError):
+        return None
+    if not all(hasattr(library, name) for name in ("mallopt", "malloc_trim", "gnu_get_libc_version")):
         return None
     library.malloc_trim.argtypes = [ctypes.c_size_t]
     return library

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from manifoldgp.averaging.fit import fit_average
 from manifoldgp.averaging.members import Batch
-from manifoldgp.averaging.stack import HeldOutReport, SamplingReport
+from manifoldgp.averaging.stack import HeldOutReport, SamplingReport, StackSettings
 from manifoldgp.ensemble import Ensemble
 from manifoldgp.errors import InputError
 from manifoldgp.inputs import TrainingTable, positive_number, whole_number
@@ -86,7 +86,7 @@ class Settings:
     random_state: Any
     device: str
     verbose: bool
-    averaging: str
+    averaging: str | StackSettings
     callback: Callable[[np.ndarray, np.ndarray], object] | None
 
     def __post_init__(self) -> None:

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from manifoldgp import inputs
 from manifoldgp.averaging.fit import AVERAGINGS
+from manifoldgp.averaging.stack import StackSettings
 from manifoldgp.diagnosis import Diagnosis, diagnose
 from manifoldgp.ensemble import Ensemble
 from manifoldgp.errors import InputError
@@ -42,7 +43,8 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
     restarts: independent starts; each redraws network and kernel. max_iter, time_budget (seconds): limits of the optimiser.
     optimizer: "l-bfgs" (all starts in one batch), "l-bfgs-b" (SciPy's, one after another) or "newton-cg".
     averaging: "stack" (the plain GP and many mGPs, weighted by held-out folds), "fast" (fixed weights, no folds), "restarts" (the starts of
-        one architecture, weighted by their evidence), "nuts" (full Bayes, extra [bayes]), or "none" (the paper's single best model).
+        one architecture, weighted by their evidence), "nuts" (full Bayes, extra [bayes]), or "none" (the paper's single best model);
+        a manifoldgp.averaging.StackSettings is a stack of other sizes.
     shared_features: with several targets, learn one M for all of them; otherwise each target has its own model.
     warm_start_from: a fitted estimator whose parameters replace the first start.
     verbose: a progress line. callback: called as callback(iterations, objective values) for all starts; true stops training.
@@ -71,7 +73,7 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
         optimizer: str = "l-bfgs",
         max_iter: int = 500,
         time_budget: float | None = None,
-        averaging: str = "stack",
+        averaging: str | StackSettings = "stack",
         standardize_X: bool = True,
         standardize_y: bool = True,
         shared_features: bool = False,
@@ -299,8 +301,9 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
         return dict(priors)
 
     def _settings(self) -> Settings:
-        if self.averaging not in AVERAGINGS:
-            raise InputError(f"Unknown averaging {self.averaging!r}; choose one of {', '.join(map(repr, AVERAGINGS))}.")
+        if not isinstance(self.averaging, StackSettings) and self.averaging not in AVERAGINGS:
+            names = ", ".join(map(repr, AVERAGINGS))
+            raise InputError(f"Unknown averaging {self.averaging!r}; choose one of {names}, or give a StackSettings.")
         if self.shared_features and self.averaging != "none":
             raise InputError("shared_features=True learns one map for all targets and needs averaging='none'.")
         if self.warm_start_from is not None and self.averaging != "none":

@@ -34,7 +34,7 @@ def folds_for(N: int) -> tuple[int, int]:
 
 
 def fit_average(
-    averaging: str,
+    averaging: str | StackSettings,
     model: Model,
     data: Data,
     *,
@@ -46,7 +46,7 @@ def fit_average(
     groups: np.ndarray | None = None,
     ordered: bool = False,
 ) -> Averaged:
-    """Members and weights of one target; groups and ordered choose the folds of a stack."""
+    """Members and weights of one target; groups and ordered choose the folds of a stack. averaging: a name, or a stack of other sizes."""
     if averaging == "nuts":
         from manifoldgp.averaging.nuts import fit_nuts
 
@@ -56,13 +56,16 @@ def fit_average(
         trainer = Trainer(generator, workers, deadline, watch)
         if averaging == "restarts":
             return fit_restarts(model, data, restarts, max_iter, TEMPERATURE, trainer)
-        settings = StackSettings(own_members=restarts, temperature=TEMPERATURE)
+        settings = averaging if isinstance(averaging, StackSettings) else _sizes(len(data.y), restarts)
         if averaging == "fast":
             return fit_fast(model, data, replace(settings, warm_members=3, cold_members=3, cold_iterations=50), trainer)
-        N = len(data.y)
         rng = np.random.default_rng(int(torch.randint(2**31, (), generator=generator)))
-        count, used = folds_for(N)
-        folds = make_folds(N, count, rng, groups, ordered)[:used]
-        if N >= 1200:
-            settings = replace(settings, warm_members=4, cold_members=5)
+        count, used = folds_for(len(data.y))
+        folds = make_folds(len(data.y), count, rng, groups, ordered)[:used]
         return fit_stack(model, data, folds, settings, trainer)
+
+
+def _sizes(N: int, restarts: int) -> StackSettings:
+    """The default sizes for N rows: fewer members where each is expensive."""
+    settings = StackSettings(own_members=restarts, temperature=TEMPERATURE)
+    return settings if N < 1200 else replace(settings, warm_members=4, cold_members=5)

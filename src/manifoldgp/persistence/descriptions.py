@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from manifoldgp import features, kernels, means, noise, parameters, warping
+from manifoldgp.averaging.stack import StackSettings
 from manifoldgp.errors import FileFormatError, InputError
 from manifoldgp.model import Model
 
@@ -33,6 +34,7 @@ _CLASSES: dict[str, type] = {
         "priors": (parameters.LogNormal, parameters.Normal, parameters.StudentT),
         "warping": (warping.NoWarping, warping.TanhWarping),
         "model": (Model,),
+        "averaging": (StackSettings,),
     }.items()
     for cls in classes
 }  # fmt: skip
