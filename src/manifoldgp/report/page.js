@@ -1,5 +1,5 @@
 "use strict";
-// The page's few moving parts: sortable tables, curves to explore, scores of every seed. No library, no network.
+// The page's few moving parts: sortable tables, and one kind of chart that everything is drawn with. No library, no network.
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const SVG = "http://www.w3.org/2000/svg";
@@ -18,10 +18,11 @@
   }
   const swatch = (color) => make("span", { class: "swatch", style: `background:${color}` });
   const minus = (text) => text.replace(/^-/, "−");
-  function show(v) {
+  function say(v) {
     if (v === null || v === undefined) return "–";
+    if (typeof v === "string") return v;
     const size = Math.abs(v);
-    return minus(size !== 0 && (size < 0.001 || size >= 10000) ? v.toExponential(2) : v.toFixed(size < 0.1 ? 4 : size < 10 ? 3 : 1));
+    return minus(size !== 0 && (size < 0.001 || size >= 100000) ? v.toExponential(2) : v.toFixed(size < 0.1 ? 4 : size < 10 ? 3 : size < 1000 ? 1 : 0));
   }
 
   // Round numbers that cover [low, high] in about n steps.
@@ -33,12 +34,6 @@
     return found;
   }
   const shortTick = (v) => minus(Math.abs(v) < 1e-12 ? "0" : Math.abs(v) < 0.001 || Math.abs(v) >= 1e5 ? v.toExponential(0) : String(+v.toPrecision(6)));
-
-  function frame(holder, width, height, margin, label) {
-    const svg = draw("svg", { class: "plot", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label });
-    holder.append(svg);
-    return { svg, left: margin[3], right: width - margin[1], top: margin[0], bottom: height - margin[2] };
-  }
 
   // ---- sortable tables
   for (const table of document.querySelectorAll("table.sortable")) {
@@ -61,163 +56,339 @@
     });
   }
 
-  // ---- curves to explore: bands of several methods, one seed at a time
-  function explorer(holder, spec) {
-    const state = { seed: spec.start, view: 0, shown: new Set(spec.shown) };
-    const controls = make("div", { class: "controls" }), plot = make("div"), readout = make("div", { class: "readout", "aria-live": "polite" });
-    holder.append(controls, plot, readout);
-    const seeds = make("select", { "aria-label": "seed" });
-    spec.seeds.forEach((s, i) => seeds.append(make("option", { value: i, text: `seed ${s.seed}${s.remark ? " · " + s.remark : ""}` })));
-    seeds.value = state.seed;
-    seeds.addEventListener("change", () => { state.seed = +seeds.value; redraw(); });
-    if (spec.seeds.length > 1) controls.append(seeds);
-    if (spec.views.length > 1) {
-      const views = make("select", { "aria-label": "range" });
-      spec.views.forEach((v, i) => views.append(make("option", { value: i, text: v.name })));
-      views.addEventListener("change", () => { state.view = +views.value; redraw(); });
-      controls.append(views);
+  // ---- one chart: layers in data units; hover reads values, wheel, drag and pinch zoom and move, double click resets
+  // spec: {title, height, x, y: {label, name, range, log, names, fixed, ticks}, hover: "x" | "nearest" | "cell", layers, idle, scale}
+  // layers: band {x, mean, lower, upper}, line {x, y}, area {x, lower, upper}, points {x, y, lower?, upper?, values?}, bars {x0, x1, y0, y1},
+  //   rug {x}, cells {x: [a, b], y: [c, d], n: [n1, n2], values}. key: the chip that hides it. tell: [[words, field], ...] of a point or bar.
+  function chart(holder, hidden) {
+    const svg = draw("svg", { class: "plot", tabindex: 0, role: "img" }), readout = make("div", { class: "readout", "aria-live": "polite" });
+    const legend = make("div", { class: "scale" }), plot = make("div", { class: "canvas" });
+    plot.append(svg);
+    holder.append(plot, legend, readout);
+    let spec, full, view, box, reading = null;
+    const clip = `clip-${holder.id}`;
+
+    const unit = (axis, v) => (v === null || v === undefined ? NaN : axis.log ? Math.log10(v) : v);
+    const X = (v) => box.left + ((unit(spec.x, v) - view.x[0]) / (view.x[1] - view.x[0])) * (box.right - box.left);
+    const Y = (v) => box.bottom - ((unit(spec.y, v) - view.y[0]) / (view.y[1] - view.y[0])) * (box.bottom - box.top);
+    const far = (v) => Math.max(-9999, Math.min(9999, v)).toFixed(1); // lines that leave the picture stay short enough to draw
+    const zoomed = () => ["x", "y"].some((a) => view[a][0] !== full[a][0] || view[a][1] !== full[a][1]);
+    const visible = (layer) => !layer.key || !hidden.has(layer.key);
+    const tint = (share) => {
+      const at = Math.max(0, Math.min(1, share)) * (data.ramp.length - 1), k = Math.min(data.ramp.length - 2, Math.floor(at));
+      return [1, 3, 5].map((c) => Math.round(parseInt(data.ramp[k].slice(c, c + 2), 16) * (k + 1 - at) + parseInt(data.ramp[k + 1].slice(c, c + 2), 16) * (at - k)));
+    };
+    const scaled = (v) => (v - spec.scale.low) / (spec.scale.high - spec.scale.low || 1);
+
+    function show(next) {
+      spec = next;
+      full = { x: spec.x.range.map((v) => unit(spec.x, v)), y: spec.y.range.map((v) => unit(spec.y, v)) };
+      view = { x: [...full.x], y: [...full.y] };
+      svg.setAttribute("aria-label", spec.title);
+      legend.replaceChildren();
+      if (spec.scale) {
+        const bar = make("span", { class: "ramp", style: `background:linear-gradient(to right,${data.ramp.join()})` });
+        legend.append(`${spec.scale.label}: `, shortTick(+spec.scale.low.toPrecision(3)), bar, shortTick(+spec.scale.high.toPrecision(3)));
+      }
+      redraw();
     }
-    for (const key of spec.methods) {
-      const method = data.methods[key];
-      const chip = make("button", { class: "chip", type: "button", "aria-pressed": state.shown.has(key), style: `--chip:${method.color}` }, swatch(method.color), method.label);
-      chip.addEventListener("click", () => {
-        state.shown.has(key) ? state.shown.delete(key) : state.shown.add(key);
-        chip.setAttribute("aria-pressed", state.shown.has(key));
-        redraw();
-      });
-      controls.append(chip);
+
+    function axisTicks(axis, range, n) {
+      if (axis.ticks) return axis.ticks.map(([at, text]) => [at, text]);
+      if (!axis.log) return ticks(...range, n).map((t) => [t, shortTick(t)]);
+      const whole = [...new Set(ticks(...range, n).map(Math.round))].filter((t) => t >= range[0] && t <= range[1]);
+      return (whole.length > 1 ? whole : range).map((t) => [10 ** t, (10 ** t).toExponential(whole.length > 1 ? 0 : 1)]);
     }
 
     function redraw() {
-      plot.replaceChildren();
-      const narrow = holder.clientWidth < 560;
-      const [width, height] = narrow ? [480, 340] : [900, 340];
-      const f = frame(plot, width, height, [10, 14, 40, 66], spec.title);
-      const seed = spec.seeds[state.seed], view = spec.views[state.view], x = seed.x || spec.x;
-      const [x0, x1] = view.x, [y0, y1] = view.y;
-      const X = (v) => f.left + ((v - x0) / (x1 - x0)) * (f.right - f.left), Y = (v) => f.bottom - ((v - y0) / (y1 - y0)) * (f.bottom - f.top);
-      for (const t of ticks(x0, x1, narrow ? 5 : 9)) {
-        draw("line", { class: "grid", x1: X(t), x2: X(t), y1: f.top, y2: f.bottom }, f.svg);
-        draw("text", { x: X(t), y: f.bottom + 16, "text-anchor": "middle", text: shortTick(t) }, f.svg);
+      if (!spec) return;
+      const width = Math.max(260, plot.clientWidth || 640), height = spec.height || 340, narrow = width < 560;
+      const yTicks = axisTicks(spec.y, view.y, spec.y.ticks ? 0 : Math.max(3, Math.round(height / 60)));
+      const longest = Math.min(Math.max(...yTicks.map(([, text]) => text.length), 3), narrow ? 18 : 34);
+      box = { left: 8 + 6.7 * longest + (spec.y.label ? 22 : 4), right: width - 14, top: 10, bottom: height - 42 };
+      svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
+      svg.setAttribute("height", height);
+      svg.classList.toggle("zoomed", zoomed());
+      svg.replaceChildren();
+      const xTicks = axisTicks(spec.x, view.x, Math.max(3, Math.round((box.right - box.left) / 95)));
+      for (const [t, text] of xTicks) {
+        if (X(t) < box.left - 1 || X(t) > box.right + 1) continue;
+        draw("line", { class: "grid", x1: X(t), x2: X(t), y1: box.top, y2: box.bottom }, svg);
+        draw("text", { x: X(t), y: box.bottom + 16, "text-anchor": "middle", text }, svg);
       }
-      for (const t of ticks(y0, y1, 6)) {
-        draw("line", { class: "grid", x1: f.left, x2: f.right, y1: Y(t), y2: Y(t) }, f.svg);
-        draw("text", { x: f.left - 6, y: Y(t) + 4, "text-anchor": "end", text: shortTick(t) }, f.svg);
+      for (const [t, text] of yTicks) {
+        if (Y(t) < box.top - 1 || Y(t) > box.bottom + 1) continue;
+        if (!spec.y.ticks) draw("line", { class: "grid", x1: box.left, x2: box.right, y1: Y(t), y2: Y(t) }, svg);
+        draw("text", { class: spec.y.ticks ? "label" : "", x: box.left - 7, y: Y(t) + 4, "text-anchor": "end", text: text.length > longest ? text.slice(0, longest - 1) + "…" : text }, svg);
       }
-      draw("text", { x: (f.left + f.right) / 2, y: height - 6, "text-anchor": "middle", text: spec.xlabel }, f.svg);
-      draw("text", { x: 14, y: (f.top + f.bottom) / 2, "text-anchor": "middle", transform: `rotate(-90 14 ${(f.top + f.bottom) / 2})`, text: spec.ylabel }, f.svg);
-      const clip = `clip-${spec.id}`;
-      draw("rect", { x: f.left, y: f.top, width: f.right - f.left, height: f.bottom - f.top }, draw("clipPath", { id: clip }, draw("defs", {}, f.svg)));
-      const inside = draw("g", { "clip-path": `url(#${clip})` }, f.svg);
-      // Only what is in view, and one point more at either side so that lines run to the edge.
-      let first = x.findIndex((v) => v >= x0), last = x.length - 1;
-      while (last > 0 && x[last] > x1) last--;
-      first = Math.max(0, first - 1); last = Math.min(x.length - 1, last + 1);
-      const path = (curve) => { let d = ""; for (let i = first; i <= last; i++) d += `${d ? "L" : "M"}${X(x[i]).toFixed(1)} ${Y(Math.max(Math.min(curve[i], y1 + 9 * (y1 - y0)), y0 - 9 * (y1 - y0))).toFixed(1)}`; return d; };
-      for (const key of spec.methods) {
-        const s = seed.series[key];
-        if (!s || !state.shown.has(key)) continue;
-        const { color, dash } = data.methods[key];
-        const back = path(s.lower).slice(1).split("L").reverse().join("L");
-        draw("path", { d: `${path(s.upper)}L${back}Z`, fill: color, "fill-opacity": 0.16, stroke: color, "stroke-opacity": 0.35, "stroke-width": 0.6, "data-band": key }, inside);
-        draw("path", { d: path(s.mean), fill: "none", stroke: color, "stroke-width": 2, "stroke-dasharray": dash, "stroke-linejoin": "round", "data-mean": key }, inside);
-      }
-      const visible = (points) => points.x.map((v, i) => [v, points.y[i]]).filter(([v]) => v >= x0 && v <= x1);
-      if (seed.crosses) for (const [px, py] of visible(seed.crosses)) { const [a, b] = [X(px), Y(py)]; draw("path", { class: "test", d: `M${a - 3} ${b - 3}l6 6m0 -6l-6 6` }, inside); }
-      if (seed.dots) for (const [px, py] of visible(seed.dots)) draw("circle", { class: "train", cx: X(px), cy: Y(py), r: 2.3 }, inside);
-      const cursor = draw("line", { class: "cursor", y1: f.top, y2: f.bottom, visibility: "hidden" }, f.svg);
-      const idle = "Move over the picture to read values" + (seed.crosses ? "; dots are training data, crosses are test data." : ".");
-      readout.replaceChildren(idle);
-      f.svg.addEventListener("pointermove", (event) => {
-        const box = f.svg.getBoundingClientRect();
-        const at = x0 + (((event.clientX - box.left) / box.width) * width - f.left) / (f.right - f.left) * (x1 - x0);
-        if (at < x0 || at > x1) return;
-        let i = 0;
-        for (let k = first; k <= last; k++) if (Math.abs(x[k] - at) < Math.abs(x[i] - at)) i = k;
-        cursor.setAttribute("x1", X(x[i])); cursor.setAttribute("x2", X(x[i])); cursor.setAttribute("visibility", "visible");
-        const parts = [make("span", {}, `${spec.xname} = ${show(x[i])}`)];
-        if (seed.observed) parts.push(make("span", {}, "observed ", make("b", { text: show(seed.observed[i]) })));
-        for (const key of spec.methods) {
-          const s = seed.series[key];
-          if (s && state.shown.has(key)) parts.push(make("span", {}, swatch(data.methods[key].color), make("b", { text: show(s.mean[i]) }), ` [${show(s.lower[i])}, ${show(s.upper[i])}]`));
-        }
-        readout.replaceChildren(...parts);
-      });
-      f.svg.addEventListener("pointerleave", () => { cursor.setAttribute("visibility", "hidden"); readout.replaceChildren(idle); });
+      draw("text", { x: (box.left + box.right) / 2, y: height - 8, "text-anchor": "middle", text: spec.x.label }, svg);
+      if (spec.y.label) draw("text", { x: 13, y: (box.top + box.bottom) / 2, "text-anchor": "middle", transform: `rotate(-90 13 ${(box.top + box.bottom) / 2})`, text: spec.y.label }, svg);
+      draw("rect", { x: box.left, y: box.top, width: box.right - box.left, height: box.bottom - box.top }, draw("clipPath", { id: clip }, draw("defs", {}, svg)));
+      const inside = draw("g", { "clip-path": `url(#${clip})` }, svg);
+      for (const layer of spec.layers) if (visible(layer)) painters[layer.kind](layer, inside);
+      reading = draw("g", { class: "reading", "clip-path": `url(#${clip})` }, svg);
+      quiet();
     }
-    redraw();
-    return { choose(seed) { const i = spec.seeds.findIndex((s) => s.seed === seed); if (i >= 0) { seeds.value = state.seed = i; redraw(); } }, redraw };
+
+    const path = (x, y, backwards = false) => {
+      let d = "";
+      for (let k = 0; k < x.length; k++) {
+        const i = backwards ? x.length - 1 - k : k, a = X(x[i]), b = Y(y[i]);
+        if (Number.isFinite(a) && Number.isFinite(b)) d += `${d ? "L" : "M"}${far(a)} ${far(b)}`;
+      }
+      return d;
+    };
+    const filled = (l) => { const there = path(l.x, l.upper), back = path(l.x, l.lower, true); return there && `${there}L${back.slice(1)}Z`; };
+    const painters = {
+      area: (l, g) => draw("path", { d: filled(l), fill: l.color, "fill-opacity": l.opacity || 0.16 }, g),
+      line: (l, g) => draw("path", { d: path(l.x, l.y), fill: "none", stroke: l.color, "stroke-width": l.width || 2, "stroke-opacity": l.opacity || 1, "stroke-dasharray": l.dash || "none", "stroke-linejoin": "round" }, g),
+      band(l, g) {
+        draw("path", { d: filled(l), fill: l.color, "fill-opacity": 0.16, stroke: l.color, "stroke-opacity": 0.35, "stroke-width": 0.6, "data-band": l.key || l.name }, g);
+        draw("path", { d: path(l.x, l.mean), fill: "none", stroke: l.color, "stroke-width": 2, "stroke-dasharray": l.dash || "none", "stroke-linejoin": "round", "data-mean": l.key || l.name }, g);
+      },
+      rug: (l, g) => draw("path", { d: l.x.map((v) => `M${far(X(v))} ${box.bottom}v-9`).join(""), stroke: l.color, "stroke-opacity": 0.55, "stroke-width": 1 }, g),
+      bars: (l, g) => l.x0.forEach((_, i) => {
+        const [a, b, c, d] = [X(l.x0[i]), X(l.x1[i]), Y(l.y1[i]), Y(l.y0[i])];
+        draw("rect", { class: "bar", x: Math.min(a, b), y: Math.min(c, d), width: Math.max(Math.abs(b - a), 0.5), height: Math.max(Math.abs(d - c), 0.5), fill: l.color, "fill-opacity": l.opacity || 0.85 }, g);
+      }),
+      cells(l, g) {
+        const canvas = make("canvas", { width: l.n[0], height: l.n[1] }), pen = canvas.getContext("2d"), pixels = pen.createImageData(...l.n);
+        for (let i = 0; i < l.n[0]; i++) for (let j = 0; j < l.n[1]; j++) pixels.data.set([...tint(scaled(l.values[i * l.n[1] + j])), 255], 4 * ((l.n[1] - 1 - j) * l.n[0] + i));
+        pen.putImageData(pixels, 0, 0);
+        draw("image", { href: canvas.toDataURL(), preserveAspectRatio: "none", x: X(l.x[0]), y: Y(l.y[1]), width: X(l.x[1]) - X(l.x[0]), height: Y(l.y[0]) - Y(l.y[1]) }, g);
+      },
+      points(l, g) {
+        if (l.lower) draw("path", { class: "errors", d: l.x.map((v, i) => `M${far(X(v))} ${far(Y(l.lower[i]))}V${far(Y(l.upper[i]))}`).join(""), stroke: l.color, "stroke-opacity": 0.4, "stroke-width": 1 }, g);
+        l.x.forEach((v, i) => {
+          const a = X(v), b = Y(l.y[i]), size = l.size || 2.6;
+          if (!(a > box.left - 9 && a < box.right + 9 && b > box.top - 9 && b < box.bottom + 9)) return;
+          const color = l.values ? `rgb(${tint(scaled(l.values[i]))})` : l.color;
+          const node = l.shape === "cross" ? draw("path", { d: `M${a - 3} ${b - 3}l6 6m0 -6l-6 6`, stroke: color, "stroke-width": 1.1, "stroke-opacity": 0.6, fill: "none" }, g)
+            : l.shape === "ring" ? draw("circle", { class: "ring", cx: a, cy: b, r: 7 }, g)
+            : l.shape === "beyond" ? draw("path", { d: `M${box.right - 8} ${b - 5}l8 5l-8 5z`, fill: color }, g)
+            : draw("circle", { class: "dot", cx: a.toFixed(1), cy: b.toFixed(1), r: size, fill: color, "fill-opacity": l.opacity || 0.75 }, g);
+          if (l.seeds) { node.setAttribute("data-seed", l.seeds[i]); node.style.cursor = "pointer"; node.addEventListener("click", () => { tell(l, i); if (spec.pick) spec.pick(l.seeds[i]); }); }
+        });
+      },
+    };
+
+    // What is under the pointer, in words.
+    function quiet() {
+      if (reading) reading.replaceChildren();
+      readout.replaceChildren(spec.idle || "Move over the picture to read values.");
+    }
+    function tell(l, i) {
+      reading.replaceChildren();
+      if (l.kind === "points") draw("circle", { cx: X(l.x[i]), cy: Y(l.y[i]), r: (l.size || 2.6) + 3, class: "found" }, reading);
+      const parts = l.name ? [make("span", {}, swatch(l.values ? `rgb(${tint(scaled(l.values[i]))})` : l.color), l.name)] : [];
+      for (const [words, field] of l.tell) parts.push(make("span", {}, `${words} `, make("b", { text: say(l[field][i]) })));
+      readout.replaceChildren(...parts);
+    }
+    const nearestIndex = (x, at) => { let best = 0; for (let i = 1; i < x.length; i++) if (Math.abs(x[i] - at) < Math.abs(x[best] - at)) best = i; return best; };
+    function read(px, py) {
+      if (px < box.left - 4 || px > box.right + 4 || py < box.top - 4 || py > box.bottom + 4) return quiet();
+      const back = (axis, share) => { const v = view[axis][0] + share * (view[axis][1] - view[axis][0]); return spec[axis].log ? 10 ** v : v; };
+      const at = { x: back("x", (px - box.left) / (box.right - box.left)), y: back("y", (box.bottom - py) / (box.bottom - box.top)) };
+      const layers = spec.layers.filter(visible);
+      if (spec.hover === "x") {
+        const lines = layers.filter((l) => (l.kind === "band" || l.kind === "line") && !l.quiet);
+        if (!lines.length) return quiet();
+        const x = lines[0].x[nearestIndex(lines[0].x, at.x)];
+        reading.replaceChildren();
+        draw("line", { class: "cursor", x1: X(x), x2: X(x), y1: box.top, y2: box.bottom }, reading);
+        const parts = [make("span", {}, `${spec.x.name} = ${say(x)}`)];
+        for (const l of lines) {
+          const i = nearestIndex(l.x, x), y = (l.mean || l.y)[i];
+          if (l.x[l.x.length - 1] < x - 1e-9 && l.kind === "line") continue;
+          draw("circle", { cx: X(l.x[i]), cy: Y(y), r: 3.5, fill: l.color }, reading);
+          parts.push(make("span", {}, swatch(l.color), l.name ? `${l.name} ` : "", make("b", { text: say(y) }), l.lower ? ` [${say(l.lower[i])}, ${say(l.upper[i])}]` : ""));
+        }
+        if (spec.observed) parts.splice(1, 0, make("span", {}, "observed ", make("b", { text: say(spec.observed[nearestIndex(lines[0].x, x)]) })));
+        return readout.replaceChildren(...parts);
+      }
+      if (spec.hover === "cell") {
+        const l = layers.find((c) => c.kind === "cells");
+        const [i, j] = ["x", "y"].map((a, k) => Math.max(0, Math.min(l.n[k] - 1, Math.floor(((at[a] - l[a][0]) / (l[a][1] - l[a][0])) * l.n[k]))));
+        reading.replaceChildren();
+        draw("circle", { cx: px, cy: py, r: 5, class: "found" }, reading);
+        return readout.replaceChildren(...[[spec.x.name, at.x], [spec.y.name, at.y], [spec.scale.label, l.values[i * l.n[1] + j]]].map(([words, v]) => make("span", {}, `${words} `, make("b", { text: say(v) }))));
+      }
+      let best = null, nearest = 30;
+      for (const l of layers) {
+        if (!l.tell) continue;
+        if (l.kind === "points") l.x.forEach((v, i) => { const d = Math.hypot(X(v) - px, Y(l.y[i]) - py); if (d < nearest) { nearest = d; best = [l, i]; } });
+        if (l.kind === "bars") l.x0.forEach((_, i) => {
+          const hit = l.along === "y" ? at.y >= Math.min(l.y0[i], l.y1[i]) && at.y <= Math.max(l.y0[i], l.y1[i]) && at.x >= l.x0[i] && (at.x <= l.x1[i] || l.last) : at.x >= l.x0[i] && at.x <= l.x1[i];
+          if (hit) { nearest = 0; best = [l, i]; }
+        });
+      }
+      best ? tell(...best) : quiet();
+    }
+
+    // Zoom and move; never beyond the whole picture.
+    function move(axis, low, high) {
+      if (spec[axis].fixed) return;
+      const [a, b] = full[axis], size = Math.min(Math.max(high - low, 1e-4 * (b - a)), b - a);
+      const from = Math.max(a, Math.min(low, b - size));
+      view[axis] = size === b - a ? [a, b] : [from, from + size];
+    }
+    function zoom(factor, px = (box.left + box.right) / 2, py = (box.top + box.bottom) / 2) {
+      const share = { x: (px - box.left) / (box.right - box.left), y: (box.bottom - py) / (box.bottom - box.top) };
+      for (const axis of ["x", "y"]) {
+        const [a, b] = view[axis], at = a + share[axis] * (b - a);
+        move(axis, at - (at - a) * factor, at + (b - at) * factor);
+      }
+      redraw();
+    }
+    function shift(dx, dy) {
+      const sx = (-dx / (box.right - box.left)) * (view.x[1] - view.x[0]), sy = (dy / (box.bottom - box.top)) * (view.y[1] - view.y[0]);
+      move("x", view.x[0] + sx, view.x[1] + sx);
+      move("y", view.y[0] + sy, view.y[1] + sy);
+      redraw();
+    }
+    const reset = () => show(spec);
+    const place = (event) => { const r = svg.getBoundingClientRect(), scale = svg.viewBox.baseVal.width / r.width; return [(event.clientX - r.left) * scale, (event.clientY - r.top) * scale]; };
+    const fingers = new Map();
+    svg.addEventListener("pointerdown", (event) => {
+      fingers.set(event.pointerId, place(event));
+      if (event.pointerType === "mouse" && event.button === 0) svg.focus({ preventScroll: true });
+    });
+    svg.addEventListener("pointermove", (event) => {
+      const at = place(event), before = fingers.get(event.pointerId);
+      if (before && fingers.size === 2) {
+        const other = [...fingers].find(([id]) => id !== event.pointerId)[1];
+        const apart = (p) => Math.max(20, Math.hypot(p[0] - other[0], p[1] - other[1]));
+        zoom(apart(before) / apart(at), (at[0] + other[0]) / 2, (at[1] + other[1]) / 2);
+        fingers.set(event.pointerId, at);
+      } else if (before && zoomed() && Math.hypot(at[0] - before[0], at[1] - before[1]) > 2) {
+        if (!svg.hasPointerCapture(event.pointerId)) try { svg.setPointerCapture(event.pointerId); } catch { /* the finger is already gone */ }
+        shift(at[0] - before[0], at[1] - before[1]);
+        fingers.set(event.pointerId, at);
+      } else if (!before || event.pointerType !== "mouse") read(...at);
+    });
+    for (const end of ["pointerup", "pointercancel"]) svg.addEventListener(end, (event) => fingers.delete(event.pointerId));
+    svg.addEventListener("pointerleave", (event) => { fingers.delete(event.pointerId); if (event.pointerType === "mouse") quiet(); });
+    // The wheel scrolls the page until the picture is clicked, or Ctrl is held.
+    svg.addEventListener("wheel", (event) => {
+      if (spec.x.fixed && spec.y.fixed) return;
+      if (document.activeElement !== svg && !event.ctrlKey && !event.metaKey) return;
+      event.preventDefault();
+      zoom(Math.exp(Math.max(-60, Math.min(60, event.deltaY)) * 0.004), ...place(event));
+    }, { passive: false });
+    svg.addEventListener("dblclick", reset);
+    svg.addEventListener("keydown", (event) => {
+      const keys = { "+": () => zoom(0.7), "-": () => zoom(1 / 0.7), 0: reset, ArrowLeft: () => shift(40, 0), ArrowRight: () => shift(-40, 0), ArrowUp: () => shift(0, 40), ArrowDown: () => shift(0, -40) };
+      if (keys[event.key] && !event.ctrlKey && !event.metaKey) { event.preventDefault(); keys[event.key](); }
+    });
+    const tool = (text, label, act) => { const b = make("button", { class: "tool", type: "button", "aria-label": label, title: label, text }); b.addEventListener("click", act); return b; };
+    const tools = make("span", { class: "tools" }, tool("−", "zoom out", () => zoom(1 / 0.6)), tool("+", "zoom in", () => zoom(0.6)), tool("reset", "show everything", reset));
+    return { show, redraw, tools, get movable() { return !(spec.x.fixed && spec.y.fixed); } };
+  }
+
+  // ---- a chart with what can be chosen above it
+  // choices: [{label, options, start, buttons}]. legend: [{key, label, color, shown}]. specOf: from the chosen numbers to a chart's spec.
+  function panel(holder, choices, legend, specOf) {
+    const controls = make("div", { class: "controls" });
+    holder.append(controls);
+    const picked = choices.map((c) => c.start || 0);
+    const hidden = new Set(legend.filter((l) => l.shown === false).map((l) => l.key));
+    const drawing = chart(holder, hidden), setters = [];
+    const update = () => drawing.show(specOf(picked));
+    choices.forEach((choice, c) => {
+      setters.push((i) => { picked[c] = i; if (box) box.value = i; update(); });
+      let box = null;
+      if (choice.options.length < 2) return;
+      if (choice.buttons) {
+        const chips = choice.options.map((text, i) => {
+          const chip = make("button", { class: "chip", type: "button", "aria-pressed": i === picked[c], style: "--chip:var(--accent)", text });
+          chip.addEventListener("click", () => { picked[c] = i; chips.forEach((other, k) => other.setAttribute("aria-pressed", k === i)); update(); });
+          return chip;
+        });
+        controls.append(...chips);
+        return;
+      }
+      box = make("select", { "aria-label": choice.label });
+      choice.options.forEach((text, i) => box.append(make("option", { value: i, text })));
+      box.value = picked[c];
+      box.addEventListener("change", () => { picked[c] = +box.value; update(); });
+      controls.append(choice.shown ? make("label", {}, `${choice.label} `, box) : box);
+    });
+    for (const { key, label, color } of legend) {
+      const chip = make("button", { class: "chip", type: "button", "aria-pressed": !hidden.has(key), style: `--chip:${color}` }, swatch(color), label);
+      chip.addEventListener("click", () => {
+        hidden.has(key) ? hidden.delete(key) : hidden.add(key);
+        chip.setAttribute("aria-pressed", !hidden.has(key));
+        drawing.redraw();
+      });
+      controls.append(chip);
+    }
+    update();
+    if (drawing.movable) controls.append(drawing.tools);
+    if (!controls.childElementCount) controls.remove();
+    return { choose: (c, i) => setters[c](i), redraw: drawing.redraw };
+  }
+
+  // ---- the paper's experiments: curves to explore, one seed at a time
+  function explorer(holder, spec) {
+    const seeds = { label: "seed", options: spec.seeds.map((s) => `seed ${s.seed}${s.remark ? " · " + s.remark : ""}`), start: spec.start };
+    const views = { label: "range", options: spec.views.map((v) => v.name) };
+    const legend = spec.methods.map((key) => ({ key, shown: spec.shown.includes(key), ...data.methods[key] }));
+    const drawn = panel(holder, [seeds, views], legend, ([s, v]) => {
+      const seed = spec.seeds[s], view = spec.views[v], x = seed.x || spec.x, layers = [];
+      for (const key of spec.methods) if (seed.series[key]) layers.push({ kind: "band", key, x, ...seed.series[key], color: data.methods[key].color, dash: data.methods[key].dash });
+      if (seed.crosses) layers.push({ kind: "points", shape: "cross", color: "var(--ink)", ...seed.crosses });
+      if (seed.dots) layers.push({ kind: "points", size: 2.3, color: "var(--ink)", ...seed.dots });
+      const idle = "Move over the picture to read values" + (seed.crosses ? "; dots are training data, crosses are test data." : ".");
+      return { title: spec.title, hover: "x", layers, idle, observed: seed.observed, x: { label: spec.xlabel, name: spec.xname, range: view.x }, y: { label: spec.ylabel, range: view.y } };
+    });
+    return { ...drawn, choose(seed) { const i = spec.seeds.findIndex((s) => s.seed === seed); if (i >= 0) drawn.choose(0, i); } };
   }
 
   // ---- every seed of every method as a point
   function strip(holder, spec, choose) {
-    const state = { metric: spec.start };
-    const controls = make("div", { class: "controls" }), plot = make("div"), readout = make("div", { class: "readout", "aria-live": "polite" });
-    holder.append(controls, plot, readout);
-    spec.metrics.forEach((metric, i) => {
-      const chip = make("button", { class: "chip", type: "button", "aria-pressed": i === state.metric, style: "--chip:var(--accent)", text: metric.label });
-      chip.addEventListener("click", () => {
-        state.metric = i;
-        controls.querySelectorAll(".chip").forEach((c, k) => c.setAttribute("aria-pressed", k === i));
-        redraw();
-      });
-      controls.append(chip);
-    });
-    function redraw() {
-      plot.replaceChildren();
-      const metric = spec.metrics[state.metric], narrow = holder.clientWidth < 560;
-      const width = narrow ? 480 : 900, rowHeight = 30, height = spec.rows.length * rowHeight + 44;
-      const f = frame(plot, width, height, [6, 24, 38, narrow ? 150 : 190], `${metric.label} of every seed`);
-      const value = metric.log ? Math.log10 : (v) => v;
-      const usable = (v) => v !== null && v !== undefined && (!metric.log || v > 0);
-      const all = spec.rows.flatMap((r) => [...r.values[metric.key], r.paper[metric.key]]).filter(usable).map(value).sort((a, b) => a - b);
-      if (!all.length) return;
+    const metrics = { label: "score", options: spec.metrics.map((m) => m.label), start: spec.start, buttons: true };
+    return panel(holder, [metrics], [], ([m]) => {
+      const metric = spec.metrics[m], usable = (v) => v !== null && v !== undefined && (!metric.log || v > 0);
+      const all = spec.rows.flatMap((r) => [...r.values[metric.key], r.paper[metric.key]]).filter(usable).sort((a, b) => a - b);
+      if (!all.length) all.push(0, 1);
       // One catastrophic seed must not flatten the rest: it is drawn at the edge.
       const middle = all[Math.floor(all.length / 2)], edge = metric.log ? Infinity : middle + 3 * Math.max(middle - all[0], 0.5);
       let low = all[0], high = Math.min(all[all.length - 1], edge);
-      const pad = 0.05 * (high - low || 1); low -= pad; high += pad;
-      const X = (v) => f.left + ((Math.min(value(v), high) - low) / (high - low)) * (f.right - f.left);
-      const marks = metric.log ? [...new Set(ticks(low, high, 6).map(Math.round))].filter((t) => t >= low && t <= high) : ticks(low, high, narrow ? 4 : 7);
-      for (const t of marks.length > 1 || !metric.log ? marks : [low, high]) {
-        const at = f.left + ((t - low) / (high - low)) * (f.right - f.left);
-        draw("line", { class: "grid", x1: at, x2: at, y1: f.top, y2: f.bottom }, f.svg);
-        draw("text", { x: at, y: f.bottom + 16, "text-anchor": "middle", text: metric.log ? (10 ** t).toExponential(marks.length > 1 ? 0 : 1) : shortTick(t) }, f.svg);
-      }
-      draw("text", { x: (f.left + f.right) / 2, y: height - 4, "text-anchor": "middle", text: `${metric.label}, lower is better · ring: paper · bar: median` }, f.svg);
-      const idle = `Every dot is one seed; touch it for its value${choose ? ", click to see it above" : ""}.`;
+      const pad = 0.05 * (high - low || 1);
+      if (metric.log) { low /= 1.3; high *= 1.3; } else { low -= pad; high += pad; }
+      const layers = [];
       spec.rows.forEach((row, k) => {
-        const y = f.top + (k + 0.5) * rowHeight, { color, label } = data.methods[row.method];
-        draw("text", { class: "label", x: f.left - 10, y: y + 4, "text-anchor": "end", text: label }, f.svg);
-        const values = row.values[metric.key];
-        const sorted = values.filter(usable).slice().sort((a, b) => a - b);
-        if (sorted.length) {
-          const n = sorted.length, median = n % 2 ? sorted[(n - 1) / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
-          draw("line", { x1: X(median), x2: X(median), y1: y - 10, y2: y + 10, stroke: color, "stroke-width": 3 }, f.svg);
+        const { color, label } = data.methods[row.method], values = row.values[metric.key], at = -k;
+        const sorted = values.filter(usable).slice().sort((a, b) => a - b), n = sorted.length;
+        if (n) {
+          const median = Math.min(high, n % 2 ? sorted[(n - 1) / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2);
+          layers.push({ kind: "line", x: [median, median], y: [at - 0.33, at + 0.33], color, width: 3 });
         }
-        if (usable(row.paper[metric.key])) draw("circle", { class: "ring", cx: X(row.paper[metric.key]), cy: y, r: 7 }, f.svg);
-        values.forEach((v, i) => {
-          if (!usable(v)) return;
-          const beyond = value(v) > high;
-          const at = y + (values.length > 1 ? (i / (values.length - 1) - 0.5) * 12 : 0);
-          const dot = draw(beyond ? "path" : "circle", beyond ? { d: `M${f.right - 6} ${at - 5}l8 5l-8 5z`, fill: color } : { cx: X(v), cy: at, r: 4.2, fill: color, "fill-opacity": 0.7 }, f.svg);
-          dot.setAttribute("data-seed", row.seeds[i]);
-          dot.style.cursor = "pointer";
-          const tell = () => readout.replaceChildren(make("span", {}, swatch(color), `${label}, seed ${row.seeds[i]}: `, make("b", { text: show(v) }), beyond ? " (beyond the edge)" : ""));
-          dot.addEventListener("pointerenter", tell);
-          dot.addEventListener("click", () => { tell(); if (choose) choose(row.seeds[i]); });
-        });
+        if (usable(row.paper[metric.key])) layers.push({ kind: "points", shape: "ring", x: [row.paper[metric.key]], y: [at], tell: [["paper", "x"]], name: label, color });
+        const dots = values.map((v, i) => ({ v, seed: row.seeds[i], y: at + (values.length > 1 ? 0.4 * (0.5 - i / (values.length - 1)) : 0) })).filter((d) => usable(d.v));
+        for (const beyond of [false, true]) {
+          const mine = dots.filter((d) => d.v > high === beyond);
+          if (mine.length) layers.push({ kind: "points", shape: beyond ? "beyond" : "dot", size: 4.2, color, name: label, x: mine.map((d) => Math.min(d.v, high)), y: mine.map((d) => d.y), seeds: mine.map((d) => d.seed),
+            seed: mine.map((d) => String(d.seed)), value: mine.map((d) => say(d.v) + (beyond ? " (beyond the edge)" : "")), tell: [["seed", "seed"], [metric.label, "value"]] });
+        }
       });
-      readout.replaceChildren(idle);
-    }
-    redraw();
-    return { redraw };
+      return { title: `${metric.label} of every seed`, hover: "nearest", layers, height: 30 * spec.rows.length + 52, pick: choose,
+        idle: `Every dot is one seed; touch it for its value${choose ? ", click to see it above" : ""}.`,
+        x: { label: `${metric.label}, lower is better · ring: paper · bar: median`, range: [low, high], log: metric.log },
+        y: { range: [0.5 - spec.rows.length, 0.5], fixed: true, ticks: spec.rows.map((row, k) => [-k, data.methods[row.method].label]) } };
+    });
   }
 
   const drawn = [], explorers = {};
-  for (const spec of data.explorers) drawn.push((explorers[spec.id] = explorer(document.getElementById(`explorer-${spec.id}`), spec)));
-  for (const spec of data.strips) {
+  for (const spec of data.explorers || []) drawn.push((explorers[spec.id] = explorer(document.getElementById(`explorer-${spec.id}`), spec)));
+  for (const spec of data.strips || []) {
     const partner = explorers[spec.id];
     drawn.push(strip(document.getElementById(`strip-${spec.id}`), spec, partner ? (seed) => partner.choose(seed) : null));
+  }
+  // Charts that come ready: one spec for each combination of choices, the last choice fastest.
+  for (const { id, choices, legend, specs } of data.charts || []) {
+    const flat = (picked) => picked.reduce((index, i, c) => index * choices[c].options.length + i, 0);
+    drawn.push(panel(document.getElementById(`chart-${id}`), choices, legend, (picked) => specs[flat(picked)]));
   }
   let waiting = 0, last = innerWidth;
   addEventListener("resize", () => {
