@@ -37,7 +37,7 @@ def test_inputs_by_name_or_number(column):
 
 @pytest.mark.parametrize("column", [2, "joint", None, 0.5])
 def test_unknown_inputs_are_refused(column):
-    with pytest.raises(InputError, match="There is no input .* a number below 2, or a name: x1, x2"):
+    with pytest.raises(InputError, match="There is no input .* a number below 2, or a name: x0, x1"):
         inspection.input_index(fitted("none", 2), column)
 
 

@@ -54,7 +54,7 @@ def test_every_picture_of_each_of_two_targets(output):
     model = fitted("fast", 2, 2)
     for plot in (*ALWAYS, plots.plot_slice, plots.plot_mean_map, plots.plot_std_map, plots.plot_features, plots.plot_weights):
         described(plot(model, output=output))
-    assert plots.plot_slice(model, output=output).get_ylabel() == f"y{output + 1}"
+    assert plots.plot_slice(model, output=output).get_ylabel() == f"y{output}"
 
 
 def test_test_data_can_be_given():

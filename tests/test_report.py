@@ -13,7 +13,8 @@ from manifoldgp.errors import InputError
 from manifoldgp.experiments import Failure, gather
 from manifoldgp.report import _figures as figures
 from manifoldgp.report import update_readme, write_reproduction
-from manifoldgp.report._page import figure_bytes, page
+from manifoldgp.report._figure_files import figure_bytes
+from manifoldgp.report._page import page
 from manifoldgp.report.readme import BEGIN, END
 from synthetic_outcome import KEYS, made_up_outcome
 

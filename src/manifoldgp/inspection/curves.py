@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from manifoldgp.errors import InputError
-from manifoldgp.inspection.names import columns_in_order, input_index, output_index
+from manifoldgp.inspection.names import input_index, output_index
 from manifoldgp.inspection.rows import chosen_inputs
+
+if TYPE_CHECKING:
+    from manifoldgp.predictive import Predictive
 
 
 @dataclass(frozen=True)
@@ -36,10 +39,9 @@ def predicted_band(model: Any, X: np.ndarray, x: np.ndarray, output: int = 0, le
     """Mean and the central interval that should hold a share ``level`` of observations, at X (n, D); x (n,): where to draw them."""
     if not 0 < level < 1:
         raise InputError(f"level must be between 0 and 1, such as 0.95; got {level!r}.")
-    with columns_in_order():
-        mean = of_output(model, model.predict(X), output)
-        bounds = of_output(model, model.predict_quantiles(X, (0.5 - level / 2, 0.5 + level / 2)), output)
-    return Band(x, mean, bounds[:, 0], bounds[:, 1])
+    found = predictive(model, X, output)
+    bounds = (found.quantile(q).cpu().numpy() for q in (0.5 - level / 2, 0.5 + level / 2))
+    return Band(x, found.moments()[0].cpu().numpy(), *bounds)
 
 
 def slice_band(
@@ -68,9 +70,8 @@ def surface(
     x1, x2 = (np.linspace(*span(reference[:, d], margin), points) for d in (d1, d2))
     at = np.tile(np.median(reference, axis=0), (points * points, 1))
     at[:, d1], at[:, d2] = np.repeat(x1, points), np.tile(x2, points)
-    with columns_in_order():
-        mean, std = (of_output(model, a, output).reshape(points, points) for a in model.predict(at, return_std=True))
-    return Surface(x1, x2, mean, std)
+    mean, variance = (part.cpu().numpy().reshape(points, points) for part in predictive(model, at, output).moments())
+    return Surface(x1, x2, mean, np.sqrt(variance))
 
 
 def span(values: np.ndarray, margin: float) -> tuple[float, float]:
@@ -84,6 +85,8 @@ def span(values: np.ndarray, margin: float) -> tuple[float, float]:
     return low - extra, high + extra
 
 
-def of_output(model: Any, values: np.ndarray, output: int) -> np.ndarray:
-    """One target's part of what an estimator returns."""
-    return values if model._flat else values[..., output]
+def predictive(model: Any, X: np.ndarray, output: int, noise_std: np.ndarray | None = None) -> Predictive:
+    """The predictive distribution of one target at X (n, D), checked inputs in original units. noise_std: known noise of these rows (n, O)."""
+    U = model._tensor(model.x_scaler_.apply(X))
+    known = None if noise_std is None else model._noise(noise_std, len(U))[:, output]
+    return model.ensembles_[output].predict(U, False, known)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Any
-from warnings import catch_warnings, filterwarnings
 
 from sklearn.utils.validation import check_is_fitted
 
@@ -14,18 +12,18 @@ from manifoldgp.errors import InputError
 
 
 def input_names(model: Any) -> list[str]:
-    """The columns that the model was fitted on, by name; x1, x2, ... where it saw no names, x for a single one."""
+    """The columns that the model was fitted on, by name; x0, x1, ... where it saw no names, x for a single one."""
     check_is_fitted(model)
     named = getattr(model, "feature_names_in_", None)
     if named is not None:
         return [str(name) for name in named]
     D = model.n_features_in_
-    return ["x"] if D == 1 else [f"x{d + 1}" for d in range(D)]
+    return ["x"] if D == 1 else [f"x{d}" for d in range(D)]
 
 
 def target_name(model: Any, output: int) -> str:
-    """y, or y1, y2, ... of several targets."""
-    return "y" if model.n_outputs_ == 1 else f"y{output + 1}"
+    """y, or y0, y1, ... of several targets."""
+    return "y" if model.n_outputs_ == 1 else f"y{output}"
 
 
 def input_index(model: Any, column: str | int) -> int:
@@ -48,11 +46,3 @@ def output_index(model: Any, output: int) -> int:
         if 0 <= operator.index(output) < model.n_outputs_:
             return operator.index(output)
     raise InputError(f"output must be the number of a target, 0 to {model.n_outputs_ - 1}; got {output!r}.")
-
-
-@contextmanager
-def columns_in_order() -> Iterator[None]:
-    """Arrays made here have the model's columns in the model's order: no need to warn that they carry no names."""
-    with catch_warnings():
-        filterwarnings("ignore", message="X does not have valid feature names", category=UserWarning)
-        yield

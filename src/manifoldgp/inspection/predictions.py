@@ -9,9 +9,9 @@ import numpy as np
 
 from manifoldgp import inputs
 from manifoldgp.errors import InputError
-from manifoldgp.inspection.curves import of_output
-from manifoldgp.inspection.names import columns_in_order, output_index
-from manifoldgp.inspection.rows import chosen_rows, training_rows
+from manifoldgp.inspection.curves import predictive
+from manifoldgp.inspection.names import output_index
+from manifoldgp.inspection.rows import chosen_rows
 
 
 @dataclass(frozen=True)
@@ -41,39 +41,20 @@ def predictions(
     noise_std: known noise of the given rows, as in ``predict``. Leave-one-out keeps parameters and weights, which have seen all rows.
     """
     output = output_index(model, output)
-    if X is None and y is None:
-        if noise_std is not None:
-            raise InputError(
-                "noise_std is the noise of given rows; the training rows have theirs. Give X and y too, or leave it out."
-            )
-        rows = training_rows(model, output, most)
+    left_out = X is None and y is None
+    if left_out and noise_std is not None:
+        raise InputError(
+            "noise_std is the noise of given rows; the training rows have theirs. Give X and y too, or leave it out."
+        )
+    rows = chosen_rows(model, X, y, output, most)
+    if left_out:
         from manifoldgp.inspection.left_out import left_out_mixture  # PyTorch, which drawing alone does not need
 
-        mixture, seen = left_out_mixture(model.ensembles_[output], rows.place), model._tensor(rows.y)
-        parts = (
-            mixture.moments()[0],
-            mixture.quantile(0.025),
-            mixture.quantile(0.975),
-            mixture.log_density(seen),
-            mixture.cdf(seen),
-        )
-        mean, lower, upper, log_density, pit = (part.cpu().numpy() for part in parts)
-        return Predictions(rows.X, rows.y, mean, lower, upper, log_density, pit, rows.place, rows.total, True)
-    rows = chosen_rows(model, X, y, output, most)
-    known = inputs.query_noise(noise_std, rows.total, model.n_outputs_)
-    noise = None if known is None else np.sqrt(known[rows.place])
-    targets = np.repeat(rows.y[:, None], model.n_outputs_, axis=1)
-    with columns_in_order():
-        mean = of_output(model, model.predict(rows.X), output)
-        bounds = of_output(model, model.predict_quantiles(rows.X, (0.025, 0.975), noise_std=noise), output)
-        pit = of_output(model, model.predict_cdf(rows.X, rows.y if model._flat else targets, noise_std=noise), output)
-        log_density = _log_density(model, rows.X, rows.y, output, noise)
-    return Predictions(rows.X, rows.y, mean, bounds[:, 0], bounds[:, 1], log_density, pit, rows.place, rows.total, False)
-
-
-def _log_density(model: Any, X: np.ndarray, y: np.ndarray, output: int, noise_std: Any) -> np.ndarray:
-    """log p(y_i | x_i) (n,) of one target; the estimator's own method adds up all targets."""
-    if model.n_outputs_ == 1:
-        return model.log_predictive_density(X, y if model._flat else y[:, None], noise_std=noise_std)
-    U = model._query(X)
-    return model._predictives(U, False, noise_std)[output].log_density(model._tensor(y)).cpu().numpy()
+        mixture = left_out_mixture(model.ensembles_[output], rows.place)
+    else:
+        known = inputs.query_noise(noise_std, rows.total, model.n_outputs_)
+        mixture = predictive(model, rows.X, output, None if known is None else np.sqrt(known[rows.place]))
+    seen = model._tensor(rows.y)
+    parts = mixture.moments()[0], mixture.quantile(0.025), mixture.quantile(0.975), mixture.log_density(seen), mixture.cdf(seen)
+    mean, lower, upper, log_density, pit = (part.cpu().numpy() for part in parts)
+    return Predictions(rows.X, rows.y, mean, lower, upper, log_density, pit, rows.place, rows.total, left_out)

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from manifoldgp.inspection.curves import of_output
-from manifoldgp.inspection.names import columns_in_order, output_index
+from manifoldgp.inspection.names import output_index
 from manifoldgp.inspection.rows import chosen_inputs, thinned
 
 
@@ -18,6 +17,6 @@ def sensitivities(model: Any, X: Any = None, *, output: int = 0, most: int = 500
     """
     output = output_index(model, output)
     X = chosen_inputs(model, X)
-    with columns_in_order():
-        slopes = of_output(model, model.predict_gradient(X[thinned(len(X), most)])[0], output)
+    U = model._tensor(model.x_scaler_.apply(X[thinned(len(X), most)]))
+    slopes = model.ensembles_[output].gradients(U)[0].cpu().numpy() / model.x_scaler_.scale
     return X.std(axis=0) * np.sqrt(np.mean(slopes**2, axis=0))
