@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,7 +44,7 @@ def chosen_rows(model: Any, X: Any, y: Any, output: int = 0, most: int | None = 
         return training_rows(model, output, most)
     if X is None or y is None:
         raise InputError("X and y belong together: give both, or neither to see the training rows.")
-    X = inputs.query_table(model, X)
+    X = _checked(model, X)
     y = inputs.target_table(model, y, len(X))[:, output]
     place = thinned(len(y), most)
     return Rows(X[place], y[place], place, len(y), True)
@@ -51,7 +52,14 @@ def chosen_rows(model: Any, X: Any, y: Any, output: int = 0, most: int | None = 
 
 def chosen_inputs(model: Any, X: Any) -> np.ndarray:
     """The user's inputs (n, D), or those of the training rows."""
-    return training_rows(model).X if X is None else inputs.query_table(model, X)
+    return training_rows(model).X if X is None else _checked(model, X)
+
+
+def _checked(model: Any, X: Any) -> np.ndarray:
+    """X (n, D) as numbers. An array has the model's columns in the model's order; that it carries no names needs no warning."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="X does not have valid feature names", category=UserWarning)
+        return inputs.query_table(model, X)
 
 
 def thinned(rows: int, most: int | None) -> np.ndarray:

@@ -10,6 +10,23 @@ import numpy as np
 Spec = dict[str, Any]
 
 
+BLUE, INK, GREY, VERMILLION = "var(--blue)", "var(--ink)", "var(--grey)", "var(--vermillion)"
+SERIES = (
+    "var(--blue)",
+    "var(--vermillion)",
+    "var(--green)",
+    "var(--purple)",
+    "var(--orange)",
+    "var(--sky)",
+    "var(--brown)",
+    "var(--grey)",
+)
+"""Colours by their names in the style sheet, which knows lighter ones for a dark page."""
+
+POINT = "Point at the picture to read values."
+BAR = "Point at a bar to read its value."
+
+
 def numbers(values: Any, digits: int = 5) -> list[float | None]:
     """An array (n,) as numbers with this many significant digits; None where it is not finite.
 
@@ -47,3 +64,9 @@ def chip(key: str, color: str, label: str | None = None) -> Spec:
 def chart(key: str, specs: Sequence[Spec], choices: Sequence[Spec] = (), legend: Sequence[Spec] = ()) -> Spec:
     """specs: one for each combination of choices, the last choice fastest."""
     return {"id": key, "choices": list(choices), "legend": list(legend), "specs": list(specs)}
+
+
+def rows_of_bars(start: np.ndarray, length: np.ndarray) -> Spec:
+    """Horizontal bars from top to bottom, the k-th around −k."""
+    k = np.arange(len(length))
+    return {"kind": "bars", "along": "y", "x0": numbers(start), "x1": numbers(start + length), "y0": numbers(-k - 0.32), "y1": numbers(-k + 0.32)}  # fmt: skip

@@ -10,6 +10,7 @@ import numpy as np
 
 from manifoldgp import inspection
 from manifoldgp.errors import InputError
+from manifoldgp.report._chart_data import Spec, choice
 
 MOST_ROWS = 1000
 """Rows that one picture shows."""
@@ -49,6 +50,11 @@ class ModelView:
     affordable: int
 
     @property
+    def target_choice(self) -> list[Spec]:
+        """The choice of a target, where there are several."""
+        return [choice("Target", [t.name for t in self.targets])] if len(self.targets) > 1 else []
+
+    @property
     def by_strength(self) -> list[int]:
         """Inputs, the one that matters most to any target first."""
         strongest = np.max([t.strength / max(float(t.strength.max()), 1e-300) for t in self.targets], axis=0)
@@ -73,12 +79,12 @@ def view_of(model: Any, columns: Sequence[str] | None, X: Any, y: Any) -> ModelV
 
 
 def _names(model: Any, columns: Sequence[str] | None) -> tuple[list[str], list[str]]:
-    D, O = model.n_features_in_, model.n_outputs_
-    known = [*inspection.input_names(model), *(inspection.target_name(model, o) for o in range(O))]
+    D, outputs = model.n_features_in_, model.n_outputs_
+    known = [*inspection.input_names(model), *(inspection.target_name(model, o) for o in range(outputs))]
     if columns is not None:
-        if isinstance(columns, str) or len(columns) not in (D, D + O):
+        if isinstance(columns, str) or len(columns) not in (D, D + outputs):
             raise InputError(
-                f"columns must name the {D} inputs, or the {D} inputs and then the {O} targets; got {columns!r}."
+                f"columns must name the {D} inputs, or the {D} inputs and then the {outputs} targets; got {columns!r}."
             )
         known[: len(columns)] = [str(name) for name in columns]
     return known[:D], known[D:]

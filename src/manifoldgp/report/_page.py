@@ -25,7 +25,7 @@ def page(title: str, head: str, sections: Sequence[tuple[str, str, str]], data: 
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f'<title>{escape(title)}</title><link rel="icon" href="data:,"><style>{_colours()}{_asset("page.css")}</style></head><body>'
         f'<header class="top">{head}</header><nav aria-label="sections"><div>{links}</div></nav><main>{body}</main>'
-        f'<script type="application/json" id="data">{embedded}</script><script>{script}</script></body></html>\n'
+        f'<script type="application/json" id="page-data">{embedded}</script><script>{script}</script></body></html>\n'
     )
 
 

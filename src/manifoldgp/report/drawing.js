@@ -1,5 +1,5 @@
 // Nodes, numbers in words, and round ticks.
-const data = JSON.parse(document.getElementById("data").textContent);
+const data = JSON.parse(document.getElementById("page-data").textContent);
 const SVG = "http://www.w3.org/2000/svg";
 
 function make(name, attributes = {}, ...children) {
