@@ -6,8 +6,11 @@ from functools import cache
 
 import numpy as np
 import pandas as pd
+import pytest
 
 from manifoldgp import GPRegressor, ManifoldGPRegressor
+from manifoldgp.averaging import nuts
+from manifoldgp.errors import FitWarning
 
 AVERAGINGS = ("stack", "fast", "restarts", "none")
 
@@ -34,3 +37,13 @@ def fitted(
 @cache
 def plain_gp(inputs: int = 1) -> GPRegressor:
     return GPRegressor(restarts=2, max_iter=20).fit(*table(40, inputs))
+
+
+@cache
+def full_bayes() -> ManifoldGPRegressor:
+    """A fit with NUTS whose chains are so short that they cannot mix."""
+    pytest.importorskip("nutpie", reason="needs the extra bayes")
+    short = nuts.NutsSettings(chains=2, tune=16, draws=16, thin=4, depth=3)
+    with pytest.MonkeyPatch.context() as patch, pytest.warns(FitWarning, match="mix badly"):
+        patch.setattr(nuts, "NutsSettings", lambda: short)
+        return ManifoldGPRegressor(averaging="nuts", hidden=(2, 1), restarts=2, max_iter=20).fit(*table(20, 1))

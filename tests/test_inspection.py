@@ -8,8 +8,8 @@ import pytest
 import torch
 from scipy.stats import norm
 
-from fitted_models import AVERAGINGS, fitted, plain_gp, table
-from manifoldgp import GPRegressor, ManifoldGPRegressor, inspection
+from fitted_models import AVERAGINGS, fitted, full_bayes, plain_gp, table
+from manifoldgp import GPRegressor, inspection
 from manifoldgp.errors import InputError
 from manifoldgp.model import Data
 from manifoldgp.posterior import condition
@@ -205,10 +205,8 @@ def test_frames_and_names_are_accepted_without_warnings():
 
 
 def test_posterior_draws_have_no_iterations():
-    pytest.importorskip("nutpie", reason="needs the extra bayes")
-    from manifoldgp.averaging.stack import Averaged  # noqa: F401 - the table below is what a fit with NUTS leaves
-
-    model = ManifoldGPRegressor(averaging="restarts", restarts=2, max_iter=5, hidden=(2, 1)).fit(*table(20, 1))
-    model.starts_["status"] = "posterior draw"
     with pytest.raises(InputError, match="draws from the posterior; they have no iterations"):
-        inspection.traces(model)
+        inspection.traces(full_bayes())
+    found = inspection.mixture_weights(full_bayes())
+    np.testing.assert_allclose(found.weights, 1 / len(found.names))
+    assert inspection.predictions(full_bayes()).pit.shape == (20,)

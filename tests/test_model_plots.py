@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fitted_models import AVERAGINGS, fitted, plain_gp, table
+from fitted_models import AVERAGINGS, fitted, full_bayes, plain_gp, table
 
 pytest.importorskip("matplotlib", reason="needs the extra plots")
 
@@ -47,6 +47,21 @@ def test_every_picture_of_every_averaging(averaging, inputs):
         described(plots.plot_std_map(model, (1, 0), points=8))
     if averaging != "stack":  # which may give all weight to the plain GP
         described(plots.plot_features(model))
+
+
+def test_pictures_of_full_bayes():
+    model = full_bayes()
+    for plot in (
+        plots.plot_prediction,
+        plots.plot_predicted_observed,
+        plots.plot_pit,
+        plots.plot_coverage,
+        plots.plot_weights,
+        plots.plot_features,
+    ):
+        described(plot(model))
+    with pytest.raises(InputError, match=r"model.sampling_\[0\].draws is an ArviZ InferenceData"):
+        plots.plot_starts(model)
 
 
 @pytest.mark.parametrize("output", [0, 1])

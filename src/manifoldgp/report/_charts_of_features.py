@@ -48,7 +48,14 @@ def features_chart(view: ModelView) -> Spec | None:
 
 def _feature_curves(view: ModelView, x: np.ndarray, H: np.ndarray) -> Spec:
     layers = [
-        {"kind": "line", "name": f"feature {q + 1}", "color": SERIES[q % len(SERIES)], "x": numbers(x), "y": numbers(h)}
+        {
+            "kind": "line",
+            "name": f"feature {q + 1}",
+            "label": 10 + 40 * (q % 4),  # names stand apart where lines meet
+            "color": SERIES[q % len(SERIES)],
+            "x": numbers(x),
+            "y": numbers(h),
+        }
         for q, h in enumerate(H.T[:8])
     ]
     return {

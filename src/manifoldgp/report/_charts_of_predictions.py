@@ -123,9 +123,9 @@ def map_chart(view: ModelView) -> Spec | None:
 def relevance_chart(view: ModelView) -> Spec | None:
     if len(view.inputs) < 2:
         return None
-    order = view.by_strength[:20]
     specs = []
     for target in view.targets:
+        order = np.argsort(-target.strength, kind="stable")[:20].tolist()
         values = target.strength[order]
         bars = rows_of_bars(np.zeros(len(order)), values)
         bars |= {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from html import escape
 from typing import Any
@@ -44,12 +45,28 @@ def data_table(view: ModelView) -> str:
 
 
 def score_table(view: ModelView) -> str:
-    """Scores of test rows if there are any, and of training rows with each left out."""
+    """Scores of test rows if there are any, of the rows that a stack held out, and of training rows with each left out."""
     rows = []
     for target in view.targets:
         if target.test is not None:
             rows.append(_scores(target, target.test, "test rows"))
-        rows.append(_scores(target, target.left_out, "training rows, each left out"))
+        report = view.model.held_out_[target.output]
+        if report is not None:
+            inside = 100 * float(np.mean(np.abs(report.pit - 0.5) <= 0.475))
+            nlpp = metrics.nlpp(report.log_density["stack"]) + math.log(view.model.ensembles_[target.output].scale)
+            rows.append(
+                [
+                    escape(target.name),
+                    "training rows, held out",
+                    f"{len(report.pit):,}",
+                    "–",
+                    "–",
+                    "–",
+                    f"{inside:.1f} %",
+                    say(nlpp),
+                ]
+            )
+        rows.append(_scores(target, target.left_out, "training rows, left out"))
     heads = (
         "target", "scored on", "rows", "typical error (RMSE)", "error of always predicting the mean", "explained (R²)", "95 % intervals hold", "NLPP",
     )  # fmt: skip

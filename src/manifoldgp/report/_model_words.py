@@ -31,9 +31,9 @@ RELEVANCE = (
 SCORES = (
     "Typical error: root mean squared difference between prediction and observation, in units of the target; beside it the error of always predicting the training mean. "
     "R²: share of the variation that is explained, 1 is perfect. NLPP: mean negative log density of what was observed, lower is better. "
-    "Rows left out: each training row is predicted from all the others, with parameters that have seen it; that flatters the model a little."
+    "Held out: rows that the folds of the stack kept from the models that predict them. Left out: each training row is predicted from all the others, with "
+    "parameters that have seen it; that flatters the model a little."
 )
-FEATURES = "<b>The rows as the kernel sees them, coloured by the target.</b> Rows that lie close together here are predicted alike; good features sort the colours."
 STARTS = (
     "<b>Every start of the optimiser, from its first step to its end (dot).</b> Lower is better; many ends at one height mean that the optimum is found "
     "reliably. Grey: starts that do not take part in the prediction. The first steps of poor starts lie above the picture."
@@ -132,9 +132,21 @@ def features(view: ModelView, shown: bool) -> str:
     text = f"A learned map takes the {_count(len(view.inputs), 'input')} to {_count(Q, 'feature')}, and the Gaussian process works on these."
     if found.weight < 0.999:
         text += f" Of the many members this is the one with the most weight (group {escape(found.group)}, {100 * found.weight:.0f} % of the prediction)."
-    if Q > 2:
+    if len(view.inputs) == 1:
+        text += f" Shown as functions of {escape(view.inputs[0])}{', and by the directions in which they spread most' if Q > 2 else ''}."
+    elif Q > 2:
         text += f" {Q} features do not fit on a screen: shown are the directions in which they spread most."
     return text + _thinned(view)
+
+
+def feature_caption(view: ModelView) -> str:
+    plane = "<b>The rows as the kernel sees them, coloured by the target.</b> Rows that lie close together here are predicted alike; good features sort the colours."
+    if len(view.inputs) > 1:
+        return plane
+    curves = (
+        "<b>Each line is a feature.</b> Where it is steep the prediction can change fast, where it is flat it hardly changes."
+    )
+    return f"{curves} <br>Chosen otherwise: {plane}"
 
 
 def averaging(view: ModelView) -> str:
@@ -169,7 +181,7 @@ def usage(view: ModelView) -> str:
     columns = ", ".join(view.inputs[:6]) + (", ..." if len(view.inputs) > 6 else "")
     python = (
         'import manifoldgp\n\nmodel = manifoldgp.load("model.mgp")  # written by model.save("model.mgp")\n'
-        f"mean, std = model.predict(X, return_std=True)  # X: rows with the columns {columns}\n"
+        f"# X: rows with the columns {columns}\nmean, std = model.predict(X, return_std=True)\n"
         "quantiles = model.predict_quantiles(X, q=(0.025, 0.5, 0.975))\nmodel.update(X_new, y_new)  # more data, without training again"
     )
     shell = "mgp predict model.mgp new-rows.csv --out predictions.csv"

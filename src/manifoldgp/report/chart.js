@@ -1,6 +1,6 @@
 // One chart: layers in data units; hover reads values, wheel, drag and pinch zoom and move, double click resets
 // spec: {title, height, x, y: {label, name, range, log, names, fixed, ticks}, hover: "x" | "nearest" | "cell", layers, idle, scale}
-// layers: band {x, mean, lower, upper}, line {x, y}, area {x, lower, upper}, points {x, y, lower?, upper?, values?}, bars {x0, x1, y0, y1},
+// layers: band {x, mean, lower, upper}, line {x, y, label?: where its name stands}, area {x, lower, upper}, points {x, y, lower?, upper?, values?}, bars {x0, x1, y0, y1},
 //   rug {x}, cells {x: [a, b], y: [c, d], n: [n1, n2], values}. key: the chip that hides it. tell: [[words, field], ...] of a point or bar.
 function chart(holder, hidden) {
   const svg = draw("svg", { class: "plot", tabindex: 0, role: "img" }), readout = make("div", { class: "readout", "aria-live": "polite" });
@@ -83,7 +83,10 @@ function chart(holder, hidden) {
   const filled = (l) => { const there = path(l.x, l.upper), back = path(l.x, l.lower, true); return there && `${there}L${back.slice(1)}Z`; };
   const painters = {
     area: (l, g) => draw("path", { d: filled(l), fill: l.color, "fill-opacity": l.opacity || 0.16 }, g),
-    line: (l, g) => draw("path", { d: path(l.x, l.y), fill: "none", stroke: l.color, "stroke-width": l.width || 2, "stroke-opacity": l.opacity || 1, "stroke-dasharray": l.dash || "none", "stroke-linejoin": "round" }, g),
+    line(l, g) {
+      draw("path", { d: path(l.x, l.y), fill: "none", stroke: l.color, "stroke-width": l.width || 2, "stroke-opacity": l.opacity || 1, "stroke-dasharray": l.dash || "none", "stroke-linejoin": "round" }, g);
+      if (l.label) draw("text", { class: "own", fill: l.color, x: X(l.x[l.label]), y: Y(l.y[l.label]) - 6, text: l.name }, g);
+    },
     band(l, g) {
       draw("path", { d: filled(l), fill: l.color, "fill-opacity": 0.16, stroke: l.color, "stroke-opacity": 0.35, "stroke-width": 0.6, "data-band": l.key || l.name }, g);
       draw("path", { d: path(l.x, l.mean), fill: "none", stroke: l.color, "stroke-width": 2, "stroke-dasharray": l.dash || "none", "stroke-linejoin": "round", "data-mean": l.key || l.name }, g);
@@ -193,7 +196,8 @@ function chart(holder, hidden) {
   const fingers = new Map();
   svg.addEventListener("pointerdown", (event) => {
     fingers.set(event.pointerId, place(event));
-    if (event.pointerType === "mouse" && event.button === 0) svg.focus({ preventScroll: true });
+    if (event.pointerType !== "mouse") read(...place(event));
+    else if (event.button === 0) svg.focus({ preventScroll: true });
   });
   svg.addEventListener("pointermove", (event) => {
     const at = place(event), before = fingers.get(event.pointerId);

@@ -87,7 +87,9 @@ def _trust(view: ModelView, charts: list[Spec]) -> str:
 
 def _learned(view: ModelView, charts: list[Spec]) -> str:
     found = features.features_chart(view)
-    return f"<h2>What it has learned</h2><p>{words.features(view, found is not None)}</p>" + _chart(found, words.FEATURES, charts)
+    return f"<h2>What it has learned</h2><p>{words.features(view, found is not None)}</p>" + _chart(
+        found, words.feature_caption(view), charts
+    )
 
 
 def _training(view: ModelView, charts: list[Spec]) -> str:
