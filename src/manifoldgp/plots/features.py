@@ -107,5 +107,9 @@ def plot_features(
         drawn = space.scatter(*H.T, c=rows.y, cmap="viridis", s=9, linewidths=0)
         space.set(xlabel=labels[0], ylabel=labels[1], zlabel=labels[2])
         ax.figure.colorbar(drawn, ax=ax, fraction=0.04, pad=0.1).set_label(name)
-    ax.set_title(f"{found.group}, weight {found.weight:.2f}" if found.weight < 1 else "", fontweight="normal", fontsize=8.5)
+    ax.set_title(
+        f"a member of the group {found.group}, weight {found.weight:.2f}" if found.weight < 1 else "",
+        fontweight="normal",
+        fontsize=8.5,
+    )
     return ax
