@@ -36,7 +36,7 @@ def prediction_chart(view: ModelView) -> Spec:
     shown = view.by_strength[:MOST_SLICES]
     specs = []
     for target in view.targets:
-        slices = [inspection.slice_band(view.model, d, output=target.output, points=100) for d in shown]
+        slices = [inspection.slice_band(view.model, d, output=target.output, points=round(100 * view.detail)) for d in shown]
         y = padded(*(s.lower for s in slices), *(s.upper for s in slices))
         specs.append([_slice(view, target, d, band, y) for d, band in zip(shown, slices, strict=True)])
     flat = [specs[t][k] for k in range(len(shown)) for t in range(len(view.targets))]
@@ -88,7 +88,7 @@ def map_chart(view: ModelView) -> Spec | None:
     if len(view.inputs) < 2:
         return None
     pairs = list(combinations(view.by_strength[:3], 2))
-    points = 40 if view.affordable >= 2500 else 24
+    points = round(40 * view.detail)
     some = inspection.thinned(len(view.X), 400)
     specs = []
     for d1, d2 in pairs:

@@ -31,7 +31,7 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]], kind: str = "") -
     body = "".join(
         f'<tr><th scope="row">{row[0]}</th>' + "".join(f"<td>{cell}</td>" for cell in row[1:]) + "</tr>" for row in rows
     )
-    return f'<div class="scroll"><table{f" class={kind}" if kind else ""}><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    return f'<div class="scroll"><table class="wrap {kind}"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
 def data_table(view: ModelView) -> str:

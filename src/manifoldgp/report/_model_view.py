@@ -17,8 +17,8 @@ MOST_ROWS = 1000
 
 MOST_TARGETS = 6
 MOST_SLICES = 12
-_WORK = 2e11
-"""Multiplications that one round of predictions may take: about a minute on a small machine."""
+_WORK = 5e10
+"""Multiplications that one picture may take: some ten seconds on one core."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,11 @@ class ModelView:
     targets: list[TargetView]
     X: np.ndarray
     affordable: int
+
+    @property
+    def detail(self) -> float:
+        """1, or less for models that are slow to ask: the share of points that curves and maps can have."""
+        return float(np.clip(self.affordable / 5000, 0.25, 1.0)) ** 0.5
 
     @property
     def target_choice(self) -> list[Spec]:
