@@ -9,7 +9,7 @@ import torch
 from scipy.stats import norm
 
 from fitted_models import AVERAGINGS, fitted, full_bayes, plain_gp, table
-from manifoldgp import GPRegressor, inspection
+from manifoldgp import GPRegressor, ManifoldGPRegressor, inspection
 from manifoldgp.errors import InputError
 from manifoldgp.model import Data
 from manifoldgp.posterior import condition
@@ -210,3 +210,23 @@ def test_posterior_draws_have_no_iterations():
     found = inspection.mixture_weights(full_bayes())
     np.testing.assert_allclose(found.weights, 1 / len(found.names))
     assert inspection.predictions(full_bayes()).pit.shape == (20,)
+
+
+@pytest.mark.parametrize("warping", [None, "tanh"])
+def test_leave_one_out_densities_are_in_the_units_of_y(warping):
+    """Their mean is what diagnose() reports, also through a warping of the targets."""
+    X, y = table(25, 1)
+    model = ManifoldGPRegressor(averaging="none", restarts=2, max_iter=15, hidden=(2, 1), target_warping=warping).fit(X, 50 * y)
+    found = inspection.predictions(model)
+    reported = model.diagnose().numbers["leave-one-out negative log density per row"]
+    assert -found.log_density.mean() == pytest.approx(reported, rel=1e-6)
+
+
+def test_pipelines_are_told_what_to_do():
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    pipeline = make_pipeline(StandardScaler(), GPRegressor(restarts=1, max_iter=2)).fit(*table(20, 1))
+    with pytest.raises(InputError, match=r"got a Pipeline. Of a pipeline give the last step, pipeline\[-1\]"):
+        inspection.slice_band(pipeline, 0)
+    assert inspection.input_names(pipeline[-1]) == ["x"]

@@ -167,6 +167,12 @@ def test_the_page_needs_nothing_from_outside(page):
     assert "@import" not in page
 
 
+def test_known_noise_is_mentioned(tmp_path):
+    X, y = table(30, 1)
+    model = GPRegressor(noise="known", restarts=1, max_iter=5).fit(X, y, noise_std=np.full(30, 0.1))
+    assert "without the noise that was given for single rows at training" in written(model, tmp_path / "known.html")
+
+
 # ---- in a real browser
 
 POINT = """

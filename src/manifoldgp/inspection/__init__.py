@@ -3,7 +3,7 @@
 from manifoldgp.inspection.calibration import Calibration, calibration, coverage_band, histogram_band
 from manifoldgp.inspection.curves import Band, Surface, predicted_band, slice_band, span, surface
 from manifoldgp.inspection.learned import LearnedFeatures, learned_features, widest_directions
-from manifoldgp.inspection.names import input_index, input_names, output_index, target_name
+from manifoldgp.inspection.names import input_index, input_names, output_index, require_fitted, target_name
 from manifoldgp.inspection.predictions import Predictions, predictions
 from manifoldgp.inspection.relevance import sensitivities
 from manifoldgp.inspection.rows import Rows, chosen_inputs, chosen_rows, thinned, training_rows
@@ -30,6 +30,7 @@ __all__ = [
     "output_index",
     "predicted_band",
     "predictions",
+    "require_fitted",
     "sensitivities",
     "slice_band",
     "span",

@@ -11,9 +11,19 @@ from sklearn.utils.validation import check_is_fitted
 from manifoldgp.errors import InputError
 
 
+def require_fitted(model: Any) -> None:
+    """Refuse what is not a fitted estimator of this package."""
+    check_is_fitted(model)
+    if not hasattr(model, "ensembles_"):
+        raise InputError(
+            f"Expected a fitted ManifoldGPRegressor or GPRegressor; got a {type(model).__name__}. Of a pipeline give the last step, "
+            "pipeline[-1], and transformed inputs, X=pipeline[:-1].transform(X)."
+        )
+
+
 def input_names(model: Any) -> list[str]:
     """The columns that the model was fitted on, by name; x0, x1, ... where it saw no names, x for a single one."""
-    check_is_fitted(model)
+    require_fitted(model)
     named = getattr(model, "feature_names_in_", None)
     if named is not None:
         return [str(name) for name in named]
@@ -41,7 +51,7 @@ def input_index(model: Any, column: str | int) -> int:
 
 def output_index(model: Any, output: int) -> int:
     """The number of a target, checked."""
-    check_is_fitted(model)
+    require_fitted(model)
     with suppress(TypeError):
         if 0 <= operator.index(output) < model.n_outputs_:
             return operator.index(output)

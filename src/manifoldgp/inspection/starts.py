@@ -40,7 +40,7 @@ def traces(model: Any, *, output: int = 0) -> list[Trace]:
     if all(trace.status in ("posterior draw", "invalid start") for trace in found):
         raise InputError(
             "The members of averaging='nuts' are draws from the posterior; they have no iterations. "
-            "Look at the chains instead: model.sampling_[0].draws is an ArviZ InferenceData."
+            "Look at the chains instead: after fit, model.sampling_[0].draws is an ArviZ InferenceData (a saved file does not keep it)."
         )
     return found
 

@@ -62,7 +62,7 @@ def _feature_curves(view: ModelView, x: np.ndarray, H: np.ndarray) -> Spec:
         "title": "Learned features",
         "hover": "x",
         "x": axis(view.inputs[0], (x[0], x[-1])),
-        "y": axis("feature", padded(H)),
+        "y": axis("feature", padded(H, share=0.12)),
         "layers": layers,
         "idle": POINT,
     }

@@ -84,7 +84,9 @@ def renamed(remark: str, view: ModelView) -> str:
 
 
 def prediction(view: ModelView) -> str:
-    interval = "shaded, the interval that should hold 95 % of new observations"
+    known = view.model.ensembles_[0].blocks[0].data.known_noise is not None
+    without = " (without the noise that was given for single rows at training: of new points it is not known)" if known else ""
+    interval = f"shaded, the interval that should hold 95 % of new observations{without}"
     if len(view.inputs) == 1:
         rows = "dots are training rows" + (
             "" if view.targets[0].test is None else ", red ones test rows, which the model has not seen"
@@ -140,13 +142,13 @@ def features(view: ModelView, shown: bool) -> str:
 
 
 def feature_caption(view: ModelView) -> str:
-    plane = "<b>The rows as the kernel sees them, coloured by the target.</b> Rows that lie close together here are predicted alike; good features sort the colours."
+    alike = "rows that lie close together are predicted alike, and good features sort the colours."
     if len(view.inputs) > 1:
-        return plane
-    curves = (
-        "<b>Each line is a feature.</b> Where it is steep the prediction can change fast, where it is flat it hardly changes."
+        return f"<b>The rows as the kernel sees them, coloured by the target:</b> {alike}"
+    return (
+        "<b>Each line is a feature:</b> where it is steep the prediction can change fast, where it is flat it hardly changes. "
+        f"The other views show the rows as the kernel sees them, coloured by the target: {alike}"
     )
-    return f"{curves} <br>Chosen otherwise: {plane}"
 
 
 def averaging(view: ModelView) -> str:

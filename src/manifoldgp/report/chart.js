@@ -85,7 +85,7 @@ function chart(holder, hidden) {
     area: (l, g) => draw("path", { d: filled(l), fill: l.color, "fill-opacity": l.opacity || 0.16 }, g),
     line(l, g) {
       draw("path", { d: path(l.x, l.y), fill: "none", stroke: l.color, "stroke-width": l.width || 2, "stroke-opacity": l.opacity || 1, "stroke-dasharray": l.dash || "none", "stroke-linejoin": "round" }, g);
-      if (l.label) draw("text", { class: "own", fill: l.color, x: X(l.x[l.label]), y: Y(l.y[l.label]) - 6, text: l.name }, g);
+      if (l.label) draw("text", { class: "own", style: `fill:${l.color}`, x: X(l.x[l.label]), y: Y(l.y[l.label]) - 6, text: l.name }, g);
     },
     band(l, g) {
       draw("path", { d: filled(l), fill: l.color, "fill-opacity": 0.16, stroke: l.color, "stroke-opacity": 0.35, "stroke-width": 0.6, "data-band": l.key || l.name }, g);

@@ -8,8 +8,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from sklearn.utils.validation import check_is_fitted
-
+from manifoldgp import inspection
 from manifoldgp.errors import InputError
 from manifoldgp.report import _charts_of_features as features
 from manifoldgp.report import _charts_of_predictions as predicted
@@ -36,7 +35,7 @@ def write_model_report(
     title: the heading. columns: names of the inputs, or of the inputs and then the targets; by default those that the model was fitted on.
     X, y: test rows that the model has not seen; without them the model is judged by rows held out or left out of the training rows.
     """
-    check_is_fitted(model)
+    inspection.require_fitted(model)
     if (X is None) != (y is None):
         raise InputError("Test rows need both X and y: give both, or neither.")
     view = view_of(model, columns, X, y)
