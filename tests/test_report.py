@@ -4,32 +4,19 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
 
+from browser import browse, outcome_of, with_script
 from manifoldgp.errors import InputError
 from manifoldgp.experiments import Failure, gather
 from manifoldgp.report import _figures as figures
 from manifoldgp.report import update_readme, write_reproduction
-from manifoldgp.report._page import figure_bytes, page
+from manifoldgp.report._figure_files import figure_bytes
+from manifoldgp.report._page import page
 from manifoldgp.report.readme import BEGIN, END
 from synthetic_outcome import KEYS, made_up_outcome
-
-FLAGS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--allow-file-access-from-files",
-    "--virtual-time-budget=5000",
-    "--enable-logging=stderr",
-]
 
 
 @pytest.fixture(scope="module")
@@ -138,33 +125,6 @@ def test_a_readme_without_marks_is_refused(tmp_path, text):
 
 
 # ---- in a real browser
-
-
-def browse(chromium: str, path: Path, profile: Path, size: str = "1100,900") -> tuple[str, list[str]]:
-    """The DOM after the page's script has run, and what it wrote to the console."""
-    command = [chromium, *FLAGS, f"--user-data-dir={profile}", f"--window-size={size}", "--dump-dom", path.as_uri()]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
-    return done.stdout, [line for line in done.stderr.splitlines() if "CONSOLE" in line]
-
-
-def with_script(html: str, code: str, path: Path) -> Path:
-    """The page with a script at its end whose outcome, a JSON value, becomes the text of an element with the id "outcome"."""
-    script = f"""<pre id="outcome"></pre><script>addEventListener("load", () => {{
-      let found; try {{ found = (() => {{ {code} }})(); }} catch (error) {{ found = "failed: " + error; }}
-      document.getElementById("outcome").textContent = JSON.stringify(found);
-    }});</script>"""
-    path.write_text(html.replace("</body>", script + "</body>"), encoding="utf-8")
-    return path
-
-
-def outcome_of(dom: str):
-    return json.loads(
-        re.search(r'<pre id="outcome">(.*?)</pre>', dom, re.S)
-        .group(1)
-        .replace("&gt;", ">")
-        .replace("&lt;", "<")
-        .replace("&amp;", "&")
-    )  # pyright: ignore[reportOptionalMemberAccess]
 
 
 def test_the_page_lives_in_a_browser(chromium, html, tmp_path):

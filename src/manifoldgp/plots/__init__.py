@@ -1,4 +1,7 @@
-"""Pictures: each function draws on an Axes and returns it. Needs the extra ``plots`` (matplotlib)."""
+"""Pictures: each function draws on an Axes and returns it. Needs the extra ``plots`` (matplotlib).
+
+Those whose first argument is ``model`` take a fitted estimator and make a figure of their own where ``ax=`` is left out.
+"""
 
 from manifoldgp.errors import MissingExtraError
 
@@ -8,10 +11,15 @@ except ImportError as error:
     raise MissingExtraError("Pictures need matplotlib, which is not installed. Run: pip install 'manifoldgp[plots]'.") from error
 
 from manifoldgp.plots.bands import plot_band, plot_observations
-from manifoldgp.plots.features import plot_feature_curves, plot_feature_plane
-from manifoldgp.plots.maps import plot_map
+from manifoldgp.plots.calibration import plot_coverage, plot_pit
+from manifoldgp.plots.features import plot_feature_curves, plot_feature_plane, plot_features
+from manifoldgp.plots.maps import plot_map, plot_mean_map, plot_std_map
+from manifoldgp.plots.observed import plot_predicted_observed
+from manifoldgp.plots.predictions import plot_prediction, plot_slice
+from manifoldgp.plots.relevance import plot_relevance
 from manifoldgp.plots.scores import Scores, plot_scores
 from manifoldgp.plots.spectra import plot_spectrum
+from manifoldgp.plots.starts import plot_starts, plot_weights
 from manifoldgp.plots.style import METHOD_STYLES, Style, new_figure, style_of, styled
 
 __all__ = [
@@ -20,12 +28,23 @@ __all__ = [
     "Style",
     "new_figure",
     "plot_band",
+    "plot_coverage",
     "plot_feature_curves",
     "plot_feature_plane",
+    "plot_features",
     "plot_map",
+    "plot_mean_map",
     "plot_observations",
+    "plot_pit",
+    "plot_predicted_observed",
+    "plot_prediction",
+    "plot_relevance",
     "plot_scores",
+    "plot_slice",
     "plot_spectrum",
+    "plot_starts",
+    "plot_std_map",
+    "plot_weights",
     "style_of",
     "styled",
 ]

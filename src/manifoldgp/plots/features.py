@@ -1,12 +1,17 @@
-"""Learned features: as curves over one input, or as a plane coloured by something."""
+"""Learned features: as curves over one input, as a line, a plane or a space coloured by something."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import ArrayLike
 
-from manifoldgp.plots.style import BLUE, BROWN, GREEN, PURPLE, VERMILLION
+from manifoldgp import inspection
+from manifoldgp.errors import InputError
+from manifoldgp.palette import BLUE, BROWN, GREEN, PURPLE, VERMILLION
+from manifoldgp.plots.style import drawing_place, styled
 
 _LINES = (
     (BLUE, "-"),
@@ -60,4 +65,51 @@ def plot_feature_plane(
         bar = ax.figure.colorbar(drawn, ax=ax, fraction=0.046, pad=0.02)
         bar.set_label(label)
         bar.outline.set_linewidth(0)  # pyright: ignore[reportCallIssue, reportAttributeAccessIssue]
+    return ax
+
+
+_MOST_POINTS = 2000
+
+
+@styled()
+def plot_features(
+    model: Any, X: Any = None, y: Any = None, *, output: int = 0, dims: int | None = None, ax: Axes | None = None
+) -> Axes:
+    """The learned features at the rows X, y (by default those of training), coloured by the target.
+
+    dims: 1 shows the target over the one feature, 2 a plane, 3 a space (``ax`` needs projection="3d"); by default as many as there are
+    features, at most 2. With more features than that, their widest principal directions. Features of the heaviest member that has learned any.
+    """
+    rows = inspection.chosen_rows(model, X, y, output, _MOST_POINTS)
+    found = inspection.learned_features(model, rows.X, output=output)
+    Q = found.H.shape[1]
+    dims = min(Q, 2) if dims is None else dims
+    if dims not in (1, 2, 3) or dims > Q:
+        raise InputError(f"dims must be 1, 2 or 3, and at most the number of features, {Q}; got {dims!r}.")
+    if dims == 3 and ax is not None and ax.name != "3d":
+        raise InputError(
+            'Three features need an Axes with three dimensions: figure.add_subplot(projection="3d"), or leave ax out.'
+        )
+    H, labels = found.H, [f"feature {q + 1}" for q in range(Q)]
+    if dims < Q:
+        H, share = inspection.widest_directions(found.H, dims)
+        labels = [f"direction {q + 1} ({100 * s:.0f} % of the spread)" for q, s in enumerate(share)]
+    ax = drawing_place(ax, (4.8, 3.8), **({"projection": "3d"} if dims == 3 else {}))
+    name = inspection.target_name(model, output)
+    if dims == 1:
+        ax.scatter(H[:, 0], rows.y, c=rows.y, cmap="viridis", s=10, linewidths=0)
+        ax.set(xlabel=labels[0], ylabel=name)
+    elif dims == 2:
+        plot_feature_plane(ax, H, rows.y, label=name)
+        ax.set(xlabel=labels[0], ylabel=labels[1])
+    else:
+        space: Any = ax
+        drawn = space.scatter(*H.T, c=rows.y, cmap="viridis", s=9, linewidths=0)
+        space.set(xlabel=labels[0], ylabel=labels[1], zlabel=labels[2])
+        ax.figure.colorbar(drawn, ax=ax, fraction=0.04, pad=0.1).set_label(name)
+    ax.set_title(
+        f"a member of the group {found.group}, weight {found.weight:.2f}" if found.weight < 1 else "",
+        fontweight="normal",
+        fontsize=8.5,
+    )
     return ax

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.axes import Axes
 
-from manifoldgp.plots.style import INK, Style
+from manifoldgp.palette import INK
+from manifoldgp.plots.style import Style
 
 
 @dataclass(frozen=True)

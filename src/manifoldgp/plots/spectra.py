@@ -6,7 +6,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import ArrayLike
 
-from manifoldgp.plots.style import INK, Style
+from manifoldgp.palette import INK
+from manifoldgp.plots.style import Style
 
 
 def plot_spectrum(

@@ -9,20 +9,7 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-INK = "#1b1f24"
-FAINT = "#8a929b"
-
-# Okabe and Ito's palette, with a grey instead of its yellow, which print loses.
-BLUE, VERMILLION, GREEN, SKY, GREY, PURPLE, ORANGE, BROWN = (
-    "#0072B2",
-    "#D55E00",
-    "#009E73",
-    "#56B4E9",
-    "#7F7F7F",
-    "#AA4499",
-    "#E69F00",
-    "#8C510A",
-)
+from manifoldgp.palette import BLUE, BROWN, GREEN, GREY, INK, ORANGE, PURPLE, SKY, VERMILLION
 
 _RC: dict[str, Any] = {
     "font.family": "DejaVu Sans",
@@ -92,3 +79,11 @@ def new_figure(
         figure = Figure(figsize=size, layout="constrained")
         axes = figure.subplots(rows, columns, squeeze=False, **grid)
     return figure, list(axes.ravel())
+
+
+def drawing_place(ax: Axes | None, size: tuple[float, float] = (5.2, 3.4), **axes: Any) -> Axes:
+    """The Axes to draw on: the one that is given, or a new one in a figure of its own (``ax.figure.savefig`` writes it)."""
+    if ax is not None:
+        return ax
+    with styled():
+        return Figure(figsize=size, layout="constrained").add_subplot(**axes)

@@ -1,0 +1,43 @@
+"""What a fitted model looks like, as arrays in original units: the numbers behind pictures and report pages."""
+
+from manifoldgp.inspection.calibration import Calibration, calibration, coverage_band, histogram_band
+from manifoldgp.inspection.curves import Band, Surface, predicted_band, slice_band, span, surface
+from manifoldgp.inspection.learned import LearnedFeatures, learned_features, widest_directions
+from manifoldgp.inspection.names import input_index, input_names, output_index, require_fitted, target_name
+from manifoldgp.inspection.predictions import Predictions, predictions
+from manifoldgp.inspection.relevance import sensitivities
+from manifoldgp.inspection.rows import Rows, chosen_inputs, chosen_rows, thinned, training_rows
+from manifoldgp.inspection.starts import Trace, Weights, mixture_weights, traces
+
+__all__ = [
+    "Band",
+    "Calibration",
+    "LearnedFeatures",
+    "Predictions",
+    "Rows",
+    "Surface",
+    "Trace",
+    "Weights",
+    "calibration",
+    "chosen_inputs",
+    "chosen_rows",
+    "coverage_band",
+    "histogram_band",
+    "input_index",
+    "input_names",
+    "learned_features",
+    "mixture_weights",
+    "output_index",
+    "predicted_band",
+    "predictions",
+    "require_fitted",
+    "sensitivities",
+    "slice_band",
+    "span",
+    "surface",
+    "target_name",
+    "thinned",
+    "traces",
+    "training_rows",
+    "widest_directions",
+]

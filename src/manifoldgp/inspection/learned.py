@@ -1,0 +1,53 @@
+"""The features that a fitted model has learned, at the rows they were learned from or at others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from manifoldgp.errors import InputError
+from manifoldgp.inspection.names import output_index
+from manifoldgp.inspection.rows import chosen_inputs
+
+
+@dataclass(frozen=True)
+class LearnedFeatures:
+    """H = M(X) (n, Q) of one member, its group, and its weight in the mixture."""
+
+    H: np.ndarray
+    group: str
+    weight: float
+
+
+def learned_features(model: Any, X: Any = None, *, output: int = 0) -> LearnedFeatures:
+    """Features of the heaviest member that has learned any; X (n, D): by default the training rows."""
+    from manifoldgp.features import Identity  # PyTorch, which drawing alone does not need
+
+    output = output_index(model, output)
+    ensemble = model.ensembles_[output]
+    weights = [w.detach().cpu().numpy() for w in ensemble.member_weights()]
+    learned = [b for b, block in enumerate(ensemble.blocks) if not isinstance(block.model.features, Identity)]
+    if not learned:
+        groups = set(model.starts_["group"][model.starts_["output"] == output])
+        what = "This model is a plain GP" if len(groups) == 1 else "All weight is on the plain GP"
+        raise InputError(f"{what}: it has no learned features. Look at plot_relevance or plot_slice instead.")
+    b = max(learned, key=lambda i: float(weights[i].max()))
+    member = int(weights[b].argmax())
+    U = model._tensor(model.x_scaler_.apply(chosen_inputs(model, X)))
+    H = ensemble.blocks[b].transform(U)[member].detach().cpu().numpy()
+    return LearnedFeatures(H, group_names(model, output)[b], float(weights[b][member]))
+
+
+def group_names(model: Any, output: int) -> list[str]:
+    """The group of each block of an ensemble, in order."""
+    starts = model.starts_[(model.starts_["output"] == output) & model.starts_["chosen"]]
+    return list(dict.fromkeys(str(name) for name in starts["group"]))
+
+
+def widest_directions(H: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Principal directions of H (n, Q): coordinates (n, count) and their shares of the variance (count,)."""
+    centred = H - H.mean(axis=0)
+    U, s, _ = np.linalg.svd(centred, full_matrices=False)
+    return U[:, :count] * s[:count], s[:count] ** 2 / max(float((s**2).sum()), 1e-300)

@@ -1,0 +1,59 @@
+"""Can the intervals be trusted? PIT histogram and coverage curve."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from manifoldgp import inspection, metrics
+from manifoldgp.palette import BLUE, FAINT, INK
+from manifoldgp.plots.style import drawing_place, styled
+
+
+@styled()
+def plot_pit(
+    model: Any,
+    X: Any = None,
+    y: Any = None,
+    *,
+    output: int = 0,
+    noise_std: Any = None,
+    bins: int = 10,
+    ax: Axes | None = None,
+) -> Axes:
+    """Histogram of P(Y <= y): flat if the model is calibrated, high at both ends if it is too sure, high in the middle if too cautious.
+
+    X, y: test rows. Without them: the rows that the folds of a stack held out, for other averagings leave-one-out values. Grey: what chance allows.
+    """
+    found = inspection.calibration(model, X, y, output=output, noise_std=noise_std)
+    density = metrics.pit_histogram(found.pit, bins)
+    ax = drawing_place(ax, (4.6, 3.0))
+    ax.bar((np.arange(bins) + 0.5) / bins, density, width=0.92 / bins, color=BLUE, alpha=0.85)
+    ax.axhspan(*inspection.histogram_band(len(found.pit), bins), color=FAINT, alpha=0.25, linewidth=0, zorder=0)
+    ax.axhline(1.0, color=INK, linewidth=0.9, linestyle=(0, (4, 2)))
+    ax.set(xlabel=f"where y falls in its predicted distribution ({found.source})", ylabel="density, ideal: 1", xlim=(0, 1))
+    return ax
+
+
+@styled()
+def plot_coverage(
+    model: Any, X: Any = None, y: Any = None, *, output: int = 0, noise_std: Any = None, ax: Axes | None = None
+) -> Axes:
+    """Share of rows inside central intervals against the share that should be: on the diagonal if calibrated, below it if too sure.
+
+    Rows as in :func:`plot_pit`. Grey: what chance allows.
+    """
+    found = inspection.calibration(model, X, y, output=output, noise_std=noise_std)
+    levels = np.linspace(0.02, 0.99, 98)
+    observed = [row.observed for row in metrics.coverage_table(found.pit, levels.tolist())]
+    ax = drawing_place(ax, (4.0, 3.6))
+    low, high = inspection.coverage_band(len(found.pit), levels)
+    ax.fill_between(levels, low, high, color=FAINT, alpha=0.25, linewidth=0)
+    ax.plot([0, 1], [0, 1], color=INK, linewidth=0.9, linestyle=(0, (4, 2)))
+    ax.plot(levels, observed, color=BLUE)
+    ax.set(
+        xlabel="share that intervals should hold", ylabel=f"share that they hold ({found.source})", xlim=(0, 1), ylim=(0, 1.01)
+    )
+    return ax

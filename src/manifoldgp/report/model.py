@@ -1,0 +1,113 @@
+"""The page of a fitted model: what it predicts, how far it can be trusted, what it has learned, and how to use it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from manifoldgp import inspection
+from manifoldgp.errors import InputError
+from manifoldgp.report import _charts_of_features as features
+from manifoldgp.report import _charts_of_predictions as predicted
+from manifoldgp.report import _charts_of_training as training
+from manifoldgp.report import _charts_of_trust as trust
+from manifoldgp.report import _model_words as words
+from manifoldgp.report._chart_data import Spec
+from manifoldgp.report._model_tables import data_table, numbers_table, score_table, settings_table, starts_table
+from manifoldgp.report._model_view import MOST_TARGETS, ModelView, view_of
+from manifoldgp.report._page import page
+
+
+def write_model_report(
+    model: Any,
+    path: str | os.PathLike[str],
+    *,
+    title: str | None = None,
+    columns: Sequence[str] | None = None,
+    X: Any = None,
+    y: Any = None,
+) -> Path:
+    """Write one HTML file about a fitted model, which opens without a network; returns its path.
+
+    title: the heading. columns: names of the inputs, or of the inputs and then the targets; by default those that the model was fitted on.
+    X, y: test rows that the model has not seen; without them the model is judged by rows held out or left out of the training rows.
+    """
+    inspection.require_fitted(model)
+    if (X is None) != (y is None):
+        raise InputError("Test rows need both X and y: give both, or neither.")
+    view = view_of(model, columns, X, y)
+    charts: list[Spec] = []
+    sections = [
+        ("summary", "Summary", _summary(view)),
+        ("predictions", "Predictions", _predictions(view, charts)),
+        ("trust", "Trust", _trust(view, charts)),
+        ("learned", "Features", _learned(view, charts)),
+        ("training", "Training", _training(view, charts)),
+        ("data", "Data", _data(view)),
+        ("use", "Use it", words.usage(view)),
+    ]
+    heading = title or words.title(view)
+    head = f'<h1>{escape(heading)}</h1><p class="lead">{words.lead(view)}</p>{_facts(view)}'
+    target = Path(path)
+    target.write_text(page(heading, head, sections, {"charts": charts}), encoding="utf-8")
+    return target
+
+
+def _facts(view: ModelView) -> str:
+    cards = "".join(f"<div><dt>{escape(name)}</dt><dd>{value}</dd></div>" for name, value in words.facts(view).items())
+    return f'<dl class="facts">{cards}</dl>'
+
+
+def _summary(view: ModelView) -> str:
+    diagnosis = view.model.diagnose()
+    remarks = "".join(f"<li>{escape(words.renamed(remark, view))}</li>" for remark in diagnosis.remarks)
+    return (
+        f'<h2>In words</h2><ul class="words">{remarks}</ul><p class="soft">{words.GLOSSARY}</p>'
+        f"<details><summary>All numbers of the diagnosis</summary>{numbers_table(diagnosis)}</details>"
+    )
+
+
+def _predictions(view: ModelView, charts: list[Spec]) -> str:
+    html = f'<h2>What it predicts</h2><p class="soft">{words.READING}</p>{_chart(predicted.prediction_chart(view), words.prediction(view), charts)}'
+    html += _chart(predicted.map_chart(view), words.MAP, charts)
+    return html + _chart(predicted.relevance_chart(view), words.RELEVANCE, charts, "<h3>Which inputs matter</h3>")
+
+
+def _trust(view: ModelView, charts: list[Spec]) -> str:
+    return (
+        f'<h2>How far it can be trusted</h2>{score_table(view)}<p class="soft">{words.SCORES}</p>'
+        + _chart(trust.observed_chart(view), words.observed(view), charts)
+        + f'<div class="pair">{_chart(trust.coverage_chart(view), words.coverage(view), charts)}{_chart(trust.pit_chart(view), words.pit(view), charts)}</div>'
+    )
+
+
+def _learned(view: ModelView, charts: list[Spec]) -> str:
+    found = features.features_chart(view)
+    return f"<h2>What it has learned</h2><p>{words.features(view, found is not None)}</p>" + _chart(
+        found, words.feature_caption(view), charts
+    )
+
+
+def _training(view: ModelView, charts: list[Spec]) -> str:
+    html = "<h2>How it was trained</h2>" + f"<p>{words.averaging(view)}</p>"
+    html += _chart(training.weights_chart(view), words.weights(view), charts)
+    html += _chart(training.starts_chart(view), words.starts(view), charts)
+    html += f"<details><summary>Every start as a table</summary>{starts_table(view)}</details>"
+    return html + f"<details><summary>Settings of the estimator</summary>{settings_table(view.model)}</details>"
+
+
+def _data(view: ModelView) -> str:
+    hidden = view.model.n_outputs_ - len(view.targets)
+    note = f" The page shows the first {MOST_TARGETS} of {view.model.n_outputs_} targets." if hidden else ""
+    return f"<h2>The data</h2><p>{words.data(view)}{note}</p>{data_table(view)}"
+
+
+def _chart(found: Spec | None, caption: str, charts: list[Spec], above: str = "") -> str:
+    """The place of a chart with its caption; notes the chart for the script."""
+    if found is None:
+        return ""
+    charts.append(found)
+    return f'{above}<div class="chart"><div id="chart-{found["id"]}"></div><p class="caption">{caption}</p></div>'

@@ -1,0 +1,279 @@
+"""The page of a fitted model: complete, self-contained, honest about its rows, and alive in a real browser."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from browser import browse, outcome_of, with_script
+from fitted_models import AVERAGINGS, fitted, full_bayes, plain_gp, table
+from manifoldgp import GPRegressor
+from manifoldgp.errors import InputError
+from manifoldgp.report import write_model_report
+
+SECTIONS = ("summary", "predictions", "trust", "learned", "training", "data", "use")
+
+
+def written(model, path: Path, **arguments) -> str:
+    assert write_model_report(model, path, **arguments) == path
+    return path.read_text(encoding="utf-8")
+
+
+def charts_of(html: str) -> dict:
+    embedded = re.search(r'<script type="application/json" id="page-data">(.*?)</script>', html, re.S)
+    return {chart["id"]: chart for chart in json.loads(embedded.group(1).replace("<\\/", "</"))["charts"]}  # pyright: ignore
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory) -> str:
+    """A stack of five named inputs, with test rows."""
+    model = fitted("stack", 5, named=True)
+    X, y = table(30, 5, seed=3)
+    frame = pd.DataFrame(X, columns=model.feature_names_in_)
+    return written(model, tmp_path_factory.mktemp("page") / "model.html", title="Knee <left>", X=frame, y=y)
+
+
+def test_every_section_and_chart_is_there(page):
+    assert re.findall(r'<section id="([a-z-]+)"', page) == list(SECTIONS)
+    charts = charts_of(page)
+    assert {"prediction", "map", "relevance", "observed", "coverage", "pit", "weights", "starts"} <= set(charts)
+    for name in charts:
+        assert page.count(f'id="chart-{name}"') == 1
+    assert page.count('<p class="caption"><b>') == len(charts)
+
+
+def test_names_are_used_and_cannot_become_markup(page):
+    assert "<title>Knee &lt;left&gt;</title>" in page
+    assert "joint 1 &lt;rad&gt;" in page
+    assert "<rad>" not in page.split('id="page-data"')[0]
+    assert charts_of(page)["prediction"]["choices"][0]["options"][0] == "joint 0 <rad>"  # the strongest first
+
+
+def test_the_page_says_which_rows_it_shows(page, tmp_path):
+    assert "test rows, which the model has not seen" in page
+    assert "training rows, held out" in page
+    without = written(fitted("stack", 2), tmp_path / "a.html")
+    assert "no model that predicts them has seen them" in without
+    assert "Training rows, but each is predicted from all the others" in without
+    assert "which the model has not seen" not in without
+    single = written(fitted("none", 2), tmp_path / "b.html")
+    assert "a little too kind" in single
+    assert "training rows, held out" not in single
+
+
+def test_it_says_how_to_use_the_model(page):
+    for text in ("manifoldgp.load(", "mgp predict model.mgp", "mgp export model.mgp --to onnx", "joint 0 &lt;rad&gt;, joint 1"):
+        assert text in page
+
+
+def test_numbers_of_the_data_settings_and_starts_are_there(page):
+    model = fitted("stack", 5, named=True)
+    assert page.count("<td>input</td>") == 5
+    assert page.count("<td>target</td>") == 1
+    assert "<b>2</b>" in page  # restarts, which differ from the default
+    assert page.split('class="sortable"')[1].split("</table>")[0].count("<tr>") == 1 + len(model.starts_)
+    for name in model.diagnose().numbers:
+        assert name.replace(">", "&gt;") in page
+
+
+def test_what_the_charts_hold_is_what_the_model_says(page):
+    model, (X, y) = fitted("stack", 5, named=True), table(30, 5, seed=3)
+    frame = pd.DataFrame(X, columns=model.feature_names_in_)
+    points = charts_of(page)["observed"]["specs"][0]["layers"][1]
+    np.testing.assert_allclose(points["x"], y, rtol=1e-4)
+    np.testing.assert_allclose(points["y"], model.predict(frame), rtol=1e-3, atol=1e-4)
+    bounds = model.predict_quantiles(frame, (0.025, 0.975))
+    np.testing.assert_allclose(np.stack([points["lower"], points["upper"]], 1), bounds, rtol=1e-3, atol=1e-3)
+    rmse = float(np.sqrt(np.mean((model.predict(frame) - y) ** 2)))
+    assert f"<td>{rmse:.4g}</td>" in page
+
+
+@pytest.mark.parametrize("inputs", [1, 2])
+@pytest.mark.parametrize("averaging", AVERAGINGS)
+def test_every_averaging_has_its_page(averaging, inputs, tmp_path):
+    charts = charts_of(written(fitted(averaging, inputs), tmp_path / "model.html"))
+    assert ("weights" in charts) == (averaging != "none")
+    assert ("map" in charts) == (inputs > 1)
+    assert "starts" in charts
+
+
+def test_full_bayes_has_its_page(tmp_path):
+    html = written(full_bayes(), tmp_path / "bayes.html")
+    assert "draws from the posterior" in html
+    assert "starts" not in charts_of(html)
+
+
+def test_a_plain_gp_has_no_features(tmp_path):
+    html = written(plain_gp(2), tmp_path / "gp.html")
+    assert "This model has no learned features" in html
+    assert "features" not in charts_of(html)
+
+
+def test_several_targets_can_be_chosen(tmp_path):
+    html = written(fitted("fast", 2, 2), tmp_path / "two.html", columns=["speed", "load", "torque", "heat"])
+    charts = charts_of(html)
+    assert "from <b>speed</b> and <b>load</b>" in html
+    for chart in charts.values():
+        assert chart["choices"][-1]["options"] == ["torque", "heat"]
+        assert len(chart["specs"]) == np.prod([len(choice["options"]) for choice in chart["choices"]])
+    titles = [spec["title"] for spec in charts["prediction"]["specs"]]
+    assert titles[:2] == [
+        f"Prediction of {t} along {charts['prediction']['choices'][0]['options'][0]}" for t in ("torque", "heat")
+    ]
+
+
+def test_pages_stay_small_and_say_what_is_left_out(tmp_path):
+    """Many rows and inputs: at most a thousand rows are drawn, a dozen slices, and the page says so."""
+    X, y = table(1300, 15)
+    model = GPRegressor(restarts=1, max_iter=3).fit(X, y)
+    html = written(model, tmp_path / "large.html", X=X[:800], y=y[:800])
+    assert len(html) < 1_000_000
+    assert "The 12 inputs that matter most can be chosen." in html
+    assert "At most 600 of 800 rows are drawn." in html
+    assert len(charts_of(html)["observed"]["specs"][0]["layers"][1]["x"]) == 600
+    one = GPRegressor(restarts=1, max_iter=3).fit(X[:, :1], y)
+    assert "1,000 of 1,300 training rows are drawn." in written(one, tmp_path / "one.html")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"X": [[1.0]]}, "Test rows need both X and y"),
+        ({"columns": ["a", "b", "c"]}, "columns must name the 1 inputs, or the 1 inputs and then the 1 targets"),
+        ({"columns": "x"}, "columns must name the 1 inputs"),
+    ],
+)
+def test_wrong_arguments_are_refused_and_no_file_is_left(arguments, message, tmp_path):
+    with pytest.raises(InputError, match=message):
+        write_model_report(fitted("none"), tmp_path / "model.html", **arguments)
+    assert not (tmp_path / "model.html").exists()
+
+
+def test_the_page_needs_no_matplotlib():
+    code = "import sys; sys.modules['matplotlib'] = None; from manifoldgp.report import write_model_report"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+
+
+def test_the_page_needs_nothing_from_outside(page):
+    assert re.findall(r'(?:src|href)\s*=\s*"(?!data:|#)[^"]*"', page) == []
+    assert set(re.findall(r"https?://[^\s\"'<]+", page)) == {"http://www.w3.org/2000/svg"}
+    assert "@import" not in page
+
+
+def test_known_noise_is_mentioned(tmp_path):
+    X, y = table(30, 1)
+    model = GPRegressor(noise="known", restarts=1, max_iter=5).fit(X, y, noise_std=np.full(30, 0.1))
+    assert "without the noise that was given for single rows at training" in written(model, tmp_path / "known.html")
+
+
+# ---- in a real browser
+
+POINT = """
+  const plot = (name) => document.querySelector(`#chart-${name} svg`);
+  const at = (name, x, y) => { const b = plot(name).getBoundingClientRect(); return {clientX: b.left + x * b.width, clientY: b.top + y * b.height, bubbles: true, cancelable: true}; };
+  const point = (kind, name, x, y, more = {}) => plot(name).dispatchEvent(new PointerEvent(kind, {...at(name, x, y), pointerType: "mouse", pointerId: 1, ...more}));
+  const said = (name) => document.querySelector(`#chart-${name} .readout`).textContent;
+  const labels = (name) => [...plot(name).querySelectorAll("text")].map(t => t.textContent).join(" ");
+  const wheel = (name, delta, more = {}) => plot(name).dispatchEvent(new WheelEvent("wheel", {...at(name, 0.5, 0.4), deltaY: delta, ...more}));
+"""
+
+
+def test_the_page_lives_in_a_browser(chromium, page, tmp_path):
+    code = (
+        POINT
+        + """
+      const marks = "svg.plot path, svg.plot rect.bar, svg.plot circle, svg.plot image";
+      const found = {ready: document.documentElement.dataset.ready, drawn: [...document.querySelectorAll("[id^=chart-]")].map(c => c.querySelectorAll(marks).length)};
+      point("pointermove", "prediction", 0.5, 0.5); found.slice = said("prediction");
+      point("pointermove", "map", 0.5, 0.5); found.map = said("map");
+      point("pointermove", "relevance", 0.4, 0.1); found.relevance = said("relevance");
+      point("pointermove", "pit", 0.5, 0.5); found.pit = said("pit");
+      point("pointermove", "coverage", 0.5, 0.5); found.coverage = said("coverage");
+      const dot = plot("observed").querySelector("circle.dot").getBoundingClientRect(), whole = plot("observed").getBoundingClientRect();
+      point("pointermove", "observed", (dot.left + 2 - whole.left) / whole.width, (dot.top + 2 - whole.top) / whole.height); found.observed = said("observed");
+      const select = document.querySelector("#chart-prediction select"); select.value = 1; select.dispatchEvent(new Event("change")); found.second = labels("prediction");
+      const chips = document.querySelectorAll("#chart-weights .chip"), bars = () => plot("weights").querySelectorAll("rect.bar").length;
+      found.bars = [bars()]; chips[1].click(); found.bars.push(bars());
+      found.requests = performance.getEntriesByType("resource").map(e => e.name).filter(n => !n.startsWith("data:"));
+      found.wide = document.documentElement.scrollWidth > innerWidth;
+      return found;
+    """
+    )
+    dom, console = browse(chromium, with_script(page, code, tmp_path / "page.html"), tmp_path / "profile")
+    assert console == []
+    found = outcome_of(dom)
+    assert isinstance(found, dict), found
+    assert found["ready"] == "yes"
+    assert len(found["drawn"]) == len(charts_of(page))
+    assert min(found["drawn"]) >= 1
+    assert re.fullmatch(r"joint 0 <rad> = [−\d.]+[−\d.]+ \[[−\d.]+, [−\d.]+\]", found["slice"]), found["slice"]
+    assert re.search(r"joint . <rad> [−\d.]+joint . <rad> [−\d.]+predicted y [−\d.]+", found["map"])
+    assert found["relevance"].startswith(" joint 0 <rad> ")
+    assert re.search(r"40 to 50 %|50 to 60 %", found["pit"])
+    assert re.search(r"should hold = 0\.\d+holds 0\.\d+", found["coverage"])
+    assert re.search(r"row \d+observed [−\d.]+predicted [−\d.]+95 % interval from [−\d.]+to [−\d.]+", found["observed"])
+    assert charts_of(page)["prediction"]["choices"][0]["options"][1] in found["second"]
+    assert found["bars"] == [12, 8]
+    assert found["requests"] == []
+    assert found["wide"] is False
+
+
+def test_zoom_move_pinch_and_reset(chromium, page, tmp_path):
+    code = (
+        POINT
+        + """
+      const first = labels("prediction");
+      const found = {};
+      wheel("prediction", -300); found.unasked = labels("prediction") === first;            // the page scrolls until the picture is clicked
+      plot("prediction").focus(); wheel("prediction", -300); const near = labels("prediction"); found.wheel = near !== first;
+      point("pointerdown", "prediction", 0.5, 0.5, {buttons: 1}); point("pointermove", "prediction", 0.4, 0.5, {buttons: 1}); point("pointerup", "prediction", 0.4, 0.5);
+      const moved = labels("prediction"); found.drag = moved !== near;
+      plot("prediction").dispatchEvent(new MouseEvent("dblclick", {bubbles: true})); found.reset = labels("prediction") === first;
+      const touch = {pointerType: "touch"};
+      point("pointerdown", "prediction", 0.45, 0.5, {...touch, pointerId: 11}); point("pointerdown", "prediction", 0.55, 0.5, {...touch, pointerId: 12});
+      point("pointermove", "prediction", 0.85, 0.5, {...touch, pointerId: 12});
+      for (const id of [11, 12]) point("pointerup", "prediction", 0.85, 0.5, {...touch, pointerId: id});
+      found.pinch = labels("prediction") !== first;
+      const tools = document.querySelectorAll("#chart-prediction .tool"); tools[2].click(); found.button = labels("prediction") === first;
+      tools[1].click(); found.closer = labels("prediction") !== first; tools[0].click(); tools[0].click(); found.farther = labels("prediction") === first;
+      plot("prediction").dispatchEvent(new KeyboardEvent("keydown", {key: "+", bubbles: true})); found.key = labels("prediction") !== first;
+      plot("prediction").dispatchEvent(new KeyboardEvent("keydown", {key: "0", bubbles: true})); found.zero = labels("prediction") === first;
+      for (let k = 0; k < 60; k++) wheel("prediction", -1000, {ctrlKey: true}); found.deep = plot("prediction").querySelectorAll("text").length;
+      for (let k = 0; k < 60; k++) wheel("prediction", 1000, {ctrlKey: true}); found.back = labels("prediction") === first;
+      return found;
+    """
+    )
+    dom, console = browse(chromium, with_script(page, code, tmp_path / "page.html"), tmp_path / "profile")
+    assert console == []
+    found = outcome_of(dom)
+    assert isinstance(found, dict), found
+    assert found.pop("deep") > 4
+    assert found == dict.fromkeys(found, True)
+    assert len(found) == 11
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_the_page_fits_a_phone(chromium, page, named, tmp_path):
+    """In a frame of 375 pixels nothing but the tables' own scroll boxes is wider than the screen."""
+    html = page if named else written(fitted("fast", 2, 2), tmp_path / "two.html")
+    (tmp_path / "page.html").write_text(html, encoding="utf-8")
+    frame = '<!doctype html><html><body><iframe id="phone" src="page.html" width="375" height="700" style="border:0"></iframe></body></html>'
+    code = """
+      const inner = document.getElementById("phone").contentDocument, root = inner.documentElement;
+      inner.querySelectorAll("details").forEach(d => d.open = true);
+      const plots = [...inner.querySelectorAll("svg.plot")].map(s => s.getBoundingClientRect());
+      return {width: root.scrollWidth, ready: root.dataset.ready, font: parseFloat(getComputedStyle(inner.body).fontSize),
+              boxes: [...inner.querySelectorAll(".scroll")].every(b => b.clientWidth <= 375), plots: plots.every(p => p.left >= 0 && p.right <= 375 && p.width > 250)};
+    """
+    dom, console = browse(chromium, with_script(frame, code, tmp_path / "frame.html"), tmp_path / "profile")
+    assert console == []
+    found = outcome_of(dom)
+    assert found["width"] <= 375  # less by the width of a scroll bar
+    assert (found["ready"], found["font"], found["boxes"], found["plots"]) == ("yes", 16, True, True)
