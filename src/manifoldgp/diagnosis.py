@@ -14,6 +14,7 @@ from torch import Tensor
 from manifoldgp.averaging.verdict import held_out_numbers, held_out_remarks, sampling_numbers
 from manifoldgp.ensemble import Ensemble
 from manifoldgp.kernels import Kernel, Periodic
+from manifoldgp.optimize import CUT_SHORT
 from manifoldgp.parameters import Tree, leaves
 from manifoldgp.scaling import constant_columns
 
@@ -159,6 +160,9 @@ def _starts(starts: np.ndarray, N: int, numbers: dict, remarks: list) -> None:
     numbers["invalid starts"] = invalid
     if invalid:
         remarks.append(f"{invalid} of {len(starts)} starts were not finite or not positive definite and were left out.")
+    cut = int(np.isin(starts["status"], CUT_SHORT).sum())
+    if cut:
+        remarks.append(f"{cut} of {len(starts)} starts were stopped on their way: a fit with more time may predict better.")
     if len(set(starts["group"])) > 1 or np.count_nonzero(starts["weight"]) > 1:
         return  # members of an average need not agree, and some stop early on purpose
     if len(usable) > 1 and agree == 1:

@@ -22,7 +22,7 @@ from manifoldgp.model import Data, Model
 from manifoldgp.optimize import MINIMIZERS
 from manifoldgp.parameters import Tree, leaves, map_leaves, nest
 from manifoldgp.posterior import condition
-from manifoldgp.progress import PhaseLines, ProgressLine
+from manifoldgp.progress import PhaseLines, PhaseTeller, ProgressLine
 from manifoldgp.scaling import Standardizer
 from manifoldgp.train import Trained, train
 
@@ -149,7 +149,7 @@ def fit_outputs(
     if settings.shared_features and outputs > 1:
         joint = Data(X, Y.T.contiguous(), None if noise is None else noise.T.contiguous())
         warm = None if settings.warm_start_from is None else _joined_values(settings.warm_start_from, outputs)
-        trained = _train(replace(model, outputs=outputs), joint, settings, generator, warm)
+        trained = _train(replace(model, outputs=outputs), joint, settings, generator, warm, 0)
         rows = len(X) * np.log(y_scaler.scale).sum()
         return [
             _fitted(trained, model, _output_values(trained, o), data[o], o, y_scaler, rows, 1.0 / outputs) for o in range(outputs)
@@ -163,7 +163,7 @@ def fit_outputs(
             fitted.append(_averaged(model, data[o], o, y_scaler, settings, generator, folds))
             continue
         warm = None if settings.warm_start_from is None else _member_values(settings.warm_start_from, o)
-        trained = _train(model, data[o], settings, generator, warm)
+        trained = _train(model, data[o], settings, generator, warm, o)
         values = trained.values(trained.order[:1])
         fitted.append(_fitted(trained, model, values, data[o], o, y_scaler, len(X) * np.log(y_scaler.scale[o])))
     return fitted
@@ -177,13 +177,14 @@ def _bound(model: Model, X: Tensor) -> Model:
         raise InputError(f"The features cannot be computed for inputs with {X.shape[1]} columns: {error}") from error
 
 
-def _train(model: Model, data: Data, settings: Settings, generator: torch.Generator, warm: Tree | None) -> Trained:
+def _train(model: Model, data: Data, settings: Settings, generator: torch.Generator, warm: Tree | None, output: int) -> Trained:
     line = ProgressLine(settings.max_iter, data.y.numel()) if settings.verbose else None
+    tell = PhaseTeller(settings.callback, output)
 
     def watch(iterations: np.ndarray, values: np.ndarray) -> bool:
         if line is not None:
             line(iterations, values)
-        return settings.callback is not None and bool(settings.callback(iterations, values))
+        return tell("starts", iterations, values)
 
     try:
         return train(
@@ -241,11 +242,12 @@ def _averaged(
 ) -> FittedOutput:
     """Fit the members of an average, drop those that carry no weight, and condition the others on all rows."""
     lines = PhaseLines(settings.max_iter, len(data.y)) if settings.verbose else None
+    tell = PhaseTeller(settings.callback, output)
 
     def watch(phase: str, iterations: np.ndarray, values: np.ndarray) -> bool:
         if lines is not None:
             lines(phase, iterations, values)
-        return settings.callback is not None and bool(settings.callback(iterations, values))
+        return tell(phase, iterations, values)
 
     try:
         average = fit_average(

@@ -4,9 +4,38 @@ from __future__ import annotations
 
 import sys
 import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import TextIO
 
 import numpy as np
+
+
+class PhaseWatcher(ABC):
+    """An estimator's callback that is also told what is being trained, so that it can say how much is left."""
+
+    @abstractmethod
+    def enter(self, output: int, phase: str) -> None:
+        """Training of the target number ``output`` enters a phase, such as "own on folds"."""
+
+    @abstractmethod
+    def __call__(self, iterations: np.ndarray, values: np.ndarray) -> object:
+        """After every round: iterations (R,) and objective values (R,) of all starts of the phase; a true answer stops training."""
+
+
+class PhaseTeller:
+    """Hands the rounds of one target's training on to a callback, with the phases if it wants to know them."""
+
+    def __init__(self, callback: Callable[[np.ndarray, np.ndarray], object] | None, output: int) -> None:
+        self._callback, self._output, self._phase = callback, output, ""
+
+    def __call__(self, phase: str, iterations: np.ndarray, values: np.ndarray) -> bool:
+        if self._callback is None:
+            return False
+        if phase != self._phase and isinstance(self._callback, PhaseWatcher):
+            self._callback.enter(self._output, phase)
+        self._phase = phase
+        return bool(self._callback(iterations, values))
 
 
 class ProgressLine:

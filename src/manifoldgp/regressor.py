@@ -128,6 +128,7 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
         self.x_scaler_ = Standardizer.fit(table.X, self.standardize_X)
         self.y_scaler_ = Standardizer.fit(table.Y, self.standardize_y)
         self.n_outputs_, self._flat = table.Y.shape[1], table.flat
+        vars(self).pop("table_encoding_", None)  # of an earlier fit; whoever encodes a table sets it after the fit
         fitted = fit_outputs(model, table, self.x_scaler_, self.y_scaler_, settings, folds)
         self.ensembles_: list[Ensemble] = [f.ensemble for f in fitted]
         self.starts_ = np.concatenate([f.starts for f in fitted])

@@ -18,6 +18,9 @@ CONVERGED, ITERATION_LIMIT, TIME_LIMIT, STALLED, INVALID_START, STOPPED = (
     "stopped by callback",
 )
 
+CUT_SHORT = (TIME_LIMIT, STOPPED)
+"""Starts that ended because of somebody's patience, not because of what they had reached."""
+
 
 class Objective(Protocol):
     """A batch of functions of theta; also gives Hessian-vector products for the minimisers that want them."""
