@@ -32,7 +32,7 @@ class Diagnosis:
 
     def __str__(self) -> str:
         width = max((len(name) for name in self.numbers), default=0)
-        lines = [f"{name:<{width}}  {_show(value)}" for name, value in self.numbers.items()]
+        lines = [f"{name:<{width}}  {show_value(value)}" for name, value in self.numbers.items()]
         return "\n".join([*lines, "", *(f"- {remark}" for remark in self.remarks)]).strip()
 
 
@@ -172,7 +172,8 @@ def _starts(starts: np.ndarray, N: int, numbers: dict, remarks: list) -> None:
         remarks.append(f"{limited} of {len(starts)} starts stopped at the iteration limit: raise max_iter to see them converge.")
 
 
-def _show(value: Any) -> str:
+def show_value(value: Any) -> str:
+    """A number or an array as a person reads it."""
     if isinstance(value, np.ndarray):
         return "[" + ", ".join(f"{v:.3g}" for v in value.ravel()[:12]) + (", ..." if value.size > 12 else "") + "]"
     return f"{value:.4g}" if isinstance(value, float) else str(value)

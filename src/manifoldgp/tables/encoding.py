@@ -66,7 +66,7 @@ class TableEncoding:
         names = list(map(str, table.columns))
         _refuse_repeated(names)
         special = [name for name in (*targets, noise, group) if name is not None]
-        _refuse_missing([*special, *(features or ()), *drop], names, "The table")
+        refuse_missing_columns([*special, *(features or ()), *drop], names)
         if len(set(special)) < len(special):
             raise InputError("A column can be only one of target, noise and group, and a target only once.")
         both = sorted(set(special) & set(features or ()))
@@ -96,7 +96,7 @@ class TableEncoding:
     def inputs(self, table: Any, allow_unknown: bool = False) -> Any:
         """The inputs as a DataFrame of numbers (n, D) with the columns ``names``, from a DataFrame that has at least the input columns."""
         wanted = [column.name for column in self.columns]
-        _refuse_missing(wanted, list(map(str, table.columns)), "The table")
+        refuse_missing_columns(wanted, list(map(str, table.columns)))
         if not len(table):
             raise InputError("The table has no rows.")
         refuse_missing_values(table, wanted)
@@ -106,7 +106,7 @@ class TableEncoding:
 
     def target_values(self, table: Any) -> np.ndarray:
         """Targets (n,), or (n, O) where there are several; NaN where one is missing."""
-        _refuse_missing(self.targets, list(map(str, table.columns)), "The table")
+        refuse_missing_columns(self.targets, list(map(str, table.columns)))
         columns = [target_numbers(name, table[name]) for name in self.targets]
         return columns[0] if len(columns) == 1 else np.stack(columns, 1)
 
@@ -173,8 +173,9 @@ def _refuse_repeated(names: Sequence[str]) -> None:
         raise InputError(f"Column names must differ; these occur more than once: {', '.join(repeated)}. Rename or drop them.")
 
 
-def _refuse_missing(wanted: Sequence[str], names: Sequence[str], who: str) -> None:
+def refuse_missing_columns(wanted: Sequence[str], names: Sequence[str]) -> None:
+    """Refuse a table that lacks some of the columns."""
     missing = [name for name in dict.fromkeys(wanted) if name not in names]
     if missing:
         listed = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
-        raise InputError(f"{who} has no column {', '.join(map(repr, missing))}. It has: {listed or 'none'}.")
+        raise InputError(f"The table has no column {', '.join(map(repr, missing))}. It has: {listed or 'none'}.")

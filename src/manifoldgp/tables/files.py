@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import bz2
 import csv
 import glob
+import gzip
 import io
+import lzma
 import re
 import sys
 from collections.abc import Sequence
@@ -14,7 +17,7 @@ from typing import Any
 from manifoldgp.errors import InputError, MissingExtraError
 from manifoldgp.tables._pandas import pandas
 
-_PACKED = (".gz", ".bz2", ".xz", ".zst")
+_PACKED = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 _TEXT, _TABBED, _PARQUET = (".csv", ".txt"), (".tsv", ".tab"), (".parquet", ".pq")
 
 
@@ -116,8 +119,9 @@ def _read_text(name: str, kind: str) -> Any:
 
 def _first_lines(source: Any, count: int = 20) -> list[str]:
     if isinstance(source, str):
-        with pandas().io.common.get_handle(source, "r", compression="infer", encoding="utf-8-sig") as opened:
-            return [opened.handle.readline() for _ in range(count)]
+        opened: Any = _PACKED.get(Path(source).suffix.lower(), open)
+        with opened(source, "rt", encoding="utf-8-sig") as file:
+            return [file.readline() for _ in range(count)]
     lines = [source.readline() for _ in range(count)]
     source.seek(0)
     return lines
