@@ -31,9 +31,11 @@ class FitProgress(PhaseWatcher):
         self._phases, self._outputs, self._messages = list(phases), outputs, messages
         self._watched, self._budget = watched, budget
         self._each = sum(phase.work for phase in phases)
+        longest = max(len(phase.name) for phase in phases)
+        self._width = longest + 4 + (len(f"target {outputs}/{outputs}, ") if outputs > 1 else 0)
         self._left = TimeLeft("about" if len(phases) > 1 else "at most")
         self._bar = Progress(
-            TextColumn("[bold]{task.description}"),
+            TextColumn(f"[bold]{{task.description:<{self._width}}}"),
             BarColumn(bar_width=None),
             TextColumn("{task.percentage:>3.0f} %"),
             TimeElapsedColumn(),
@@ -61,7 +63,7 @@ class FitProgress(PhaseWatcher):
         self._before = output * self._each + sum(earlier.work for earlier in self._phases[:number])
         target = f"target {output + 1}/{self._outputs}, " if self._outputs > 1 else ""
         self._words = f"{target}{number + 1}/{len(self._phases)} {phase}"
-        if not self._messages.console.is_terminal:
+        if not (self._messages.console.is_terminal or self.stop):
             left = self._seconds_left(self._before)
             self._messages.note(f"training {self._words}" + ("" if left is None else f", about {clock(left)} left"))
 
@@ -86,12 +88,19 @@ class FitProgress(PhaseWatcher):
         """Ctrl-C asks training to stop and to keep the best so far; a second one, or one while nobody listens, ends everything at once."""
 
         def ask(signum: int, frame: Any) -> None:
-            if self.stop or self.output < 0 or not self._watched:
-                raise KeyboardInterrupt
+            at_once = self.stop or self.output < 0 or not self._watched
             self.stop = True
+            if at_once:
+                raise KeyboardInterrupt
 
         before = signal.signal(signal.SIGINT, ask)
         try:
             yield
+        except Exception:
+            if self.stop:  # what failed was left half done by the one who stopped it
+                raise KeyboardInterrupt from None
+            raise
         finally:
             signal.signal(signal.SIGINT, before)
+        if self.stop and not self._watched:  # the sampler keeps an interrupt to itself and returns the draws it has
+            raise KeyboardInterrupt

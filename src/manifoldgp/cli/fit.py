@@ -64,18 +64,22 @@ def fit(
     if max_iter is not None and averaging in (Averaging.stack, Averaging.fast):
         messages.warn(f"--max-iter has no effect on --averaging {averaging}, which has limits of its own. --time-budget has.")
     _refuse_unwritable(out)
-    training = read_training(files, target, features, drop, noise_column, group, messages)
-    fitted = fit_table(
-        training,
-        messages,
-        ordered=ordered,
-        averaging=str(averaging),
-        restarts=restarts,
-        max_iter=500 if max_iter is None else max_iter,
-        time_budget=time_budget,
-        random_state=seed,
-    )
-    fitted.model.save(out)
+    try:
+        training = read_training(files, target, features, drop, noise_column, group, messages)
+        fitted = fit_table(
+            training,
+            messages,
+            ordered=ordered,
+            averaging=str(averaging),
+            restarts=restarts,
+            max_iter=500 if max_iter is None else max_iter,
+            time_budget=time_budget,
+            random_state=seed,
+        )
+        fitted.model.save(out)
+    except KeyboardInterrupt:
+        typer.echo("mgp: Interrupted: no model was written.", err=True)
+        raise typer.Exit(130) from None
     _conclude(fitted, training, out, messages, json)
 
 
