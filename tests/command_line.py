@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import NamedTuple
+from unittest.mock import patch
 
 import manifoldgp
 from manifoldgp.cli import main
@@ -23,30 +26,25 @@ class Done(NamedTuple):
     err: str
 
 
-class InProcess:
-    """Calls main() with arguments; needs pytest's monkeypatch and capsys."""
-
-    def __init__(self, monkeypatch, capsys) -> None:
-        self._monkeypatch, self._capsys = monkeypatch, capsys
-        monkeypatch.setenv("COLUMNS", "100")
-
-    def __call__(self, *arguments: str | Path, code: int = 0) -> Done:
-        self._monkeypatch.setattr(sys, "argv", ["mgp", *map(str, arguments)])
-        self._capsys.readouterr()
+def mgp(*arguments: str | Path, code: int = 0) -> Done:
+    """Call main() with these arguments, which must leave with this exit code."""
+    out, err = io.StringIO(), io.StringIO()
+    with patch.object(sys, "argv", ["mgp", *map(str, arguments)]), redirect_stdout(out), redirect_stderr(err):
         try:
             main()
             raise AssertionError("main() leaves with an exit code")
         except SystemExit as end:
-            done = Done(int(end.code or 0), *self._capsys.readouterr())
-        assert done.code == code, f"exit code {done.code} instead of {code}: {done.err}"
-        if done.code in (1, 2):
-            assert len(done.err.strip().splitlines()) >= 1
-            assert "Traceback" not in done.err
-        return done
+            done = Done(int(end.code or 0), out.getvalue(), err.getvalue())
+    assert done.code == code, f"exit code {done.code} instead of {code}: {done.err}"
+    assert "Traceback" not in done.err
+    return done
 
-    def fails(self, *arguments: str | Path, code: int = 1) -> str:
-        """The one line that a command that cannot work says; the notes before it are left out."""
-        return self(*arguments, code=code).err.strip().splitlines()[-1]
+
+def fails(*arguments: str | Path, code: int = 1) -> str:
+    """The one line that a command says that cannot do its work; notes before it are left out."""
+    done = mgp(*arguments, code=code)
+    assert done.out == ""
+    return done.err.strip().splitlines()[-1]
 
 
 def process(*arguments: str | Path, stdin: str | None = None, cwd: Path | None = None) -> Done:

@@ -336,7 +336,8 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
 
     def _tensor(self, A: np.ndarray) -> Tensor:
         device = self.ensembles_[0].blocks[0].alpha.device
-        return torch.as_tensor(np.ascontiguousarray(A), dtype=torch.float64, device=device)
+        # pandas hands out arrays that must not be written to, and PyTorch has no such tensors
+        return torch.as_tensor(np.require(A, np.float64, ("C", "W")), device=device)
 
     def _columns(self, outputs: Sequence[Tensor]) -> np.ndarray:
         """One target: as it is; several: stacked along a last axis."""

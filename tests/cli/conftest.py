@@ -6,22 +6,24 @@ from pathlib import Path
 
 import pytest
 
-from command_line import InProcess, process
+from command_line import mgp
 
 QUICK = ("--averaging", "none", "--restarts", "2", "--max-iter", "15", "--quiet")
 
 
-@pytest.fixture
-def mgp(monkeypatch, capsys) -> InProcess:
-    return InProcess(monkeypatch, capsys)
+@pytest.fixture(autouse=True)
+def wide_screen(monkeypatch) -> None:
+    """Lines of 100 characters without colour, wherever the tests run."""
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
 
 
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory) -> Path:
-    """data.csv and new.csv of the example, and model.mgp, fitted to data.csv without the runs."""
+    """data.csv and new.csv of the example, and model.mgp, fitted to data.csv with the runs as groups."""
     folder = tmp_path_factory.mktemp("table")
-    assert process("example", "data.csv", "--rows", "60", "--quiet", cwd=folder) == (0, "", "")
-    assert process("example", "new.csv", "--rows", "25", "--seed", "1", "--quiet", cwd=folder) == (0, "", "")
-    done = process("fit", "data.csv", "--target", "y", "--group", "run", "--out", "model.mgp", *QUICK, cwd=folder)
+    mgp("example", folder / "data.csv", "--rows", "60", "--quiet")
+    mgp("example", folder / "new.csv", "--rows", "25", "--seed", "1", "--quiet")
+    done = mgp("fit", folder / "data.csv", "--target", "y", "--group", "run", "--out", folder / "model.mgp", *QUICK)
     assert done == (0, "", "")
     return folder
