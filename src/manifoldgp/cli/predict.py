@@ -29,7 +29,7 @@ def predict(
     Columns mean, std, q05, q50, q95 (with several targets y1_mean, ...), one row for each row of the table. Extra columns are ignored,
     lacking ones and missing values are errors.
     """
-    from manifoldgp.cli._models import encoding_of, open_model, prepare
+    from manifoldgp.cli._models import encoding_of, open_model, prepare, threads_for
     from manifoldgp.errors import InputError
     from manifoldgp.tables import read_table, write_table
     from manifoldgp.tables.files import check_writable
@@ -44,7 +44,7 @@ def predict(
     encoding = encoding_of(model, table)
     query = prepare(encoding, table, allow_unknown, messages)
     begin = time.perf_counter()
-    with messages.warnings_as_messages():
+    with messages.warnings_as_messages(), threads_for(model, len(query.X)):
         predictions = predicted_columns(model, query.X, query.noise, encoding.targets)
     seconds = time.perf_counter() - begin
     if with_inputs:

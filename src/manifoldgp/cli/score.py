@@ -31,7 +31,7 @@ def score(
     """
     import numpy as np
 
-    from manifoldgp.cli._models import encoding_of, open_model, prepare
+    from manifoldgp.cli._models import encoding_of, open_model, prepare, threads_for
     from manifoldgp.errors import InputError
     from manifoldgp.tables import read_table
 
@@ -47,8 +47,9 @@ def score(
     if missing.any():
         messages.note(f"{int(missing.sum())} of {len(table)} rows have no target and are left out.")
     query = prepare(encoding, table[~missing], allow_unknown, messages)
-    scores = dict(zip(encoding.targets, _scores(model, query.X, Y[~missing], query.noise), strict=True))
     rows = int((~missing).sum())
+    with threads_for(model, rows):
+        scores = dict(zip(encoding.targets, _scores(model, query.X, Y[~missing], query.noise), strict=True))
     if json:
         print_json({"rows": rows, "rows_without_target": int(missing.sum()), "scores": scores})
     else:
