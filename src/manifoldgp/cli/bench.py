@@ -24,8 +24,9 @@ def bench(
 ) -> None:
     """Measure fits and predictions here, beside scikit-learn's GP.
 
-    On the example's data; scikit-learn's GP and GPRegressor have as many starts. About a minute. The project's own benchmarks, with
-    data sets and other libraries, are scripts in its repository: python benchmarks/evaluation.py
+    On the example's data; scikit-learn's GP and GPRegressor have as many starts. About a minute.
+
+    The project's own benchmarks, with data sets and other libraries, are in its repository: python benchmarks/evaluation.py
     """
     messages = Messages(quiet)
     results = []

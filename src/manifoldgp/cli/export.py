@@ -22,7 +22,7 @@ class Format(StrEnum):
 def export(
     model_file: ModelFile,
     to: Annotated[Format, typer.Option("--to", help="onnx: for ONNX Runtime, any language. numpy: Python without PyTorch.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="File to write.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="File to write.", metavar="FILE")],
     quiet: Quiet = False,
 ) -> None:
     """Export a model for a robot or a server.

@@ -19,42 +19,54 @@ if TYPE_CHECKING:
 
 def fit(
     files: Annotated[
-        list[str], typer.Argument(help=f"One table, or several with the same columns. {TABLE_HELP}", metavar="TABLE...")
+        list[str], typer.Argument(help=f"One table, or several with the same columns. {TABLE_HELP}", metavar="TABLE")
     ],
-    target: Annotated[list[str], typer.Option("--target", "-t", help="Column to predict; can be repeated.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Model file to write; an existing one is replaced.")],
+    target: Annotated[list[str], typer.Option("--target", "-t", help="Column to predict; can be repeated.", metavar="COLUMN")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Model file to write; an existing one is replaced.", metavar="FILE")],
     group: Annotated[
         str | None,
-        typer.Option(help="Column of labels (a run, a patient): rows with one label are held out together. Not an input."),
+        typer.Option(
+            help="Column of labels (a run, a patient): rows with one label are held out together. Not an input.", metavar="COLUMN"
+        ),
     ] = None,
     ordered: Annotated[bool, typer.Option("--ordered", help="Rows are in order of time: whole stretches are held out.")] = False,
     averaging: Annotated[
         Averaging,
         typer.Option(
-            help="stack: many models, weighted by held-out rows. fast: fixed weights. restarts, nuts, none: see docs/averaging.md."
+            metavar="NAME",
+            help="stack: many models, weighted by held-out rows. fast: fixed weights. restarts, nuts, none: other averages, or a single model.",
         ),
     ] = Averaging.stack,
-    restarts: Annotated[int, typer.Option(help="Starts of the network.", min=1)] = 20,
+    restarts: Annotated[int, typer.Option(help="Starts of the network.", min=1, metavar="N")] = 20,
     max_iter: Annotated[
-        int | None, typer.Option(help="Iterations of each start, 500 by default; stack and fast have their own limits.", min=0)
+        int | None,
+        typer.Option(help="Iterations of each start, 500 by default; stack and fast have their own limits.", min=0, metavar="N"),
     ] = None,
-    time_budget: Annotated[float | None, typer.Option(help="Seconds after which training stops and keeps what it has.")] = None,
-    seed: Annotated[int, typer.Option(help="Another seed draws other starts and folds.", min=0, max=2**32 - 1)] = 0,
+    time_budget: Annotated[
+        float | None, typer.Option(help="Seconds after which training stops and keeps what it has.", metavar="SECONDS")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Another seed draws other starts and folds.", min=0, max=2**32 - 1, metavar="N")] = 0,
     features: Annotated[
-        list[str] | None, typer.Option(help="Input columns, a,b,c or repeated; by default all that have no other use.")
+        list[str] | None,
+        typer.Option(help="Input columns, a,b,c or repeated; by default all that have no other use.", metavar="COLUMNS"),
     ] = None,
-    drop: Annotated[list[str] | None, typer.Option(help="Columns that are no inputs, a,b,c or repeated.")] = None,
+    drop: Annotated[
+        list[str] | None, typer.Option(help="Columns that are no inputs, a,b,c or repeated.", metavar="COLUMNS")
+    ] = None,
     noise_column: Annotated[
-        str | None, typer.Option(help="Column with the known standard deviation of each row's noise, in the units of the target.")
+        str | None,
+        typer.Option(
+            help="Column with the known standard deviation of each row's noise, in the units of the target.", metavar="COLUMN"
+        ),
     ] = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Fit a model to a table and write it to a file.
 
-    Text columns become one 0/1 column for each category, true and false 1 and 0, constant columns and rows without target are left out;
-    missing inputs and dates are errors. The model file knows all this, so that other commands need nothing else. Ctrl-C stops training
-    early and keeps the best so far.
+    Text becomes one 0/1 column for each category, true and false 1 and 0; constant columns and rows without target are left out; missing inputs and dates are errors.
+
+    The model file knows all this: other commands need nothing else. Ctrl-C stops training early and keeps the best so far, a second one ends at once.
     """
     messages = Messages(quiet)
     if group is not None and ordered:

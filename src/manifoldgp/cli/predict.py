@@ -17,7 +17,8 @@ def predict(
     model_file: ModelFile,
     table_file: Annotated[str, typer.Argument(help=f"Table with the input columns. {TABLE_HELP}", metavar="TABLE")],
     out: Annotated[
-        str, typer.Option("--out", "-o", help="Table to write, format by its ending; - is CSV on standard output.")
+        str,
+        typer.Option("--out", "-o", help="Table to write, format by its ending; - is CSV on standard output.", metavar="FILE"),
     ] = "-",
     with_inputs: Annotated[bool, typer.Option("--with-inputs", help="Put the columns of the table in front.")] = False,
     allow_unknown: AllowUnknown = False,
@@ -26,8 +27,9 @@ def predict(
 ) -> None:
     """Predict new rows: mean, standard deviation, quantiles.
 
-    Columns mean, std, q05, q50, q95 (with several targets y1_mean, ...), one row for each row of the table. Extra columns are ignored,
-    lacking ones and missing values are errors.
+    Columns mean, std, q05, q50, q95 (with several targets y_mean, ...), one row for each row of the table.
+
+    Extra columns are ignored; lacking ones, missing values and unknown categories are errors.
     """
     from manifoldgp.cli._models import encoding_of, open_model, prepare, threads_for
     from manifoldgp.errors import InputError

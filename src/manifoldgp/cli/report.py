@@ -13,8 +13,8 @@ from manifoldgp.cli._options import ModelFile, Quiet
 
 def report(
     model_file: ModelFile,
-    out: Annotated[Path, typer.Option("--out", "-o", help="HTML file to write.")] = Path("report.html"),
-    title: Annotated[str | None, typer.Option(help="Heading of the page.")] = None,
+    out: Annotated[Path, typer.Option("--out", "-o", help="HTML file to write.", metavar="FILE")] = Path("report.html"),
+    title: Annotated[str | None, typer.Option(help="Heading of the page.", metavar="TEXT")] = None,
     show: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
     quiet: Quiet = False,
 ) -> None:

@@ -18,7 +18,9 @@ def score(
     table_file: Annotated[str, typer.Argument(help=f"Table with inputs and targets. {TABLE_HELP}", metavar="TABLE")],
     target: Annotated[
         list[str] | None,
-        typer.Option("--target", "-t", help="Target column of a model saved from Python; else the model knows it."),
+        typer.Option(
+            "--target", "-t", help="Target column of a model saved from Python; else the model knows it.", metavar="COLUMN"
+        ),
     ] = None,
     allow_unknown: AllowUnknown = False,
     json: Json = False,
@@ -26,8 +28,9 @@ def score(
 ) -> None:
     """Compare predictions with known targets.
 
-    RMSE, MAE and NLPP (negative log predictive density; lower is better) in the units of the target and standardised (by the training
-    targets' standard deviation), R2, and the share of targets inside 50, 90 and 95 % intervals.
+    RMSE, MAE and NLPP (negative log predictive density, lower is better) in the units of the target and in those of its standard deviation at the fit, R2.
+
+    Coverage: the share of targets inside 50, 90 and 95 % intervals, which should be 50, 90 and 95 %.
     """
     import numpy as np
 
