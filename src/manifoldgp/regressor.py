@@ -113,6 +113,7 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
         A fit that fails leaves the estimator as it was: an earlier fit still predicts.
         """
         before = dict(vars(self))
+        vars(self).pop("table_encoding_", None)  # of an earlier fit; whoever encodes a table sets it after this one
         try:
             return self._fit(X, y, noise_std, groups, ordered)
         except BaseException:
@@ -128,7 +129,6 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
         self.x_scaler_ = Standardizer.fit(table.X, self.standardize_X)
         self.y_scaler_ = Standardizer.fit(table.Y, self.standardize_y)
         self.n_outputs_, self._flat = table.Y.shape[1], table.flat
-        vars(self).pop("table_encoding_", None)  # of an earlier fit; whoever encodes a table sets it after the fit
         fitted = fit_outputs(model, table, self.x_scaler_, self.y_scaler_, settings, folds)
         self.ensembles_: list[Ensemble] = [f.ensemble for f in fitted]
         self.starts_ = np.concatenate([f.starts for f in fitted])

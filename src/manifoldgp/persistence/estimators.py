@@ -79,13 +79,13 @@ def _unpack(header: dict[str, Any], tensors: dict[str, Tensor], modules: list[to
     estimator.ensembles_ = [unpack(plain, f"ensemble{o}", tensors, placed, D) for o, plain in enumerate(header["ensembles"])]
     if header["feature_names"]:
         estimator.feature_names_in_ = np.array(header["feature_names"], dtype=object)
-    if "table" in header:
-        estimator.table_encoding_ = _unpack_encoding(header["table"], D, targets)
     estimator._flat, estimator.nlml_ = bool(header["flat"]), float(header["nlml"])
     estimator.starts_ = np.array([tuple(row) for row in header["starts"]], dtype=START_FIELDS)
     estimator.histories_ = [np.array(h) for h in header["histories"]]
     estimator.sampling_ = [None] * targets  # a file does not hold the draws of the chains
     estimator.held_out_ = [_unpack_report(plain, f"held_out{o}", tensors) for o, plain in enumerate(header["held_out"])]
+    if "table" in header:
+        estimator.table_encoding_ = _unpack_encoding(header["table"], D, targets)
     return estimator
 
 
