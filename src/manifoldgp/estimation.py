@@ -22,7 +22,7 @@ from manifoldgp.model import Data, Model
 from manifoldgp.optimize import MINIMIZERS
 from manifoldgp.parameters import Tree, leaves, map_leaves, nest
 from manifoldgp.posterior import condition
-from manifoldgp.progress import PhaseLines, PhaseTeller, ProgressLine
+from manifoldgp.progress import PhaseLines, PhaseTeller, ProgressLine, begin_output
 from manifoldgp.scaling import Standardizer
 from manifoldgp.train import Trained, train
 
@@ -149,7 +149,7 @@ def fit_outputs(
     if settings.shared_features and outputs > 1:
         joint = Data(X, Y.T.contiguous(), None if noise is None else noise.T.contiguous())
         warm = None if settings.warm_start_from is None else _joined_values(settings.warm_start_from, outputs)
-        trained = _train(replace(model, outputs=outputs), joint, settings, generator, warm, 0)
+        trained = _train(replace(model, outputs=outputs), joint, settings, generator, warm)
         rows = len(X) * np.log(y_scaler.scale).sum()
         return [
             _fitted(trained, model, _output_values(trained, o), data[o], o, y_scaler, rows, 1.0 / outputs) for o in range(outputs)
@@ -157,13 +157,14 @@ def fit_outputs(
     fitted = []
     end = None if settings.time_budget is None else time.perf_counter() + settings.time_budget
     for o in range(outputs):
+        begin_output(settings.callback, o)
         if end is not None:  # what is left is for this target and those after it
             settings = replace(settings, time_budget=max(end - time.perf_counter(), 1e-9) / (outputs - o))
         if settings.averaging != "none":
             fitted.append(_averaged(model, data[o], o, y_scaler, settings, generator, folds))
             continue
         warm = None if settings.warm_start_from is None else _member_values(settings.warm_start_from, o)
-        trained = _train(model, data[o], settings, generator, warm, o)
+        trained = _train(model, data[o], settings, generator, warm)
         values = trained.values(trained.order[:1])
         fitted.append(_fitted(trained, model, values, data[o], o, y_scaler, len(X) * np.log(y_scaler.scale[o])))
     return fitted
@@ -177,9 +178,9 @@ def _bound(model: Model, X: Tensor) -> Model:
         raise InputError(f"The features cannot be computed for inputs with {X.shape[1]} columns: {error}") from error
 
 
-def _train(model: Model, data: Data, settings: Settings, generator: torch.Generator, warm: Tree | None, output: int) -> Trained:
+def _train(model: Model, data: Data, settings: Settings, generator: torch.Generator, warm: Tree | None) -> Trained:
     line = ProgressLine(settings.max_iter, data.y.numel()) if settings.verbose else None
-    tell = PhaseTeller(settings.callback, output)
+    tell = PhaseTeller(settings.callback)
 
     def watch(iterations: np.ndarray, values: np.ndarray) -> bool:
         if line is not None:
@@ -242,7 +243,7 @@ def _averaged(
 ) -> FittedOutput:
     """Fit the members of an average, drop those that carry no weight, and condition the others on all rows."""
     lines = PhaseLines(settings.max_iter, len(data.y)) if settings.verbose else None
-    tell = PhaseTeller(settings.callback, output)
+    tell = PhaseTeller(settings.callback)
 
     def watch(phase: str, iterations: np.ndarray, values: np.ndarray) -> bool:
         if lines is not None:

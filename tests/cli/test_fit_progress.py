@@ -30,8 +30,11 @@ class Notebook(PhaseWatcher):
         self.entered: list[tuple[int, str]] = []
         self.stop_in = stop_in
 
-    def enter(self, output: int, phase: str) -> None:
-        self.entered.append((output, phase))
+    def begin(self, output: int) -> None:
+        self.output = output
+
+    def enter(self, phase: str) -> None:
+        self.entered.append((self.output, phase))
 
     def __call__(self, iterations: np.ndarray, values: np.ndarray) -> bool:
         return self.stop_in in [phase for _, phase in self.entered]
@@ -82,12 +85,13 @@ def test_the_bar_shows_phase_share_and_time_left(monkeypatch):
     messages = terminal()
     phases = [Phase("first", 10, 100.0), Phase("second", 10, 300.0)]
     with FitProgress(phases, 1, messages) as progress:
-        progress.enter(0, "first")
+        progress.begin(0)
+        progress.enter("first")
         clock[0] = 5.0
         assert progress(np.array([5, 5]), np.zeros(2)) is False  # 50 of 400 in 5 s: 35 s are left
         assert progress._left._end == pytest.approx(5.0 + 35.0)
         progress._bar.refresh()
-        progress.enter(0, "second")
+        progress.enter("second")
         clock[0] = 20.0
         progress(np.array([10, 0]), np.zeros(2))  # 250 of 400 in 20 s
         assert progress._left._end == pytest.approx(20.0 + 12.0)
@@ -103,7 +107,8 @@ def test_a_budget_bounds_the_time_left_and_a_lone_phase_says_at_most(monkeypatch
     monkeypatch.setattr("manifoldgp.cli._fit_progress.time.perf_counter", lambda: clock[0])
     messages = terminal()
     with FitProgress(plan_phases("none", 40, 2, 500), 1, messages, budget=30.0) as progress:
-        progress.enter(0, "starts")
+        progress.begin(0)
+        progress.enter("starts")
         clock[0] = 10.0
         progress(np.array([50, 50]), np.zeros(2))
         progress._bar.refresh()
@@ -112,7 +117,8 @@ def test_a_budget_bounds_the_time_left_and_a_lone_phase_says_at_most(monkeypatch
 
 def test_the_first_interrupt_asks_and_the_second_ends():
     with FitProgress([Phase("starts", 10, 10.0)], 1, terminal()) as progress:
-        progress.enter(0, "starts")
+        progress.begin(0)
+        progress.enter("starts")
         with progress.interruptible():
             os.kill(os.getpid(), signal.SIGINT)
             assert progress(np.array([1]), np.zeros(1)) is True
@@ -123,7 +129,8 @@ def test_the_first_interrupt_asks_and_the_second_ends():
 
 def test_an_interrupt_that_a_sampler_swallows_is_not_forgotten():
     with FitProgress(plan_phases("nuts", 40, 2, 5), 1, terminal(), watched=False) as progress:
-        progress.enter(0, "MAP starts")
+        progress.begin(0)
+        progress.enter("MAP starts")
         for failure in (None, ValueError("no draws")):
             with pytest.raises(KeyboardInterrupt):
                 _sample(progress, failure)

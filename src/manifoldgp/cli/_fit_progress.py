@@ -27,7 +27,7 @@ class FitProgress(PhaseWatcher):
     def __init__(
         self, phases: Sequence[Phase], outputs: int, messages: Messages, *, watched: bool = True, budget: float | None = None
     ) -> None:
-        self.stop, self.output = False, -1
+        self.stop, self.output = False, -1  # output: the last target that had begun before somebody stopped training
         self._phases, self._outputs, self._messages = list(phases), outputs, messages
         self._watched, self._budget = watched, budget
         self._each = sum(phase.work for phase in phases)
@@ -55,13 +55,16 @@ class FitProgress(PhaseWatcher):
     def __exit__(self, *_: Any) -> None:
         self._bar.stop()
 
-    def enter(self, output: int, phase: str) -> None:
+    def begin(self, output: int) -> None:
+        self._output = output
         if not self.stop:
             self.output = output
+
+    def enter(self, phase: str) -> None:
         number = next((i for i, planned in enumerate(self._phases) if planned.name == phase), 0)
         self._phase = self._phases[number]
-        self._before = output * self._each + sum(earlier.work for earlier in self._phases[:number])
-        target = f"target {output + 1}/{self._outputs}, " if self._outputs > 1 else ""
+        self._before = self._output * self._each + sum(earlier.work for earlier in self._phases[:number])
+        target = f"target {self._output + 1}/{self._outputs}, " if self._outputs > 1 else ""
         self._words = f"{target}{number + 1}/{len(self._phases)} {phase}"
         if not (self._messages.console.is_terminal or self.stop):
             left = self._seconds_left(self._before)
