@@ -10,7 +10,6 @@ from typing import TextIO
 
 import numpy as np
 
-
 Callback = Callable[[np.ndarray, np.ndarray], object]
 """Called after every round with iterations (R,) and objective values (R,) of all starts; a true answer stops training."""
 
