@@ -35,9 +35,12 @@ app = typer.Typer(
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version
+        from importlib.metadata import PackageNotFoundError, version
 
-        typer.echo(f"mgp {version('manifoldgp')}")
+        try:
+            typer.echo(f"mgp {version('manifoldgp')}")
+        except PackageNotFoundError:
+            typer.echo("mgp, run from its sources: the package is not installed, so it has no version")
         raise typer.Exit
 
 
