@@ -9,7 +9,7 @@ from scipy.optimize import minimize
 from manifoldgp.averaging.folds import make_folds
 from manifoldgp.averaging.stack import HeldOutReport
 from manifoldgp.averaging.verdict import coverage, held_out_numbers, held_out_remarks
-from manifoldgp.averaging.weights import log_mixture, stacking_weights, tempered_weights
+from manifoldgp.averaging.weights import doubt, log_mixture, stacking_weights, tempered_weights
 from manifoldgp.errors import InputError
 
 
@@ -39,6 +39,17 @@ def test_weights_sum_to_one_and_the_prior_pulls():
     log_density = np.zeros((2, 10))
     assert stacking_weights(log_density, np.array([10.0, 0.0]))[0] > 0.6
     assert stacking_weights(log_density).sum() == pytest.approx(1.0)
+
+
+def test_doubt_is_the_two_sided_p_value_of_no_gain():
+    rng = np.random.default_rng(0)
+    gain = rng.normal(size=400)
+    gain = (gain - gain.mean()) / gain.std()
+    assert doubt(gain + 1.96 / 20) == pytest.approx(0.05, abs=1e-3)
+    assert doubt(gain - 1.0) == 1.0
+    assert doubt(gain + 1.0) < 1e-12
+    assert doubt(np.full(5, 0.3)) == 0.0
+    assert doubt(np.full(5, -0.3)) == 1.0
 
 
 def test_tempered_weights_ignore_failed_starts():

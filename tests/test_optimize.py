@@ -124,3 +124,36 @@ def test_limits_hold(name, starts):
     stopped = MINIMIZERS[name](Rosenbrock(), starts, Monitor(callback=lambda i, v: seen.append(v.copy()) or len(seen) >= 4))
     assert "stopped by callback" in stopped.status
     assert len(seen) >= 4
+
+
+class _Bowls:
+    """Start r minimises level_r + |theta|²: rivals of one function that end at different heights."""
+
+    def __init__(self, levels):
+        self.levels, self.calls = np.array(levels, dtype=float), np.zeros(len(levels), dtype=int)
+
+    def __call__(self, theta, rows):
+        self.calls[rows] += 1
+        scale = np.linspace(1.0, 30.0, theta.shape[1])
+        return self.levels[rows] + (scale * theta**2).sum(1) + (theta**4).sum(1), 2 * scale * theta + 4 * theta**3
+
+
+def test_a_start_that_is_clearly_lost_stops_early_and_says_so():
+    levels, theta = [0.0, 200.0, 5.0], np.random.default_rng(0).normal(size=(3, 40)) * 3
+    patient, pruned = _Bowls(levels), _Bowls(levels)
+    everyone = minimize_lbfgs(patient, theta, Monitor(500))
+    result = minimize_lbfgs(pruned, theta, Monitor(500, margin=10.0))
+    assert result.status.tolist() == ["converged", "clearly lost", "converged"]
+    assert result.iterations[1] % 10 == 0
+    assert pruned.calls[1] < patient.calls[1]
+    np.testing.assert_allclose(result.value[[0, 2]], everyone.value[[0, 2]], atol=1e-8)
+
+
+def test_nobody_is_lost_while_still_moving_fast():
+    monitor = Monitor(margin=10.0)
+    values, iterations = np.array([0.0, 500.0]), np.array([10, 10])
+    falling = [[0.0] * 11, list(np.linspace(700.0, 500.0, 11))]
+    level = [[0.0] * 11, list(np.linspace(520.0, 500.0, 11))]
+    assert monitor.lost(np.array([0, 1]), iterations, values, falling).tolist() == [False, False]
+    assert monitor.lost(np.array([0, 1]), iterations, values, level).tolist() == [False, True]
+    assert Monitor().lost(np.array([0, 1]), iterations, values, level).tolist() == [False, False]

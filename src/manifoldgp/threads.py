@@ -15,6 +15,8 @@ from typing import Any
 import torch
 from threadpoolctl import ThreadpoolController
 
+from manifoldgp.allocation import kept_pages
+
 
 class Workers:
     """Runs functions side by side on the cores, or hands all cores to BLAS when there is just one thing to do."""
@@ -51,12 +53,13 @@ class Workers:
 
 @contextmanager
 def training_threads() -> Iterator[Workers]:
-    """Workers for one fit, as many as PyTorch was allowed threads; every setting is restored at the end."""
+    """Workers for one fit, as many as PyTorch was allowed threads, and memory that stays; every setting is restored at the end."""
     allowed = torch.get_num_threads()
     workers = Workers(allowed)
     torch.set_num_threads(1)
     try:
-        yield workers
+        with kept_pages():
+            yield workers
     finally:
         torch.set_num_threads(allowed)
         workers.close()

@@ -83,6 +83,15 @@ class HeldOut:
     score: np.ndarray
     log_density: np.ndarray
 
+    def only(self, chosen: np.ndarray) -> HeldOut:
+        """Some members' predictions."""
+        return HeldOut(self.score[:, chosen], self.log_density[:, chosen])
+
+    @staticmethod
+    def joined(parts: Sequence[HeldOut]) -> HeldOut:
+        """The predictions of several lots of members, in order."""
+        return HeldOut(np.concatenate([p.score for p in parts], 1), np.concatenate([p.log_density for p in parts], 1))
+
 
 def predict_held_out(model: Model, values: Tree, folds: Folds, variance_factors: Sequence[float]) -> HeldOut:
     """Member r (values leaves (R, ...)) trained on folds.train[r] predicts folds.X[r]; R = folds.count.
@@ -93,8 +102,7 @@ def predict_held_out(model: Model, values: Tree, folds: Folds, variance_factors:
     step = max(1, _ENTRIES_AT_ONCE // (n * (n + m)))
     pieces = [np.arange(a, min(a + step, folds.count)) for a in range(0, folds.count, step)]
     factors = torch.tensor(variance_factors, dtype=torch.float64, device=folds.X.device)[:, None, None]
-    parts = [_held_out_part(model, values, folds, piece, factors) for piece in pieces]
-    return HeldOut(np.concatenate([p.score for p in parts], 1), np.concatenate([p.log_density for p in parts], 1))
+    return HeldOut.joined([_held_out_part(model, values, folds, piece, factors) for piece in pieces])
 
 
 def _held_out_part(model: Model, values: Tree, folds: Folds, members: np.ndarray, factors: Tensor) -> HeldOut:
@@ -105,8 +113,7 @@ def _held_out_part(model: Model, values: Tree, folds: Folds, members: np.ndarray
         if len(members) == 1:
             shape = (len(factors), 1, folds.X.shape[1])
             return HeldOut(np.zeros(shape), np.full(shape, _IMPOSSIBLE))
-        halves = [_held_out_part(model, values, folds, half, factors) for half in np.array_split(members, 2)]
-        return HeldOut(np.concatenate([h.score for h in halves], 1), np.concatenate([h.log_density for h in halves], 1))
+        return HeldOut.joined([_held_out_part(model, values, folds, half, factors) for half in np.array_split(members, 2)])
     score = (z - mean) / (factors * variance).sqrt()
     log_density = -0.5 * (score**2 + (factors * variance).log() + _LOG_2PI) + log_slope
     log_density = torch.nan_to_num(log_density, nan=_IMPOSSIBLE, neginf=_IMPOSSIBLE)

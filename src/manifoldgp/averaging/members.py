@@ -40,8 +40,12 @@ class Trainer:
         count: int,
         max_iter: int | np.ndarray,
         start: Callable[[Tree], Tree] = lambda drawn: drawn,
+        margin: float = math.inf,
     ) -> Batch:
-        """Draw ``count`` starts, change them by ``start``, and train them on ``data`` in one batch."""
+        """Draw ``count`` starts, change them by ``start``, and train them on ``data`` in one batch.
+
+        margin: nats behind the best by which a member is clearly lost and stops early.
+        """
         layout, drawn = model.draw(data, self.generator, count)
         constants = first_of(layout.constants(drawn))
         theta = layout.flatten(start(drawn)).cpu().numpy()
@@ -50,7 +54,7 @@ class Trainer:
         callback = (
             None if self.watch is None else (lambda iterations, values: self.watch and self.watch(phase, iterations, values))
         )
-        result = minimize_lbfgs(objective, theta, Monitor(max_iter, self.deadline, callback))
+        result = minimize_lbfgs(objective, theta, Monitor(max_iter, self.deadline, callback, margin))
         return Batch(phase, model, layout, constants, result)
 
 

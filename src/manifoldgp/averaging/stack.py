@@ -18,20 +18,26 @@ from scipy.special import logsumexp, ndtr
 
 from manifoldgp.averaging.heldout import Folds, HeldOut, make_batch, predict_held_out
 from manifoldgp.averaging.members import Batch, Trainer, nested_gp, pick, plain_gp, warm_and_cold
-from manifoldgp.averaging.weights import log_mixture, stacking_weights, tempered_weights
+from manifoldgp.averaging.weights import doubt, log_mixture, stacking_weights, tempered_weights
 from manifoldgp.model import Data, Model
 from manifoldgp.parameters import Tree
+from manifoldgp.train import LOST_MARGIN
 
 GROUPS = ("plain GP", "warm", "cold", "own")
 """plain GP: Identity features. warm: nested mGPs that start at the plain GP and stop early. cold: nested mGPs that start far from it.
 own: the features and kernel that the user chose (by default the paper's log-sigmoid network)."""
+
+LOST_AFTER = 5.0
+"""Temperatures behind the best after which a member's weight, e⁻⁵ of the best one's, is not worth training for."""
 
 
 @dataclass(frozen=True)
 class StackSettings:
     """Sizes of a stack. *_members: trained on all rows, fold_members: trained on each fold, for each group.
 
-    gp_prior, spread_prior: pseudo-rows, as fractions of N, that vote for the plain GP and equally for every component.
+    gp_prior: pseudo-rows, as a fraction of N, that vote for the plain GP; fewer where held-out rows speak against it (see :func:`doubt`).
+    spread_prior: pseudo-rows, as a fraction of N, that vote equally for every component.
+    own_rows: up to so many rows all own_members are trained, if they carry the weight; beyond, in inverse proportion to the rows.
     keep: a group with less weight is not trained on all rows; the others share its weight.
     """
 
@@ -50,6 +56,7 @@ class StackSettings:
     variance_factors: tuple[float, ...] = (1.0, 4.0, 16.0)
     gp_prior: float = 0.05
     spread_prior: float = 0.02
+    own_rows: int = 150
     keep: float = 0.02
 
 
@@ -99,7 +106,7 @@ class _Candidates:
 
 def fit_stack(template: Model, data: Data, folds: list[np.ndarray], settings: StackSettings, trainer: Trainer) -> Averaged:
     """Weights from the folds (held-out rows of each), members from all rows."""
-    gp = trainer.fit("plain GP", plain_gp(template), data, settings.gp_starts, settings.gp_iterations)
+    gp = trainer.fit("plain GP", plain_gp(template), data, settings.gp_starts, settings.gp_iterations, margin=LOST_MARGIN)
     gp_values = gp.values(np.array([gp.best()]))
     candidates = _on_folds(template, make_batch(data, folds), gp_values, settings, trainer)
     weights, report = _weigh(candidates, settings)
@@ -119,8 +126,8 @@ def fit_stack(template: Model, data: Data, folds: list[np.ndarray], settings: St
         batches.append(full)
         member_weights.append(share["warm"][:, None] * equal[0] + share["cold"][:, None] * equal[1])
     if share["own"].any():
-        count = int(np.clip(np.ceil(2 * share["own"].sum() * settings.own_members), settings.fold_members, settings.own_members))
-        full = trainer.fit("own", template, data, count, settings.own_iterations)
+        count = _own_count(share["own"].sum(), len(data.y), settings)
+        full = trainer.fit("own", template, data, count, settings.own_iterations, margin=LOST_AFTER * settings.temperature)
         batches.append(full)
         finished = np.where(full.cut_short, np.inf, full.objective)
         inner = tempered_weights(finished, settings.temperature) * ~full.cut_short
@@ -162,7 +169,7 @@ def _on_folds(template: Model, folds: Folds, gp_values: Tree, settings: StackSet
     held_out = predict_held_out(nested.model, nested.values(), twice, settings.variance_factors)
     for name, chosen in (("warm", is_warm), ("cold", ~is_warm)):
         inner = np.where(np.isfinite(nested.objective[chosen]), 1.0, 1e-12).reshape(K, members)
-        parts[name] = _group(_only(held_out, chosen), folds, inner / inner.sum(1, keepdims=True))
+        parts[name] = _group(held_out.only(chosen), folds, inner / inner.sum(1, keepdims=True))
 
     several = folds.for_members(members)
     own = trainer.fit("own on folds", template, several.train, K * members, settings.own_iterations)
@@ -181,18 +188,15 @@ def _group(held_out: HeldOut, folds: Folds, inner: np.ndarray) -> tuple[np.ndarr
     return folds.by_row(log_density), folds.by_row((w * ndtr(held_out.score.reshape(shape))).sum(2))
 
 
-def _only(held_out: HeldOut, chosen: np.ndarray) -> HeldOut:
-    return HeldOut(held_out.score[:, chosen], held_out.log_density[:, chosen])
-
-
 def _weigh(candidates: _Candidates, settings: StackSettings) -> tuple[np.ndarray, HeldOutReport]:
     """Stacking weights (G, F), and the report of held-out densities."""
     seen = np.isfinite(candidates.log_density).all((0, 1))  # rows that some fold held out
     held_out, cdf = candidates.log_density[..., seen], candidates.cdf[..., seen]
     G, F, N = held_out.shape
     prior = np.full((G, F), settings.spread_prior * N / (G * F))
-    prior[0, 0] += settings.gp_prior * N
     table = held_out.reshape(G * F, N)
+    unaided = log_mixture(table, stacking_weights(table, prior.ravel()))
+    prior[0, 0] += settings.gp_prior * N * doubt(unaided - held_out[0, 0])
     weights = stacking_weights(table, prior.ravel()).reshape(G, F)
     control = stacking_weights(held_out[0], prior[0])
     log_density = {name: held_out[g, 0] for g, name in enumerate(candidates.names)}
@@ -200,6 +204,12 @@ def _weigh(candidates: _Candidates, settings: StackSettings) -> tuple[np.ndarray
     log_density["stack"] = log_mixture(table, weights.ravel())
     pit = (weights[..., None] * cdf).sum((0, 1))
     return weights, HeldOutReport(tuple(candidates.names), settings.variance_factors, weights.copy(), log_density, pit)
+
+
+def _own_count(share: float, N: int, settings: StackSettings) -> int:
+    """How many members of the user's own architecture: fewer where they carry less weight, or where many rows tell them apart anyway."""
+    count = 2.0 * share * settings.own_members * min(1.0, settings.own_rows / N)
+    return int(np.clip(np.ceil(count), settings.fold_members, settings.own_members))
 
 
 def _equal(batch: Batch, chosen: np.ndarray) -> np.ndarray:
@@ -210,7 +220,7 @@ def _equal(batch: Batch, chosen: np.ndarray) -> np.ndarray:
 
 def fit_fast(template: Model, data: Data, settings: StackSettings, trainer: Trainer) -> Averaged:
     """Fixed weights, no folds: one third for the plain GP, for warm and for cold members; the plain GP has what those leave that were cut short."""
-    gp = trainer.fit("plain GP", plain_gp(template), data, settings.gp_starts, settings.gp_iterations)
+    gp = trainer.fit("plain GP", plain_gp(template), data, settings.gp_starts, settings.gp_iterations, margin=LOST_MARGIN)
     best = gp.best()
     warm, cold = settings.warm_members, settings.cold_members
     is_warm = np.arange(warm + cold) < warm
@@ -223,6 +233,6 @@ def fit_fast(template: Model, data: Data, settings: StackSettings, trainer: Trai
 
 def fit_restarts(template: Model, data: Data, restarts: int, max_iter: int, temperature: float, trainer: Trainer) -> Averaged:
     """The restarts of one architecture, weighted by exp(−objective / temperature)."""
-    batch = trainer.fit("restarts", template, data, restarts, max_iter)
+    batch = trainer.fit("restarts", template, data, restarts, max_iter, margin=LOST_AFTER * temperature)
     batch.best()
     return Averaged([batch], [tempered_weights(batch.objective, temperature)[None]], (1.0,))

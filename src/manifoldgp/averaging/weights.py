@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import logsumexp
+from scipy.special import logsumexp, ndtr
 
 
 def stacking_weights(log_density: np.ndarray, prior_counts: np.ndarray | float = 0.0, iterations: int = 500) -> np.ndarray:
@@ -41,6 +41,20 @@ def tempered_weights(objective: np.ndarray, temperature: float = 10.0) -> np.nda
         return np.full(len(objective), 1.0 / len(objective))
     raw = np.where(finite, np.exp(-(np.where(finite, objective, np.inf) - objective[finite].min()) / temperature), 0.0)
     return raw / raw.sum()
+
+
+def doubt(gain: np.ndarray) -> float:
+    """How well gains (n,) of held-out log densities agree with no gain at all: min(1, 2 Φ(−mean / standard error)).
+
+    One where there is none or a loss; near zero where the gain is many standard errors large.
+
+    >>> doubt(np.zeros(10)), doubt(np.array([1.0, 1.1, 0.9, 1.0])) < 1e-6
+    (1.0, True)
+    """
+    error = gain.std() / np.sqrt(len(gain))
+    if error == 0.0:
+        return 0.0 if gain.mean() > 0 else 1.0
+    return float(min(1.0, 2.0 * ndtr(-gain.mean() / error)))
 
 
 def log_mixture(log_density: np.ndarray, weights: np.ndarray) -> np.ndarray:

@@ -42,7 +42,7 @@ def plan_phases(averaging: str, N: int, restarts: int, max_iter: int) -> list[Ph
         Phase("nested on folds", on_folds, 2 * s.fold_members * on_folds * part),
         Phase("own on folds", s.own_iterations, s.fold_members * s.own_iterations * part),
         Phase("nested", nested, members * nested * whole),
-        Phase("own", s.own_iterations, 0.5 * restarts * s.own_iterations * whole),
+        Phase("own", s.own_iterations, 0.5 * restarts * min(1.0, s.own_rows / N) * s.own_iterations * whole),
     ]
 
 

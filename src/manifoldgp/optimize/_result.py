@@ -9,17 +9,20 @@ from typing import Protocol
 
 import numpy as np
 
-CONVERGED, ITERATION_LIMIT, TIME_LIMIT, STALLED, INVALID_START, STOPPED = (
+CONVERGED, ITERATION_LIMIT, TIME_LIMIT, STALLED, INVALID_START, STOPPED, LOST = (
     "converged",
     "iteration limit",
     "time limit",
     "line search stalled",
     "invalid start",
     "stopped by callback",
+    "clearly lost",
 )
 
 CUT_SHORT = (TIME_LIMIT, STOPPED)
 """Starts that ended because of somebody's patience, not because of what they had reached."""
+
+_LOOK_BACK, _HOPE = 10, 4.0
 
 
 class Objective(Protocol):
@@ -59,11 +62,22 @@ class Monitor:
     max_iter: one limit, or one for each start (R,).
     callback: called as callback(iterations (R,), values (R,)) after every round; a true answer stops the run, and the best so
     far is kept.
+    margin: starts that minimise the same function are rivals, and one that is clearly lost stops early: four times its progress
+    over the last ten iterations would leave it more than ``margin`` above the best. Infinite: nobody stops early.
     """
 
     max_iter: int | np.ndarray = 500
     deadline: float = np.inf
     callback: Callable[[np.ndarray, np.ndarray], object] | None = None
+    margin: float = np.inf
+
+    def lost(self, moved: np.ndarray, iterations: np.ndarray, values: np.ndarray, history: list[list[float]]) -> np.ndarray:
+        """Which of the starts ``moved`` (A,), just moved, are clearly lost."""
+        if not np.isfinite(self.margin):
+            return np.zeros(len(moved), dtype=bool)
+        due = (iterations[moved] > 0) & (iterations[moved] % _LOOK_BACK == 0)
+        progress = np.array([history[r][-1 - _LOOK_BACK] - history[r][-1] if d else 0.0 for r, d in zip(moved, due, strict=True)])
+        return due & (values[moved] - _HOPE * progress > values.min() + self.margin)
 
     def verdict(self, iterations: np.ndarray, values: np.ndarray) -> str | None:
         """The reason to stop everything now, or None."""

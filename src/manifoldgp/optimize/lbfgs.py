@@ -15,6 +15,7 @@ from manifoldgp.optimize._result import (
     CONVERGED,
     INVALID_START,
     ITERATION_LIMIT,
+    LOST,
     STALLED,
     TIME_LIMIT,
     Monitor,
@@ -151,7 +152,9 @@ def minimize_lbfgs(
             status[moved[done]] = CONVERGED
             capped = ~done & (iterations[moved] >= limit[moved])
             status[moved[capped]] = ITERATION_LIMIT
-            onward = moved[~done & ~capped]
+            lost = ~done & ~capped & monitor.lost(moved, iterations, value, past)
+            status[moved[lost]] = LOST
+            onward = moved[~done & ~capped & ~lost]
             if onward.size:
                 aim(onward)
 
