@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from manifoldgp.parameters import LogNormal, Normal, StudentT
     from manifoldgp.persistence import load
     from manifoldgp.regressor import GPRegressor, ManifoldGPRegressor
+    from manifoldgp.tables import TableEncoding
     from manifoldgp.warping import TanhWarping
 
 _HOME = {
@@ -42,6 +43,7 @@ _HOME = {
     "Residual": "features",
     "SquaredExponential": "kernels",
     "StudentT": "parameters",
+    "TableEncoding": "tables",
     "TanhWarping": "warping",
     "load": "persistence",
 }
@@ -62,6 +64,7 @@ __all__ = [
     "Residual",
     "SquaredExponential",
     "StudentT",
+    "TableEncoding",
     "TanhWarping",
     "load",
 ]

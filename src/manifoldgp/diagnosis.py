@@ -14,6 +14,7 @@ from torch import Tensor
 from manifoldgp.averaging.verdict import held_out_numbers, held_out_remarks, sampling_numbers
 from manifoldgp.ensemble import Ensemble
 from manifoldgp.kernels import Kernel, Periodic
+from manifoldgp.optimize import CUT_SHORT
 from manifoldgp.parameters import Tree, leaves
 from manifoldgp.scaling import constant_columns
 
@@ -31,7 +32,7 @@ class Diagnosis:
 
     def __str__(self) -> str:
         width = max((len(name) for name in self.numbers), default=0)
-        lines = [f"{name:<{width}}  {_show(value)}" for name, value in self.numbers.items()]
+        lines = [f"{name:<{width}}  {show_value(value)}" for name, value in self.numbers.items()]
         return "\n".join([*lines, "", *(f"- {remark}" for remark in self.remarks)]).strip()
 
 
@@ -159,6 +160,9 @@ def _starts(starts: np.ndarray, N: int, numbers: dict, remarks: list) -> None:
     numbers["invalid starts"] = invalid
     if invalid:
         remarks.append(f"{invalid} of {len(starts)} starts were not finite or not positive definite and were left out.")
+    cut = int(np.isin(starts["status"], CUT_SHORT).sum())
+    if cut:
+        remarks.append(f"{cut} of {len(starts)} starts were stopped on their way: a fit with more time may predict better.")
     if len(set(starts["group"])) > 1 or np.count_nonzero(starts["weight"]) > 1:
         return  # members of an average need not agree, and some stop early on purpose
     if len(usable) > 1 and agree == 1:
@@ -168,7 +172,8 @@ def _starts(starts: np.ndarray, N: int, numbers: dict, remarks: list) -> None:
         remarks.append(f"{limited} of {len(starts)} starts stopped at the iteration limit: raise max_iter to see them converge.")
 
 
-def _show(value: Any) -> str:
+def show_value(value: Any) -> str:
+    """A number or an array as a person reads it."""
     if isinstance(value, np.ndarray):
         return "[" + ", ".join(f"{v:.3g}" for v in value.ravel()[:12]) + (", ..." if value.size > 12 else "") + "]"
     return f"{value:.4g}" if isinstance(value, float) else str(value)

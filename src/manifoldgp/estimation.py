@@ -22,7 +22,7 @@ from manifoldgp.model import Data, Model
 from manifoldgp.optimize import MINIMIZERS
 from manifoldgp.parameters import Tree, leaves, map_leaves, nest
 from manifoldgp.posterior import condition
-from manifoldgp.progress import PhaseLines, ProgressLine
+from manifoldgp.progress import PhaseLines, PhaseTeller, ProgressLine, begin_output
 from manifoldgp.scaling import Standardizer
 from manifoldgp.train import Trained, train
 
@@ -157,6 +157,7 @@ def fit_outputs(
     fitted = []
     end = None if settings.time_budget is None else time.perf_counter() + settings.time_budget
     for o in range(outputs):
+        begin_output(settings.callback, o)
         if end is not None:  # what is left is for this target and those after it
             settings = replace(settings, time_budget=max(end - time.perf_counter(), 1e-9) / (outputs - o))
         if settings.averaging != "none":
@@ -179,11 +180,12 @@ def _bound(model: Model, X: Tensor) -> Model:
 
 def _train(model: Model, data: Data, settings: Settings, generator: torch.Generator, warm: Tree | None) -> Trained:
     line = ProgressLine(settings.max_iter, data.y.numel()) if settings.verbose else None
+    tell = PhaseTeller(settings.callback)
 
     def watch(iterations: np.ndarray, values: np.ndarray) -> bool:
         if line is not None:
             line(iterations, values)
-        return settings.callback is not None and bool(settings.callback(iterations, values))
+        return tell("starts", iterations, values)
 
     try:
         return train(
@@ -241,11 +243,12 @@ def _averaged(
 ) -> FittedOutput:
     """Fit the members of an average, drop those that carry no weight, and condition the others on all rows."""
     lines = PhaseLines(settings.max_iter, len(data.y)) if settings.verbose else None
+    tell = PhaseTeller(settings.callback)
 
     def watch(phase: str, iterations: np.ndarray, values: np.ndarray) -> bool:
         if lines is not None:
             lines(phase, iterations, values)
-        return settings.callback is not None and bool(settings.callback(iterations, values))
+        return tell(phase, iterations, values)
 
     try:
         average = fit_average(

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -31,7 +32,7 @@ def nlml(K: Tensor, noise: Tensor, residual: Tensor, mask: Tensor | None = None)
     """
     batch, N = K.shape[:-2], K.shape[-1]
     if residual.shape[:-1] != batch:
-        batch = torch.broadcast_shapes(batch, residual.shape[:-1])
+        batch = np.broadcast_shapes(batch, residual.shape[:-1])
         K, residual = K.expand(*batch, N, N), residual.expand(*batch, N)
     noise = noise.expand(batch).unsqueeze(-1) if noise.ndim <= len(batch) else noise.expand(*batch, N)
     mask = None if mask is None else mask.expand(*batch, N)

@@ -6,6 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
@@ -51,7 +52,7 @@ class Constant(Mean):
         return {"constant": Parameter((), normal_law((), _SCATTER, like=H))}
 
     def __call__(self, values: Tree, H: Tensor) -> Tensor:
-        batch = torch.broadcast_shapes(values["constant"].shape, H.shape[:-2])
+        batch = np.broadcast_shapes(values["constant"].shape, H.shape[:-2])
         return values["constant"].unsqueeze(-1).expand(*batch, H.shape[-2])
 
 
@@ -98,7 +99,7 @@ class Module(Mean):
 
     def __call__(self, values: Tree, H: Tensor) -> Tensor:
         named, own, (N, Q) = dict(leaves(values)), self._own(), H.shape[-2:]
-        batch = torch.broadcast_shapes(H.shape[:-2], *(v.shape[: v.ndim - own[n].ndim] for n, v in named.items()))
+        batch = np.broadcast_shapes(H.shape[:-2], *(v.shape[: v.ndim - own[n].ndim] for n, v in named.items()))
         count = math.prod(batch)
         stacked = {n: v.expand((*batch, *own[n].shape)).reshape((count, *own[n].shape)) for n, v in named.items()}
         rows = H.expand(*batch, N, Q).reshape(count, N, Q)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -105,7 +106,7 @@ class Model:
         noise, rowwise = self.noise_variance(values, data), data.known_noise is not None
         batch = noise.shape[:-1] if rowwise else noise.shape
         if K.shape[:-2] != batch or rowwise:  # K, noise and targets that have no parameters have no batch
-            batch = torch.broadcast_shapes(K.shape[:-2], batch, residual.shape[:-1])
+            batch = np.broadcast_shapes(K.shape[:-2], batch, residual.shape[:-1])
             K, noise = K.expand(*batch, *K.shape[-2:]), noise.expand(*batch, K.shape[-1]) if rowwise else noise.expand(batch)
         value = evidence.nlml(K, noise, residual, mask)
         if warped:

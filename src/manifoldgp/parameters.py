@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -209,7 +210,7 @@ class Layout:
             batch = value.shape[: value.ndim - len(shape)]
             flat = value.reshape(*batch, -1)
             parts.append(flat.log() if self.parameters[name].positive else flat)
-        batch = torch.broadcast_shapes(*(p.shape[:-1] for p in parts))
+        batch = np.broadcast_shapes(*(p.shape[:-1] for p in parts))
         return torch.cat([p.expand(*batch, p.shape[-1]) for p in parts], -1)
 
     def draw(self, generator: torch.Generator, count: int) -> Tree:

@@ -4,9 +4,51 @@ from __future__ import annotations
 
 import sys
 import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import TextIO
 
 import numpy as np
+
+Callback = Callable[[np.ndarray, np.ndarray], object]
+"""Called after every round with iterations (R,) and objective values (R,) of all starts; a true answer stops training."""
+
+
+class PhaseWatcher(ABC):
+    """An estimator's callback that is also told what is being trained, so that it can say how much is left."""
+
+    @abstractmethod
+    def begin(self, output: int) -> None:
+        """Training of the target number ``output`` begins."""
+
+    @abstractmethod
+    def enter(self, phase: str) -> None:
+        """Training enters a phase, such as "own on folds"."""
+
+    @abstractmethod
+    def __call__(self, iterations: np.ndarray, values: np.ndarray) -> object:
+        """After every round of a phase, like every callback."""
+
+
+def begin_output(callback: Callback | None, output: int) -> None:
+    """Tell the callback, if it wants to know, that training of this target begins."""
+    if isinstance(callback, PhaseWatcher):
+        callback.begin(output)
+
+
+class PhaseTeller:
+    """Hands the rounds of one target's training on to a callback, with the phases if it wants to know them."""
+
+    def __init__(self, callback: Callback | None) -> None:
+        self._callback, self._phase = callback, ""
+
+    def __call__(self, phase: str, iterations: np.ndarray, values: np.ndarray) -> bool:
+        if self._callback is None:
+            return False
+        if phase != self._phase and isinstance(self._callback, PhaseWatcher):
+            self._callback.enter(phase)
+        self._phase = phase
+        return bool(self._callback(iterations, values))
 
 
 class ProgressLine:

@@ -115,6 +115,7 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
         A fit that fails leaves the estimator as it was: an earlier fit still predicts.
         """
         before = dict(vars(self))
+        vars(self).pop("table_encoding_", None)  # of an earlier fit; whoever encodes a table sets it after this one
         try:
             return self._fit(X, y, noise_std, groups, ordered)
         except BaseException:
@@ -338,7 +339,8 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
 
     def _tensor(self, A: np.ndarray) -> Tensor:
         device = self.ensembles_[0].blocks[0].alpha.device
-        return torch.as_tensor(np.ascontiguousarray(A), dtype=torch.float64, device=device)
+        # pandas hands out arrays that must not be written to, and PyTorch has no such tensors
+        return torch.as_tensor(np.require(A, np.float64, ("C", "W")), device=device)
 
     def _columns(self, outputs: Sequence[Tensor]) -> np.ndarray:
         """One target: as it is; several: stacked along a last axis."""

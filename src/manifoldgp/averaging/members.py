@@ -15,7 +15,7 @@ from manifoldgp.kernels import SquaredExponential
 from manifoldgp.kernels.stationary import Stationary
 from manifoldgp.model import Data, Model
 from manifoldgp.objective import TrainingObjective, first_of
-from manifoldgp.optimize import Monitor, OptimizeResult, minimize_lbfgs
+from manifoldgp.optimize import CUT_SHORT, Monitor, OptimizeResult, minimize_lbfgs
 from manifoldgp.parameters import Layout, LogNormal, Tree, leaves, map_leaves, nest
 from manifoldgp.threads import Workers
 
@@ -72,6 +72,11 @@ class Batch:
     def objective(self) -> np.ndarray:
         """Final objective (R,), +inf for members that could not be trained."""
         return self.result.value
+
+    @property
+    def cut_short(self) -> np.ndarray:
+        """Members (R,) that the deadline or the one who watches stopped on their way."""
+        return np.isin(self.result.status.astype(str), CUT_SHORT)
 
     def values(self, members: np.ndarray | None = None) -> Tree:
         """Values of some members (all of them by default), leaves (len(members), *shape)."""

@@ -4,6 +4,8 @@
 
 over groups g, their members r and variance factors f. The weights maximise the held-out log density of this very mixture, found
 with members trained on folds; the members that predict are then trained on all rows, and only those of groups that carry weight.
+A member on all rows that is stopped on its way (by the deadline, or by the one who watches) is not what its fellows on the folds were:
+its weight goes to the plain GP.
 """
 
 from __future__ import annotations
@@ -113,20 +115,24 @@ def fit_stack(template: Model, data: Data, folds: list[np.ndarray], settings: St
     weights /= weights.sum()
     share = dict(zip(candidates.names, weights, strict=True))
 
-    batches, member_weights = [gp], [share["plain GP"][:, None] * (np.arange(settings.gp_starts) == gp.best())]
+    is_best = np.arange(settings.gp_starts) == gp.best()
+    batches, member_weights = [gp], [share["plain GP"][:, None] * is_best]
     warm = settings.warm_members if share["warm"].any() else 0
     cold = settings.cold_members if share["cold"].any() else 0
     if warm + cold:
         is_warm = np.arange(warm + cold) < warm
         full = _nested(template, data, pick(gp_values, np.zeros(warm + cold, dtype=int)), is_warm, settings, trainer, "nested")
-        equal = [_equal(full.objective, is_warm) if warm else 0.0, _equal(full.objective, ~is_warm) if cold else 0.0]
+        equal = [_equal(full, is_warm), _equal(full, ~is_warm)]
         batches.append(full)
         member_weights.append(share["warm"][:, None] * equal[0] + share["cold"][:, None] * equal[1])
     if share["own"].any():
         count = _own_count(share["own"].sum(), len(data.y), settings)
         full = trainer.fit("own", template, data, count, settings.own_iterations, margin=LOST_AFTER * settings.temperature)
         batches.append(full)
-        member_weights.append(share["own"][:, None] * tempered_weights(full.objective, settings.temperature))
+        finished = np.where(full.cut_short, np.inf, full.objective)
+        inner = tempered_weights(finished, settings.temperature) * ~full.cut_short
+        member_weights.append(share["own"][:, None] * inner)
+    member_weights[0] += (weights.sum(0) - sum(w.sum(1) for w in member_weights))[:, None] * is_best
     return Averaged(batches, member_weights, settings.variance_factors, report)
 
 
@@ -206,21 +212,21 @@ def _own_count(share: float, N: int, settings: StackSettings) -> int:
     return int(np.clip(np.ceil(count), settings.fold_members, settings.own_members))
 
 
-def _equal(objective: np.ndarray, chosen: np.ndarray) -> np.ndarray:
-    """Equal weights (R,) over the chosen members that could be trained."""
-    usable = chosen & np.isfinite(objective)
+def _equal(batch: Batch, chosen: np.ndarray) -> np.ndarray:
+    """Equal weights (R,) over the chosen members that were trained to their end; zeros where there is none."""
+    usable = chosen & np.isfinite(batch.objective) & ~batch.cut_short
     return usable / max(usable.sum(), 1)
 
 
 def fit_fast(template: Model, data: Data, settings: StackSettings, trainer: Trainer) -> Averaged:
-    """Fixed weights, no folds: one third for the plain GP, for warm and for cold members."""
+    """Fixed weights, no folds: one third for the plain GP, for warm and for cold members; the plain GP has what those leave that were cut short."""
     gp = trainer.fit("plain GP", plain_gp(template), data, settings.gp_starts, settings.gp_iterations, margin=LOST_MARGIN)
     best = gp.best()
     warm, cold = settings.warm_members, settings.cold_members
     is_warm = np.arange(warm + cold) < warm
     start = pick(gp.values(np.array([best])), np.zeros(warm + cold, dtype=int))
     nested = _nested(template, data, start, is_warm, settings, trainer, "nested")
-    weights = (_equal(nested.objective, is_warm) + _equal(nested.objective, ~is_warm)) / 3.0
+    weights = (_equal(nested, is_warm) + _equal(nested, ~is_warm)) / 3.0
     gp_weight = np.where(np.arange(settings.gp_starts) == best, 1.0 - weights.sum(), 0.0)
     return Averaged([gp, nested], [gp_weight[None], weights[None]], (1.0,))
 

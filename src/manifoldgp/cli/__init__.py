@@ -2,26 +2,74 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 _MISSING = "mgp: the command line needs typer and rich, which are not installed. Run: pip install 'manifoldgp[cli]'"
+OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 
 
 def main() -> None:
-    """Run ``mgp``. What goes wrong for a known reason is told in one line; ``--debug`` shows where it happened."""
+    """Run ``mgp`` and leave with its exit code. What goes wrong is told in one line; ``--debug``, anywhere, shows where it happened."""
     try:
         import rich  # noqa: F401
         import typer  # noqa: F401
     except ImportError:
         print(_MISSING, file=sys.stderr)
-        raise SystemExit(1) from None
+        raise SystemExit(FAILED) from None
+    debug = "--debug" in sys.argv
+    arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
+    try:
+        raise SystemExit(_run(arguments))
+    except KeyboardInterrupt:
+        print("mgp: Interrupted.", file=sys.stderr)
+        raise SystemExit(INTERRUPTED) from None
+    except BrokenPipeError:  # whoever read the output, such as head, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(FAILED) from None
+    except Exception as error:
+        if debug:
+            raise
+        print(f"mgp: {_one_line(error)}", file=sys.stderr)
+        raise SystemExit(FAILED) from None
+
+
+def _run(arguments: list[str]) -> int:
+    """The exit code of a command; wrong usage is told in one line, too."""
+    import typer
+
     from manifoldgp.cli._app import app
-    from manifoldgp.errors import ManifoldGPError
 
     try:
-        app()
-    except ManifoldGPError as error:
-        if "--debug" in sys.argv:
+        code = app(arguments or ["--help"], prog_name="mgp", standalone_mode=False)
+    except typer.Abort:
+        raise KeyboardInterrupt from None
+    except Exception as error:
+        explain = getattr(error, "format_message", None)  # typer's errors of usage, whose classes it does not name, have it
+        if explain is None:
             raise
-        print(f"mgp: {error}", file=sys.stderr)
-        raise SystemExit(1) from None
+        context = getattr(error, "ctx", None)
+        command = context.command_path if context is not None else "mgp"
+        print(f"{command}: {_sentence(explain())} See: {command} --help", file=sys.stderr)
+        return getattr(error, "exit_code", USAGE)
+    return code if isinstance(code, int) else OK
+
+
+def _one_line(error: Exception) -> str:
+    """What happened and what to do, on one line."""
+    from manifoldgp.errors import ManifoldGPError
+
+    message = " ".join(str(error).split())
+    if isinstance(error, ManifoldGPError):
+        return message
+    if isinstance(error, OSError):
+        named = f"{error.filename}: {error.strerror}." if error.filename and error.strerror else message
+        return named or type(error).__name__
+    if isinstance(error, MemoryError):
+        return f"Not enough memory. {message} Use fewer rows, or a machine with more."
+    return f"Unexpected {type(error).__name__}: {message} Run the same with --debug to see where, and report it."
+
+
+def _sentence(message: str) -> str:
+    message = " ".join(message.split())
+    return message if message.endswith((".", "?", "!")) else message + "."

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from manifoldgp.experiments import Config
+if TYPE_CHECKING:
+    from manifoldgp.experiments import Config
 
 
 class WorkProgress:
@@ -24,7 +25,7 @@ class WorkProgress:
         self._expected = dict(expected)
         self._processes = processes or os.cpu_count() or 1
         self._console = console or Console(stderr=True)
-        self._time_left = _TimeLeft()
+        self._time_left = TimeLeft()
         self._bar = Progress(
             TextColumn("[bold]{task.description:<28}"),
             BarColumn(),
@@ -63,13 +64,14 @@ class WorkProgress:
             self._console.print(f"{self._count}/{len(self._expected)} {name} seed {config.seed}{remaining}", highlight=False)
 
 
-class _TimeLeft(ProgressColumn):
+class TimeLeft(ProgressColumn):
     """Counts down from the last estimate between two finished pieces."""
 
     max_refresh = 0.5
 
-    def __init__(self) -> None:
+    def __init__(self, word: str = "about") -> None:
         super().__init__()
+        self._word = word
         self._end: float | None = None
 
     def set(self, seconds: float | None) -> None:
@@ -81,7 +83,7 @@ class _TimeLeft(ProgressColumn):
             return Text("")
         if self._end is None:
             return Text("estimating time left", style="dim")
-        return Text(f"about {clock(max(self._end - time.perf_counter(), 0.0))} left")
+        return Text(f"{self._word} {clock(max(self._end - time.perf_counter(), 0.0))} left")
 
 
 def clock(seconds: float) -> str:

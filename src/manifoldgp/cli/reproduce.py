@@ -40,7 +40,10 @@ def reproduce(
     ] = None,
     show: Annotated[bool, typer.Option("--open", help="Open the report in the browser at the end.")] = False,
 ) -> None:
-    """Run every experiment of the paper and write a report. Ctrl-C interrupts; the same command continues."""
+    """Run every experiment of the paper and write a report.
+
+    Ctrl-C interrupts; the same command continues.
+    """
     from manifoldgp.cli._progress import WorkProgress
     from manifoldgp.experiments import expected_seconds, gather, make_plan, run
     from manifoldgp.report import update_readme, write_reproduction

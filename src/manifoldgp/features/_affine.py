@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -29,5 +30,5 @@ def affine(X: Tensor, W: Tensor, b: Tensor | None = None) -> Tensor:
 def _batch(X: Tensor, W: Tensor, b: Tensor | None) -> tuple[int, ...]:
     batch = W.shape[:-2]
     if X.shape[:-2] in ((), batch) and (b is None or b.shape[:-1] == batch):
-        return batch  # the usual case; broadcast_shapes takes as long as a small product
-    return torch.broadcast_shapes(X.shape[:-2], batch, () if b is None else b.shape[:-1])
+        return batch  # the usual case; np.broadcast_shapes takes as long as a small product
+    return np.broadcast_shapes(X.shape[:-2], batch, () if b is None else b.shape[:-1])

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -126,5 +127,5 @@ def spread(H: Tensor, ard: bool = True) -> Tensor:
 def constant_diagonal(variance: Tensor | None, H: Tensor, *others: Tensor) -> Tensor:
     """``variance`` (None: 1) for every row of H (*B, N, Q); others: parameters (*B, C) whose batch takes part."""
     value = H.new_ones(()) if variance is None else variance
-    batch = torch.broadcast_shapes(value.shape, H.shape[:-2], *(other.shape[:-1] for other in others))
+    batch = np.broadcast_shapes(value.shape, H.shape[:-2], *(other.shape[:-1] for other in others))
     return value.unsqueeze(-1).expand(*batch, H.shape[-2])

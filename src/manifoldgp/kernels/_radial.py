@@ -19,6 +19,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -38,7 +39,7 @@ def radial(Z1: Tensor, Z2: Tensor | None, variance: Tensor | None, profile: Prof
     """
     batch = Z1.shape[:-2]
     if not ((Z2 is None or Z2.shape[:-2] == batch) and (variance is None or variance.shape == batch)):
-        batch = torch.broadcast_shapes(batch, () if Z2 is None else Z2.shape[:-2], () if variance is None else variance.shape)
+        batch = np.broadcast_shapes(batch, () if Z2 is None else Z2.shape[:-2], () if variance is None else variance.shape)
         Z1 = Z1.expand(*batch, -1, -1)
         Z2 = None if Z2 is None else Z2.expand(*batch, -1, -1)
         variance = None if variance is None else variance.expand(batch)

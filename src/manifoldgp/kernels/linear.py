@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
+import numpy as np
 from torch import Tensor
 
 from manifoldgp.kernels._abstract import Kernel, constant_diagonal, positive_parameter, spread, variance_parameter
@@ -63,7 +63,7 @@ class Constant(Kernel):
 
     def _cross(self, values: Tree, H1: Tensor, H2: Tensor) -> Tensor:
         variance = values["variance"] if self.amplitude else H1.new_ones(())
-        batch = torch.broadcast_shapes(variance.shape, H1.shape[:-2], H2.shape[:-2])
+        batch = np.broadcast_shapes(variance.shape, H1.shape[:-2], H2.shape[:-2])
         return variance[..., None, None].expand(*batch, H1.shape[-2], H2.shape[-2]).clone()
 
     def _diagonal(self, values: Tree, H: Tensor) -> Tensor:

@@ -19,6 +19,9 @@ CONVERGED, ITERATION_LIMIT, TIME_LIMIT, STALLED, INVALID_START, STOPPED, LOST = 
     "clearly lost",
 )
 
+CUT_SHORT = (TIME_LIMIT, STOPPED)
+"""Starts that ended because of somebody's patience, not because of what they had reached."""
+
 _LOOK_BACK, _HOPE = 10, 4.0
 
 

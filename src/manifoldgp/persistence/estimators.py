@@ -20,6 +20,7 @@ from manifoldgp.persistence.container import read, write
 from manifoldgp.persistence.descriptions import describe, place_modules, rebuild
 from manifoldgp.persistence.ensembles import pack, take, unpack
 from manifoldgp.scaling import Standardizer
+from manifoldgp.tables import TableEncoding
 
 _NOT_STORED = ("callback", "warm_start_from", "device")
 
@@ -44,6 +45,9 @@ def save(estimator: Any, path: str | Path) -> None:
         "ensembles": [pack(e, f"ensemble{o}", tensors) for o, e in enumerate(estimator.ensembles_)],
         "held_out": [_pack_report(r, f"held_out{o}", tensors) for o, r in enumerate(estimator.held_out_)],
     }
+    encoding = getattr(estimator, "table_encoding_", None)
+    if encoding is not None:
+        header["table"] = encoding.to_plain()
     write(path, header, tensors)
 
 
@@ -80,7 +84,18 @@ def _unpack(header: dict[str, Any], tensors: dict[str, Tensor], modules: list[to
     estimator.histories_ = [np.array(h) for h in header["histories"]]
     estimator.sampling_ = [None] * targets  # a file does not hold the draws of the chains
     estimator.held_out_ = [_unpack_report(plain, f"held_out{o}", tensors) for o, plain in enumerate(header["held_out"])]
+    if "table" in header:
+        estimator.table_encoding_ = _unpack_encoding(header["table"], D, targets)
     return estimator
+
+
+def _unpack_encoding(plain: Any, D: int, targets: int) -> TableEncoding:
+    encoding = TableEncoding.from_plain(plain)
+    if len(encoding.names) != D or len(encoding.targets) != targets:
+        raise FileFormatError(
+            f"The file's table has {len(encoding.names)} inputs and {len(encoding.targets)} targets; its model has {D} and {targets}."
+        )
+    return encoding
 
 
 def _settings(estimator: Any) -> Any:

@@ -1,0 +1,51 @@
+"""The phases of a fit, with the work that is expected in each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Phase:
+    """iterations: what a start takes on average. work: starts x iterations x cost of one, in arbitrary units."""
+
+    name: str
+    iterations: float
+    work: float
+
+
+def plan_phases(averaging: str, N: int, restarts: int, max_iter: int) -> list[Phase]:
+    """Phases of training one target on N rows, in their order. A stack leaves out the last ones where they would carry no weight.
+
+    >>> [phase.name for phase in plan_phases("fast", 100, 20, 500)]
+    ['plain GP', 'nested']
+    """
+    from manifoldgp.averaging.fit import folds_for
+    from manifoldgp.averaging.stack import StackSettings
+
+    if averaging in ("none", "restarts", "nuts"):
+        name = {"none": "starts", "restarts": "restarts", "nuts": "MAP starts"}[averaging]
+        return [Phase(name, max(max_iter, 1), restarts * max(max_iter, 1))]
+    s, whole = StackSettings(), _cost(N)
+    plain = Phase("plain GP", 60, s.gp_starts * 60 * whole)  # 200 at most; about 60 as a rule
+    if averaging == "fast":
+        average = 0.5 * (s.warm_iterations + 50)
+        return [plain, Phase("nested", average, 6 * average * whole)]
+    count, used = folds_for(N)
+    part = used * _cost(N * (count - 1) // count)
+    on_folds = 0.5 * (s.warm_iterations + s.cold_iterations)
+    members = s.warm_members + s.cold_members
+    nested = (s.warm_members * s.warm_iterations + s.cold_members * s.cold_iterations) / members
+    return [
+        plain,
+        Phase("plain GP on folds", 25, 25 * part),
+        Phase("nested on folds", on_folds, 2 * s.fold_members * on_folds * part),
+        Phase("own on folds", s.own_iterations, s.fold_members * s.own_iterations * part),
+        Phase("nested", nested, members * nested * whole),
+        Phase("own", s.own_iterations, 0.5 * restarts * min(1.0, s.own_rows / N) * s.own_iterations * whole),
+    ]
+
+
+def _cost(N: int) -> float:
+    """One iteration of one start on N rows: an overhead, and the growth of the factor."""
+    return 0.1 + 3.4 * (N / 400) ** 2.5

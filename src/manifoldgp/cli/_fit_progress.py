@@ -1,0 +1,109 @@
+"""How far a fit is, how long the rest will take, and the wish to stop."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from manifoldgp.cli._fit_plan import Phase
+from manifoldgp.cli._messages import Messages
+from manifoldgp.cli._progress import TimeLeft, clock
+from manifoldgp.progress import PhaseWatcher
+
+
+class FitProgress(PhaseWatcher):
+    """The estimator's callback: draws the bar, and answers true once somebody has pressed Ctrl-C.
+
+    On a terminal a bar; elsewhere a line for every phase. Starts that converge early make a lone phase shorter: its time left is "at most".
+    watched: whether all of the training can be seen; sampling cannot.
+    """
+
+    def __init__(
+        self, phases: Sequence[Phase], outputs: int, messages: Messages, *, watched: bool = True, budget: float | None = None
+    ) -> None:
+        self.stop, self.output = False, -1  # output: the last target that had begun before somebody stopped training
+        self._phases, self._outputs, self._messages = list(phases), outputs, messages
+        self._watched, self._budget = watched, budget
+        self._each = sum(phase.work for phase in phases)
+        longest = max(len(phase.name) for phase in phases)
+        self._width = longest + 4 + (len(f"target {outputs}/{outputs}, ") if outputs > 1 else 0)
+        self._left = TimeLeft("about" if len(phases) > 1 else "at most")
+        self._bar = Progress(
+            TextColumn(f"[bold]{{task.description:<{self._width}}}"),
+            BarColumn(bar_width=None),
+            TextColumn("{task.percentage:>3.0f} %"),
+            TimeElapsedColumn(),
+            self._left,
+            console=messages.console,
+            disable=messages.quiet or not messages.console.is_terminal,
+            expand=True,
+            transient=True,
+        )
+
+    def __enter__(self) -> FitProgress:
+        self._begin = time.perf_counter()
+        self._bar.start()
+        self._task = self._bar.add_task("starting", total=self._each * self._outputs)
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self._bar.stop()
+
+    def begin(self, output: int) -> None:
+        self._output = output
+        if not self.stop:
+            self.output = output
+
+    def enter(self, phase: str) -> None:
+        number = next((i for i, planned in enumerate(self._phases) if planned.name == phase), 0)
+        self._phase = self._phases[number]
+        self._before = self._output * self._each + sum(earlier.work for earlier in self._phases[:number])
+        target = f"target {self._output + 1}/{self._outputs}, " if self._outputs > 1 else ""
+        self._words = f"{target}{number + 1}/{len(self._phases)} {phase}"
+        if not (self._messages.console.is_terminal or self.stop):
+            left = self._seconds_left(self._before)
+            self._messages.note(f"training {self._words}" + ("" if left is None else f", about {clock(left)} left"))
+
+    def __call__(self, iterations: np.ndarray, values: np.ndarray) -> bool:
+        share = min(float(iterations.mean()) / self._phase.iterations, 1.0)
+        reached = self._before + share * self._phase.work
+        self._left.set(self._seconds_left(reached))
+        self._bar.update(self._task, completed=reached, description="stopping" if self.stop else self._words)
+        return self.stop
+
+    def _seconds_left(self, reached: float) -> float | None:
+        """By the work that is done and the time it took, where that says something; never beyond the budget."""
+        total, spent = self._each * self._outputs, time.perf_counter() - self._begin
+        budget = None if self._budget is None else max(self._budget - spent, 0.0)
+        if not self._watched or reached < 0.02 * total or spent < 0.5:
+            return budget
+        left = spent * (total - reached) / reached
+        return left if budget is None else min(left, budget)
+
+    @contextmanager
+    def interruptible(self) -> Iterator[None]:
+        """Ctrl-C asks training to stop and to keep the best so far; a second one, or one while nobody listens, ends everything at once."""
+
+        def ask(signum: int, frame: Any) -> None:
+            at_once = self.stop or self.output < 0 or not self._watched
+            self.stop = True
+            if at_once:
+                raise KeyboardInterrupt
+
+        before = signal.signal(signal.SIGINT, ask)
+        try:
+            yield
+        except Exception:
+            if self.stop:  # what failed was left half done by the one who stopped it
+                raise KeyboardInterrupt from None
+            raise
+        finally:
+            signal.signal(signal.SIGINT, before)
+        if self.stop and not self._watched:  # the sampler keeps an interrupt to itself and returns the draws it has
+            raise KeyboardInterrupt

@@ -1,0 +1,63 @@
+"""What commands say to a person: notes on standard error, results on standard output."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+
+class Messages:
+    """Notes and warnings on standard error, so that standard output holds nothing but the result; quiet: neither."""
+
+    def __init__(self, quiet: bool = False) -> None:
+        self.quiet = quiet
+        self.console = Console(stderr=True, highlight=False, quiet=quiet)
+        self._whole_lines = not self.console.is_terminal
+
+    def note(self, text: str) -> None:
+        """Something to know."""
+        self.console.print(Text(text), soft_wrap=self._whole_lines)
+
+    def warn(self, text: str) -> None:
+        """Something to look at."""
+        self.console.print(Text.assemble(("warning: ", "bold yellow"), " ".join(text.split())), soft_wrap=self._whole_lines)
+
+    @contextmanager
+    def warnings_as_messages(self) -> Iterator[None]:
+        """Python's warnings inside become messages, each once."""
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("default")
+            yield
+        for text in dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, UserWarning)):
+            self.warn(text)
+
+
+def print_json(result: Mapping[str, Any]) -> None:
+    """One JSON object on standard output. What is not a finite number becomes null."""
+    sys.stdout.write(json.dumps(_plain(result), indent=2, ensure_ascii=False) + "\n")
+    sys.stdout.flush()
+
+
+def output() -> Console:
+    """The console for results that a person reads."""
+    return Console(highlight=False)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(entry) for key, entry in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(entry) for entry in value]
+    if hasattr(value, "tolist"):  # numpy's arrays and numbers
+        return _plain(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)

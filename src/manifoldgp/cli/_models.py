@@ -1,0 +1,87 @@
+"""A model file and the tables it is used on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from manifoldgp.cli._messages import Messages
+
+if TYPE_CHECKING:
+    from manifoldgp.tables import TableEncoding
+
+
+@dataclass(frozen=True)
+class Query:
+    """Rows for a model: the inputs X (n, D) as a DataFrame, and known noise (n,) or None."""
+
+    X: Any
+    noise: Any
+
+
+_SMALL = 2**24
+"""Entries of all members' cross-covariances up to which threads cost more than they save: each of many steps waits for all of them."""
+
+
+@contextmanager
+def threads_for(model: Any, rows: int) -> Iterator[None]:
+    """PyTorch keeps to one thread while it predicts few rows."""
+    import torch
+
+    blocks = [block for ensemble in model.ensembles_ for block in ensemble.blocks]
+    allowed, entries = torch.get_num_threads(), rows * sum(block.members * len(block.data.y) for block in blocks)
+    torch.set_num_threads(1 if entries < _SMALL else allowed)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(allowed)
+
+
+def open_model(path: Path) -> Any:
+    """The estimator in a file."""
+    import manifoldgp
+
+    return manifoldgp.load(path)
+
+
+def encoding_of(model: Any, table: Any = None, targets: Sequence[str] = ()) -> TableEncoding:
+    """How the model reads tables. A model saved from Python takes columns of numbers with the names that it was fitted on.
+
+    Fitted on a bare array, it takes the columns of ``table`` in their order, if there are as many as it has inputs.
+    """
+    from manifoldgp.errors import InputError
+    from manifoldgp.tables import Column, TableEncoding
+
+    encoding = getattr(model, "table_encoding_", None)
+    if encoding is not None:
+        return encoding
+    named = [f"y{o}" for o in range(model.n_outputs_)] if model.n_outputs_ > 1 else ["y"]
+    names = [str(name) for name in getattr(model, "feature_names_in_", [])]
+    if not names and table is None:
+        names = [f"x{d}" for d in range(model.n_features_in_)]
+    elif not names:
+        names = [str(name) for name in table.columns if name not in targets]
+        if len(names) != model.n_features_in_:
+            raise InputError(
+                f"The model was fitted on an array with {model.n_features_in_} columns, and the table has {len(names)} inputs: "
+                f"{', '.join(names[:12])}. Hand in a table with these inputs only, in the same order."
+            )
+    return TableEncoding(tuple(Column(name) for name in names), tuple(targets or named))
+
+
+def prepare(encoding: TableEncoding, table: Any, allow_unknown: bool, messages: Messages) -> Query:
+    """Encode rows, and say what is ignored, unknown or lacking."""
+    extra = encoding.extra(table)
+    if extra:
+        messages.note(f"Ignored, because the model does not use them: {', '.join(extra)}")
+    X = encoding.inputs(table, allow_unknown)
+    for name, values in encoding.unknown(table).items():
+        listed = ", ".join(map(repr, values[:5])) + (", ..." if len(values) > 5 else "")
+        messages.warn(f"Column {name!r} has values that the model has not seen: {listed}. They count as none of those it knows.")
+    noise = encoding.noise_values(table)
+    if encoding.noise is not None and noise is None:
+        messages.warn(f"There is no column {encoding.noise!r} with the known noise: intervals hold the learned noise only.")
+    return Query(X, noise)

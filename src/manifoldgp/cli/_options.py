@@ -1,0 +1,44 @@
+"""Arguments and options that several commands share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+ModelFile = Annotated[Path, typer.Argument(help="Model file that mgp fit wrote.", metavar="MODEL")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No messages and no progress, only errors.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, for programs.")]
+AllowUnknown = Annotated[
+    bool,
+    typer.Option(
+        "--allow-unknown",
+        help="Predict rows with a category that the model has not seen, with zeros for it, instead of refusing.",
+    ),
+]
+TABLE_HELP = "CSV, TSV (also .gz) or Parquet by the ending; - is CSV on standard input."
+
+
+class Averaging(StrEnum):
+    """How many models are averaged; docs/averaging.md says which to choose."""
+
+    stack = "stack"
+    fast = "fast"
+    restarts = "restarts"
+    nuts = "nuts"
+    none = "none"
+
+
+def column_names(given: Sequence[str] | None, columns: Sequence[str]) -> list[str]:
+    """Names of columns from an option that can be repeated and may hold several names with commas between them.
+
+    >>> column_names(["a,b", "c,d"], ["a", "b", "c,d"])
+    ['a', 'b', 'c,d']
+    """
+    names: list[str] = []
+    for entry in given or ():
+        names += [entry] if entry in columns else [name.strip() for name in entry.split(",") if name.strip()]
+    return names

@@ -1,0 +1,31 @@
+"""``mgp example``: a small table to try the other commands on."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from manifoldgp.cli._messages import Messages
+from manifoldgp.cli._options import Quiet
+
+
+def example(
+    out: Annotated[
+        str, typer.Argument(help="Table to write, format by its ending; - is CSV on standard output.", metavar="TABLE")
+    ],
+    rows: Annotated[int, typer.Option(help="How many rows.", min=2)] = 120,
+    seed: Annotated[int, typer.Option(help="Another seed is another draw of the same kind.", min=0)] = 0,
+    quiet: Quiet = False,
+) -> None:
+    """Write a small table to try the other commands on.
+
+    Numbers x1 and x2, a text column surface, labels run, and a target y with noise of sd 0.02.
+    """
+    from manifoldgp.datasets import example_table
+    from manifoldgp.tables import write_table
+    from manifoldgp.tables._pandas import pandas
+
+    write_table(pandas().DataFrame(example_table(rows, seed)), out)
+    if out != "-":
+        Messages(quiet).note(f"Wrote {rows} rows to {out}. Next: mgp fit {out} --target y --group run --out model.mgp")

@@ -1,0 +1,44 @@
+"""``mgp export``: a model for places without this package."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from manifoldgp.cli._messages import Messages
+from manifoldgp.cli._options import ModelFile, Quiet
+
+
+class Format(StrEnum):
+    """onnx: for ONNX Runtime, in any language. numpy: arrays and one small module, for Python without PyTorch."""
+
+    onnx = "onnx"
+    numpy = "numpy"
+
+
+def export(
+    model_file: ModelFile,
+    to: Annotated[Format, typer.Option("--to", help="onnx: for ONNX Runtime, any language. numpy: Python without PyTorch.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="File to write.", metavar="FILE")],
+    quiet: Quiet = False,
+) -> None:
+    """Export a model for a robot or a server.
+
+    The exported model takes encoded inputs (a text column is one 0/1 column for each category), in the order that is printed.
+    """
+    from manifoldgp.cli._models import encoding_of, open_model
+    from manifoldgp.cli._whole_files import written_whole
+
+    messages = Messages(quiet)
+    model = open_model(model_file)
+    with messages.warnings_as_messages(), written_whole(out) as path:
+        if to is Format.onnx:
+            from manifoldgp.integrations.onnx import export_onnx  # pyright: ignore[reportMissingImports]
+
+            export_onnx(model, path)
+        else:
+            model.predictor().save(path)
+    messages.note(f"Wrote {out}. Its inputs, in this order: {', '.join(encoding_of(model).names)}")

@@ -1,0 +1,80 @@
+"""``mgp predict``: mean, standard deviation and quantiles for new rows."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, Any
+
+import typer
+
+from manifoldgp.cli._messages import Messages, print_json
+from manifoldgp.cli._options import TABLE_HELP, AllowUnknown, Json, ModelFile, Quiet
+
+_QUANTILES = {"q05": 0.05, "q50": 0.5, "q95": 0.95}
+
+
+def predict(
+    model_file: ModelFile,
+    table_file: Annotated[str, typer.Argument(help=f"Table with the input columns. {TABLE_HELP}", metavar="TABLE")],
+    out: Annotated[
+        str,
+        typer.Option("--out", "-o", help="Table to write, format by its ending; - is CSV on standard output.", metavar="FILE"),
+    ] = "-",
+    with_inputs: Annotated[bool, typer.Option("--with-inputs", help="Put the columns of the table in front.")] = False,
+    allow_unknown: AllowUnknown = False,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Predict new rows: mean, standard deviation, quantiles.
+
+    Columns mean, std, q05, q50, q95 (with several targets y_mean, ...), one row for each row of the table.
+
+    Extra columns are ignored; lacking ones, missing values and unknown categories are errors.
+    """
+    from manifoldgp.cli._models import encoding_of, open_model, prepare, threads_for
+    from manifoldgp.errors import InputError
+    from manifoldgp.tables import read_table, write_table
+    from manifoldgp.tables.files import check_writable
+
+    messages = Messages(quiet)
+    if json and out == "-":
+        raise typer.BadParameter(
+            "--json prints a summary on standard output, where the table goes too. Add --out predictions.csv."
+        )
+    check_writable(out)
+    model, table = open_model(model_file), read_table(table_file)
+    encoding = encoding_of(model, table)
+    query = prepare(encoding, table, allow_unknown, messages)
+    begin = time.perf_counter()
+    with messages.warnings_as_messages(), threads_for(model, len(query.X)):
+        predictions = predicted_columns(model, query.X, query.noise, encoding.targets)
+    seconds = time.perf_counter() - begin
+    if with_inputs:
+        taken = sorted(set(predictions.columns) & set(table.columns))
+        if taken:
+            raise InputError(
+                f"The table has columns named like predictions: {', '.join(taken)}. Rename them, or omit --with-inputs."
+            )
+        predictions = table.join(predictions)
+    write_table(predictions, out)
+    if json:
+        print_json({"rows": len(predictions), "targets": encoding.targets, "out": out, "seconds": round(seconds, 4)})
+    elif out != "-":
+        messages.note(f"Wrote {len(predictions)} predictions to {out}")
+
+
+def predicted_columns(model: Any, X: Any, noise: Any, targets: tuple[str, ...]) -> Any:
+    """The predictions for X (n, D) as a DataFrame, five columns a target."""
+    import numpy as np
+    import pandas as pd
+
+    mean, std = model.predict(X, return_std=True, noise_std=noise)
+    quantiles = model.predict_quantiles(X, list(_QUANTILES.values()), noise_std=noise)
+    n, outputs = len(X), len(targets)
+    mean, std, quantiles = mean.reshape(n, outputs), std.reshape(n, outputs), quantiles.reshape(n, -1, outputs)
+    columns: dict[str, np.ndarray] = {}
+    for o, target in enumerate(targets):
+        prefix = f"{target}_" if outputs > 1 else ""
+        columns |= {f"{prefix}mean": mean[:, o], f"{prefix}std": std[:, o]}
+        columns |= {f"{prefix}{name}": quantiles[:, q, o] for q, name in enumerate(_QUANTILES)}
+    return pd.DataFrame(columns, index=X.index)

@@ -1,0 +1,144 @@
+"""The bar of a fit: phases that come as planned, a time left that can be believed, and stopping."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import signal
+from contextlib import suppress
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from manifoldgp import ManifoldGPRegressor
+from manifoldgp.cli._fit_plan import Phase, plan_phases
+from manifoldgp.cli._fit_progress import FitProgress
+from manifoldgp.cli._messages import Messages
+from manifoldgp.progress import PhaseWatcher
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(40, 2))
+Y = np.sign(X[:, 0])  # a step, which learned features know how to take
+
+
+class Notebook(PhaseWatcher):
+    """Writes down what it is told."""
+
+    def __init__(self, stop_in: str = "nowhere") -> None:
+        self.entered: list[tuple[int, str]] = []
+        self.stop_in = stop_in
+
+    def begin(self, output: int) -> None:
+        self.output = output
+
+    def enter(self, phase: str) -> None:
+        self.entered.append((self.output, phase))
+
+    def __call__(self, iterations: np.ndarray, values: np.ndarray) -> bool:
+        return self.stop_in in [phase for _, phase in self.entered]
+
+
+@pytest.mark.parametrize(("averaging", "outputs"), [("stack", 1), ("fast", 1), ("restarts", 2), ("none", 2)])
+def test_phases_come_in_the_planned_order(averaging, outputs):
+    notebook = Notebook()
+    targets = np.stack([Y, X[:, 1]][:outputs], 1)
+    ManifoldGPRegressor(averaging=averaging, restarts=2, max_iter=5, callback=notebook).fit(X, targets)
+    planned = [phase.name for phase in plan_phases(averaging, len(X), 2, 5)]
+    for output in range(outputs):
+        seen = [phase for o, phase in notebook.entered if o == output]
+        assert seen == [name for name in planned if name in seen]
+        assert len(seen) >= max(len(planned) - 2, 1)  # a stack leaves out groups that carry no weight
+
+
+def test_a_stop_in_the_middle_of_a_stack_leaves_the_plain_gp():
+    model = ManifoldGPRegressor(restarts=2, callback=Notebook("own on folds")).fit(X, Y)
+    starts = model.starts_
+    assert set(starts["group"][starts["weight"] > 0]) == {"plain GP"}
+    assert starts["weight"].sum() == pytest.approx(1.0)
+    assert any("stopped on their way" in remark for remark in model.diagnose().remarks)
+    whole = ManifoldGPRegressor(restarts=2).fit(X, Y)
+    assert set(whole.starts_["group"][whole.starts_["weight"] > 0]) > {"plain GP"}
+    assert whole.starts_["weight"].sum() == pytest.approx(1.0)
+
+
+def test_a_stop_leaves_members_that_had_finished_in_a_fast_average():
+    model = ManifoldGPRegressor(averaging="fast", restarts=2, callback=Notebook("nested")).fit(X, Y)
+    assert set(model.starts_["group"][model.starts_["weight"] > 0]) == {"plain GP"}
+
+
+def terminal(width=80):
+    messages = Messages()
+    messages.console = Console(file=io.StringIO(), force_terminal=True, width=width, highlight=False, color_system=None)
+    return messages
+
+
+def drawn(messages):
+    lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", messages.console.file.getvalue()).replace("\r", "\n").split("\n")
+    return [line for line in lines if line.strip()]
+
+
+def test_the_bar_shows_phase_share_and_time_left(monkeypatch):
+    clock = [0.0]
+    monkeypatch.setattr("manifoldgp.cli._fit_progress.time.perf_counter", lambda: clock[0])
+    messages = terminal()
+    phases = [Phase("first", 10, 100.0), Phase("second", 10, 300.0)]
+    with FitProgress(phases, 1, messages) as progress:
+        progress.begin(0)
+        progress.enter("first")
+        clock[0] = 5.0
+        assert progress(np.array([5, 5]), np.zeros(2)) is False  # 50 of 400 in 5 s: 35 s are left
+        assert progress._left._end == pytest.approx(5.0 + 35.0)
+        progress._bar.refresh()
+        progress.enter("second")
+        clock[0] = 20.0
+        progress(np.array([10, 0]), np.zeros(2))  # 250 of 400 in 20 s
+        assert progress._left._end == pytest.approx(20.0 + 12.0)
+        progress._bar.refresh()
+    lines = drawn(messages)
+    assert any(line.startswith("1/2 first") and "12 %" in line and "about 35 s left" in line for line in lines)
+    assert any(line.startswith("2/2 second") and "62 %" in line and "about 12 s left" in line for line in lines)
+    assert max(map(len, lines)) <= 80
+
+
+def test_a_budget_bounds_the_time_left_and_a_lone_phase_says_at_most(monkeypatch):
+    clock = [0.0]
+    monkeypatch.setattr("manifoldgp.cli._fit_progress.time.perf_counter", lambda: clock[0])
+    messages = terminal()
+    with FitProgress(plan_phases("none", 40, 2, 500), 1, messages, budget=30.0) as progress:
+        progress.begin(0)
+        progress.enter("starts")
+        clock[0] = 10.0
+        progress(np.array([50, 50]), np.zeros(2))
+        progress._bar.refresh()
+    assert any("at most 20 s left" in line for line in drawn(messages))
+
+
+def test_the_first_interrupt_asks_and_the_second_ends():
+    with FitProgress([Phase("starts", 10, 10.0)], 1, terminal()) as progress:
+        progress.begin(0)
+        progress.enter("starts")
+        with progress.interruptible():
+            os.kill(os.getpid(), signal.SIGINT)
+            assert progress(np.array([1]), np.zeros(1)) is True
+            with pytest.raises(KeyboardInterrupt):
+                os.kill(os.getpid(), signal.SIGINT)
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_an_interrupt_that_a_sampler_swallows_is_not_forgotten():
+    with FitProgress(plan_phases("nuts", 40, 2, 5), 1, terminal(), watched=False) as progress:
+        progress.begin(0)
+        progress.enter("MAP starts")
+        for failure in (None, ValueError("no draws")):
+            with pytest.raises(KeyboardInterrupt):
+                _sample(progress, failure)
+
+
+def _sample(progress: FitProgress, failure: Exception | None) -> None:
+    with progress.interruptible():
+        with suppress(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+        if failure is not None:
+            raise failure

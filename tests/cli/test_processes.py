@@ -1,0 +1,161 @@
+"""The command line as a shell sees it: pipes, exit codes, interrupts, what goes to which stream."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import subprocess
+import sys
+import time
+from statistics import median
+
+import pandas as pd
+import pytest
+
+import manifoldgp
+from command_line import ENVIRONMENT, process
+
+
+def test_a_table_goes_through_a_pipe_and_nothing_else_goes_to_standard_output(folder):
+    table = (folder / "new.csv").read_text()
+    done = process("predict", folder / "model.mgp", "-", stdin=table)
+    assert done.code == 0
+    predictions = pd.read_csv(io.StringIO(done.out))
+    assert list(predictions.columns) == ["mean", "std", "q05", "q50", "q95"]
+    assert len(predictions) == 25
+    model = manifoldgp.load(folder / "model.mgp")
+    new = pd.read_csv(folder / "new.csv")
+    mean, std = model.predict(model.table_encoding_.inputs(new), return_std=True)
+    pd.testing.assert_series_equal(predictions["mean"], pd.Series(mean, name="mean"), rtol=1e-9)
+    pd.testing.assert_series_equal(predictions["std"], pd.Series(std, name="std"), rtol=1e-9)
+
+
+def test_a_reader_that_has_seen_enough_causes_no_traceback(folder):
+    big = pd.concat([pd.read_csv(folder / "new.csv")] * 400)
+    big.to_csv(folder / "big.csv", index=False)
+    command = f"{sys.executable} -m manifoldgp predict model.mgp big.csv | head -2"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, cwd=folder, env=ENVIRONMENT, timeout=200)
+    assert done.stdout.startswith("mean,std,q05")
+    assert done.stderr == ""
+
+
+def test_wrong_usage_is_told_in_one_line_with_exit_code_2(folder):
+    done = process("fit", "data.csv", "--out", "m.mgp", cwd=folder)
+    assert done == (2, "", "mgp fit: Missing option '--target' / '-t'. See: mgp fit --help\n")
+
+
+def test_bad_data_is_told_in_one_line_with_exit_code_1(folder):
+    fit = ("fit", "data.csv", "--target", "why", "--out", "m.mgp")
+    done = process(*fit, cwd=folder)
+    assert done == (1, "", "mgp: The table has no column 'why'. It has: x1, x2, surface, run, y.\n")
+    shown = process(*fit, "--debug", cwd=folder)
+    assert shown.code == 1
+    assert "Traceback" in shown.err
+
+
+def _interrupt(arguments, folder, said):
+    started = subprocess.Popen(
+        [sys.executable, "-m", "manifoldgp", *arguments],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder, env=ENVIRONMENT,
+    )  # fmt: skip
+    assert started.stderr is not None
+    for line in started.stderr:
+        if said in line:
+            break
+    time.sleep(0.2)
+    started.send_signal(signal.SIGINT)
+    out, err = started.communicate(timeout=100)
+    return started.returncode, out, err
+
+
+def test_an_interrupt_keeps_the_best_model_so_far(folder):
+    fit = [
+        "fit",
+        "data.csv",
+        "--target",
+        "y",
+        "--averaging",
+        "none",
+        "--max-iter",
+        "1000000",
+        "--restarts",
+        "200",
+        "--drop",
+        "run",
+    ]
+    code, out, err = _interrupt([*fit, "--out", "early.mgp"], folder, "training 1/1 starts")
+    assert (code, out) == (130, "")
+    assert err == "mgp: Interrupted. The best model so far is in early.mgp; the same command fits it to the end.\n"
+    early = manifoldgp.load(folder / "early.mgp")
+    assert "stopped by callback" in set(early.starts_["status"])
+    assert process("predict", "early.mgp", "new.csv", cwd=folder).code == 0
+
+
+def test_an_interrupt_before_the_last_target_writes_nothing(folder):
+    fit = [
+        "fit",
+        "data.csv",
+        "-t",
+        "y",
+        "-t",
+        "x1",
+        "--averaging",
+        "none",
+        "--max-iter",
+        "1000000",
+        "--restarts",
+        "200",
+        "--drop",
+        "run",
+    ]
+    code, out, err = _interrupt([*fit, "--out", "half.mgp"], folder, "training target 1/2")
+    assert (code, out) == (130, "")
+    assert err == "mgp: Interrupted at target 1 of 2: no model was written.\n"
+    assert not [path.name for path in folder.iterdir() if path.name.startswith(("half", ".", "partial"))]
+
+
+@pytest.mark.parametrize("arguments", [("--help",), ("fit", "--help"), ("--version",)])
+def test_help_and_version_load_nothing_heavy(arguments):
+    code = (
+        "import sys, atexit; atexit.register(lambda: print('heavy:', [m for m in ('torch', 'numpy', 'pandas', 'sklearn', 'matplotlib') "
+        "if m in sys.modules])); from manifoldgp.cli import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, env=ENVIRONMENT, timeout=60)
+    assert done.returncode == 0
+    assert done.stdout.splitlines()[-1] == "heavy: []"
+
+
+def test_help_costs_less_than_half_a_second_of_processor_time():
+    """Processor time, because the clock on the wall also counts what else the machine does."""
+
+    def cost() -> float:
+        before = os.times()
+        assert process("--help").code == 0
+        after = os.times()
+        return after.children_user + after.children_system - before.children_user - before.children_system
+
+    assert median(cost() for _ in range(3)) < 0.5
+
+
+def test_exit_codes_are_in_the_help():
+    done = process("--help")
+    words = " ".join(done.out.split())
+    assert "Exit codes: 0 done, 1 something is wrong with the data, the model or a file, 2 wrong usage, 130 interrupted." in words
+    for command in ("example", "fit", "inspect", "report", "predict", "score", "export", "reproduce", "simulate-walker", "bench"):
+        assert f" {command} " in words
+
+
+def test_the_shell_completes_commands_and_options():
+    shown = subprocess.run(
+        ["bash", "-c", f"{sys.executable} -m manifoldgp --show-completion; exit $?"],
+        capture_output=True, text=True, env=ENVIRONMENT, timeout=60,
+    )  # fmt: skip
+    assert shown.returncode == 0
+    assert "complete -o default -F _mgp_completion mgp" in shown.stdout
+    environment = ENVIRONMENT | {"_MGP_COMPLETE": "complete_bash", "COMP_WORDS": "mgp pre", "COMP_CWORD": "1"}
+    done = subprocess.run([sys.executable, "-m", "manifoldgp"], capture_output=True, text=True, env=environment, timeout=60)
+    assert done.stdout.split() == ["predict"]
+    environment |= {"COMP_WORDS": "mgp fit --aver", "COMP_CWORD": "2"}
+    done = subprocess.run([sys.executable, "-m", "manifoldgp"], capture_output=True, text=True, env=environment, timeout=60)
+    assert done.stdout.split() == ["--averaging"]

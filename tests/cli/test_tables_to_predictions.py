@@ -1,0 +1,300 @@
+"""fit, predict, score, inspect: what they make of tables as people have them, and what they say about them."""
+
+from __future__ import annotations
+
+import json
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import manifoldgp
+from command_line import fails, mgp
+from manifoldgp import GPRegressor
+from manifoldgp.errors import InputError
+
+FAST = ("--averaging", "none", "--restarts", "1", "--max-iter", "5")
+RNG = np.random.default_rng(0)
+
+
+def messy(rows=30, seed=0):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=rows)
+    return pd.DataFrame({
+        "x": x,
+        "floor": rng.choice(["ice", "sand", "mud"], rows),
+        "wet": rng.random(rows) < 0.5,
+        "site": "A",
+        "sd": 0.1 + rng.random(rows),
+        "y": np.sin(x) + 0.1 * rng.normal(size=rows),
+        "z": 3 * x,
+    })  # fmt: skip
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    messy().to_csv("data.csv", index=False)
+    messy(12, 1).to_csv("new.csv", index=False)
+    return tmp_path
+
+
+def test_fit_says_what_it_does_with_every_column(here):
+    table = messy()
+    table.loc[[3, 7], "y"] = np.nan
+    table.to_csv("data.csv", index=False)
+    done = mgp("fit", "data.csv", "--target", "y", "--drop", "z", "--noise-column", "sd", "--out", "m.mgp", *FAST)
+    assert done.out == ""
+    for line in (
+        "30 rows; inputs: x, floor, wet; target: y",
+        "2 of 30 rows have no target and are left out.",
+        "floor: text, one 0/1 column for each of 3 categories (ice, mud, sand)",
+        "wet: true or false, becomes 1 or 0",
+        "Left out, because they have one value only: site",
+        "Left out: z",
+    ):
+        assert line in done.err.splitlines()
+    model = manifoldgp.load("m.mgp")
+    assert list(model.feature_names_in_) == ["x", "floor=ice", "floor=mud", "floor=sand", "wet"]
+    assert len(model.ensembles_[0].blocks[0].data.y) == 28
+    np.testing.assert_allclose(
+        model.ensembles_[0].blocks[0].data.known_noise.numpy() * model.y_scaler_.scale[0] ** 2,
+        table["sd"].drop([3, 7]).to_numpy() ** 2,
+    )
+
+
+def test_fit_is_the_estimator_with_these_settings(here):
+    mgp("fit", "data.csv", "-t", "y", "--features", "x,wet", "--seed", "3", "--out", "m.mgp", "--quiet", *FAST)
+    model = manifoldgp.load("m.mgp")
+    assert (model.averaging, model.restarts, model.max_iter, model.random_state) == ("none", 1, 5, 3)
+    again = manifoldgp.ManifoldGPRegressor(averaging="none", restarts=1, max_iter=5, random_state=3)
+    X = messy()[["x", "wet"]].astype(float)
+    again.fit(X, messy()["y"])
+    np.testing.assert_allclose(model.predict(X), again.predict(X), rtol=1e-10)
+
+
+def test_fit_reports_to_programs(here):
+    done = mgp("fit", "data.csv", "-t", "y", "--drop", "z,sd", "--out", "m.mgp", "--json", *FAST)
+    report = json.loads(done.out)
+    assert report["rows"] == 30
+    assert report["inputs"] == ["x", "floor", "wet"]
+    assert report["categories"] == {"floor": ["ice", "mud", "sand"]}
+    assert report["constant"] == ["site"]
+    assert report["members"] == {"y": 1}
+    assert report["interrupted"] is False
+    assert report["nlml"] == pytest.approx(manifoldgp.load("m.mgp").nlml_)
+
+
+def test_groups_and_order_reach_the_folds(here, monkeypatch):
+    asked = []
+    real = manifoldgp.ManifoldGPRegressor.fit
+
+    def spy(self, X, y, **named):
+        asked.append(named)
+        return real(self, X, y, **named)
+
+    monkeypatch.setattr(manifoldgp.ManifoldGPRegressor, "fit", spy)
+    mgp("fit", "data.csv", "-t", "y", "--group", "floor", "--out", "m.mgp", *FAST)
+    mgp("fit", "data.csv", "-t", "y", "--ordered", "--out", "m.mgp", *FAST)
+    assert asked[0]["groups"].tolist() == messy()["floor"].tolist()
+    assert asked[0]["ordered"] is False
+    assert asked[1]["groups"] is None
+    assert asked[1]["ordered"] is True
+
+
+def test_several_files_and_several_targets(here):
+    messy()[:10].to_csv("a1.csv", index=False)
+    messy()[10:].to_parquet("a2.parquet")
+    done = mgp("fit", "a*", "-t", "y", "-t", "z", "--drop", "sd", "--out", "m.mgp", *FAST)
+    assert "30 rows; inputs: x, floor, wet; target: y, z" in done.err
+    mgp("predict", "m.mgp", "new.csv", "--out", "p.parquet")
+    predictions = pd.read_parquet("p.parquet")
+    assert list(predictions.columns) == [f"{t}_{c}" for t in ("y", "z") for c in ("mean", "std", "q05", "q50", "q95")]
+    model = manifoldgp.load("m.mgp")
+    X = model.table_encoding_.inputs(messy(12, 1))
+    np.testing.assert_array_equal(predictions[["y_mean", "z_mean"]], model.predict(X))
+    np.testing.assert_array_equal(predictions["z_q95"], model.predict_quantiles(X, [0.95])[:, 0, 1])
+    scores = json.loads(mgp("score", "m.mgp", "new.csv", "--json").out)["scores"]
+    assert list(scores) == ["y", "z"]
+    total = sum(scores[t]["nlpp"] for t in scores)
+    assert total == pytest.approx(-model.log_predictive_density(X, messy(12, 1)[["y", "z"]]).mean())
+    assert "z: " in mgp("inspect", "m.mgp").out
+
+
+def test_scores_are_the_formulas(here):
+    mgp("fit", "data.csv", "-t", "y", "--drop", "z", "--noise-column", "sd", "--out", "m.mgp", *FAST)
+    new = messy(12, 1)
+    new.loc[2, "y"] = np.nan
+    new.to_csv("new.csv", index=False)
+    done = mgp("score", "m.mgp", "new.csv", "--json")
+    assert "1 of 12 rows have no target and are left out." in done.err
+    result = json.loads(done.out)
+    assert (result["rows"], result["rows_without_target"]) == (11, 1)
+    scores = result["scores"]["y"]
+    kept = new.drop(index=2)
+    model = manifoldgp.load("m.mgp")
+    X, y, sd = model.table_encoding_.inputs(kept), kept["y"].to_numpy(), kept["sd"].to_numpy()
+    mean = model.predict(X)
+    assert scores["rmse"] == pytest.approx(np.sqrt(np.mean((y - mean) ** 2)))
+    assert scores["mae"] == pytest.approx(np.mean(np.abs(y - mean)))
+    assert scores["r2"] == pytest.approx(1 - np.sum((y - mean) ** 2) / np.sum((y - y.mean()) ** 2))
+    assert scores["nlpp"] == pytest.approx(-model.log_predictive_density(X, y, noise_std=sd).mean())
+    scale = np.std(messy()["y"])
+    assert scores["nlpp_standardised"] == pytest.approx(scores["nlpp"] - np.log(scale))
+    assert scores["rmse_standardised"] == pytest.approx(scores["rmse"] / scale)
+    for level in (50, 90, 95):
+        low, high = model.predict_quantiles(X, [0.5 - level / 200, 0.5 + level / 200], noise_std=sd).T
+        assert scores[f"coverage_{level}"] == pytest.approx(np.mean((low <= y) & (y <= high)))
+    shown = mgp("score", "m.mgp", "new.csv").out
+    assert "11 rows" in shown
+    assert f"{scores['rmse']:.4g}" in shown
+
+
+def test_predictions_stand_beside_the_inputs_on_request(folder, tmp_path):
+    out = tmp_path / "p.tsv"
+    assert mgp("predict", folder / "model.mgp", folder / "new.csv", "--out", out, "--with-inputs").out == ""
+    table = pd.read_csv(out, sep="\t")
+    assert list(table.columns) == ["x1", "x2", "surface", "run", "y", "mean", "std", "q05", "q50", "q95"]
+    pd.testing.assert_frame_equal(table[["x1", "x2", "surface", "run", "y"]], pd.read_csv(folder / "new.csv"))
+    taken = tmp_path / "taken.csv"
+    pd.read_csv(folder / "new.csv").assign(mean=1.0).to_csv(taken, index=False)
+    assert "columns named like predictions: mean" in fails("predict", folder / "model.mgp", taken, "--with-inputs")
+    assert "Ignored, because the model does not use them: mean" in mgp("predict", folder / "model.mgp", taken).err
+    summary = json.loads(mgp("predict", folder / "model.mgp", folder / "new.csv", "--json", "--out", out).out)
+    assert summary["rows"] == 25
+    assert "Add --out" in fails("predict", folder / "model.mgp", folder / "new.csv", "--json", code=2)
+
+
+def test_unknown_categories_stop_a_prediction_unless_allowed(folder, tmp_path):
+    new = pd.read_csv(folder / "new.csv")
+    new.loc[4, "surface"] = "lava"
+    new.to_csv(tmp_path / "new.csv", index=False)
+    told = fails("predict", folder / "model.mgp", tmp_path / "new.csv", "--out", tmp_path / "p.csv")
+    assert told.startswith("mgp: Column 'surface' has values that the model has not seen: 'lava' (row 5); it knows hard, soft.")
+    assert not (tmp_path / "p.csv").exists()
+    done = mgp("predict", folder / "model.mgp", tmp_path / "new.csv", "--allow-unknown", "--out", tmp_path / "p.csv")
+    assert "warning: Column 'surface' has values that the model has not seen: 'lava'" in done.err
+    assert pd.read_csv(tmp_path / "p.csv").notna().all(axis=None)
+
+
+def test_a_failed_prediction_leaves_the_old_file(folder, tmp_path):
+    out = tmp_path / "p.csv"
+    out.write_text("old")
+    new = pd.read_csv(folder / "new.csv")
+    new.loc[[1, 8], "x1"] = np.nan
+    new.to_csv(tmp_path / "new.csv", index=False)
+    told = fails("predict", folder / "model.mgp", tmp_path / "new.csv", "--out", out)
+    assert told == (
+        "mgp: Values are missing or infinite in column 'x1' in 2 of 25 rows (rows 2, 9). Fill them in, remove these rows, or fit "
+        "without: --drop x1"
+    )
+    assert out.read_text() == "old"
+    lacking = new.drop(columns=["x1", "surface"])
+    lacking.to_csv(tmp_path / "new.csv", index=False)
+    assert "no column 'x1', 'surface'" in fails("predict", folder / "model.mgp", tmp_path / "new.csv", "--out", out)
+    assert out.read_text() == "old"
+    assert {path.name for path in tmp_path.iterdir()} == {"p.csv", "new.csv"}
+
+
+@pytest.mark.parametrize(("arguments", "code", "message"), [
+    (["fit", "none.csv", "-t", "y", "-o", "m.mgp"], 1, "mgp: There is no file none.csv. Check its name."),
+    (["fit", "data.csv", "-t", "why", "-o", "m.mgp"], 1, "mgp: The table has no column 'why'. It has: x, floor, wet, site, sd, y, z."),
+    (["fit", "data.csv", "-t", "floor", "-o", "m.mgp"], 1, "mgp: Column 'floor' must hold numbers; it has 'mud'"),
+    (["fit", "data.csv", "-t", "y", "-o", "none/m.mgp"], 1, "mgp: The folder none does not exist. Create it first."),
+    (["fit", "data.csv", "-t", "y", "-o", "."], 1, "mgp: . is not a file."),
+    (["fit", "data.csv", "-t", "y", "-o", "/dev/null"], 1, "mgp: /dev/null is not a file."),
+    (["fit", "data.csv", "-t", "y", "-o", "m.mgp", "--group", "x", "--ordered"], 2, "Choose one. See: mgp fit --help"),
+    (["fit", "data.csv", "-t", "y", "-o", "m.mgp", "--averaging", "mean"], 2, "'mean' is not one of 'stack', 'fast'"),
+    (["fit", "data.csv", "-t", "y", "-o", "m.mgp", "--time-budget", "0"], 2, "must be a positive number of seconds"),
+    (["fit", "data.csv", "-t", "y", "-o", "m.mgp", "--restarts", "0"], 2, "Invalid value for '--restarts': "),
+    (["predict", "none.mgp", "data.csv"], 1, "mgp: There is no model file none.mgp."),
+    (["predict", "data.csv", "data.csv", "--out", "p.xlsx"], 1, "mgp: p.xlsx: the ending says the format"),
+    (["inspect", "data.csv"], 1, "mgp: data.csv is not a model file"),
+    (["export", "m.mgp", "--to", "pickle", "--out", "m"], 2, "'pickle' is not one of 'onnx', 'numpy'"),
+    (["forecast"], 2, "mgp: No such command 'forecast'"),
+])  # fmt: skip
+def test_mistakes_are_told_in_one_line(here, arguments, code, message):
+    told = fails(*arguments, code=code)
+    assert message in told
+    assert {path.name for path in here.iterdir()} == {"data.csv", "new.csv"}
+
+
+def test_a_damaged_model_is_refused_in_one_line(folder, tmp_path):
+    (tmp_path / "m.mgp").write_bytes((folder / "model.mgp").read_bytes()[:-40])
+    assert "is not a model file, or it is damaged" in fails("inspect", tmp_path / "m.mgp")
+
+
+def test_debug_shows_the_place(here):
+    with pytest.raises(InputError, match="no column 'why'"):
+        mgp("fit", "data.csv", "-t", "why", "-o", "m.mgp", "--debug")
+
+
+def test_what_has_no_effect_is_said_and_what_the_estimator_warns_of_too(here):
+    done = mgp("fit", "data.csv", "-t", "y", "--features", "x", "-o", "m.mgp", "--averaging", "fast", "--max-iter", "9")
+    assert "warning: --max-iter has no effect on --averaging fast" in done.err
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        quiet = mgp("fit", "data.csv", "-t", "y", "--features", "x", "-o", "m.mgp", "--averaging", "fast", "--quiet")
+    assert (quiet.out, quiet.err) == ("", "")
+
+
+def test_a_time_budget_ends_a_stack_early_and_inspect_says_so(here):
+    mgp("fit", "data.csv", "-t", "y", "--features", "x,floor", "-o", "m.mgp", "--time-budget", "0.05", "--quiet")
+    assert "starts were stopped on their way" in " ".join(mgp("inspect", "m.mgp").out.split())
+
+
+def test_inspect_shows_columns_settings_and_remarks(folder):
+    shown = mgp("inspect", folder / "model.mgp").out
+    words = " ".join(shown.split())
+    for part in (
+        "Model", "target y", "rows 60", "averaging none", "restarts 2", "max_iter 15",
+        "surface text: hard, soft", "run labels of rows that belong together; not an input",
+        "What the fit looks like", "NLML per row",
+    ):  # fmt: skip
+        assert part in words
+    about = json.loads(mgp("inspect", folder / "model.mgp", "--json").out)
+    model = manifoldgp.load(folder / "model.mgp")
+    assert about["rows"] == 60
+    assert about["table"] == model.table_encoding_.to_plain()
+    assert about["settings"]["max_iter"] == 15
+    assert about["remarks"] == model.diagnose().remarks
+    assert about["numbers"]["NLML per row"] == pytest.approx(model.diagnose().numbers["NLML per row"])
+
+
+def test_colour_is_for_terminals_that_want_it(folder, monkeypatch):
+    assert "\x1b[" not in mgp("inspect", folder / "model.mgp").out
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert "\x1b[1;36m" in mgp("inspect", folder / "model.mgp").out
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b[1;36m" not in mgp("inspect", folder / "model.mgp").out
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_models_saved_from_python_are_used_by_name_or_by_order(here, named):
+    X = messy()[["x", "sd"]]
+    model = GPRegressor(restarts=1, max_iter=5).fit(X if named else X.to_numpy(), messy()["y"])
+    model.save("m.mgp")
+    new = messy(12, 1)[["sd", "x"] if named else ["x", "sd"]]
+    new.to_csv("new.csv", index=False)
+    mgp("predict", "m.mgp", "new.csv", "--out", "p.csv")
+    query = new[["x", "sd"]]
+    np.testing.assert_allclose(pd.read_csv("p.csv")["mean"], model.predict(query if named else query.to_numpy()))
+    new.assign(why=0.0).to_csv("new.csv", index=False)
+    assert json.loads(mgp("score", "m.mgp", "new.csv", "--target", "why", "--json").out)["rows"] == 12
+    assert json.loads(mgp("inspect", "m.mgp", "--json").out)["estimator"] == "GPRegressor"
+    if not named:
+        assert "has 3 inputs: x, sd, why" in fails("predict", "m.mgp", "new.csv")
+
+
+def test_bench_measures_what_it_prints(monkeypatch, capsys):
+    from manifoldgp.cli import bench
+
+    monkeypatch.setattr(bench, "_TEST_ROWS", 50)
+    results = json.loads(mgp("bench", "--rows", "20", "--json", "--quiet").out)["results"]
+    assert [r["estimator"] for r in results] == ["scikit-learn GP", "GPRegressor", "mGP, fast", "mGP, stack"]
+    assert all(r["fit_seconds"] > 0 and r["predict_seconds"] > 0 and 0 < r["rmse"] < 1 for r in results)
+    bench._show(results)
+    shown = capsys.readouterr().out
+    assert shown.count("\n") == 5
+    assert f"{results[0]['rmse']:.4f}" in shown

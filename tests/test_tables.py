@@ -1,0 +1,282 @@
+"""Tables: what columns become, what is refused and how it is said, files there and back, and the encoding inside a model file."""
+
+from __future__ import annotations
+
+import datetime
+import io
+import json
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import manifoldgp
+from manifoldgp import ManifoldGPRegressor, TableEncoding
+from manifoldgp.errors import FileFormatError, InputError, MissingExtraError
+from manifoldgp.persistence import container
+from manifoldgp.tables import Column, read_table, read_tables, write_table
+
+
+def table(**changes):
+    columns = {
+        "speed": [1.0, 2.0, 3.5, 4.0],
+        "floor": ["ice", "sand", "ice", "mud"],
+        "wet": [True, False, True, True],
+        "site": ["A"] * 4,
+        "run": ["r1", "r1", "r2", "r2"],
+        "sd": [0.1, 0.2, 0.1, 0.1],
+        "y": [0.1, 0.4, 0.2, 0.9],
+    }
+    return pd.DataFrame(columns | changes)
+
+
+def test_every_kind_of_column_becomes_numbers():
+    encoding = TableEncoding.learn(table(), ["y"], noise="sd", group="run")
+    assert encoding.names == ("speed", "floor=ice", "floor=mud", "floor=sand", "wet")
+    assert encoding.constant == ("site",)
+    X = encoding.inputs(table())
+    assert list(X.columns) == list(encoding.names)
+    np.testing.assert_array_equal(X, [[1, 1, 0, 0, 1], [2, 0, 0, 1, 0], [3.5, 1, 0, 0, 1], [4, 0, 1, 0, 1]])
+    np.testing.assert_array_equal(encoding.target_values(table()), table()["y"])
+    np.testing.assert_array_equal(encoding.noise_values(table()), table()["sd"])
+    assert encoding.noise_values(table().drop(columns="sd")) is None
+
+
+def test_features_drop_and_several_targets():
+    encoding = TableEncoding.learn(table(), ["y", "sd"], features=["speed", "wet"])
+    assert encoding.names == ("speed", "wet")
+    assert encoding.ignored == ("floor", "site", "run")
+    assert encoding.target_values(table()).shape == (4, 2)
+    assert TableEncoding.learn(table(), ["y"], drop=["floor", "run"]).names == ("speed", "wet", "sd")
+
+
+def test_a_column_without_a_name_is_left_out():
+    written = pd.read_csv(io.StringIO(table().to_csv()))
+    assert "Unnamed: 0" in written.columns
+    assert TableEncoding.learn(written, ["y"], drop=["run"]).names[0] == "speed"
+
+
+def test_the_same_row_is_the_same_numbers_in_every_guise():
+    encoding = TableEncoding.learn(table(), ["y"], group="run")
+    expected = encoding.inputs(table()).to_numpy()
+    for guise in (
+        table(speed=["1", "2.0", "3.5", "4"]),
+        table(wet=[1, 0, 1, 1]),
+        table(wet=["true", "FALSE", "True", "TRUE"]),
+        table(floor=pd.Categorical(["ice", "sand", "ice", "mud"])),
+        table().convert_dtypes(),
+        table()[list(reversed(table().columns))],
+    ):
+        np.testing.assert_array_equal(encoding.inputs(guise).to_numpy(), expected)
+
+
+def test_numbers_as_categories_keep_their_names():
+    given = table(floor=pd.Categorical([1, 2, 1, 3]))
+    encoding = TableEncoding.learn(given, ["y"], features=["floor", "speed"])
+    assert encoding.columns[0].categories == ("1", "2", "3")
+    for floors in ([1, 2, 1, 3], [1.0, 2.0, 1.0, 3.0], ["1", "2", "1", "3"]):
+        np.testing.assert_array_equal(encoding.inputs(table(floor=floors)), encoding.inputs(given))
+
+
+def test_unknown_categories_are_refused_by_column_and_value_or_become_zeros():
+    encoding = TableEncoding.learn(table(), ["y"], features=["speed", "floor"])
+    new = table(floor=["ice", "lava", "lava", "snow"])
+    with pytest.raises(InputError, match=r"Column 'floor' .* not seen: 'lava', 'snow' \(rows 2, 3, 4\); it knows ice, mud, sand"):
+        encoding.inputs(new)
+    assert encoding.unknown(new) == {"floor": ["lava", "snow"]}
+    X = encoding.inputs(new, allow_unknown=True).to_numpy()
+    np.testing.assert_array_equal(X[:, 1:], [[1, 0, 0], [0, 0, 0], [0, 0, 0], [0, 0, 0]])
+
+
+@pytest.mark.parametrize(("changes", "message"), [
+    ({"speed": [1.0, None, 3.0, np.inf]}, r"missing or infinite in column 'speed' in 2 of 4 rows \(rows 2, 4\)\. .* --drop speed"),
+    ({"floor": ["ice", None, "ice", "mud"]}, r"missing or infinite in column 'floor' in 1 of 4 rows \(row 2\)"),
+    ({"wet": [True, None, True, False]}, r"missing or infinite in column 'wet'"),
+    ({"speed": pd.to_datetime(["2026-01-01"] * 3 + ["2026-01-02"])}, r"Column 'speed' holds dates or times .* --drop speed"),
+    ({"speed": ["2026-01-01", "2026-01-02", "2026-01-03", "2026-01-04"]}, r"Column 'speed' holds dates or times \('2026-01-01'\)"),
+    ({"speed": ["01.02.2026", "02.02.2026", "03.02.2026", "04.02.2026"]}, r"holds dates or times"),
+    ({"speed": ["12:30", "12:31", "12:32", "12:33:01"]}, r"holds dates or times"),
+    ({"speed": [datetime.date(2026, 1, d) for d in (1, 2, 3, 4)]}, r"holds dates or times"),
+    ({"speed": pd.to_timedelta([1, 2, 3, 4], unit="h")}, r"holds dates or times"),
+    ({"speed": ["1", "2", "n/a?", "4"]}, r"Column 'speed' holds numbers, and text in 1 of 4 rows: 'n/a\?' \(row 3\)"),
+])  # fmt: skip
+def test_inputs_that_cannot_be_used(changes, message):
+    with pytest.raises(InputError, match=message):
+        TableEncoding.learn(table(**changes), ["y"], drop=["run"])
+
+
+def test_a_name_of_each_row_is_not_a_category():
+    names = pd.DataFrame({"id": [f"s{i}" for i in range(40)], "x": range(40), "y": range(40)})
+    with pytest.raises(InputError, match=r"'id' has 40 different texts in 40 rows, such as 's0', .* --drop id"):
+        TableEncoding.learn(names, ["y"])
+
+
+@pytest.mark.parametrize(("named", "message"), [
+    ({"targets": ["z"]}, r"no column 'z'\. It has: speed, floor"),
+    ({"targets": ["y"], "drop": ["colour"]}, r"no column 'colour'"),
+    ({"targets": ["y", "y"]}, "a target only once"),
+    ({"targets": ["y"], "group": "y"}, "only one of target, noise and group"),
+    ({"targets": ["y"], "features": ["y", "speed"]}, "y cannot be an input and a target"),
+    ({"targets": ["y"], "features": ["site"]}, "no input column"),
+])  # fmt: skip
+def test_columns_that_cannot_be_chosen(named, message):
+    with pytest.raises(InputError, match=message):
+        TableEncoding.learn(table(), **named)
+
+
+@pytest.mark.parametrize(("new", "message"), [
+    (table().drop(columns=["speed", "floor"]), r"no column 'speed', 'floor'\. It has: wet"),
+    (table(speed=["fast", "2", "3", "slow"]), r"Column 'speed' must hold numbers; it has 'fast', 'slow' \(rows 1, 4\)"),
+    (table(wet=["yes", "no", "1", "0"]), r"'wet' was true or false when the model was fitted; now it has 'yes', 'no' \(rows 1, 2\)"),
+    (table()[:0], "has no rows"),
+])  # fmt: skip
+def test_new_tables_that_do_not_fit(new, message):
+    encoding = TableEncoding.learn(table(), ["y"], drop=["run"])
+    with pytest.raises(InputError, match=message):
+        encoding.inputs(new)
+
+
+def test_targets_must_be_numbers():
+    encoding = TableEncoding.learn(table(), ["y"], drop=["run"])
+    values = encoding.target_values(table(y=[1.0, None, 2.0, 3.0]))
+    np.testing.assert_array_equal(values, [1.0, np.nan, 2.0, 3.0])
+    with pytest.raises(InputError, match=r"Column 'y' must hold numbers; it has 'high' \(row 2\)"):
+        encoding.target_values(table(y=["1", "high", "2", None]))
+    with pytest.raises(InputError, match=r"Column 'y' holds dates"):
+        encoding.target_values(table(y=pd.to_datetime(["2026-01-01"] * 4)))
+
+
+def test_extra_columns_are_named_and_known_ones_are_not_extra():
+    encoding = TableEncoding.learn(table(), ["y"], noise="sd", group="run", drop=["wet"])
+    assert encoding.extra(table()) == []
+    assert encoding.extra(table(colour=["red"] * 4)) == ["colour"]
+
+
+def test_two_columns_with_one_name_after_encoding_are_refused():
+    clash = pd.DataFrame({"a": ["b", "c", "b"], "a=b": [1.0, 2.0, 3.0], "y": [1.0, 2.0, 3.0]})
+    with pytest.raises(InputError, match="same name: a=b"):
+        TableEncoding.learn(clash, ["y"])
+
+
+def test_plain_data_there_and_back():
+    encoding = TableEncoding.learn(table(), ["y"], noise="sd", group="run")
+    assert TableEncoding.from_plain(json.loads(json.dumps(encoding.to_plain()))) == encoding
+    with pytest.raises(InputError, match="only a category has categories"):
+        Column("x", "number", ("a",))
+
+
+# ------------------------------------------------------------------------------------------------------- in a model file
+
+
+@pytest.fixture
+def saved(tmp_path):
+    encoding = TableEncoding.learn(table(), ["y"], drop=["run", "sd"])
+    model = ManifoldGPRegressor(hidden=(2, 1), restarts=1, max_iter=2, averaging="none")
+    model.fit(encoding.inputs(table()), encoding.target_values(table()))
+    model.table_encoding_ = encoding
+    model.save(tmp_path / "model.mgp")
+    return model, tmp_path / "model.mgp"
+
+
+def test_a_model_file_carries_the_encoding(saved):
+    model, path = saved
+    loaded = manifoldgp.load(path)
+    assert loaded.table_encoding_ == model.table_encoding_
+    X = loaded.table_encoding_.inputs(table())
+    np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
+    loaded.save(path)
+    assert manifoldgp.load(path).table_encoding_ == model.table_encoding_
+
+
+def test_another_fit_forgets_the_encoding(saved):
+    model, path = saved
+    model.fit(np.arange(8.0).reshape(4, 2) % 5, [1.0, 2.0, 3.0, 4.5])
+    model.save(path)
+    assert not hasattr(manifoldgp.load(path), "table_encoding_")
+
+
+def test_an_encoding_that_does_not_fit_the_model_is_refused(saved, tmp_path):
+    header, tensors = container.read(saved[1])
+    header["table"]["columns"].pop()
+    container.write(tmp_path / "changed.mgp", header, tensors)
+    with pytest.raises(FileFormatError, match="table has 4 inputs and 1 targets; its model has 5 and 1"):
+        manifoldgp.load(tmp_path / "changed.mgp")
+    header["table"].pop("columns")
+    container.write(tmp_path / "changed.mgp", header, tensors)
+    with pytest.raises(FileFormatError, match="is incomplete or inconsistent"):
+        manifoldgp.load(tmp_path / "changed.mgp")
+
+
+# ----------------------------------------------------------------------------------------------------------------- files
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv", "csv.gz", "txt", "parquet", "tsv.xz"])
+def test_tables_there_and_back(tmp_path, ending):
+    write_table(table(), tmp_path / f"a.{ending}")
+    pd.testing.assert_frame_equal(read_table(tmp_path / f"a.{ending}"), table())
+    assert [path.name for path in tmp_path.iterdir()] == [f"a.{ending}"]
+
+
+def test_the_table_of_a_spreadsheet_with_semicolons_and_decimal_commas(tmp_path):
+    (tmp_path / "a.csv").write_text("\ufeffspeed; floor;y\n1,5;ice;0,25\n2;sand;3\n", encoding="utf-8")
+    read = read_table(tmp_path / "a.csv")
+    assert list(read.columns) == ["speed", "floor", "y"]
+    assert read["speed"].tolist() == [1.5, 2.0]
+    assert read["y"].tolist() == [0.25, 3.0]
+
+
+def test_several_files_are_one_table(tmp_path):
+    write_table(table()[:2], tmp_path / "a1.csv")
+    write_table(table()[2:][list(reversed(table().columns))], tmp_path / "a2.parquet")
+    whole = read_tables([tmp_path / "a1.csv", tmp_path / "a2.parquet"])
+    assert whole.index.tolist() == [0, 1, 2, 3]
+    pd.testing.assert_frame_equal(whole[list(table().columns)], table(), check_dtype=False)
+    assert len(read_tables([str(tmp_path / "a*")])) == 4
+    with pytest.raises(InputError, match="No file matches"):
+        read_tables([str(tmp_path / "b*.csv")])
+    write_table(table().drop(columns="wet").assign(dry=1), tmp_path / "a3.csv")
+    with pytest.raises(InputError, match=r"same columns; compared with .*a1.csv, .*a3.csv lacks wet and adds dry"):
+        read_tables([tmp_path / "a1.csv", tmp_path / "a3.csv"])
+
+
+@pytest.mark.parametrize(("name", "content", "message"), [
+    ("a.csv", b"", "is empty: a line with the names"),
+    ("a.csv", b"a,b\n1,2\n1,2,3,4\n", "cannot be read as CSV: .*line 3"),
+    ("a.csv", b"\xff\xfe\x00a,b", "cannot be read as CSV"),
+    ("a.csv", b"a,b,a\n1,2,3\n", "several columns named a"),
+    ("a.parquet", b"PAR0", "cannot be read as Parquet"),
+    ("a.csv.gz", b"no gzip", "gz"),
+    ("a.xlsx", b"", "the ending says the format, one of .csv, .txt, .tsv"),
+    ("missing", None, "There is no file|the ending says"),
+])  # fmt: skip
+def test_files_that_cannot_be_read(tmp_path, name, content, message):
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises((InputError, OSError), match=message):
+        read_table(tmp_path / name)
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path):
+    write_table(table(), tmp_path / "a.parquet")
+    before = (tmp_path / "a.parquet").read_bytes()
+    with pytest.raises(Exception, match="(?i)convert|mixed|expected"):
+        write_table(pd.DataFrame({"a": [object(), 1]}), tmp_path / "a.parquet")
+    assert (tmp_path / "a.parquet").read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["a.parquet"]
+    with pytest.raises(InputError, match="folder .* does not exist"):
+        write_table(table(), tmp_path / "none" / "a.csv")
+    with pytest.raises(InputError, match="is a folder"):
+        write_table(table(), tmp_path)
+
+
+@pytest.mark.parametrize(("package", "use"), [
+    ("pandas", lambda path: read_table(path / "a.csv")),
+    ("pyarrow", lambda path: read_table(path / "a.parquet")),
+])  # fmt: skip
+def test_a_missing_package_is_named_with_its_extra(tmp_path, monkeypatch, package, use):
+    write_table(table(), tmp_path / "a.csv")
+    write_table(table(), tmp_path / "a.parquet")
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(MissingExtraError, match=rf"need {package}.*pip install 'manifoldgp\[data\]'"):
+        use(tmp_path)
