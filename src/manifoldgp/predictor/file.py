@@ -1,4 +1,4 @@
-"""Programs in a file: an .npz archive of float64 arrays and one JSON header; nothing in it is ever executed or unpickled."""
+"""Programs in a file: an .npz archive of arrays and one JSON header; nothing in it is ever executed or unpickled."""
 
 from __future__ import annotations
 
@@ -51,7 +51,10 @@ def read(path: str | Path) -> tuple[Program, dict[str, Any]]:
             int(header["row_bytes"]),
         )
         _check(program)
-        return program, header["facts"]
+        facts = header["facts"]
+        if missing := {"n_outputs", "flat", "feature_names", "x_offset", "x_scale"} - set(facts):
+            raise FileFormatError(f"{path} lacks {', '.join(sorted(missing))}.")
+        return program, facts
     except FileFormatError:
         raise
     except (KeyError, TypeError, ValueError, AttributeError, zipfile.BadZipFile, EOFError, OSError) as error:

@@ -8,6 +8,10 @@ from typing import Any
 import numpy as np
 
 from manifoldgp.predictor import _covariances, _mixtures, _rows
+from manifoldgp.predictor._covariances import LARGEST_SINE
+from manifoldgp.predictor._mixtures import BISECTIONS, NEWTON_STEPS
+
+__all__ = ["BISECTIONS", "LARGEST_SINE", "NEWTON_STEPS", "OPERATIONS"]
 
 OPERATIONS: dict[str, Callable[..., Any]] = {
     "subtract": np.subtract,

@@ -19,7 +19,8 @@ _FARTHEST = 1e100
 class Predictor:
     """Mean and standard deviation of y at X (n, D), computed by NumPy alone; made by ``model.predictor()``.
 
-    program: what is computed. n_features: D. n_outputs: the number of targets. feature_names: the columns of the training data,
+    program: what is computed. n_features: D. n_outputs: the number of targets; flat: a single one, without a dimension of its own.
+    feature_names: the columns of the training data,
     in order, if they had names; a table with named columns must have the same.
     x_offset, x_scale (D,): mean and spread of the training inputs.
     """
@@ -30,12 +31,13 @@ class Predictor:
         x_offset: np.ndarray,
         x_scale: np.ndarray,
         n_outputs: int = 1,
+        flat: bool = True,
         feature_names: tuple[str, ...] = (),
     ) -> None:
         self.program = program
         self.x_offset, self.x_scale = x_offset, x_scale
         self.n_features = len(x_offset)
-        self.n_outputs = n_outputs
+        self.n_outputs, self.flat = n_outputs, flat
         self.feature_names = tuple(feature_names)
         self._mean = runner(program, ["mean"])
         self._latent_mean = runner(program, ["latent_mean"])
@@ -57,7 +59,7 @@ class Predictor:
     def save(self, path: str | Path) -> None:
         """Write the predictor to one .npz file of arrays and JSON, without pickle."""
         write(path, self.program, {
-            "n_outputs": self.n_outputs, "feature_names": list(self.feature_names),
+            "n_outputs": self.n_outputs, "flat": self.flat, "feature_names": list(self.feature_names),
             "x_offset": self.x_offset.tolist(), "x_scale": self.x_scale.tolist(),
         })  # fmt: skip
 
@@ -66,7 +68,7 @@ class Predictor:
         """The predictor in ``path``."""
         program, facts = read(path)
         offset, scale = np.array(facts["x_offset"], dtype=np.float64), np.array(facts["x_scale"], dtype=np.float64)
-        return cls(program, offset, scale, facts["n_outputs"], tuple(facts["feature_names"]))
+        return cls(program, offset, scale, facts["n_outputs"], facts["flat"], tuple(facts["feature_names"]))
 
     @property
     def nbytes(self) -> int:

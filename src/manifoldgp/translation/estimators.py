@@ -31,7 +31,7 @@ def to_predictor(estimator: Any) -> Predictor:
             outputs[name] = slot if estimator._flat else writer.do("transpose" if len(origins) > 1 else "column", slot)
     program = writer.program(outputs, 8 * max(rows_in_work(group) for group in groups))
     names = tuple(str(name) for name in getattr(estimator, "feature_names_in_", ()))
-    return Predictor(program, offset.copy(), scale.copy(), len(origins), names)
+    return Predictor(program, offset.copy(), scale.copy(), len(origins), estimator._flat, names)
 
 
 def _standardised(writer: Writer, offset: np.ndarray, scale: np.ndarray) -> Rows:
