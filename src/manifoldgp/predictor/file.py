@@ -37,7 +37,7 @@ def read(path: str | Path) -> tuple[Program, dict[str, Any]]:
     if not Path(path).is_file():
         raise FileNotFoundError(f"There is no predictor file {path}.")
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
         header = json.loads(arrays.pop("header").tobytes())
         if header["format"] != FORMAT:
@@ -68,7 +68,9 @@ def _check(program: Program) -> None:
     known = {0, *program.constants}
     for instruction in program.instructions:
         if instruction.operation not in OPERATIONS:
-            raise FileFormatError(f"The file uses an unknown operation {instruction.operation!r}. It may come from a newer version.")
+            raise FileFormatError(
+                f"The file uses an unknown operation {instruction.operation!r}. It may come from a newer version."
+            )
         if not known.issuperset(instruction.inputs) or instruction.output in known or not instruction.inputs:
             raise FileFormatError(f"The file's program is inconsistent at slot {instruction.output}.")
         known.add(instruction.output)

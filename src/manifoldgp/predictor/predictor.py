@@ -104,4 +104,6 @@ class Predictor:
         with np.errstate(over="ignore"):
             largest = float(np.abs((X - self.x_offset) / self.x_scale).max())
         if largest > _FARTHEST:
-            raise InputError(f"X lies up to {largest:.1e} standard deviations from the training data: arithmetic overflows there.")
+            raise InputError(
+                f"X lies up to {largest:.1e} standard deviations from the training data: arithmetic overflows there."
+            )

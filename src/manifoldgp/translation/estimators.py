@@ -48,18 +48,19 @@ def _mixture(
     """Slots of mean and standard deviation of the targets: (n,) for one, (O, n) for several."""
     owner = np.concatenate([c.owner for c in components])
     weights, spreads = (np.concatenate([getattr(c, name) for c in components]) for name in ("weights", "spreads"))
+    means, variances = [m.mean for m in moments], [m.variance for m in moments]
     targets = len(origins)
-    lift = [len(c.owner) == 1 for c in components]
-    mean, variance = (_joined(writer, [getattr(m, name) for m in moments], lift) for name in ("mean", "variance"))
     origin = writer.plain(origins if targets == 1 else origins[:, None])
-    if np.array_equal(owner, np.arange(targets)) and (weights == 1.0).all() and (spreads == 1.0).all():
-        return writer.do("add", mean, origin), writer.do("square_root", variance)
+    alone = np.array_equal(owner, np.arange(targets)) and (weights == 1.0).all() and (spreads == 1.0).all()
+    if alone and len(components) == 1:  # every target is a single Gaussian
+        return writer.do("add", means[0], origin), writer.do("square_root", variances[0])
+    M, V = (_joined(writer, slots, [len(c.owner) == 1 for c in components]) for slots in (means, variances))
     W, G = (w if targets == 1 else np.where(owner == np.arange(targets)[:, None], w, 0.0) for w in (weights, spreads))
-    mixed = writer.do("mix", mean, writer.plain(W))
-    arguments = [mean, variance, mixed, writer.plain(W), writer.plain(G)] + ([writer.plain(owner)] if targets > 1 else [])
+    mixed = writer.do("mix", M, writer.plain(W))
+    arguments = [M, V, mixed, writer.plain(W), writer.plain(G)] + ([writer.plain(owner)] if targets > 1 else [])
     return writer.do("add", mixed, origin), writer.do("mixture_std", *arguments)
 
 
 def _joined(writer: Writer, slots: Sequence[int], lift: Sequence[bool]) -> int:
-    """All members' values in one slot; a single component stays as it is."""
-    return slots[0] if len(slots) == 1 else writer.do("members", *slots, lift=list(lift))
+    """All members' values (S, n) in one slot; lift: those of a single member, (n,)."""
+    return slots[0] if len(slots) == 1 and not lift[0] else writer.do("members", *slots, lift=list(lift))

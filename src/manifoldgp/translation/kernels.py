@@ -25,7 +25,9 @@ def covariance(description: kernels.Kernel, values: Tree, H: np.ndarray, new: Ro
     """K(new, H) and k(new, new)."""
     translate = _TRANSLATIONS.get(type(description))
     if translate is None:
-        raise InputError(f"A predictor cannot express the kernel {description!r}. Use one of this package, or predict with the model itself.")
+        raise InputError(
+            f"A predictor cannot express the kernel {description!r}. Use one of this package, or predict with the model itself."
+        )
     chosen = H if description.dims is None else H[..., list(description.dims)]
     return translate(description, values, chosen, new.columns(description.dims))
 

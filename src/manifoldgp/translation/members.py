@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -54,8 +55,8 @@ def components_of(group: Group, X: Rows) -> list[Components]:
     found = []
     for factor, weights in zip(group.factors, group.weights.T, strict=True):
         if weights.any():
-            both = (_unwarped(group, X, moments, float(factor)) for moments in (observed, latent))
-            found.append(Components(*both, group.owner, weights, weights))
+            with_noise, without = (_unwarped(group, X, moments, float(factor)) for moments in (observed, latent))
+            found.append(Components(with_noise, without, group.owner, weights, weights))
     return found
 
 
@@ -84,7 +85,7 @@ def _row_blocks(L: torch.Tensor, factor: np.ndarray) -> list[np.ndarray]:
     inverse = solve_lower(L, torch.eye(N, dtype=L.dtype, device=L.device)).cpu().numpy()
     edges = np.linspace(0, N, 1 + max(1, round(N / _BLOCK_ROWS))).astype(int)
     blocks = []
-    for first, last in zip(edges[:-1], edges[1:], strict=True):
+    for first, last in pairwise(edges):
         rows = np.ascontiguousarray(factor[:, None, None] * inverse[:, first:last, :last])
         blocks.append(np.swapaxes(rows, -1, -2))
     return blocks
@@ -100,9 +101,7 @@ def _unwarped(group: Group, X: Rows, moments: Moments, factor: float) -> Moments
         variance = writer.do("multiply", variance, writer.plain(np.array([factor])))
     both = writer.do("warped_moments", moments.mean, variance, *shape, nodes, weights)
     scale = group.scale[:, None]
-    first, spread = (
-        writer.do("multiply", writer.do("pick", both, index=i), writer.constant(scale ** (i + 1))) for i in (0, 1)
-    )
+    first, spread = (writer.do("multiply", writer.do("pick", both, index=i), writer.constant(scale ** (i + 1))) for i in (0, 1))
     return Moments(first, spread)
 
 

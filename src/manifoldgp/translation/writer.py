@@ -9,7 +9,6 @@ import numpy as np
 
 from manifoldgp.predictor import Instruction, Program
 
-
 _SMALL = 2**14
 """Constants of up to this many entries are compared with those before them."""
 
@@ -29,13 +28,13 @@ class Writer:
         keep_members: several members keep it, equal or not.
         """
         A = np.asarray(A)
-        if len(A) == 1 or (not keep_members and bool((A == A[:1]).all())):
+        if len(A) == 1 or (not keep_members and _all_equal(A)):
             A = A[0]
         return self.plain(A)
 
     def vector(self, w: np.ndarray, keep_members: bool = False) -> int:
         """The slot of weights (R, Q) for the operation ``weighted``: (Q,), or (R, Q, 1) for several members."""
-        one = len(w) == 1 or (not keep_members and bool((w == w[:1]).all()))
+        one = len(w) == 1 or (not keep_members and _all_equal(w))
         return self.plain(w[0] if one else w[..., None])
 
     def plain(self, A: np.ndarray) -> int:
@@ -61,3 +60,7 @@ class Writer:
     def _new(self) -> int:
         self._next += 1
         return self._next - 1
+
+
+def _all_equal(members: np.ndarray) -> bool:
+    return all(np.array_equal(member, members[0]) for member in members[1:])

@@ -67,7 +67,8 @@ def spectral_mixture(
     C, S = g.node("Cos", phase), g.node("Sin", phase)
     for q in range(g.initializers[T].shape[-2]):
         both = [
-            g.node("Mul", columns(g, new, q, q + 1), columns(g, old, q, q + 1, axis=-2)) for new, old in ((C, cosines), (S, sines))
+            g.node("Mul", columns(g, new, q, q + 1), columns(g, old, q, q + 1, axis=-2))
+            for new, old in ((C, cosines), (S, sines))
         ]
         K = g.node("Mul", K, g.node("Add", *both))
     return sum_over(g, g.node("Mul", K, weights), -3)
