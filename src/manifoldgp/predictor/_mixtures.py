@@ -21,6 +21,8 @@ def explained(K: Any, *blocks: Any) -> np.ndarray:
 
     L⁻¹ comes as blocks of its rows, transposed, without the zeros beyond the diagonal: (..., columns, rows).
     """
+    if len(K) == 1 and K.ndim == blocks[0].ndim == 2:
+        return np.array([_explained_row(K[0], blocks)])
     N = K.shape[-1]
     batch = blocks[0].shape[:-2] or K.shape[:-2]
     V = np.empty((*batch, K.shape[-2], N))
@@ -32,11 +34,21 @@ def explained(K: Any, *blocks: Any) -> np.ndarray:
     return np.einsum("...j,...j->...", V, V)
 
 
+def _explained_row(k: Any, blocks: Any) -> float:
+    """The same for one row of one member, where calls cost more than arithmetic."""
+    total = 0.0
+    for block in blocks:
+        v = k[: len(block)].dot(block)
+        total += v.dot(v)
+    return total
+
+
 def variance(e: Any, prior: Any, noise: Any) -> np.ndarray:
     """max(prior − explained, 0) + noise."""
     v = prior - e
-    v = np.maximum(v, 0.0)
-    return v + noise
+    np.maximum(v, 0.0, out=v)
+    v += noise
+    return v
 
 
 def members(*parts: Any, lift: Any) -> np.ndarray:

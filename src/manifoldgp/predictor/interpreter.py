@@ -12,8 +12,8 @@ import numpy as np
 from manifoldgp.predictor.operations import OPERATIONS
 from manifoldgp.predictor.program import Instruction, Program
 
-CHUNK_BYTES, FEWEST_ROWS = 2**19, 64
-"""Working memory for one chunk of rows, about that of a second-level cache; with many members, rows that make a product worth its while."""
+CHUNK_BYTES, FEWEST_ROWS = 2**20, 64
+"""Working memory for one chunk of rows, about what the caches hold; with many members, rows that make a product worth its while."""
 
 
 def runner(program: Program, names: Sequence[str]) -> Callable[[np.ndarray], list[np.ndarray]]:
