@@ -11,6 +11,9 @@ from manifoldgp.predictor._rows import product, square_sum
 SMALL = 2**14
 """Differences of up to this many numbers are formed at once."""
 
+MANY_ROWS = 16
+"""Rows from which on two more columns of a product cost less than two more passes over its result."""
+
 LARGEST_SINE = 1.0 - 1e-15
 
 
@@ -20,9 +23,8 @@ def squared_distances(Z: Any, T: Any, norms: Any, expand: bool) -> np.ndarray:
     expand: |z|² + |t|² − 2 z·t, where that is exact enough; otherwise from differences: all at once if they are few, or feature by feature.
     """
     if expand:
-        S = product(Z * -2.0, T)
-        S += norms
-        S += square_sum(Z)[..., None]
+        S = _negative_expansion(Z, T, norms)
+        np.negative(S, out=S)
         return np.maximum(S, 0.0, out=S)
     if Z.shape[-2] * T.size <= SMALL:
         G = T[..., None, :, :] - Z[..., None]
@@ -37,12 +39,23 @@ def squared_distances(Z: Any, T: Any, norms: Any, expand: bool) -> np.ndarray:
     return S
 
 
-def squared_exponential(Z: Any, T: Any, norms: Any, expand: bool) -> np.ndarray:
-    """exp(−s), s = |z − t|²."""
-    if expand:  # −s right away, and no square root that would mind a rounded s below zero
+def _negative_expansion(Z: Any, T: Any, norms: Any) -> np.ndarray:
+    """2 z·t − |t|² − |z|² (..., n, N); for many rows as one product [z, 1, |z|²] [2t, −|t|², −1]ᵀ, so that the matrix is written once."""
+    if Z.shape[-2] < MANY_ROWS:
         S = product(Z + Z, T)
         S -= norms
         S -= square_sum(Z)[..., None]
+        return S
+    squares = square_sum(Z)[..., None]
+    left = np.concatenate([Z, np.ones_like(squares), squares], -1)
+    below = np.broadcast_to(norms, (*T.shape[:-2], 1, T.shape[-1]))
+    return product(left, np.concatenate([T + T, -below, np.full_like(below, -1.0)], -2))
+
+
+def squared_exponential(Z: Any, T: Any, norms: Any, expand: bool) -> np.ndarray:
+    """exp(−s), s = |z − t|²."""
+    if expand:  # −s right away, and no square root that would mind a rounded s below zero
+        S = _negative_expansion(Z, T, norms)
         return np.exp(S, out=S)
     S = squared_distances(Z, T, norms, expand)
     np.negative(S, out=S)

@@ -1,4 +1,4 @@
-"""Programs in a file: an .npz archive of arrays and one JSON header; nothing in it is ever executed or unpickled."""
+"""Programs in a file: an .npz archive of arrays and one JSON header; nothing in it is ever unpickled, and no text of it is run."""
 
 from __future__ import annotations
 
@@ -46,8 +46,11 @@ def read(path: str | Path) -> tuple[Program, dict[str, Any]]:
             raise FileFormatError(f"{path} has format version {header['version']}; this package reads version {VERSION}.")
         program = Program(
             {int(name.removeprefix("slot")): array for name, array in arrays.items()},
-            [Instruction(name, tuple(inputs), output, settings) for name, inputs, output, settings in header["instructions"]],
-            header["outputs"],
+            [
+                Instruction(str(name), tuple(map(int, inputs)), int(output), dict(settings))
+                for name, inputs, output, settings in header["instructions"]
+            ],
+            {name: int(slot) for name, slot in header["outputs"].items()},
             int(header["row_bytes"]),
         )
         _check(program)
