@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from manifoldgp.kernels import SquaredExponential
     from manifoldgp.parameters import LogNormal, Normal, StudentT
     from manifoldgp.persistence import load
+    from manifoldgp.predictor import Predictor
     from manifoldgp.regressor import GPRegressor, ManifoldGPRegressor
     from manifoldgp.tables import TableEncoding
     from manifoldgp.warping import TanhWarping
@@ -39,6 +40,7 @@ _HOME = {
     "LogNormal": "parameters",
     "ManifoldGPRegressor": "regressor",
     "Normal": "parameters",
+    "Predictor": "predictor",
     "RandomEmbedding": "features",
     "Residual": "features",
     "SquaredExponential": "kernels",
@@ -60,6 +62,7 @@ __all__ = [
     "LogNormal",
     "ManifoldGPRegressor",
     "Normal",
+    "Predictor",
     "RandomEmbedding",
     "Residual",
     "SquaredExponential",

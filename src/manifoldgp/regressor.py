@@ -25,7 +25,9 @@ from manifoldgp.means import Mean, as_mean
 from manifoldgp.model import Model
 from manifoldgp.noise import DEFAULT_FLOOR, GaussianNoise
 from manifoldgp.parameters import LogNormal, Normal, Prior, StudentT
+from manifoldgp.predictor import Predictor
 from manifoldgp.scaling import Standardizer
+from manifoldgp.translation import to_predictor
 from manifoldgp.warping import NoWarping, TargetWarping, as_warping
 
 _WARPED_NOISE = "noise_std is noise of y, and a warped model adds its noise to g(y). Leave out noise_std or target_warping."
@@ -237,6 +239,14 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
 
         check_is_fitted(self)
         save(self, path)
+
+    def predictor(self) -> Predictor:
+        """The fitted model as a function p(X, return_std=False, latent=False) that needs NumPy only, for use on a robot.
+
+        It predicts what ``predict`` does, to rounding. p.save("model.npz") writes it, Predictor.load reads it without PyTorch.
+        """
+        check_is_fitted(self)
+        return to_predictor(self)
 
     @property
     def n_iter_(self) -> int:

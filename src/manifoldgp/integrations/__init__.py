@@ -1,0 +1,1 @@
+"""Bridges to other packages, each an optional extra, imported by nobody inside."""

@@ -1,0 +1,54 @@
+"""A graph under construction: nodes and constants of one floating-point type."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+OPSET, IR_VERSION = 17, 8
+"""Old enough for the runtimes of the last years."""
+
+
+class Graph:
+    """Collects the nodes and constants of an ONNX graph. Tensors are known by name."""
+
+    def __init__(self, dtype: np.dtype, prefix: str = "") -> None:
+        import onnx
+
+        self.onnx = onnx
+        self.dtype = dtype
+        self.nodes: list[Any] = []
+        self.initializers: dict[str, np.ndarray] = {}
+        self._known: dict[tuple, str] = {}
+        self._prefix = prefix
+        self._count = 0
+
+    def node(self, operator: str, *inputs: str, **attributes: Any) -> str:
+        """The name of what an ONNX operator makes of its inputs."""
+        output = self.new_name(operator.lower())
+        self.nodes.append(self.onnx.helper.make_node(operator, list(inputs), [output], **attributes))
+        return output
+
+    def constant(self, value: Any) -> str:
+        """The name of a constant; floating-point numbers take the graph's type. Small ones that occur again are stored once."""
+        array = np.asarray(value)
+        array = np.ascontiguousarray(array, dtype=self.dtype if array.dtype.kind == "f" else array.dtype).reshape(array.shape)
+        key = (array.shape, array.dtype.str, array.tobytes()) if array.size <= 1024 else (object(),)
+        if key not in self._known:
+            self._known[key] = self.new_name("constant")
+            self.initializers[self._known[key]] = array
+        return self._known[key]
+
+    def axes(self, *axes: int) -> str:
+        """A constant list of axes or sizes."""
+        return self.constant(np.array(axes, dtype=np.int64))
+
+    def new_name(self, kind: str) -> str:
+        self._count += 1
+        return f"{self._prefix}{kind}_{self._count}"
+
+    @property
+    def tensor_type(self) -> int:
+        """ONNX's number for the graph's floating-point type."""
+        return self.onnx.helper.np_dtype_to_tensor_dtype(self.dtype)

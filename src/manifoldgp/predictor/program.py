@@ -1,0 +1,51 @@
+"""A program: numbered arrays, of which the first is X, and operations that make further arrays from them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+OUTPUTS = ("mean", "std", "latent_mean", "latent_std")
+"""What every program computes: of observations y, and of f without noise."""
+
+
+class Instruction(NamedTuple):
+    """slots[output] = operation(*slots[inputs], **settings)."""
+
+    operation: str
+    inputs: tuple[int, ...]
+    output: int
+    settings: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Program:
+    """Predictions as array operations. Slot 0 is X (n, D); constants fill slots of their own, instructions the others, in order.
+
+    Arrays of several members have them in front: features (R, n, Q), covariances (R, n, N), means (R, n); a single member has no
+    such dimension. outputs: the slots of the names in OUTPUTS, each (n,) or (n, O).
+    row_bytes: what one row of X needs while it is worked on; callers take rows in chunks.
+    """
+
+    constants: Mapping[int, np.ndarray]
+    instructions: Sequence[Instruction]
+    outputs: Mapping[str, int]
+    row_bytes: int = field(default=8)
+
+    @property
+    def slots(self) -> int:
+        """How many slots there are."""
+        return 1 + max([0, *self.constants, *(i.output for i in self.instructions)])
+
+    def needed(self, names: Sequence[str]) -> list[Instruction]:
+        """The instructions that the named outputs depend on, in order."""
+        wanted = {self.outputs[name] for name in names}
+        kept = []
+        for instruction in reversed(self.instructions):
+            if instruction.output in wanted:
+                wanted.update(instruction.inputs)
+                kept.append(instruction)
+        return kept[::-1]

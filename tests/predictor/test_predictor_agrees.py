@@ -1,0 +1,124 @@
+"""The predictor gives what ``predict`` gives: every feature map with every kernel, means, warped targets, mixtures, several targets."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from drawn_estimators import FEATURES, KERNELS, D, drawn_estimator, drawn_pair, make_inputs, rounding
+from manifoldgp import GPRegressor, means
+from manifoldgp.features import MLP, PCA, Nested
+from manifoldgp.kernels import Linear, SquaredExponential
+from manifoldgp.model import Model
+from manifoldgp.warping import TanhWarping
+
+X = make_inputs(7, seed=1)
+
+
+def assert_agrees(estimator, X=X, rtol=1e-10):
+    """mean and std, of y and of f, for all rows at once and for one row."""
+    p = estimator.predictor()
+    mean_atol, variance_atol = rounding(estimator, X)
+    for latent in (False, True):
+        mean, std = estimator.predict(X, return_std=True, latent=latent)
+        everything, first = p(X, return_std=True, latent=latent), p(X[:1], return_std=True, latent=latent)
+        for found, expected in ((p(X, latent=latent), mean), (everything[0], mean), (first[0], mean[:1])):
+            assert found.shape == expected.shape
+            np.testing.assert_allclose(found, expected, rtol=rtol, atol=mean_atol)
+        for found, expected in ((everything[1], std), (first[1], std[:1])):
+            assert found.shape == expected.shape
+            np.testing.assert_allclose(found**2, expected**2, rtol=rtol, atol=variance_atol)
+    return p
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_every_kernel_with_all_features(kernel):
+    for name in FEATURES:
+        for members in (1, 2):
+            assert_agrees(drawn_pair(name, kernel, members))
+
+
+@pytest.mark.parametrize("rows", [1, 64, 65, 700])
+def test_rows_in_chunks_are_rows(rows):
+    estimator = drawn_pair("mlp", "matern12", members=3)
+    many = make_inputs(rows, seed=2)
+    np.testing.assert_allclose(estimator.predictor()(many), estimator.predict(many), rtol=1e-10)
+
+
+MEANS = {
+    "constant": means.Constant(),
+    "linear": means.Linear(),
+    "module": means.Module(nn.Sequential(nn.Linear(2, 3), nn.Tanh(), nn.Linear(3, 1))),
+}
+
+
+@pytest.mark.parametrize(("mean", "warping"), list(itertools.product(MEANS, [None, TanhWarping(2)])))
+def test_means_and_warped_targets(mean, warping):
+    settings = {} if warping is None else {"warping": warping}
+    model = Model(features=MLP((4, 2)), mean=MEANS[mean], **settings)
+    for members, factors in ((1, (1.0,)), (2, (0.5, 2.0))):
+        assert_agrees(drawn_estimator([(model, members)], factors=factors), X=X[:2])
+
+
+def test_mixtures_of_architectures_with_variance_factors():
+    parts = [
+        (Model(), 1),
+        (Model(features=Nested(4, 2), kernel=SquaredExponential(scaled=False)), 3),
+        (Model(features=MLP((6, 2))), 2),
+    ]
+    assert_agrees(drawn_estimator(parts, factors=(0.5, 1.0, 3.0)))
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+def test_several_targets(parts):
+    models = [(Model(features=MLP((6, 2))), 1), (Model(), 2)][:parts]
+    assert assert_agrees(drawn_estimator(models, targets=3)).n_outputs == 3
+    for targets in (1, 3):
+        assert_agrees(drawn_estimator(models, targets=targets, factors=(0.5, 2.0)))
+    assert assert_agrees(drawn_estimator(models, targets=1, flat=False))(X).shape == (7, 1)
+
+
+def test_several_warped_targets():
+    models = [(Model(features=MLP((6, 2)), warping=TanhWarping(2)), 1), (Model(warping=TanhWarping(2)), 2)]
+    assert_agrees(drawn_estimator(models, targets=2), X=X[:2])
+
+
+def test_members_that_agree_are_computed_once():
+    estimator = drawn_estimator([(Model(features=PCA(2) >> MLP((4, 2))), 3)], targets=2)
+    p = assert_agrees(estimator)
+    layers = [i for i in p.program.instructions if i.operation == "affine"]
+    assert len(layers) == 2  # the projection is part of the first layer, members and targets are one batch
+    assert len([i for i in p.program.instructions if i.operation == "squared_exponential"]) == 1
+
+
+def test_a_member_without_weight_is_dropped():
+    estimator = drawn_estimator([(Model(), 1), (Model(features=MLP((3, 2))), 1)])
+    (ensemble,) = estimator.ensembles_
+    ensemble.log_weights[0][:], ensemble.log_weights[1][:] = -torch.inf, 0.0
+    p = assert_agrees(estimator)
+    assert {i.operation for i in p.program.instructions}.isdisjoint({"members", "mix", "mixture_std"})
+
+
+@pytest.mark.parametrize("spread", [1.0, 1e-3, 1e-7])
+def test_training_features_far_from_each_other_or_inputs_far_from_zero(spread):
+    rng = np.random.default_rng(0)
+    train, new = (rng.normal(size=(40, 2)) * spread + 1e3 for _ in range(2))
+    y = np.sin(train[:, 0] / spread) + 0.1 * rng.normal(size=40)
+    model = GPRegressor(restarts=1, max_iter=20).fit(train, y)
+    np.testing.assert_allclose(model.predictor()(new), model.predict(new), rtol=1e-10, atol=1e-10)
+
+
+def test_short_lengthscales_are_summed_from_differences():
+    estimator = drawn_estimator([(Model(), 1)])
+    estimator.ensembles_[0].blocks[0].values["kernel"]["lengthscale"][:] = 1e-3
+    near = make_inputs(5, seed=0) + 1e-4  # so near to training rows that their covariance is not zero
+    p = estimator.predictor()
+    assert [i.settings["expand"] for i in p.program.instructions if "expand" in i.settings] == [False]
+    np.testing.assert_allclose(p(near), estimator.predict(near), rtol=1e-9)
+
+
+def test_linear_kernel_alone_agrees_at_one_point_far_away():
+    estimator = drawn_estimator([(Model(kernel=Linear()), 1)])
+    assert_agrees(estimator, X=np.full((1, D), 1e4), rtol=1e-9)
