@@ -1,0 +1,1 @@
+"""Bridges to other libraries, each an optional extra: BoTorch (`[botorch]`) and GPyTorch's kernels. Nothing inside imports them."""
