@@ -43,7 +43,7 @@ format: $(INSTALLED)  ## format the code and mend what ruff can mend
 	$(BIN)/ruff format .
 
 docs: $(INSTALLED)  ## the documentation in site/; every warning is an error
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 build: $(INSTALLED)  ## wheel and source archive in dist/
 	$(BIN)/python -m build --no-isolation
