@@ -40,16 +40,25 @@ def _paragraph(text: str, arguments: set[str]) -> str:
     if text.startswith("    "):
         return text
     lines: list[str] = []
-    for line in text.splitlines():
+    for line in _one_argument_a_line(text, arguments).splitlines():
         found = _ARGUMENT.match(line)
         if found and set(found["names"].split(", ")) <= arguments:
-            start = "" if not lines or lines[-1].startswith(("- ", "  ")) else "\n"
+            start = "" if not lines or lines[-1].lstrip("\n").startswith(("- ", "  ")) else "\n"
             names = ", ".join(f"`{name}`" for name in found["names"].split(", "))
             lines.append(f"{start}- {names}{_escaped(found['shape'] or '')}: {_escaped(found['text'])}")
         else:
             inside = bool(lines) and lines[-1].lstrip("\n").startswith(("- ", "  "))
             lines.append(("  " if inside else "") + _escaped(line.strip()))
     return "\n".join(lines)
+
+
+def _one_argument_a_line(text: str, arguments: set[str]) -> str:
+    """The text with a new line wherever a sentence begins with the name of an argument and a colon."""
+
+    def broken(found: re.Match[str]) -> str:
+        return f".\n{found['head']}" if set(found["names"].split(", ")) <= arguments else found[0]
+
+    return re.sub(r"\. (?P<head>(?P<names>\w+(?:, \w+)*)(?: \([^)]*\))?: )", broken, text)
 
 
 def _escaped(text: str) -> str:
