@@ -125,7 +125,8 @@ def test_gradients(name):
         assert bool((gradient != 0).any()), n
 
 
-def test_kernels_that_know_no_batches_are_looped():
+@pytest.mark.parametrize("name", ["Stubborn", "Mixing"])
+def test_kernels_that_know_no_batches_are_looped(name):
     class Stubborn(theirs.Kernel):
         """Works for one matrix only."""
 
@@ -135,7 +136,16 @@ def test_kernels_that_know_no_batches_are_looped():
             K = torch.exp(-torch.cdist(x1.reshape(-1, 3), x2.reshape(-1, 3)).square() / self.lengthscale.reshape(()) ** 2)
             return K.diagonal() if diag else K
 
-    kernel = GPyTorchKernel(Stubborn())
+    class Mixing(theirs.Kernel):
+        """Takes batches, and mixes them."""
+
+        has_lengthscale = True
+
+        def forward(self, x1, x2, diag=False, **params):
+            K = torch.exp(-torch.cdist(x1, x2).square() / self.lengthscale.mean() ** 2)
+            return K.diagonal(dim1=-2, dim2=-1) if diag else K
+
+    kernel = GPyTorchKernel({"Stubborn": Stubborn, "Mixing": Mixing}[name]())
     values = drawn(kernel, 3)
     K = kernel.matrix(values, H)
     assert kernel.batching == "loop"
