@@ -6,10 +6,10 @@ INSTALLED := $(VENV)/.installed
 LOCK := requirements.lock
 # torch is installed first and exactly: an open range may fetch gigabytes of another build.
 TORCH := $(shell grep -m1 '^torch==' $(LOCK))
-LOCKED_EXTRAS := plots,cli,bayes,sim,onnx,botorch,data,dev
+LOCKED_EXTRAS := plots,cli,bayes,sim,onnx,botorch,gpytorch,data,docs,dev
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo paper honesty study test lint format build clean lock
+.PHONY: help venv demo paper honesty study test lint format docs build clean lock
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -49,11 +49,14 @@ format: $(INSTALLED)  ## format the code and mend what ruff can mend
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+docs: $(INSTALLED)  ## the documentation in site/; every warning is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
 build: $(INSTALLED)  ## wheel and source archive in dist/
 	$(BIN)/python -m build --no-isolation
 
 clean:  ## remove results, builds and caches; keeps .venv
-	rm -rf build dist report report-full .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf build dist report report-full site .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Resolves anew in a clean environment. To move torch, edit its line in the lock first.

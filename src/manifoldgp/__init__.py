@@ -74,11 +74,23 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return _version()
     if name not in _HOME:
         raise AttributeError(f"module 'manifoldgp' has no attribute {name!r}")
     value = getattr(import_module(f"manifoldgp.{_HOME[name]}"), name)
     globals()[name] = value
     return value
+
+
+def _version() -> str:
+    """The version of the installed package; a source tree that was never installed has none."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("manifoldgp")
+    except PackageNotFoundError:
+        return "0+unknown"
 
 
 def __dir__() -> list[str]:

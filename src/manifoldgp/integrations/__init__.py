@@ -1,1 +1,1 @@
-"""Bridges to other packages, each an optional extra, imported by nobody inside."""
+"""Bridges to other packages, each an optional extra: ONNX (`[onnx]`), BoTorch (`[botorch]`), GPyTorch's kernels (`[gpytorch]`)."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,8 @@ _CLASSES: dict[str, type] = {
     for cls in classes
 }  # fmt: skip
 _NAMES = {cls: name for name, cls in _CLASSES.items()}
+_OPTIONAL = {"integrations.GPyTorchKernel": ("manifoldgp.integrations.gpytorch", "GPyTorchKernel")}
+"""Classes that need an extra: their module is imported when a file names one."""
 
 
 def describe(thing: Any, where: str = "") -> Any:
@@ -58,9 +61,10 @@ def describe(thing: Any, where: str = "") -> Any:
             f"{thing!r} holds a fitted scikit-learn object, which only pickle can store. Use joblib.dump(estimator, path), or features "
             "that this package can describe (PCA, RandomEmbedding, an affine transformer)."
         )
-    if type(thing) in _NAMES:
+    name = _NAMES.get(type(thing)) or _optional_name(type(thing))
+    if name is not None:
         named = {f.name: describe(getattr(thing, f.name), f"{where}.{f.name}") for f in fields(thing)}
-        return {"class": _NAMES[type(thing)], "fields": named}
+        return {"class": name, "fields": named}
     raise InputError(f"{thing!r} (a {type(thing).__name__}) cannot be written to a model file; only pickle can store it.")
 
 
@@ -74,13 +78,24 @@ def rebuild(plain: Any, modules: Mapping[str, torch.nn.Module]) -> Any:
         return modules[plain["where"]]
     if "items" in plain:
         return {key: rebuild(value, modules) for key, value in plain["items"].items()}
-    cls = _CLASSES.get(plain.get("class", ""))
+    cls = _CLASSES.get(plain.get("class", "")) or _optional_class(plain.get("class", ""))
     if cls is None:
         raise FileFormatError(f"The file names an unknown part {plain.get('class')!r}. It may come from a newer version.")
     try:
         return cls(**{name: rebuild(value, modules) for name, value in plain["fields"].items()})
     except (TypeError, InputError) as error:
         raise FileFormatError(f"The file's description of {plain['class']} does not fit this version: {error}") from error
+
+
+def _optional_name(cls: type) -> str | None:
+    return next((name for name, home in _OPTIONAL.items() if home == (cls.__module__, cls.__name__)), None)
+
+
+def _optional_class(name: str) -> type | None:
+    if name not in _OPTIONAL:
+        return None
+    module, attribute = _OPTIONAL[name]
+    return getattr(import_module(module), attribute)
 
 
 def place_modules(plain: Any, given: list[torch.nn.Module]) -> dict[str, torch.nn.Module]:

@@ -1,0 +1,95 @@
+"""Every Python block of the README and of the documentation runs as written; what they name exists; the site builds without a warning.
+
+The blocks of one page share one namespace and run one after the other, in a folder of their own. A block that must not run is marked
+```python {.no-run reason="..."}; so far none is.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from manifoldgp.errors import FitWarning
+
+ROOT = Path(__file__).resolve().parents[1]
+README = ROOT / "README.md"
+PAGES = [README, *sorted((ROOT / "docs").rglob("*.md"))]
+FENCE = re.compile(r"^(?P<indent> *)```python(?P<mark>[^\n]*)\n(?P<code>.*?)^(?P=indent)```", re.S | re.M)
+
+
+def blocks(page: Path) -> list[tuple[int, str, str]]:
+    """Line number, mark after ```python, and code of every Python block of a page."""
+    text = page.read_text(encoding="utf-8")
+    return [(text.count("\n", 0, m.start("code")) + 1, m["mark"].strip(), m["code"]) for m in FENCE.finditer(text)]
+
+
+WITH_CODE = [page for page in PAGES if blocks(page)]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """An empty folder to work in, with the table that the README's second block reads."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(rng.normal(size=(40, 2)), columns=["a", "b"])
+    table.assign(y=np.sin(table["a"]) + 0.1 * rng.normal(size=40)).to_csv("data.csv", index=False)
+    return tmp_path
+
+
+@pytest.mark.parametrize("page", WITH_CODE, ids=lambda page: str(page.relative_to(ROOT)))
+def test_python_blocks_run_as_written(page, folder, capsys):
+    names: dict = {"__name__": "page"}
+    with warnings.catch_warnings():
+        # Fits of a page are small on purpose, and other libraries comment on optimisations cut short; a page is not a test of those.
+        warnings.simplefilter("ignore", FitWarning)
+        warnings.filterwarnings("ignore", category=UserWarning, module="botorch|sklearn|gpytorch")
+        warnings.filterwarnings("ignore", category=RuntimeWarning, module="botorch")
+        for line, mark, code in blocks(page):
+            if mark:
+                assert "no-run" in mark, f"{page.name}:{line}: unknown mark {mark!r}"
+                assert "reason=" in mark, f"{page.name}:{line}: a block that does not run needs a reason"
+                continue
+            padded = "\n" * (line - 1) + code  # so that errors name the page's own line
+            exec(compile(padded, str(page), "exec"), names)
+    if page == README:
+        assert "of the weight" in capsys.readouterr().out
+        assert (folder / "step.mgp").is_file()
+
+
+def test_pages_with_code_are_found():
+    assert README in WITH_CODE
+    assert len(WITH_CODE) >= 10
+
+
+def test_every_page_is_in_the_navigation():
+    navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").split("\nnav:\n")[1]
+    for page in PAGES[1:]:
+        assert str(page.relative_to(ROOT / "docs")) in navigation, page
+
+
+def test_make_targets_named_in_the_pages_exist():
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for page in PAGES:
+        for target in set(re.findall(r"(?:^ {4}|`)make (\w+)", page.read_text(encoding="utf-8"), re.M)):
+            assert re.search(rf"^{target}:", makefile, re.M), f"{page.name} names make {target}"
+
+
+def test_the_site_builds_without_a_warning(tmp_path, monkeypatch):
+    pytest.importorskip("mkdocs", reason="needs the extra [docs]")
+    pytest.importorskip("mkdocstrings", reason="needs the extra [docs]")
+    monkeypatch.setenv("NO_MKDOCS_2_WARNING", "1")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")]
+    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    assert built.returncode == 0, built.stderr
+    home = (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
+    assert "fonts.googleapis" not in home
+    assert not re.findall(r'<(?:script|link)[^>]+(?:src|href)="https?://', home)  # nothing is fetched from elsewhere
+    reference = (tmp_path / "site" / "reference" / "estimators.html").read_text(encoding="utf-8")
+    assert "predict_quantiles" in reference

@@ -1,0 +1,47 @@
+"""The examples run, in their quick setting."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import warnings
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
+
+
+def load(name: str):
+    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_bayesian_optimisation_compares_both_models(capsys):
+    pytest.importorskip("botorch", reason="needs the extra [botorch]")
+    example = load("bayesian_optimisation")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # BoTorch's remarks on short optimisations
+        regret = example.main(["--quick", "--restarts", "2"])
+    printed = capsys.readouterr().out
+    assert "SingleTaskGP" in printed
+    assert "sign test" in printed
+    assert len(regret) == 2
+    for (value,) in regret.values():
+        assert 0.0 <= value < 3.0
+
+
+def test_the_optimum_is_not_exceeded():
+    pytest.importorskip("botorch", reason="needs the extra [botorch]")
+    import torch
+
+    example = load("bayesian_optimisation")
+    grid = torch.cartesian_prod(*[torch.linspace(0, 1, 401, dtype=torch.float64)] * 2)
+    for function in example.FUNCTIONS.values():
+        best = float(function(grid).max())
+        assert best <= example.optimum()
+        assert math.isclose(best, example.optimum(), abs_tol=0.02)
