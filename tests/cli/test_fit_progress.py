@@ -115,6 +115,15 @@ def test_a_budget_bounds_the_time_left_and_a_lone_phase_says_at_most(monkeypatch
     assert any("at most 20 s left" in line for line in drawn(messages))
 
 
+@pytest.fixture
+def listening():
+    """Ctrl-C as in a terminal, also where the tests run in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("listening")
 def test_the_first_interrupt_asks_and_the_second_ends():
     with FitProgress([Phase("starts", 10, 10.0)], 1, terminal()) as progress:
         progress.begin(0)
@@ -127,6 +136,7 @@ def test_the_first_interrupt_asks_and_the_second_ends():
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+@pytest.mark.usefixtures("listening")
 def test_an_interrupt_that_a_sampler_swallows_is_not_forgotten():
     with FitProgress(plan_phases("nuts", 40, 2, 5), 1, terminal(), watched=False) as progress:
         progress.begin(0)

@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 import manifoldgp
-from command_line import ENVIRONMENT, process
+from command_line import ENVIRONMENT, mgp, process
 
 
 def test_a_table_goes_through_a_pipe_and_nothing_else_goes_to_standard_output(folder):
@@ -89,7 +89,7 @@ def test_an_interrupt_keeps_the_best_model_so_far(folder):
     assert err == "mgp: Interrupted. The best model so far is in early.mgp; the same command fits it to the end.\n"
     early = manifoldgp.load(folder / "early.mgp")
     assert "stopped by callback" in set(early.starts_["status"])
-    assert process("predict", "early.mgp", "new.csv", cwd=folder).code == 0
+    mgp("predict", folder / "early.mgp", folder / "new.csv")
 
 
 def test_an_interrupt_before_the_last_target_writes_nothing(folder):

@@ -96,7 +96,9 @@ class FitProgress(PhaseWatcher):
             if at_once:
                 raise KeyboardInterrupt
 
-        before = signal.signal(signal.SIGINT, ask)
+        before = signal.getsignal(signal.SIGINT)
+        if before is not signal.SIG_IGN:  # a job in the background of a shell ignores Ctrl-C, and goes on doing so
+            signal.signal(signal.SIGINT, ask)
         try:
             yield
         except Exception:
