@@ -218,7 +218,7 @@ def _has(package: str) -> bool:
 
 
 def onnx_calls(model) -> dict[str, tuple[Call | None, Call]]:
-    """onnxruntime computes mean and std in one graph; asked for the mean alone, it leaves out the rest."""
+    """onnxruntime has mean and std in one graph; it is asked for one of them, or for both."""
     if not _has("onnxruntime"):
         return {}
     import onnxruntime
