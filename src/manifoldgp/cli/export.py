@@ -36,7 +36,7 @@ def export(
     model = open_model(model_file)
     with messages.warnings_as_messages(), written_whole(out) as path:
         if to is Format.onnx:
-            from manifoldgp.integrations.onnx import export_onnx  # pyright: ignore[reportMissingImports]
+            from manifoldgp.integrations.onnx import export_onnx
 
             export_onnx(model, path)
         else:

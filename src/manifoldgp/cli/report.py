@@ -24,7 +24,7 @@ def report(
     """
     from manifoldgp.cli._models import encoding_of, open_model
     from manifoldgp.cli._whole_files import written_whole
-    from manifoldgp.report import write_model_report  # pyright: ignore[reportAttributeAccessIssue]
+    from manifoldgp.report import write_model_report
 
     messages = Messages(quiet)
     model = open_model(model_file)
