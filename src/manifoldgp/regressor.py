@@ -209,7 +209,7 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
         """Names of the columns that transform gives: the class's name and a number."""
         check_is_fitted(self)
         ensembles = self.ensembles_[:1] if self.shared_features else self.ensembles_
-        width = sum(e.heaviest()[0].H.shape[-1] for e in ensembles)
+        width = sum(e.heaviest()[0].points.shape[-1] for e in ensembles)
         return np.array([f"{type(self).__name__.lower()}{q}" for q in range(width)], dtype=object)
 
     def update(self, X: Any, y: Any, *, noise_std: Any = None) -> ManifoldGPRegressor:

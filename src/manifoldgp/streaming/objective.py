@@ -1,0 +1,213 @@
+"""The collapsed bound and its exact gradient in two passes over chunks of rows, in memory that does not grow with their number."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from manifoldgp.errors import DisconnectedParameterError, NotPositiveDefiniteError
+from manifoldgp.model import Data, Model
+from manifoldgp.parameters import Layout, Tree
+from manifoldgp.sparse.bound import Bound, Statistics, collapsed_bound
+from manifoldgp.sparse.chunks import Forward, Inducing, Pull, add_chunk_, forward, inducing_gradient, place_inducing, pull_back
+from manifoldgp.streaming.ranks import ALONE, Ranks
+from manifoldgp.threads import Workers
+
+KEPT_BYTES = 2**28
+"""Chunks of the first pass that are kept for the second, as long as they need no more than this; the others are computed anew."""
+
+
+class BoundObjective:
+    """F plus the negative log prior, for flat theta (A, P) in NumPy: values (A,) and gradients (A, P).
+
+    chunks: called for every pass; yields this process's rows, chunk by chunk, in the model's units.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        layout: Layout,
+        constants: Tree,
+        chunks: Callable[[], Iterable[Data]],
+        device: torch.device | str = "cpu",
+        ranks: Ranks = ALONE,
+        workers: Workers | None = None,
+        kept_bytes: int = KEPT_BYTES,
+    ) -> None:
+        self.model, self.layout, self.constants, self.chunks = model, layout, constants, chunks
+        self.device, self.ranks, self.workers, self.kept_bytes = device, ranks, workers, kept_bytes
+        self.rung = 0  # of the jitter ladder; it only ever rises, so that the bound does not jump back and forth
+        self.evaluations = 0
+        self.best: tuple[float, np.ndarray] | None = None
+
+    def __call__(self, theta: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        pairs = [self.evaluate(row) for row in theta]
+        return np.array([value for value, _ in pairs]), np.stack([gradient for _, gradient in pairs])
+
+    def hessian_vector(self, theta: np.ndarray, vector: np.ndarray, row: int) -> np.ndarray:
+        raise NotImplementedError("The streamed bound has no Hessian-vector products; use L-BFGS.")
+
+    def evaluate(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
+        """F and its gradient (P,) at theta (P,); +inf where K_ZZ has no factor or the sums are not finite."""
+        self.evaluations += 1
+        point = torch.tensor(theta, dtype=torch.float64, device=self.device)
+        inducing = self._place(point)
+        sums, kept = self._first_pass(point, inducing, keep=True) if inducing is not None else (None, [])
+        bound = None if sums is None else collapsed_bound(sums)
+        # Everyone has the same sums, but the first process decides what is finite.
+        fine = self.ranks.decide(bound is not None and bool(torch.isfinite(bound.value)))
+        if not fine or bound is None or inducing is None:
+            return np.inf, np.zeros(len(theta))
+        gradient = self._second_pass(point, inducing, Pull.of(bound, inducing), kept)
+        self.ranks.sum_(gradient)
+        value = bound.value.clone()
+        gradient += self._inducing_part(point, bound, inducing)
+        with torch.enable_grad():
+            if self.layout.has_priors:
+                leaf = point.clone().requires_grad_()
+                prior = self.layout.negative_log_prior(leaf)
+                gradient += torch.autograd.grad(prior, leaf)[0]
+                value += prior.detach()
+        self.ranks.follow_first_(value, gradient)
+        if self.best is None or float(value) < self.best[0]:
+            self.best = float(value), theta.copy()
+        return float(value), gradient.cpu().numpy()
+
+    def value(self, theta: np.ndarray) -> float:
+        """F alone at theta (P,), in one pass, without the prior; +inf where it does not exist."""
+        point = torch.tensor(theta, dtype=torch.float64, device=self.device)
+        inducing = self._place(point)
+        bound = None if inducing is None else collapsed_bound(self._first_pass(point, inducing, keep=False)[0])
+        value = np.inf if bound is None or not bool(torch.isfinite(bound.value)) else float(bound.value)
+        return self.ranks.gather(value)[0]
+
+    def sums(self, theta: np.ndarray) -> tuple[Tree, Inducing, Statistics, float]:
+        """Values, inducing points, the sums over all rows and F at theta (P,): what a posterior is made of."""
+        point = torch.tensor(theta, dtype=torch.float64, device=self.device)
+        inducing = self._place(point)
+        if inducing is None:
+            raise NotPositiveDefiniteError(
+                "The covariance of the inducing points is not positive definite, even with the largest jitter. "
+                "Use fewer inducing points, or give the length-scales a prior."
+            )
+        sums, _ = self._first_pass(point, inducing, keep=False)
+        bound = collapsed_bound(sums)
+        return self.layout.unflatten(point, self.constants), inducing, sums, float("inf") if bound is None else float(bound.value)
+
+    def refuse_disconnected(self, theta: np.ndarray) -> None:
+        """Raise, by name, if a trainable parameter has no path to the bound: a network that silently does not train."""
+        rows = next(iter(self.chunks()), None)
+        if rows is None:
+            return
+        rows = Data(rows.X[:50], rows.y[:50], None if rows.known_noise is None else rows.known_noise[:50])
+        with torch.enable_grad():
+            named = self._leaves(torch.tensor(theta, dtype=torch.float64, device=self.device))
+            values = self.layout.unflatten(torch.cat([leaf.reshape(-1) for leaf in named.values()]), self.constants)
+            inducing = place_inducing(self.model, values)
+            if inducing is None:
+                return
+            chunk = forward(self.model, values, inducing, rows)
+            outputs = [t for t in (chunk.K, chunk.k, chunk.r, chunk.w, chunk.log_slope) if t is not None and t.requires_grad]
+            total = sum((t.sum() for t in outputs), torch.zeros((), dtype=torch.float64, device=self.device))
+            found = torch.autograd.grad(total, list(named.values()), allow_unused=True, materialize_grads=False)
+        dead = [name for name, gradient in zip(named, found, strict=True) if gradient is None]
+        if dead:
+            raise DisconnectedParameterError(
+                f"These parameters receive no gradient, so training would silently leave them as they are: {', '.join(dead)}. "
+                "Use them in the forward pass, detach nothing on the way, or freeze them (requires_grad=False)."
+            )
+
+    def _leaves(self, point: Tensor) -> dict[str, Tensor]:
+        return {name: point[where].clone().requires_grad_() for name, where in self.layout.slices.items()}
+
+    def _place(self, point: Tensor) -> Inducing | None:
+        inducing = place_inducing(self.model, self.layout.unflatten(point, self.constants), self.rung)
+        if inducing is not None:
+            self.rung = inducing.rung
+        return inducing
+
+    def _first_pass(self, point: Tensor, inducing: Inducing, keep: bool) -> tuple[Statistics, list[Any]]:
+        """The sums over the rows of all processes, and the chunks that are kept, with the leaf that they were computed from."""
+        M = len(inducing.Z)
+        slots = [Statistics.zeros(M, point) for _ in range(self._parallel)]
+        kept: list[Any] = []
+        room = self.kept_bytes if keep else 0
+
+        def add(item: tuple[int, Data, bool]) -> tuple[Tensor, Forward] | None:
+            slot, rows, stays = item
+            with torch.set_grad_enabled(stays):
+                leaf = point.clone().requires_grad_(stays)
+                chunk = forward(self.model, self.layout.unflatten(leaf, self.constants), inducing, rows)
+            with torch.no_grad():
+                add_chunk_(slots[slot], chunk)
+            return (leaf, chunk) if stays else None
+
+        for group in _groups(self.chunks(), self._parallel):
+            items = []
+            for slot, rows in enumerate(group):
+                # K and A, and as much again for the features on the way
+                room -= 4 * 8 * M * len(rows.y)
+                items.append((slot, rows, room > 0))
+            kept += self._map(add, items)
+        total = slots[0]
+        for other in slots[1:]:
+            total.add_(other)
+        self.ranks.sum_(total.P, total.a, total.scalars)
+        return total, kept
+
+    def _second_pass(self, point: Tensor, inducing: Inducing, pull: Pull, kept: list[Any]) -> Tensor:
+        """Σ over this process's rows of dF/dtheta (P,), K_ZZ and prior left out."""
+        slots = [torch.zeros_like(point) for _ in range(self._parallel)]
+
+        def pull_one(item: tuple[int, Data, tuple[Tensor, Forward] | None]) -> None:
+            slot, rows, remembered = item
+            if remembered is None:
+                with torch.enable_grad():
+                    leaf = point.clone().requires_grad_()
+                    chunk = forward(self.model, self.layout.unflatten(leaf, self.constants), inducing, rows)
+            else:
+                leaf, chunk = remembered
+            with torch.no_grad():
+                outputs, gradients = pull_back(chunk, pull)
+            if outputs:
+                slots[slot] += torch.autograd.grad(outputs, leaf, gradients)[0]
+
+        first = 0
+        for group in _groups(self.chunks(), self._parallel):
+            self._map(pull_one, [(slot, rows, kept[first + slot]) for slot, rows in enumerate(group)])
+            kept[first : first + len(group)] = [None] * len(group)
+            first += len(group)
+        return torch.stack(slots).sum(0)
+
+    def _inducing_part(self, point: Tensor, bound: Bound, inducing: Inducing) -> Tensor:
+        """What K_ZZ pulls back to theta (P,)."""
+        with torch.enable_grad():
+            leaf = point.clone().requires_grad_()
+            values = self.layout.unflatten(leaf, self.constants)
+            K = self.model.kernel.matrix(values.get("kernel", {}), values["inducing"]["Z"])
+            return torch.autograd.grad(K, leaf, inducing_gradient(bound, inducing))[0]
+
+    @property
+    def _parallel(self) -> int:
+        return 1 if self.workers is None else self.workers.count
+
+    def _map(self, function: Callable[[Any], Any], items: list[Any]) -> list[Any]:
+        if self.workers is None:
+            return [function(item) for item in items]
+        return self.workers.map(function, items, large=True)
+
+
+def _groups(chunks: Iterable[Data], size: int) -> Iterator[list[Data]]:
+    """Chunks in lists of ``size``: the worker threads take one each, and the sums do not depend on who is faster."""
+    group: list[Data] = []
+    for chunk in chunks:
+        group.append(chunk)
+        if len(group) == size:
+            yield group
+            group = []
+    if group:
+        yield group

@@ -1,0 +1,81 @@
+"""The processes that share a fit: sums over all of them, and one decision for all of them (torch.distributed; gloo on CPU, nccl on GPU)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch import distributed as dist
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """rank of count processes. One process alone does nothing in any of these calls."""
+
+    rank: int = 0
+    count: int = 1
+
+    @property
+    def first(self) -> bool:
+        """Whether this process speaks for all of them: writes files, shows progress, keeps the time."""
+        return self.rank == 0
+
+    def sum_(self, *tensors: Tensor) -> None:
+        """Replace every tensor by its sum over all processes, in one message."""
+        if self.count == 1:
+            return
+        flat = torch.cat([t.reshape(-1) for t in tensors])
+        dist.all_reduce(flat)
+        for tensor, part in zip(tensors, flat.split([t.numel() for t in tensors]), strict=True):
+            tensor.copy_(part.view_as(tensor))
+
+    def follow_first_(self, *tensors: Tensor) -> None:
+        """Replace every tensor by the first process's: sums may differ in their last bit, and all must take the same steps."""
+        if self.count == 1:
+            return
+        flat = torch.cat([t.reshape(-1) for t in tensors])
+        dist.broadcast(flat, 0)
+        for tensor, part in zip(tensors, flat.split([t.numel() for t in tensors]), strict=True):
+            tensor.copy_(part.view_as(tensor))
+
+    def gather(self, thing: Any) -> list[Any]:
+        """What every process hands in, in order of rank."""
+        if self.count == 1:
+            return [thing]
+        everyone: list[Any] = [None] * self.count
+        dist.all_gather_object(everyone, thing)
+        return everyone
+
+    def decide(self, flag: bool) -> bool:
+        """The first process's answer."""
+        if self.count == 1:
+            return flag
+        answer: Sequence[Any] = [flag]
+        dist.broadcast_object_list(list_ := list(answer), 0)
+        return bool(list_[0])
+
+
+ALONE = Ranks()
+
+
+def launched() -> bool:
+    """Whether torchrun (or another launcher that sets its environment) started this process."""
+    return "WORLD_SIZE" in os.environ and "RANK" in os.environ
+
+
+@contextmanager
+def joined_ranks(device: str = "cpu") -> Iterator[Ranks]:
+    """Join the processes that torchrun started, for as long as the block lasts; alone where it did not start this one."""
+    if not launched():
+        yield ALONE
+        return
+    dist.init_process_group("nccl" if device.startswith("cuda") else "gloo")
+    try:
+        yield Ranks(dist.get_rank(), dist.get_world_size())
+    finally:
+        dist.destroy_process_group()
