@@ -55,18 +55,18 @@ class Statistics:
 class Bound:
     """F (), and what its derivatives are made of.
 
-    LB: lower factor of B (M, M). beta: B⁻¹ a (M,). of_P: 2 dF/dP = B⁻¹ − I + ββᵀ (M, M). of_whitened: L⁻¹ (dF/dK_ZZ) L⁻ᵀ's core,
+    LB: lower factor of B (M, M). beta: B⁻¹ a (M,). of_sums: 2 dF/dP = B⁻¹ − I + ββᵀ (M, M). of_whitened: L⁻¹ (dF/dK_ZZ) L⁻ᵀ's core,
     P + B⁻¹ − I + ββᵀ (M, M).
     """
 
     value: Tensor
     LB: Tensor
     beta: Tensor
-    of_P: Tensor
+    of_sums: Tensor
     of_whitened: Tensor
 
 
-def factor_of_B(sums: Statistics) -> Tensor | None:
+def factor_of_sums(sums: Statistics) -> Tensor | None:
     """Lower Cholesky factor of B = I + P (M, M); None where the sums are not finite."""
     LB = sums.symmetric()[None]
     LB.diagonal(dim1=-2, dim2=-1).add_(1.0)
@@ -75,7 +75,7 @@ def factor_of_B(sums: Statistics) -> Tensor | None:
 
 def collapsed_bound(sums: Statistics) -> Bound | None:
     """F and its derivatives from the sums over all rows; None where they are not finite."""
-    LB = factor_of_B(sums)
+    LB = factor_of_sums(sums)
     if LB is None:
         return None
     P = sums.symmetric()
@@ -85,7 +85,7 @@ def collapsed_bound(sums: Statistics) -> Bound | None:
     fit = q - sums.a @ beta
     trace = s - P.diagonal().sum()  # what the inducing points do not explain of the prior variances, over the noise
     value = 0.5 * (log_det + log_noise + math.log(2 * math.pi) * rows + fit + trace) - log_slope
-    of_P = torch.cholesky_inverse(LB)
-    of_P.diagonal().sub_(1.0)
-    of_P.addr_(beta, beta)
-    return Bound(value, LB, beta, of_P, P + of_P)
+    of_sums = torch.cholesky_inverse(LB)
+    of_sums.diagonal().sub_(1.0)
+    of_sums.addr_(beta, beta)
+    return Bound(value, LB, beta, of_sums, P + of_sums)

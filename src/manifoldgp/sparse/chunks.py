@@ -3,7 +3,7 @@
 With E = L⁻ᵀ (B⁻¹ − I + ββᵀ) and γ = L⁻ᵀ β (:mod:`manifoldgp.sparse.bound`), the rows of a chunk with whitened A = L⁻¹ K_ZH receive
 
     dF/dK_ZH = (E A − γ rᵀ) W,   dF/dr_i = w_i (r_i − β·A_i),   dF/dk_i = ½ w_i,
-    dF/dw_i  = ½ [(A_i·of_P A_i) + k_i + r_i² − ν_i] − r_i β·A_i
+    dF/dw_i  = ½ [(A_i·of_sums A_i) + k_i + r_i² − ν_i] − r_i β·A_i
 
 and the chain rule through kernel, features, mean, warping and noise is autograd's. A is recomputed rather than multiplied into one
 matrix L⁻ᵀ ... L⁻¹, whose entries lose as many digits as K_ZZ has, not half of them.
@@ -12,6 +12,7 @@ matrix L⁻ᵀ ... L⁻¹, whose entries lose as many digits as K_ZZ has, not ha
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -98,7 +99,7 @@ def add_chunk_(sums: Statistics, chunk: Forward) -> None:
 
 @dataclass(frozen=True)
 class Pull:
-    """What all chunks need for the way back. E: L⁻ᵀ of_P (M, M). gamma: L⁻ᵀ β (M,). beta: (M,)."""
+    """What all chunks need for the way back. E: L⁻ᵀ of_sums (M, M). gamma: L⁻ᵀ β (M,). beta: (M,)."""
 
     E: Tensor
     gamma: Tensor
@@ -107,7 +108,7 @@ class Pull:
     @classmethod
     def of(cls, bound: Bound, inducing: Inducing) -> Pull:
         up = inducing.inverse.mT
-        return cls(up @ bound.of_P, up @ bound.beta, bound.beta)
+        return cls(up @ bound.of_sums, up @ bound.beta, bound.beta)
 
 
 def pull_back(chunk: Forward, pull: Pull) -> tuple[list[Tensor], list[Tensor]]:
@@ -116,7 +117,7 @@ def pull_back(chunk: Forward, pull: Pull) -> tuple[list[Tensor], list[Tensor]]:
     explained = pull.beta @ A  # (n,)
     dK = pull.E @ A
     dK.addr_(pull.gamma, r, alpha=-1.0)
-    # K_i·(E A)_i = A_i·of_P A_i, because K = L A
+    # K_i·(E A)_i = A_i·of_sums A_i, because K = L A
     quadratic = (dK * K).sum(0).add_(explained * r)
     dw = 0.5 * (quadratic + k + r * r - 1.0 / w) - explained * r
     dK.mul_(w)
@@ -156,4 +157,4 @@ def add_lower_product_(P: Tensor, A: Tensor, B: Tensor) -> None:
 
 def _spans(M: int) -> list[tuple[int, int]]:
     edges = [M * i // _BLOCKS for i in range(_BLOCKS + 1)]
-    return [(a, b) for a, b in zip(edges[:-1], edges[1:], strict=True) if b > a]
+    return [(a, b) for a, b in pairwise(edges) if b > a]

@@ -19,7 +19,7 @@ from manifoldgp.errors import NotPositiveDefiniteError
 from manifoldgp.linalg import solve_lower
 from manifoldgp.model import Data, Model
 from manifoldgp.parameters import Tree, leaves, map_leaves, nest
-from manifoldgp.sparse.bound import Statistics, collapsed_bound, factor_of_B
+from manifoldgp.sparse.bound import Statistics, collapsed_bound, factor_of_sums
 from manifoldgp.sparse.chunks import Inducing, add_chunk_, forward, place_inducing
 
 KEPT_ROWS = 1000
@@ -114,7 +114,12 @@ def split_rows(rows: Data, size: int) -> Iterable[Data]:
 
 
 def from_sums(
-    model: Model, values: Sequence[Tree], inducing: Sequence[Inducing], sums: Sequence[Statistics], bound: Sequence[float], data: Data
+    model: Model,
+    values: Sequence[Tree],
+    inducing: Sequence[Inducing],
+    sums: Sequence[Statistics],
+    bound: Sequence[float],
+    data: Data,
 ) -> SparsePosterior:
     """Members (values without batch) whose sums over all rows are known. data: some of the rows, kept for diagnosis."""
     Z, L = torch.stack([i.Z for i in inducing]), torch.stack([i.L for i in inducing])
@@ -124,9 +129,7 @@ def from_sums(
     jitter = torch.tensor([i.jitter for i in inducing], dtype=Z.dtype, device=Z.device)
     bounds = torch.tensor(list(bound), dtype=Z.dtype, device=Z.device)
     kept = next(iter(split_rows(data, KEPT_ROWS)))
-    return SparsePosterior(
-        model, joined, kept, Z, L, LB, a, _alpha(L, LB, a), jitter, bounds, N=int(sums[0].scalars[4])
-    )
+    return SparsePosterior(model, joined, kept, Z, L, LB, a, _alpha(L, LB, a), jitter, bounds, N=int(sums[0].scalars[4]))
 
 
 def condition_sparse(model: Model, values: Tree, data: Data) -> SparsePosterior:
@@ -154,7 +157,7 @@ def condition_sparse(model: Model, values: Tree, data: Data) -> SparsePosterior:
 
 
 def _required_factor(sums: Statistics) -> Tensor:
-    LB = factor_of_B(sums)
+    LB = factor_of_sums(sums)
     if LB is None:
         raise NotPositiveDefiniteError("The sums over the rows are not finite. Rescale the inputs, or check the features.")
     return LB

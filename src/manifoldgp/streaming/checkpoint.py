@@ -51,7 +51,9 @@ class Checkpoint:
                 header = json.loads((file.metadata() or {})["checkpoint"])
                 return Saved(int(header["stage"]), int(header["iterations"]), file.get_tensor("theta"), header["names"])
         except (SafetensorError, OSError, KeyError, ValueError) as error:
-            raise FileFormatError(f"{self.path} is not a checkpoint, or it is damaged ({error}). Remove it to start anew.") from error
+            raise FileFormatError(
+                f"{self.path} is not a checkpoint, or it is damaged ({error}). Remove it to start anew."
+            ) from error
 
     def remove(self) -> None:
         """Training has ended: the file is of no use any more."""

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from manifoldgp.errors import DisconnectedParameterError, NotPositiveDefiniteError
 from manifoldgp.model import Data, Model
-from manifoldgp.parameters import Layout, Tree
+from manifoldgp.parameters import Layout, Tree, leaves, nest
 from manifoldgp.sparse.bound import Bound, Statistics, collapsed_bound
 from manifoldgp.sparse.chunks import Forward, Inducing, Pull, add_chunk_, forward, inducing_gradient, place_inducing, pull_back
 from manifoldgp.streaming.ranks import ALONE, Ranks
@@ -104,25 +104,23 @@ class BoundObjective:
         if rows is None:
             return
         rows = Data(rows.X[:50], rows.y[:50], None if rows.known_noise is None else rows.known_noise[:50])
+        values = self.layout.unflatten(torch.tensor(theta, dtype=torch.float64, device=self.device), self.constants)
+        inducing = place_inducing(self.model, values)
+        if inducing is None:
+            return
+        named = {n: v.detach().requires_grad_() for n, v in leaves(values) if self.layout.parameters[n].trainable}
+        fixed = {n: v for n, v in leaves(values) if n not in named}
         with torch.enable_grad():
-            named = self._leaves(torch.tensor(theta, dtype=torch.float64, device=self.device))
-            values = self.layout.unflatten(torch.cat([leaf.reshape(-1) for leaf in named.values()]), self.constants)
-            inducing = place_inducing(self.model, values)
-            if inducing is None:
-                return
-            chunk = forward(self.model, values, inducing, rows)
+            chunk = forward(self.model, nest({**fixed, **named}), inducing, rows)
             outputs = [t for t in (chunk.K, chunk.k, chunk.r, chunk.w, chunk.log_slope) if t is not None and t.requires_grad]
             total = sum((t.sum() for t in outputs), torch.zeros((), dtype=torch.float64, device=self.device))
-            found = torch.autograd.grad(total, list(named.values()), allow_unused=True, materialize_grads=False)
+            found = torch.autograd.grad(total, list(named.values()), allow_unused=True)
         dead = [name for name, gradient in zip(named, found, strict=True) if gradient is None]
         if dead:
             raise DisconnectedParameterError(
                 f"These parameters receive no gradient, so training would silently leave them as they are: {', '.join(dead)}. "
                 "Use them in the forward pass, detach nothing on the way, or freeze them (requires_grad=False)."
             )
-
-    def _leaves(self, point: Tensor) -> dict[str, Tensor]:
-        return {name: point[where].clone().requires_grad_() for name, where in self.layout.slices.items()}
 
     def _place(self, point: Tensor) -> Inducing | None:
         inducing = place_inducing(self.model, self.layout.unflatten(point, self.constants), self.rung)

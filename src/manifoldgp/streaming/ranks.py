@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -55,12 +55,17 @@ class Ranks:
         """The first process's answer."""
         if self.count == 1:
             return flag
-        answer: Sequence[Any] = [flag]
-        dist.broadcast_object_list(list_ := list(answer), 0)
-        return bool(list_[0])
+        answer: list[Any] = [flag]
+        dist.broadcast_object_list(answer, 0)
+        return bool(answer[0])
 
 
 ALONE = Ranks()
+
+
+def current_ranks() -> Ranks:
+    """The processes that joined_ranks (or the user's own init_process_group) has joined; alone where there are none."""
+    return Ranks(dist.get_rank(), dist.get_world_size()) if dist.is_available() and dist.is_initialized() else ALONE
 
 
 def launched() -> bool:

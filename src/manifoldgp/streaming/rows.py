@@ -4,26 +4,47 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 import torch
 
 from manifoldgp.model import Data
+from manifoldgp.scaling import Standardizer
+from manifoldgp.sources import Block, RowSource, joined
 from manifoldgp.streaming.ranks import ALONE, Ranks
 
 CHUNK_ROWS = 2000
 
 
 class ModelRows(ABC):
-    """Rows of one target. Each process sees its own part in ``chunks``; ``N`` and ``sample`` are the same for all of them."""
+    """Rows of one target. Each process sees its own part in ``chunks``; everything else is the same for all of them.
 
-    N: int
+    count: rows with a target. total: numbers that rows can have, 0 to total − 1.
+    """
+
     ranks: Ranks
+
+    @property
+    @abstractmethod
+    def count(self) -> int: ...
+
+    @property
+    @abstractmethod
+    def total(self) -> int: ...
 
     @abstractmethod
     def chunks(self) -> Iterator[Data]:
         """This process's rows, once through."""
+
+    @abstractmethod
+    def take(self, numbers: np.ndarray) -> Data:
+        """The rows with these sorted numbers, of all processes, in memory; those without a target are left out."""
+
+    @abstractmethod
+    def without(self, numbers: np.ndarray) -> ModelRows:
+        """All rows but these."""
 
     @abstractmethod
     def sample(self, count: int, seed: int) -> Data:
@@ -39,25 +60,94 @@ class MemoryRows(ModelRows):
     size: int = CHUNK_ROWS
 
     @property
-    def N(self) -> int:  # type: ignore[override]
+    def count(self) -> int:
+        return len(self.data.y)
+
+    @property
+    def total(self) -> int:
         return len(self.data.y)
 
     def chunks(self) -> Iterator[Data]:
-        first, last = (self.N * (self.ranks.rank + i) // self.ranks.count for i in (0, 1))
+        first, last = share(self.count, self.ranks)
         # Equal chunks in pairs: with two worker threads nobody waits for a short one.
-        count = max(1, 2 * -(-(last - first) // (2 * self.size))) if last - first > self.size // 4 else 1
-        edges = [first + (last - first) * i // count for i in range(count + 1)]
-        for start, stop in zip(edges[:-1], edges[1:], strict=True):
+        pieces = 2 * -(-(last - first) // (2 * self.size)) if last - first > self.size // 4 else 1
+        edges = [first + (last - first) * i // pieces for i in range(pieces + 1)]
+        for start, stop in pairwise(edges):
             if stop > start:
-                yield self.only(slice(start, stop))
+                yield self._only(slice(start, stop))
 
-    def only(self, index: slice | torch.Tensor) -> Data:
-        """Some of the rows."""
+    def take(self, numbers: np.ndarray) -> Data:
+        return self._only(torch.from_numpy(numbers).to(self.data.X.device))
+
+    def without(self, numbers: np.ndarray) -> MemoryRows:
+        kept = np.setdiff1d(np.arange(self.count), numbers, assume_unique=True)
+        return MemoryRows(self.take(kept), self.ranks, self.size)
+
+    def sample(self, count: int, seed: int) -> Data:
+        return self.data if count >= self.count else self.take(sampled(self.count, count, seed))
+
+    def _only(self, index: slice | torch.Tensor) -> Data:
         known = self.data.known_noise
         return Data(self.data.X[index], self.data.y[index], None if known is None else known[index])
 
+
+@dataclass(frozen=True)
+class StreamedRows(ModelRows):
+    """Rows of a source, read again for every pass. rows: how many have a target. excluded: sorted numbers that are left out."""
+
+    source: RowSource
+    x_scaler: Standardizer
+    y_scaler: Standardizer
+    rows: int
+    output: int = 0
+    device: str = "cpu"
+    ranks: Ranks = ALONE
+    size: int = CHUNK_ROWS
+    excluded: np.ndarray | None = None
+
+    @property
+    def count(self) -> int:
+        return self.rows
+
+    @property
+    def total(self) -> int:
+        return self.source.total
+
+    def chunks(self) -> Iterator[Data]:
+        for block in self.source.blocks(*share(self.total, self.ranks), self.size):
+            kept = block if self.excluded is None else block[~np.isin(block.number, self.excluded, assume_unique=True)]
+            if len(kept.number):
+                yield self._data(kept)
+
+    def take(self, numbers: np.ndarray) -> Data:
+        mine = self.source.take(numbers, *share(self.total, self.ranks), 32 * self.size)
+        return self._data(joined(self.ranks.gather(mine)))
+
+    def without(self, numbers: np.ndarray) -> StreamedRows:
+        excluded = numbers if self.excluded is None else np.union1d(self.excluded, numbers)
+        missing = len(self.take(numbers).y)
+        return replace(self, rows=self.rows - missing, excluded=excluded)
+
     def sample(self, count: int, seed: int) -> Data:
-        return self.data if count >= self.N else self.only(torch.from_numpy(sampled(self.N, count, seed)).to(self.data.X.device))
+        numbers = sampled(self.total, count, seed)
+        return self.take(numbers if self.excluded is None else np.setdiff1d(numbers, self.excluded, assume_unique=True))
+
+    def _data(self, block: Block) -> Data:
+        X = torch.as_tensor(self.x_scaler.apply(block.X), device=self.device)
+        Y = self.y_scaler.apply(block.Y)[:, self.output]
+        noise = None
+        if block.noise is not None:
+            noise = torch.as_tensor(block.noise[:, self.output] / self.y_scaler.scale[self.output] ** 2, device=self.device)
+        return Data(X, torch.as_tensor(np.ascontiguousarray(Y), device=self.device), noise)
+
+
+def share(N: int, ranks: Ranks) -> tuple[int, int]:
+    """First and last (exclusive) of N rows that this process works on.
+
+    >>> [share(10, Ranks(rank, 3)) for rank in range(3)]
+    [(0, 3), (3, 6), (6, 10)]
+    """
+    return N * ranks.rank // ranks.count, N * (ranks.rank + 1) // ranks.count
 
 
 def sampled(N: int, count: int, seed: int) -> np.ndarray:
