@@ -20,6 +20,7 @@ from manifoldgp.sparse import condition_sparse, greedy_inducing_points
 from manifoldgp.sparse.chunks import add_lower_product_, lower_times, place_inducing
 from manifoldgp.sparse.posterior import split_rows
 from manifoldgp.streaming.objective import BoundObjective
+from manifoldgp.streaming.rows import MemoryRows
 from manifoldgp.warping import TanhWarping
 
 N, D, M = 23, 2, 7
@@ -68,7 +69,7 @@ def draw(model, data, Z=None, seed=4):
 
 
 def objective_of(model, layout, data, size=5, **more):
-    return BoundObjective(model, layout, {}, lambda: split_rows(data, size), **more)
+    return BoundObjective(model, layout, {}, MemoryRows(data, size=size), **more)
 
 
 def as_numpy(values):
@@ -202,6 +203,8 @@ def test_greedy_points_are_those_that_are_least_known():
     chosen = greedy_inducing_points(kernel, values, H, 9)
     K = kernel.matrix(values, H).numpy()
     assert chosen.tolist() == reference.greedy_rows(K, 9)
+    more = greedy_inducing_points(kernel, values, H, 9, given=H[chosen[:4]])
+    assert more.tolist() == chosen[4:].tolist()
 
 
 def test_repeated_rows_become_one_inducing_point():

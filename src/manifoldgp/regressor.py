@@ -142,7 +142,7 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
         if source is not None:
             return self._fit_source(source, settings, ordered)
         table = inputs.training_table(self, X, y, noise_std)
-        model, self.method_ = self._model(noise_std), chosen_method(self.method, len(table.X), settings, self.inducing)
+        model, self.method_ = self._model(noise_std), chosen_method(self.method, len(table.X), self.inducing, calls=3)
         folds = FoldChoice(inputs.group_labels(groups, table), ordered)
         self.x_scaler_ = Standardizer.fit(table.X, self.standardize_X)
         self.y_scaler_ = Standardizer.fit(table.Y, self.standardize_y)
@@ -157,7 +157,7 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
         """Train on rows that need not fit into memory, together with the other processes that torchrun started."""
         ranks = current_ranks()
         seen = surveyed(source, ranks)
-        self.method_ = chosen_method(self.method, seen.rows, settings, self.inducing)
+        self.method_ = chosen_method(self.method, seen.rows, self.inducing, calls=4)
         if self.method_ == "exact":
             raise InputError("A source of rows is read by the sparse method only. Say method='sparse', or fit arrays in memory.")
         self.n_features_in_, self.n_outputs_, self._flat = source.inputs, source.outputs, source.flat

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from manifoldgp.kernels import Kernel
+from manifoldgp.linalg import cholesky_with_jitter, solve_lower
 from manifoldgp.parameters import Tree
 
 SMALLEST_VARIANCE = 1e-10
@@ -13,17 +14,23 @@ SMALLEST_VARIANCE = 1e-10
 
 
 @torch.no_grad()
-def greedy_inducing_points(kernel: Kernel, values: Tree, H: Tensor, count: int) -> Tensor:
+def greedy_inducing_points(kernel: Kernel, values: Tree, H: Tensor, count: int, given: Tensor | None = None) -> Tensor:
     """Rows (m,) of H (n, Q), each the one whose value is least known given those before it: the pivots of a Cholesky factor of K_HH.
 
     m = count, or fewer where all the other rows are known already (features with repeated rows, say).
+    given: points (g, Q) that are there already; m is at most count − g then.
     """
     variance = kernel.diagonal(values, H).clone().expand(len(H)).contiguous()
     smallest = SMALLEST_VARIANCE * float(variance.max())
-    count = min(count, len(H))
+    known = 0 if given is None else len(given)
+    count = min(count, known + len(H))
     C = H.new_empty(count, len(H))  # row m: what point m adds, so that K_HH ~ Cᵀ C
+    if given is not None and known:
+        L, _ = cholesky_with_jitter(kernel.matrix(values, given)[None], "the covariance of the inducing points")
+        C[:known] = solve_lower(L[0], kernel.cross(values, given, H))
+        variance = (variance - (C[:known] ** 2).sum(0)).clamp_min_(0.0)
     chosen: list[int] = []
-    for m in range(count):
+    for m in range(known, count):
         pivot = int(variance.argmax())
         left = float(variance[pivot])
         if left <= smallest:

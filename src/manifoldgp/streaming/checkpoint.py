@@ -28,7 +28,7 @@ class Saved:
 class Checkpoint:
     """A file that is written at most every ``seconds`` and replaced at once or not at all."""
 
-    def __init__(self, path: str | Path, seconds: float = 30.0) -> None:
+    def __init__(self, path: str | Path, seconds: float = 1.0) -> None:
         self.path, self.seconds = Path(path), seconds
         self._last = time.perf_counter()
 

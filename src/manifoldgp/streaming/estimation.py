@@ -41,7 +41,6 @@ class SparseSettings:
     inducing: int
     ranks: Ranks = ALONE
     checkpoint: str | None = None
-    checkpoint_seconds: float = 30.0
     schedule: Schedule | None = None
 
 
@@ -87,7 +86,8 @@ def fit_sparse_outputs(
     refuse_too_little_memory(sparse.inducing)
     generator = Settings.generator(settings.random_state)
     begin = time.perf_counter()
-    fitted = []
+    fitted: list[FittedOutput] = []
+    checkpoints: list[Checkpoint] = []
     with training_threads() as workers:
         for o in range(outputs):
             rows = rows_of(o)
@@ -99,11 +99,13 @@ def fit_sparse_outputs(
             with _watching(settings, rows, sparse.ranks.first, left) as watch:
                 fit = _Fit(settings, sparse, workers, generator, watch, left, o)
                 bound = bound_model(model, rows.sample(SAMPLE_ROWS, fit.seed).X)
-                fitted.append(
-                    fit.stack(bound, rows, y_scaler, folds)
-                    if settings.averaging == "stack"
-                    else fit.single(bound, rows, y_scaler)
-                )
+                if settings.averaging == "stack":
+                    fitted.append(fit.stack(bound, rows, y_scaler, folds))
+                else:
+                    fitted.append(fit.single(bound, rows, y_scaler))
+                checkpoints += fit.checkpoints
+    for checkpoint in checkpoints if sparse.ranks.first else ():
+        checkpoint.remove()
     return fitted
 
 
@@ -139,6 +141,7 @@ class _Fit:
     ) -> None:
         self.settings, self.sparse, self.workers, self.generator, self.watch = settings, sparse, workers, generator, watch
         self.seconds, self.output = seconds, output
+        self.checkpoints: list[Checkpoint] = []
         self.seed = int(torch.randint(2**31 - 1, (), generator=generator))
 
     def single(self, model: Model, rows: ModelRows, y_scaler: Standardizer) -> FittedOutput:
@@ -185,7 +188,8 @@ class _Fit:
         checkpoint = None
         if self.sparse.checkpoint is not None:
             name = ".".join([self.sparse.checkpoint, *([group.replace(" ", "-")] if group else []), str(self.output)])
-            checkpoint = Checkpoint(name, self.sparse.checkpoint_seconds)
+            checkpoint = Checkpoint(name)
+            self.checkpoints.append(checkpoint)
 
         def watch(phase: str, iterations: np.ndarray, values: np.ndarray) -> bool:
             return bool(self.watch(f"{group}, {phase}" if group else phase, iterations, values))

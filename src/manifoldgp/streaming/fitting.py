@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -15,14 +16,14 @@ from manifoldgp.model import Data, Model
 from manifoldgp.scaling import Standardizer
 from manifoldgp.sources import ArrayRows, RowSource, Survey, survey
 from manifoldgp.streaming.estimation import EXACT_UP_TO, SparseSettings, fit_sparse_outputs
-from manifoldgp.streaming.ranks import Ranks
-from manifoldgp.streaming.rows import MemoryRows, StreamedRows, share
+from manifoldgp.streaming.ranks import Ranks, slots_of
+from manifoldgp.streaming.rows import MemoryRows, StreamedRows
 
 METHODS = ("auto", "exact", "sparse")
 
 
-def chosen_method(method: Any, N: int, settings: Settings, inducing: int) -> str:
-    """ "exact" or "sparse"; a warning says when "auto" takes the sparse one."""
+def chosen_method(method: Any, N: int, inducing: int, calls: int) -> str:
+    """ "exact" or "sparse"; a warning says when "auto" takes the sparse one. calls: from here up to the line that calls fit."""
     if not isinstance(method, str) or method not in METHODS:
         raise InputError(f"method must be one of {', '.join(map(repr, METHODS))}; got {method!r}.")
     if method != "auto" or N <= EXACT_UP_TO:
@@ -31,7 +32,7 @@ def chosen_method(method: Any, N: int, settings: Settings, inducing: int) -> str
         f"{N:,} rows: method='auto' trains the sparse model with {inducing} inducing points (the exact one up to {EXACT_UP_TO:,} rows). "
         "Say method='sparse' or method='exact' to choose.",
         FitWarning,
-        stacklevel=5,  # the line that calls fit
+        stacklevel=calls + 1,
     )
     return "sparse"
 
@@ -49,10 +50,10 @@ def row_source(X: Any, y: Any, noise_std: Any, method: str) -> RowSource | None:
 
 def surveyed(source: RowSource, ranks: Ranks) -> Survey:
     """The survey of all processes' rows; refuses too few, and says how many have no target."""
-    total = None
-    for part in ranks.gather(survey(source, *share(source.total, ranks))):
-        total = part if total is None else total.merged(part)
-    assert total is not None
+    slots, mine = slots_of(source.total, ranks)
+    spans = [(source.total * slot // slots, source.total * (slot + 1) // slots) for slot in mine]
+    parts = [part for several in ranks.gather([survey(source, *span) for span in spans]) for part in several]
+    total = reduce(Survey.merged, parts)
     if total.rows < 2:
         raise InputError(f"At least 2 rows with a target are needed; there {'is' if total.rows == 1 else 'are'} {total.rows}.")
     if total.left_out and ranks.first:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,11 +10,12 @@ import torch
 from torch import Tensor
 
 from manifoldgp.errors import DisconnectedParameterError, NotPositiveDefiniteError
-from manifoldgp.model import Data, Model
+from manifoldgp.model import Model
 from manifoldgp.parameters import Layout, Tree, leaves, nest
 from manifoldgp.sparse.bound import Bound, Statistics, collapsed_bound
 from manifoldgp.sparse.chunks import Forward, Inducing, Pull, add_chunk_, forward, inducing_gradient, place_inducing, pull_back
-from manifoldgp.streaming.ranks import ALONE, Ranks
+from manifoldgp.streaming.ranks import tree_sum
+from manifoldgp.streaming.rows import ModelRows
 from manifoldgp.threads import Workers
 
 KEPT_BYTES = 2**28
@@ -24,7 +25,8 @@ KEPT_BYTES = 2**28
 class BoundObjective:
     """F plus the negative log prior, for flat theta (A, P) in NumPy: values (A,) and gradients (A, P).
 
-    chunks: called for every pass; yields this process's rows, chunk by chunk, in the model's units.
+    rows: read slot by slot in every pass. Slots are summed one by one and then in a fixed tree, so that neither the number of processes nor
+    that of worker threads changes a bit of the result.
     """
 
     def __init__(
@@ -32,14 +34,13 @@ class BoundObjective:
         model: Model,
         layout: Layout,
         constants: Tree,
-        chunks: Callable[[], Iterable[Data]],
+        rows: ModelRows,
         device: torch.device | str = "cpu",
-        ranks: Ranks = ALONE,
         workers: Workers | None = None,
         kept_bytes: int = KEPT_BYTES,
     ) -> None:
-        self.model, self.layout, self.constants, self.chunks = model, layout, constants, chunks
-        self.device, self.ranks, self.workers, self.kept_bytes = device, ranks, workers, kept_bytes
+        self.model, self.layout, self.constants, self.rows = model, layout, constants, rows
+        self.device, self.ranks, self.workers, self.kept_bytes = device, rows.ranks, workers, kept_bytes
         self.rung = 0  # of the jitter ladder; it only ever rises, so that the bound does not jump back and forth
         self.evaluations = 0
         self.best: tuple[float, np.ndarray] | None = None
@@ -63,7 +64,6 @@ class BoundObjective:
         if not fine or bound is None or inducing is None:
             return np.inf, np.zeros(len(theta))
         gradient = self._second_pass(point, inducing, Pull.of(bound, inducing), kept)
-        self.ranks.sum_(gradient)
         value = bound.value.clone()
         gradient += self._inducing_part(point, bound, inducing)
         with torch.enable_grad():
@@ -100,10 +100,7 @@ class BoundObjective:
 
     def refuse_disconnected(self, theta: np.ndarray) -> None:
         """Raise, by name, if a trainable parameter has no path to the bound: a network that silently does not train."""
-        rows = next(iter(self.chunks()), None)
-        if rows is None:
-            return
-        rows = Data(rows.X[:50], rows.y[:50], None if rows.known_noise is None else rows.known_noise[:50])
+        rows = self.rows.sample(50, 0)
         values = self.layout.unflatten(torch.tensor(theta, dtype=torch.float64, device=self.device), self.constants)
         inducing = place_inducing(self.model, values)
         if inducing is None:
@@ -129,57 +126,51 @@ class BoundObjective:
         return inducing
 
     def _first_pass(self, point: Tensor, inducing: Inducing, keep: bool) -> tuple[Statistics, list[Any]]:
-        """The sums over the rows of all processes, and the chunks that are kept, with the leaf that they were computed from."""
-        M = len(inducing.Z)
-        slots = [Statistics.zeros(M, point) for _ in range(self._parallel)]
-        kept: list[Any] = []
-        room = self.kept_bytes if keep else 0
+        """The sums over the rows of all processes, and for each of this process's slots the chunks that are kept."""
+        M, slots = len(inducing.Z), self.rows.slots
+        room = self.kept_bytes // max(len(slots), 1) if keep else 0
 
-        def add(item: tuple[int, Data, bool]) -> tuple[Tensor, Forward] | None:
-            slot, rows, stays = item
-            with torch.set_grad_enabled(stays):
-                leaf = point.clone().requires_grad_(stays)
-                chunk = forward(self.model, self.layout.unflatten(leaf, self.constants), inducing, rows)
-            with torch.no_grad():
-                add_chunk_(slots[slot], chunk)
-            return (leaf, chunk) if stays else None
+        def add_slot(slot: int) -> tuple[Statistics, list[tuple[Tensor, Forward]]]:
+            sums, kept, left = Statistics.zeros(M, point), [], room
+            for rows in self.rows.chunks(slot):
+                left -= 4 * 8 * M * len(rows.y)  # K and A, and as much again for the features on the way
+                with torch.set_grad_enabled(left > 0):
+                    leaf = point.clone().requires_grad_(left > 0)
+                    chunk = forward(self.model, self.layout.unflatten(leaf, self.constants), inducing, rows)
+                with torch.no_grad():
+                    add_chunk_(sums, chunk)
+                if left > 0:
+                    kept.append((leaf, chunk))
+            return sums, kept
 
-        for group in _groups(self.chunks(), self._parallel):
-            items = []
-            for slot, rows in enumerate(group):
-                # K and A, and as much again for the features on the way
-                room -= 4 * 8 * M * len(rows.y)
-                items.append((slot, rows, room > 0))
-            kept += self._map(add, items)
-        total = slots[0]
-        for other in slots[1:]:
-            total.add_(other)
+        done = self._map(add_slot, slots)
+        total = tree_sum([sums for sums, _ in done]) if done else Statistics.zeros(M, point)
         self.ranks.sum_(total.P, total.a, total.scalars)
-        return total, kept
+        return total, [kept for _, kept in done]
 
     def _second_pass(self, point: Tensor, inducing: Inducing, pull: Pull, kept: list[Any]) -> Tensor:
-        """Σ over this process's rows of dF/dtheta (P,), K_ZZ and prior left out."""
-        slots = [torch.zeros_like(point) for _ in range(self._parallel)]
+        """Σ over the rows of all processes of dF/dtheta (P,), K_ZZ and prior left out."""
 
-        def pull_one(item: tuple[int, Data, tuple[Tensor, Forward] | None]) -> None:
-            slot, rows, remembered = item
-            if remembered is None:
-                with torch.enable_grad():
-                    leaf = point.clone().requires_grad_()
-                    chunk = forward(self.model, self.layout.unflatten(leaf, self.constants), inducing, rows)
-            else:
-                leaf, chunk = remembered
-            with torch.no_grad():
-                outputs, gradients = pull_back(chunk, pull)
-            if outputs:
-                slots[slot] += torch.autograd.grad(outputs, leaf, gradients)[0]
+        def pull_slot(item: tuple[int, list[tuple[Tensor, Forward]]]) -> Tensor:
+            slot, remembered = item
+            gradient = torch.zeros_like(point)
+            for rows in self.rows.chunks(slot):
+                if remembered:
+                    leaf, chunk = remembered.pop(0)
+                else:
+                    with torch.enable_grad():
+                        leaf = point.clone().requires_grad_()
+                        chunk = forward(self.model, self.layout.unflatten(leaf, self.constants), inducing, rows)
+                with torch.no_grad():
+                    outputs, gradients = pull_back(chunk, pull)
+                if outputs:
+                    gradient += torch.autograd.grad(outputs, leaf, gradients)[0]
+            return gradient
 
-        first = 0
-        for group in _groups(self.chunks(), self._parallel):
-            self._map(pull_one, [(slot, rows, kept[first + slot]) for slot, rows in enumerate(group)])
-            kept[first : first + len(group)] = [None] * len(group)
-            first += len(group)
-        return torch.stack(slots).sum(0)
+        parts = self._map(pull_slot, list(zip(self.rows.slots, kept, strict=True)))
+        total = tree_sum(parts) if parts else torch.zeros_like(point)
+        self.ranks.sum_(total)
+        return total
 
     def _inducing_part(self, point: Tensor, bound: Bound, inducing: Inducing) -> Tensor:
         """What K_ZZ pulls back to theta (P,)."""
@@ -189,23 +180,7 @@ class BoundObjective:
             K = self.model.kernel.matrix(values.get("kernel", {}), values["inducing"]["Z"])
             return torch.autograd.grad(K, leaf, inducing_gradient(bound, inducing))[0]
 
-    @property
-    def _parallel(self) -> int:
-        return 1 if self.workers is None else self.workers.count
-
     def _map(self, function: Callable[[Any], Any], items: list[Any]) -> list[Any]:
         if self.workers is None:
             return [function(item) for item in items]
-        return self.workers.map(function, items, large=True)
-
-
-def _groups(chunks: Iterable[Data], size: int) -> Iterator[list[Data]]:
-    """Chunks in lists of ``size``: the worker threads take one each, and the sums do not depend on who is faster."""
-    group: list[Data] = []
-    for chunk in chunks:
-        group.append(chunk)
-        if len(group) == size:
-            yield group
-            group = []
-    if group:
-        yield group
+        return self.workers.map(function, items, large=False)

@@ -26,13 +26,33 @@ class Ranks:
         return self.rank == 0
 
     def sum_(self, *tensors: Tensor) -> None:
-        """Replace every tensor by its sum over all processes, in one message."""
+        """Replace every tensor by its sum over all processes, in one message.
+
+        With a power of two of them the sum is a fixed binary tree, the one :func:`tree_sum` goes on with inside a process: the result has the
+        same bits however many processes share the slots.
+        """
         if self.count == 1:
             return
         flat = torch.cat([t.reshape(-1) for t in tensors])
-        dist.all_reduce(flat)
+        if self.count & (self.count - 1):
+            dist.all_reduce(flat)
+        else:
+            flat = self._butterfly(flat)
         for tensor, part in zip(tensors, flat.split([t.numel() for t in tensors]), strict=True):
             tensor.copy_(part.view_as(tensor))
+
+    def _butterfly(self, flat: Tensor) -> Tensor:
+        """In round i everyone exchanges sums with the partner whose rank differs in bit i; a + b = b + a, so that both get the same."""
+        bit = 1
+        while bit < self.count:
+            theirs = torch.empty_like(flat)
+            partner = self.rank ^ bit
+            exchange = [dist.P2POp(dist.isend, flat, partner), dist.P2POp(dist.irecv, theirs, partner)]
+            for request in dist.batch_isend_irecv(exchange):
+                request.wait()
+            flat = flat + theirs
+            bit *= 2
+        return flat
 
     def follow_first_(self, *tensors: Tensor) -> None:
         """Replace every tensor by the first process's: sums may differ in their last bit, and all must take the same steps."""
@@ -61,6 +81,30 @@ class Ranks:
 
 
 ALONE = Ranks()
+
+
+def slots_of(count: int, ranks: Ranks, rows_a_slot: int = 500, most: int = 16) -> tuple[int, list[int]]:
+    """How many slots ``count`` rows are dealt to, contiguously, and which of them are this process's.
+
+    Slots depend on the rows alone, never on the processes: each is summed by itself, and then they are summed in a fixed order.
+
+    >>> slots_of(5000, Ranks(1, 2))
+    (8, [4, 5, 6, 7])
+    """
+    slots = 1
+    while 2 * slots * rows_a_slot <= count and slots < most:
+        slots *= 2
+    if ranks.count & (ranks.count - 1):  # no tree to keep to: as many as make equal parts
+        slots = ranks.count * -(-slots // ranks.count)
+    return slots, [slot for slot in range(slots) if slot * ranks.count // slots == ranks.rank]
+
+
+def tree_sum(parts: list[Any]) -> Any:
+    """The sum of the parts (with an in-place add_) as a balanced binary tree."""
+    while len(parts) > 1:
+        pairs = [parts[i].add_(parts[i + 1]) for i in range(0, len(parts) - 1, 2)]
+        parts = pairs + parts[2 * len(pairs) :]
+    return parts[0]
 
 
 def current_ranks() -> Ranks:

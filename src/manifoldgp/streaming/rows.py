@@ -13,13 +13,13 @@ import torch
 from manifoldgp.model import Data
 from manifoldgp.scaling import Standardizer
 from manifoldgp.sources import Block, RowSource, joined
-from manifoldgp.streaming.ranks import ALONE, Ranks
+from manifoldgp.streaming.ranks import ALONE, Ranks, slots_of
 
 CHUNK_ROWS = 2000
 
 
 class ModelRows(ABC):
-    """Rows of one target. Each process sees its own part in ``chunks``; everything else is the same for all of them.
+    """Rows of one target, dealt to slots (see :func:`slots_of`). Each process works on its own slots; everything else is the same for all.
 
     count: rows with a target. total: numbers that rows can have, 0 to total − 1.
     """
@@ -35,8 +35,22 @@ class ModelRows(ABC):
     def total(self) -> int: ...
 
     @abstractmethod
-    def chunks(self) -> Iterator[Data]:
-        """This process's rows, once through."""
+    def chunks(self, slot: int) -> Iterator[Data]:
+        """The rows of one slot, once through."""
+
+    @property
+    def slots(self) -> list[int]:
+        """The slots that this process works on."""
+        return slots_of(self.total, self.ranks)[1]
+
+    def span(self, slot: int) -> tuple[int, int]:
+        """First and last (exclusive) number of a slot's rows."""
+        slots = slots_of(self.total, self.ranks)[0]
+        return self.total * slot // slots, self.total * (slot + 1) // slots
+
+    def my_span(self) -> tuple[int, int]:
+        """First and last (exclusive) number of this process's rows."""
+        return (self.span(self.slots[0])[0], self.span(self.slots[-1])[1]) if self.slots else (0, 0)
 
     @abstractmethod
     def take(self, numbers: np.ndarray) -> Data:
@@ -67,14 +81,11 @@ class MemoryRows(ModelRows):
     def total(self) -> int:
         return len(self.data.y)
 
-    def chunks(self) -> Iterator[Data]:
-        first, last = share(self.count, self.ranks)
-        # Equal chunks in pairs: with two worker threads nobody waits for a short one.
-        pieces = 2 * -(-(last - first) // (2 * self.size)) if last - first > self.size // 4 else 1
-        edges = [first + (last - first) * i // pieces for i in range(pieces + 1)]
-        for start, stop in pairwise(edges):
-            if stop > start:
-                yield self._only(slice(start, stop))
+    def chunks(self, slot: int) -> Iterator[Data]:
+        first, last = self.span(slot)
+        pieces = -(-(last - first) // self.size)
+        for start, stop in pairwise(first + (last - first) * i // max(pieces, 1) for i in range(pieces + 1)):
+            yield self._only(slice(start, stop))
 
     def take(self, numbers: np.ndarray) -> Data:
         return self._only(torch.from_numpy(numbers).to(self.data.X.device))
@@ -113,14 +124,14 @@ class StreamedRows(ModelRows):
     def total(self) -> int:
         return self.source.total
 
-    def chunks(self) -> Iterator[Data]:
-        for block in self.source.blocks(*share(self.total, self.ranks), self.size):
+    def chunks(self, slot: int) -> Iterator[Data]:
+        for block in self.source.blocks(*self.span(slot), self.size):
             kept = block if self.excluded is None else block[~np.isin(block.number, self.excluded, assume_unique=True)]
             if len(kept.number):
                 yield self._data(kept)
 
     def take(self, numbers: np.ndarray) -> Data:
-        mine = self.source.take(numbers, *share(self.total, self.ranks), 32 * self.size)
+        mine = self.source.take(numbers, *self.my_span(), 32 * self.size)
         return self._data(joined(self.ranks.gather(mine)))
 
     def without(self, numbers: np.ndarray) -> StreamedRows:
@@ -141,20 +152,11 @@ class StreamedRows(ModelRows):
         return Data(X, torch.as_tensor(np.ascontiguousarray(Y), device=self.device), noise)
 
 
-def share(N: int, ranks: Ranks) -> tuple[int, int]:
-    """First and last (exclusive) of N rows that this process works on.
-
-    >>> [share(10, Ranks(rank, 3)) for rank in range(3)]
-    [(0, 3), (3, 6), (6, 10)]
-    """
-    return N * ranks.rank // ranks.count, N * (ranks.rank + 1) // ranks.count
-
-
 def sampled(N: int, count: int, seed: int) -> np.ndarray:
     """``count`` different rows of N, in order.
 
     >>> sampled(10, 3, seed=0)
-    array([2, 6, 8])
+    array([2, 4, 6])
     """
     rng = np.random.default_rng(seed)
     if count >= N:

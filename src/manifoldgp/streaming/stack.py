@@ -45,9 +45,9 @@ def network_for(N: int) -> MLP:
     """A tanh network whose weights number about a tenth of the rows, at most 128 and 64 units wide.
 
     >>> [network_for(N).sizes for N in (5_000, 36_000, 1_000_000)]
-    [(20, 10, 2), (64, 32, 4), (128, 64, 6)]
+    [(24, 12, 2), (64, 32, 4), (128, 64, 6)]
     """
-    width = int(np.clip(8 * round(math.sqrt(N / 10) / 8) + (4 if N < 20_000 else 0), 16, 64 if N < 200_000 else 128))
+    width = int(np.clip(8 * round(math.sqrt(N / 10) / 8), 16, 128))
     return MLP((width, width // 2, 2 if width < 32 else 4 if width <= 64 else 6), ("tanh", "tanh", "identity"))
 
 

@@ -129,7 +129,7 @@ class SparseTrainer:
         starts = [self._start(layout, drawn, r, warm_values) for r in range(restarts)]
         table = _Table(restarts)
         best = _Progress(starts[0])
-        saved = None if self.checkpoint is None else self.checkpoint.read()
+        saved = self._saved()
         try:
             if saved is not None:
                 best = self._resume(saved)
@@ -163,7 +163,14 @@ class SparseTrainer:
         for r, start in enumerate(starts):
             progress = _Progress(start)
             share = s.screen_until * (r + 1) / len(starts)
-            self._minimise(progress, few, s.screen_inducing, s.screen_iterations, share, f"start {r + 1} of {len(starts)}")
+            self._minimise(
+                progress,
+                few,
+                min(s.screen_inducing, self.inducing),
+                s.screen_iterations,
+                share,
+                f"start {r + 1} of {len(starts)}",
+            )
             table.record(r, progress)
             ends.append(progress)
             if self.ranks.decide(self._late(s.screen_until)):
@@ -244,15 +251,16 @@ class SparseTrainer:
         )
 
     def _placed(self, values: Tree, source: ModelRows, count: int, first: bool) -> tuple[Layout, np.ndarray, BoundObjective]:
-        """Layout, theta and objective with inducing points chosen anew; unless those at hand, as many, give a better bound."""
+        """Layout, theta and objective with inducing points chosen anew; unless those at hand, and as many more as may be, give a better bound."""
         sample = source.sample(max(_CANDIDATES, 8 * count), self.seed)
         plain = {name: tree for name, tree in values.items() if name != "inducing"}
+        kernel, count = plain.get("kernel", {}), min(count, source.count)
         with torch.no_grad():
             H = self.model.features(plain.get("features", {}), sample.X)
-            Z = H[greedy_inducing_points(self.model.kernel, plain.get("kernel", {}), H, min(count, source.count))]
-        candidates = [Z]
-        if "inducing" in values and (len(values["inducing"]["Z"]) >= len(Z) or not first):
-            candidates.append(values["inducing"]["Z"])
+        candidates = [H[greedy_inducing_points(self.model.kernel, kernel, H, count)]]
+        if "inducing" in values and len(values["inducing"]["Z"]) <= count:
+            old = values["inducing"]["Z"].detach()
+            candidates.append(torch.cat([old, H[greedy_inducing_points(self.model.kernel, kernel, H, count, old)]]))
         made = [self._with(plain, candidate, source) for candidate in candidates]
         if first:
             made[0][2].refuse_disconnected(made[0][1])
@@ -267,8 +275,13 @@ class SparseTrainer:
         layout = Layout({**self.parameters, "inducing": {"Z": Parameter(tuple(Z.shape), constant_law(Z))}})
         theta = layout.flatten({**plain, "inducing": {"Z": Z}}).detach()
         self.ranks.follow_first_(theta)
-        objective = BoundObjective(self.model, layout, self.constants, source.chunks, self.device, self.ranks, self.workers)
+        objective = BoundObjective(self.model, layout, self.constants, source, self.device, self.workers)
         return layout, theta.cpu().numpy(), objective
+
+    def _saved(self) -> Saved | None:
+        """What the checkpoint holds, as the first process reads it."""
+        mine = self.checkpoint.read() if self.checkpoint is not None and self.ranks.first else None
+        return self.ranks.gather(mine)[0]
 
     def _resume(self, saved: Saved) -> _Progress:
         """Where the checkpoint stands, on the stage it was written in."""
@@ -303,8 +316,8 @@ class SparseTrainer:
         posterior = from_sums(self.model, [values], [inducing], [sums], [bound], self.rows.sample(KEPT_ROWS, self.seed))
         prior = float(full.negative_log_prior(torch.as_tensor(theta, device=self.device))) if full.has_priors else 0.0
         table.finish(best, bound + prior, theta)
-        if self.checkpoint is not None and self.ranks.first:
-            self.checkpoint.remove()
+        if self.checkpoint is not None and self.ranks.first:  # a fit of several members does not repeat this one
+            self.checkpoint.write(Saved(len(self.schedule.stages), best.iterations, theta, full.names))
         return SparseTrained(posterior, table.result(), table.values - prior, table.chosen, self.stopped, inducing.rung)
 
 
