@@ -92,7 +92,9 @@ def test_a_single_process_without_torchrun_gives_the_same_model(files, alone):
 
 def test_a_killed_process_makes_the_job_go_on_from_its_checkpoint(files, tmp_path):
     out = tmp_path / "model.mgp"
-    job = torchrun(2, files, out, "--max-iter", "400", "--restarts", "1", "--inducing", "120", restarts=2)
+    job = torchrun(
+        2, files, out, "--max-iter", "100000", "--time-budget", "15", "--restarts", "1", "--inducing", "150", restarts=2
+    )
     try:
         checkpoint = _wait_for(lambda: next(iter(tmp_path.glob("model.mgp.checkpoint.*")), None), job)
         assert checkpoint
@@ -100,7 +102,9 @@ def test_a_killed_process_makes_the_job_go_on_from_its_checkpoint(files, tmp_pat
         os.kill(children[-1], signal.SIGKILL)
         said = finished(job)
     finally:
-        job.kill()
+        if job.poll() is None:
+            job.terminate()  # it ends its processes
+            job.wait(60)
     assert "going on from the checkpoint" in said
     model = manifoldgp.load(out)
     assert model.ensembles_[0].blocks[0].rows == N

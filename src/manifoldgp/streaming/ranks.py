@@ -123,7 +123,14 @@ def joined_ranks(device: str = "cpu") -> Iterator[Ranks]:
     if not launched():
         yield ALONE
         return
-    dist.init_process_group("nccl" if device.startswith("cuda") else "gloo")
+    backend = "nccl" if device.startswith("cuda") else "gloo"
+    if os.environ.get("GROUP_WORLD_SIZE", "1") == "1":
+        # After a restart on one machine torchrun's store still holds the addresses of the processes that died: a prefix hides them.
+        store, rank, count = next(dist.rendezvous("env://"))
+        attempt = dist.PrefixStore(f"attempt{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
+        dist.init_process_group(backend, store=attempt, rank=rank, world_size=count)
+    else:
+        dist.init_process_group(backend)
     try:
         yield Ranks(dist.get_rank(), dist.get_world_size())
     finally:
