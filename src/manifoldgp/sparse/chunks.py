@@ -89,9 +89,11 @@ def forward(model: Model, values: Tree, inducing: Inducing, rows: Data) -> Forwa
 def add_chunk_(sums: Statistics, chunk: Forward) -> None:
     """Add a chunk to the sums, in place."""
     r, w, k = chunk.r.detach(), chunk.w.detach(), chunk.k.detach()
-    weighted = chunk.A * w
-    add_lower_product_(sums.P, weighted, chunk.A)
-    sums.a.addmv_(weighted, r)
+    if _uniform(w):  # the usual case, without a weighted copy of A
+        add_lower_product_(sums.P, chunk.A, chunk.A, float(w[0]))
+    else:
+        add_lower_product_(sums.P, chunk.A * w, chunk.A)
+    sums.a.addmv_(chunk.A, w * r)
     slope = r.new_zeros(()) if chunk.log_slope is None else chunk.log_slope.detach().sum()
     rows = torch.full((), float(len(r)), dtype=r.dtype, device=r.device)
     sums.scalars.add_(torch.stack([w @ k, (w * r) @ r, -w.log().sum(), slope, rows]))
@@ -115,12 +117,17 @@ def pull_back(chunk: Forward, pull: Pull) -> tuple[list[Tensor], list[Tensor]]:
     """Tensors of the chunk that depend on the parameters, and dF with respect to each of them."""
     A, K, k, r, w = chunk.A, chunk.K.detach(), chunk.k.detach(), chunk.r.detach(), chunk.w.detach()
     explained = pull.beta @ A  # (n,)
-    dK = pull.E @ A
-    dK.addr_(pull.gamma, r, alpha=-1.0)
+    if _uniform(w):
+        # All rows share one weight: only the sum over them of dF/dw counts, and the weight goes into the product.
+        weight = float(w[0])
+        dK = torch.mm(pull.E, A).addr_(pull.gamma, r, alpha=-1.0).mul_(weight)
+        quadratic = torch.dot(dK.reshape(-1), K.reshape(-1)) / (weight * len(r)) + (explained @ r) / len(r)
+    else:
+        dK = torch.mm(pull.E, A).addr_(pull.gamma, r, alpha=-1.0)
+        quadratic = (dK * K).sum(0).add_(explained * r)
+        dK.mul_(w)
     # K_i·(E A)_i = A_i·of_sums A_i, because K = L A
-    quadratic = (dK * K).sum(0).add_(explained * r)
     dw = 0.5 * (quadratic + k + r * r - 1.0 / w) - explained * r
-    dK.mul_(w)
     pairs: list[tuple[Any, Tensor]] = [
         (chunk.K, dK),
         (chunk.k, 0.5 * w),
@@ -149,10 +156,15 @@ def lower_times(lower: Tensor, B: Tensor) -> Tensor:
     return product
 
 
-def add_lower_product_(P: Tensor, A: Tensor, B: Tensor) -> None:
-    """Add A Bᵀ, which is symmetric, to the lower triangle of P (M, M); what is above the diagonal means nothing."""
+def add_lower_product_(P: Tensor, A: Tensor, B: Tensor, factor: float = 1.0) -> None:
+    """Add factor * A Bᵀ, which is symmetric, to the lower triangle of P (M, M); what is above the diagonal means nothing."""
     for start, stop in _spans(len(P)):
-        P[start:stop, :stop].addmm_(A[start:stop], B[:stop].mT)
+        P[start:stop, :stop].addmm_(A[start:stop], B[:stop].mT, alpha=factor)
+
+
+def _uniform(w: Tensor) -> bool:
+    """Whether all rows share one weight: then it was expanded from a single number."""
+    return len(w) > 0 and w.stride(0) == 0
 
 
 def _spans(M: int) -> list[tuple[int, int]]:

@@ -126,8 +126,9 @@ def joined_ranks(device: str = "cpu") -> Iterator[Ranks]:
     backend = "nccl" if device.startswith("cuda") else "gloo"
     if os.environ.get("GROUP_WORLD_SIZE", "1") == "1":
         # After a restart on one machine torchrun's store still holds the addresses of the processes that died: a prefix hides them.
-        store, rank, count = next(dist.rendezvous("env://"))
-        attempt = dist.PrefixStore(f"attempt{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
+        store, rank, count = next(dist.rendezvous("env://"))  # pyright: ignore[reportPrivateImportUsage]
+        number = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+        attempt = dist.PrefixStore(f"attempt{number}", store)  # pyright: ignore[reportPrivateImportUsage]
         dist.init_process_group(backend, store=attempt, rank=rank, world_size=count)
     else:
         dist.init_process_group(backend)
