@@ -6,13 +6,13 @@ INSTALLED := $(VENV)/.installed
 LOCK := requirements.lock
 # torch is installed first and exactly: an open range may fetch gigabytes of another build.
 TORCH := $(shell grep -m1 '^torch==' $(LOCK))
-LOCKED_EXTRAS := plots,cli,bayes,sim,onnx,botorch,gpytorch,data,docs,dev
+LOCKED_EXTRAS := plots,cli,bayes,sim,onnx,botorch,gpytorch,data,cluster,docs,dev
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo paper honesty study test lint format docs build clean lock
+.PHONY: help venv demo paper honesty study test lint format docs build clean lock bench-scale
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 venv: $(INSTALLED)  ## make .venv with the locked packages and this project, editable
 
@@ -54,6 +54,9 @@ docs: $(INSTALLED)  ## the documentation in site/; every warning is an error
 
 build: $(INSTALLED)  ## wheel and source archive in dist/
 	$(BIN)/python -m build --no-isolation
+
+bench-scale: $(INSTALLED)  ## the bars for many rows: time, memory, ranks, accuracy; an hour and a half on 2 idle cores
+	$(BIN)/python benchmarks/scale.py
 
 clean:  ## remove results, builds and caches; keeps .venv
 	rm -rf build dist report report-full site .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -196,3 +196,46 @@ def leave_one_out(model, values, X, y, known_noise=None):
         means.append(mean[0])
         variances.append(covariance[0, 0] + diagonal[i])
     return np.array(means), np.array(variances)
+
+
+# ------------------------------------------------------------------------------------------------------------ sparse models
+
+
+def collapsed_bound(model, values, X, y, known_noise=None):
+    """The collapsed bound (Titsias 2009, eq. 9) with N x N matrices: −log N(r | 0, Q + noise) + ½ Σ (k_ii − Q_ii) / noise_i − Σ log g'."""
+    H = features_of(model.features, values.get("features", {}), X)
+    Z, kernel = values["inducing"]["Z"], values.get("kernel", {})
+    K_ZZ, K_ZH = kernel_matrix(model.kernel, kernel, Z, Z), kernel_matrix(model.kernel, kernel, Z, H)
+    Q = K_ZH.T @ np.linalg.inv(K_ZZ) @ K_ZH
+    noise = noise_variances(model, values, len(X), known_noise)
+    z, slope = warped(model.warping, values.get("warping", {}), y)
+    r = z - mean_of(model.mean, values.get("mean", {}), H)
+    prior = np.array([kernel_value(model.kernel, kernel, h, h) for h in H])
+    trace = sum((prior[i] - Q[i, i]) / noise[i] for i in range(len(X)))
+    return negative_log_density(r, Q + np.diag(noise)) + 0.5 * trace - sum(math.log(s) for s in slope)
+
+
+def sparse_posterior(model, values, X, y, X_new, known_noise=None):
+    """Mean (n,) and covariance (n, n) of f at X_new by inverses: with S = (K_ZZ + K_ZH W K_HZ)⁻¹, k_*Z S K_ZH W r and k** − Q** + k_*Z S k_Z*."""
+    H, H_new = (features_of(model.features, values.get("features", {}), points) for points in (X, X_new))
+    Z, kernel, means = values["inducing"]["Z"], values.get("kernel", {}), values.get("mean", {})
+    K_ZZ, K_ZH, k = (kernel_matrix(model.kernel, kernel, Z, other) for other in (Z, H, H_new))
+    W = np.diag(1 / noise_variances(model, values, len(X), known_noise))
+    S = np.linalg.inv(K_ZZ + K_ZH @ W @ K_ZH.T)
+    z, _ = warped(model.warping, values.get("warping", {}), y)
+    mean = mean_of(model.mean, means, H_new) + k.T @ S @ K_ZH @ W @ (z - mean_of(model.mean, means, H))
+    prior = kernel_matrix(model.kernel, kernel, H_new, H_new)
+    return mean, prior - k.T @ np.linalg.inv(K_ZZ) @ k + k.T @ S @ k
+
+
+def greedy_rows(K, count):
+    """Rows with the largest conditional variance, one after another, from the whole kernel matrix."""
+    chosen = []
+    for _ in range(count):
+        rest = K.diagonal().copy()
+        if chosen:
+            C = K[np.ix_(chosen, chosen)]
+            rest = rest - np.einsum("im,im->i", K[:, chosen] @ np.linalg.inv(C), K[:, chosen])
+            rest[chosen] = -1.0
+        chosen.append(int(rest.argmax()))
+    return chosen

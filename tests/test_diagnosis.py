@@ -217,7 +217,7 @@ def test_the_progress_line_is_redrawn_and_ends_with_the_last_state():
     first, last = stream.getvalue().removeprefix("\r").split("\r")
     assert first.startswith(f"2 starts |{' ' * 20}| iteration 0/10, best NLML 2.000 a row, 0.0 s")
     assert last.startswith(f"2 starts |{'█' * 20}| iteration 10/10, best NLML -1.000 a row")
-    assert last.endswith(" s \n")
+    assert last.endswith(" s, at most 0 s left \n")
 
 
 def test_a_line_that_never_began_still_ends():

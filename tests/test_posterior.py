@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import reference
-from manifoldgp import means, posterior
+from manifoldgp import conditioned, means
 from manifoldgp.ensemble import Ensemble
 from manifoldgp.errors import InputError, NotPositiveDefiniteError
 from manifoldgp.features import MLP, Concatenate, Identity
@@ -166,7 +166,7 @@ def test_chunks_change_nothing(model, monkeypatch):
     data, X = make_data(), normal(23, D, seed=6)
     fitted = condition(model, draw(model, data), data)
     whole = fitted.mean_and_variance(X)
-    monkeypatch.setattr(posterior, "CHUNK_BYTES", 8 * R * 256 * 5)  # five rows at a time
+    monkeypatch.setattr(conditioned, "CHUNK_BYTES", 8 * R * 256 * 5)  # five rows at a time
     sizes = [len(chunk) for chunk in fitted._chunks(X)]
     assert sizes == [5, 5, 5, 5, 3]
     for a, b in zip(whole, fitted.mean_and_variance(X), strict=True):

@@ -1,6 +1,22 @@
-"""``python -m manifoldgp`` is ``mgp``."""
+"""``python -m manifoldgp`` is ``mgp``; ``fit`` under torchrun trains on all its processes."""
 
-from manifoldgp.cli import main
+from __future__ import annotations
+
+import os
+import sys
+
+
+def main() -> None:
+    """Hand over to the command line, or, in a process that torchrun started, to the shared fit."""
+    if "WORLD_SIZE" in os.environ and sys.argv[1:2] == ["fit"]:
+        from manifoldgp.scale.command import main as fit
+
+        fit(sys.argv[2:])
+    else:
+        from manifoldgp.cli import main as mgp
+
+        mgp()
+
 
 if __name__ == "__main__":
     main()

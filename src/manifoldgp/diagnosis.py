@@ -17,6 +17,7 @@ from manifoldgp.kernels import Kernel, Periodic
 from manifoldgp.optimize import CUT_SHORT
 from manifoldgp.parameters import Tree, leaves
 from manifoldgp.scaling import constant_columns
+from manifoldgp.sparse import JITTER_LADDER, SparsePosterior
 
 _AGREE = 0.01
 _FAR = 1e3
@@ -49,8 +50,8 @@ def _diagnose_output(estimator: Any, ensemble: Ensemble, output: int) -> Diagnos
     starts, held_out = estimator.starts_[estimator.starts_["output"] == output], estimator.held_out_[output]
     block, member = ensemble.heaviest()
     posterior = block.only(torch.tensor([member]))
-    N = posterior.alpha.shape[1]
-    numbers: dict[str, Any] = {"rows": N, "inputs": posterior.data.X.shape[1], "features": posterior.H.shape[-1]}
+    N = posterior.rows
+    numbers: dict[str, Any] = {"rows": N, "inputs": posterior.data.X.shape[1], "features": posterior.points.shape[-1]}
     remarks: list[str] = []
     if held_out is not None:
         numbers |= held_out_numbers(held_out, ensemble.scale)
@@ -60,7 +61,10 @@ def _diagnose_output(estimator: Any, ensemble: Ensemble, output: int) -> Diagnos
         numbers |= sampling_numbers(sampling)
     averaged = sum(b.members for b in ensemble.blocks) > 1
     _size(posterior, averaged, N, numbers, remarks)
-    _evidence(ensemble, posterior, N, numbers, remarks)
+    if isinstance(posterior, SparsePosterior):
+        _sparse(ensemble, posterior, estimator, numbers, remarks)
+    else:
+        _evidence(ensemble, posterior, N, numbers, remarks)
     _numerics(posterior, ensemble, numbers, remarks)
     _lengthscales(posterior, numbers, remarks)
     _feature_space(posterior, numbers, remarks)
@@ -90,6 +94,30 @@ def _evidence(ensemble: Ensemble, posterior: Any, N: int, numbers: dict, remarks
         )
 
 
+def _sparse(ensemble: Ensemble, posterior: SparsePosterior, estimator: Any, numbers: dict, remarks: list) -> None:
+    M = posterior.Z.shape[1]
+    unexplained = _unexplained_share(posterior)
+    numbers["inducing points"] = M
+    numbers["bound on the NLML per row"] = float(posterior.bound[0]) / posterior.rows + math.log(ensemble.scale)
+    numbers["prior variance that the inducing points leave unexplained"] = unexplained
+    asked = " (method='auto')" if estimator.method == "auto" else ""
+    remarks.append(f"The sparse model{asked} sees {posterior.rows:,} rows through {M} inducing points.")
+    if unexplained > 0.01:
+        remarks.append(
+            f"The inducing points leave {100 * unexplained:.1f} % of the prior variance unexplained: more of them (inducing=...) would tell more."
+        )
+    if estimator.inducing > M:
+        remarks.append(f"{M} inducing points explain the features already; {estimator.inducing} were asked for.")
+
+
+def _unexplained_share(posterior: SparsePosterior) -> float:
+    """Mean of (k_i − |L⁻¹ k_Zi|²) / k_i over the rows that were kept."""
+    with torch.no_grad():
+        _, _, V = posterior.moments(posterior.data.X)
+        prior = posterior.prior_variance(posterior.data.X)
+        return float(((prior - (V * V).sum(-2)) / prior).clamp_min(0.0).mean())
+
+
 def _size(posterior: Any, averaged: bool, N: int, numbers: dict, remarks: list) -> None:
     # Neither the NLML nor leave-one-out densities show it when a single network overfits: both are computed at parameters that saw all rows.
     learnt = [p.shape for _, p in leaves(posterior.model.features.parameters(posterior.data.X)) if p.trainable]
@@ -109,7 +137,12 @@ def _numerics(posterior: Any, ensemble: Ensemble, numbers: dict, remarks: list) 
     numbers["jitter used (variance, relative to sd(y)²)"] = jitter
     numbers["noise standard deviation (units of y)"] = noise * ensemble.scale
     numbers["noise floor (units of y)"] = floor * ensemble.scale
-    if jitter > 0:
+    usual = (
+        10 * JITTER_LADDER[0] * float(posterior.prior_variance(posterior.data.X).mean())
+        if isinstance(posterior, SparsePosterior)
+        else 0.0
+    )
+    if jitter > usual:
         remarks.append(
             f"The covariance needed a jitter of {jitter:.1e}: nearly duplicate rows, or length-scales far above the data."
         )
@@ -119,7 +152,7 @@ def _numerics(posterior: Any, ensemble: Ensemble, numbers: dict, remarks: list) 
 
 def _lengthscales(posterior: Any, numbers: dict, remarks: list) -> None:
     for name, H, lengthscale in _scaled_kernels(
-        posterior.model.kernel, posterior.values.get("kernel", {}), posterior.H[0], "kernel"
+        posterior.model.kernel, posterior.values.get("kernel", {}), _training_features(posterior), "kernel"
     ):
         relative = lengthscale / H.std(0).clamp_min(1e-300)
         numbers[f"{name} / spread of the feature"] = relative.cpu().numpy()
@@ -139,8 +172,14 @@ def _scaled_kernels(kernel: Kernel, values: Tree, H: Tensor, name: str) -> Itera
         yield f"{name}.lengthscale", H, values["lengthscale"][0]
 
 
+def _training_features(posterior: Any) -> Tensor:
+    """Features (n, Q) of the rows that the posterior holds."""
+    with torch.no_grad():
+        return posterior.transform(posterior.data.X)[0]
+
+
 def _feature_space(posterior: Any, numbers: dict, remarks: list) -> None:
-    H = posterior.H[0]
+    H = _training_features(posterior)
     singular = torch.linalg.svdvals(H - H.mean(0))
     rank = int((singular > 1e-8 * singular.max().clamp_min(1e-300)).sum())
     numbers["spread of the features"] = H.std(0).cpu().numpy()
@@ -151,7 +190,8 @@ def _feature_space(posterior: Any, numbers: dict, remarks: list) -> None:
 
 def _starts(starts: np.ndarray, N: int, numbers: dict, remarks: list) -> None:
     same_model = starts["group"] == starts["group"][np.argmax(starts["weight"])]
-    usable = starts[np.isfinite(starts["objective"]) & same_model]
+    compared = starts["status"] != "screened out"  # those saw few rows only
+    usable = starts[np.isfinite(starts["objective"]) & same_model & compared]
     best = usable["objective"].min() if len(usable) else math.nan
     agree = int((usable["objective"] <= best + _AGREE * N).sum())
     numbers["starts"] = len(starts)

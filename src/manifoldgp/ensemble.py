@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from manifoldgp.conditioned import Conditioned
 from manifoldgp.errors import InputError
 from manifoldgp.linalg import cholesky_with_jitter
-from manifoldgp.posterior import Posterior
 from manifoldgp.predictive import Predictive, Warp
 
 
@@ -22,7 +22,7 @@ class Ensemble:
     members of block b. All weights together sum to one. A single model is one block with one member and the factor 1.
     """
 
-    blocks: Sequence[Posterior]
+    blocks: Sequence[Conditioned]
     log_weights: Sequence[Tensor]
     variance_factors: tuple[float, ...] = (1.0,)
     offset: float = 0.0
@@ -75,7 +75,7 @@ class Ensemble:
             first += log_weights.numel()
         return self.offset + self.scale * draws
 
-    def _sample_block(self, block: Posterior, X: Tensor, component: Tensor, generator: torch.Generator, latent: bool) -> Tensor:
+    def _sample_block(self, block: Conditioned, X: Tensor, component: Tensor, generator: torch.Generator, latent: bool) -> Tensor:
         """One joint draw (k, n) for each of k components, numbered factor by factor, of one block."""
         member = component % block.members
         factor = torch.tensor(self.variance_factors, dtype=X.dtype, device=X.device)[component // block.members]
@@ -104,7 +104,7 @@ class Ensemble:
         """Weight of each member (R_b,), block by block, variance factors added up."""
         return [w.exp().sum(0) for w in self.log_weights]
 
-    def heaviest(self) -> tuple[Posterior, int]:
+    def heaviest(self) -> tuple[Conditioned, int]:
         """The block and the member that carry the most weight."""
         weights = self.member_weights()
         b = max(range(len(weights)), key=lambda i: float(weights[i].max()))

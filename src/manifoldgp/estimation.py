@@ -142,7 +142,7 @@ def fit_outputs(
     X = torch.as_tensor(x_scaler.apply(table.X), device=settings.device)
     Y = torch.as_tensor(y_scaler.apply(table.Y), device=settings.device)
     noise = None if table.known_noise is None else torch.as_tensor(table.known_noise / y_scaler.scale**2, device=settings.device)
-    model = _bound(model, X)
+    model = bound_model(model, X)
     generator = Settings.generator(settings.random_state)
     outputs = Y.shape[1]
     data = [Data(X, Y[:, o].contiguous(), None if noise is None else noise[:, o].contiguous()) for o in range(outputs)]
@@ -163,14 +163,14 @@ def fit_outputs(
         if settings.averaging != "none":
             fitted.append(_averaged(model, data[o], o, y_scaler, settings, generator, folds))
             continue
-        warm = None if settings.warm_start_from is None else _member_values(settings.warm_start_from, o)
+        warm = None if settings.warm_start_from is None else member_values(settings.warm_start_from, o)
         trained = _train(model, data[o], settings, generator, warm)
         values = trained.values(trained.order[:1])
         fitted.append(_fitted(trained, model, values, data[o], o, y_scaler, len(X) * np.log(y_scaler.scale[o])))
     return fitted
 
 
-def _bound(model: Model, X: Tensor) -> Model:
+def bound_model(model: Model, X: Tensor) -> Model:
     """The model with its features fitted to X, where they have to be."""
     try:
         return model.bind(X)
@@ -310,7 +310,7 @@ def _output_values(trained: Trained, output: int) -> Tree:
     return {**own, **({"features": values["features"]} if "features" in values else {})}
 
 
-def _member_values(estimator: Any, output: int) -> Tree:
+def member_values(estimator: Any, output: int) -> Tree:
     """The heaviest member of a fitted estimator, without batch dimension."""
     ensembles = getattr(estimator, "ensembles_", None)
     if ensembles is None:
@@ -323,7 +323,7 @@ def _member_values(estimator: Any, output: int) -> Tree:
 
 def _joined_values(estimator: Any, outputs: int) -> Tree:
     """Values of a model with shared features from those of its targets."""
-    each = [dict(leaves(_member_values(estimator, o))) for o in range(outputs)]
+    each = [dict(leaves(member_values(estimator, o))) for o in range(outputs)]
     named: dict[str, Tensor] = {}
     for name, leaf in each[0].items():
         named[name] = leaf if name.startswith("features.") else torch.stack([values[name] for values in each])

@@ -6,26 +6,21 @@ different parameters; a single model has R = 1.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
+from manifoldgp.conditioned import Conditioned
 from manifoldgp.errors import InputError
 from manifoldgp.evidence import LeaveOneOut, leave_one_out
 from manifoldgp.linalg import cholesky_with_jitter, solve_lower
 from manifoldgp.model import Data, Model
-from manifoldgp.parameters import Tree, leaves, map_leaves
-
-CHUNK_BYTES = 2**25
-"""Working memory for one chunk of predictions."""
-
-_SMALLEST_WIDTH = 256
+from manifoldgp.parameters import Tree, leaves
 
 
 @dataclass(frozen=True)
-class Posterior:
+class Posterior(Conditioned):
     """Members conditioned on data.
 
     H: (R, N, Q). L: lower factor (R, N, N) of K + noise. z: (R, N). alpha: (K + noise)⁻¹ (z − m) (R, N). jitter: (R,).
@@ -41,17 +36,12 @@ class Posterior:
     jitter: Tensor
 
     @property
-    def members(self) -> int:
-        return self.alpha.shape[0]
+    def points(self) -> Tensor:
+        return self.H
 
-    def noise_variance(self) -> Tensor:
-        """Learned noise variance (R,)."""
-        return self.model.noise.variance(self.values.get("noise", {}), self.alpha).expand(self.members)
-
-    def transform(self, X: Tensor) -> Tensor:
-        """Features M(X) (R, n, Q)."""
-        H = self.model.features(self.values.get("features", {}), X)
-        return H.expand(self.members, *H.shape[-2:])
+    @property
+    def rows(self) -> int:
+        return self.alpha.shape[-1]
 
     def moments(self, X: Tensor, variance: bool = True) -> tuple[Tensor, Tensor, Tensor]:
         """Mean (R, n), variance (R, n) and V = L⁻¹ K(H, H*) (R, N, n), differentiable in X (n, D), without chunks."""
@@ -64,20 +54,6 @@ class Posterior:
         var = self.model.kernel.diagonal(kernel, H) - (V * V).sum(-2)
         return mean, var.clamp_min(0.0), V
 
-    def mean_and_variance(self, X: Tensor, variance: bool = True) -> tuple[Tensor, Tensor]:
-        """Mean (R, n) and variance (R, n) of f at X (n, D) (eqs. 11-13); in bounded memory. variance=False leaves zeros."""
-        means, variances = [], []
-        with torch.no_grad():
-            for chunk in self._chunks(X):
-                mean, var, _ = self.moments(chunk, variance)
-                means.append(mean)
-                variances.append(var)
-        return torch.cat(means, -1), torch.cat(variances, -1)
-
-    def prior_variance(self, X: Tensor) -> Tensor:
-        """k(h, h) (R, n) at the features of X (n, D)."""
-        return self.model.kernel.diagonal(self.values.get("kernel", {}), self.transform(X))
-
     def covariance(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Mean (R, n) and joint covariance (R, n, n) of f at X (n, D)."""
         with torch.no_grad():
@@ -89,10 +65,6 @@ class Posterior:
         """The posterior of some members, in the given order."""
         picked = {name: getattr(self, name)[members] for name in ("H", "L", "z", "alpha", "jitter")}
         return replace(self, values=self._values_of(members, self.values), **picked)
-
-    def unwarped(self, z: Tensor, members: Tensor) -> Tensor:
-        """g⁻¹(z) (k, n); row i of z belongs to the member members[i]."""
-        return self.model.warping.inverse(self._values_of(members, self.values.get("warping", {})), z)
 
     def leave_one_out(self) -> LeaveOneOut:
         """Leave-one-out predictions of z, from the same factor."""
@@ -121,17 +93,9 @@ class Posterior:
             alpha = _weights(self.model, self.values, H, L, z)
             return replace(self, data=joined, H=H, L=L, z=z, alpha=alpha, jitter=torch.maximum(self.jitter, jitter))
 
-    def _values_of(self, members: Tensor, tree: Tree) -> Tree:
-        return map_leaves(lambda leaf: leaf.expand(self.members, *leaf.shape[1:])[members], tree)
-
     def _warped(self, y: Tensor) -> Tensor:
         z, _ = self.model.warping.forward(self.values.get("warping", {}), y)
         return z.expand(self.members, y.shape[-1])
-
-    def _chunks(self, X: Tensor) -> Iterator[Tensor]:
-        # Features have widths of their own: with few training rows, chunks stop growing.
-        size = max(1, CHUNK_BYTES // (8 * self.members * max(self.H.shape[-2], _SMALLEST_WIDTH)))
-        return iter(X.split(size)) if len(X) else iter([X])
 
 
 def condition(model: Model, values: Tree, data: Data) -> Posterior:

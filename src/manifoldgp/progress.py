@@ -52,10 +52,15 @@ class PhaseTeller:
 
 
 class ProgressLine:
-    """Redraws one line: starts still running, iterations, best objective a row, time spent. Usable as an optimiser's callback."""
+    """Redraws one line: starts still running, iterations, best objective a row, time spent and left. Usable as an optimiser's callback.
 
-    def __init__(self, max_iter: int, rows: int, stream: TextIO | None = None, label: str = "") -> None:
-        self.max_iter, self.rows = max_iter, rows
+    seconds: time that is left for everything, if it is limited.
+    """
+
+    def __init__(
+        self, max_iter: int, rows: int, stream: TextIO | None = None, label: str = "", seconds: float | None = None
+    ) -> None:
+        self.max_iter, self.rows, self.seconds = max_iter, rows, seconds
         self.label = f"{label}: " if label else ""
         self.stream = sys.stderr if stream is None else stream
         self._begin, self._last = time.perf_counter(), -1.0
@@ -81,23 +86,32 @@ class ProgressLine:
         bar = "█" * int(20 * min(done / max(self.max_iter, 1), 1.0))
         self.stream.write(
             f"\r{self.label}{starts} starts |{bar:<20}| iteration {done}/{self.max_iter}, best NLML {best:.3f} a row, "
-            f"{self._last - self._begin:.1f} s "
+            f"{self._last - self._begin:.1f} s{self._left(done)} "
         )
         self.stream.flush()
+
+    def _left(self, done: int) -> str:
+        """What is left at most, at the pace so far."""
+        spent = self._last - self._begin
+        limits = [spent * (self.max_iter - done) / done] if done else []
+        limits += [] if self.seconds is None else [self.seconds - spent]
+        return f", at most {max(min(limits), 0.0):.0f} s left" if limits else ""
 
 
 class PhaseLines:
     """A progress line for each phase of a longer training, one below the other."""
 
-    def __init__(self, max_iter: int, rows: int) -> None:
-        self.max_iter, self.rows = max_iter, rows
+    def __init__(self, max_iter: int, rows: int, seconds: float | None = None) -> None:
+        self.max_iter, self.rows, self.seconds = max_iter, rows, seconds
+        self._begin = time.perf_counter()
         self._phase: str | None = None
         self._line: ProgressLine | None = None
 
     def __call__(self, phase: str, iterations: np.ndarray, values: np.ndarray) -> None:
         if phase != self._phase:
             self.close()
-            self._phase, self._line = phase, ProgressLine(self.max_iter, self.rows, label=phase)
+            left = None if self.seconds is None else self.seconds - (time.perf_counter() - self._begin)
+            self._phase, self._line = phase, ProgressLine(self.max_iter, self.rows, label=phase, seconds=left)
         assert self._line is not None
         self._line(iterations, values)
 

@@ -18,7 +18,7 @@ from manifoldgp.averaging.stack import StackSettings
 from manifoldgp.diagnosis import Diagnosis, diagnose
 from manifoldgp.ensemble import Ensemble
 from manifoldgp.errors import InputError
-from manifoldgp.estimation import FoldChoice, Settings, fit_outputs
+from manifoldgp.estimation import FittedOutput, FoldChoice, Settings, fit_outputs
 from manifoldgp.features import MLP, Features, Identity, as_features
 from manifoldgp.kernels import Kernel, as_kernel
 from manifoldgp.means import Mean, as_mean
@@ -27,6 +27,10 @@ from manifoldgp.noise import DEFAULT_FLOOR, GaussianNoise
 from manifoldgp.parameters import LogNormal, Normal, Prior, StudentT
 from manifoldgp.predictor import Predictor
 from manifoldgp.scaling import Standardizer
+from manifoldgp.sources import RowSource
+from manifoldgp.streaming.estimation import SparseSettings
+from manifoldgp.streaming.fitting import chosen_method, fit_sparse_source, fit_sparse_table, row_source, surveyed
+from manifoldgp.streaming.ranks import current_ranks
 from manifoldgp.translation import to_predictor
 from manifoldgp.warping import NoWarping, TargetWarping, as_warping
 
@@ -47,6 +51,8 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
     averaging: "stack" (the plain GP and many mGPs, weighted by held-out folds), "fast" (fixed weights, no folds), "restarts" (the starts of
         one architecture, weighted by their evidence), "nuts" (full Bayes, extra [bayes]), or "none" (the paper's single best model);
         a manifoldgp.averaging.StackSettings is a stack of other sizes.
+    method: "exact", "sparse" (inducing points in feature space, any number of rows) or "auto": exact up to 5,000 rows, and beyond them sparse, with
+        a warning that says so. inducing: how many inducing points. checkpoint: a file in which a sparse fit keeps where it stands; one that finds it goes on from there.
     shared_features: with several targets, learn one M for all of them; otherwise each target has its own model.
     warm_start_from: a fitted estimator whose parameters replace the first start.
     verbose: a progress line. callback: called as callback(iterations, objective values) for all starts; true stops training.
@@ -76,6 +82,9 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
         max_iter: int = 500,
         time_budget: float | None = None,
         averaging: str | StackSettings = "stack",
+        method: str = "auto",
+        inducing: int = 512,
+        checkpoint: str | None = None,
         standardize_X: bool = True,
         standardize_y: bool = True,
         shared_features: bool = False,
@@ -99,6 +108,9 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
         self.max_iter = max_iter
         self.time_budget = time_budget
         self.averaging = averaging
+        self.method = method
+        self.inducing = inducing
+        self.checkpoint = checkpoint
         self.standardize_X = standardize_X
         self.standardize_y = standardize_y
         self.shared_features = shared_features
@@ -108,8 +120,12 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
         self.verbose = verbose
         self.callback = callback
 
-    def fit(self, X: Any, y: Any, *, noise_std: Any = None, groups: Any = None, ordered: bool = False) -> ManifoldGPRegressor:
+    def fit(
+        self, X: Any, y: Any = None, *, noise_std: Any = None, groups: Any = None, ordered: bool = False
+    ) -> ManifoldGPRegressor:
         """Train on X (N, D) and y (N,) or (N, O). noise_std: known noise of the rows, in the units of y.
+
+        With method="sparse", X may be memory-mapped, or a source of rows such as manifoldgp.sources.FileRows (y=None): it is read chunk by chunk.
 
         groups (N,): rows with one label (a run, a patient) stay together in the held-out folds of averaging="stack".
         ordered: rows are in order of time; folds are contiguous stretches.
@@ -126,14 +142,42 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
             raise
 
     def _fit(self, X: Any, y: Any, noise_std: Any, groups: Any, ordered: bool) -> ManifoldGPRegressor:
+        settings = self._settings()
+        source = row_source(X, y, noise_std, self.method)
+        if source is not None:
+            return self._fit_source(source, settings, ordered)
         table = inputs.training_table(self, X, y, noise_std)
-        model, settings = self._model(noise_std), self._settings()
-        inputs.refuse_too_many_rows(len(table.X), settings.matrices_at_once(table.Y.shape[1]))
+        model, self.method_ = self._model(noise_std), chosen_method(self.method, len(table.X), self.inducing, calls=3)
         folds = FoldChoice(inputs.group_labels(groups, table), ordered)
         self.x_scaler_ = Standardizer.fit(table.X, self.standardize_X)
         self.y_scaler_ = Standardizer.fit(table.Y, self.standardize_y)
         self.n_outputs_, self._flat = table.Y.shape[1], table.flat
-        fitted = fit_outputs(model, table, self.x_scaler_, self.y_scaler_, settings, folds)
+        if self.method_ == "exact":
+            inputs.refuse_too_many_rows(len(table.X), settings.matrices_at_once(table.Y.shape[1]))
+            return self._keep(fit_outputs(model, table, self.x_scaler_, self.y_scaler_, settings, folds))
+        sparse = SparseSettings(self.inducing, checkpoint=self.checkpoint)
+        return self._keep(fit_sparse_table(model, table, self.x_scaler_, self.y_scaler_, settings, sparse, folds))
+
+    def _fit_source(self, source: RowSource, settings: Settings, ordered: bool) -> ManifoldGPRegressor:
+        """Train on rows that need not fit into memory, together with the other processes that torchrun started."""
+        ranks = current_ranks()
+        seen = surveyed(source, ranks)
+        self.method_ = chosen_method(self.method, seen.rows, self.inducing, calls=4)
+        if self.method_ == "exact":
+            raise InputError("A source of rows is read by the sparse method only. Say method='sparse', or fit arrays in memory.")
+        self.n_features_in_, self.n_outputs_, self._flat = source.inputs, source.outputs, source.flat
+        if source.names is not None:
+            self.feature_names_in_ = np.array(source.names, dtype=object)
+        self.x_scaler_, self.y_scaler_ = seen.standardizers(source.inputs, self.standardize_X, self.standardize_y)
+        sparse = SparseSettings(self.inducing, ranks, self.checkpoint)
+        model = self._model(True if source.has_noise else None)
+        return self._keep(
+            fit_sparse_source(
+                model, source, seen.rows, self.x_scaler_, self.y_scaler_, settings, sparse, FoldChoice(None, ordered)
+            )
+        )
+
+    def _keep(self, fitted: list[FittedOutput]) -> ManifoldGPRegressor:
         self.ensembles_: list[Ensemble] = [f.ensemble for f in fitted]
         self.starts_ = np.concatenate([f.starts for f in fitted])
         self.histories_ = [h for f in fitted for h in f.histories]
@@ -214,17 +258,18 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
         """Names of the columns that transform gives: the class's name and a number."""
         check_is_fitted(self)
         ensembles = self.ensembles_[:1] if self.shared_features else self.ensembles_
-        width = sum(e.heaviest()[0].H.shape[-1] for e in ensembles)
+        width = sum(e.heaviest()[0].points.shape[-1] for e in ensembles)
         return np.array([f"{type(self).__name__.lower()}{q}" for q in range(width)], dtype=object)
 
     def update(self, X: Any, y: Any, *, noise_std: Any = None) -> ManifoldGPRegressor:
-        """Condition on n more rows without retraining, in O(N² n): an online update."""
+        """Condition on n more rows without retraining, in O(N² n), or O(M² n) for a sparse model: an online update."""
         U = self._query(X)
         T = self._tensor(self.y_scaler_.apply(inputs.target_table(self, y, len(U))))
         if noise_std is None and not self.ensembles_[0].blocks[0].model.noise.learned:
             raise InputError("This model has noise='known': give the noise of the new rows too, update(X, y, noise_std=...).")
         noise = self._noise(noise_std, len(U))
-        inputs.refuse_too_many_rows(len(self.ensembles_[0].blocks[0].data.y) + len(U), 3)
+        if self.method_ == "exact":
+            inputs.refuse_too_many_rows(self.ensembles_[0].blocks[0].rows + len(U), 3)
         self.ensembles_ = [e.condition(U, T[:, o], None if noise is None else noise[:, o]) for o, e in enumerate(self.ensembles_)]
         return self
 
@@ -380,6 +425,9 @@ class GPRegressor(ManifoldGPRegressor):
         optimizer: str = "l-bfgs",
         max_iter: int = 500,
         time_budget: float | None = None,
+        method: str = "auto",
+        inducing: int = 512,
+        checkpoint: str | None = None,
         standardize_X: bool = True,
         standardize_y: bool = True,
         warm_start_from: Any = None,
@@ -398,6 +446,9 @@ class GPRegressor(ManifoldGPRegressor):
         self.optimizer = optimizer
         self.max_iter = max_iter
         self.time_budget = time_budget
+        self.method = method
+        self.inducing = inducing
+        self.checkpoint = checkpoint
         self.standardize_X = standardize_X
         self.standardize_y = standardize_y
         self.warm_start_from = warm_start_from

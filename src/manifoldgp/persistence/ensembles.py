@@ -11,9 +11,16 @@ from torch import Tensor
 from manifoldgp.ensemble import Ensemble
 from manifoldgp.errors import FileFormatError, InputError
 from manifoldgp.model import Data, Model
-from manifoldgp.parameters import Tree, leaves, nest
+from manifoldgp.parameters import Parameter, Tree, constant_law, leaves, nest
 from manifoldgp.persistence.descriptions import describe, rebuild
 from manifoldgp.posterior import Posterior
+from manifoldgp.sparse import SparsePosterior
+
+_FIELDS: dict[type, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    Posterior: (("H", "z", "alpha", "jitter"), ("L",)),
+    SparsePosterior: (("Z", "a", "alpha", "jitter", "bound"), ("L", "LB")),
+}
+"""Tensors of a block that a file holds: as they are, and as lower triangles."""
 
 
 def take(tensors: Mapping[str, Tensor], name: str, shape: tuple[int, ...], dtype: torch.dtype = torch.float64) -> Tensor:
@@ -38,15 +45,18 @@ def pack(ensemble: Ensemble, name: str, tensors: dict[str, Tensor]) -> dict[str,
         tensors[f"{name}.known_noise"] = data.known_noise
     for b, (block, log_weights) in enumerate(zip(ensemble.blocks, ensemble.log_weights, strict=True)):
         prefix = f"{name}.block{b}"
-        rows, columns = _triangle(len(data.y))
-        tensors[f"{prefix}.L"] = block.L[:, rows, columns]
-        for field in ("H", "z", "alpha", "jitter"):
+        whole, triangles = _FIELDS[type(block)]
+        for field in triangles:
+            rows, columns = _triangle(block.points.shape[-2])
+            tensors[f"{prefix}.{field}"] = getattr(block, field)[:, rows, columns]
+        for field in whole:
             tensors[f"{prefix}.{field}"] = getattr(block, field)
         for leaf, value in leaves(block.values):
             tensors[f"{prefix}.values.{leaf}"] = value
         tensors[f"{prefix}.log_weights"] = log_weights
     return {
         "models": [describe(block.model) for block in ensemble.blocks],
+        "rows": [block.rows if isinstance(block, SparsePosterior) else None for block in ensemble.blocks],  # None: exact
         "variance_factors": list(ensemble.variance_factors),
         "offset": ensemble.offset,
         "scale": ensemble.scale,
@@ -65,7 +75,9 @@ def unpack(plain: Any, name: str, tensors: Mapping[str, Tensor], modules: Mappin
         model = rebuild(described, modules)
         prefix = f"{name}.block{b}."
         part = {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
-        blocks.append(_unpack_block(_bound(model, X) if modules else model, part, data))
+        model = _bound(model, X) if modules else model
+        rows = plain["rows"][b]
+        blocks.append(_unpack_block(model, part, data) if rows is None else _unpack_sparse(model, part, data, int(rows)))
         log_weights.append(take(part, "log_weights", (len(factors), blocks[-1].members)))
     return Ensemble(blocks, log_weights, factors, float(plain["offset"]), float(plain["scale"]))
 
@@ -75,24 +87,36 @@ def _unpack_block(model: Model, part: Mapping[str, Tensor], data: Data) -> Poste
     alpha = take(part, "alpha", (-1, N))
     R = len(alpha)
     H = take(part, "H", (R, N, -1))
-    values = _unpack_values(model, part, data, H)
+    values = _unpack_values(model, part, data, H, {})
     Q = model.features(values.get("features", {}), data.X[:1]).shape[-1]
-    rows, columns = _triangle(N)
-    L = alpha.new_zeros(R, N, N)
-    L[:, rows, columns] = take(part, "L", (R, len(rows)))
+    L = _from_triangle(take(part, "L", (R, N * (N + 1) // 2)), N)
     return Posterior(
         model, values, data, take(part, "H", (R, N, Q)), L, take(part, "z", (R, N)), alpha, take(part, "jitter", (R,))
     )
 
 
-def _unpack_values(model: Model, part: Mapping[str, Tensor], data: Data, H: Tensor) -> Tree:
-    """Learnt values with the names, shapes and dtypes that the model says it has."""
+def _unpack_sparse(model: Model, part: Mapping[str, Tensor], data: Data, rows: int) -> SparsePosterior:
+    alpha = take(part, "alpha", (-1, -1))
+    R, M = alpha.shape
+    Z = take(part, "Z", (R, M, -1))
+    inducing = {"inducing": {"Z": Parameter(tuple(Z.shape[1:]), constant_law(Z[0]))}}
+    values = _unpack_values(model, part, data, Z, inducing)
+    Q = model.features(values.get("features", {}), data.X[:1]).shape[-1]
+    L, LB = (_from_triangle(take(part, field, (R, M * (M + 1) // 2)), M) for field in ("L", "LB"))
+    jitter, bound = (take(part, field, (R,)) for field in ("jitter", "bound"))
+    a, Z = take(part, "a", (R, M)), take(part, "Z", (R, M, Q))
+    return SparsePosterior(model, values, data, Z, L, LB, a, alpha, jitter, bound, rows)
+
+
+def _unpack_values(model: Model, part: Mapping[str, Tensor], data: Data, H: Tensor, more: Tree) -> Tree:
+    """Learnt values with the names, shapes and dtypes that the model says it has, and ``more``."""
     expected = dict(leaves({
         "features": model.features.parameters(data.X),
         "kernel": model.kernel.parameters(H[0]),
         "mean": model.mean.parameters(H[0]),
         "noise": model.noise.parameters(data.X),
         "warping": model.warping.parameters(data.y),
+        **more,
     }))  # fmt: skip
     surplus = {key for key in part if key.startswith("values.")} - {f"values.{name}" for name in expected}
     if surplus:
@@ -118,3 +142,11 @@ def _triangle(N: int) -> tuple[Tensor, Tensor]:
     """Rows and columns of the lower triangle, which is all that a factor has."""
     rows, columns = torch.tril_indices(N, N)
     return rows, columns
+
+
+def _from_triangle(packed: Tensor, N: int) -> Tensor:
+    """Lower factors (R, N, N) from their packed triangles."""
+    rows, columns = _triangle(N)
+    factor = packed.new_zeros(len(packed), N, N)
+    factor[:, rows, columns] = packed
+    return factor

@@ -22,7 +22,7 @@ from manifoldgp.persistence.ensembles import pack, take, unpack
 from manifoldgp.scaling import Standardizer
 from manifoldgp.tables import TableEncoding
 
-_NOT_STORED = ("callback", "warm_start_from", "device")
+_NOT_STORED = ("callback", "warm_start_from", "device", "checkpoint")
 
 
 def save(estimator: Any, path: str | Path) -> None:
@@ -38,6 +38,7 @@ def save(estimator: Any, path: str | Path) -> None:
         "estimator": type(estimator).__name__,
         "settings": _settings(estimator),
         "flat": estimator._flat,
+        "method": estimator.method_,
         "nlml": estimator.nlml_,
         "feature_names": [str(name) for name in getattr(estimator, "feature_names_in_", [])],
         "starts": estimator.starts_.tolist(),
@@ -79,7 +80,7 @@ def _unpack(header: dict[str, Any], tensors: dict[str, Tensor], modules: list[to
     estimator.ensembles_ = [unpack(plain, f"ensemble{o}", tensors, placed, D) for o, plain in enumerate(header["ensembles"])]
     if header["feature_names"]:
         estimator.feature_names_in_ = np.array(header["feature_names"], dtype=object)
-    estimator._flat, estimator.nlml_ = bool(header["flat"]), float(header["nlml"])
+    estimator._flat, estimator.nlml_, estimator.method_ = bool(header["flat"]), float(header["nlml"]), str(header["method"])
     estimator.starts_ = np.array([tuple(row) for row in header["starts"]], dtype=START_FIELDS)
     estimator.histories_ = [np.array(h) for h in header["histories"]]
     estimator.sampling_ = [None] * targets  # a file does not hold the draws of the chains

@@ -1,0 +1,95 @@
+"""What every posterior of a batch of members offers, exact or sparse; the rest of the package asks for nothing else."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from manifoldgp.model import Data, Model
+from manifoldgp.parameters import Tree, map_leaves
+
+CHUNK_BYTES = 2**25
+"""Working memory for one chunk of predictions."""
+
+_SMALLEST_WIDTH = 256
+
+
+class Conditioned(ABC):
+    """Members (a leading dimension R of all values) conditioned on data, in the model's units.
+
+    data: rows it was conditioned on: all of them (exact), or a few for diagnosis (sparse). points: features that predictions go
+    through, (R, N, Q) or (R, M, Q). alpha: their weights in the mean, (R, N) or (R, M). jitter: (R,).
+    """
+
+    model: Model
+    values: Tree
+    data: Data
+    alpha: Tensor
+    jitter: Tensor
+
+    @property
+    @abstractmethod
+    def points(self) -> Tensor: ...
+
+    @property
+    @abstractmethod
+    def rows(self) -> int:
+        """How many rows it was conditioned on."""
+
+    @abstractmethod
+    def moments(self, X: Tensor, variance: bool = True) -> tuple[Tensor, Tensor, Tensor]:
+        """Mean (R, n), variance (R, n) and V = L⁻¹ K(points, H*) of f at X (n, D), differentiable in X, without chunks."""
+
+    @abstractmethod
+    def covariance(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean (R, n) and joint covariance (R, n, n) of f at X (n, D)."""
+
+    @abstractmethod
+    def only(self, members: Tensor) -> Conditioned:
+        """The posterior of some members, in the given order."""
+
+    @abstractmethod
+    def condition(self, X: Tensor, y: Tensor, known_noise: Tensor | None = None) -> Conditioned:
+        """The posterior with n more rows, parameters unchanged."""
+
+    @property
+    def members(self) -> int:
+        return self.alpha.shape[0]
+
+    def noise_variance(self) -> Tensor:
+        """Learned noise variance (R,)."""
+        return self.model.noise.variance(self.values.get("noise", {}), self.alpha).expand(self.members)
+
+    def transform(self, X: Tensor) -> Tensor:
+        """Features M(X) (R, n, Q)."""
+        H = self.model.features(self.values.get("features", {}), X)
+        return H.expand(self.members, *H.shape[-2:])
+
+    def mean_and_variance(self, X: Tensor, variance: bool = True) -> tuple[Tensor, Tensor]:
+        """Mean (R, n) and variance (R, n) of f at X (n, D) (eqs. 11-13); in bounded memory. variance=False leaves zeros."""
+        means, variances = [], []
+        with torch.no_grad():
+            for chunk in self._chunks(X):
+                mean, var, _ = self.moments(chunk, variance)
+                means.append(mean)
+                variances.append(var)
+        return torch.cat(means, -1), torch.cat(variances, -1)
+
+    def prior_variance(self, X: Tensor) -> Tensor:
+        """k(h, h) (R, n) at the features of X (n, D)."""
+        return self.model.kernel.diagonal(self.values.get("kernel", {}), self.transform(X))
+
+    def unwarped(self, z: Tensor, members: Tensor) -> Tensor:
+        """g⁻¹(z) (k, n); row i of z belongs to the member members[i]."""
+        return self.model.warping.inverse(self._values_of(members, self.values.get("warping", {})), z)
+
+    def _values_of(self, members: Tensor, tree: Tree) -> Tree:
+        return map_leaves(lambda leaf: leaf.expand(self.members, *leaf.shape[1:])[members], tree)
+
+    def _chunks(self, X: Tensor) -> Iterator[Tensor]:
+        # Features have widths of their own: with few points, chunks stop growing.
+        size = max(1, CHUNK_BYTES // (8 * self.members * max(self.points.shape[-2], _SMALLEST_WIDTH)))
+        return iter(X.split(size)) if len(X) else iter([X])

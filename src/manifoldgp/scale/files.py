@@ -1,0 +1,51 @@
+"""fit_files: the same estimator on files that need not fit into memory, shared by as many processes as torchrun started."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from manifoldgp.errors import InputError
+from manifoldgp.regressor import ManifoldGPRegressor
+from manifoldgp.sources import FileRows
+from manifoldgp.streaming.ranks import joined_ranks
+
+
+def fit_files(
+    paths: str | Path | Sequence[str | Path],
+    target: str | Sequence[str],
+    out: str | Path,
+    *,
+    columns: Sequence[str] | None = None,
+    noise_std: str | None = None,
+    checkpoint: str | Path | None = None,
+    **arguments: Any,
+) -> ManifoldGPRegressor:
+    """Train a sparse model on Parquet or CSV files and write it to ``out``; every process reads its own part of the rows.
+
+    paths, target, columns, noise_std: as in manifoldgp.sources.FileRows. arguments: of ManifoldGPRegressor.
+    checkpoint: where training keeps what it has reached, by default beside ``out``; a run that was killed goes on from there, and the
+    file goes away when training ends.
+    """
+    out = Path(out)
+    if not out.parent.is_dir():
+        raise InputError(f"The folder {out.parent} does not exist. Create it first.")
+    device = str(arguments.get("device", "cpu"))
+    with joined_ranks(device) as ranks:
+        if device == "cuda":  # one GPU a process
+            arguments["device"] = f"cuda:{ranks.rank % torch.cuda.device_count()}"
+        checkpoint = f"{out}.checkpoint" if checkpoint is None else str(checkpoint)
+        arguments["verbose"] = bool(arguments.get("verbose", False)) and ranks.first
+        estimator = ManifoldGPRegressor(**{"method": "sparse", **arguments, "checkpoint": checkpoint})
+        if ranks.first and list(out.parent.glob(f"{Path(checkpoint).name}.*")):
+            print(f"{out}: going on from the checkpoint {checkpoint}", file=sys.stderr)
+        estimator.fit(FileRows(paths, target, columns, noise_std))
+        if ranks.first:
+            estimator.save(out)
+            print(f"{out}: {estimator.ensembles_[0].blocks[0].rows:,} rows, NLML at most {estimator.nlml_:.6g}", file=sys.stderr)
+        ranks.gather(None)  # nobody leaves before the file is there
+    return estimator

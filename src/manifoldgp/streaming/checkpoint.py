@@ -1,0 +1,60 @@
+"""Where training stands, in a file: a job that is killed goes on from there."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from manifoldgp.errors import FileFormatError
+
+
+@dataclass(frozen=True)
+class Saved:
+    """theta (P,) of a stage after some iterations. names: of the parameters in theta, in order."""
+
+    stage: int
+    iterations: int
+    theta: np.ndarray
+    names: Sequence[str]
+
+
+class Checkpoint:
+    """A file that is written at most every ``seconds`` and replaced at once or not at all."""
+
+    def __init__(self, path: str | Path, seconds: float = 1.0) -> None:
+        self.path, self.seconds = Path(path), seconds
+        self._last = time.perf_counter()
+
+    def due(self) -> bool:
+        return time.perf_counter() - self._last >= self.seconds
+
+    def write(self, saved: Saved) -> None:
+        self._last = time.perf_counter()
+        header = {"stage": saved.stage, "iterations": saved.iterations, "names": list(saved.names)}
+        partial = self.path.with_name(self.path.name + ".partial")
+        save_file({"theta": np.ascontiguousarray(saved.theta)}, partial, {"checkpoint": json.dumps(header)})
+        partial.replace(self.path)
+
+    def read(self) -> Saved | None:
+        """What the file holds; None where there is none."""
+        if not self.path.is_file():
+            return None
+        try:
+            with safe_open(self.path, framework="np") as file:
+                header = json.loads((file.metadata() or {})["checkpoint"])
+                return Saved(int(header["stage"]), int(header["iterations"]), file.get_tensor("theta"), header["names"])
+        except (SafetensorError, OSError, KeyError, ValueError) as error:
+            raise FileFormatError(
+                f"{self.path} is not a checkpoint, or it is damaged ({error}). Remove it to start anew."
+            ) from error
+
+    def remove(self) -> None:
+        """Training has ended: the file is of no use any more."""
+        self.path.unlink(missing_ok=True)

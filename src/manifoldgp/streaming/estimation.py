@@ -1,0 +1,211 @@
+"""From rows, in memory or streamed, to fitted sparse ensembles: one for each target, in the units of y."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from manifoldgp.ensemble import Ensemble
+from manifoldgp.errors import InputError
+from manifoldgp.estimation import START_FIELDS, FittedOutput, FoldChoice, Settings, bound_model, member_values
+from manifoldgp.inputs import available_bytes, whole_number
+from manifoldgp.model import Model
+from manifoldgp.progress import PhaseLines
+from manifoldgp.scaling import Standardizer
+from manifoldgp.streaming.checkpoint import Checkpoint
+from manifoldgp.streaming.ranks import ALONE, Ranks
+from manifoldgp.streaming.rows import CHUNK_ROWS, ModelRows
+from manifoldgp.streaming.stack import VARIANCE_FACTORS, fit_sparse_stack, held_out_numbers_of
+from manifoldgp.streaming.train import Schedule, SparseTrained, SparseTrainer
+from manifoldgp.threads import Workers, training_threads
+
+EXACT_UP_TO = 5_000
+"""Rows up to which method="auto" is exact: beyond, one evaluation of the evidence takes seconds, and many are needed."""
+
+SAMPLE_ROWS = 12_000
+"""Rows that features without targets (PCA, a scikit-learn transformer) are fitted on, and starting values are drawn from."""
+
+_STACK_RESTARTS = 5
+
+
+@dataclass(frozen=True)
+class SparseSettings:
+    """What the sparse method adds to Settings. inducing: M. checkpoint: a file's name, or None."""
+
+    inducing: int
+    ranks: Ranks = ALONE
+    checkpoint: str | None = None
+    schedule: Schedule | None = None
+
+
+def refuse_what_is_not_sparse(settings: Settings, folds: FoldChoice, outputs: int) -> None:
+    """Settings that only the exact method knows."""
+    if settings.averaging not in ("none", "stack"):
+        raise InputError(
+            f"averaging={settings.averaging!r} needs method='exact'; sparse models average with 'stack', or not at all with 'none'."
+        )
+    if settings.optimizer != "l-bfgs":
+        raise InputError(f"Sparse models train with optimizer='l-bfgs'; got {settings.optimizer!r}.")
+    if settings.shared_features and outputs > 1:
+        raise InputError("shared_features=True needs method='exact': sparse models learn one map for each target.")
+    if folds.groups is not None and settings.averaging == "stack":
+        raise InputError(
+            "groups are known to the exact stack only. Use averaging='none' and hold out whole groups yourself, or method='exact'."
+        )
+
+
+def refuse_too_little_memory(inducing: int) -> None:
+    """The M x M matrices of the bound, and chunk x M ones for each thread, must fit."""
+    threads = torch.get_num_threads()
+    needed, available = 8 * (14 * inducing**2 + 6 * threads * CHUNK_ROWS * inducing), available_bytes()
+    if needed > 0.9 * available:
+        raise InputError(
+            f"{inducing:,} inducing points need {needed / 2**30:.1f} GiB of memory; {available / 2**30:.1f} GiB are free. "
+            "Use fewer inducing points: the number of rows does not matter."
+        )
+
+
+def fit_sparse_outputs(
+    model: Model,
+    rows_of: Callable[[int], ModelRows],
+    y_scaler: Standardizer,
+    settings: Settings,
+    sparse: SparseSettings,
+    folds: FoldChoice,
+) -> list[FittedOutput]:
+    """Train one sparse model (or stack) a target. rows_of(o): the rows of target o, in the model's units."""
+    outputs = len(y_scaler.scale)
+    whole_number(sparse.inducing, "inducing")
+    refuse_what_is_not_sparse(settings, folds, outputs)
+    refuse_too_little_memory(sparse.inducing)
+    generator = Settings.generator(settings.random_state)
+    begin = time.perf_counter()
+    fitted: list[FittedOutput] = []
+    checkpoints: list[Checkpoint] = []
+    with training_threads() as workers:
+        for o in range(outputs):
+            rows = rows_of(o)
+            left = (
+                None
+                if settings.time_budget is None
+                else max(settings.time_budget - (time.perf_counter() - begin), 1e-9) / (outputs - o)
+            )
+            with _watching(settings, rows, sparse.ranks.first, left) as watch:
+                fit = _Fit(settings, sparse, workers, generator, watch, left, o)
+                bound = bound_model(model, rows.sample(SAMPLE_ROWS, fit.seed).X)
+                if settings.averaging == "stack":
+                    fitted.append(fit.stack(bound, rows, y_scaler, folds))
+                else:
+                    fitted.append(fit.single(bound, rows, y_scaler))
+                checkpoints += fit.checkpoints
+    for checkpoint in checkpoints if sparse.ranks.first else ():
+        checkpoint.remove()
+    return fitted
+
+
+@contextmanager
+def _watching(settings: Settings, rows: ModelRows, shown: bool, seconds: float | None) -> Iterator[Any]:
+    """The callback of every round: a progress line for each phase, and the user's own callback."""
+    lines = PhaseLines(settings.max_iter, rows.count, seconds) if settings.verbose and shown else None
+
+    def watch(phase: str, iterations: np.ndarray, values: np.ndarray) -> bool:
+        if lines is not None:
+            lines(phase, iterations, values)
+        return settings.callback is not None and bool(settings.callback(iterations, values))
+
+    try:
+        yield watch
+    finally:
+        if lines is not None:
+            lines.close()
+
+
+class _Fit:
+    """One target's training: what all its members share."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        sparse: SparseSettings,
+        workers: Workers,
+        generator: torch.Generator,
+        watch: Any,
+        seconds: float | None,
+        output: int,
+    ) -> None:
+        self.settings, self.sparse, self.workers, self.generator, self.watch = settings, sparse, workers, generator, watch
+        self.seconds, self.output = seconds, output
+        self.checkpoints: list[Checkpoint] = []
+        self.seed = int(torch.randint(2**31 - 1, (), generator=generator))
+
+    def single(self, model: Model, rows: ModelRows, y_scaler: Standardizer) -> FittedOutput:
+        """The best start alone."""
+        warm = None if self.settings.warm_start_from is None else member_values(self.settings.warm_start_from, self.output)
+        warm = None if warm is None else {name: tree for name, tree in warm.items() if name != "inducing"}
+        trained = self._train(model, rows, "", self.seconds, warm)
+        log_units = rows.count * float(np.log(y_scaler.scale[self.output]))
+        starts = self._table(trained, "own", 1.0, log_units)
+        device = trained.posterior.alpha.device
+        ensemble = Ensemble(
+            [trained.posterior], [torch.zeros(1, 1, dtype=torch.float64, device=device)],
+            offset=float(y_scaler.offset[self.output]), scale=float(y_scaler.scale[self.output]),
+        )  # fmt: skip
+        histories = [np.array(h) + log_units for h in trained.result.history]
+        return FittedOutput(ensemble, starts, histories, float(trained.posterior.bound[0]) + log_units)
+
+    def stack(self, model: Model, rows: ModelRows, y_scaler: Standardizer, folds: FoldChoice) -> FittedOutput:
+        """Sparse members, weighted on one held-out part."""
+
+        def member(own: Model, seen: ModelRows, group: str, share: float) -> SparseTrained:
+            return self._train(own, seen, group, None if self.seconds is None else share * self.seconds, None)
+
+        held = held_out_numbers_of(rows, self.seed, folds.ordered)
+        stack = fit_sparse_stack(model, rows, held, member)
+        kept = [g for g, weight in enumerate(stack.weights) if weight.sum() > 0]
+        log_units = rows.count * float(np.log(y_scaler.scale[self.output]))
+        device = stack.posteriors[0].alpha.device
+        log_weights = [torch.as_tensor(np.log(np.maximum(stack.weights[g], 1e-300))[:, None], device=device) for g in kept]
+        ensemble = Ensemble(
+            [stack.posteriors[g] for g in kept], log_weights, VARIANCE_FACTORS,
+            float(y_scaler.offset[self.output]), float(y_scaler.scale[self.output]),
+        )  # fmt: skip
+        tables = [
+            self._table(trained, group, float(weight.sum()), log_units)
+            for trained, group, weight in zip(stack.trained, stack.groups, stack.weights, strict=True)
+        ]
+        starts = np.concatenate(tables)
+        histories = [np.array(h) + log_units for trained in stack.trained for h in trained.result.history]
+        heaviest = starts["nlml"][np.argmax(starts["weight"])]
+        return FittedOutput(ensemble, starts, histories, float(heaviest), stack.report)
+
+    def _train(self, model: Model, rows: ModelRows, group: str, seconds: float | None, warm: Any) -> SparseTrained:
+        checkpoint = None
+        if self.sparse.checkpoint is not None:
+            name = ".".join([self.sparse.checkpoint, *([group.replace(" ", "-")] if group else []), str(self.output)])
+            checkpoint = Checkpoint(name)
+            self.checkpoints.append(checkpoint)
+
+        def watch(phase: str, iterations: np.ndarray, values: np.ndarray) -> bool:
+            return bool(self.watch(f"{group}, {phase}" if group else phase, iterations, values))
+
+        trainer = SparseTrainer(
+            model, rows, self.sparse.inducing, self.workers, max_iter=self.settings.max_iter, time_budget=seconds, watch=watch,
+            schedule=self.sparse.schedule, seed=self.seed, device=self.settings.device, checkpoint=checkpoint,
+        )  # fmt: skip
+        restarts = min(self.settings.restarts, _STACK_RESTARTS) if group else self.settings.restarts
+        return trainer.train(self.generator, restarts, warm)
+
+    def _table(self, trained: SparseTrained, group: str, weight: float, log_units: float) -> np.ndarray:
+        result = trained.result
+        starts = np.zeros(len(result.value), dtype=START_FIELDS)
+        starts["output"], starts["start"], starts["group"] = self.output, np.arange(len(starts)), group
+        starts["nlml"], starts["objective"] = trained.nlml + log_units, result.value + log_units
+        starts["status"], starts["iterations"], starts["evaluations"] = result.status, result.iterations, result.evaluations
+        starts["chosen"][trained.chosen], starts["weight"][trained.chosen] = weight > 0, weight
+        return starts

@@ -1,0 +1,101 @@
+"""Which method a fit takes, and the way from a table or a source of rows to the sparse one."""
+
+from __future__ import annotations
+
+import warnings
+from functools import reduce
+from typing import Any
+
+import numpy as np
+import torch
+
+from manifoldgp.errors import FitWarning, InputError
+from manifoldgp.estimation import FittedOutput, FoldChoice, Settings
+from manifoldgp.inputs import TrainingTable
+from manifoldgp.model import Data, Model
+from manifoldgp.scaling import Standardizer
+from manifoldgp.sources import ArrayRows, RowSource, Survey, survey
+from manifoldgp.streaming.estimation import EXACT_UP_TO, SparseSettings, fit_sparse_outputs
+from manifoldgp.streaming.ranks import Ranks, slots_of
+from manifoldgp.streaming.rows import MemoryRows, StreamedRows
+
+METHODS = ("auto", "exact", "sparse")
+
+
+def chosen_method(method: Any, N: int, inducing: int, calls: int) -> str:
+    """ "exact" or "sparse"; a warning says when "auto" takes the sparse one. calls: from here up to the line that calls fit."""
+    if not isinstance(method, str) or method not in METHODS:
+        raise InputError(f"method must be one of {', '.join(map(repr, METHODS))}; got {method!r}.")
+    if method != "auto" or N <= EXACT_UP_TO:
+        return "sparse" if method == "sparse" else "exact"
+    warnings.warn(
+        f"{N:,} rows: method='auto' trains the sparse model with {inducing} inducing points (the exact one up to {EXACT_UP_TO:,} rows). "
+        "Say method='sparse' or method='exact' to choose.",
+        FitWarning,
+        stacklevel=calls + 1,
+    )
+    return "sparse"
+
+
+def row_source(X: Any, y: Any, noise_std: Any, method: str) -> RowSource | None:
+    """X itself where it is a source of rows, memory-mapped arrays as one (unless the exact method is asked for), else None."""
+    if isinstance(X, RowSource):
+        if y is not None or noise_std is not None:
+            raise InputError("A source of rows brings its own targets and noise: fit(source), without y and noise_std.")
+        return X
+    if not isinstance(X, np.memmap) or not isinstance(y, np.ndarray) or method == "exact":
+        return None
+    return ArrayRows(X, y, noise_std) if len(X) > EXACT_UP_TO or method == "sparse" else None
+
+
+def surveyed(source: RowSource, ranks: Ranks) -> Survey:
+    """The survey of all processes' rows; refuses too few, and says how many have no target."""
+    slots, mine = slots_of(source.total, ranks)
+    spans = [(source.total * slot // slots, source.total * (slot + 1) // slots) for slot in mine]
+    parts = [part for several in ranks.gather([survey(source, *span) for span in spans]) for part in several]
+    total = reduce(Survey.merged, parts)
+    if total.rows < 2:
+        raise InputError(f"At least 2 rows with a target are needed; there {'is' if total.rows == 1 else 'are'} {total.rows}.")
+    if total.left_out and ranks.first:
+        message = f"{total.left_out:,} of {source.total:,} rows have a missing target (NaN) and are left out of the fit."
+        warnings.warn(message, FitWarning, stacklevel=5)
+    return total
+
+
+def fit_sparse_table(
+    model: Model,
+    table: TrainingTable,
+    x_scaler: Standardizer,
+    y_scaler: Standardizer,
+    settings: Settings,
+    sparse: SparseSettings,
+    folds: FoldChoice,
+) -> list[FittedOutput]:
+    """Sparse models of a table in memory."""
+    X = torch.as_tensor(x_scaler.apply(table.X), device=settings.device)
+    Y = torch.as_tensor(y_scaler.apply(table.Y), device=settings.device)
+    noise = None if table.known_noise is None else torch.as_tensor(table.known_noise / y_scaler.scale**2, device=settings.device)
+
+    def rows_of(output: int) -> MemoryRows:
+        known = None if noise is None else noise[:, output].contiguous()
+        return MemoryRows(Data(X, Y[:, output].contiguous(), known))
+
+    return fit_sparse_outputs(model, rows_of, y_scaler, settings, sparse, folds)
+
+
+def fit_sparse_source(
+    model: Model,
+    source: RowSource,
+    rows: int,
+    x_scaler: Standardizer,
+    y_scaler: Standardizer,
+    settings: Settings,
+    sparse: SparseSettings,
+    folds: FoldChoice,
+) -> list[FittedOutput]:
+    """Sparse models of rows that are read again for every pass, each process its own part. rows: those with a target."""
+
+    def rows_of(output: int) -> StreamedRows:
+        return StreamedRows(source, x_scaler, y_scaler, rows, output, settings.device, sparse.ranks)
+
+    return fit_sparse_outputs(model, rows_of, y_scaler, settings, sparse, folds)

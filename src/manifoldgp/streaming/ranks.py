@@ -1,0 +1,138 @@
+"""The processes that share a fit: sums over all of them, and one decision for all of them (torch.distributed; gloo on CPU, nccl on GPU)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch import distributed as dist
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """rank of count processes. One process alone does nothing in any of these calls."""
+
+    rank: int = 0
+    count: int = 1
+
+    @property
+    def first(self) -> bool:
+        """Whether this process speaks for all of them: writes files, shows progress, keeps the time."""
+        return self.rank == 0
+
+    def sum_(self, *tensors: Tensor) -> None:
+        """Replace every tensor by its sum over all processes, in one message.
+
+        With a power of two of them the sum is a fixed binary tree, the one :func:`tree_sum` goes on with inside a process: the result has the
+        same bits however many processes share the slots.
+        """
+        if self.count == 1:
+            return
+        flat = torch.cat([t.reshape(-1) for t in tensors])
+        if self.count & (self.count - 1):
+            dist.all_reduce(flat)
+        else:
+            flat = self._butterfly(flat)
+        for tensor, part in zip(tensors, flat.split([t.numel() for t in tensors]), strict=True):
+            tensor.copy_(part.view_as(tensor))
+
+    def _butterfly(self, flat: Tensor) -> Tensor:
+        """In round i everyone exchanges sums with the partner whose rank differs in bit i; a + b = b + a, so that both get the same."""
+        bit = 1
+        while bit < self.count:
+            theirs = torch.empty_like(flat)
+            partner = self.rank ^ bit
+            exchange = [dist.P2POp(dist.isend, flat, partner), dist.P2POp(dist.irecv, theirs, partner)]
+            for request in dist.batch_isend_irecv(exchange):
+                request.wait()
+            flat = flat + theirs
+            bit *= 2
+        return flat
+
+    def follow_first_(self, *tensors: Tensor) -> None:
+        """Replace every tensor by the first process's: sums may differ in their last bit, and all must take the same steps."""
+        if self.count == 1:
+            return
+        flat = torch.cat([t.reshape(-1) for t in tensors])
+        dist.broadcast(flat, 0)
+        for tensor, part in zip(tensors, flat.split([t.numel() for t in tensors]), strict=True):
+            tensor.copy_(part.view_as(tensor))
+
+    def gather(self, thing: Any) -> list[Any]:
+        """What every process hands in, in order of rank."""
+        if self.count == 1:
+            return [thing]
+        everyone: list[Any] = [None] * self.count
+        dist.all_gather_object(everyone, thing)
+        return everyone
+
+    def decide(self, flag: bool) -> bool:
+        """The first process's answer."""
+        if self.count == 1:
+            return flag
+        answer: list[Any] = [flag]
+        dist.broadcast_object_list(answer, 0)
+        return bool(answer[0])
+
+
+ALONE = Ranks()
+
+
+def slots_of(count: int, ranks: Ranks, rows_a_slot: int = 500, most: int = 16) -> tuple[int, list[int]]:
+    """How many slots ``count`` rows are dealt to, contiguously, and which of them are this process's.
+
+    Slots depend on the rows alone, never on the processes: each is summed by itself, and then they are summed in a fixed order.
+
+    >>> slots_of(5000, Ranks(1, 2))
+    (8, [4, 5, 6, 7])
+    """
+    slots = 1
+    while 2 * slots * rows_a_slot <= count and slots < most:
+        slots *= 2
+    if ranks.count & (ranks.count - 1):  # no tree to keep to: as many as make equal parts
+        slots = ranks.count * -(-slots // ranks.count)
+    return slots, [slot for slot in range(slots) if slot * ranks.count // slots == ranks.rank]
+
+
+def tree_sum(parts: list[Any]) -> Any:
+    """The sum of the parts (with an in-place add_) as a balanced binary tree."""
+    while len(parts) > 1:
+        pairs = [parts[i].add_(parts[i + 1]) for i in range(0, len(parts) - 1, 2)]
+        parts = pairs + parts[2 * len(pairs) :]
+    return parts[0]
+
+
+def current_ranks() -> Ranks:
+    """The processes that joined_ranks (or the user's own init_process_group) has joined; alone where there are none."""
+    return Ranks(dist.get_rank(), dist.get_world_size()) if dist.is_available() and dist.is_initialized() else ALONE
+
+
+def launched() -> bool:
+    """Whether torchrun (or another launcher that sets its environment) started this process."""
+    return "WORLD_SIZE" in os.environ and "RANK" in os.environ
+
+
+@contextmanager
+def joined_ranks(device: str = "cpu") -> Iterator[Ranks]:
+    """Join the processes that torchrun started, for as long as the block lasts; alone where it did not start this one."""
+    if not launched():
+        yield ALONE
+        return
+    backend = "nccl" if device.startswith("cuda") else "gloo"
+    if os.environ.get("GROUP_WORLD_SIZE", "1") == "1":
+        # After a restart on one machine torchrun's store still holds the addresses of the processes that died: a prefix hides them.
+        store, rank, count = next(dist.rendezvous("env://"))  # pyright: ignore[reportPrivateImportUsage]
+        number = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+        attempt = dist.PrefixStore(f"attempt{number}", store)  # pyright: ignore[reportPrivateImportUsage]
+        dist.init_process_group(backend, store=attempt, rank=rank, world_size=count)
+    else:
+        dist.init_process_group(backend)
+    try:
+        yield Ranks(dist.get_rank(), dist.get_world_size())
+    finally:
+        dist.destroy_process_group()

@@ -1,0 +1,117 @@
+"""The stack for many rows: sparse members, weighted by what they predict on one held-out part of the rows.
+
+Groups: the plain sparse GP, mGPs on [x, network(x)] whose network grows with the rows, and the features that the user chose. Every
+member is trained on the rows that are not held out; the held-out ones give the weights, as in the stack of exact members, and are then
+conditioned on: parameters stay, and no row is lost to predictions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from scipy.special import ndtr
+
+from manifoldgp.averaging.members import plain_gp
+from manifoldgp.averaging.stack import HeldOutReport
+from manifoldgp.averaging.weights import log_mixture, stacking_weights
+from manifoldgp.features import MLP, Concatenate, Identity
+from manifoldgp.model import Data, Model
+from manifoldgp.sparse.posterior import SparsePosterior
+from manifoldgp.streaming.rows import ModelRows, sampled
+from manifoldgp.streaming.train import SparseTrained
+
+VARIANCE_FACTORS = (1.0, 4.0, 16.0)
+_GP_PRIOR, _SPREAD_PRIOR, _KEEP = 0.002, 0.001, 0.02
+_LARGEST_PART = 10_000
+_LOG_2PI = math.log(2 * math.pi)
+
+
+@dataclass(frozen=True)
+class SparseStack:
+    """Members by group with their weights (F,) under each variance factor, and what the held-out rows said."""
+
+    groups: list[str]
+    trained: list[SparseTrained]
+    posteriors: list[SparsePosterior]
+    weights: np.ndarray
+    report: HeldOutReport
+
+
+def network_for(N: int) -> MLP:
+    """A tanh network whose weights number about a tenth of the rows, at most 128 and 64 units wide.
+
+    >>> [network_for(N).sizes for N in (5_000, 36_000, 1_000_000)]
+    [(24, 12, 2), (64, 32, 4), (128, 64, 6)]
+    """
+    width = int(np.clip(8 * round(math.sqrt(N / 10) / 8), 16, 128))
+    return MLP((width, width // 2, 2 if width < 32 else 4 if width <= 64 else 6), ("tanh", "tanh", "identity"))
+
+
+def nested_network(template: Model, N: int) -> Model:
+    """The mGP on [x, network(x)] with the template's kernel, mean, noise and warping: it contains the plain GP."""
+    return replace(template, features=Concatenate(Identity(), network_for(N)), priors={})
+
+
+def held_out_numbers_of(rows: ModelRows, seed: int, ordered: bool) -> np.ndarray:
+    """The rows that are held out: a tenth, at most 10,000; random, or the last ones of rows in order of time."""
+    count = min(_LARGEST_PART, max(1, rows.total // 10))
+    return np.arange(rows.total - count, rows.total) if ordered else sampled(rows.total, count, seed + 1)
+
+
+def fit_sparse_stack(
+    template: Model,
+    rows: ModelRows,
+    held_numbers: np.ndarray,
+    train: Callable[[Model, ModelRows, str, float], SparseTrained],
+) -> SparseStack:
+    """Train every group on the rows that are not held out and weigh them on those that are.
+
+    train(model, rows, group, share): trains one member within its share of the time.
+    """
+    held = rows.take(held_numbers)
+    seen = rows.without(held_numbers)
+    groups = {
+        "plain GP": (plain_gp(template), 0.2),
+        "nested": (nested_network(template, rows.count), 0.5),
+        "own": (template, 0.3),
+    }
+    trained = [train(model, seen, name, share) for name, (model, share) in groups.items()]
+    predicted = [_predict(t.posterior, held) for t in trained]
+    weights, report = _weigh(list(groups), predicted, held)
+    weights[weights.sum(1) < _KEEP] = 0.0
+    weights[0, 0] += 1e-9  # the plain GP always stays
+    weights /= weights.sum()
+    posteriors = [t.posterior.condition(held.X, held.y, held.known_noise) for t in trained]
+    return SparseStack(list(groups), trained, posteriors, weights, report)
+
+
+def _predict(posterior: SparsePosterior, held: Data) -> tuple[np.ndarray, np.ndarray]:
+    """Log densities and CDFs (F, n) of held-out targets under the variance factors, in the model's units."""
+    mean, variance = posterior.mean_and_variance(held.X)
+    variance = variance + posterior.noise_variance()[:, None] + (0.0 if held.known_noise is None else held.known_noise)
+    warping = posterior.values.get("warping", {})
+    with torch.no_grad():
+        z, log_slope = posterior.model.warping.forward(warping, held.y)
+    factors = torch.tensor(VARIANCE_FACTORS, dtype=mean.dtype, device=mean.device)[:, None]
+    score = (z - mean) / (factors * variance).sqrt()
+    log_density = -0.5 * (score**2 + (factors * variance).log() + _LOG_2PI) + log_slope
+    return log_density.cpu().numpy(), ndtr(score.cpu().numpy())
+
+
+def _weigh(names: list[str], predicted: list[tuple[np.ndarray, np.ndarray]], held: Data) -> tuple[np.ndarray, HeldOutReport]:
+    """Stacking weights (G, F), and the report of held-out densities."""
+    density, cdf = np.stack([d for d, _ in predicted]), np.stack([c for _, c in predicted])
+    G, F, n = density.shape
+    prior = np.full((G, F), _SPREAD_PRIOR * n / (G * F))
+    prior[0, 0] += _GP_PRIOR * n
+    table = density.reshape(G * F, n)
+    weights = stacking_weights(table, prior.ravel()).reshape(G, F)
+    log_density = {name: density[g, 0] for g, name in enumerate(names)}
+    log_density["control"] = log_mixture(density[0], stacking_weights(density[0], prior[0]))
+    log_density["stack"] = log_mixture(table, weights.ravel())
+    pit = (weights[..., None] * cdf).sum((0, 1))
+    return weights, HeldOutReport(tuple(names), VARIANCE_FACTORS, weights.copy(), log_density, pit)

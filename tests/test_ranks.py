@@ -1,0 +1,136 @@
+"""Several processes, started by torchrun: the same model however many there are, and one that goes on when a process is killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import manifoldgp
+
+pyarrow = pytest.importorskip("pyarrow", reason="files are read by pyarrow, which is not installed")
+N = 6000
+_SECONDS = 240
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    from pyarrow import parquet
+
+    folder = tmp_path_factory.mktemp("data")
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(N, 3))
+    y = np.sin(2 * X[:, 0]) + X[:, 1] ** 2 + 0.1 * rng.normal(size=N)
+    for i, rows in enumerate(np.array_split(np.arange(N), 3)):
+        columns = {f"x{d}": X[rows, d] for d in range(3)}
+        parquet.write_table(pyarrow.table({**columns, "y": y[rows]}), folder / f"part{i}.parquet", row_group_size=700)
+    return folder
+
+
+def torchrun(processes: int, files: Path, out: Path, *more: str, restarts: int = 0) -> subprocess.Popen:
+    """The documented command, in the folder of the files."""
+    launcher = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={processes}", f"--max-restarts={restarts}"]
+    command = [
+        *launcher,
+        "-m",
+        "manifoldgp",
+        "fit",
+        "part*.parquet",
+        "--target",
+        "y",
+        "--out",
+        str(out),
+        "--averaging",
+        "none",
+        *more,
+    ]
+    source = str(Path(manifoldgp.__file__).parents[1])
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": source, "MASTER_PORT": str(20_000 + os.getpid() % 20_000)}
+    return subprocess.Popen(command, cwd=files, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def finished(process: subprocess.Popen) -> str:
+    output, errors = process.communicate(timeout=_SECONDS)
+    assert process.returncode == 0, errors
+    return output + errors
+
+
+@pytest.fixture(scope="module")
+def alone(files, tmp_path_factory):
+    out = tmp_path_factory.mktemp("alone") / "model.mgp"
+    finished(torchrun(1, files, out, "--max-iter", "10", "--restarts", "2", "--inducing", "40"))
+    return manifoldgp.load(out)
+
+
+@pytest.mark.parametrize("processes", [2, 4])
+def test_any_number_of_processes_gives_the_same_model(processes, files, alone, tmp_path):
+    out = tmp_path / "model.mgp"
+    said = finished(torchrun(processes, files, out, "--max-iter", "10", "--restarts", "2", "--inducing", "40"))
+    assert said.count("6,000 rows") == 1  # one process speaks for all
+    model = manifoldgp.load(out)
+    X = np.random.default_rng(1).normal(size=(50, 3))
+    with pytest.warns(UserWarning, match="feature names"):
+        pairs = list(zip(model.predict(X, return_std=True), alone.predict(X, return_std=True), strict=True))
+    for a, b in pairs:
+        np.testing.assert_allclose(a, b, rtol=0, atol=1e-8)
+    assert model.nlml_ == pytest.approx(alone.nlml_, abs=1e-8 * N)
+
+
+def test_a_single_process_without_torchrun_gives_the_same_model(files, alone):
+    from manifoldgp.scale import fit_files
+
+    out = files / "single.mgp"
+    model = fit_files(files / "part*.parquet", "y", out, averaging="none", max_iter=10, restarts=2, inducing=40)
+    assert model.nlml_ == pytest.approx(alone.nlml_, abs=1e-8 * N)
+
+
+def test_a_killed_process_makes_the_job_go_on_from_its_checkpoint(files, tmp_path):
+    out = tmp_path / "model.mgp"
+    job = torchrun(
+        2, files, out, "--max-iter", "100000", "--time-budget", "15", "--restarts", "1", "--inducing", "150", restarts=2
+    )
+    try:
+        checkpoint = _wait_for(lambda: next(iter(tmp_path.glob("model.mgp.checkpoint.*")), None), job)
+        assert checkpoint
+        children = _wait_for(lambda: _children(job.pid), job)
+        os.kill(children[-1], signal.SIGKILL)
+        said = finished(job)
+    finally:
+        if job.poll() is None:
+            job.terminate()  # it ends its processes
+            job.wait(60)
+    assert "going on from the checkpoint" in said
+    model = manifoldgp.load(out)
+    assert model.ensembles_[0].blocks[0].rows == N
+    assert not list(tmp_path.glob("*.checkpoint*"))
+
+
+def test_what_is_wrong_is_told_in_one_line(files, tmp_path):
+    job = torchrun(1, files, tmp_path / "model.mgp", "--columns", "x9")
+    _, errors = job.communicate(timeout=_SECONDS)
+    assert job.returncode != 0
+    assert "has no column x9" in errors
+
+
+def _children(pid: int) -> list[int]:
+    path = Path(f"/proc/{pid}/task/{pid}/children")
+    if not path.exists():
+        pytest.skip("needs /proc to find the processes that torchrun started")
+    return [int(child) for child in path.read_text().split()]
+
+
+def _wait_for(answer, job: subprocess.Popen):
+    end = time.monotonic() + _SECONDS
+    while time.monotonic() < end:
+        if job.poll() is not None:
+            raise AssertionError(f"the job ended too early: {job.communicate()[1]}")
+        if found := answer():
+            return found
+        time.sleep(0.05)
+    raise AssertionError("nothing happened")

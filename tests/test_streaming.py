@@ -1,0 +1,431 @@
+"""Rows that need not fit into memory: sources, surveys, slots, staged training, and the estimators on top of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+
+import manifoldgp
+from manifoldgp import MLP, GPRegressor, ManifoldGPRegressor
+from manifoldgp.errors import FileFormatError, FitWarning, InputError
+from manifoldgp.model import Data, Model
+from manifoldgp.parameters import map_leaves
+from manifoldgp.sources import ArrayRows, FileRows, survey
+from manifoldgp.streaming.checkpoint import Checkpoint, Saved
+from manifoldgp.streaming.objective import BoundObjective
+from manifoldgp.streaming.ranks import ALONE, Ranks, slots_of, tree_sum
+from manifoldgp.streaming.rows import MemoryRows, StreamedRows
+from manifoldgp.streaming.stack import held_out_numbers_of
+from manifoldgp.streaming.train import Schedule, SparseTrainer, Stage
+from manifoldgp.threads import Workers
+
+N, D = 700, 3
+pyarrow = pytest.importorskip("pyarrow", reason="files are read by pyarrow, which is not installed")
+
+
+def table(rows=N, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(rows, D)) * [1.0, 2.0, 30.0] + [0.0, 5.0, -7.0]
+    y = np.sin(2 * X[:, 0]) + 0.2 * (X[:, 1] - 5) ** 2 + 0.1 * rng.normal(size=rows)
+    return X, 40.0 * y + 3.0
+
+
+def written(folder: Path, X, y, format="parquet", files=3, group=90):
+    from pyarrow import csv, parquet
+
+    for i, rows in enumerate(np.array_split(np.arange(len(X)), files)):
+        part = pyarrow.table({**{f"x{d}": X[rows, d] for d in range(X.shape[1])}, "y": y[rows]})
+        if format == "csv":
+            csv.write_csv(part, folder / f"part{i}.csv")
+        else:
+            parquet.write_table(part, folder / f"part{i}.parquet", row_group_size=group)
+    return str(folder / f"*.{format}")
+
+
+def small(**more):
+    return {"method": "sparse", "inducing": 30, "max_iter": 15, "restarts": 2, "averaging": "none", **more}
+
+
+# ------------------------------------------------------------------------------------------------------------------ sources
+
+
+@pytest.mark.parametrize("format", ["parquet", "csv"])
+@pytest.mark.parametrize("span", [(0, N), (100, 451), (233, 234), (N, N)])
+def test_files_give_the_rows_of_any_span(tmp_path, format, span):
+    X, y = table()
+    source = FileRows(written(tmp_path, X, y, format), "y")
+    assert (source.total, source.names) == (N, ["x0", "x1", "x2"])
+    blocks = list(source.blocks(*span, size=50))
+    assert all(len(block.number) <= 50 for block in blocks)
+    numbers = np.concatenate([np.empty(0, dtype=int), *(block.number for block in blocks)])
+    np.testing.assert_array_equal(numbers, np.arange(*span))
+    for block in blocks:
+        np.testing.assert_allclose(block.X, X[block.number], rtol=1e-12)
+        np.testing.assert_allclose(block.Y[:, 0], y[block.number], rtol=1e-12)
+    wanted = np.array([5, 120, 300, 699])
+    taken = source.take(wanted, *span, 50)
+    np.testing.assert_array_equal(taken.number, wanted[(wanted >= span[0]) & (wanted < span[1])])
+    np.testing.assert_allclose(taken.X, X[taken.number], rtol=1e-12)
+
+
+def test_what_is_wrong_with_files_is_told(tmp_path):
+    X, y = table(40)
+    pattern = written(tmp_path, X, y)
+    with pytest.raises(InputError, match="no column z. It has: x0"):
+        FileRows(pattern, "z")
+    with pytest.raises(InputError, match="There is no file .*nothing"):
+        FileRows(str(tmp_path / "nothing*.parquet"), "y")
+    written(tmp_path, X, y, "csv")
+    with pytest.raises(InputError, match="all CSV"):
+        FileRows(tmp_path, "y")
+    (tmp_path / "text.csv").write_text("x0,y\na,1\nb,2\n")
+    with pytest.raises(InputError, match="not numbers: x0"):
+        FileRows(tmp_path / "text.csv", "y")
+    (tmp_path / "hole.csv").write_text("x0,y\n1,1\n,2\n")
+    with pytest.raises(InputError, match="Row 1 "):
+        list(FileRows(tmp_path / "hole.csv", "y").blocks(0, 2, 10))
+
+
+def test_rows_without_a_target_are_left_out_and_counted():
+    X, y = table(60)
+    y[[3, 40]] = np.nan
+    source = ArrayRows(X, y)
+    seen = survey(source, 0, 60, size=7)
+    assert (seen.rows, seen.left_out) == (58, 2)
+    kept = np.delete(np.column_stack([X, y]), [3, 40], axis=0)
+    np.testing.assert_allclose(seen.mean, kept.mean(0), rtol=1e-12)
+    x_scaler, y_scaler = seen.standardizers(D)
+    np.testing.assert_allclose([*x_scaler.scale, *y_scaler.scale], kept.std(0), rtol=1e-12)
+    with pytest.warns(FitWarning, match="2 of 60 rows have a missing target"):
+        model = GPRegressor(**{k: v for k, v in small(max_iter=2).items() if k != "averaging"}).fit(source)
+    assert model.ensembles_[0].blocks[0].rows == 58
+
+
+def test_arrays_that_do_not_match_are_refused():
+    with pytest.raises(InputError, match="got \\(5, 2\\) and \\(4,\\)"):
+        ArrayRows(np.zeros((5, 2)), np.zeros(4))
+    with pytest.raises(InputError, match="shaped like y"):
+        ArrayRows(np.zeros((5, 2)), np.zeros(5), np.zeros(4))
+
+
+# ---------------------------------------------------------------------------------------------------------- slots and sums
+
+
+def streamed(X, y, ranks=ALONE, **more):
+    source = ArrayRows(X, y)
+    return StreamedRows(
+        source, *survey(source, 0, len(X)).standardizers(D), rows=int(np.isfinite(y).sum()), ranks=ranks, size=64, **more
+    )
+
+
+def test_slots_belong_to_exactly_one_process():
+    for count in (1, 499, 3000, 100_000):
+        for processes in (1, 2, 3, 4, 5, 8, 32):
+            mine = [slots_of(count, Ranks(rank, processes)) for rank in range(processes)]
+            slots = {total for total, _ in mine}
+            assert len(slots) == 1
+            assert sorted(s for _, own in mine for s in own) == list(range(slots.pop()))
+    assert slots_of(3000, Ranks(0, 1))[0] == slots_of(3000, Ranks(0, 4))[0]
+
+
+def test_sums_over_processes_have_the_same_bits():
+    parts = torch.randn(16, 50, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    alone = tree_sum([part.clone() for part in parts])
+    for processes in (2, 4, 8):
+        each = [tree_sum([part.clone() for part in own]) for own in parts.chunk(processes)]
+        assert torch.equal(tree_sum(each), alone)
+
+
+def test_streamed_rows_are_the_rows_in_memory():
+    X, y = table()
+    y[10] = np.nan
+    rows = streamed(X, y)
+    kept = np.delete(np.arange(N), 10)
+    U, t = rows.x_scaler.apply(X[kept]), rows.y_scaler.apply(y[kept][:, None])[:, 0]
+    chunks = [chunk for slot in rows.slots for chunk in rows.chunks(slot)]
+    np.testing.assert_allclose(torch.cat([c.X for c in chunks]), U, rtol=1e-12)
+    np.testing.assert_allclose(torch.cat([c.y for c in chunks]), t, rtol=1e-12)
+    held = np.array([4, 10, 500])
+    assert rows.take(held).X.shape == (2, D)
+    rest = rows.without(held)
+    assert rest.count == N - 3
+    assert sum(len(c.y) for slot in rest.slots for c in rest.chunks(slot)) == N - 3
+    assert len(rest.sample(N, 0).y) == N - 3
+    halves = [streamed(X, y, Ranks(rank, 2)) for rank in range(2)]
+    assert sum(len(c.y) for half in halves for slot in half.slots for c in half.chunks(slot)) == N - 1
+
+
+def test_worker_threads_change_no_bit():
+    X, y = table(3000)
+    data = Data(torch.from_numpy(X), torch.from_numpy(y / 40))
+    model = Model(MLP((3, 2)))
+    trainer = SparseTrainer(model, MemoryRows(data), 20, Workers(1), max_iter=0)
+    trained = trainer.train(torch.Generator().manual_seed(0), 1)
+    values = map_leaves(lambda leaf: leaf[0], trained.posterior.values)
+    layout, theta, _ = trainer._placed(values, trainer.rows, 20, first=False)
+    workers = Workers(2)
+    try:
+        torch.set_num_threads(1)
+        results = [BoundObjective(model, layout, {}, MemoryRows(data), workers=w).evaluate(theta) for w in (None, workers)]
+    finally:
+        workers.close()
+    assert results[0][0] == results[1][0]
+    np.testing.assert_array_equal(results[0][1], results[1][1])
+
+
+# --------------------------------------------------------------------------------------------------------------- estimators
+
+
+def test_files_memory_maps_and_arrays_give_the_same_model(tmp_path):
+    X, y = table()
+    np.save(tmp_path / "X.npy", X)
+    np.save(tmp_path / "y.npy", y)
+    settings = small(hidden=(3, 2), max_iter=2, restarts=1)  # more would let rounding grow
+    from_files = ManifoldGPRegressor(**settings).fit(FileRows(written(tmp_path, X, y), "y"))
+    mapped = ManifoldGPRegressor(**settings).fit(*(np.load(tmp_path / f"{name}.npy", mmap_mode="r") for name in "Xy"))
+    in_memory = ManifoldGPRegressor(**settings).fit(X, y)
+    assert mapped.method_ == from_files.method_ == "sparse"
+    for other in (mapped, in_memory):
+        assert other.nlml_ == pytest.approx(from_files.nlml_, rel=1e-6)
+    mean, std = in_memory.predict(X[:20], return_std=True)
+    np.testing.assert_allclose(mapped.predict(X[:20]), mean, rtol=1e-4, atol=1e-3)
+    assert list(from_files.feature_names_in_) == ["x0", "x1", "x2"]
+    assert (std > 0).all()
+
+
+def test_auto_is_exact_up_to_its_limit_and_says_when_it_is_not(monkeypatch):
+    X, y = table(120)
+    settings = small(method="auto", max_iter=2, restarts=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert ManifoldGPRegressor(**settings).fit(X, y).method_ == "exact"
+    monkeypatch.setattr("manifoldgp.streaming.fitting.EXACT_UP_TO", 100)
+    with pytest.warns(FitWarning, match="120 rows: method='auto' trains the sparse model with 30 inducing points") as caught:
+        model = ManifoldGPRegressor(**settings).fit(X, y)
+    assert caught[0].filename == __file__
+    assert model.method_ == "sparse"
+    assert "method='auto'" in str(model.diagnose())
+    assert ManifoldGPRegressor(**small(method="exact", max_iter=2, restarts=1)).fit(X, y).method_ == "exact"
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"method": "dense"}, "method must be one of"),
+        ({"inducing": 0}, "inducing must be a whole number"),
+        ({"averaging": "nuts"}, "averaging='nuts' needs method='exact'"),
+        ({"optimizer": "newton-cg"}, "train with optimizer='l-bfgs'"),
+        ({"inducing": 10**7}, "inducing points need .* GiB"),
+    ],
+)
+def test_what_the_sparse_method_cannot_do_is_told(more, said):
+    with pytest.raises(InputError, match=said):
+        ManifoldGPRegressor(**small(**more)).fit(*table(60))
+
+
+def test_sources_and_exact_models_do_not_mix():
+    X, y = table(60)
+    with pytest.raises(InputError, match="read by the sparse method only"):
+        ManifoldGPRegressor(**small(method="exact")).fit(ArrayRows(X, y))
+    with pytest.raises(InputError, match="brings its own targets"):
+        ManifoldGPRegressor(**small()).fit(ArrayRows(X, y), y)
+    with pytest.raises(InputError, match="shared_features=True needs method='exact'"):
+        ManifoldGPRegressor(**small(shared_features=True)).fit(X, np.column_stack([y, y]))
+
+
+def test_a_sparse_model_is_saved_loaded_and_updated(tmp_path):
+    X, y = table(300)
+    model = ManifoldGPRegressor(**small(hidden=(3, 2), mean="constant")).fit(X[:250], y[:250])
+    model.save(tmp_path / "model.mgp")
+    loaded = manifoldgp.load(tmp_path / "model.mgp")
+    assert (loaded.method_, loaded.inducing) == ("sparse", 30)
+    for a, b in zip(loaded.predict(X, return_std=True), model.predict(X, return_std=True), strict=True):
+        np.testing.assert_array_equal(a, b)
+    before = model.log_predictive_density(X[250:], y[250:]).mean()
+    for m in (model, loaded):
+        m.update(X[250:], y[250:])
+    np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
+    assert model.ensembles_[0].blocks[0].rows == 300
+    assert model.log_predictive_density(X[250:], y[250:]).mean() > before
+    again = clone(model).set_params(warm_start_from=model, restarts=1, max_iter=0).fit(X, y)
+    assert np.isfinite(again.nlml_)
+    assert "30 inducing points" in str(model.diagnose())
+
+
+def test_several_targets_have_models_of_their_own():
+    X, y = table(200)
+    model = ManifoldGPRegressor(**small(hidden=(3, 2), max_iter=8)).fit(X, np.column_stack([y, -2 * y]))
+    mean = model.predict(X)
+    assert mean.shape == (200, 2)
+    assert np.corrcoef(mean[:, 0], mean[:, 1])[0, 1] < -0.9
+
+
+def test_known_noise_reaches_the_sparse_model():
+    X, y = table(200)
+    noise = np.where(np.arange(200) % 2, 100.0, 1.0)
+    noisy = y + noise * np.random.default_rng(5).normal(size=200)
+    settings = {k: v for k, v in small(noise="known").items() if k != "averaging"}
+    model = GPRegressor(**settings).fit(X, noisy, noise_std=noise)
+    error = np.abs(model.predict(X) - y)
+    exact = GPRegressor(noise="known", restarts=2, method="exact").fit(X, noisy, noise_std=noise)
+    assert error.mean() < 1.3 * np.abs(exact.predict(X) - y).mean()
+
+
+def test_the_stack_weighs_sparse_members_on_held_out_rows():
+    X, y = table(600)
+    model = ManifoldGPRegressor(**small(averaging="stack", hidden=(3, 2), max_iter=10)).fit(X[:500], y[:500])
+    report = model.held_out_[0]
+    assert report.groups == ("plain GP", "nested", "own")
+    assert len(report.pit) == 50
+    assert report.weights.sum() == pytest.approx(1.0)
+    assert sum(float(w.exp().sum()) for w in model.ensembles_[0].log_weights) == pytest.approx(1.0)
+    assert {block.rows for block in model.ensembles_[0].blocks} == {500}  # the held-out rows are not lost
+    assert model.score(X[500:], y[500:]) > 0.8
+    assert "weight" in str(model.diagnose())
+    ordered = held_out_numbers_of(MemoryRows(Data(torch.zeros(30, 1), torch.zeros(30))), 0, ordered=True)
+    np.testing.assert_array_equal(ordered, [27, 28, 29])
+
+
+# ------------------------------------------------------------------------------------------ training, interruption, checkpoints
+
+
+class _Stop(Exception):
+    pass
+
+
+def trainer_of(X, y, tmp_path=None, watch=None, max_iter=12):
+    data = Data(torch.from_numpy((X - X.mean(0)) / X.std(0)), torch.from_numpy((y - y.mean()) / y.std()))
+    checkpoint = None if tmp_path is None else Checkpoint(tmp_path / "fit.checkpoint", seconds=0.0)
+    schedule = Schedule(
+        screen_rows=100, screen_inducing=10, screen_iterations=3, stages=(Stage(200, 0.5, 0.3), Stage(None, 1.0, 1.0)), rechoose=5
+    )
+    return SparseTrainer(
+        Model(MLP((3, 2))),
+        MemoryRows(data),
+        25,
+        Workers(1),
+        max_iter=max_iter,
+        watch=watch,
+        schedule=schedule,
+        checkpoint=checkpoint,
+    )
+
+
+def test_an_interruption_keeps_the_best_model_so_far():
+    X, y = table()
+    phases = []
+
+    def interrupt(phase, iterations, values):
+        phases.append(phase)
+        if phase.startswith(f"{N} rows") and iterations[0] >= 4:
+            raise KeyboardInterrupt
+
+    with pytest.warns(FitWarning, match="interrupted; the best model so far is kept"):
+        trained = trainer_of(X, y, watch=interrupt).train(torch.Generator().manual_seed(0), 2)
+    assert phases[0] == "start 1 of 2"
+    assert trained.posterior.rows == N
+    assert np.isfinite(float(trained.posterior.bound[0]))
+
+
+def test_a_killed_fit_goes_on_from_its_checkpoint(tmp_path):
+    X, y = table()
+
+    def die(phase, iterations, values):
+        if phase.startswith(f"{N} rows") and iterations[0] >= 6:
+            raise _Stop
+
+    with pytest.raises(_Stop):
+        trainer_of(X, y, tmp_path, die).train(torch.Generator().manual_seed(0), 2)
+    saved = Checkpoint(tmp_path / "fit.checkpoint").read()
+    assert saved is not None
+    assert saved.stage == 1
+    phases = []
+    trained = trainer_of(X, y, tmp_path, lambda phase, *_: phases.append(phase)).train(torch.Generator().manual_seed(0), 2)
+    assert set(phases) == {f"{N} rows, 25 inducing points"}  # neither screening nor the subset again
+    assert trained.result.history[0][0] <= 1.02 * abs(trained.result.history[0][-1]) + trained.result.history[0][0]
+    phases.clear()
+    again = trainer_of(X, y, tmp_path, lambda phase, *_: phases.append(phase)).train(torch.Generator().manual_seed(0), 2)
+    assert not phases  # a member that is done is not trained again
+    assert float(again.posterior.bound[0]) == pytest.approx(float(trained.posterior.bound[0]), rel=1e-9)
+
+
+def test_a_checkpoint_of_another_model_is_refused(tmp_path):
+    X, y = table(300)
+    path = tmp_path / "fit.checkpoint"
+    Checkpoint(path).write(Saved(1, 3, np.zeros(5), ["features.0.weight"]))
+    with pytest.raises(InputError, match="belongs to another model"):
+        trainer_of(X, y, tmp_path).train(torch.Generator().manual_seed(0), 1)
+    path.write_text("nothing")
+    with pytest.raises(FileFormatError, match="not a checkpoint"):
+        trainer_of(X, y, tmp_path).train(torch.Generator().manual_seed(0), 1)
+
+
+def test_the_estimator_removes_its_checkpoints(tmp_path):
+    X, y = table(200)
+    ManifoldGPRegressor(**small(checkpoint=str(tmp_path / "c"), max_iter=3)).fit(X, y)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_time_budget_is_kept():
+    import time
+
+    X, y = table(2000)
+    begin = time.perf_counter()
+    model = ManifoldGPRegressor(**small(max_iter=100_000, time_budget=1.0, inducing=50)).fit(X, y)
+    assert time.perf_counter() - begin < 8.0
+    assert "time limit" in set(model.starts_["status"])
+
+
+# ------------------------------------------------------------------------------------------------------------------- memory
+
+_MEMORY = """
+import json, resource, sys
+import numpy as np, torch
+torch.set_num_threads(1)
+from manifoldgp.features import MLP
+from manifoldgp.model import Model
+from manifoldgp.parameters import Layout, Parameter, constant_law, map_leaves, nest
+from manifoldgp.sources import ArrayRows, survey
+from manifoldgp.streaming.objective import BoundObjective
+from manifoldgp.streaming.rows import StreamedRows
+
+X, y = (np.load(sys.argv[1] + name, mmap_mode="r") for name in ("/X.npy", "/y.npy"))
+peaks = []
+for N in (20_000, 200_000):
+    source = ArrayRows(X[:N], y[:N])
+    rows = StreamedRows(source, *survey(source, 0, N).standardizers(4), rows=N)
+    model, few = Model(MLP((4, 2))), rows.sample(1000, 0)
+    layout, drawn = model.draw(few, torch.Generator().manual_seed(0), 1)
+    values = map_leaves(lambda leaf: leaf[0], drawn)
+    Z = model.features(values["features"], few.X)[:64].clone()
+    layout = Layout({**nest(dict(layout.parameters)), "inducing": {"Z": Parameter(tuple(Z.shape), constant_law(Z))}})
+    theta = layout.flatten({**values, "inducing": {"Z": Z}}).numpy()
+    BoundObjective(model, layout, {}, rows, kept_bytes=2**24).evaluate(theta)
+    peaks.append(1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+print(json.dumps(peaks))
+"""
+
+
+def test_memory_does_not_grow_with_the_rows(tmp_path):
+    rng = np.random.default_rng(0)
+    X = np.lib.format.open_memmap(tmp_path / "X.npy", "w+", np.float64, (200_000, 4))
+    X[:] = rng.normal(size=X.shape)
+    X.flush()
+    np.save(tmp_path / "y.npy", np.sin(X[:, 0]))
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-c", _MEMORY, str(tmp_path)], capture_output=True, text=True, timeout=200, check=False, env=environment
+    )
+    assert done.returncode == 0, done.stderr
+    few, many = json.loads(done.stdout)
+    # Ten times the rows: the pages of the mapped files (8 MB) may stay in memory, K_ZH of all rows would take 100 MB.
+    assert many - few < 40e6
