@@ -25,6 +25,7 @@ def _letter(letter: bytes) -> Any:
 
 _UPPER, _PLAIN, _LEFT, _RIGHT = (_letter(letter) for letter in (b"U", b"N", b"L", b"R"))
 _ONE, _PLUS, _MINUS = ctypes.byref(ctypes.c_int(1)), ctypes.byref(ctypes.c_double(1.0)), ctypes.byref(ctypes.c_double(-1.0))
+_ZERO = ctypes.byref(ctypes.c_double(0.0))
 
 
 def _routine(module: Any, name: str, arguments: int):
@@ -38,11 +39,8 @@ def _routine(module: Any, name: str, arguments: int):
 
 
 _DPOTRF, _DPOTRS, _DPOTRI = (_routine(cython_lapack, *r) for r in (("dpotrf", 5), ("dpotrs", 8), ("dpotri", 5)))
-_DTRTRI, _DLAUUM, _DTRMM = (
-    _routine(cython_lapack, "dtrtri", 6),
-    _routine(cython_lapack, "dlauum", 5),
-    _routine(cython_blas, "dtrmm", 11),
-)
+_DTRTRI, _DLAUUM = (_routine(cython_lapack, *r) for r in (("dtrtri", 6), ("dlauum", 5)))
+_DTRMM, _DSYR, _DSYMM = (_routine(cython_blas, *r) for r in (("dtrmm", 11), ("dsyr", 7), ("dsymm", 12)))
 
 
 def potrf(A: np.ndarray) -> int:
@@ -68,6 +66,18 @@ def potri(L: np.ndarray) -> None:
         return
     _invert_triangle(L.ctypes.data, len(L), len(L))
     _DLAUUM(_UPPER, size, L.ctypes.data, size, info)
+
+
+def syr(A: np.ndarray, x: np.ndarray) -> None:
+    """Subtract x xᵀ from A's lower triangle."""
+    size = ctypes.byref(ctypes.c_int(len(A)))
+    _DSYR(_UPPER, size, _MINUS, x.ctypes.data, _ONE, A.ctypes.data, size)
+
+
+def symm(A: np.ndarray, B: np.ndarray, out: np.ndarray) -> None:
+    """Overwrite ``out`` (k, N) by B A, for B (k, N) and the symmetric A (N, N), of which the lower triangle is read."""
+    size, count = ctypes.byref(ctypes.c_int(len(A))), ctypes.byref(ctypes.c_int(len(B)))
+    _DSYMM(_LEFT, _UPPER, size, count, _PLUS, A.ctypes.data, size, B.ctypes.data, size, _ZERO, out.ctypes.data, size)
 
 
 def _invert_triangle(address: int, n: int, stride: int) -> None:
