@@ -50,7 +50,7 @@ class TrainingObjective:
         if self._closed_form is None:
             return self.differentiate(*piece)
         value, gradient, far = self._closed_form(*piece)
-        if far.any():
+        if far is not None:
             theta, rows = piece
             value[far], gradient[far] = self.differentiate(theta[far], rows[far])
         return value, gradient

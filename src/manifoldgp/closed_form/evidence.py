@@ -16,39 +16,47 @@ _LOG_2PI = math.log(2 * math.pi)
 
 
 class Evidence:
-    """What the factors of R members gave: pivots L_ii (R, N), alpha (R, N), the diagonal of M (R, N), and who failed (R,).
+    """Room for what the factors of R members give.
 
-    residual: (R, N), zero for rows that do not take part; those are rows of the identity in A.
+    residual r and alpha (R, N), both zero for rows that do not take part: those are rows of the identity in A. pivots: L_ii (R, N).
+    slopes: the diagonal of M (R, N). fit: rᵀ alpha (R,). failed (R,): no factor.
     """
 
-    def __init__(self, residual: np.ndarray) -> None:
-        self.residual = residual
-        self.alpha = np.array(residual)
-        self.pivots, self.slopes = np.ones_like(residual), np.zeros_like(residual)
-        self.failed = np.zeros(len(residual), dtype=bool)
+    def __init__(self, R: int, N: int) -> None:
+        self.residual, self.alpha, self.pivots, self.slopes = (np.empty((R, N)) for _ in range(4))
+        self.fit, self.failed = np.empty(R), np.zeros(R, dtype=bool)
+        self._vectors = [row.ctypes.data for row in self.alpha]
 
-    def differentiate(self, A: np.ndarray, diagonal: np.ndarray, first: int) -> None:
+    def begin(self) -> None:
+        """Forget the last evaluation; the residual is new."""
+        np.copyto(self.alpha, self.residual)
+        self.failed[...] = False
+
+    def differentiate(self, A: np.ndarray, squares: list[lapack.Square], diagonal: np.ndarray, first: int) -> None:
         """Turn the lower triangles of the covariances A (m, N, N) into those of M; they are the members from ``first`` on.
 
-        A member without a factor is marked, and its M is zero. diagonal: a view of A's diagonals (m, N).
+        A member without a factor is marked, and its M is zero. diagonal: a view of A's diagonals (m, N). squares: where A's matrices are.
         """
-        for i, matrix in enumerate(A):
-            b = first + i
-            if lapack.potrf(matrix) or not math.isfinite(matrix[-1, -1]):
+        for i in range(len(A)):
+            b, square = first + i, squares[i]
+            info = lapack.potrf(square)
+            self.pivots[b] = diagonal[i]
+            if info or not math.isfinite(self.pivots[b, -1]):
                 # OpenBLAS reports success on NaN; the last pivot sees all of them.
                 self.failed[b] = True
-                self.alpha[b] = 0.0
-                matrix[...] = 0.0
+                self.pivots[b], self.alpha[b], A[i] = 1.0, 0.0, 0.0
                 continue
-            self.pivots[b] = diagonal[i]
-            lapack.potrs(matrix, self.alpha[b])
-            lapack.potri(matrix)
-            lapack.syr(matrix, self.alpha[b])
+            lapack.potrs(square, self._vectors[b])
+            lapack.potri(square)
+            lapack.syr(square, self._vectors[b])
         self.slopes[first : first + len(A)] = diagonal
 
     def nlml(self, count: np.ndarray | float) -> np.ndarray:
         """NLML (R,), +inf where there is no factor. count: rows that take part."""
-        fit = np.einsum("rn,rn->r", self.residual, self.alpha)
-        value = 0.5 * fit + np.log(self.pivots).sum(-1) + (0.5 * _LOG_2PI) * count
-        value[self.failed] = np.inf
+        np.vecdot(self.residual, self.alpha, out=self.fit)
+        value = np.log(self.pivots, out=self.pivots).sum(-1)
+        value += 0.5 * self.fit
+        value += (0.5 * _LOG_2PI) * count
+        if self.failed.any():
+            value[self.failed] = np.inf
         return value

@@ -8,44 +8,52 @@ from manifoldgp.parameters import LARGEST_LOG, Layout
 
 
 class Values:
-    """Natural values of flat theta (R, P), and the place where their gradient is collected; both by name, as views.
+    """Natural values of flat theta for R members, and the place where their gradient is collected; both by name, as views.
 
     The unconstrained parameters come first in theta; the others are exp(theta), clamped as in :meth:`Layout.unflatten`.
     """
 
-    def __init__(self, layout: Layout, theta: np.ndarray) -> None:
-        self._layout, self._theta = layout, theta
-        self._logs = layout.free_size
-        self.natural = np.array(theta, dtype=float)
-        logs = self.natural[:, self._logs :]
-        np.exp(logs.clip(-LARGEST_LOG, LARGEST_LOG), out=logs)
-        self.gradient = np.zeros_like(self.natural)
+    def __init__(self, layout: Layout, R: int) -> None:
+        self._layout = layout
+        self.natural, self.gradient = np.empty((R, layout.size)), np.zeros((R, layout.size))
+        self._logs, self._d_logs = self.natural[:, layout.free_size :], self.gradient[:, layout.free_size :]
+        self._clamped: np.ndarray | None = None
 
-    def __contains__(self, name: str) -> bool:
-        return name in self._layout.slices
+    def load(self, theta: np.ndarray) -> None:
+        """Take the natural values of theta (R, P)."""
+        self.natural[...] = theta
+        logs = self._logs
+        if logs.size:
+            self._clamped = None
+            if np.abs(logs).max() > LARGEST_LOG:
+                self._clamped = np.abs(logs) > LARGEST_LOG
+                np.clip(logs, -LARGEST_LOG, LARGEST_LOG, out=logs)
+            np.exp(logs, out=logs)
 
-    def __getitem__(self, name: str) -> np.ndarray:
-        """The value (R, *shape)."""
-        return self._view(self.natural, self._layout.slices[name], self._layout.parameters[name].shape)
+    def theta_gradient(self) -> np.ndarray:
+        """The collected gradient with respect to theta (R, P): d/dlog v = v d/dv, and zero where the logarithm is clamped."""
+        self._d_logs *= self._logs
+        if self._clamped is not None:
+            self._d_logs[self._clamped] = 0.0
+        return self.gradient
 
-    def of(self, name: str) -> np.ndarray:
-        """Its gradient (R, *shape), to be written to."""
-        return self._view(self.gradient, self._layout.slices[name], self._layout.parameters[name].shape)
+    def find(self, name: str) -> tuple[np.ndarray, np.ndarray] | None:
+        """The value (R, *shape) and its gradient, to be written to; None for a name that is not trained."""
+        if name not in self._layout.slices:
+            return None
+        return self._views(self._layout.slices[name], self._layout.parameters[name].shape)
+
+    def __getitem__(self, name: str) -> tuple[np.ndarray, np.ndarray]:
+        return self._views(self._layout.slices[name], self._layout.parameters[name].shape)
 
     def joined(self, weight: str, bias: str) -> tuple[np.ndarray, np.ndarray]:
         """[W; b] (R, fan_in + 1, fan_out) of a layer whose bias follows its weights in theta, and its gradient."""
         first, last = self._layout.slices[weight], self._layout.slices[bias]
-        where, shape = slice(first.start, last.stop), (-1, self._layout.parameters[weight].shape[1])
-        return self._view(self.natural, where, shape), self._view(self.gradient, where, shape)
+        return self._views(slice(first.start, last.stop), (-1, self._layout.parameters[weight].shape[1]))
 
-    def theta_gradient(self) -> np.ndarray:
-        """The collected gradient with respect to theta (R, P): d/dlog v = v d/dv, and zero where the logarithm is clamped."""
-        logs = self._theta[:, self._logs :]
-        self.gradient[:, self._logs :] *= np.where(np.abs(logs) <= LARGEST_LOG, self.natural[:, self._logs :], 0.0)
-        return self.gradient
-
-    def _view(self, flat: np.ndarray, where: slice, shape: tuple[int, ...]) -> np.ndarray:
-        return flat[:, where].reshape(len(flat), *shape)
+    def _views(self, where: slice, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+        R = len(self.natural)
+        return self.natural[:, where].reshape(R, *shape), self.gradient[:, where].reshape(R, *shape)
 
 
 class LogPrior:
@@ -64,12 +72,15 @@ class LogPrior:
             coordinate = theta.copy()
             coordinate[:, self._natural] = np.exp(theta[:, self._natural])
         z = (coordinate - t["centre"]) * t["inverse_scale"]
-        terms, slope = t["normal"] * z * z, 2.0 * t["normal"] * z
+        half_slope = t["normal"] * z
+        terms = half_slope * z
         if self._student:
             u = z * t["inverse_df"]
-            terms += t["student"] * np.log1p(u * z)
-            slope += 2.0 * t["student"] * u / (1.0 + u * z)
-        slope *= t["inverse_scale"]
+            tail = u * z
+            terms += t["student"] * np.log1p(tail)
+            tail += 1.0
+            half_slope += t["student"] * u / tail
+        slope = np.multiply(half_slope, 2.0 * t["inverse_scale"], out=half_slope)
         if len(self._natural):
             slope[:, self._natural] *= coordinate[:, self._natural]
         return terms.sum(-1) + self._constant, slope

@@ -16,6 +16,7 @@ Only lower triangles exist: blocks of rows, each as wide as its last row needs, 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -37,83 +38,108 @@ def profile_of(kernel: Kernel) -> Profile | None:
     return kernel.profile  # type: ignore[attr-defined]
 
 
-class Pairs:
-    """What all pairs of rows are computed from: Z, its norms, and the logarithms of the variances, for R members.
+class _Lot(NamedTuple):
+    """Members that are worked on together, and the views it takes: [−2 scale Z, ...] by rows of each block, [Z, 1, ...] by its columns."""
 
-    Z: (R, Q, N). log_variance: (R,) or None for 0. absent: (R, N), true for rows that do not take part, or None.
-    ``far`` (R,) marks members whose squared norms lose too many digits here.
+    members: slice
+    blocks: list[Block]
+    left: list[np.ndarray]
+    right: list[np.ndarray]
+    log_variance: np.ndarray
+    Z1: list[int]
+    product: list[int]
+
+
+class Pairs:
+    """All pairs of rows of R members, computed in a workspace a lot at a time.
+
+    Z: (R, Q, N), to be written before :meth:`prepare`. log_variance: (R,), zero for no variance. dZ: (R, Q, N), the result.
     """
 
-    def __init__(self, Z: np.ndarray, log_variance: np.ndarray | None, absent: np.ndarray | None, profile: Profile) -> None:
-        R, Q, N = Z.shape
-        self.profile, self.log_variance = profile, log_variance
-        self.right = np.empty((R, Q + 2, N))  # [Z; 1; scale |z|²]
-        self.right[:, Q] = 1.0
-        self.Z = self.right[:, :Q]
-        self.Z[...] = Z
-        square = self._square()
-        self.far = None
-        if square.max(initial=0.0) > NEAR:  # only differences matter: around their centre, vectors are shorter and fewer digits are lost
+    def __init__(self, workspace: Workspace, R: int, Q: int, profile: Profile) -> None:
+        N = workspace.A.shape[-1]
+        self.profile, self._workspace = profile, workspace
+        self._left, self._right = np.ones((R, Q + 2, N)), np.ones((R, Q + 2, N))
+        self.Z, self._scaled_Z, self._ones = self._right[:, :Q], self._left[:, :Q], self._right[:, Q : Q + 1]
+        self._square, self.dZ = np.empty((R, Q, N)), np.empty((R, Q, N))
+        self.log_variance, self._norm = np.zeros(R), np.empty((R, N))
+        self._product = np.empty((R, Q + 1, N))
+        self._evaluate = _PROFILES[profile.scale]
+        self._lots = [self._lot(first, min(first + workspace.lot, R)) for first in range(0, R, workspace.lot)]
+
+    def _lot(self, first: int, stop: int) -> _Lot:
+        members, blocks = slice(first, stop), self._workspace.blocks(stop - first)
+        left = [self._left[members, :, b.start : b.stop].mT for b in blocks]
+        right = [self._right[members, :, : b.stop] for b in blocks]
+        Z1, product = ([matrix.ctypes.data for matrix in side[members]] for side in (self._right, self._product))
+        return _Lot(members, blocks, left, right, self.log_variance[members, None, None], Z1, product)
+
+    def prepare(self, absent: np.ndarray | None) -> np.ndarray | None:
+        """Take Z as it is now; absent (R, N) marks rows that do not take part. Returns which members (R,) lose too many digits here, if any."""
+        far = None
+        if self._norms() > NEAR:  # only differences matter: around their centre, vectors are shorter and fewer digits are lost
             self.Z -= self.Z.mean(-1, keepdims=True)
-            square = self._square()
-            far = square.max(-1, initial=0.0) > FAR
-            self.far = far if far.any() else None
-        half = np.multiply(square, profile.scale, out=square)
+            if self._norms() > FAR:
+                far = self._norm.max(-1) > FAR
+        np.multiply(self._norm, self.profile.scale, out=self._norm)
         if absent is not None:
-            half[absent] = np.copysign(_ABSENT, profile.scale)
-        self.right[:, Q + 1] = half
-        self.left = np.empty_like(self.right)
-        np.multiply(self.Z, -2.0 * profile.scale, out=self.left[:, :Q])
-        if log_variance is not None and profile is SQUARED_EXPONENTIAL:
-            half += log_variance[:, None]
-        self.left[:, Q], self.left[:, Q + 1] = half, 1.0
+            self._norm[absent] = np.copysign(_ABSENT, self.profile.scale)
+        self._right[:, -1] = self._norm
+        np.multiply(self.Z, -2.0 * self.profile.scale, out=self._scaled_Z)
+        if self.profile is SQUARED_EXPONENTIAL:
+            self._norm += self.log_variance[:, None]
+        self._left[:, -2] = self._norm
+        return far
 
-    def _square(self) -> np.ndarray:
-        return np.einsum("rqn,rqn->rn", self.Z, self.Z)
+    def _norms(self) -> float:
+        """Overwrite the squared norms (R, N); returns the largest."""
+        np.multiply(self.Z, self.Z, out=self._square)
+        return float(np.add.reduce(self._square, 1, out=self._norm).max())
 
-    def fill(self, workspace: Workspace, members: slice) -> None:
-        """Write K to A and g to G, lower triangles of the members; A's diagonal is left to the caller."""
-        evaluate = _PROFILES[self.profile.scale]
-        left, right = self.left[members].mT, self.right[members]
-        log_variance = None if self.log_variance is None else self.log_variance[members, None, None]
-        for block in workspace.blocks(len(right)):
-            product = block.G if self.profile is SQUARED_EXPONENTIAL else block.A
-            np.matmul(left[:, block.start : block.stop], right[:, :, : block.stop], out=product)
-            evaluate(block, log_variance)
+    def lots(self) -> list[slice]:
+        return [lot.members for lot in self._lots]
 
-    def pull(self, workspace: Workspace, members: slice, dZ: np.ndarray) -> None:
-        """Write dNLML/dZ (m, Q, N) of the members from M in A's lower triangles, which are used up."""
-        right = self.right[members]
-        count, Q, N = len(right), right.shape[1] - 2, right.shape[2]
-        for block in workspace.blocks(count):
+    def fill(self, number: int) -> None:
+        """Write K to A and g to G, lower triangles of a lot's members; A's diagonal is left to the caller."""
+        lot = self._lots[number]
+        for block, left, right in zip(lot.blocks, lot.left, lot.right, strict=True):
+            np.matmul(left, right, out=block.G if self.profile is SQUARED_EXPONENTIAL else block.A)
+            self._evaluate(block, lot.log_variance)
+
+    def pull(self, number: int) -> None:
+        """Write dNLML/dZ of a lot's members from M in A's lower triangles, which are used up."""
+        lot = self._lots[number]
+        for block in lot.blocks:
             np.multiply(block.A, block.G, out=block.A)
-        P = np.empty((count, Q + 1, N))
-        for A, Z1, product in zip(workspace.A, right, P, strict=False):
-            lapack.symm(A, Z1[: Q + 1], product)
-        np.multiply(P[:, Q:], right[:, :Q], out=dZ)
-        np.subtract(P[:, :Q], dZ, out=dZ)
+        for square, Z1, product in zip(self._workspace.squares, lot.Z1, lot.product, strict=False):
+            lapack.symm(square, Z1, product, self._product.shape[1])
+
+    def finish(self) -> None:
+        """Complete dZ (R, Q, N) once all lots are through."""
+        np.multiply(self._product[:, -1:], self.Z, out=self.dZ)
+        np.subtract(self._product[:, :-1], self.dZ, out=self.dZ)
         c = self.profile.steepness * self.profile.scale
         if c != 1.0:
-            dZ *= c
+            self.dZ *= c
 
 
-def _squared_exponential(block: Block, log_variance: np.ndarray | None) -> None:
+def _squared_exponential(block: Block, log_variance: np.ndarray) -> None:
     torch.exp(block.tensor_G, out=block.tensor_G)
     np.copyto(block.A, block.G)
 
 
-def _matern32(block: Block, log_variance: np.ndarray | None) -> None:
+def _matern32(block: Block, log_variance: np.ndarray) -> None:
     a = np.sqrt(np.maximum(block.A, 0.0, out=block.A), out=block.A)
-    _decay(a, log_variance, block.G)
-    torch.exp(block.tensor_G, out=block.tensor_G)
+    np.subtract(log_variance, a, out=block.G)
+    torch.exp(block.tensor_G, out=block.tensor_G)  # variance exp(−a)
     a += 1.0
     a *= block.G
 
 
-def _matern52(block: Block, log_variance: np.ndarray | None) -> None:
+def _matern52(block: Block, log_variance: np.ndarray) -> None:
     s = np.maximum(block.A, 0.0, out=block.A)
     a = np.sqrt(s, out=block.G)
-    decay = _decay(a, log_variance, np.empty_like(a))
+    decay = np.subtract(log_variance, a)
     torch.from_numpy(decay).exp_()
     a += 1.0
     a *= decay
@@ -122,12 +148,7 @@ def _matern52(block: Block, log_variance: np.ndarray | None) -> None:
     s += a
 
 
-def _decay(a: np.ndarray, log_variance: np.ndarray | None, out: np.ndarray) -> np.ndarray:
-    """log(variance) − a, whose exponential is variance exp(−a)."""
-    return np.negative(a, out=out) if log_variance is None else np.subtract(log_variance, a, out=out)
-
-
-_PROFILES: dict[float, Callable[[Block, np.ndarray | None], None]] = {
+_PROFILES: dict[float, Callable[[Block, np.ndarray], None]] = {
     SQUARED_EXPONENTIAL.scale: _squared_exponential,
     MATERN32.scale: _matern32,
     MATERN52.scale: _matern52,
