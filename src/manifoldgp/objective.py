@@ -41,7 +41,9 @@ class TrainingObjective:
         if self.workers is None:
             return self._evaluate((theta, rows))
         parallel = self.workers.count if N >= _ROWS_WORTH_A_WORKER else 1
-        parallel = min(len(rows), max(parallel, -(-len(rows) * 3 * 8 * N * N // _BYTES_AT_ONCE)))
+        if self._closed_form is None:  # which works on a few matrices at a time by itself
+            parallel = max(parallel, -(-len(rows) * 3 * 8 * N * N // _BYTES_AT_ONCE))
+        parallel = min(len(rows), parallel)
         pieces = zip(np.array_split(theta, parallel), np.array_split(rows, parallel), strict=True)
         parts = self.workers.map(self._evaluate, list(pieces), large=N >= _ROWS_WORTH_BLAS_THREADS)
         return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
@@ -50,9 +52,9 @@ class TrainingObjective:
         if self._closed_form is None:
             return self.differentiate(*piece)
         value, gradient, far = self._closed_form(*piece)
-        if far is not None:
-            theta, rows = piece
-            value[far], gradient[far] = self.differentiate(theta[far], rows[far])
+        for i in () if far is None else np.flatnonzero(far):
+            one = slice(i, i + 1)
+            value[one], gradient[one] = self.differentiate(piece[0][one], piece[1][one])
         return value, gradient
 
     def differentiate(self, theta: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

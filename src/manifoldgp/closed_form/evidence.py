@@ -1,7 +1,7 @@
 """The evidence's factor: NLML and M = 2 dNLML/dK from A = K + diag(noise), member by member in place.
 
-    A = L Lᵀ,   alpha = A⁻¹ r,   NLML = ½ rᵀ alpha + Σ log L_ii + (N/2) log 2π          (eq. 7)
-    M = A⁻¹ − alpha alphaᵀ
+A = L Lᵀ,   alpha = A⁻¹ r,   NLML = ½ rᵀ alpha + Σ log L_ii + (N/2) log 2π          (eq. 7)
+M = A⁻¹ − alpha alphaᵀ
 """
 
 from __future__ import annotations

@@ -41,7 +41,9 @@ def mapping_of(features: Features, layout: Layout) -> Callable[[Values, np.ndarr
         return lambda values, X: Projection(values, X, features.bias)
     if type(features) is Nested and _adjacent(layout, "features.inner", "features.bias"):
         return lambda values, X: NestedNetwork(values, X)
-    if type(features) is MLP and all(_adjacent(layout, f"features.{i}.weight", f"features.{i}.bias") for i in range(len(features.sizes))):
+    if type(features) is MLP and all(
+        _adjacent(layout, f"features.{i}.weight", f"features.{i}.bias") for i in range(len(features.sizes))
+    ):
         return lambda values, X: Network(values, X, features.activations)
     return None
 
@@ -195,7 +197,9 @@ def _softplus_slope(h: np.ndarray, out: np.ndarray) -> np.ndarray:
 _SOFTPLUS_LINEAR = 20.0
 """PyTorch's softplus is the identity from here on."""
 
-_ACTIVATIONS: dict[str, tuple[Callable[[torch.Tensor, np.ndarray], object], Callable[[np.ndarray, np.ndarray], np.ndarray | None]]] = {
+_ACTIVATIONS: dict[
+    str, tuple[Callable[[torch.Tensor, np.ndarray], object], Callable[[np.ndarray, np.ndarray], np.ndarray | None]]
+] = {
     "sigmoid": (lambda Z, _: Z.sigmoid_(), _sigmoid_slope),
     "identity": (lambda Z, _: None, lambda h, out: None),
     "tanh": (lambda Z, _: Z.tanh_(), _tanh_slope),

@@ -108,7 +108,9 @@ class Members:
         if wanted:
             pairs.finish()
 
-    def _chain_rule(self, present: np.ndarray | None, known: np.ndarray | None, noise: np.ndarray, count: np.ndarray | float) -> None:
+    def _chain_rule(
+        self, present: np.ndarray | None, known: np.ndarray | None, noise: np.ndarray, count: np.ndarray | float
+    ) -> None:
         """Every parameter's gradient from alpha, the diagonal of M, and dZ."""
         evidence, pairs = self._evidence, self._pairs
         slopes = evidence.slopes if present is None else evidence.slopes * present
