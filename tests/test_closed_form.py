@@ -317,7 +317,5 @@ def test_a_fixed_fit_takes_no_more_evaluations_than_it_did():
     """Counts, not seconds: a line search or an update that gets worse shows here on any machine."""
     trained = train(Model(MLP((6, 2))), make_data(rows=50), restarts=4, generator=generator(6), max_iter=60)
     assert trained.result.iterations.sum() <= 60 * 4
-    assert trained.result.evaluations.sum() / trained.result.iterations.sum() < EVALUATIONS_AN_ITERATION
-
-
-EVALUATIONS_AN_ITERATION = 1.3
+    assert trained.result.evaluations.sum() <= 1.45 * trained.result.iterations.sum()  # 1.28, and rounding may change a few
+    assert trained.result.value.min() < -8.0

@@ -124,14 +124,14 @@ class Pairs:
 
 
 def _squared_exponential(block: Block, log_variance: np.ndarray) -> None:
-    torch.exp(block.tensor_G, out=block.tensor_G)
+    torch.exp(block.tensor, out=block.tensor)
     np.copyto(block.A, block.G)
 
 
 def _matern32(block: Block, log_variance: np.ndarray) -> None:
     a = np.sqrt(np.maximum(block.A, 0.0, out=block.A), out=block.A)
     np.subtract(log_variance, a, out=block.G)
-    torch.exp(block.tensor_G, out=block.tensor_G)  # variance exp(−a)
+    torch.exp(block.tensor, out=block.tensor)  # variance exp(−a)
     a += 1.0
     a *= block.G
 

@@ -57,7 +57,7 @@ class Members:
         y, present, known = problem.y, problem.present, problem.known_noise
         if problem.batched:
             np.take(problem.X, rows, 0, out=self._X)
-            y, present, known = (None if a is None else a[rows] for a in (y, present, known))
+            y, (present, known) = y[rows], (None if a is None else a[rows] for a in (present, known))
         values.load(theta)
         self._mapping.forward()
         if self._lengthscale is None:

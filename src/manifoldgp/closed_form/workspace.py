@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -22,7 +23,7 @@ class Block(NamedTuple):
     stop: int
     A: np.ndarray
     G: np.ndarray
-    tensor_G: Tensor
+    tensor: Tensor
 
 
 class Workspace:
@@ -44,7 +45,7 @@ class Workspace:
         count = -(-N // max(_BLOCK_ROWS, _BLOCK_ENTRIES // (members * N)))
         edges = [round(i * N / count) for i in range(count + 1)]
         blocks = []
-        for start, stop in zip(edges[:-1], edges[1:], strict=True):
+        for start, stop in pairwise(edges):
             A, G = self.A[:members, start:stop, :stop], self.G[:members, start:stop, :stop]
             blocks.append(Block(start, stop, A, G, torch.from_numpy(G)))
         return blocks
