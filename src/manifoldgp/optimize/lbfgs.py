@@ -90,11 +90,11 @@ class _History:
 
 def _any(flags: np.ndarray) -> bool:
     """flags.any(), at a tenth of its cost for a few flags; so is :func:`_all`."""
-    return np.count_nonzero(flags) > 0
+    return bool(np.count_nonzero(flags))
 
 
 def _all(flags: np.ndarray) -> bool:
-    return np.count_nonzero(flags) == flags.size
+    return bool(np.count_nonzero(flags) == flags.size)
 
 
 def _where(rows: np.ndarray) -> Any:
