@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-
 import numpy as np
 
 from manifoldgp.closed_form.features import mapping_of
@@ -49,14 +47,14 @@ def closed_form(model: Model, layout: Layout, constants: Tree, data: Data) -> Ev
 class Evaluation:
     """The objective (A,) and its gradient (A, P) at theta (A, P) of the starts ``rows`` (A,).
 
-    Threads may evaluate at the same time: each has a workspace of its own, which lives as long as this object.
+    Threads may evaluate at the same time: there are as many workspaces as there were evaluations side by side, and they live as long as this object.
     """
 
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
         self._prior = LogPrior(problem.layout) if problem.layout.has_priors else None
         self._step = max(1, _ROWS_AT_ONCE // problem.y.shape[-1])
-        self._own = threading.local()
+        self._rooms: list[_Room] = []
 
     def __call__(self, theta: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
         """Values, gradients, and which starts (A,), if any, lose too many digits here: their values mean nothing.
@@ -64,13 +62,15 @@ class Evaluation:
         A start whose covariance has no factor has the value +inf and a zero gradient.
         """
         value, gradient, far = np.empty(len(theta)), np.empty(theta.shape), None
+        room = self._take_room()
         with np.errstate(all="ignore"):
             for i in range(0, len(theta), self._step):
                 part = slice(i, i + self._step)
-                value[part], gradient[part], among = self._members(len(rows[part]))(theta[part], rows[part])
+                value[part], gradient[part], among = room.members(len(rows[part]))(theta[part], rows[part])
                 if among is not None:
                     far = np.zeros(len(theta), dtype=bool) if far is None else far
                     far[part] = among
+            self._rooms.append(room)
             if self._prior is not None:
                 finite = np.isfinite(value)
                 prior, slope = self._prior(theta)
@@ -78,18 +78,33 @@ class Evaluation:
                 gradient += slope if finite.all() else np.where(finite[:, None], slope, 0.0)
         return value, gradient, far
 
-    def _members(self, R: int) -> Members:
-        """This thread's buffers for R members."""
-        own = self._own
-        if not hasattr(own, "kept"):
-            own.kept, own.workspace = {}, None
-        if own.workspace is None or own.workspace.lot < min(R, own.workspace.largest_lot):
-            own.kept, own.workspace = {}, Workspace(self._problem.y.shape[-1], R)
-        if R not in own.kept:
-            if len(own.kept) == _KEPT:
-                own.kept.clear()
-            own.kept[R] = Members(self._problem, own.workspace, R)
-        return own.kept[R]
+    def _take_room(self) -> _Room:
+        # Not threading.local: threads that Python did not start (a sampler's) lose what it holds after every call.
+        try:
+            return self._rooms.pop()
+        except IndexError:
+            return _Room(self._problem)
+
+
+class _Room:
+    """Where one evaluation at a time takes place: a workspace, and the buffers of the batch sizes that came last."""
+
+    def __init__(self, problem: Problem) -> None:
+        self._problem = problem
+        self._workspace: Workspace | None = None
+        self._kept: dict[int, Members] = {}
+
+    def members(self, R: int) -> Members:
+        """The buffers for R members."""
+        workspace = self._workspace
+        if workspace is None or workspace.lot < min(R, workspace.largest_lot):
+            workspace = self._workspace = Workspace(self._problem.y.shape[-1], R)
+            self._kept.clear()
+        if R not in self._kept:
+            if len(self._kept) == _KEPT:
+                self._kept.clear()
+            self._kept[R] = Members(self._problem, workspace, R)
+        return self._kept[R]
 
 
 def _rows_that_take_part(data: Data) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, np.ndarray | None]:

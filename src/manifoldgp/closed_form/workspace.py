@@ -1,4 +1,4 @@
-"""The two N x N matrices a member needs, for a lot of members at a time, allocated once and used by every evaluation of a thread."""
+"""The two N x N matrices a member needs, for a lot of members at a time, allocated once and used by one evaluation after another."""
 
 from __future__ import annotations
 
