@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from manifoldgp.errors import NotPositiveDefiniteError
-from manifoldgp.lapack import potrf, potri, potrs
+from manifoldgp.lapack import Square, potrf, potri, potrs
 
 JITTER_LADDER = (0.0, 1e-14, 1e-13, 1e-12, 1e-11, 1e-10, 1e-9, 1e-8, 1e-7, 1e-6)
 """Jitter tried in turn, relative to the mean of the diagonal. The last rung is the bound."""
@@ -41,13 +41,14 @@ def _on_cpu(A: Tensor, r: Tensor, invert: bool) -> Factored:
     half_log_det, alpha = np.zeros(len(A)), np.array(r.numpy(), order="C")
     failed = np.zeros(len(A), dtype=bool)
     for b, (matrix, vector) in enumerate(zip(A.numpy(), alpha, strict=True)):
-        if _has_no_factor(matrix, potrf(matrix)):
+        square = Square(matrix)
+        if _has_no_factor(matrix, potrf(square)):
             failed[b] = True
             continue
         half_log_det[b] = np.log(matrix.diagonal()).sum()
-        potrs(matrix, vector)
+        potrs(square, vector.ctypes.data)
         if invert:
-            potri(matrix)
+            potri(square)
     return Factored(torch.from_numpy(half_log_det), torch.from_numpy(alpha), torch.from_numpy(failed))
 
 
@@ -65,7 +66,11 @@ def factor_in_place(A: Tensor) -> Tensor:
         L, info = torch.linalg.cholesky_ex(A)
         A.copy_(L)
         return (info != 0) | ~torch.isfinite(L.diagonal(dim1=-2, dim2=-1)).all(-1)
+<<<<<<< HEAD
     return torch.tensor([_has_no_factor(matrix, potrf(matrix)) for matrix in A.numpy()], dtype=torch.bool, device=A.device)
+=======
+    return torch.tensor([_has_no_factor(matrix, potrf(Square(matrix))) for matrix in A.numpy()], dtype=torch.bool)
+>>>>>>> closed
 
 
 def _has_no_factor(L: np.ndarray, info: int) -> bool:

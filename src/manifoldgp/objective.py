@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from manifoldgp.closed_form import closed_form
 from manifoldgp.errors import DisconnectedParameterError
 from manifoldgp.model import Data, Model
 from manifoldgp.parameters import Layout, Tree, leaves, map_leaves, nest
@@ -26,6 +27,7 @@ class TrainingObjective:
         self.model, self.layout, self.constants, self.data = model, layout, constants, data
         self.workers = workers
         self.evaluations = 0
+        self._closed_form = closed_form(model, layout, constants, data)
 
     def value(self, theta: Tensor, data: Data) -> Tensor:
         """The objective (A,) as a differentiable function of theta (A, P)."""
@@ -39,14 +41,26 @@ class TrainingObjective:
         if self.workers is None:
             return self._evaluate((theta, rows))
         parallel = self.workers.count if N >= _ROWS_WORTH_A_WORKER else 1
-        parallel = min(len(rows), max(parallel, -(-len(rows) * 3 * 8 * N * N // _BYTES_AT_ONCE)))
+        if self._closed_form is None:  # which works on a few matrices at a time by itself
+            parallel = max(parallel, -(-len(rows) * 3 * 8 * N * N // _BYTES_AT_ONCE))
+        parallel = min(len(rows), parallel)
         pieces = zip(np.array_split(theta, parallel), np.array_split(rows, parallel), strict=True)
         parts = self.workers.map(self._evaluate, list(pieces), large=N >= _ROWS_WORTH_BLAS_THREADS)
         return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
 
     def _evaluate(self, piece: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+        if self._closed_form is None:
+            return self.differentiate(*piece)
+        value, gradient, far = self._closed_form(*piece)
+        for i in () if far is None else np.flatnonzero(far):
+            one = slice(i, i + 1)
+            value[one], gradient[one] = self.differentiate(piece[0][one], piece[1][one])
+        return value, gradient
+
+    def differentiate(self, theta: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The same values and gradients, always by automatic differentiation."""
         with torch.enable_grad():  # whatever the caller's own setting is
-            return self._evaluate_with_gradient(*self._place(*piece))
+            return self._evaluate_with_gradient(*self._place(theta, rows))
 
     def _evaluate_with_gradient(self, theta: Tensor, data: Data) -> tuple[np.ndarray, np.ndarray]:
         theta.requires_grad_()

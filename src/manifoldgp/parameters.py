@@ -22,7 +22,7 @@ from manifoldgp.errors import InputError
 Law = Callable[[torch.Generator, int], Tensor]
 """Draws ``count`` natural values, shape ``(count, *shape)``."""
 
-_LARGEST_LOG = 50.0
+LARGEST_LOG = 50.0
 """Positive values stay between exp(-50) and exp(50): a length-scale that runs off to infinity stops being pushed there."""
 
 Tree = dict[str, Any]
@@ -175,19 +175,19 @@ class Layout:
         self.names = free + positive
         sizes = [math.prod(trainable[n].shape) for n in self.names]
         self._free_sizes, self._positive_sizes = sizes[: len(free)], sizes[len(free) :]
-        self._free_total = sum(self._free_sizes)
+        self.free_size = sum(self._free_sizes)
         self.size = sum(sizes)
         starts = [sum(sizes[:i]) for i in range(len(sizes))]
         self.slices = {n: slice(a, a + s) for n, a, s in zip(self.names, starts, sizes, strict=True)}
         self._paths = [n.split(".") for n in self.names]
         self._shapes = [trainable[n].shape for n in self.names]
-        self._prior_terms = self._collect_priors()
+        self.prior_terms = self._collect_priors()
 
     def unflatten(self, theta: Tensor, constants: Tree) -> Tree:
         """Named natural values, leaves (*B, *shape), of theta (*B, P); ``constants`` supplies what is not trained."""
         batch = theta.shape[:-1]
-        free = theta[..., : self._free_total].split(self._free_sizes, -1)
-        positive = theta[..., self._free_total :].clamp(-_LARGEST_LOG, _LARGEST_LOG).exp().split(self._positive_sizes, -1)
+        free = theta[..., : self.free_size].split(self._free_sizes, -1)
+        positive = theta[..., self.free_size :].clamp(-LARGEST_LOG, LARGEST_LOG).exp().split(self._positive_sizes, -1)
         values = map_leaves(lambda leaf: leaf, constants)
         for path, shape, flat in zip(self._paths, self._shapes, (*free, *positive), strict=True):
             node = values
@@ -249,13 +249,13 @@ class Layout:
 
     @property
     def has_priors(self) -> bool:
-        return self._prior_terms is not None
+        return self.prior_terms is not None
 
     def negative_log_prior(self, theta: Tensor) -> Tensor:
         """-log p(theta) (*B,), normalised; zero where no prior was given."""
-        if self._prior_terms is None:
+        if self.prior_terms is None:
             return theta.new_zeros(theta.shape[:-1])
-        t = {k: v.to(theta.device) for k, v in self._prior_terms.items()}
+        t = {k: v.to(theta.device) for k, v in self.prior_terms.items()}
         coordinate = torch.where(t["natural"], theta.exp(), theta) if bool(t["natural"].any()) else theta
         z2 = ((coordinate - t["centre"]) * t["inverse_scale"]) ** 2
         # -log N = z^2/2 + c;   -log t_v = (v+1)/2 log(1 + z^2/v) + c

@@ -73,9 +73,12 @@ class Monitor:
 
     def lost(self, moved: np.ndarray, iterations: np.ndarray, values: np.ndarray, history: list[list[float]]) -> np.ndarray:
         """Which of the starts ``moved`` (A,), just moved, are clearly lost."""
-        if not np.isfinite(self.margin):
-            return np.zeros(len(moved), dtype=bool)
+        due = np.zeros(len(moved), dtype=bool)
+        if self.margin == np.inf:
+            return due
         due = (iterations[moved] > 0) & (iterations[moved] % _LOOK_BACK == 0)
+        if not np.count_nonzero(due):
+            return due
         progress = np.array([history[r][-1 - _LOOK_BACK] - history[r][-1] if d else 0.0 for r, d in zip(moved, due, strict=True)])
         return due & (values[moved] - _HOPE * progress > values.min() + self.margin)
 
