@@ -235,4 +235,4 @@ def test_phases_have_lines_of_their_own(capsys):
     shown = capsys.readouterr().err
     assert shown.count("\n") == 2
     assert shown.index("plain GP: 1 starts") < shown.index("\n") < shown.index("warm: 1 starts")
-    assert shown.endswith(" s \n")
+    assert shown.endswith(" s left \n")

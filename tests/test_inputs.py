@@ -324,7 +324,10 @@ def test_inputs_of_many_kinds_work(convert):
 
 def test_more_rows_than_memory_are_refused_before_anything_is_computed(monkeypatch):
     monkeypatch.setattr(inputs, "available_bytes", lambda: 3 * 8 * 100)  # three matrices of 10 x 10
-    with pytest.raises(InputError, match=r"12 rows at once need .* GiB of memory; .* GiB are free. Use at most 9 rows"):
+    with pytest.raises(
+        InputError,
+        match=r"12 rows at once need .* GiB of memory; .* GiB are free. Use at most 9 rows at once, or fit with method='sparse'",
+    ):
         gp(restarts=1).fit(X, Y)
     model = gp(restarts=1).fit(X[:9], Y[:9])
     assert model.predict(X, return_std=True)[0].shape == (12,)  # chunks: no limit

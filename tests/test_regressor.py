@@ -430,7 +430,7 @@ def test_verbose_is_a_line_on_standard_error_that_ends(capsys, averaging):
     shown = capsys.readouterr()
     assert shown.out == ""
     assert shown.err.startswith("\r" if averaging == "none" else ("\r", "\n"))
-    assert shown.err.endswith(" s \n")
+    assert shown.err.endswith(" s left \n")
     assert "2 starts |" in shown.err
     assert "/30, best NLML " in shown.err
     mgp(averaging=averaging).fit(X, Y)

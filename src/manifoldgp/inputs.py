@@ -246,5 +246,5 @@ def refuse_too_many_rows(N: int, matrices: int = 3) -> None:
         largest = int((0.9 * available / (8 * matrices)) ** 0.5)
         raise InputError(
             f"{N:,} rows at once need {needed / 2**30:.1f} GiB of memory; {available / 2**30:.1f} GiB are free. "
-            f"Use method='sparse', whose memory does not grow with the rows, or at most {largest:,} rows."
+            f"Use at most {largest:,} rows at once, or fit with method='sparse', whose memory does not grow with the rows."
         )
