@@ -83,11 +83,11 @@ def _measure(name: str, quick: bool) -> dict:
 def _prediction(quick: bool) -> dict:
     """What benchmarks/prediction.py prints; a repository without it has no such section."""
     if not PREDICTION.exists():
-        return {"reason": "not measured: benchmarks/prediction.py is not there"}
+        return {"reason": "Not measured: benchmarks/prediction.py is not there.\n"}
     options = ["--turns", "20", "--no-stack"] if quick else []
     done = subprocess.run([sys.executable, str(PREDICTION), *options], env=environment(1), capture_output=True, text=True)
     if done.returncode:
-        return {"reason": f"not measured: {(done.stderr.strip().splitlines() or ['no message'])[-1]}"}
+        return {"reason": f"Not measured: {(done.stderr.strip().splitlines() or ['no message'])[-1]}\n"}
     return {"printed": done.stdout}
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import matplotlib
 import numpy as np
+from PIL import Image
 
 from evaluation import NET, PLAIN
 from libraries import LIBRARIES, OURS
@@ -61,9 +63,9 @@ def _quality(out: Path, result: dict) -> str:
             style = {"markevery": [len(points) - 1], "drawstyle": "steps-post"}
             _line(axis, cell["library"], points[:, 0], np.maximum(points[:, 1] - best, 1e-6), **style)
         axis.set(xscale="log", yscale="log", xlabel="seconds", ylim=(5e-7, None))
-        axis.set_title(task.replace(", 20", ",\n20"), fontsize=9)
+        axis.set_title(task.replace("], ", "],\n"), fontsize=9)
     axes[0, 0].set_ylabel("NLML per row above the best")
-    axes[0, 0].legend(fontsize=6)
+    axes[0, 0].legend(fontsize=6, loc="lower left")
     return _save(figure, out, "quality.png")
 
 
@@ -90,6 +92,9 @@ def _growth(out: Path, result: dict) -> str:
 
 
 def _save(figure, out: Path, name: str) -> str:
-    figure.savefig(out / name, dpi=90)
+    drawn = io.BytesIO()
+    figure.savefig(drawn, dpi=90)
     plt.close(figure)
+    with Image.open(drawn) as picture:  # 64 colours are enough for lines, and a third of the bytes
+        picture.convert("RGB").quantize(64).save(out / name, optimize=True)
     return name

@@ -76,20 +76,24 @@ def fit(X: np.ndarray, y: np.ndarray, starts: list[dict], max_iter: int):
         model, mll = likelihood_of(X, y, values)
         parameters = [p for p in model.parameters() if p.requires_grad]
 
-        def objective(theta, model=model, mll=mll, parameters=parameters):
+        found = Best()
+
+        def objective(theta, model=model, mll=mll, parameters=parameters, found=found):
             torch.nn.utils.vector_to_parameters(torch.from_numpy(theta), parameters)
             model.zero_grad()
             loss = -mll(model(*model.train_inputs), model.train_targets) * len(y)
             loss.backward()
             trace.seen(loss.item())
+            found.offer(loss.item(), theta.copy())
             return loss.item(), torch.cat([p.grad.ravel() for p in parameters]).numpy()
 
         begin = torch.nn.utils.parameters_to_vector(parameters).detach().numpy().copy()
         try:
             with exact():
-                result = minimize(objective, begin, jac=True, method="L-BFGS-B", options={"maxiter": max_iter})
+                minimize(objective, begin, jac=True, method="L-BFGS-B", options={"maxiter": max_iter})
         except NotPSDError:
-            continue  # a start that is lost
-        torch.nn.utils.vector_to_parameters(torch.from_numpy(result.x), parameters)
-        best.offer(result.fun, model.values())
+            pass  # this start ends at the best point it has seen
+        if found.values is not None:
+            torch.nn.utils.vector_to_parameters(torch.from_numpy(found.values), parameters)
+            best.offer(found.nlml, model.values())
     return best.values, trace.points

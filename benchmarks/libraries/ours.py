@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+from functools import cache
+
 import numpy as np
 import torch
 
@@ -10,6 +13,9 @@ from manifoldgp import GPRegressor, ManifoldGPRegressor
 from manifoldgp.features import MLP, Identity
 from manifoldgp.model import Data, Model
 from manifoldgp.objective import TrainingObjective, first_of
+from manifoldgp.threads import Workers, training_threads
+
+_PROCESS = ExitStack()
 from problems import plain_values
 
 
@@ -27,8 +33,14 @@ def evaluation(X: np.ndarray, y: np.ndarray, values: dict, members: int = 1):
     }
     theta, rows = layout.flatten(tree).numpy(), np.arange(members)
     theta[1:] += 0.01 * np.random.default_rng(0).normal(size=theta[1:].shape)
-    objective = TrainingObjective(model, layout, constants, data)
+    objective = TrainingObjective(model, layout, constants, data, _training_conditions())
     return lambda: float(objective(theta, rows)[0][0])
+
+
+@cache
+def _training_conditions() -> Workers:
+    """Threads and memory as every fit sets them, until this process ends."""
+    return _PROCESS.enter_context(training_threads())
 
 
 def _leaf(value, members: int) -> torch.Tensor:

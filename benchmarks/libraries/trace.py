@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 WORTH_A_POINT = 1e-3  # nats of the whole data set
 
@@ -21,11 +22,11 @@ class Trace:
 
 
 class Best:
-    """The best finished start."""
+    """The lowest NLML that was offered, and what came with it: a start's parameters, or a point theta."""
 
     def __init__(self) -> None:
         self.nlml, self.values = float("inf"), None
 
-    def offer(self, nlml: float, values: dict) -> None:
+    def offer(self, nlml: float, values: Any) -> None:
         if nlml < self.nlml:
             self.nlml, self.values = nlml, values
