@@ -4,12 +4,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 LOCK := requirements.lock
+PEERS := .venv-peers
 # torch is installed first and exactly: an open range may fetch gigabytes of another build.
 TORCH := $(shell grep -m1 '^torch==' $(LOCK))
 LOCKED_EXTRAS := plots,cli,bayes,sim,onnx,botorch,data,dev
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo paper test lint format build clean lock
+.PHONY: help venv demo paper bench test lint format build clean lock
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,6 +29,16 @@ demo: $(INSTALLED)  ## the paper's experiments in a few minutes; open report/ind
 
 paper: $(INSTALLED)  ## the same with 20 seeds, an hour or two; can be interrupted and continued
 	$(BIN)/mgp reproduce --out report-full
+
+bench: $(INSTALLED) $(PEERS)/.installed  ## speed and memory against other libraries; writes docs/benchmarks; wants an idle machine
+	$(BIN)/python benchmarks/bench.py
+
+# A peer that cannot be installed here is left out; the page then says so, with the reason.
+$(PEERS)/.installed: benchmarks/peers.txt
+	$(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/pip install --quiet --no-deps --requirement $< || \
+	for package in $$(grep -v '^#' $<); do $(PEERS)/bin/pip install --quiet --no-deps "$$package" || true; done
+	touch $@
 
 test: lint  ## lint, then all tests and doctests
 	$(BIN)/python -m pytest

@@ -40,6 +40,9 @@ TITLES = {
     ),
     "prediction": ("Prediction", "Printed by `benchmarks/prediction.py`."),
 }
+BUSY_BEFORE, BUSY_DURING = 0.7, 2.5
+"""Load averages that other work must have caused: the benchmark itself keeps one core busy, two with default threads."""
+
 MODULES = {
     "evaluation": evaluation,
     "fits": fits,
@@ -91,7 +94,7 @@ def circumstances(results: dict[str, dict], quick: bool) -> str:
         f"{minutes:.0f} minutes; load average {min(loads):.1f} to {max(loads):.1f} at the beginning of the sections. "
         "One library a process, threads capped, libraries in turns; ratios are medians of ratios.\n"
     )
-    if max(loads[:1]) > 0.7:
+    if loads[0] > BUSY_BEFORE or max(loads) > BUSY_DURING:
         text += "\n**The machine was busy with other work: the numbers are a trial.**\n"
     return text + ("\n**Quick setting: small sizes, few turns; the numbers carry no weight.**\n" if quick else "")
 

@@ -41,6 +41,7 @@ class Worker:
         try:
             self.about = self._answer(IMPORT_LIMIT)
         except NotMeasured as reason:
+            self.close()
             raise NotMeasured(f"not installed: {reason}") from None
 
     def ask(self, task: str, limit: float = 300.0, **options: Any) -> dict:
@@ -69,9 +70,11 @@ class Worker:
         return answer
 
     def close(self) -> None:
-        self._process.kill()
-        self._process.communicate()
-        self._noise.close()
+        """End the process; a second time does nothing."""
+        if not self._noise.closed:
+            self._process.kill()
+            self._process.communicate()
+            self._noise.close()
 
 
 class Crew:

@@ -14,9 +14,9 @@ from manifoldgp.features import MLP, Identity
 from manifoldgp.model import Data, Model
 from manifoldgp.objective import TrainingObjective, first_of
 from manifoldgp.threads import Workers, training_threads
+from problems import plain_values
 
 _PROCESS = ExitStack()
-from problems import plain_values
 
 
 def evaluation(X: np.ndarray, y: np.ndarray, values: dict, members: int = 1):
