@@ -54,11 +54,15 @@ def _one_size(crew: Crew, model: str, rows: int, turns: int, reasons: dict[str, 
             reasons[f"{name}, {model}, N = {rows}"] = str(reason)
     counts = {name: int(np.clip(SECONDS_A_TURN / answer["seconds"], 1, 50)) for name, answer in prepared.items()}
     seen: dict[str, list[dict]] = {name: [] for name in prepared}
-    for _ in range(turns):
-        for name in prepared:
-            seen[name].append(crew.workers[name].ask("evaluations", count=counts[name]))
+    for _ in range(turns if rows <= 500 else min(turns, 5)):
+        for name in list(prepared):
+            try:
+                seen[name].append(crew.workers[name].ask("evaluations", count=counts[name]))
+            except NotMeasured as reason:
+                reasons[f"{name}, {model}, N = {rows}"] = str(reason)
+                del prepared[name]
     reference = reference_nlml(X, y, values)
-    return [_cell(name, model, rows, members, seen, prepared[name]["nlml"] - reference) for name in prepared]
+    return [_cell(name, model, rows, members, seen, answer["nlml"] - reference) for name, answer in prepared.items()]
 
 
 def _takes_part(model: str, crew: Crew) -> list[str]:

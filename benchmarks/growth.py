@@ -23,7 +23,7 @@ def measure(quick: bool = False) -> dict:
     for name, (what, sizes) in SWEEPS.items():
         sizes = sizes[:3] if quick else sizes
         seen: list[list[float]] = [[] for _ in sizes]
-        for _ in range(2 if quick else 5):
+        for _ in range(2 if quick else 3):
             for size, times in zip(sizes, seen, strict=True):
                 times.append(_milliseconds(worker, what, size))
         ms = [float(np.median(times)) for times in seen]
