@@ -4,12 +4,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 LOCK := requirements.lock
+PEERS := .venv-peers
 # torch is installed first and exactly: an open range may fetch gigabytes of another build.
 TORCH := $(shell grep -m1 '^torch==' $(LOCK))
 LOCKED_EXTRAS := plots,cli,bayes,sim,onnx,botorch,gpytorch,data,cluster,docs,dev
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo paper honesty study test lint format docs build clean lock bench-scale
+.PHONY: help venv demo paper honesty study bench bench-scale test lint format docs build clean lock
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,6 +36,16 @@ honesty: $(INSTALLED)  ## is the average ever worse than a plain GP? the bars, a
 
 study: $(INSTALLED)  ## sizes of a stack over data sets and rows, a few hours; can be continued
 	$(BIN)/python benchmarks/study.py
+
+bench: $(INSTALLED) $(PEERS)/.installed  ## speed and memory against other libraries; writes docs/benchmarks; wants an idle machine
+	$(BIN)/python benchmarks/bench.py
+
+# A peer that cannot be installed here is left out; the page then says so, with the reason.
+$(PEERS)/.installed: benchmarks/peers.txt
+	$(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/pip install --quiet --no-deps --requirement $< || \
+	for package in $$(grep -v '^#' $<); do $(PEERS)/bin/pip install --quiet --no-deps "$$package" || true; done
+	touch $@
 
 test: lint  ## lint, then all tests and doctests
 	$(BIN)/python -m pytest

@@ -1,152 +1,139 @@
-"""NLML + gradient of an mGP [D-10-3] against the LAPACK floor and GPyTorch: medians of interleaved runs, one library a process.
+"""One exact evaluation, NLML and all gradients, against the LAPACK floor and every peer; SE-ARD, 3 inputs, float64, one thread.
 
-    python benchmarks/evaluation.py            # everything, single-threaded
-    python benchmarks/evaluation.py --sizes 100 400
+    python benchmarks/evaluation.py                                  # all libraries, N = 100 to 2000
+    python benchmarks/evaluation.py --sizes 100 400 --libraries manifoldgp GPyTorch
 
-Each library runs in a process of its own with its threads capped; the floor (potrf + potri of the same N, the faster of SciPy's
-OpenBLAS and PyTorch's) is measured inside every process, interleaved, and ratios are medians of ratios.
+Each library has a process of its own. The floor (potrf + potri of the same N) runs in every process beside every evaluation: ratios to
+the floor are medians of those pairs. The libraries take turns, and peer / ours is the median of the ratios of one turn.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import subprocess
-import sys
-import time
 
 import numpy as np
 
-LIBRARIES = ("manifoldgp", "manifoldgp-batch20", "gpytorch")
+from bars import Bar, number, table
+from libraries import LIBRARIES, OURS, WITHOUT_EVALUATION
+from problems import NETWORK, fixed_values, reference_nlml, smooth
+from processes import Crew, NotMeasured
+
+SIZES = (100, 400, 1000, 2000)
+MEMBERS = 20
+SECONDS_A_TURN = 0.3
+PLAIN, NET, BATCH = "plain GP", "with a network [3-10-3]", f"a member in a batch of {MEMBERS}, with the network"
+WITH_NETWORK = (OURS, "GPyTorch", "libKriging MLP")
+
+
+def measure(quick: bool = False) -> dict:
+    return measure_sizes((100, 400) if quick else SIZES, 3 if quick else 7)
+
+
+def measure_sizes(sizes: tuple[int, ...], turns: int, libraries: tuple[str, ...] = tuple(LIBRARIES)) -> dict:
+    """{"cells": [{library, model, rows, ms, floor_ms, floor_ratio, over_ours, nlml_error}], "reasons", "versions"}"""
+    names = tuple(name for name in libraries if name not in WITHOUT_EVALUATION)
+    cells = []
+    with Crew(names) as crew:
+        reasons, versions = dict(crew.reasons), crew.versions()
+        for rows in sizes:
+            for model in (PLAIN, NET, BATCH):
+                cells += _one_size(crew, model, rows, turns, reasons)
+    return {"cells": cells, "reasons": reasons, "versions": versions}
+
+
+def _one_size(crew: Crew, model: str, rows: int, turns: int, reasons: dict[str, str]) -> list[dict]:
+    X, y = smooth(rows)
+    values = fixed_values(3, () if model == PLAIN else NETWORK)
+    members = MEMBERS if model == BATCH else 1
+    extra = {"members": members} if members > 1 else {}
+    prepared = {}
+    for name in _takes_part(model, crew):
+        try:
+            prepared[name] = crew.workers[name].ask("prepare", X=X.tolist(), y=y.tolist(), values=values, **extra)
+        except NotMeasured as reason:
+            reasons[f"{name}, {model}, N = {rows}"] = str(reason)
+    counts = {name: int(np.clip(SECONDS_A_TURN / answer["seconds"], 1, 50)) for name, answer in prepared.items()}
+    seen: dict[str, list[dict]] = {name: [] for name in prepared}
+    for _ in range(turns if rows <= 500 else min(turns, 5)):
+        for name in list(prepared):
+            try:
+                seen[name].append(crew.workers[name].ask("evaluations", count=counts[name]))
+            except NotMeasured as reason:
+                reasons[f"{name}, {model}, N = {rows}"] = str(reason)
+                del prepared[name]
+    reference = reference_nlml(X, y, values)
+    return [_cell(name, model, rows, members, seen, answer["nlml"] - reference) for name, answer in prepared.items()]
+
+
+def _takes_part(model: str, crew: Crew) -> list[str]:
+    wanted = {PLAIN: [n for n in crew.workers if n != "libKriging MLP"], NET: WITH_NETWORK, BATCH: (OURS,)}[model]
+    return [name for name in wanted if name in crew.workers]
+
+
+def _cell(name: str, model: str, rows: int, members: int, seen: dict, error: float) -> dict:
+    pairs = np.concatenate([[turn["seconds"], turn["floor"]] for turn in seen[name]], axis=1)
+    ratio = [np.median(t["seconds"]) / np.median(o["seconds"]) for t, o in zip(seen[name], seen.get(OURS, []), strict=False)]
+    return {
+        "library": name,
+        "model": model,
+        "rows": rows,
+        "ms": 1e3 * float(np.median(pairs[0])) / members,
+        "floor_ms": 1e3 * float(np.median(pairs[1])),
+        "floor_ratio": float(np.median(pairs[0] / pairs[1])) / members,
+        "over_ours": float(np.median(ratio)) if ratio else None,
+        "nlml_error": error,
+    }
+
+
+def bars(result: dict) -> list[Bar]:
+    ours = {(c["model"], c["rows"]): c for c in result["cells"] if c["library"] == OURS}
+    limits = {400: 1.6, 1000: 1.25, 2000: 1.25}
+    found = [
+        Bar(f"one evaluation, {model}, N = {rows}, against potrf + potri", ours[model, rows]["floor_ratio"], limit, "x")
+        for model in (PLAIN, NET)
+        for rows, limit in limits.items()
+        if (model, rows) in ours
+    ]
+    for model, limit in ((PLAIN, 0.35), (NET, 0.35), (BATCH, 0.15)):
+        if (model, 100) in ours:
+            found.append(Bar(f"one evaluation, {model}, N = 100", ours[model, 100]["ms"], limit, "ms"))
+    return found
+
+
+def markdown(result: dict) -> str:
+    sizes = sorted({c["rows"] for c in result["cells"]})
+    parts = []
+    for model in (PLAIN, NET, BATCH):
+        cells = {(c["library"], c["rows"]): c for c in result["cells"] if c["model"] == model}
+        names = list(dict.fromkeys(name for name, _ in cells))
+        if not names:
+            continue
+        floor = [
+            "LAPACK potrf + potri",
+            *(number(cells[names[0], n]["floor_ms"]) if (names[0], n) in cells else "–" for n in sizes),
+        ]
+        rows = [[name, *(_text(cells.get((name, n)), name) for n in sizes)] for name in names]
+        parts.append(f"**{model[0].upper()}{model[1:]}**\n\n" + table(["library", *(f"N = {n}" for n in sizes)], [floor, *rows]))
+    return "\n".join(parts)
+
+
+def _text(cell: dict | None, name: str) -> str:
+    if cell is None:
+        return "–"
+    against = "" if name == OURS or cell["over_ours"] is None else f"; **{number(cell['over_ours'], 2)}x ours**"
+    return f"{number(cell['ms'])} ({number(cell['floor_ratio'])}x{against})"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sizes", type=int, nargs="+", default=[100, 400, 1000, 2000])
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--library", choices=LIBRARIES, help=argparse.SUPPRESS)
+    parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES))
+    parser.add_argument("--turns", type=int, default=7)
+    parser.add_argument("--libraries", nargs="+", choices=list(LIBRARIES), default=list(LIBRARIES))
     arguments = parser.parse_args()
-    if arguments.library:
-        print(json.dumps([measure(arguments.library, N) for N in arguments.sizes]))
-        return
-    rows = {library: _run(library, arguments.sizes, arguments.threads) for library in LIBRARIES}
-    print(
-        f"NLML + gradient, mGP [3-10-3], SE-ARD, float64, {arguments.threads} thread(s); milliseconds, and ratio to potrf+potri\n"
-    )
-    print(f"{'N':>5} {'floor':>8} {'manifoldgp':>18} {'a member of 20':>18} {'GPyTorch':>18} {'GPyTorch/ours':>14}")
-    for i, N in enumerate(arguments.sizes):
-        ours, batch, peer = (rows[library][i] for library in LIBRARIES)
-        cells = [f"{r['ms']:9.2f} ({r['ratio']:5.2f}x)" if r else f"{'-':>18}" for r in (ours, batch, peer)]
-        speed = f"{peer['ms'] / ours['ms']:13.1f}x" if peer else f"{'-':>14}"
-        print(f"{N:>5} {ours['floor']:8.2f} {cells[0]:>18} {cells[1]:>18} {cells[2]:>18} {speed}")
-
-
-def _run(library: str, sizes: list[int], threads: int) -> list[dict]:
-    capped = {name: str(threads) for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
-    command = [sys.executable, __file__, "--library", library, "--sizes", *map(str, sizes)]
-    done = subprocess.run(command, env={**os.environ, **capped}, capture_output=True, text=True)
-    if done.returncode:
-        print(f"{library}: not measured ({done.stderr.strip().splitlines()[-1]})", file=sys.stderr)
-        return [{}] * len(sizes)
-    return json.loads(done.stdout)
-
-
-def measure(library: str, N: int) -> dict:
-    """Median milliseconds of one evaluation (of one member), of the floor, and the median of their ratios."""
-    import torch
-
-    rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(N, 3)), rng.normal(size=N)
-    members = 20 if library.endswith("batch20") else 1
-    evaluate = gpytorch_evaluation(X, y) if library == "gpytorch" else our_evaluation(X, y, members)
-    floor = floor_evaluation(torch.from_numpy(X))
-    rounds = max(5, min(300, int(3e8 / N**2.5 / members**0.5)))
-    ours, floors = [], []
-    for _ in range(3):
-        evaluate(), floor()
-    for _ in range(rounds):
-        floors.append(_seconds(floor))
-        ours.append(_seconds(evaluate) / members)
-    ratios = np.array(ours) / np.array(floors)
-    return {"ms": 1e3 * float(np.median(ours)), "floor": 1e3 * float(np.median(floors)), "ratio": float(np.median(ratios))}
-
-
-def _seconds(function) -> float:
-    begin = time.perf_counter()
-    function()
-    return time.perf_counter() - begin
-
-
-def our_evaluation(X: np.ndarray, y: np.ndarray, members: int):
-    import torch
-
-    from manifoldgp.features import MLP
-    from manifoldgp.model import Data, Model
-    from manifoldgp.objective import TrainingObjective, first_of
-
-    model, data = Model(features=MLP((10, 3))), Data(torch.from_numpy(X), torch.from_numpy(y))
-    layout, drawn = model.draw(data, torch.Generator().manual_seed(0), members)
-    objective = TrainingObjective(model, layout, first_of(layout.constants(drawn)), data)
-    theta, rows = layout.flatten(drawn).numpy(), np.arange(members)
-    return lambda: objective(theta, rows)
-
-
-def gpytorch_evaluation(X: np.ndarray, y: np.ndarray):
-    import gpytorch
-    import torch
-
-    torch.set_default_dtype(torch.float64)
-    X_, y_ = torch.from_numpy(X), torch.from_numpy(y)
-
-    class DeepKernelGP(gpytorch.models.ExactGP):
-        def __init__(self, likelihood):
-            super().__init__(X_, y_, likelihood)
-            layers = torch.nn.Linear(3, 10), torch.nn.Sigmoid(), torch.nn.Linear(10, 3), torch.nn.Sigmoid()
-            self.net = torch.nn.Sequential(*layers)
-            self.mean_module = gpytorch.means.ZeroMean()
-            self.covar_module = gpytorch.kernels.ScaleKernel(gpytorch.kernels.RBFKernel(ard_num_dims=3))
-
-        def forward(self, x):
-            H = self.net(x)
-            return gpytorch.distributions.MultivariateNormal(self.mean_module(H), self.covar_module(H))
-
-    likelihood = gpytorch.likelihoods.GaussianLikelihood()
-    model = DeepKernelGP(likelihood)
-    model.train()
-    mll = gpytorch.mlls.ExactMarginalLogLikelihood(likelihood, model)
-
-    def evaluate():
-        model.zero_grad()
-        with gpytorch.settings.max_cholesky_size(10**6):
-            loss = -mll(model(X_), y_)
-            loss.backward()
-
-    return evaluate
-
-
-def floor_evaluation(X):
-    """potrf + potri in place, the faster of the two libraries at hand."""
-    import torch
-    from scipy.linalg import lapack
-
-    K = torch.exp(-0.5 * torch.cdist(X, X) ** 2) + 0.1 * torch.eye(len(X), dtype=torch.float64)
-    F = np.asfortranarray(K.numpy())
-    work = np.empty_like(F, order="F")
-
-    def openblas():
-        work[:] = F
-        lapack.dpotrf(work, lower=1, clean=0, overwrite_a=1)
-        lapack.dpotri(work, lower=1, overwrite_c=1)
-
-    def torch_lapack():
-        torch.cholesky_inverse(torch.linalg.cholesky_ex(K)[0])
-
-    times = []
-    for candidate in (openblas, torch_lapack):
-        candidate()
-        times.append(np.median([_seconds(candidate) for _ in range(5)]))
-    return openblas if times[0] <= times[1] else torch_lapack
+    result = measure_sizes(tuple(arguments.sizes), arguments.turns, tuple(arguments.libraries))
+    print("Milliseconds (ratio to the floor in the same process; ratio to ours)\n\n" + markdown(result))
+    for what, reason in result["reasons"].items():
+        print(f"{what}: {reason}")
 
 
 if __name__ == "__main__":

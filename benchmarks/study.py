@@ -16,8 +16,8 @@ import time
 from pathlib import Path
 
 import numpy as np
-from honesty import _recorded, load
 
+from honesty import _recorded, load
 from manifoldgp import GPRegressor, ManifoldGPRegressor
 from manifoldgp.averaging import StackSettings
 

@@ -1,0 +1,74 @@
+"""manifoldgp."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from functools import cache
+
+import numpy as np
+import torch
+
+from libraries.trace import Trace
+from manifoldgp import GPRegressor, ManifoldGPRegressor
+from manifoldgp.features import MLP, Identity
+from manifoldgp.model import Data, Model
+from manifoldgp.objective import TrainingObjective, first_of
+from manifoldgp.threads import Workers, training_threads
+from problems import plain_values
+
+_PROCESS = ExitStack()
+
+
+def evaluation(X: np.ndarray, y: np.ndarray, values: dict, members: int = 1):
+    """The batch that training evaluates; members > 1 are slightly different copies, and the first one's NLML is returned."""
+    layers = values["layers"]
+    model = Model(features=MLP(tuple(len(b) for _, b in layers)) if layers else Identity())
+    data = Data(torch.from_numpy(X), torch.from_numpy(y))
+    layout, drawn = model.draw(data, torch.Generator().manual_seed(0), members)
+    constants = first_of(layout.constants(drawn))
+    tree = {
+        "features": {str(i): {"weight": _leaf(W, members), "bias": _leaf(b, members)} for i, (W, b) in enumerate(layers)},
+        "kernel": {"variance": _leaf(values["variance"], members), "lengthscale": _leaf(values["lengthscale"], members)},
+        "noise": {"scale": _leaf(values["noise"] ** 0.5, members)},
+    }
+    theta, rows = layout.flatten(tree).numpy(), np.arange(members)
+    theta[1:] += 0.01 * np.random.default_rng(0).normal(size=theta[1:].shape)
+    objective = TrainingObjective(model, layout, constants, data, _training_conditions())
+    return lambda: float(objective(theta, rows)[0][0])
+
+
+@cache
+def _training_conditions() -> Workers:
+    """Threads and memory as every fit sets them, until this process ends."""
+    return _PROCESS.enter_context(training_threads())
+
+
+def _leaf(value, members: int) -> torch.Tensor:
+    leaf = torch.tensor(value, dtype=torch.float64)
+    return leaf.expand(members, *leaf.shape).clone()
+
+
+def fit(X: np.ndarray, y: np.ndarray, starts: list[dict], max_iter: int):
+    """The estimators draw their starts themselves: :func:`problems.starts` repeats their law and seed."""
+    trace = Trace()
+
+    def watch(iterations, objective) -> bool:
+        trace.seen(float(np.nanmin(objective)))
+        return False
+
+    settings = {"restarts": len(starts), "max_iter": max_iter, "callback": watch}
+    if starts[0]["layers"]:
+        sizes = tuple(len(b) for _, b in starts[0]["layers"])
+        model = ManifoldGPRegressor(features=MLP(sizes), averaging="none", **settings)
+    else:
+        model = GPRegressor(**settings)
+    model.fit(X, y)
+    trace.seen(model.nlml_)
+    block, member = model.ensembles_[0].heaviest()
+    return plain_values(block.values, member), trace.points
+
+
+def averaged_fit(X: np.ndarray, y: np.ndarray, averaging: str) -> None:
+    """averaging="gp": a plain GP with 3 starts; otherwise the averaged estimator with its default settings."""
+    model = GPRegressor(restarts=3) if averaging == "gp" else ManifoldGPRegressor(averaging=averaging)
+    model.fit(X, y)

@@ -1,0 +1,184 @@
+"""The benchmark command: what it measures is what it says, one real measurement of ours, and pages made from results."""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import bars
+import bench
+import evaluation
+import fits
+import growth
+import memory
+import page
+import startup
+from libraries import LIBRARIES, OURS, Library
+from manifoldgp import GPRegressor, ManifoldGPRegressor
+from manifoldgp.features import MLP
+from problems import NETWORK, STEP_NETWORK, fixed_values, reference_nlml, smooth, starts, step
+from processes import Crew, NotMeasured, Worker
+
+
+@pytest.fixture(scope="module")
+def crew():
+    with Crew((OURS,)) as crew:
+        yield crew
+
+
+@pytest.mark.parametrize("network", [(), NETWORK], ids=["plain", "network"])
+def test_a_worker_evaluates_the_same_nlml_as_numpy_and_times_it(crew, network):
+    X, y = smooth(40)
+    values = fixed_values(3, network)
+    ready = crew.workers[OURS].ask("prepare", X=X.tolist(), y=y.tolist(), values=values)
+    assert ready["nlml"] == pytest.approx(reference_nlml(X, y, values), abs=1e-6)
+    timed = crew.workers[OURS].ask("evaluations", count=3)
+    assert len(timed["seconds"]) == len(timed["floor"]) == 3
+    assert min(timed["seconds"] + timed["floor"]) > 0
+
+
+@pytest.mark.parametrize("network", [(), STEP_NETWORK], ids=["plain", "network"])
+def test_peers_begin_where_our_estimators_begin(network):
+    X, y = step()
+    settings = {"restarts": 3, "max_iter": 0}
+    model = ManifoldGPRegressor(features=MLP(network), averaging="none", **settings) if network else GPRegressor(**settings)
+    with np.errstate(all="ignore"):
+        drawn = model.fit(X, y).starts_["nlml"]
+    given = [reference_nlml(X, y, values) for values in starts(X, y, 3, network)]
+    np.testing.assert_allclose(drawn, given, rtol=1e-5)
+
+
+def test_a_fit_is_compared_by_the_nlml_of_its_final_parameters(crew):
+    X, y = smooth(30)
+    (cell,) = fits.compare(crew, (OURS,), "plain GP, N = 30", X, y, starts(X, y, 2), 1, reasons := {})
+    assert not reasons
+    assert cell["over_ours"] == 1.0
+    assert cell["nlml"] == pytest.approx(cell["trace"][-1][1], abs=1e-3)
+    assert cell["reached"] <= cell["seconds"]
+    assert "| manifoldgp |" in fits.markdown({"cells": [cell]})
+
+
+def test_time_to_quality_needs_a_fit_that_ends_there():
+    cell = {"nlml": 1.0, "seconds": 9.0, "trace": [[1.0, 3.0], [2.0, 1.5], [5.0, 1.0]]}
+    assert fits.reached(cell, 1.6) == 2.0
+    assert fits.reached({**cell, "nlml": 2.0}, 1.6) is None
+    assert fits.reached({**cell, "nlml": None}, 1.6) is None
+
+
+def test_a_peer_that_cannot_run_is_named_with_the_reason(monkeypatch, tmp_path):
+    monkeypatch.setattr("processes.PEERS_PYTHON", tmp_path / "python")
+    assert "not installed: the peers' environment is missing" in Crew(("GPy",)).reasons["GPy"]
+    monkeypatch.setattr("processes.PEERS_PYTHON", Path(sys.executable))
+    monkeypatch.setitem(LIBRARIES, "GPy", Library("absent", "absent", peers=True))
+    assert "not installed: ModuleNotFoundError" in Crew(("GPy",)).reasons["GPy"]
+
+
+def test_a_worker_that_fails_or_takes_too_long_says_so():
+    worker = Worker("scikit-learn")
+    X, y = smooth(50)
+    with pytest.raises(NotMeasured, match="KeyError: 'variance'"):
+        worker.ask("prepare", X=X.tolist(), y=y.tolist(), values={})
+    with pytest.raises(NotMeasured, match="stopped after 0 s"):
+        worker.ask("fit", 0.0, X=X.tolist(), y=y.tolist(), starts=[fixed_values()], max_iter=500)
+    with pytest.raises(NotMeasured, match="ended"):
+        worker.ask("about")
+
+
+def test_ratios_are_medians_of_ratios_within_a_turn():
+    turn = {"floor": [1.0, 1.0], "seconds": [2.0, 2.0]}
+    slow = {"floor": [10.0, 10.0], "seconds": [20.0, 20.0]}  # the machine was busy: both libraries, ten times slower
+    peer = [{"floor": t["floor"], "seconds": [3 * s for s in t["seconds"]]} for t in (turn, slow, turn)]
+    cell = evaluation._cell("GPyTorch", evaluation.PLAIN, 100, 1, {OURS: [turn, slow, turn], "GPyTorch": peer}, 0.0)
+    assert cell["over_ours"] == pytest.approx(3.0)
+    assert cell["floor_ratio"] == pytest.approx(6.0)
+    assert cell["ms"] == pytest.approx(6000.0)
+
+
+def test_bars_say_by_how_much():
+    assert bars.Bar("a", 0.5, 1.0, "x").verdict == "reached, 50% below"
+    assert bars.Bar("a", 1.5, 1.0, "x").verdict == "**not reached**, 50% above"
+    assert bars.Bar("a", None, 1.0, "x").verdict == "not measured"
+    assert "| a | – | 1.00 x | not measured |" in bars.bar_table([bars.Bar("a", None, 1.0, "x")])
+
+
+def test_numbers_have_three_digits():
+    assert [bars.number(v) for v in (0.012345, 1.0, 12.345, 1234.5, None, float("nan"))] == [
+        "0.0123", "1.00", "12.3", "1234", "–", "–",
+    ]  # fmt: skip
+
+
+def test_exponent_of_a_power_law():
+    assert growth.exponent([1, 2, 4], [3, 12, 48]) == pytest.approx(2.0)
+
+
+def _cell(library, rows, **more):
+    return {"library": library, "rows": rows, **more}
+
+
+def _results() -> dict:
+    def evaluated(name, model, rows, ms):
+        times = {"ms": ms, "floor_ms": 1.0, "floor_ratio": ms, "over_ours": 2.0, "nlml_error": 1e-9}
+        return _cell(name, rows, model=model, **times)
+
+    cells = [evaluated(OURS, m, n, 1.2) for m in (evaluation.PLAIN, evaluation.NET, evaluation.BATCH) for n in (100, 400, 1000)]
+    cells.append(evaluated("GPyTorch", evaluation.PLAIN, 400, 2.4))
+    fitted = {"seconds": 1.0, "over_ours": 10.0, "nlml": -1.0, "reached": 0.5, "trace": [[0.5, -1.0]]}
+    fit_cells = [_cell(n, 100, task=t, **fitted) for n in (OURS, "GPyTorch") for t in ("plain GP, N = 100", fits.STEP)]
+    averaged = [
+        {"threads": "one thread", "rows": 200, "averaging": a, "seconds": 1.0, "over_gp": r}
+        for a, r in (("gp", 1.0), ("fast", 2.0), ("stack", 9.0))
+    ]
+    sweep = {"sizes": [1, 2], "ms": [1.0, 2.0], "exponent": 1.0, "upper": 1.0}
+    results = {
+        "evaluation": {"cells": cells, "versions": {OURS: "1.0"}, "reasons": {"GPy": "not installed: no such package"}},
+        "fits": {"cells": fit_cells},
+        "averages": {"cells": averaged},
+        "startup": dict.fromkeys(("seconds", "over_torch"), dict.fromkeys(startup.COMMANDS, 0.4)),
+        "growth": dict.fromkeys(growth.SWEEPS, sweep),
+        "memory": {"cells": [_cell(OURS, 500, peak_mb=300.0, above_mb=10.0), _cell("GPy", 500, peak_mb=200.0, above_mb=30.0)]},
+        "prediction": {"printed": "# Latency\nfast\n"},
+    }
+    return {name: {**bench.machine(), "load": 0.1, "took": 60.0, "result": result} for name, result in results.items()}
+
+
+def test_the_page_has_every_section_bar_and_missing_peer(tmp_path):
+    page.write(tmp_path, _results(), quick=False)
+    text = (tmp_path / "index.md").read_text()
+    for title, _ in page.TITLES.values():
+        assert f"## {title}" in text
+    assert "| GPy | not installed: no such package |" in text
+    assert "N = 1000, against potrf + potri | 1.20 x | 1.25 x | reached, 4% below |" in text
+    assert "share of GPyTorch's time | 0.100 x | 0.200 x | reached, 50% below |" in text
+    assert 'averaging="stack" against a plain GP with 3 starts, N = 200, one thread | 9.00 x | 8.00 x | **not reached**' in text
+    assert "2.40 (2.40x; **2.0x ours**)" in text
+    assert "busy" not in text
+    for picture in tmp_path.glob("*.png"):
+        assert picture.stat().st_size < 60_000
+        assert f"]({picture.name})" in text
+    assert json.loads((tmp_path / "results.json").read_text())["startup"]["result"]["seconds"]["mgp --help"] == 0.4
+    assert "3.0x ours" in memory.markdown(_results()["memory"]["result"])
+
+
+def test_a_busy_machine_is_confessed():
+    results = _results()
+    results["growth"]["load"] = 5.0
+    assert "busy" in page.circumstances(results, quick=False)
+
+
+def test_an_interrupted_run_goes_on(tmp_path, monkeypatch):
+    monkeypatch.setattr(bench, "_measure", lambda name, quick: {"measured": name})
+    path = tmp_path / "deep" / "startup.json"
+    assert bench._kept("startup", True, path) == {"measured": "startup"}
+    monkeypatch.setattr(bench, "_measure", None)
+    assert bench._kept("startup", True, path) == {"measured": "startup"}
+
+
+def test_the_prediction_script_is_called_where_it_exists(tmp_path, monkeypatch):
+    monkeypatch.setattr(bench, "PREDICTION", tmp_path / "prediction.py")
+    assert "not there" in bench._prediction(quick=True)["reason"]
+    (tmp_path / "prediction.py").write_text("import sys; print('|', *sys.argv[1:])")
+    assert bench._prediction(quick=True) == {"printed": "| --turns 20 --no-stack\n"}
+    (tmp_path / "prediction.py").write_text("raise SystemExit('no onnx')")
+    assert bench._prediction(quick=False)["reason"] == "Not measured: no onnx\n"
