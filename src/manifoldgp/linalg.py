@@ -66,11 +66,9 @@ def factor_in_place(A: Tensor) -> Tensor:
         L, info = torch.linalg.cholesky_ex(A)
         A.copy_(L)
         return (info != 0) | ~torch.isfinite(L.diagonal(dim1=-2, dim2=-1)).all(-1)
-<<<<<<< HEAD
-    return torch.tensor([_has_no_factor(matrix, potrf(matrix)) for matrix in A.numpy()], dtype=torch.bool, device=A.device)
-=======
-    return torch.tensor([_has_no_factor(matrix, potrf(Square(matrix))) for matrix in A.numpy()], dtype=torch.bool)
->>>>>>> closed
+    return torch.tensor(
+        [_has_no_factor(matrix, potrf(Square(matrix))) for matrix in A.numpy()], dtype=torch.bool, device=A.device
+    )
 
 
 def _has_no_factor(L: np.ndarray, info: int) -> bool:
