@@ -157,3 +157,31 @@ def test_nobody_is_lost_while_still_moving_fast():
     assert monitor.lost(np.array([0, 1]), iterations, values, falling).tolist() == [False, False]
     assert monitor.lost(np.array([0, 1]), iterations, values, level).tolist() == [False, True]
     assert Monitor().lost(np.array([0, 1]), iterations, values, level).tolist() == [False, False]
+
+
+def test_the_direction_is_the_two_loop_recursions():
+    """Against Nocedal and Wright, algorithm 7.4, after more pairs than are kept, refused ones among them, and with starts that differ."""
+    rng = np.random.default_rng(0)
+    starts, size, memory = 4, 7, 3
+    history, kept = _History(starts, size, memory), [[] for _ in range(starts)]
+    scales = rng.uniform(0.5, 5.0, size=(starts, size))
+    for k in range(9):
+        rows = np.array([0, 1, 2, 3] if k % 2 else [0, 2])
+        s = rng.normal(size=(len(rows), size))
+        y = scales[rows] * s * (-1.0 if k == 5 else 1.0)  # a pair without curvature is refused
+        history.push(rows, s, y)
+        if k == 7:
+            history.forget(np.array([2]))
+        for i, r in enumerate(rows):
+            kept[r] = (kept[r] + [(s[i], y[i])] * (k != 5))[-memory:] if not (k == 7 and r == 2) else []
+    rows, g = np.array([0, 2, 3]), rng.normal(size=(3, size))
+    direction = history.direction(rows, g)
+    for i, r in enumerate(rows):
+        q, factors = g[i].copy(), []
+        for s, y in reversed(kept[r]):
+            factors.append(s @ q / (s @ y))
+            q -= factors[-1] * y
+        q *= kept[r][-1][0] @ kept[r][-1][1] / (kept[r][-1][1] @ kept[r][-1][1]) if kept[r] else 1.0
+        for (s, y), factor in zip(kept[r], reversed(factors), strict=True):
+            q += s * (factor - y @ q / (s @ y))
+        np.testing.assert_allclose(direction[i], -q, rtol=1e-10, atol=1e-12)
