@@ -48,6 +48,14 @@ class Conditioned(ABC):
         """Mean (R, n) and joint covariance (R, n, n) of f at X (n, D)."""
 
     @abstractmethod
+    def whitener(self) -> Tensor:
+        """T (R, N, N) or (R, M, M), lower triangular: the data explain |T k*|² of the prior variance of f*, k* = K(points, h*)."""
+
+    @abstractmethod
+    def left_out(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and variance (R, n) of z = g(y) of some of ``data``'s rows (n,), each predicted from all others."""
+
+    @abstractmethod
     def only(self, members: Tensor) -> Conditioned:
         """The posterior of some members, in the given order."""
 

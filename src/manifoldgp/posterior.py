@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from manifoldgp.conditioned import Conditioned
+from manifoldgp.conditioned import CHUNK_BYTES, Conditioned
 from manifoldgp.errors import InputError
 from manifoldgp.evidence import LeaveOneOut, leave_one_out
 from manifoldgp.linalg import cholesky_with_jitter, solve_lower
@@ -61,6 +61,15 @@ class Posterior(Conditioned):
             prior = self.model.kernel.matrix(self.values.get("kernel", {}), self.transform(X))
             return mean, prior - V.mT @ V
 
+    def whitener(self) -> Tensor:
+        """L⁻¹."""
+        return solve_lower(self.L, torch.eye(self.L.shape[-1], dtype=self.L.dtype, device=self.L.device))
+
+    def left_out(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """mean_i = z_i − alpha_i / p_i,  variance_i = 1 / p_i,  p_i = (A⁻¹)_ii = |L⁻¹ e_i|²      (Rasmussen and Williams, eq. 5.12)"""
+        precision = torch.stack([_precision(L, rows) for L in self.L])
+        return self.z[:, rows] - self.alpha[:, rows] / precision, 1.0 / precision
+
     def only(self, members: Tensor) -> Posterior:
         """The posterior of some members, in the given order."""
         picked = {name: getattr(self, name)[members] for name in ("H", "L", "z", "alpha", "jitter")}
@@ -96,6 +105,16 @@ class Posterior(Conditioned):
     def _warped(self, y: Tensor) -> Tensor:
         z, _ = self.model.warping.forward(self.values.get("warping", {}), y)
         return z.expand(self.members, y.shape[-1])
+
+
+def _precision(L: Tensor, rows: Tensor) -> Tensor:
+    """(A⁻¹)_ii (n,) of the chosen rows, for A = L Lᵀ (N, N), in bounded memory: O(N² n)."""
+    parts = []
+    for chunk in rows.split(max(1, CHUNK_BYTES // (8 * len(L)))):
+        unit = torch.zeros(len(L), len(chunk), dtype=L.dtype, device=L.device)
+        unit[chunk, torch.arange(len(chunk), device=L.device)] = 1.0
+        parts.append((solve_lower(L, unit) ** 2).sum(0))
+    return torch.cat(parts)
 
 
 def condition(model: Model, values: Tree, data: Data) -> Posterior:

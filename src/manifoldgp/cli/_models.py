@@ -32,7 +32,7 @@ def threads_for(model: Any, rows: int) -> Iterator[None]:
     import torch
 
     blocks = [block for ensemble in model.ensembles_ for block in ensemble.blocks]
-    allowed, entries = torch.get_num_threads(), rows * sum(block.members * len(block.data.y) for block in blocks)
+    allowed, entries = torch.get_num_threads(), rows * sum(block.members * block.points.shape[-2] for block in blocks)
     torch.set_num_threads(1 if entries < _SMALL else allowed)
     try:
         yield

@@ -21,7 +21,7 @@ def inspect(model_file: ModelFile, json: Json = False) -> None:
     about = {
         "model": str(model_file),
         "estimator": type(model).__name__,
-        "rows": len(model.ensembles_[0].blocks[0].data.y),
+        "rows": model.ensembles_[0].blocks[0].rows,
         "targets": list(encoding.targets),
         "members": [sum(block.members for block in e.blocks) for e in model.ensembles_],
         "megabytes": round(model_file.stat().st_size / 1e6, 2),

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from manifoldgp.conditioned import Conditioned
 from manifoldgp.errors import NotPositiveDefiniteError
-from manifoldgp.linalg import solve_lower
+from manifoldgp.linalg import cholesky_with_jitter, solve_lower
 from manifoldgp.model import Data, Model
 from manifoldgp.parameters import Tree, leaves, map_leaves, nest
 from manifoldgp.sparse.bound import Statistics, collapsed_bound, factor_of_sums
@@ -73,6 +73,26 @@ class SparsePosterior(Conditioned):
             U = solve_lower(self.LB, V)
             prior = self.model.kernel.matrix(self.values.get("kernel", {}), self.transform(X))
             return mean, prior - V.mT @ V + U.mT @ U
+
+    def whitener(self) -> Tensor:
+        """k** − VᵀV + UᵀU = k** − |T k|² with TᵀT = L⁻ᵀ (I − B⁻¹) L⁻¹, so T = Sᵀ L⁻¹ for I − B⁻¹ = S Sᵀ, S upper triangular."""
+        identity = torch.eye(self.Z.shape[1], dtype=self.Z.dtype, device=self.Z.device)
+        known = identity - torch.cholesky_inverse(self.LB)
+        mirrored, _ = cholesky_with_jitter(known.flip(-1, -2).contiguous(), "what the rows say of the inducing points")
+        return mirrored.flip(-1, -2).mT @ solve_lower(self.L, identity)
+
+    def left_out(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """The factor N(z_i | g_i, noise_i) is taken out of the posterior N(g_i | m_i, s_i), g the part of f that goes through the inducing points:
+
+        variance s / (1 − s / noise),  mean (m − z s / noise) / (1 − s / noise);   f = g + a rest of its own, z = f + noise
+        """
+        with torch.no_grad():
+            mean, variance, V = self.moments(self.data.X[rows])
+            s = (solve_lower(self.LB, V) ** 2).sum(-2)
+            noise = self.noise_variance()[:, None] + (0.0 if self.data.known_noise is None else self.data.known_noise[rows])
+            z, _ = self.model.warping.forward(self.values.get("warping", {}), self.data.y[rows])
+            kept = (1.0 - s / noise).clamp_min(1e-12)
+            return (mean - z * s / noise) / kept, s / kept + (variance - s).clamp_min(0.0) + noise
 
     def only(self, members: Tensor) -> SparsePosterior:
         picked = {name: getattr(self, name)[members] for name in ("Z", "L", "LB", "a", "alpha", "jitter", "bound")}

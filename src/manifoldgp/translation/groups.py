@@ -8,25 +8,25 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from manifoldgp.conditioned import Conditioned
 from manifoldgp.ensemble import Ensemble
 from manifoldgp.model import Model
 from manifoldgp.parameters import Tree, leaves, nest
-from manifoldgp.posterior import Posterior
 
 
 @dataclass(frozen=True)
 class Group:
     """R members with the same model, posterior arrays stacked.
 
-    values: leaves (R, *shape). H (R, N, Q), alpha (R, N), L (R, N, N), noise (R,): of the posteriors.
+    values: leaves (R, *shape). points (R, N, Q), alpha (R, N), whitener (R, N, N), noise (R,): of the posteriors, exact or sparse.
     owner (R,): the target of each. weights (R, F) and factors (F,): of its components. scale (R,): sd of its target.
     """
 
     model: Model
     values: Tree
-    H: np.ndarray
+    points: np.ndarray
     alpha: np.ndarray
-    L: torch.Tensor
+    whitener: np.ndarray
     noise: np.ndarray
     owner: np.ndarray
     weights: np.ndarray
@@ -38,7 +38,7 @@ class Group:
 class _Part:
     """The members of one block that carry weight."""
 
-    block: Posterior
+    block: Conditioned
     weights: np.ndarray
     target: int
     ensemble: Ensemble
@@ -67,7 +67,7 @@ def _same_architecture(one: _Part, other: _Part) -> bool:
     a, b = one.block.model, other.block.model
     return (
         (a.features, a.kernel, a.mean, a.warping) == (b.features, b.kernel, b.mean, b.warping)
-        and one.block.H.shape[1:] == other.block.H.shape[1:]
+        and one.block.points.shape[1:] == other.block.points.shape[1:]
         and one.ensemble.variance_factors == other.ensemble.variance_factors
     )
 
@@ -79,9 +79,9 @@ def _stacked(parts: Sequence[_Part]) -> Group:
     return Group(
         model=parts[0].block.model,
         values=values,
-        H=np.concatenate([_numpy(part.block.H) for part in parts]),
+        points=np.concatenate([_numpy(part.block.points) for part in parts]),
         alpha=np.concatenate([_numpy(part.block.alpha) for part in parts]),
-        L=torch.cat([part.block.L for part in parts]),
+        whitener=np.concatenate([_numpy(part.block.whitener()) for part in parts]),
         noise=np.concatenate([_numpy(part.block.noise_variance()) for part in parts]),
         owner=np.repeat([part.target for part in parts], counts),
         weights=np.concatenate([part.weights for part in parts]),

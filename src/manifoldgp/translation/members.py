@@ -6,10 +6,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-import torch
 
 from manifoldgp.errors import InputError
-from manifoldgp.linalg import solve_lower
 from manifoldgp.parameters import Tree
 from manifoldgp.translation.features import feature_rows
 from manifoldgp.translation.groups import Group
@@ -64,7 +62,7 @@ def _moments(group: Group, X: Rows, scale: np.ndarray) -> tuple[Moments, Moments
     """scale · p(f | D) with noise and without; scale (R,) is folded into the weights."""
     model, values, writer = group.model, group.values, X.writer
     H = feature_rows(model.features, values.get("features", {}), X)
-    k = covariance(model.kernel, values.get("kernel", {}), group.H, H)
+    k = covariance(model.kernel, values.get("kernel", {}), group.points, H)
     factor = scale * k.factor
     mean = writer.do("weighted", k.slot, writer.vector(factor[:, None] * group.alpha, keep_members=True))
     added, constant = mean_of(model.mean, values.get("mean", {}), H, scale)
@@ -72,21 +70,20 @@ def _moments(group: Group, X: Rows, scale: np.ndarray) -> tuple[Moments, Moments
         mean = writer.do("add", mean, added)
     if constant.any():
         mean = writer.do("add", mean, writer.constant(constant[:, None]))
-    blocks = [writer.constant(block, keep_members=True) for block in _row_blocks(group.L, factor)]
+    blocks = [writer.constant(block, keep_members=True) for block in _row_blocks(group.whitener, factor)]
     explained, prior = writer.do("explained", k.slot, *blocks), k.diagonal.slot_of(writer, scale**2)
     noise = writer.constant((scale**2 * group.noise)[:, None]), writer.plain(np.zeros(1))
     observed, latent = (Moments(mean, writer.do("variance", explained, prior, added)) for added in noise)
     return observed, latent
 
 
-def _row_blocks(L: torch.Tensor, factor: np.ndarray) -> list[np.ndarray]:
-    """factor · L⁻¹ as blocks of rows without the zeros beyond the diagonal, transposed: (R, columns, rows)."""
-    N = L.shape[-1]
-    inverse = solve_lower(L, torch.eye(N, dtype=L.dtype, device=L.device)).cpu().numpy()
+def _row_blocks(whitener: np.ndarray, factor: np.ndarray) -> list[np.ndarray]:
+    """factor · T, lower triangular, as blocks of rows without the zeros beyond the diagonal, transposed: (R, columns, rows)."""
+    N = whitener.shape[-1]
     edges = np.linspace(0, N, 1 + max(1, round(N / _BLOCK_ROWS))).astype(int)
     blocks = []
     for first, last in pairwise(edges):
-        rows = np.ascontiguousarray(factor[:, None, None] * inverse[:, first:last, :last])
+        rows = np.ascontiguousarray(factor[:, None, None] * whitener[:, first:last, :last])
         blocks.append(np.swapaxes(rows, -1, -2))
     return blocks
 
