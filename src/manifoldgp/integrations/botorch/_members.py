@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from manifoldgp.conditioned import Conditioned
 from manifoldgp.errors import InputError
 from manifoldgp.linalg import solve_lower
 from manifoldgp.model import Model
@@ -33,7 +34,7 @@ class Members:
     alpha: Tensor
 
     @classmethod
-    def of(cls, posterior: Posterior) -> Members:
+    def of(cls, posterior: Conditioned) -> Members:
         """The members of a fitted estimator's block."""
         if not isinstance(posterior, Posterior):
             raise InputError(
