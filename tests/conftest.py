@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 from pathlib import Path
 
 import hypothesis
@@ -14,8 +15,13 @@ hypothesis.settings.load_profile("tests")
 
 
 def pytest_configure() -> None:
-    """At most two threads for torch, in tests and doctests, so that timings and rounding vary little between machines."""
+    """At most two threads for torch, in tests and doctests, so that timings and rounding vary little between machines.
+
+    Ctrl-C has its usual meaning: jobs that a shell starts in the background ignore it, as do their children, and tests of interrupts would wait in vain.
+    """
     torch.set_num_threads(min(2, torch.get_num_threads()))
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
