@@ -82,10 +82,13 @@ class TrainingObjective:
         return product[0].cpu().numpy()
 
     def nlml(self, theta: np.ndarray) -> np.ndarray:
-        """NLML (R,) alone, without priors."""
+        """NLML (R,) alone, without priors, one start after another: memory for one is enough."""
+        found = np.empty(len(theta))
         with torch.no_grad():
-            point, data = self._place(theta, np.arange(len(theta)))
-            return self.model.nlml(self.layout.unflatten(point, self.constants), data).expand(len(point)).cpu().numpy()
+            for r in range(len(theta)):
+                point, data = self._place(theta[r : r + 1], np.array([r]))
+                found[r] = float(self.model.nlml(self.layout.unflatten(point, self.constants), data).squeeze())
+        return found
 
     def refuse_disconnected(self, theta: np.ndarray) -> None:
         """Raise, by name, if a trainable parameter has no path to the NLML: a network that silently does not train."""

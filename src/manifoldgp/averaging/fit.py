@@ -47,11 +47,11 @@ def fit_average(
     ordered: bool = False,
 ) -> Averaged:
     """Members and weights of one target; groups and ordered choose the folds of a stack. averaging: a name, or a stack of other sizes."""
+    deadline = math.inf if time_budget is None else time.perf_counter() + time_budget
     if averaging == "nuts":
         from manifoldgp.averaging.nuts import fit_nuts
 
-        return fit_nuts(model, data, restarts=restarts, max_iter=max_iter, generator=generator, watch=watch)
-    deadline = math.inf if time_budget is None else time.perf_counter() + time_budget
+        return fit_nuts(model, data, restarts=restarts, max_iter=max_iter, generator=generator, deadline=deadline, watch=watch)
     with training_threads() as workers:
         trainer = Trainer(generator, workers, deadline, watch)
         if averaging == "restarts":

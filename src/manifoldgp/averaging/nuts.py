@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from dataclasses import dataclass
 from typing import Any
@@ -56,19 +57,25 @@ def fit_nuts(
     restarts: int,
     max_iter: int,
     generator: torch.Generator,
+    deadline: float = math.inf,
     watch: Watch | None = None,
     settings: NutsSettings | None = None,
 ) -> Averaged:
-    """Draws from p(theta | D) as equally weighted members; a warning says when the chains did not mix."""
+    """Draws from p(theta | D) as equally weighted members; a warning says when the chains did not mix.
+
+    deadline: when the MAP starts stop. The chains take the time they need, and a warning says so.
+    """
     sampler = _nutpie()
     settings = settings or NutsSettings()
+    if math.isfinite(deadline):
+        warnings.warn("time_budget limits the starts of the chains, not the chains themselves.", FitWarning, stacklevel=2)
     layout, drawn = model.draw(data, generator, restarts)
     layout = Layout(with_priors(nest(layout.parameters), default_priors(layout)))
     constants = first_of(layout.constants(drawn))
     callback = None if watch is None else (lambda iterations, values: watch("MAP starts", iterations, values))
     with training_threads() as workers:
         objective = TrainingObjective(model, layout, constants, data, workers)
-        maps = minimize_lbfgs(objective, layout.flatten(drawn).cpu().numpy(), Monitor(max_iter, callback=callback))
+        maps = minimize_lbfgs(objective, layout.flatten(drawn).cpu().numpy(), Monitor(max_iter, deadline, callback))
         Batch("nuts", model, layout, constants, maps).best()  # refuses when no start could be trained
         usable = np.flatnonzero(np.isfinite(maps.value))
         ranked = usable[np.argsort(maps.value[usable])]
