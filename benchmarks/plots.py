@@ -14,6 +14,7 @@ from libraries import LIBRARIES, OURS
 
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt
+from matplotlib.ticker import NullFormatter
 
 COLOURS = dict(
     zip(LIBRARIES, ("#c1272d", "#1f77b4", "#17becf", "#2ca02c", "#9467bd", "#8c564b", "#e377c2", "#7f7f7f"), strict=True)
@@ -37,6 +38,12 @@ def _line(axis, name: str, x, y, **style) -> None:
     axis.plot(x, y, color=COLOURS[name], marker=MARKERS[name], markersize=4, linewidth=width, label=name, **style)
 
 
+def _name_sizes(axis, sizes) -> None:
+    """The measured sizes as ticks of a logarithmic axis, and nothing between them."""
+    axis.set_xticks(sizes, [str(size) for size in sizes])
+    axis.xaxis.set_minor_formatter(NullFormatter())
+
+
 def _time_against_rows(out: Path, result: dict) -> str:
     figure, axes = plt.subplots(1, 2, figsize=(8.4, 3.4), sharey=True, layout="constrained")
     for axis, model in zip(axes, (PLAIN, NET), strict=True):
@@ -48,6 +55,7 @@ def _time_against_rows(out: Path, result: dict) -> str:
                 axis.plot([c["rows"] for c in mine], [c["floor_ms"] for c in mine], "k--", linewidth=1, label="potrf + potri")
         axis.set(xscale="log", yscale="log", xlabel="rows N", title=f"NLML + gradients, {model}")
         axis.legend(fontsize=7)
+        _name_sizes(axis, sorted({c["rows"] for c in result["cells"]}))
     axes[0].set_ylabel("milliseconds")
     return _save(figure, out, "evaluation.png")
 
@@ -78,6 +86,7 @@ def _memory(out: Path, result: dict) -> str:
     axis.plot(rows, 8 * rows**2 / 1e6, "k--", linewidth=1, label="one N × N matrix")
     axis.set(xscale="log", yscale="log", xlabel="rows N", ylabel="MB above the imports", title="Peak memory of one fit, plain GP")
     axis.legend(fontsize=7)
+    _name_sizes(axis, rows)
     return _save(figure, out, "memory.png")
 
 
@@ -85,7 +94,10 @@ def _growth(out: Path, result: dict) -> str:
     figure, axes = plt.subplots(1, len(result), figsize=(10, 2.7), layout="constrained")
     for axis, (name, sweep) in zip(axes, result.items(), strict=True):
         _line(axis, OURS, sweep["sizes"], sweep["ms"])
-        axis.set(xscale="log", yscale="log", xlabel=name.split(" (")[0])
+        limits = 10 ** np.floor(np.log10(min(sweep["ms"]))), 10 ** np.ceil(np.log10(1.01 * max(sweep["ms"])))
+        axis.set(xscale="log", yscale="log", xlabel=name.split(" (")[0], ylim=limits)
+        _name_sizes(axis, sweep["sizes"])
+        axis.tick_params(axis="x", labelsize=7)
         axis.set_title(f"exponent {sweep['exponent']:.2f}, upper half {sweep['upper']:.2f}", fontsize=8)
     axes[0].set_ylabel("milliseconds")
     return _save(figure, out, "growth.png")
