@@ -1,0 +1,49 @@
+"""Pictures, pages and diagnoses of models whose training was cut short or saw more rows than it kept."""
+
+from __future__ import annotations
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+
+from manifoldgp import GPRegressor, ManifoldGPRegressor, inspection
+from manifoldgp.plots import plot_starts
+from manifoldgp.report import write_model_report
+
+
+def _rows(count=60):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(count, 2))
+    return X, np.sin(2 * X[:, 0]) + 0.3 * (X[:, 1] > 0) + 0.1 * rng.normal(size=count)
+
+
+def _sparse(**arguments):
+    return ManifoldGPRegressor(**{"method": "sparse", "inducing": 12, "restarts": 2, "max_iter": 15, **arguments})
+
+
+def _cut_short(kind):
+    """A model some of whose starts were never begun: a budget that is over before the second one."""
+    if kind == "sparse":
+        return _sparse(averaging="none", restarts=6, time_budget=1e-3)
+    return GPRegressor(optimizer=kind, restarts=4, time_budget=1e-4)
+
+
+@pytest.mark.filterwarnings("ignore::manifoldgp.errors.FitWarning")
+@pytest.mark.parametrize("kind", ["sparse", "l-bfgs-b", "newton-cg"])
+def test_starts_that_were_never_begun_have_no_way_to_draw(kind, tmp_path):
+    model = _cut_short(kind).fit(*_rows())
+    begun = sum(len(history) > 0 for history in model.histories_)
+    assert begun < len(model.histories_)
+    found = inspection.traces(model)
+    assert len(found) == begun
+    lines = plot_starts(model).get_lines()
+    plt.close("all")
+    assert len(lines) == begun
+    page = write_model_report(model, tmp_path / "model.html").read_text(encoding="utf-8")
+    assert "chart-starts" in page
+
+
+def test_starts_that_were_only_screened_are_not_drawn_beside_those_that_saw_all_rows():
+    model = _sparse(averaging="none").fit(*_rows())
+    assert "screened out" in model.starts_["status"]
+    assert [trace.start for trace in inspection.traces(model)] == list(model.starts_["start"][model.starts_["chosen"]])
