@@ -47,3 +47,26 @@ def test_starts_that_were_only_screened_are_not_drawn_beside_those_that_saw_all_
     model = _sparse(averaging="none").fit(*_rows())
     assert "screened out" in model.starts_["status"]
     assert [trace.start for trace in inspection.traces(model)] == list(model.starts_["start"][model.starts_["chosen"]])
+
+
+@pytest.fixture(scope="module")
+def many():
+    """A sparse model of 1,300 rows, of which it keeps 1,000; its third input varies in one row only, which is not among those."""
+    X, y = _rows(1300)
+    kept = _sparse(averaging="none").fit(X, y).ensembles_[0].blocks[0].data.y.numpy()
+    model = _sparse(averaging="none")
+    scaled = (y - y.mean()) / y.std()
+    outside = int(np.argmax([np.abs(kept - value).min() for value in scaled]))
+    rare = np.zeros(len(X))
+    rare[outside] = 1.0
+    return model.fit(np.column_stack([X, rare]), y)
+
+
+def test_the_page_of_a_sparse_model_counts_all_rows_and_names_the_sample(many, tmp_path):
+    page = write_model_report(many, tmp_path / "model.html").read_text(encoding="utf-8")
+    assert "It was trained on 1,300 rows" in page
+    assert "<dt>training rows</dt><dd>1,300</dd>" in page
+    assert "What the model was trained on: 1,300 rows" in page
+    assert "of a sample of 1,000 rows" in page
+    assert "A sample of 1,000 training rows, but each is predicted from all the others" in page
+    assert "a sample of the training rows, left out" in page

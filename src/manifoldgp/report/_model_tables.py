@@ -35,7 +35,7 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]], kind: str = "") -
 
 
 def data_table(view: ModelView) -> str:
-    """Range, median and spread of every input and target, in the training rows."""
+    """Range, median and spread of every input and target, in the training rows that the model keeps."""
     columns = list(zip(view.inputs, view.X.T, ["input"] * len(view.inputs), strict=True))[:_MOST_COLUMNS]
     columns += [(t.name, inspection.training_rows(view.model, t.output).y, "target") for t in view.targets]
     rows = [
@@ -66,7 +66,8 @@ def score_table(view: ModelView) -> str:
                     say(nlpp),
                 ]
             )
-        rows.append(_scores(target, target.left_out, "training rows, left out"))
+        which = "a sample of the training rows, left out" if view.sampled else "training rows, left out"
+        rows.append(_scores(target, target.left_out, which))
     heads = (
         "target", "scored on", "rows", "typical error (RMSE)", "error of always predicting the mean", "explained (R²)", "95 % intervals hold", "NLPP",
     )  # fmt: skip

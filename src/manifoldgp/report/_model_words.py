@@ -61,13 +61,13 @@ def title(view: ModelView) -> str:
 def lead(view: ModelView) -> str:
     names = view.inputs if len(view.inputs) <= 8 else [*view.inputs[:7], f"{len(view.inputs) - 7} more"]
     return (
-        f"This model predicts {_strong([t.name for t in view.targets])} from {_strong(names)}. It was trained on {len(view.X):,} rows. For every new row it "
+        f"This model predicts {_strong([t.name for t in view.targets])} from {_strong(names)}. It was trained on {view.trained_rows:,} rows. For every new row it "
         "gives an expected value and how sure it is of it. This page shows what it predicts, how far that can be trusted, and how to use it."
     )
 
 
 def facts(view: ModelView) -> dict[str, str]:
-    found = {"training rows": f"{len(view.X):,}", "inputs": str(len(view.inputs))}
+    found = {"training rows": f"{view.trained_rows:,}", "inputs": str(len(view.inputs))}
     for target in view.targets[:2]:
         shown = target.shown
         of = f" of {target.name}" if len(view.targets) > 1 else ""
@@ -105,7 +105,7 @@ def observed(view: ModelView) -> str:
     how = (
         "Test rows, which the model has not seen."
         if target.test is not None
-        else "Training rows, but each is predicted from all the others (leave-one-out), so this is not the fit to known values."
+        else f"{_training_rows(view)}, but each is predicted from all the others (leave-one-out), so this is not the fit to known values."
     )
     some = target.shown.total > 600
     note = f" At most 600 of {target.shown.total:,} rows are drawn." if some else ""
@@ -175,8 +175,9 @@ def weights(view: ModelView) -> str:
 
 
 def data(view: ModelView) -> str:
-    sizes = f"{len(view.X):,} rows, {_count(len(view.inputs), 'input')}, {_count(view.model.n_outputs_, 'target')}"
-    return f"What the model was trained on: {sizes}. Outside these ranges it extrapolates: trust it less there."
+    sizes = f"{view.trained_rows:,} rows, {_count(len(view.inputs), 'input')}, {_count(view.model.n_outputs_, 'target')}"
+    sample = f" The numbers below are those of a sample of {len(view.X):,} rows, which the model keeps." if view.sampled else ""
+    return f"What the model was trained on: {sizes}.{sample} Outside these ranges it extrapolates: trust it less there."
 
 
 def usage(view: ModelView) -> str:
@@ -206,8 +207,12 @@ def _calibration_rows(view: ModelView) -> str:
 
 
 def _thinned(view: ModelView) -> str:
-    rows = view.targets[0].rows
-    return f" {len(rows.y):,} of {rows.total:,} training rows are drawn." if rows.total > len(rows.y) else ""
+    drawn = len(view.targets[0].rows.y)
+    return f" {drawn:,} of {view.trained_rows:,} training rows are drawn." if drawn < view.trained_rows else ""
+
+
+def _training_rows(view: ModelView) -> str:
+    return f"A sample of {len(view.X):,} training rows" if view.sampled else "Training rows"
 
 
 def _which(target: TargetView) -> str:
