@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from manifoldgp import GPRegressor, ManifoldGPRegressor, inspection
+from manifoldgp.features import Identity
 from manifoldgp.plots import plot_starts
 from manifoldgp.report import write_model_report
 
@@ -70,3 +71,17 @@ def test_the_page_of_a_sparse_model_counts_all_rows_and_names_the_sample(many, t
     assert "of a sample of 1,000 rows" in page
     assert "A sample of 1,000 training rows, but each is predicted from all the others" in page
     assert "a sample of the training rows, left out" in page
+
+
+def test_a_sparse_diagnosis_says_that_it_looked_at_a_sample(many):
+    (remark,) = [remark for remark in many.diagnose().remarks if "onstant" in remark]
+    assert remark == "Constant in a sample of 1,000 rows, so nearly without information: input 2."
+
+
+def test_features_of_a_sparse_model_are_judged_by_a_sample():
+    X, y = _rows(1300)
+    doubled = np.column_stack([X, X[:, 0]])
+    model = _sparse(averaging="none", features=Identity()).fit(doubled, y)
+    assert "The 3 features span only 2 dimensions in a sample of 1,000 rows: fewer features would do." in model.diagnose().remarks
+    few = _sparse(averaging="none", features=Identity()).fit(doubled[:60], y[:60])
+    assert "The 3 features span only 2 dimensions: fewer features would do." in few.diagnose().remarks
