@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
 from manifoldgp import GPRegressor, ManifoldGPRegressor, inspection
+from manifoldgp.averaging.stack import StackSettings
 from manifoldgp.features import Identity
 from manifoldgp.plots import plot_starts
 from manifoldgp.report import write_model_report
@@ -85,3 +88,40 @@ def test_features_of_a_sparse_model_are_judged_by_a_sample():
     assert "The 3 features span only 2 dimensions in a sample of 1,000 rows: fewer features would do." in model.diagnose().remarks
     few = _sparse(averaging="none", features=Identity()).fit(doubled[:60], y[:60])
     assert "The 3 features span only 2 dimensions: fewer features would do." in few.diagnose().remarks
+
+
+def _text(page):
+    return re.sub(r"<[^>]+>", "", page.read_text(encoding="utf-8"))
+
+
+def test_the_page_explains_the_groups_that_a_sparse_stack_has(tmp_path):
+    model = _sparse(averaging="stack").fit(*_rows())
+    text = _text(write_model_report(model, tmp_path / "model.html"))
+    assert "weighted average of several models" in text
+    assert "nested: models with learned features that contain the plain GP" in text
+    assert "Nested, Own: groups of mGPs" in text
+    assert not re.search(r"\b(warm|cold)\b", text, re.IGNORECASE)
+
+
+def test_the_page_of_an_exact_stack_of_other_sizes_explains_its_groups(tmp_path):
+    sizes = StackSettings(gp_starts=1, warm_members=1, cold_members=1, own_members=1, fold_members=1, variance_factors=(1.0, 9.0))
+    model = ManifoldGPRegressor(averaging=sizes, restarts=1, max_iter=5).fit(*_rows(30))
+    text = _text(write_model_report(model, tmp_path / "model.html"))
+    assert "weighted average of several models" in text
+    assert "warm: models with learned features that began as the plain GP" in text
+    assert "variance multiplied by 9 get weight" in text
+    assert "nested: models" not in text
+
+
+def test_endings_of_starts_are_told_in_words(tmp_path):
+    model = _sparse(averaging="none", restarts=4).fit(*_rows())
+    screened = np.flatnonzero(model.starts_["status"] == "screened out")
+    model.starts_["status"][screened[1:]] = "not reached", "clearly lost"
+    page = write_model_report(model, tmp_path / "model.html").read_text(encoding="utf-8")
+    rows = {why: row for row in re.findall(r"<tr>.*?</tr>", page) for why in re.findall(r">([^<>]*: [^<>]*)<", row)}
+    tried = rows["only tried on few rows: others did better"]
+    assert tried.count('<td data-value="">–</td>') == 2  # values on few rows stand beside no others
+    assert "never begun: time was up" in rows
+    assert "stopped early: the best was out of reach" in rows
+    assert "1 start was only tried on few rows and not drawn" in page
+    assert "1 start was never begun, because time was up." in page

@@ -11,6 +11,7 @@ import numpy as np
 
 from manifoldgp import inspection, metrics
 from manifoldgp.diagnosis import Diagnosis
+from manifoldgp.report._endings import comparable, ending
 from manifoldgp.report._model_view import ModelView, TargetView
 
 _MOST_COLUMNS, _MOST_STARTS = 60, 60
@@ -114,19 +115,21 @@ def _short(value: Any) -> str:
 
 def starts_table(view: ModelView) -> str:
     """Every start: where it ended, why it stopped, its weight; the heaviest first."""
-    starts = view.model.starts_
+    starts = view.model.starts_.copy()
+    for value in ("nlml", "objective"):
+        starts[value][~comparable(starts)] = np.inf
     order = np.lexsort((starts["objective"], -starts["weight"]))
     heads = ("target", "group", "start", "NLML", "objective", "iterations", "why it stopped", "weight")
     head = "".join(f'<th scope="col"><button type="button">{text}</button></th>' for text in heads)
     rows = []
     names = {t.output: t.name for t in view.targets}
     for row in starts[order][:_MOST_STARTS]:
-        name = names.get(int(row["output"]), str(row["output"]))
+        name, why = names.get(int(row["output"]), str(row["output"])), ending(str(row["status"]))
         numbers = [(row["nlml"], say), (row["objective"], say), (row["iterations"], str)]
         cells = "".join(f'<td data-value="{float(v) if np.isfinite(v) else ""}">{show(v) if np.isfinite(v) else "–"}</td>' for v, show in numbers)  # fmt: skip
         rows.append(
             f'<tr><th scope="row" data-value="{escape(name, quote=True)}">{escape(name)}</th><td data-value="{escape(row["group"], quote=True)}">{escape(row["group"])}</td>'
-            f'<td data-value="{row["start"]}">{row["start"]}</td>{cells}<td data-value="{escape(row["status"], quote=True)}">{escape(row["status"])}</td>'
+            f'<td data-value="{row["start"]}">{row["start"]}</td>{cells}<td data-value="{escape(why, quote=True)}">{escape(why)}</td>'
             f'<td data-value="{row["weight"]}">{100 * row["weight"]:.1f} %</td></tr>'
         )
     more = f'<p class="soft">The {_MOST_STARTS} heaviest of {len(starts)} starts.</p>' if len(starts) > _MOST_STARTS else ""

@@ -8,6 +8,8 @@ from html import escape
 import numpy as np
 
 from manifoldgp import inspection, metrics
+from manifoldgp.averaging.stack import StackSettings
+from manifoldgp.report._endings import about_endings
 from manifoldgp.report._model_tables import say
 from manifoldgp.report._model_view import MOST_SLICES, ModelView, TargetView
 
@@ -18,7 +20,7 @@ READING = (
 GLOSSARY = (
     "<b>Nats a row</b> measure how well whole predictive distributions fit, errors and error bars together: 0.1 nats a row is a visible difference, 1 is a large one. "
     "<b>Plain GP</b>: a Gaussian process on the inputs as they are; <b>mGP</b>: one on learned features. "
-    '<b>Held-out rows</b> were kept from the models that predict them. <b>Own, warm, cold</b>: groups of mGPs, explained under <a href="#training">Training</a>.'
+    "<b>Held-out rows</b> were kept from the models that predict them."
 )
 MAP = (
     "<b>The prediction over two inputs at once</b>, the others at their medians; white dots are training rows. Switch to <i>uncertainty</i> to see where the model "
@@ -46,7 +48,7 @@ _GROUPS = {
     "nested": "models with learned features that contain the plain GP",
 }
 _AVERAGINGS = {
-    "stack": "The prediction is a weighted average of many models. Weights were found on held-out rows: whoever predicts those best counts most, and copies with wider intervals are in the choice.",
+    "stack": "The prediction is a weighted average of several models. Weights were found on held-out rows: whoever predicts those best counts most, and copies with wider intervals are in the choice.",
     "fast": "The prediction is an average with fixed weights: one third a plain Gaussian process, two thirds models with learned features.",
     "restarts": "The prediction is an average over the restarts of one kind of model, weighted by how well each explains the training rows.",
     "nuts": "The prediction is an average over draws from the posterior of all parameters (full Bayes, by NUTS).",
@@ -151,27 +153,46 @@ def feature_caption(view: ModelView) -> str:
     )
 
 
+def glossary(view: ModelView) -> str:
+    named = [group.capitalize() for group in _groups(view) if group != "plain GP"] if _kind(view) in ("stack", "fast") else []
+    where = 'explained under <a href="#training">Training</a>'
+    groups = f" <b>{escape(', '.join(named))}</b>: {'groups' if len(named) > 1 else 'a group'} of mGPs, {where}." if named else ""
+    return GLOSSARY + groups
+
+
 def averaging(view: ModelView) -> str:
-    kind = str(getattr(view.model, "averaging", "none"))
-    groups = [g for g in dict.fromkeys(str(g) for g in view.model.starts_["group"]) if g in _GROUPS]
-    what = "; ".join(
-        f"<b>{escape(g)}</b>: {_GROUPS[g]}" for g in (_GROUPS if kind == "stack" else groups) if g != "nested" or kind != "stack"
-    )
+    kind = _kind(view)
+    what = "; ".join(f"<b>{escape(g)}</b>: {_GROUPS[g]}" for g in _groups(view) if g in _GROUPS)
     return escape(_AVERAGINGS.get(kind, "")) + (f" Groups: {what}." if what and kind in ("stack", "fast") else "")
 
 
 def starts(view: ModelView) -> str:
-    nested = " <i>Nested</i>: the warm and the cold members." if "nested" in view.model.starts_["group"] else ""
-    return STARTS + nested
+    table = view.model.starts_
+    both = "nested" in table["group"] and "warm" in _groups(view)
+    return STARTS + about_endings(table) + (" <i>Nested</i>: the warm and the cold members." if both else "")
 
 
 def weights(view: ModelView) -> str:
-    if getattr(view.model, "averaging", "none") == "stack":
-        return (
-            "<b>Who makes the prediction:</b> the weight of every group, found on held-out rows. Copies with their variance multiplied by 4 or 16 get weight "
-            "where a group alone is too sure of itself."
-        )
-    return "<b>Who makes the prediction:</b> the weights of its members."
+    report = view.model.held_out_[0]
+    if report is None:
+        return "<b>Who makes the prediction:</b> the weights of its members."
+    wider = [f"{factor:g}" for factor in report.variance_factors if factor != 1.0]
+    copies = (
+        f" Copies with their variance multiplied by {' or '.join(wider)} get weight where a group alone is too sure of itself."
+    )
+    return "<b>Who makes the prediction:</b> the weight of every group, found on held-out rows." + (copies if wider else "")
+
+
+def _kind(view: ModelView) -> str:
+    """The name of the averaging; a model without one is a single model."""
+    kind = getattr(view.model, "averaging", "none")
+    return "stack" if isinstance(kind, StackSettings) else kind
+
+
+def _groups(view: ModelView) -> list[str]:
+    """The groups of an average: those that held-out rows were asked about, or else those that were trained."""
+    report = view.model.held_out_[0]
+    return list(dict.fromkeys(str(g) for g in (view.model.starts_["group"] if report is None else report.groups)))
 
 
 def data(view: ModelView) -> str:
