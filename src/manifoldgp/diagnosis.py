@@ -73,8 +73,16 @@ def _diagnose_output(estimator: Any, ensemble: Ensemble, output: int) -> Diagnos
     constant = constant_columns(posterior.data.X.cpu().numpy() * x_scaler.scale + x_scaler.offset)
     if len(constant):
         names = getattr(estimator, "feature_names_in_", np.arange(estimator.n_features_in_))[constant]
-        remarks.append(f"Constant in the training data, so without information: input {', '.join(map(str, names))}.")
+        where = _sample(posterior)
+        constant_where = f"Constant{where}, so nearly" if where else "Constant in the training data, so"
+        remarks.append(f"{constant_where} without information: input {', '.join(map(str, names))}.")
     return Diagnosis(numbers, remarks or ["Nothing unusual."])
+
+
+def _sample(posterior: Any) -> str:
+    """Where a posterior holds a sample of its rows only, which statements about rows must say."""
+    kept = len(posterior.data.X)
+    return f" in a sample of {kept:,} rows" if kept < posterior.rows else ""
 
 
 def _evidence(ensemble: Ensemble, posterior: Any, N: int, numbers: dict, remarks: list) -> None:
@@ -158,9 +166,11 @@ def _lengthscales(posterior: Any, numbers: dict, remarks: list) -> None:
         numbers[f"{name} / spread of the feature"] = relative.cpu().numpy()
         far, near = int((relative > _FAR).sum()), int((relative < _NEAR).sum())
         if far:
-            remarks.append(f"{name}: {far} features have no influence (length-scale above {_FAR:g} spreads).")
+            remarks.append(f"{name}: {far} features have no influence (length-scale above {_FAR:g} spreads{_sample(posterior)}).")
         if near:
-            remarks.append(f"{name}: {near} length-scales are below {_NEAR:g} spreads: nothing is shared between rows.")
+            remarks.append(
+                f"{name}: {near} length-scales are below {_NEAR:g} spreads{_sample(posterior)}: nothing is shared between rows."
+            )
 
 
 def _scaled_kernels(kernel: Kernel, values: Tree, H: Tensor, name: str) -> Iterator[tuple[str, Tensor, Tensor]]:
@@ -185,7 +195,7 @@ def _feature_space(posterior: Any, numbers: dict, remarks: list) -> None:
     numbers["spread of the features"] = H.std(0).cpu().numpy()
     numbers["rank of the features"] = rank
     if rank < H.shape[1]:
-        remarks.append(f"The {H.shape[1]} features span only {rank} dimensions: fewer features would do.")
+        remarks.append(f"The {H.shape[1]} features span only {rank} dimensions{_sample(posterior)}: fewer features would do.")
 
 
 def _starts(starts: np.ndarray, N: int, numbers: dict, remarks: list) -> None:

@@ -24,7 +24,10 @@ class Trace:
 
 
 def traces(model: Any, *, output: int = 0) -> list[Trace]:
-    """The way of every start; for posterior draws, which have none, an error says where to look."""
+    """The way of every start that was trained; for posterior draws, which have none, an error says where to look.
+
+    Left out: starts that were never begun (time was up), and those that were only screened, whose objective on few rows is not comparable.
+    """
     output = output_index(model, output)
     chosen = np.flatnonzero(model.starts_["output"] == output)
     found = [
@@ -42,7 +45,12 @@ def traces(model: Any, *, output: int = 0) -> list[Trace]:
             "The members of averaging='nuts' are draws from the posterior; they have no iterations. "
             "Look at the chains instead: after fit, model.sampling_[0].draws is an ArviZ InferenceData (a saved file does not keep it)."
         )
-    return found
+    trained = [trace for trace in found if len(trace.objective) and trace.status != "screened out"]
+    if not trained:
+        raise InputError(
+            "No start of this model has a recorded way: training went on from a checkpoint that had finished. Look at model.starts_."
+        )
+    return trained
 
 
 @dataclass(frozen=True)

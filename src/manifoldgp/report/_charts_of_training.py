@@ -7,6 +7,7 @@ import numpy as np
 from manifoldgp import inspection
 from manifoldgp.errors import InputError
 from manifoldgp.report._chart_data import BAR, GREY, SERIES, Spec, axis, chart, chip, numbers, padded, rows_of_bars
+from manifoldgp.report._endings import ending
 from manifoldgp.report._model_view import ModelView
 
 _MOST_STARTS = 60
@@ -89,7 +90,7 @@ def _way_and_end(trace: inspection.Trace, color: str) -> list[Spec]:
         "x": [int(steps[-1])],
         "y": numbers(trace.objective[-1:], 7),
         "start": [str(trace.start)],
-        "status": [trace.status],
+        "status": [ending(trace.status)],
         "weight": [f"{100 * trace.weight:.1f} %"],
         "tell": [["start", "start"], ["objective", "y"], ["iterations", "x"], ["", "status"], ["weight", "weight"]],
     }

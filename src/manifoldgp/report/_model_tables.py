@@ -11,6 +11,7 @@ import numpy as np
 
 from manifoldgp import inspection, metrics
 from manifoldgp.diagnosis import Diagnosis
+from manifoldgp.report._endings import comparable, ending
 from manifoldgp.report._model_view import ModelView, TargetView
 
 _MOST_COLUMNS, _MOST_STARTS = 60, 60
@@ -35,7 +36,7 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]], kind: str = "") -
 
 
 def data_table(view: ModelView) -> str:
-    """Range, median and spread of every input and target, in the training rows."""
+    """Range, median and spread of every input and target, in the training rows that the model keeps."""
     columns = list(zip(view.inputs, view.X.T, ["input"] * len(view.inputs), strict=True))[:_MOST_COLUMNS]
     columns += [(t.name, inspection.training_rows(view.model, t.output).y, "target") for t in view.targets]
     rows = [
@@ -66,7 +67,8 @@ def score_table(view: ModelView) -> str:
                     say(nlpp),
                 ]
             )
-        rows.append(_scores(target, target.left_out, "training rows, left out"))
+        which = "a sample of the training rows, left out" if view.sampled else "training rows, left out"
+        rows.append(_scores(target, target.left_out, which))
     heads = (
         "target", "scored on", "rows", "typical error (RMSE)", "error of always predicting the mean", "explained (R²)", "95 % intervals hold", "NLPP",
     )  # fmt: skip
@@ -113,19 +115,21 @@ def _short(value: Any) -> str:
 
 def starts_table(view: ModelView) -> str:
     """Every start: where it ended, why it stopped, its weight; the heaviest first."""
-    starts = view.model.starts_
+    starts = view.model.starts_.copy()
+    for value in ("nlml", "objective"):
+        starts[value][~comparable(starts)] = np.inf
     order = np.lexsort((starts["objective"], -starts["weight"]))
     heads = ("target", "group", "start", "NLML", "objective", "iterations", "why it stopped", "weight")
     head = "".join(f'<th scope="col"><button type="button">{text}</button></th>' for text in heads)
     rows = []
     names = {t.output: t.name for t in view.targets}
     for row in starts[order][:_MOST_STARTS]:
-        name = names.get(int(row["output"]), str(row["output"]))
+        name, why = names.get(int(row["output"]), str(row["output"])), ending(str(row["status"]))
         numbers = [(row["nlml"], say), (row["objective"], say), (row["iterations"], str)]
         cells = "".join(f'<td data-value="{float(v) if np.isfinite(v) else ""}">{show(v) if np.isfinite(v) else "–"}</td>' for v, show in numbers)  # fmt: skip
         rows.append(
             f'<tr><th scope="row" data-value="{escape(name, quote=True)}">{escape(name)}</th><td data-value="{escape(row["group"], quote=True)}">{escape(row["group"])}</td>'
-            f'<td data-value="{row["start"]}">{row["start"]}</td>{cells}<td data-value="{escape(row["status"], quote=True)}">{escape(row["status"])}</td>'
+            f'<td data-value="{row["start"]}">{row["start"]}</td>{cells}<td data-value="{escape(why, quote=True)}">{escape(why)}</td>'
             f'<td data-value="{row["weight"]}">{100 * row["weight"]:.1f} %</td></tr>'
         )
     more = f'<p class="soft">The {_MOST_STARTS} heaviest of {len(starts)} starts.</p>' if len(starts) > _MOST_STARTS else ""

@@ -50,6 +50,16 @@ class ModelView:
     affordable: int
 
     @property
+    def trained_rows(self) -> int:
+        """Rows that the model was trained on; a sparse model keeps only some of them, X."""
+        return self.model.ensembles_[0].blocks[0].rows
+
+    @property
+    def sampled(self) -> bool:
+        """Whether X is a sample of the training rows."""
+        return len(self.X) < self.trained_rows
+
+    @property
     def detail(self) -> float:
         """1, or less for models that are slow to ask: the share of points that curves and maps can have."""
         return float(np.clip(self.affordable / 5000, 0.25, 1.0)) ** 0.5

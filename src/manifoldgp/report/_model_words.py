@@ -8,6 +8,8 @@ from html import escape
 import numpy as np
 
 from manifoldgp import inspection, metrics
+from manifoldgp.averaging.stack import StackSettings
+from manifoldgp.report._endings import about_endings
 from manifoldgp.report._model_tables import say
 from manifoldgp.report._model_view import MOST_SLICES, ModelView, TargetView
 
@@ -18,7 +20,7 @@ READING = (
 GLOSSARY = (
     "<b>Nats a row</b> measure how well whole predictive distributions fit, errors and error bars together: 0.1 nats a row is a visible difference, 1 is a large one. "
     "<b>Plain GP</b>: a Gaussian process on the inputs as they are; <b>mGP</b>: one on learned features. "
-    '<b>Held-out rows</b> were kept from the models that predict them. <b>Own, warm, cold</b>: groups of mGPs, explained under <a href="#training">Training</a>.'
+    "<b>Held-out rows</b> were kept from the models that predict them."
 )
 MAP = (
     "<b>The prediction over two inputs at once</b>, the others at their medians; white dots are training rows. Switch to <i>uncertainty</i> to see where the model "
@@ -46,7 +48,7 @@ _GROUPS = {
     "nested": "models with learned features that contain the plain GP",
 }
 _AVERAGINGS = {
-    "stack": "The prediction is a weighted average of many models. Weights were found on held-out rows: whoever predicts those best counts most, and copies with wider intervals are in the choice.",
+    "stack": "The prediction is a weighted average of several models. Weights were found on held-out rows: whoever predicts those best counts most, and copies with wider intervals are in the choice.",
     "fast": "The prediction is an average with fixed weights: one third a plain Gaussian process, two thirds models with learned features.",
     "restarts": "The prediction is an average over the restarts of one kind of model, weighted by how well each explains the training rows.",
     "nuts": "The prediction is an average over draws from the posterior of all parameters (full Bayes, by NUTS).",
@@ -61,13 +63,13 @@ def title(view: ModelView) -> str:
 def lead(view: ModelView) -> str:
     names = view.inputs if len(view.inputs) <= 8 else [*view.inputs[:7], f"{len(view.inputs) - 7} more"]
     return (
-        f"This model predicts {_strong([t.name for t in view.targets])} from {_strong(names)}. It was trained on {len(view.X):,} rows. For every new row it "
+        f"This model predicts {_strong([t.name for t in view.targets])} from {_strong(names)}. It was trained on {view.trained_rows:,} rows. For every new row it "
         "gives an expected value and how sure it is of it. This page shows what it predicts, how far that can be trusted, and how to use it."
     )
 
 
 def facts(view: ModelView) -> dict[str, str]:
-    found = {"training rows": f"{len(view.X):,}", "inputs": str(len(view.inputs))}
+    found = {"training rows": f"{view.trained_rows:,}", "inputs": str(len(view.inputs))}
     for target in view.targets[:2]:
         shown = target.shown
         of = f" of {target.name}" if len(view.targets) > 1 else ""
@@ -105,7 +107,7 @@ def observed(view: ModelView) -> str:
     how = (
         "Test rows, which the model has not seen."
         if target.test is not None
-        else "Training rows, but each is predicted from all the others (leave-one-out), so this is not the fit to known values."
+        else f"{_training_rows(view)}, but each is predicted from all the others (leave-one-out), so this is not the fit to known values."
     )
     some = target.shown.total > 600
     note = f" At most 600 of {target.shown.total:,} rows are drawn." if some else ""
@@ -151,32 +153,52 @@ def feature_caption(view: ModelView) -> str:
     )
 
 
+def glossary(view: ModelView) -> str:
+    named = [group.capitalize() for group in _groups(view) if group != "plain GP"] if _kind(view) in ("stack", "fast") else []
+    where = 'explained under <a href="#training">Training</a>'
+    groups = f" <b>{escape(', '.join(named))}</b>: {'groups' if len(named) > 1 else 'a group'} of mGPs, {where}." if named else ""
+    return GLOSSARY + groups
+
+
 def averaging(view: ModelView) -> str:
-    kind = str(getattr(view.model, "averaging", "none"))
-    groups = [g for g in dict.fromkeys(str(g) for g in view.model.starts_["group"]) if g in _GROUPS]
-    what = "; ".join(
-        f"<b>{escape(g)}</b>: {_GROUPS[g]}" for g in (_GROUPS if kind == "stack" else groups) if g != "nested" or kind != "stack"
-    )
+    kind = _kind(view)
+    what = "; ".join(f"<b>{escape(g)}</b>: {_GROUPS[g]}" for g in _groups(view) if g in _GROUPS)
     return escape(_AVERAGINGS.get(kind, "")) + (f" Groups: {what}." if what and kind in ("stack", "fast") else "")
 
 
 def starts(view: ModelView) -> str:
-    nested = " <i>Nested</i>: the warm and the cold members." if "nested" in view.model.starts_["group"] else ""
-    return STARTS + nested
+    table = view.model.starts_
+    both = "nested" in table["group"] and "warm" in _groups(view)
+    return STARTS + about_endings(table) + (" <i>Nested</i>: the warm and the cold members." if both else "")
 
 
 def weights(view: ModelView) -> str:
-    if getattr(view.model, "averaging", "none") == "stack":
-        return (
-            "<b>Who makes the prediction:</b> the weight of every group, found on held-out rows. Copies with their variance multiplied by 4 or 16 get weight "
-            "where a group alone is too sure of itself."
-        )
-    return "<b>Who makes the prediction:</b> the weights of its members."
+    report = view.model.held_out_[0]
+    if report is None:
+        return "<b>Who makes the prediction:</b> the weights of its members."
+    wider = [f"{factor:g}" for factor in report.variance_factors if factor != 1.0]
+    copies = (
+        f" Copies with their variance multiplied by {' or '.join(wider)} get weight where a group alone is too sure of itself."
+    )
+    return "<b>Who makes the prediction:</b> the weight of every group, found on held-out rows." + (copies if wider else "")
+
+
+def _kind(view: ModelView) -> str:
+    """The name of the averaging; a model without one is a single model."""
+    kind = getattr(view.model, "averaging", "none")
+    return "stack" if isinstance(kind, StackSettings) else kind
+
+
+def _groups(view: ModelView) -> list[str]:
+    """The groups of an average: those that held-out rows were asked about, or else those that were trained."""
+    report = view.model.held_out_[0]
+    return list(dict.fromkeys(str(g) for g in (view.model.starts_["group"] if report is None else report.groups)))
 
 
 def data(view: ModelView) -> str:
-    sizes = f"{len(view.X):,} rows, {_count(len(view.inputs), 'input')}, {_count(view.model.n_outputs_, 'target')}"
-    return f"What the model was trained on: {sizes}. Outside these ranges it extrapolates: trust it less there."
+    sizes = f"{view.trained_rows:,} rows, {_count(len(view.inputs), 'input')}, {_count(view.model.n_outputs_, 'target')}"
+    sample = f" The numbers below are those of a sample of {len(view.X):,} rows, which the model keeps." if view.sampled else ""
+    return f"What the model was trained on: {sizes}.{sample} Outside these ranges it extrapolates: trust it less there."
 
 
 def usage(view: ModelView) -> str:
@@ -206,8 +228,12 @@ def _calibration_rows(view: ModelView) -> str:
 
 
 def _thinned(view: ModelView) -> str:
-    rows = view.targets[0].rows
-    return f" {len(rows.y):,} of {rows.total:,} training rows are drawn." if rows.total > len(rows.y) else ""
+    drawn = len(view.targets[0].rows.y)
+    return f" {drawn:,} of {view.trained_rows:,} training rows are drawn." if drawn < view.trained_rows else ""
+
+
+def _training_rows(view: ModelView) -> str:
+    return f"A sample of {len(view.X):,} training rows" if view.sampled else "Training rows"
 
 
 def _which(target: TargetView) -> str:

@@ -65,7 +65,7 @@ def _summary(view: ModelView) -> str:
     diagnosis = view.model.diagnose()
     remarks = "".join(f"<li>{escape(words.renamed(remark, view))}</li>" for remark in diagnosis.remarks)
     return (
-        f'<h2>In words</h2><ul class="words">{remarks}</ul><p class="soft">{words.GLOSSARY}</p>'
+        f'<h2>In words</h2><ul class="words">{remarks}</ul><p class="soft">{words.glossary(view)}</p>'
         f"<details><summary>All numbers of the diagnosis</summary>{numbers_table(diagnosis)}</details>"
     )
 
