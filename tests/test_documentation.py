@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import tomllib
 import warnings
 from pathlib import Path
 
@@ -16,11 +17,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from manifoldgp import plots, sources
 from manifoldgp.errors import FitWarning
 
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
 PAGES = [README, *sorted((ROOT / "docs").rglob("*.md"))]
+DRAWING_PARTS = {"plot_band", "plot_feature_curves", "plot_feature_plane", "plot_observations", "plot_scores"}
+"""Pictures of arrays, not of models: parts of the others, and of the paper's report."""
+
 FENCE = re.compile(r"^(?P<indent> *)```python(?P<mark>[^\n]*)\n(?P<code>.*?)^(?P=indent)```", re.S | re.M)
 
 
@@ -73,6 +78,20 @@ def test_every_page_is_in_the_navigation():
     for page in PAGES[1:]:
         name = str(page.relative_to(ROOT / "docs"))
         assert name.startswith("benchmarks/") or name in navigation, page  # pages of benchmarks are written by `make bench`
+
+
+def test_the_reference_knows_what_the_pages_use():
+    reference = "\n".join(page.read_text(encoding="utf-8") for page in sorted((ROOT / "docs" / "reference").glob("*.md")))
+    described = set(re.findall(r"^::: [\w.]+\.(\w+)$", reference, re.M))
+    named = {"Predictor", "StackSettings", "TableEncoding", "export_onnx", "fit_files", "write_model_report"}
+    pictures = {name for name in plots.__all__ if name.startswith("plot_")} - DRAWING_PARTS
+    assert described >= named | set(sources.__all__) - {"Survey", "joined", "survey"} | pictures
+
+
+def test_the_first_page_names_every_extra():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    table = "\n".join(re.findall(r"^\|.*$", (ROOT / "docs" / "index.md").read_text(encoding="utf-8"), re.M))
+    assert [extra for extra in extras if extra not in ("dev", "docs") and f"`{extra}`" not in table] == []
 
 
 def test_make_targets_named_in_the_pages_exist():

@@ -45,6 +45,8 @@ def test_starts_that_were_never_begun_have_no_way_to_draw(kind, tmp_path):
     assert len(lines) == begun
     page = write_model_report(model, tmp_path / "model.html").read_text(encoding="utf-8")
     assert "chart-starts" in page
+    if kind == "sparse":
+        assert any("5 of 6 starts were never begun" in remark for remark in model.diagnose().remarks)
 
 
 def test_starts_that_were_only_screened_are_not_drawn_beside_those_that_saw_all_rows():

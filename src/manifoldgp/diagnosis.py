@@ -213,6 +213,11 @@ def _starts(starts: np.ndarray, N: int, numbers: dict, remarks: list) -> None:
     cut = int(np.isin(starts["status"], CUT_SHORT).sum())
     if cut:
         remarks.append(f"{cut} of {len(starts)} starts were stopped on their way: a fit with more time may predict better.")
+    idle = int((starts["status"] == "not reached").sum())
+    if idle:
+        remarks.append(
+            f"{idle} of {len(starts)} starts were never begun, because time was up: a fit with more time tries them too."
+        )
     if len(set(starts["group"])) > 1 or np.count_nonzero(starts["weight"]) > 1:
         return  # members of an average need not agree, and some stop early on purpose
     if len(usable) > 1 and agree == 1:
