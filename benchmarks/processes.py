@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
@@ -46,11 +47,21 @@ class Worker:
 
     def ask(self, task: str, limit: float = 300.0, **options: Any) -> dict:
         if self._process.poll() is not None:
-            raise NotMeasured("its process has ended")
+            raise NotMeasured("its process has ended") if self._noise.closed else self._ended()
         assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps({"task": task, **options}) + "\n")
-        self._process.stdin.flush()
+        try:
+            self._process.stdin.write(json.dumps({"task": task, **options}) + "\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            raise self._ended() from None
         return self._answer(limit)
+
+    def _ended(self) -> NotMeasured:
+        """What is known about a process that has gone."""
+        self._process.wait()
+        self._noise.seek(0)
+        last = (self._noise.read().strip().splitlines() or ["no message"])[-1]
+        return NotMeasured(f"process ended with code {self._process.returncode}: {last[:200]}")
 
     def _answer(self, limit: float) -> dict:
         stdout = self._process.stdout
@@ -60,10 +71,7 @@ class Worker:
             raise NotMeasured(f"stopped after {limit:.0f} s")
         line = stdout.readline()
         if not line:
-            self._process.wait()
-            self._noise.seek(0)
-            last = (self._noise.read().strip().splitlines() or ["no message"])[-1]
-            raise NotMeasured(f"process ended with code {self._process.returncode}: {last[:200]}")
+            raise self._ended()
         answer = json.loads(line)
         if "error" in answer:
             raise NotMeasured(answer["error"].splitlines()[0][:200])
@@ -73,7 +81,8 @@ class Worker:
         """End the process; a second time does nothing."""
         if not self._noise.closed:
             self._process.kill()
-            self._process.communicate()
+            with contextlib.suppress(BrokenPipeError):
+                self._process.communicate()
             self._noise.close()
 
 

@@ -86,6 +86,14 @@ def test_a_worker_that_fails_or_takes_too_long_says_so():
         worker.ask("about")
 
 
+def test_a_worker_that_dies_is_told_with_its_exit_code():
+    worker = Worker("scikit-learn")
+    worker._process.kill()
+    with pytest.raises(NotMeasured, match="process ended with code -9"):
+        worker.ask("about")
+    worker.close()
+
+
 def test_ratios_are_medians_of_ratios_within_a_turn():
     turn = {"floor": [1.0, 1.0], "seconds": [2.0, 2.0]}
     slow = {"floor": [10.0, 10.0], "seconds": [20.0, 20.0]}  # the machine was busy: both libraries, ten times slower
