@@ -16,6 +16,7 @@ from sklearn.base import clone
 
 import manifoldgp
 from manifoldgp import MLP, GPRegressor, ManifoldGPRegressor
+from manifoldgp.averaging import StackSettings
 from manifoldgp.errors import FileFormatError, FitWarning, InputError
 from manifoldgp.model import Data, Model
 from manifoldgp.parameters import map_leaves
@@ -215,6 +216,38 @@ def test_auto_is_exact_up_to_its_limit_and_says_when_it_is_not(monkeypatch):
     assert model.method_ == "sparse"
     assert "method='auto'" in str(model.diagnose())
     assert ManifoldGPRegressor(**small(method="exact", max_iter=2, restarts=1)).fit(X, y).method_ == "exact"
+
+
+@pytest.mark.parametrize(
+    ("more", "groups", "said"),
+    [
+        ({"averaging": "restarts"}, None, "averaging='restarts' needs method='exact'"),
+        ({"optimizer": "l-bfgs-b"}, None, "optimizer='l-bfgs-b' needs method='exact'"),
+        ({"shared_features": True}, None, "shared_features=True needs method='exact'"),
+        ({"averaging": StackSettings(own_members=3, own_iterations=5)}, None, "StackSettings"),
+        ({"averaging": "stack"}, np.arange(60) % 6, "groups are known to the exact stack only"),
+    ],
+)
+def test_auto_stays_exact_where_only_the_exact_method_can(more, groups, said, monkeypatch, tmp_path):
+    monkeypatch.setattr("manifoldgp.streaming.fitting.EXACT_UP_TO", 50)
+    X, y = table(60)
+    y = np.column_stack([y, -y]) if "shared_features" in more else y
+    model = ManifoldGPRegressor(**small(method="auto", max_iter=2, restarts=2, **more))
+    np.save(tmp_path / "X.npy", X)
+    for inputs in (X, np.load(tmp_path / "X.npy", mmap_mode="r")):
+        with pytest.warns(FitWarning, match=f"60 rows: method='auto' stays exact, .*{said}"):
+            model.fit(inputs, y, groups=groups)
+        assert model.method_ == "exact"
+
+
+@pytest.mark.parametrize("averaging", ["none", "stack"])
+def test_groups_of_rows_that_are_read_chunk_by_chunk_are_refused(averaging, tmp_path):
+    X, y = table(60)
+    np.save(tmp_path / "X.npy", X)
+    model, groups = ManifoldGPRegressor(**small(averaging=averaging)), np.arange(60) % 6
+    for rows in ((np.load(tmp_path / "X.npy", mmap_mode="r"), y), (ArrayRows(X, y),)):
+        with pytest.raises(InputError, match="groups are known to the exact method only"):
+            model.fit(*rows, groups=groups)
 
 
 @pytest.mark.parametrize(

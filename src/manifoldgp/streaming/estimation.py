@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 import torch
 
+from manifoldgp.averaging.stack import StackSettings
 from manifoldgp.ensemble import Ensemble
 from manifoldgp.errors import InputError
 from manifoldgp.estimation import START_FIELDS, FittedOutput, FoldChoice, Settings, bound_model, member_values
 from manifoldgp.inputs import available_bytes, whole_number
 from manifoldgp.model import Model
-from manifoldgp.progress import PhaseLines
+from manifoldgp.progress import PhaseLines, PhaseTeller, begin_output
 from manifoldgp.scaling import Standardizer
 from manifoldgp.streaming.checkpoint import Checkpoint
 from manifoldgp.streaming.ranks import ALONE, Ranks
@@ -31,7 +32,8 @@ EXACT_UP_TO = 5_000
 SAMPLE_ROWS = 12_000
 """Rows that features without targets (PCA, a scikit-learn transformer) are fitted on, and starting values are drawn from."""
 
-_STACK_RESTARTS = 5
+STACK_RESTARTS = 5
+"""Starts of each member of a sparse stack, at most."""
 
 
 @dataclass(frozen=True)
@@ -44,20 +46,37 @@ class SparseSettings:
     schedule: Schedule | None = None
 
 
-def refuse_what_is_not_sparse(settings: Settings, folds: FoldChoice, outputs: int) -> None:
+def why_exact(
+    averaging: str | StackSettings, optimizer: str = "l-bfgs", shared_features: bool = False, grouped: bool = False
+) -> str | None:
+    """Why only the exact method can do what is asked for, in words; None where the sparse one can too.
+
+    >>> why_exact("fast")
+    "averaging='fast' needs method='exact'; sparse models average with 'stack', or not at all with 'none'."
+    >>> why_exact("stack") is None
+    True
+    """
+    if averaging not in ("none", "stack"):
+        return f"averaging={averaging!r} needs method='exact'; sparse models average with 'stack', or not at all with 'none'."
+    if optimizer != "l-bfgs":
+        return f"optimizer={optimizer!r} needs method='exact'; sparse models train with optimizer='l-bfgs'."
+    if shared_features:
+        return "shared_features=True needs method='exact': sparse models learn one map for each target."
+    if grouped and averaging == "stack":
+        return "groups are known to the exact stack only. Use averaging='none' and hold out whole groups yourself, or method='exact'."
+    return None
+
+
+def why_exact_for(settings: Settings, grouped: bool, outputs: int) -> str | None:
+    """:func:`why_exact` for the settings of a fit to so many targets."""
+    return why_exact(settings.averaging, settings.optimizer, settings.shared_features and outputs > 1, grouped)
+
+
+def refuse_what_is_not_sparse(settings: Settings, grouped: bool, outputs: int) -> None:
     """Settings that only the exact method knows."""
-    if settings.averaging not in ("none", "stack"):
-        raise InputError(
-            f"averaging={settings.averaging!r} needs method='exact'; sparse models average with 'stack', or not at all with 'none'."
-        )
-    if settings.optimizer != "l-bfgs":
-        raise InputError(f"Sparse models train with optimizer='l-bfgs'; got {settings.optimizer!r}.")
-    if settings.shared_features and outputs > 1:
-        raise InputError("shared_features=True needs method='exact': sparse models learn one map for each target.")
-    if folds.groups is not None and settings.averaging == "stack":
-        raise InputError(
-            "groups are known to the exact stack only. Use averaging='none' and hold out whole groups yourself, or method='exact'."
-        )
+    reason = why_exact_for(settings, grouped, outputs)
+    if reason is not None:
+        raise InputError(reason)
 
 
 def refuse_too_little_memory(inducing: int) -> None:
@@ -82,7 +101,7 @@ def fit_sparse_outputs(
     """Train one sparse model (or stack) a target. rows_of(o): the rows of target o, in the model's units."""
     outputs = len(y_scaler.scale)
     whole_number(sparse.inducing, "inducing")
-    refuse_what_is_not_sparse(settings, folds, outputs)
+    refuse_what_is_not_sparse(settings, folds.groups is not None, outputs)
     refuse_too_little_memory(sparse.inducing)
     generator = Settings.generator(settings.random_state)
     begin = time.perf_counter()
@@ -90,6 +109,7 @@ def fit_sparse_outputs(
     checkpoints: list[Checkpoint] = []
     with training_threads() as workers:
         for o in range(outputs):
+            begin_output(settings.callback, o)
             rows = rows_of(o)
             left = (
                 None
@@ -113,11 +133,12 @@ def fit_sparse_outputs(
 def _watching(settings: Settings, rows: ModelRows, shown: bool, seconds: float | None) -> Iterator[Any]:
     """The callback of every round: a progress line for each phase, and the user's own callback."""
     lines = PhaseLines(settings.max_iter, rows.count, seconds) if settings.verbose and shown else None
+    tell = PhaseTeller(settings.callback)
 
     def watch(phase: str, iterations: np.ndarray, values: np.ndarray) -> bool:
         if lines is not None:
             lines(phase, iterations, values)
-        return settings.callback is not None and bool(settings.callback(iterations, values))
+        return tell(phase, iterations, values)
 
     try:
         yield watch
@@ -198,7 +219,7 @@ class _Fit:
             model, rows, self.sparse.inducing, self.workers, max_iter=self.settings.max_iter, time_budget=seconds, watch=watch,
             schedule=self.sparse.schedule, seed=self.seed, device=self.settings.device, checkpoint=checkpoint,
         )  # fmt: skip
-        restarts = min(self.settings.restarts, _STACK_RESTARTS) if group else self.settings.restarts
+        restarts = min(self.settings.restarts, STACK_RESTARTS) if group else self.settings.restarts
         return trainer.train(self.generator, restarts, warm)
 
     def _table(self, trained: SparseTrained, group: str, weight: float, log_units: float) -> np.ndarray:

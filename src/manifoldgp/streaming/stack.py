@@ -26,6 +26,9 @@ from manifoldgp.streaming.train import SparseTrained
 
 VARIANCE_FACTORS = (1.0, 4.0, 16.0)
 _GP_PRIOR, _SPREAD_PRIOR, _KEEP = 0.002, 0.001, 0.02
+SHARES = {"plain GP": 0.2, "nested": 0.5, "own": 0.3}
+"""Groups in the order of their training, with their shares of the time."""
+
 _LARGEST_PART = 10_000
 _LOG_2PI = math.log(2 * math.pi)
 
@@ -56,9 +59,14 @@ def nested_network(template: Model, N: int) -> Model:
     return replace(template, features=Concatenate(Identity(), network_for(N)), priors={})
 
 
+def held_out_count(total: int) -> int:
+    """How many of so many rows are held out."""
+    return min(_LARGEST_PART, max(1, total // 10))
+
+
 def held_out_numbers_of(rows: ModelRows, seed: int, ordered: bool) -> np.ndarray:
     """The rows that are held out: a tenth, at most 10,000; random, or the last ones of rows in order of time."""
-    count = min(_LARGEST_PART, max(1, rows.total // 10))
+    count = held_out_count(rows.total)
     return np.arange(rows.total - count, rows.total) if ordered else sampled(rows.total, count, seed + 1)
 
 
@@ -74,12 +82,8 @@ def fit_sparse_stack(
     """
     held = rows.take(held_numbers)
     seen = rows.without(held_numbers)
-    groups = {
-        "plain GP": (plain_gp(template), 0.2),
-        "nested": (nested_network(template, rows.count), 0.5),
-        "own": (template, 0.3),
-    }
-    trained = [train(model, seen, name, share) for name, (model, share) in groups.items()]
+    groups = {"plain GP": plain_gp(template), "nested": nested_network(template, rows.count), "own": template}
+    trained = [train(model, seen, name, SHARES[name]) for name, model in groups.items()]
     predicted = [_predict(t.posterior, held) for t in trained]
     weights, report = _weigh(list(groups), predicted, held)
     weights[weights.sum(1) < _KEEP] = 0.0

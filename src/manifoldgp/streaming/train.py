@@ -45,6 +45,13 @@ class Stage:
     until: float
     max_iter: int | None = None
 
+    def left_out(self, N: int) -> bool:
+        """Whether N rows are too few for this stage to be worth its while."""
+        return self.rows is not None and 1.5 * self.rows >= N
+
+    def inducing_of(self, inducing: int) -> int:
+        return max(1, math.ceil(self.inducing * inducing))
+
 
 @dataclass(frozen=True)
 class Schedule:
@@ -61,6 +68,40 @@ class Schedule:
     stages: tuple[Stage, ...] = (Stage(4000, 0.5, 0.1, 150), Stage(None, 0.5, 0.6), Stage(None, 1.0, 1.0))
     rechoose: int = 150
     memory: int = 20
+
+    def plan(self, N: int, inducing: int, restarts: int, max_iter: int) -> list[PlannedPhase]:
+        """The phases on N rows, in their order; early convergence may end each before its last iteration."""
+        few = min(self.screen_rows, N)
+        starts = [
+            PlannedPhase(start_phase(r, restarts), few, min(self.screen_inducing, inducing), self.screen_iterations)
+            for r in range(restarts if restarts > 1 else 0)
+        ]
+        return starts + [
+            PlannedPhase(stage_phase(rows, M), rows, M, min(max_iter, stage.max_iter or max_iter))
+            for stage in self.stages
+            if not stage.left_out(N)
+            for rows, M in [(stage.rows or N, stage.inducing_of(inducing))]
+        ]
+
+
+@dataclass(frozen=True)
+class PlannedPhase:
+    """What a callback is told (name), and the size of the work: iterations at most, each over so many rows and inducing points."""
+
+    name: str
+    rows: int
+    inducing: int
+    max_iter: int
+
+
+def start_phase(number: int, starts: int) -> str:
+    """The name of the phase that screens a start."""
+    return f"start {number + 1} of {starts}"
+
+
+def stage_phase(rows: int, inducing: int) -> str:
+    """The name of a stage's phase."""
+    return f"{rows:,} rows, {inducing} inducing points"
 
 
 @dataclass
@@ -169,7 +210,7 @@ class SparseTrainer:
                 min(s.screen_inducing, self.inducing),
                 s.screen_iterations,
                 share,
-                f"start {r + 1} of {len(starts)}",
+                start_phase(r, len(starts)),
             )
             table.record(r, progress)
             ends.append(progress)
@@ -187,15 +228,14 @@ class SparseTrainer:
         """Every stage of the schedule in turn; one that a checkpoint has seen is not repeated."""
         N = self.rows.count
         for index, stage in enumerate(self.schedule.stages):
-            few = stage.rows is not None and 1.5 * stage.rows < N
-            if index < best.stage or (stage.rows is not None and not few):
+            if index < best.stage or stage.left_out(N):
                 continue
             resumed = best.iterations if index == best.stage else 0
             best.stage, best.iterations, best.history = index, 0, []
             limit = min(self.max_iter, stage.max_iter or self.max_iter) - resumed
-            subset = _first_rows(sample, stage.rows) if few and stage.rows else None
-            inducing = max(1, math.ceil(stage.inducing * self.inducing))
-            phase = f"{len(subset.y) if subset is not None else N:,} rows, {inducing} inducing points"
+            subset = None if stage.rows is None else _first_rows(sample, stage.rows)
+            inducing = stage.inducing_of(self.inducing)
+            phase = stage_phase(N if subset is None else len(subset.y), inducing)
             self._stage(best, subset, inducing, limit, stage.until, phase)
             if self.stopped:
                 return
