@@ -17,9 +17,11 @@ from sklearn.base import clone
 import manifoldgp
 from manifoldgp import MLP, GPRegressor, ManifoldGPRegressor
 from manifoldgp.averaging import StackSettings
+from manifoldgp.averaging.stack import Candidates, weigh
 from manifoldgp.errors import FileFormatError, FitWarning, InputError
 from manifoldgp.model import Data, Model
 from manifoldgp.parameters import map_leaves
+from manifoldgp.progress import PhaseWatcher
 from manifoldgp.sources import ArrayRows, FileRows, survey
 from manifoldgp.streaming.checkpoint import Checkpoint, Saved
 from manifoldgp.streaming.objective import BoundObjective
@@ -326,6 +328,89 @@ def test_the_stack_weighs_sparse_members_on_held_out_rows():
     assert "weight" in str(model.diagnose())
     ordered = held_out_numbers_of(MemoryRows(Data(torch.zeros(30, 1), torch.zeros(30))), 0, ordered=True)
     np.testing.assert_array_equal(ordered, [27, 28, 29])
+
+
+@pytest.mark.parametrize("averaging", ["none", "stack"])
+def test_a_bound_is_in_units_of_y_for_the_rows_it_is_of(averaging, tmp_path):
+    X, y = table(300)
+    settings = small(averaging=averaging, hidden=(3, 2), max_iter=3)
+    plain, scaled = (ManifoldGPRegressor(**settings).fit(X, factor * y) for factor in (1, 64))  # a power of two changes no bit
+    block = scaled.ensembles_[0].blocks[0]
+    rows = 300 if averaging == "none" else 270  # a tenth is held out
+    assert (block.rows, block.bound_rows) == (300, rows)
+    assert scaled.nlml_ == pytest.approx(plain.nlml_ + rows * np.log(64), rel=1e-6)
+    np.testing.assert_allclose(scaled.starts_["nlml"], plain.starts_["nlml"] + rows * np.log(64), rtol=1e-6)
+    for one, other in zip(scaled.histories_, plain.histories_, strict=True):
+        np.testing.assert_allclose(one, other + rows * np.log(64), rtol=1e-6)
+    scaled.update(X[:7], 64 * y[:7]).save(tmp_path / "m.mgp")
+    loaded = manifoldgp.load(tmp_path / "m.mgp").ensembles_[0].blocks[0]
+    assert (loaded.rows, loaded.bound_rows) == (307, rows)
+
+
+def test_starts_that_were_screened_have_the_units_of_few_rows():
+    X, y = table(1500)
+    settings = small(hidden=(3, 2), max_iter=1)
+    plain, scaled = (ManifoldGPRegressor(**settings).fit(X, factor * y) for factor in (1, 64))  # a power of two changes no bit
+    rows = np.where(scaled.starts_["chosen"], 1500, 1000)
+    np.testing.assert_allclose(scaled.starts_["nlml"], plain.starts_["nlml"] + rows * np.log(64), rtol=1e-6)
+
+
+def test_more_held_out_rows_that_like_the_features_leave_the_plain_gp_less():
+    rng = np.random.default_rng(0)
+    log_density = rng.normal(size=(1, 1, 400)) + np.array([0.0, 0.3])[:, None, None]
+    cdf = np.full((2, 1, 400), 0.5)
+    weights, report = weigh(Candidates(["plain GP", "own"], log_density, cdf), (1.0,), gp_prior=0.05, spread_prior=0.001)
+    assert weights[0, 0] < 0.01  # the gain is beyond doubt: no pseudo-rows vote against it
+    np.testing.assert_allclose(report.pit, 0.5)
+
+
+def test_an_interrupted_stack_trains_no_further_member():
+    X, y = table(200)
+    seen = []
+
+    class Interrupting(PhaseWatcher):
+        def begin(self, output):
+            seen.append(output)
+
+        def enter(self, phase):
+            self.phase = phase
+            seen.append(phase)
+
+        def __call__(self, iterations, values):
+            if self.phase.startswith("nested, 180 rows"):
+                raise KeyboardInterrupt
+
+    model = ManifoldGPRegressor(**small(averaging="stack", hidden=(3, 2), max_iter=3, callback=Interrupting()))
+    with pytest.warns(FitWarning, match="interrupted; the best model so far is kept"):
+        model.fit(X, y)
+    assert not [phase for phase in seen if str(phase).startswith("own")]
+    assert model.held_out_[0].groups == ("plain GP", "nested")
+    assert model.score(X, y) > 0.3
+
+
+def test_a_stack_that_is_stopped_at_once_is_the_plain_gp():
+    X, y = table(200)
+    targets = np.column_stack([y, -y])
+    model = ManifoldGPRegressor(**small(averaging="stack", max_iter=3, callback=lambda *_: True)).fit(X, targets)
+    assert [report.groups for report in model.held_out_] == [("plain GP",)] * 2
+    assert np.isfinite(model.predict(X)).all()
+    assert "plain GP" in str(model.diagnose())
+
+
+def test_an_interruption_also_stops_the_targets_to_come():
+    X, y = table(200)
+    rounds = []
+
+    def interrupt(iterations, values):
+        rounds.append(int(iterations[0]))
+        if len(rounds) == 3:
+            raise KeyboardInterrupt
+
+    model = ManifoldGPRegressor(**small(restarts=1, max_iter=50, callback=interrupt))
+    with pytest.warns(FitWarning, match="interrupted"):
+        model.fit(X, np.column_stack([y, -y]))
+    assert len(rounds) == 4  # one round of the second target
+    assert model.predict(X).shape == (200, 2)
 
 
 # ------------------------------------------------------------------------------------------ training, interruption, checkpoints

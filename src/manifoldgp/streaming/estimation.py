@@ -107,6 +107,7 @@ def fit_sparse_outputs(
     begin = time.perf_counter()
     fitted: list[FittedOutput] = []
     checkpoints: list[Checkpoint] = []
+    stopped = False
     with training_threads() as workers:
         for o in range(outputs):
             begin_output(settings.callback, o)
@@ -117,13 +118,14 @@ def fit_sparse_outputs(
                 else max(settings.time_budget - (time.perf_counter() - begin), 1e-9) / (outputs - o)
             )
             with _watching(settings, rows, sparse.ranks.first, left) as watch:
-                fit = _Fit(settings, sparse, workers, generator, watch, left, o)
+                fit = _Fit(settings, sparse, workers, generator, watch, left, o, stopped)
                 bound = bound_model(model, rows.sample(SAMPLE_ROWS, fit.seed).X)
                 if settings.averaging == "stack":
                     fitted.append(fit.stack(bound, rows, y_scaler, folds))
                 else:
                     fitted.append(fit.single(bound, rows, y_scaler))
                 checkpoints += fit.checkpoints
+                stopped = fit.stopped
     for checkpoint in checkpoints if sparse.ranks.first else ():
         checkpoint.remove()
     return fitted
@@ -148,7 +150,7 @@ def _watching(settings: Settings, rows: ModelRows, shown: bool, seconds: float |
 
 
 class _Fit:
-    """One target's training: what all its members share."""
+    """One target's training: what all its members share. stopped: whether somebody wants training to end; then a member has one round."""
 
     def __init__(
         self,
@@ -159,9 +161,10 @@ class _Fit:
         watch: Any,
         seconds: float | None,
         output: int,
+        stopped: bool,
     ) -> None:
         self.settings, self.sparse, self.workers, self.generator, self.watch = settings, sparse, workers, generator, watch
-        self.seconds, self.output = seconds, output
+        self.seconds, self.output, self.stopped = seconds, output, stopped
         self.checkpoints: list[Checkpoint] = []
         self.seed = int(torch.randint(2**31 - 1, (), generator=generator))
 
@@ -170,15 +173,14 @@ class _Fit:
         warm = None if self.settings.warm_start_from is None else member_values(self.settings.warm_start_from, self.output)
         warm = None if warm is None else {name: tree for name, tree in warm.items() if name != "inducing"}
         trained = self._train(model, rows, "", self.seconds, warm)
-        log_units = rows.count * float(np.log(y_scaler.scale[self.output]))
-        starts = self._table(trained, "own", 1.0, log_units)
+        log_scale = float(np.log(y_scaler.scale[self.output]))
+        starts = self._table(trained, "own", 1.0, log_scale)
         device = trained.posterior.alpha.device
         ensemble = Ensemble(
             [trained.posterior], [torch.zeros(1, 1, dtype=torch.float64, device=device)],
             offset=float(y_scaler.offset[self.output]), scale=float(y_scaler.scale[self.output]),
         )  # fmt: skip
-        histories = [np.array(h) + log_units for h in trained.result.history]
-        return FittedOutput(ensemble, starts, histories, float(trained.posterior.bound[0]) + log_units)
+        return FittedOutput(ensemble, starts, _histories(trained, log_scale), float(starts["nlml"][trained.chosen]))
 
     def stack(self, model: Model, rows: ModelRows, y_scaler: Standardizer, folds: FoldChoice) -> FittedOutput:
         """Sparse members, weighted on one held-out part."""
@@ -189,7 +191,7 @@ class _Fit:
         held = held_out_numbers_of(rows, self.seed, folds.ordered)
         stack = fit_sparse_stack(model, rows, held, member)
         kept = [g for g, weight in enumerate(stack.weights) if weight.sum() > 0]
-        log_units = rows.count * float(np.log(y_scaler.scale[self.output]))
+        log_scale = float(np.log(y_scaler.scale[self.output]))
         device = stack.posteriors[0].alpha.device
         log_weights = [torch.as_tensor(np.log(np.maximum(stack.weights[g], 1e-300))[:, None], device=device) for g in kept]
         ensemble = Ensemble(
@@ -197,11 +199,11 @@ class _Fit:
             float(y_scaler.offset[self.output]), float(y_scaler.scale[self.output]),
         )  # fmt: skip
         tables = [
-            self._table(trained, group, float(weight.sum()), log_units)
+            self._table(trained, group, float(weight.sum()), log_scale)
             for trained, group, weight in zip(stack.trained, stack.groups, stack.weights, strict=True)
         ]
         starts = np.concatenate(tables)
-        histories = [np.array(h) + log_units for trained in stack.trained for h in trained.result.history]
+        histories = [history for trained in stack.trained for history in _histories(trained, log_scale)]
         heaviest = starts["nlml"][np.argmax(starts["weight"])]
         return FittedOutput(ensemble, starts, histories, float(heaviest), stack.report)
 
@@ -213,20 +215,28 @@ class _Fit:
             self.checkpoints.append(checkpoint)
 
         def watch(phase: str, iterations: np.ndarray, values: np.ndarray) -> bool:
-            return bool(self.watch(f"{group}, {phase}" if group else phase, iterations, values))
+            return bool(self.watch(f"{group}, {phase}" if group else phase, iterations, values)) or self.stopped
 
         trainer = SparseTrainer(
             model, rows, self.sparse.inducing, self.workers, max_iter=self.settings.max_iter, time_budget=seconds, watch=watch,
             schedule=self.sparse.schedule, seed=self.seed, device=self.settings.device, checkpoint=checkpoint,
         )  # fmt: skip
         restarts = min(self.settings.restarts, STACK_RESTARTS) if group else self.settings.restarts
-        return trainer.train(self.generator, restarts, warm)
+        trained = trainer.train(self.generator, restarts, warm)
+        self.stopped = trained.stopped
+        return trained
 
-    def _table(self, trained: SparseTrained, group: str, weight: float, log_units: float) -> np.ndarray:
-        result = trained.result
+    def _table(self, trained: SparseTrained, group: str, weight: float, log_scale: float) -> np.ndarray:
+        """Bounds in the units of y: log sd(y) for each of the rows that they are bounds of."""
+        result, log_units = trained.result, trained.rows * log_scale
         starts = np.zeros(len(result.value), dtype=START_FIELDS)
         starts["output"], starts["start"], starts["group"] = self.output, np.arange(len(starts)), group
         starts["nlml"], starts["objective"] = trained.nlml + log_units, result.value + log_units
         starts["status"], starts["iterations"], starts["evaluations"] = result.status, result.iterations, result.evaluations
         starts["chosen"][trained.chosen], starts["weight"][trained.chosen] = weight > 0, weight
         return starts
+
+
+def _histories(trained: SparseTrained, log_scale: float) -> list[np.ndarray]:
+    pairs = zip(trained.result.history, trained.history_rows, strict=True)
+    return [np.array(history) + rows * log_scale for history, rows in pairs]

@@ -106,19 +106,24 @@ def stage_phase(rows: int, inducing: int) -> str:
 
 @dataclass
 class SparseTrained:
-    """The model that was found, as a posterior of one member, and the table of all starts. value: F + negative log prior, nlml: F."""
+    """The model that was found, as a posterior of one member, and the table of all starts. value: F + negative log prior, nlml: F.
+
+    rows, history_rows (R,): how many rows each start's value and history are of; all of them for the chosen start's value.
+    stopped: whether somebody, not a limit, ended training.
+    """
 
     posterior: SparsePosterior
     result: OptimizeResult
     nlml: np.ndarray
-    chosen: int = 0
-    interrupted: bool = False
-    jitter_rung: int = 0
+    rows: np.ndarray
+    history_rows: np.ndarray
+    chosen: int
+    stopped: bool
 
 
 @dataclass
 class _Progress:
-    """Where training stands: values without batch (inducing points included), iterations, and the stage."""
+    """Where training stands: values without batch (inducing points included), iterations, and the stage. rows: those of the history."""
 
     values: Tree
     stage: int = 0
@@ -126,6 +131,7 @@ class _Progress:
     history: list[float] = field(default_factory=list)
     status: str = ""
     evaluations: int = 0
+    rows: int = 0
 
 
 class SparseTrainer:
@@ -214,7 +220,7 @@ class SparseTrainer:
             )
             table.record(r, progress)
             ends.append(progress)
-            if self.ranks.decide(self._late(s.screen_until)):
+            if self.stopped or self.ranks.decide(self._late(s.screen_until)):
                 break
         values = [progress.history[-1] if progress.history else math.inf for progress in ends]
         if not np.isfinite(values).any():
@@ -257,7 +263,7 @@ class SparseTrainer:
         source = self.rows if subset is None else MemoryRows(subset, self.ranks)
         N = source.count
         layout, theta, objective = self._placed(progress.values, source, inducing, first=not progress.history)
-        before = list(progress.history)
+        before, progress.rows = list(progress.history), N
         scale = self.rows.count / N
 
         def after_round(iterations: np.ndarray, values: np.ndarray) -> bool:
@@ -355,10 +361,11 @@ class SparseTrainer:
         values, inducing, sums, bound = objective.sums(theta)
         posterior = from_sums(self.model, [values], [inducing], [sums], [bound], self.rows.sample(KEPT_ROWS, self.seed))
         prior = float(full.negative_log_prior(torch.as_tensor(theta, device=self.device))) if full.has_priors else 0.0
-        table.finish(best, bound + prior, theta)
+        table.finish(best, bound + prior, self.rows.count, theta)
         if self.checkpoint is not None and self.ranks.first:  # a fit of several members does not repeat this one
             self.checkpoint.write(Saved(len(self.schedule.stages), best.iterations, theta, full.names))
-        return SparseTrained(posterior, table.result(), table.values - prior, table.chosen, self.stopped, inducing.rung)
+        nlml = table.values - prior
+        return SparseTrained(posterior, table.result(), nlml, table.rows, table.history_rows, table.chosen, self.stopped)
 
 
 class _Table:
@@ -369,6 +376,7 @@ class _Table:
         self.status = np.full(restarts, "not reached", dtype=object)
         self.iterations, self.evaluations = np.zeros(restarts, dtype=int), np.zeros(restarts, dtype=int)
         self.history: list[list[float]] = [[] for _ in range(restarts)]
+        self.rows, self.history_rows = np.zeros(restarts, dtype=int), np.zeros(restarts, dtype=int)
         self.chosen = 0
         self.theta = np.zeros((restarts, 0))
 
@@ -376,9 +384,11 @@ class _Table:
         self.values[r] = progress.history[-1] if progress.history else np.inf
         self.status[r], self.iterations[r], self.evaluations[r] = "screened out", progress.iterations, progress.evaluations
         self.history[r] = list(progress.history)
+        self.rows[r] = self.history_rows[r] = progress.rows
 
-    def finish(self, best: _Progress, value: float, theta: np.ndarray) -> None:
+    def finish(self, best: _Progress, value: float, rows: int, theta: np.ndarray) -> None:
         r = self.chosen
+        self.rows[r], self.history_rows[r] = rows, best.rows
         self.values[r], self.status[r], self.history[r] = value, best.status or "iteration limit", list(best.history)
         self.iterations[r] += best.iterations
         self.evaluations[r] += best.evaluations
