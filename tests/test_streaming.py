@@ -467,11 +467,13 @@ def test_a_killed_fit_goes_on_from_its_checkpoint(tmp_path):
     assert saved is not None
     assert saved.stage == 1
     phases = []
-    trained = trainer_of(X, y, tmp_path, lambda phase, *_: phases.append(phase)).train(torch.Generator().manual_seed(0), 2)
+    with pytest.warns(FitWarning, match="going on from the checkpoint .* of stage 2"):
+        trained = trainer_of(X, y, tmp_path, lambda phase, *_: phases.append(phase)).train(torch.Generator().manual_seed(0), 2)
     assert set(phases) == {f"{N} rows, 25 inducing points"}  # neither screening nor the subset again
     assert trained.result.history[0][0] <= 1.02 * abs(trained.result.history[0][-1]) + trained.result.history[0][0]
     phases.clear()
-    again = trainer_of(X, y, tmp_path, lambda phase, *_: phases.append(phase)).train(torch.Generator().manual_seed(0), 2)
+    with pytest.warns(FitWarning, match="going on from the checkpoint .* had ended"):
+        again = trainer_of(X, y, tmp_path, lambda phase, *_: phases.append(phase)).train(torch.Generator().manual_seed(0), 2)
     assert not phases  # a member that is done is not trained again
     assert float(again.posterior.bound[0]) == pytest.approx(float(trained.posterior.bound[0]), rel=1e-9)
 
@@ -485,6 +487,37 @@ def test_a_checkpoint_of_another_model_is_refused(tmp_path):
     path.write_text("nothing")
     with pytest.raises(FileFormatError, match="not a checkpoint"):
         trainer_of(X, y, tmp_path).train(torch.Generator().manual_seed(0), 1)
+
+
+@pytest.mark.parametrize("averaging", ["none", "stack"])
+def test_a_checkpoint_of_another_fit_is_refused(averaging, tmp_path):
+    X, y = table(200)
+
+    def die_late(iterations, values):
+        if list(tmp_path.iterdir()):
+            raise _Stop
+
+    killed = small(checkpoint=str(tmp_path / "c"), max_iter=3, averaging=averaging)
+    targets = np.column_stack([y, y[::-1]])
+    with pytest.raises(_Stop):  # while the second member, or the second target, is trained
+        ManifoldGPRegressor(**killed, callback=die_late).fit(X, targets)
+    others = [
+        ({}, X, targets[:, ::-1], "some rows of y"),
+        ({}, X[::-1], targets, "some rows of X"),
+        ({}, X[:150], targets[:150], "rows, scale of X"),
+        ({"inducing": 20}, X, targets, "inducing"),
+        ({"max_iter": 4}, X, targets, "max_iter"),
+        ({"restarts": 3}, X, targets, "restarts"),
+        ({"random_state": 1}, X, targets, "seed"),
+        ({"kernel": "matern52"}, X, targets, "model"),
+    ]
+    for more, inputs, outputs, names in others:
+        with pytest.raises(InputError, match=f"belongs to another fit: it differs in .*{names}.*Remove the file"):
+            ManifoldGPRegressor(**{**killed, **more}).fit(inputs, outputs)
+    with pytest.warns(FitWarning, match="going on from the checkpoint"):
+        resumed = ManifoldGPRegressor(**killed).fit(X, targets)
+    assert np.isfinite(resumed.nlml_)
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_estimator_removes_its_checkpoints(tmp_path):

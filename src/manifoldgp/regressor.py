@@ -54,7 +54,7 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
         a manifoldgp.averaging.StackSettings is a stack of other sizes.
     method: "exact", "sparse" (inducing points in feature space, any number of rows) or "auto": exact up to 5,000 rows, and beyond them sparse
         where it can do what is asked for, with a warning that says which. inducing: how many inducing points.
-    checkpoint: a file in which a sparse fit keeps where it stands; one that finds it goes on from there.
+    checkpoint: a file in which a sparse fit keeps where it stands; one that finds it goes on from there, with a warning, and refuses one of another fit.
     shared_features: with several targets, learn one M for all of them; otherwise each target has its own model.
     warm_start_from: a fitted estimator whose parameters replace the first start.
     verbose: a progress line. callback: called as callback(iterations, objective values) for all starts; true stops training.

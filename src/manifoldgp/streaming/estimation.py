@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -93,6 +95,7 @@ def refuse_too_little_memory(inducing: int) -> None:
 def fit_sparse_outputs(
     model: Model,
     rows_of: Callable[[int], ModelRows],
+    x_scaler: Standardizer,
     y_scaler: Standardizer,
     settings: Settings,
     sparse: SparseSettings,
@@ -118,12 +121,12 @@ def fit_sparse_outputs(
                 else max(settings.time_budget - (time.perf_counter() - begin), 1e-9) / (outputs - o)
             )
             with _watching(settings, rows, sparse.ranks.first, left) as watch:
-                fit = _Fit(settings, sparse, workers, generator, watch, left, o, stopped)
+                fit = _Fit(settings, sparse, workers, generator, watch, left, o, stopped, x_scaler, y_scaler)
                 bound = bound_model(model, rows.sample(SAMPLE_ROWS, fit.seed).X)
                 if settings.averaging == "stack":
-                    fitted.append(fit.stack(bound, rows, y_scaler, folds))
+                    fitted.append(fit.stack(bound, rows, folds))
                 else:
-                    fitted.append(fit.single(bound, rows, y_scaler))
+                    fitted.append(fit.single(bound, rows))
                 checkpoints += fit.checkpoints
                 stopped = fit.stopped
     for checkpoint in checkpoints if sparse.ranks.first else ():
@@ -162,27 +165,30 @@ class _Fit:
         seconds: float | None,
         output: int,
         stopped: bool,
+        x_scaler: Standardizer,
+        y_scaler: Standardizer,
     ) -> None:
         self.settings, self.sparse, self.workers, self.generator, self.watch = settings, sparse, workers, generator, watch
         self.seconds, self.output, self.stopped = seconds, output, stopped
+        self.x_scaler, self.y_scaler = x_scaler, y_scaler
         self.checkpoints: list[Checkpoint] = []
         self.seed = int(torch.randint(2**31 - 1, (), generator=generator))
 
-    def single(self, model: Model, rows: ModelRows, y_scaler: Standardizer) -> FittedOutput:
+    def single(self, model: Model, rows: ModelRows) -> FittedOutput:
         """The best start alone."""
         warm = None if self.settings.warm_start_from is None else member_values(self.settings.warm_start_from, self.output)
         warm = None if warm is None else {name: tree for name, tree in warm.items() if name != "inducing"}
         trained = self._train(model, rows, "", self.seconds, warm)
-        log_scale = float(np.log(y_scaler.scale[self.output]))
+        log_scale = float(np.log(self.y_scaler.scale[self.output]))
         starts = self._table(trained, "own", 1.0, log_scale)
         device = trained.posterior.alpha.device
         ensemble = Ensemble(
             [trained.posterior], [torch.zeros(1, 1, dtype=torch.float64, device=device)],
-            offset=float(y_scaler.offset[self.output]), scale=float(y_scaler.scale[self.output]),
+            offset=float(self.y_scaler.offset[self.output]), scale=float(self.y_scaler.scale[self.output]),
         )  # fmt: skip
         return FittedOutput(ensemble, starts, _histories(trained, log_scale), float(starts["nlml"][trained.chosen]))
 
-    def stack(self, model: Model, rows: ModelRows, y_scaler: Standardizer, folds: FoldChoice) -> FittedOutput:
+    def stack(self, model: Model, rows: ModelRows, folds: FoldChoice) -> FittedOutput:
         """Sparse members, weighted on one held-out part."""
 
         def member(own: Model, seen: ModelRows, group: str, share: float) -> SparseTrained:
@@ -191,12 +197,12 @@ class _Fit:
         held = held_out_numbers_of(rows, self.seed, folds.ordered)
         stack = fit_sparse_stack(model, rows, held, member)
         kept = [g for g, weight in enumerate(stack.weights) if weight.sum() > 0]
-        log_scale = float(np.log(y_scaler.scale[self.output]))
+        log_scale = float(np.log(self.y_scaler.scale[self.output]))
         device = stack.posteriors[0].alpha.device
         log_weights = [torch.as_tensor(np.log(np.maximum(stack.weights[g], 1e-300))[:, None], device=device) for g in kept]
         ensemble = Ensemble(
             [stack.posteriors[g] for g in kept], log_weights, VARIANCE_FACTORS,
-            float(y_scaler.offset[self.output]), float(y_scaler.scale[self.output]),
+            float(self.y_scaler.offset[self.output]), float(self.y_scaler.scale[self.output]),
         )  # fmt: skip
         tables = [
             self._table(trained, group, float(weight.sum()), log_scale)
@@ -211,7 +217,7 @@ class _Fit:
         checkpoint = None
         if self.sparse.checkpoint is not None:
             name = ".".join([self.sparse.checkpoint, *([group.replace(" ", "-")] if group else []), str(self.output)])
-            checkpoint = Checkpoint(name)
+            checkpoint = Checkpoint(name, fingerprint=self._fingerprint(model, rows))
             self.checkpoints.append(checkpoint)
 
         def watch(phase: str, iterations: np.ndarray, values: np.ndarray) -> bool:
@@ -225,6 +231,25 @@ class _Fit:
         trained = trainer.train(self.generator, restarts, warm)
         self.stopped = trained.stopped
         return trained
+
+    def _fingerprint(self, model: Model, rows: ModelRows) -> dict[str, Any]:
+        """What tells this fit from others: data, model and settings."""
+        few = rows.sample(8, self.seed)
+        parts = re.sub(r" at 0x[0-9a-f]+", "", repr((model.features, model.kernel, model.mean, model.noise, model.warping)))
+        return {
+            "rows": rows.count,
+            "inducing": self.sparse.inducing,
+            "seed": self.seed,
+            "max_iter": self.settings.max_iter,
+            "restarts": self.settings.restarts,
+            "scale of X": self.x_scaler.scale.tolist(),
+            "offset of X": (self.x_scaler.offset / self.x_scaler.scale).tolist(),
+            "scale of y": self.y_scaler.scale.tolist(),
+            "offset of y": (self.y_scaler.offset / self.y_scaler.scale).tolist(),
+            "some rows of X": few.X.mean(-1).tolist(),
+            "some rows of y": few.y.tolist(),
+            "model": hashlib.sha256(parts.encode()).hexdigest(),
+        }
 
     def _table(self, trained: SparseTrained, group: str, weight: float, log_scale: float) -> np.ndarray:
         """Bounds in the units of y: log sd(y) for each of the rows that they are bounds of."""

@@ -91,7 +91,7 @@ def fit_sparse_table(
         known = None if noise is None else noise[:, output].contiguous()
         return MemoryRows(Data(X, Y[:, output].contiguous(), known))
 
-    return fit_sparse_outputs(model, rows_of, y_scaler, settings, sparse, folds)
+    return fit_sparse_outputs(model, rows_of, x_scaler, y_scaler, settings, sparse, folds)
 
 
 def fit_sparse_source(
@@ -109,4 +109,4 @@ def fit_sparse_source(
     def rows_of(output: int) -> StreamedRows:
         return StreamedRows(source, x_scaler, y_scaler, rows, output, settings.device, sparse.ranks)
 
-    return fit_sparse_outputs(model, rows_of, y_scaler, settings, sparse, folds)
+    return fit_sparse_outputs(model, rows_of, x_scaler, y_scaler, settings, sparse, folds)

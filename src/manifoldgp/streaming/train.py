@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-from manifoldgp.errors import FitWarning, InputError, TrainingFailedError
+from manifoldgp.errors import FitWarning, InputError, ManifoldGPError, TrainingFailedError
 from manifoldgp.model import Data, Model
 from manifoldgp.objective import first_of
 from manifoldgp.optimize import Monitor, OptimizeResult, minimize_lbfgs
@@ -326,8 +326,16 @@ class SparseTrainer:
 
     def _saved(self) -> Saved | None:
         """What the checkpoint holds, as the first process reads it."""
-        mine = self.checkpoint.read() if self.checkpoint is not None and self.ranks.first else None
-        return self.ranks.gather(mine)[0]
+        mine: Saved | ManifoldGPError | None = None
+        if self.checkpoint is not None and self.ranks.first:
+            try:
+                mine = self.checkpoint.read()
+            except ManifoldGPError as error:  # all processes end, not the first alone
+                mine = error
+        saved = self.ranks.gather(mine)[0]
+        if isinstance(saved, ManifoldGPError):
+            raise saved
+        return saved
 
     def _resume(self, saved: Saved) -> _Progress:
         """Where the checkpoint stands, on the stage it was written in."""
@@ -344,6 +352,11 @@ class SparseTrainer:
                 "The checkpoint belongs to another model. Remove it, or continue with the arguments it was written with."
             )
         values = layout.unflatten(torch.as_tensor(saved.theta, device=self.device), self.constants)
+        if self.checkpoint is not None and self.ranks.first:
+            done = saved.stage >= len(self.schedule.stages)
+            words = "had ended" if done else f"had reached iteration {saved.iterations} of stage {saved.stage + 1}"
+            message = f"Training is going on from the checkpoint {self.checkpoint.path}, where it {words}; remove the file to start anew."
+            warnings.warn(message, FitWarning, stacklevel=3)
         return _Progress(values, saved.stage, saved.iterations)
 
     def _any_values(self, saved: Saved) -> Tree:
