@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 
 import manifoldgp
+from command_line import ENVIRONMENT, mgp
 
 pyarrow = pytest.importorskip("pyarrow", reason="files are read by pyarrow, which is not installed")
 N = 6000
@@ -88,6 +90,25 @@ def test_a_single_process_without_torchrun_gives_the_same_model(files, alone):
     out = files / "single.mgp"
     model = fit_files(files / "part*.parquet", "y", out, averaging="none", max_iter=10, restarts=2, inducing=40)
     assert model.nlml_ == pytest.approx(alone.nlml_, abs=1e-8 * N)
+
+
+def test_commands_know_the_columns_of_a_model_of_files(files, alone, tmp_path):
+    model = tmp_path / "one.mgp"
+    alone.save(model)
+    assert alone.table_encoding_.targets == ("y",)
+    scores = json.loads(mgp("score", model, files / "part0.parquet", "--json").out)["scores"]
+    assert list(scores) == ["y"]
+    mgp("predict", model, files / "part0.parquet", "--out", tmp_path / "p.csv")
+    assert (tmp_path / "p.csv").read_text().startswith("mean,std")
+    assert "x0" in mgp("inspect", model).out
+
+
+def test_a_world_size_alone_is_no_torchrun(tmp_path):
+    environment = {k: v for k, v in ENVIRONMENT.items() if k != "RANK"} | {"WORLD_SIZE": "1"}
+    done = subprocess.run(
+        [sys.executable, "-m", "manifoldgp", "fit", "--help"], env=environment, capture_output=True, text=True, timeout=100
+    )
+    assert "--group" in done.stdout  # an option of mgp fit
 
 
 def test_a_killed_process_makes_the_job_go_on_from_its_checkpoint(files, tmp_path):

@@ -16,9 +16,12 @@ from sklearn.base import clone
 
 import manifoldgp
 from manifoldgp import MLP, GPRegressor, ManifoldGPRegressor
+from manifoldgp.averaging import StackSettings
+from manifoldgp.averaging.stack import Candidates, weigh
 from manifoldgp.errors import FileFormatError, FitWarning, InputError
 from manifoldgp.model import Data, Model
 from manifoldgp.parameters import map_leaves
+from manifoldgp.progress import PhaseWatcher
 from manifoldgp.sources import ArrayRows, FileRows, survey
 from manifoldgp.streaming.checkpoint import Checkpoint, Saved
 from manifoldgp.streaming.objective import BoundObjective
@@ -218,6 +221,38 @@ def test_auto_is_exact_up_to_its_limit_and_says_when_it_is_not(monkeypatch):
 
 
 @pytest.mark.parametrize(
+    ("more", "groups", "said"),
+    [
+        ({"averaging": "restarts"}, None, "averaging='restarts' needs method='exact'"),
+        ({"optimizer": "l-bfgs-b"}, None, "optimizer='l-bfgs-b' needs method='exact'"),
+        ({"shared_features": True}, None, "shared_features=True needs method='exact'"),
+        ({"averaging": StackSettings(own_members=3, own_iterations=5)}, None, "StackSettings"),
+        ({"averaging": "stack"}, np.arange(60) % 6, "groups are known to the exact stack only"),
+    ],
+)
+def test_auto_stays_exact_where_only_the_exact_method_can(more, groups, said, monkeypatch, tmp_path):
+    monkeypatch.setattr("manifoldgp.streaming.fitting.EXACT_UP_TO", 50)
+    X, y = table(60)
+    y = np.column_stack([y, -y]) if "shared_features" in more else y
+    model = ManifoldGPRegressor(**small(method="auto", max_iter=2, restarts=2, **more))
+    np.save(tmp_path / "X.npy", X)
+    for inputs in (X, np.load(tmp_path / "X.npy", mmap_mode="r")):
+        with pytest.warns(FitWarning, match=f"60 rows: method='auto' stays exact, .*{said}"):
+            model.fit(inputs, y, groups=groups)
+        assert model.method_ == "exact"
+
+
+@pytest.mark.parametrize("averaging", ["none", "stack"])
+def test_groups_of_rows_that_are_read_chunk_by_chunk_are_refused(averaging, tmp_path):
+    X, y = table(60)
+    np.save(tmp_path / "X.npy", X)
+    model, groups = ManifoldGPRegressor(**small(averaging=averaging)), np.arange(60) % 6
+    for rows in ((np.load(tmp_path / "X.npy", mmap_mode="r"), y), (ArrayRows(X, y),)):
+        with pytest.raises(InputError, match="groups are known to the exact method only"):
+            model.fit(*rows, groups=groups)
+
+
+@pytest.mark.parametrize(
     ("more", "said"),
     [
         ({"method": "dense"}, "method must be one of"),
@@ -295,6 +330,89 @@ def test_the_stack_weighs_sparse_members_on_held_out_rows():
     np.testing.assert_array_equal(ordered, [27, 28, 29])
 
 
+@pytest.mark.parametrize("averaging", ["none", "stack"])
+def test_a_bound_is_in_units_of_y_for_the_rows_it_is_of(averaging, tmp_path):
+    X, y = table(300)
+    settings = small(averaging=averaging, hidden=(3, 2), max_iter=3)
+    plain, scaled = (ManifoldGPRegressor(**settings).fit(X, factor * y) for factor in (1, 64))  # a power of two changes no bit
+    block = scaled.ensembles_[0].blocks[0]
+    rows = 300 if averaging == "none" else 270  # a tenth is held out
+    assert (block.rows, block.bound_rows) == (300, rows)
+    assert scaled.nlml_ == pytest.approx(plain.nlml_ + rows * np.log(64), rel=1e-6)
+    np.testing.assert_allclose(scaled.starts_["nlml"], plain.starts_["nlml"] + rows * np.log(64), rtol=1e-6)
+    for one, other in zip(scaled.histories_, plain.histories_, strict=True):
+        np.testing.assert_allclose(one, other + rows * np.log(64), rtol=1e-6)
+    scaled.update(X[:7], 64 * y[:7]).save(tmp_path / "m.mgp")
+    loaded = manifoldgp.load(tmp_path / "m.mgp").ensembles_[0].blocks[0]
+    assert (loaded.rows, loaded.bound_rows) == (307, rows)
+
+
+def test_starts_that_were_screened_have_the_units_of_few_rows():
+    X, y = table(1500)
+    settings = small(hidden=(3, 2), max_iter=1)
+    plain, scaled = (ManifoldGPRegressor(**settings).fit(X, factor * y) for factor in (1, 64))  # a power of two changes no bit
+    rows = np.where(scaled.starts_["chosen"], 1500, 1000)
+    np.testing.assert_allclose(scaled.starts_["nlml"], plain.starts_["nlml"] + rows * np.log(64), rtol=1e-6)
+
+
+def test_more_held_out_rows_that_like_the_features_leave_the_plain_gp_less():
+    rng = np.random.default_rng(0)
+    log_density = rng.normal(size=(1, 1, 400)) + np.array([0.0, 0.3])[:, None, None]
+    cdf = np.full((2, 1, 400), 0.5)
+    weights, report = weigh(Candidates(["plain GP", "own"], log_density, cdf), (1.0,), gp_prior=0.05, spread_prior=0.001)
+    assert weights[0, 0] < 0.01  # the gain is beyond doubt: no pseudo-rows vote against it
+    np.testing.assert_allclose(report.pit, 0.5)
+
+
+def test_an_interrupted_stack_trains_no_further_member():
+    X, y = table(200)
+    seen = []
+
+    class Interrupting(PhaseWatcher):
+        def begin(self, output):
+            seen.append(output)
+
+        def enter(self, phase):
+            self.phase = phase
+            seen.append(phase)
+
+        def __call__(self, iterations, values):
+            if self.phase.startswith("nested, 180 rows"):
+                raise KeyboardInterrupt
+
+    model = ManifoldGPRegressor(**small(averaging="stack", hidden=(3, 2), max_iter=3, callback=Interrupting()))
+    with pytest.warns(FitWarning, match="interrupted; the best model so far is kept"):
+        model.fit(X, y)
+    assert not [phase for phase in seen if str(phase).startswith("own")]
+    assert model.held_out_[0].groups == ("plain GP", "nested")
+    assert model.score(X, y) > 0.3
+
+
+def test_a_stack_that_is_stopped_at_once_is_the_plain_gp():
+    X, y = table(200)
+    targets = np.column_stack([y, -y])
+    model = ManifoldGPRegressor(**small(averaging="stack", max_iter=3, callback=lambda *_: True)).fit(X, targets)
+    assert [report.groups for report in model.held_out_] == [("plain GP",)] * 2
+    assert np.isfinite(model.predict(X)).all()
+    assert "plain GP" in str(model.diagnose())
+
+
+def test_an_interruption_also_stops_the_targets_to_come():
+    X, y = table(200)
+    rounds = []
+
+    def interrupt(iterations, values):
+        rounds.append(int(iterations[0]))
+        if len(rounds) == 3:
+            raise KeyboardInterrupt
+
+    model = ManifoldGPRegressor(**small(restarts=1, max_iter=50, callback=interrupt))
+    with pytest.warns(FitWarning, match="interrupted"):
+        model.fit(X, np.column_stack([y, -y]))
+    assert len(rounds) == 4  # one round of the second target
+    assert model.predict(X).shape == (200, 2)
+
+
 # ------------------------------------------------------------------------------------------ training, interruption, checkpoints
 
 
@@ -349,11 +467,13 @@ def test_a_killed_fit_goes_on_from_its_checkpoint(tmp_path):
     assert saved is not None
     assert saved.stage == 1
     phases = []
-    trained = trainer_of(X, y, tmp_path, lambda phase, *_: phases.append(phase)).train(torch.Generator().manual_seed(0), 2)
+    with pytest.warns(FitWarning, match="going on from the checkpoint .* of stage 2"):
+        trained = trainer_of(X, y, tmp_path, lambda phase, *_: phases.append(phase)).train(torch.Generator().manual_seed(0), 2)
     assert set(phases) == {f"{N} rows, 25 inducing points"}  # neither screening nor the subset again
     assert trained.result.history[0][0] <= 1.02 * abs(trained.result.history[0][-1]) + trained.result.history[0][0]
     phases.clear()
-    again = trainer_of(X, y, tmp_path, lambda phase, *_: phases.append(phase)).train(torch.Generator().manual_seed(0), 2)
+    with pytest.warns(FitWarning, match="going on from the checkpoint .* had ended"):
+        again = trainer_of(X, y, tmp_path, lambda phase, *_: phases.append(phase)).train(torch.Generator().manual_seed(0), 2)
     assert not phases  # a member that is done is not trained again
     assert float(again.posterior.bound[0]) == pytest.approx(float(trained.posterior.bound[0]), rel=1e-9)
 
@@ -367,6 +487,37 @@ def test_a_checkpoint_of_another_model_is_refused(tmp_path):
     path.write_text("nothing")
     with pytest.raises(FileFormatError, match="not a checkpoint"):
         trainer_of(X, y, tmp_path).train(torch.Generator().manual_seed(0), 1)
+
+
+@pytest.mark.parametrize("averaging", ["none", "stack"])
+def test_a_checkpoint_of_another_fit_is_refused(averaging, tmp_path):
+    X, y = table(200)
+
+    def die_late(iterations, values):
+        if list(tmp_path.iterdir()):
+            raise _Stop
+
+    killed = small(checkpoint=str(tmp_path / "c"), max_iter=3, averaging=averaging)
+    targets = np.column_stack([y, y[::-1]])
+    with pytest.raises(_Stop):  # while the second member, or the second target, is trained
+        ManifoldGPRegressor(**killed, callback=die_late).fit(X, targets)
+    others = [
+        ({}, X, targets[:, ::-1], "some rows of y"),
+        ({}, X[::-1], targets, "some rows of X"),
+        ({}, X[:150], targets[:150], "rows, scale of X"),
+        ({"inducing": 20}, X, targets, "inducing"),
+        ({"max_iter": 4}, X, targets, "max_iter"),
+        ({"restarts": 3}, X, targets, "restarts"),
+        ({"random_state": 1}, X, targets, "seed"),
+        ({"kernel": "matern52"}, X, targets, "model"),
+    ]
+    for more, inputs, outputs, names in others:
+        with pytest.raises(InputError, match=f"belongs to another fit: it differs in .*{names}.*Remove the file"):
+            ManifoldGPRegressor(**{**killed, **more}).fit(inputs, outputs)
+    with pytest.warns(FitWarning, match="going on from the checkpoint"):
+        resumed = ManifoldGPRegressor(**killed).fit(X, targets)
+    assert np.isfinite(resumed.nlml_)
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_estimator_removes_its_checkpoints(tmp_path):

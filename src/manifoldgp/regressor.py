@@ -28,13 +28,14 @@ from manifoldgp.parameters import LogNormal, Normal, Prior, StudentT
 from manifoldgp.predictor import Predictor
 from manifoldgp.scaling import Standardizer
 from manifoldgp.sources import RowSource
-from manifoldgp.streaming.estimation import SparseSettings
+from manifoldgp.streaming.estimation import SparseSettings, refuse_what_is_not_sparse, why_exact_for
 from manifoldgp.streaming.fitting import chosen_method, fit_sparse_source, fit_sparse_table, row_source, surveyed
 from manifoldgp.streaming.ranks import current_ranks
 from manifoldgp.translation import to_predictor
 from manifoldgp.warping import NoWarping, TargetWarping, as_warping
 
 _WARPED_NOISE = "noise_std is noise of y, and a warped model adds its noise to g(y). Leave out noise_std or target_warping."
+_GROUPS = "Use arrays in memory with method='exact', or leave out groups and hold out whole groups yourself."
 
 
 class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
@@ -51,8 +52,9 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
     averaging: "stack" (the plain GP and many mGPs, weighted by held-out folds), "fast" (fixed weights, no folds), "restarts" (the starts of
         one architecture, weighted by their evidence), "nuts" (full Bayes, extra [bayes]), or "none" (the paper's single best model);
         a manifoldgp.averaging.StackSettings is a stack of other sizes.
-    method: "exact", "sparse" (inducing points in feature space, any number of rows) or "auto": exact up to 5,000 rows, and beyond them sparse, with
-        a warning that says so. inducing: how many inducing points. checkpoint: a file in which a sparse fit keeps where it stands; one that finds it goes on from there.
+    method: "exact", "sparse" (inducing points in feature space, any number of rows) or "auto": exact up to 5,000 rows, and beyond them sparse
+        where it can do what is asked for, with a warning that says which. inducing: how many inducing points.
+    checkpoint: a file in which a sparse fit keeps where it stands; one that finds it goes on from there, with a warning, and refuses one of another fit.
     shared_features: with several targets, learn one M for all of them; otherwise each target has its own model.
     warm_start_from: a fitted estimator whose parameters replace the first start.
     verbose: a progress line. callback: called as callback(iterations, objective values) for all starts; true stops training.
@@ -143,11 +145,17 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
 
     def _fit(self, X: Any, y: Any, noise_std: Any, groups: Any, ordered: bool) -> ManifoldGPRegressor:
         settings = self._settings()
-        source = row_source(X, y, noise_std, self.method)
+        outputs = y.shape[1] if isinstance(y, np.ndarray) and y.ndim == 2 else 1
+        source = row_source(X, y, noise_std, self.method, why_exact_for(settings, groups is not None, outputs))
         if source is not None:
+            if groups is not None:
+                raise InputError(
+                    "groups are known to the exact method only, not to rows that are read chunk by chunk. " + _GROUPS
+                )
             return self._fit_source(source, settings, ordered)
         table = inputs.training_table(self, X, y, noise_std)
-        model, self.method_ = self._model(noise_std), chosen_method(self.method, len(table.X), self.inducing, calls=3)
+        model, because = self._model(noise_std), why_exact_for(settings, groups is not None, table.Y.shape[1])
+        self.method_ = chosen_method(self.method, len(table.X), self.inducing, because, calls=3)
         folds = FoldChoice(inputs.group_labels(groups, table), ordered)
         self.x_scaler_ = Standardizer.fit(table.X, self.standardize_X)
         self.y_scaler_ = Standardizer.fit(table.Y, self.standardize_y)
@@ -161,8 +169,10 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
     def _fit_source(self, source: RowSource, settings: Settings, ordered: bool) -> ManifoldGPRegressor:
         """Train on rows that need not fit into memory, together with the other processes that torchrun started."""
         ranks = current_ranks()
+        if self.method != "exact":
+            refuse_what_is_not_sparse(settings, False, source.outputs)
         seen = surveyed(source, ranks)
-        self.method_ = chosen_method(self.method, seen.rows, self.inducing, calls=4)
+        self.method_ = chosen_method(self.method, seen.rows, self.inducing, None, calls=4)
         if self.method_ == "exact":
             raise InputError("A source of rows is read by the sparse method only. Say method='sparse', or fit arrays in memory.")
         self.n_features_in_, self.n_outputs_, self._flat = source.inputs, source.outputs, source.flat

@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from manifoldgp import ManifoldGPRegressor
-from manifoldgp.cli._fit_plan import Phase, plan_phases
+from manifoldgp.cli._fit_plan import Phase, plan_phases, plan_sparse_phases
 from manifoldgp.cli._fit_progress import FitProgress
 from manifoldgp.cli._messages import Messages
 from manifoldgp.progress import PhaseWatcher
@@ -50,6 +50,26 @@ def test_phases_come_in_the_planned_order(averaging, outputs):
         seen = [phase for o, phase in notebook.entered if o == output]
         assert seen == [name for name in planned if name in seen]
         assert len(seen) >= max(len(planned) - 2, 1)  # a stack leaves out groups that carry no weight
+
+
+@pytest.mark.parametrize(("averaging", "outputs"), [("stack", 1), ("none", 2)])
+def test_phases_of_a_sparse_fit_come_as_planned(averaging, outputs):
+    notebook = Notebook()
+    targets = np.stack([Y, X[:, 1]][:outputs], 1)
+    arguments = {"averaging": averaging, "restarts": 2, "max_iter": 2, "inducing": 5}
+    ManifoldGPRegressor(method="sparse", **arguments, callback=notebook).fit(X, targets)
+    planned = [phase.name for phase in plan_sparse_phases(N=len(X), **arguments)]
+    assert notebook.entered == [(output, phase) for output in range(outputs) for phase in planned]
+
+
+def test_a_phase_that_is_not_in_the_plan_counts_as_the_one_before():
+    messages = terminal()
+    with FitProgress([Phase("a", 10, 10), Phase("b", 10, 10)], 1, messages) as progress:
+        progress.begin(0)
+        progress.enter("b")
+        progress.enter("surprise")
+        progress(np.array([5]), np.array([0.0]))
+        assert progress._bar.tasks[0].completed == 15
 
 
 def test_a_stop_in_the_middle_of_a_stack_leaves_the_plain_gp():

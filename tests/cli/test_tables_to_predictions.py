@@ -74,6 +74,19 @@ def test_fit_is_the_estimator_with_these_settings(here):
     np.testing.assert_allclose(model.predict(X), again.predict(X), rtol=1e-10)
 
 
+@pytest.mark.parametrize("averaging", ["none", "stack"])
+def test_fit_of_many_rows_is_sparse_and_says_so(averaging, here, monkeypatch):
+    monkeypatch.setattr("manifoldgp.streaming.fitting.EXACT_UP_TO", 20)
+    arguments = ("--averaging", averaging, "--restarts", "2", "--max-iter", "3", "--inducing", "8", "--out", "m.mgp")
+    done = mgp("fit", "data.csv", "-t", "y", "--drop", "z,sd", *arguments)
+    assert "30 rows: method='auto' trains the sparse model with 8 inducing points" in " ".join(done.err.split())
+    assert "start 1 of 2" in done.err
+    assert "no effect" not in done.err
+    assert manifoldgp.load("m.mgp").method_ == "sparse"
+    mgp("fit", "data.csv", "-t", "y", "--drop", "z,sd", "--method", "exact", *arguments)
+    assert manifoldgp.load("m.mgp").method_ == "exact"
+
+
 def test_fit_reports_to_programs(here):
     done = mgp("fit", "data.csv", "-t", "y", "--drop", "z,sd", "--out", "m.mgp", "--json", *FAST)
     report = json.loads(done.out)

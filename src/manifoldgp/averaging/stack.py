@@ -96,8 +96,8 @@ class Averaged:
 
 
 @dataclass(frozen=True)
-class _Candidates:
-    """Groups on the folds: mixture log densities (G, F, N) and mixture CDFs (G, F, N) of held-out rows."""
+class Candidates:
+    """Groups, the plain GP first: mixture log densities (G, F, N) and CDFs (G, F, N) of held-out rows; NaN in rows that nobody held out."""
 
     names: list[str]
     log_density: np.ndarray
@@ -109,10 +109,8 @@ def fit_stack(template: Model, data: Data, folds: list[np.ndarray], settings: St
     gp = trainer.fit("plain GP", plain_gp(template), data, settings.gp_starts, settings.gp_iterations, margin=LOST_MARGIN)
     gp_values = gp.values(np.array([gp.best()]))
     candidates = _on_folds(template, make_batch(data, folds), gp_values, settings, trainer)
-    weights, report = _weigh(candidates, settings)
-    weights[weights.sum(1) < settings.keep] = 0.0
-    weights[0] += 1e-9  # the plain GP always stays
-    weights /= weights.sum()
+    weights, report = weigh(candidates, settings.variance_factors, settings.gp_prior, settings.spread_prior)
+    weights = without_light_groups(weights, settings.keep)
     share = dict(zip(candidates.names, weights, strict=True))
 
     is_best = np.arange(settings.gp_starts) == gp.best()
@@ -152,7 +150,7 @@ def _nested(
     )
 
 
-def _on_folds(template: Model, folds: Folds, gp_values: Tree, settings: StackSettings, trainer: Trainer) -> _Candidates:
+def _on_folds(template: Model, folds: Folds, gp_values: Tree, settings: StackSettings, trainer: Trainer) -> Candidates:
     """Train every group on every fold; each fold's warm members start at that fold's own GP."""
     K, members = folds.count, settings.fold_members
     gp_model = plain_gp(template)
@@ -176,7 +174,7 @@ def _on_folds(template: Model, folds: Folds, gp_values: Tree, settings: StackSet
     inner = np.stack([tempered_weights(o, settings.temperature) for o in own.objective.reshape(K, members)])
     parts["own"] = _group(predict_held_out(own.model, own.values(), several, settings.variance_factors), folds, inner)
     names = list(parts)
-    return _Candidates(names, np.stack([parts[n][0] for n in names]), np.stack([parts[n][1] for n in names]))
+    return Candidates(names, np.stack([parts[n][0] for n in names]), np.stack([parts[n][1] for n in names]))
 
 
 def _group(held_out: HeldOut, folds: Folds, inner: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -188,22 +186,31 @@ def _group(held_out: HeldOut, folds: Folds, inner: np.ndarray) -> tuple[np.ndarr
     return folds.by_row(log_density), folds.by_row((w * ndtr(held_out.score.reshape(shape))).sum(2))
 
 
-def _weigh(candidates: _Candidates, settings: StackSettings) -> tuple[np.ndarray, HeldOutReport]:
-    """Stacking weights (G, F), and the report of held-out densities."""
+def weigh(
+    candidates: Candidates, variance_factors: tuple[float, ...], gp_prior: float, spread_prior: float
+) -> tuple[np.ndarray, HeldOutReport]:
+    """Stacking weights (G, F), and the report of held-out densities. gp_prior, spread_prior: as in :class:`StackSettings`."""
     seen = np.isfinite(candidates.log_density).all((0, 1))  # rows that some fold held out
     held_out, cdf = candidates.log_density[..., seen], candidates.cdf[..., seen]
     G, F, N = held_out.shape
-    prior = np.full((G, F), settings.spread_prior * N / (G * F))
+    prior = np.full((G, F), spread_prior * N / (G * F))
     table = held_out.reshape(G * F, N)
     unaided = log_mixture(table, stacking_weights(table, prior.ravel()))
-    prior[0, 0] += settings.gp_prior * N * doubt(unaided - held_out[0, 0])
+    prior[0, 0] += gp_prior * N * doubt(unaided - held_out[0, 0])
     weights = stacking_weights(table, prior.ravel()).reshape(G, F)
     control = stacking_weights(held_out[0], prior[0])
     log_density = {name: held_out[g, 0] for g, name in enumerate(candidates.names)}
     log_density["control"] = log_mixture(held_out[0], control)
     log_density["stack"] = log_mixture(table, weights.ravel())
     pit = (weights[..., None] * cdf).sum((0, 1))
-    return weights, HeldOutReport(tuple(candidates.names), settings.variance_factors, weights.copy(), log_density, pit)
+    return weights, HeldOutReport(tuple(candidates.names), variance_factors, weights.copy(), log_density, pit)
+
+
+def without_light_groups(weights: np.ndarray, keep: float) -> np.ndarray:
+    """Weights (G, F) without the groups that carry less than ``keep``: the others share it. The plain GP, the first, always stays."""
+    kept = np.where(weights.sum(1, keepdims=True) < keep, 0.0, weights)
+    kept[0] += 1e-9
+    return kept / kept.sum()
 
 
 def _own_count(share: float, N: int, settings: StackSettings) -> int:

@@ -31,8 +31,12 @@ def held_out_remarks(report: HeldOutReport) -> list[str]:
     share = dict(zip(report.groups, report.weights.sum(1), strict=True))
     density = {name: float(-value.mean()) for name, value in report.log_density.items()}
     plain, control, stack = density["plain GP"], density["control"], density["stack"]
-    remarks = [_weights_in_words(share), _gain_in_words(plain, control, stack)]
-    best = min((name for name in report.groups if name != "plain GP"), key=density.__getitem__)
+    learned = [name for name in report.groups if name != "plain GP"]
+    if learned:
+        remarks = [_weights_in_words(share), _gain_in_words(plain, control, stack)]
+    else:
+        remarks = ["Training was stopped before any features were trained: the average holds the plain GP only."]
+    best = min(learned, key=density.__getitem__, default="plain GP")
     if density[best] > plain + 0.02:
         remarks.append(
             f"Every group of mGPs alone predicts held-out rows worse than the plain GP (best: {best}, by {density[best] - plain:.2f} nats a "

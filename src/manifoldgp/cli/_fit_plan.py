@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from manifoldgp.streaming.train import PlannedPhase
 
 
 @dataclass(frozen=True)
@@ -43,6 +48,30 @@ def plan_phases(averaging: str, N: int, restarts: int, max_iter: int) -> list[Ph
         Phase("own on folds", s.own_iterations, s.fold_members * s.own_iterations * part),
         Phase("nested", nested, members * nested * whole),
         Phase("own", s.own_iterations, 0.5 * restarts * min(1.0, s.own_rows / N) * s.own_iterations * whole),
+    ]
+
+
+def plan_sparse_phases(averaging: str, N: int, restarts: int, max_iter: int, inducing: int) -> list[Phase]:
+    """Phases of training one target on N rows with inducing points, in their order; those of a stack for each member.
+
+    >>> [phase.name for phase in plan_sparse_phases("none", 9000, 2, 500, 512)]
+    ['start 1 of 2', 'start 2 of 2', '4,000 rows, 256 inducing points', '9,000 rows, 256 inducing points', '9,000 rows, 512 inducing points']
+    """
+    from manifoldgp.streaming.estimation import STACK_RESTARTS
+    from manifoldgp.streaming.stack import SHARES, held_out_count
+    from manifoldgp.streaming.train import Schedule
+
+    if averaging == "none":
+        return _sparse_member("", Schedule().plan(N, inducing, restarts, max_iter))
+    seen = N - held_out_count(N)
+    planned = Schedule().plan(seen, inducing, min(restarts, STACK_RESTARTS), max_iter)
+    return [phase for group in SHARES for phase in _sparse_member(f"{group}, ", planned)]
+
+
+def _sparse_member(group: str, planned: Sequence[PlannedPhase]) -> list[Phase]:
+    return [
+        Phase(group + p.name, max(p.max_iter, 1), max(p.max_iter, 1) * p.rows * (p.inducing**2 + 50.0 * p.inducing))
+        for p in planned
     ]
 
 

@@ -29,6 +29,7 @@ class FitProgress(PhaseWatcher):
     ) -> None:
         self.stop, self.output = False, -1  # output: the last target that had begun before somebody stopped training
         self._phases, self._outputs, self._messages = list(phases), outputs, messages
+        self._output, self._number, self._before, self._words = 0, 0, 0.0, "starting"
         self._watched, self._budget = watched, budget
         self._each = sum(phase.work for phase in phases)
         longest = max(len(phase.name) for phase in phases)
@@ -56,13 +57,14 @@ class FitProgress(PhaseWatcher):
         self._bar.stop()
 
     def begin(self, output: int) -> None:
-        self._output = output
+        self._output, self._number, self._before = output, 0, output * self._each
         if not self.stop:
             self.output = output
 
     def enter(self, phase: str) -> None:
-        number = next((i for i, planned in enumerate(self._phases) if planned.name == phase), 0)
-        self._phase = self._phases[number]
+        """A phase that is not in the plan counts as part of the one before it."""
+        number = next((i for i, planned in enumerate(self._phases) if planned.name == phase), self._number)
+        self._number = number
         self._before = self._output * self._each + sum(earlier.work for earlier in self._phases[:number])
         target = f"target {self._output + 1}/{self._outputs}, " if self._outputs > 1 else ""
         self._words = f"{target}{number + 1}/{len(self._phases)} {phase}"
@@ -71,8 +73,9 @@ class FitProgress(PhaseWatcher):
             self._messages.note(f"training {self._words}" + ("" if left is None else f", about {clock(left)} left"))
 
     def __call__(self, iterations: np.ndarray, values: np.ndarray) -> bool:
-        share = min(float(iterations.mean()) / self._phase.iterations, 1.0)
-        reached = self._before + share * self._phase.work
+        phase = self._phases[self._number]
+        share = min(float(iterations.mean()) / phase.iterations, 1.0)
+        reached = self._before + share * phase.work
         self._left.set(self._seconds_left(reached))
         self._bar.update(self._task, completed=reached, description="stopping" if self.stop else self._words)
         return self.stop

@@ -32,6 +32,14 @@ class Averaging(StrEnum):
     none = "none"
 
 
+class Method(StrEnum):
+    """How the evidence is computed; docs/scale.md says which to choose."""
+
+    auto = "auto"
+    exact = "exact"
+    sparse = "sparse"
+
+
 def column_names(given: Sequence[str] | None, columns: Sequence[str]) -> list[str]:
     """Names of columns from an option that can be repeated and may hold several names with commas between them.
 

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from manifoldgp.cli._messages import Messages, print_json
-from manifoldgp.cli._options import TABLE_HELP, Averaging, Json, Quiet, column_names
+from manifoldgp.cli._options import TABLE_HELP, Averaging, Json, Method, Quiet, column_names
 
 if TYPE_CHECKING:
+    from manifoldgp.cli._fit_plan import Phase
     from manifoldgp.cli._fit_progress import FitProgress
     from manifoldgp.tables import TableEncoding
 
@@ -37,10 +38,22 @@ def fit(
             help="stack: many models, weighted by held-out rows. fast: fixed weights. restarts, nuts, none: other averages, or a single model.",
         ),
     ] = Averaging.stack,
+    method: Annotated[
+        Method,
+        typer.Option(
+            metavar="NAME",
+            help="exact, sparse (inducing points: any number of rows), or auto: exact up to 5,000 rows, and beyond them sparse where it can.",
+        ),
+    ] = Method.auto,
+    inducing: Annotated[int, typer.Option(help="Inducing points of the sparse method.", min=1, metavar="N")] = 512,
     restarts: Annotated[int, typer.Option(help="Starts of the network.", min=1, metavar="N")] = 20,
     max_iter: Annotated[
         int | None,
-        typer.Option(help="Iterations of each start, 500 by default; stack and fast have their own limits.", min=0, metavar="N"),
+        typer.Option(
+            help="Iterations of each start, 500 by default; stack and fast of exact models have their own limits.",
+            min=0,
+            metavar="N",
+        ),
     ] = None,
     time_budget: Annotated[
         float | None, typer.Option(help="Seconds after which training stops and keeps what it has.", metavar="SECONDS")
@@ -73,16 +86,19 @@ def fit(
         raise typer.BadParameter("--group and --ordered are two ways to hold rows out. Choose one.")
     if time_budget is not None and not time_budget > 0:
         raise typer.BadParameter(f"--time-budget must be a positive number of seconds; got {time_budget:g}.")
-    if max_iter is not None and averaging in (Averaging.stack, Averaging.fast):
-        messages.warn(f"--max-iter has no effect on --averaging {averaging}, which has limits of its own. --time-budget has.")
     _refuse_unwritable(out)
     try:
         training = read_training(files, target, features, drop, noise_column, group, messages)
+        own_limits = averaging in (Averaging.stack, Averaging.fast) and not _is_sparse(training, str(averaging), str(method))
+        if max_iter is not None and own_limits:
+            messages.warn(f"--max-iter has no effect on --averaging {averaging}, which has limits of its own. --time-budget has.")
         fitted = fit_table(
             training,
             messages,
             ordered=ordered,
             averaging=str(averaging),
+            method=str(method),
+            inducing=inducing,
             restarts=restarts,
             max_iter=500 if max_iter is None else max_iter,
             time_budget=time_budget,
@@ -158,11 +174,10 @@ def read_training(
 def fit_table(training: Training, messages: Messages, *, ordered: bool, **settings: Any) -> Fitted:
     """Train, with a progress bar; Ctrl-C stops training. The model carries the table's encoding."""
     from manifoldgp import ManifoldGPRegressor
-    from manifoldgp.cli._fit_plan import plan_phases
     from manifoldgp.cli._fit_progress import FitProgress
 
     begin, outputs = time.perf_counter(), len(training.encoding.targets)
-    phases = plan_phases(settings["averaging"], len(training.X), settings["restarts"], settings["max_iter"])
+    phases = _phases(training, **settings)
     progress = FitProgress(phases, outputs, messages, watched=settings["averaging"] != "nuts", budget=settings["time_budget"])
     with messages.warnings_as_messages(), progress, progress.interruptible():
         model = ManifoldGPRegressor(**settings, callback=progress)
@@ -170,6 +185,25 @@ def fit_table(training: Training, messages: Messages, *, ordered: bool, **settin
     _refuse_unfinished(progress, outputs)
     model.table_encoding_ = training.encoding  # pyright: ignore[reportAttributeAccessIssue]
     return Fitted(model, time.perf_counter() - begin, progress.stop)
+
+
+def _phases(
+    training: Training, *, averaging: str, method: str, inducing: int, restarts: int, max_iter: int, **_: Any
+) -> list[Phase]:
+    """What training one target goes through, by the method it will take."""
+    from manifoldgp.cli._fit_plan import plan_phases, plan_sparse_phases
+
+    N = len(training.X)
+    if _is_sparse(training, averaging, method):
+        return plan_sparse_phases(averaging, N, restarts, max_iter, inducing)
+    return plan_phases(averaging, N, restarts, max_iter)
+
+
+def _is_sparse(training: Training, averaging: str, method: str) -> bool:
+    from manifoldgp.streaming.estimation import why_exact
+    from manifoldgp.streaming.fitting import takes_sparse
+
+    return takes_sparse(method, len(training.X), why_exact(averaging, grouped=training.groups is not None))
 
 
 def _refuse_unfinished(progress: FitProgress, outputs: int) -> None:

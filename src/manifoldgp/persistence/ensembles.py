@@ -57,6 +57,7 @@ def pack(ensemble: Ensemble, name: str, tensors: dict[str, Tensor]) -> dict[str,
     return {
         "models": [describe(block.model) for block in ensemble.blocks],
         "rows": [block.rows if isinstance(block, SparsePosterior) else None for block in ensemble.blocks],  # None: exact
+        "bound_rows": [block.bound_rows if isinstance(block, SparsePosterior) else None for block in ensemble.blocks],
         "variance_factors": list(ensemble.variance_factors),
         "offset": ensemble.offset,
         "scale": ensemble.scale,
@@ -77,7 +78,10 @@ def unpack(plain: Any, name: str, tensors: Mapping[str, Tensor], modules: Mappin
         part = {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
         model = _bound(model, X) if modules else model
         rows = plain["rows"][b]
-        blocks.append(_unpack_block(model, part, data) if rows is None else _unpack_sparse(model, part, data, int(rows)))
+        if rows is None:
+            blocks.append(_unpack_block(model, part, data))
+        else:
+            blocks.append(_unpack_sparse(model, part, data, int(rows), int(plain["bound_rows"][b])))
         log_weights.append(take(part, "log_weights", (len(factors), blocks[-1].members)))
     return Ensemble(blocks, log_weights, factors, float(plain["offset"]), float(plain["scale"]))
 
@@ -95,7 +99,7 @@ def _unpack_block(model: Model, part: Mapping[str, Tensor], data: Data) -> Poste
     )
 
 
-def _unpack_sparse(model: Model, part: Mapping[str, Tensor], data: Data, rows: int) -> SparsePosterior:
+def _unpack_sparse(model: Model, part: Mapping[str, Tensor], data: Data, rows: int, bound_rows: int) -> SparsePosterior:
     alpha = take(part, "alpha", (-1, -1))
     R, M = alpha.shape
     Z = take(part, "Z", (R, M, -1))
@@ -105,7 +109,7 @@ def _unpack_sparse(model: Model, part: Mapping[str, Tensor], data: Data, rows: i
     L, LB = (_from_triangle(take(part, field, (R, M * (M + 1) // 2)), M) for field in ("L", "LB"))
     jitter, bound = (take(part, field, (R,)) for field in ("jitter", "bound"))
     a, Z = take(part, "a", (R, M)), take(part, "Z", (R, M, Q))
-    return SparsePosterior(model, values, data, Z, L, LB, a, alpha, jitter, bound, rows)
+    return SparsePosterior(model, values, data, Z, L, LB, a, alpha, jitter, bound, rows, bound_rows)
 
 
 def _unpack_values(model: Model, part: Mapping[str, Tensor], data: Data, H: Tensor, more: Tree) -> Tree:

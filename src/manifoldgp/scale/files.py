@@ -13,6 +13,8 @@ from manifoldgp.errors import InputError
 from manifoldgp.regressor import ManifoldGPRegressor
 from manifoldgp.sources import FileRows
 from manifoldgp.streaming.ranks import joined_ranks
+from manifoldgp.tables import TableEncoding
+from manifoldgp.tables.columns import Column
 
 
 def fit_files(
@@ -29,7 +31,7 @@ def fit_files(
 
     paths, target, columns, noise_std: as in manifoldgp.sources.FileRows. arguments: of ManifoldGPRegressor.
     checkpoint: where training keeps what it has reached, by default beside ``out``; a run that was killed goes on from there, and the
-    file goes away when training ends.
+    file goes away when training ends. The model knows the names of its columns: mgp predict, score and inspect need nothing else.
     """
     out = Path(out)
     if not out.parent.is_dir():
@@ -41,9 +43,11 @@ def fit_files(
         checkpoint = f"{out}.checkpoint" if checkpoint is None else str(checkpoint)
         arguments["verbose"] = bool(arguments.get("verbose", False)) and ranks.first
         estimator = ManifoldGPRegressor(**{"method": "sparse", **arguments, "checkpoint": checkpoint})
-        if ranks.first and list(out.parent.glob(f"{Path(checkpoint).name}.*")):
-            print(f"{out}: going on from the checkpoint {checkpoint}", file=sys.stderr)
-        estimator.fit(FileRows(paths, target, columns, noise_std))
+        rows = FileRows(paths, target, columns, noise_std)
+        estimator.fit(rows)
+        estimator.table_encoding_ = TableEncoding(  # pyright: ignore[reportAttributeAccessIssue]
+            tuple(Column(name) for name in rows.names), tuple(rows.target_names), noise_std
+        )
         if ranks.first:
             estimator.save(out)
             print(f"{out}: {estimator.ensembles_[0].blocks[0].rows:,} rows, NLML at most {estimator.nlml_:.6g}", file=sys.stderr)

@@ -34,6 +34,7 @@ class SparsePosterior(Conditioned):
 
     Z: (R, M, Q). L: lower factor (R, M, M) of K_ZZ. LB: lower factor (R, M, M) of B = I + P. a: Σ w r A (R, M).
     alpha: L⁻ᵀ B⁻¹ a (R, M). bound: the collapsed bound on the NLML (R,), targets in the model's units. data: up to KEPT_ROWS of the rows.
+    bound_rows: how many rows the bound is of; those that :meth:`condition` added are in N alone.
     """
 
     model: Model
@@ -47,6 +48,7 @@ class SparsePosterior(Conditioned):
     jitter: Tensor
     bound: Tensor
     N: int
+    bound_rows: int
 
     @property
     def points(self) -> Tensor:
@@ -149,7 +151,8 @@ def from_sums(
     jitter = torch.tensor([i.jitter for i in inducing], dtype=Z.dtype, device=Z.device)
     bounds = torch.tensor(list(bound), dtype=Z.dtype, device=Z.device)
     kept = next(iter(split_rows(data, KEPT_ROWS)))
-    return SparsePosterior(model, joined, kept, Z, L, LB, a, _alpha(L, LB, a), jitter, bounds, N=int(sums[0].scalars[4]))
+    N = int(sums[0].scalars[4])
+    return SparsePosterior(model, joined, kept, Z, L, LB, a, _alpha(L, LB, a), jitter, bounds, N, bound_rows=N)
 
 
 def condition_sparse(model: Model, values: Tree, data: Data) -> SparsePosterior:

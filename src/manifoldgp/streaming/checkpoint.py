@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from manifoldgp.errors import FileFormatError
+from manifoldgp.errors import FileFormatError, InputError
 
 
 @dataclass(frozen=True)
@@ -26,10 +27,13 @@ class Saved:
 
 
 class Checkpoint:
-    """A file that is written at most every ``seconds`` and replaced at once or not at all."""
+    """A file that is written at most every ``seconds`` and replaced at once or not at all.
 
-    def __init__(self, path: str | Path, seconds: float = 1.0) -> None:
-        self.path, self.seconds = Path(path), seconds
+    fingerprint: what tells this fit from others, plain data by name; a file of a fit with another one is refused.
+    """
+
+    def __init__(self, path: str | Path, seconds: float = 1.0, fingerprint: Mapping[str, Any] | None = None) -> None:
+        self.path, self.seconds, self.fingerprint = Path(path), seconds, dict(fingerprint or {})
         self._last = time.perf_counter()
 
     def due(self) -> bool:
@@ -37,7 +41,7 @@ class Checkpoint:
 
     def write(self, saved: Saved) -> None:
         self._last = time.perf_counter()
-        header = {"stage": saved.stage, "iterations": saved.iterations, "names": list(saved.names)}
+        header = {"stage": saved.stage, "iterations": saved.iterations, "names": list(saved.names), "fit": self.fingerprint}
         partial = self.path.with_name(self.path.name + ".partial")
         save_file({"theta": np.ascontiguousarray(saved.theta)}, partial, {"checkpoint": json.dumps(header)})
         partial.replace(self.path)
@@ -49,12 +53,27 @@ class Checkpoint:
         try:
             with safe_open(self.path, framework="np") as file:
                 header = json.loads((file.metadata() or {})["checkpoint"])
-                return Saved(int(header["stage"]), int(header["iterations"]), file.get_tensor("theta"), header["names"])
+                saved = Saved(int(header["stage"]), int(header["iterations"]), file.get_tensor("theta"), header["names"])
+                other = dict(header["fit"])
         except (SafetensorError, OSError, KeyError, ValueError) as error:
             raise FileFormatError(
                 f"{self.path} is not a checkpoint, or it is damaged ({error}). Remove it to start anew."
             ) from error
+        names = [name for name in {**self.fingerprint, **other} if not _same(self.fingerprint.get(name), other.get(name))]
+        if names:
+            raise InputError(
+                f"The checkpoint {self.path} belongs to another fit: it differs in {', '.join(names)}. "
+                "Remove the file to start anew, name another checkpoint, or continue with the data and arguments it was written with."
+            )
+        return saved
 
     def remove(self) -> None:
         """Training has ended: the file is of no use any more."""
         self.path.unlink(missing_ok=True)
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Equal; lists of numbers up to rounding, which another number of processes changes."""
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and np.allclose(one, other, rtol=1e-6, atol=1e-9, equal_nan=True)
+    return one == other

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,12 +13,13 @@ from typing import Any
 import numpy as np
 import torch
 
+from manifoldgp.averaging.stack import StackSettings
 from manifoldgp.ensemble import Ensemble
 from manifoldgp.errors import InputError
 from manifoldgp.estimation import START_FIELDS, FittedOutput, FoldChoice, Settings, bound_model, member_values
 from manifoldgp.inputs import available_bytes, whole_number
 from manifoldgp.model import Model
-from manifoldgp.progress import PhaseLines
+from manifoldgp.progress import PhaseLines, PhaseTeller, begin_output
 from manifoldgp.scaling import Standardizer
 from manifoldgp.streaming.checkpoint import Checkpoint
 from manifoldgp.streaming.ranks import ALONE, Ranks
@@ -31,7 +34,8 @@ EXACT_UP_TO = 5_000
 SAMPLE_ROWS = 12_000
 """Rows that features without targets (PCA, a scikit-learn transformer) are fitted on, and starting values are drawn from."""
 
-_STACK_RESTARTS = 5
+STACK_RESTARTS = 5
+"""Starts of each member of a sparse stack, at most."""
 
 
 @dataclass(frozen=True)
@@ -44,20 +48,37 @@ class SparseSettings:
     schedule: Schedule | None = None
 
 
-def refuse_what_is_not_sparse(settings: Settings, folds: FoldChoice, outputs: int) -> None:
+def why_exact(
+    averaging: str | StackSettings, optimizer: str = "l-bfgs", shared_features: bool = False, grouped: bool = False
+) -> str | None:
+    """Why only the exact method can do what is asked for, in words; None where the sparse one can too.
+
+    >>> why_exact("fast")
+    "averaging='fast' needs method='exact'; sparse models average with 'stack', or not at all with 'none'."
+    >>> why_exact("stack") is None
+    True
+    """
+    if averaging not in ("none", "stack"):
+        return f"averaging={averaging!r} needs method='exact'; sparse models average with 'stack', or not at all with 'none'."
+    if optimizer != "l-bfgs":
+        return f"optimizer={optimizer!r} needs method='exact'; sparse models train with optimizer='l-bfgs'."
+    if shared_features:
+        return "shared_features=True needs method='exact': sparse models learn one map for each target."
+    if grouped and averaging == "stack":
+        return "groups are known to the exact stack only. Use averaging='none' and hold out whole groups yourself, or method='exact'."
+    return None
+
+
+def why_exact_for(settings: Settings, grouped: bool, outputs: int) -> str | None:
+    """:func:`why_exact` for the settings of a fit to so many targets."""
+    return why_exact(settings.averaging, settings.optimizer, settings.shared_features and outputs > 1, grouped)
+
+
+def refuse_what_is_not_sparse(settings: Settings, grouped: bool, outputs: int) -> None:
     """Settings that only the exact method knows."""
-    if settings.averaging not in ("none", "stack"):
-        raise InputError(
-            f"averaging={settings.averaging!r} needs method='exact'; sparse models average with 'stack', or not at all with 'none'."
-        )
-    if settings.optimizer != "l-bfgs":
-        raise InputError(f"Sparse models train with optimizer='l-bfgs'; got {settings.optimizer!r}.")
-    if settings.shared_features and outputs > 1:
-        raise InputError("shared_features=True needs method='exact': sparse models learn one map for each target.")
-    if folds.groups is not None and settings.averaging == "stack":
-        raise InputError(
-            "groups are known to the exact stack only. Use averaging='none' and hold out whole groups yourself, or method='exact'."
-        )
+    reason = why_exact_for(settings, grouped, outputs)
+    if reason is not None:
+        raise InputError(reason)
 
 
 def refuse_too_little_memory(inducing: int) -> None:
@@ -74,6 +95,7 @@ def refuse_too_little_memory(inducing: int) -> None:
 def fit_sparse_outputs(
     model: Model,
     rows_of: Callable[[int], ModelRows],
+    x_scaler: Standardizer,
     y_scaler: Standardizer,
     settings: Settings,
     sparse: SparseSettings,
@@ -82,14 +104,16 @@ def fit_sparse_outputs(
     """Train one sparse model (or stack) a target. rows_of(o): the rows of target o, in the model's units."""
     outputs = len(y_scaler.scale)
     whole_number(sparse.inducing, "inducing")
-    refuse_what_is_not_sparse(settings, folds, outputs)
+    refuse_what_is_not_sparse(settings, folds.groups is not None, outputs)
     refuse_too_little_memory(sparse.inducing)
     generator = Settings.generator(settings.random_state)
     begin = time.perf_counter()
     fitted: list[FittedOutput] = []
     checkpoints: list[Checkpoint] = []
+    stopped = False
     with training_threads() as workers:
         for o in range(outputs):
+            begin_output(settings.callback, o)
             rows = rows_of(o)
             left = (
                 None
@@ -97,13 +121,14 @@ def fit_sparse_outputs(
                 else max(settings.time_budget - (time.perf_counter() - begin), 1e-9) / (outputs - o)
             )
             with _watching(settings, rows, sparse.ranks.first, left) as watch:
-                fit = _Fit(settings, sparse, workers, generator, watch, left, o)
+                fit = _Fit(settings, sparse, workers, generator, watch, left, o, stopped, x_scaler, y_scaler)
                 bound = bound_model(model, rows.sample(SAMPLE_ROWS, fit.seed).X)
                 if settings.averaging == "stack":
-                    fitted.append(fit.stack(bound, rows, y_scaler, folds))
+                    fitted.append(fit.stack(bound, rows, folds))
                 else:
-                    fitted.append(fit.single(bound, rows, y_scaler))
+                    fitted.append(fit.single(bound, rows))
                 checkpoints += fit.checkpoints
+                stopped = fit.stopped
     for checkpoint in checkpoints if sparse.ranks.first else ():
         checkpoint.remove()
     return fitted
@@ -113,11 +138,12 @@ def fit_sparse_outputs(
 def _watching(settings: Settings, rows: ModelRows, shown: bool, seconds: float | None) -> Iterator[Any]:
     """The callback of every round: a progress line for each phase, and the user's own callback."""
     lines = PhaseLines(settings.max_iter, rows.count, seconds) if settings.verbose and shown else None
+    tell = PhaseTeller(settings.callback)
 
     def watch(phase: str, iterations: np.ndarray, values: np.ndarray) -> bool:
         if lines is not None:
             lines(phase, iterations, values)
-        return settings.callback is not None and bool(settings.callback(iterations, values))
+        return tell(phase, iterations, values)
 
     try:
         yield watch
@@ -127,7 +153,7 @@ def _watching(settings: Settings, rows: ModelRows, shown: bool, seconds: float |
 
 
 class _Fit:
-    """One target's training: what all its members share."""
+    """One target's training: what all its members share. stopped: whether somebody wants training to end; then a member has one round."""
 
     def __init__(
         self,
@@ -138,28 +164,31 @@ class _Fit:
         watch: Any,
         seconds: float | None,
         output: int,
+        stopped: bool,
+        x_scaler: Standardizer,
+        y_scaler: Standardizer,
     ) -> None:
         self.settings, self.sparse, self.workers, self.generator, self.watch = settings, sparse, workers, generator, watch
-        self.seconds, self.output = seconds, output
+        self.seconds, self.output, self.stopped = seconds, output, stopped
+        self.x_scaler, self.y_scaler = x_scaler, y_scaler
         self.checkpoints: list[Checkpoint] = []
         self.seed = int(torch.randint(2**31 - 1, (), generator=generator))
 
-    def single(self, model: Model, rows: ModelRows, y_scaler: Standardizer) -> FittedOutput:
+    def single(self, model: Model, rows: ModelRows) -> FittedOutput:
         """The best start alone."""
         warm = None if self.settings.warm_start_from is None else member_values(self.settings.warm_start_from, self.output)
         warm = None if warm is None else {name: tree for name, tree in warm.items() if name != "inducing"}
         trained = self._train(model, rows, "", self.seconds, warm)
-        log_units = rows.count * float(np.log(y_scaler.scale[self.output]))
-        starts = self._table(trained, "own", 1.0, log_units)
+        log_scale = float(np.log(self.y_scaler.scale[self.output]))
+        starts = self._table(trained, "own", 1.0, log_scale)
         device = trained.posterior.alpha.device
         ensemble = Ensemble(
             [trained.posterior], [torch.zeros(1, 1, dtype=torch.float64, device=device)],
-            offset=float(y_scaler.offset[self.output]), scale=float(y_scaler.scale[self.output]),
+            offset=float(self.y_scaler.offset[self.output]), scale=float(self.y_scaler.scale[self.output]),
         )  # fmt: skip
-        histories = [np.array(h) + log_units for h in trained.result.history]
-        return FittedOutput(ensemble, starts, histories, float(trained.posterior.bound[0]) + log_units)
+        return FittedOutput(ensemble, starts, _histories(trained, log_scale), float(starts["nlml"][trained.chosen]))
 
-    def stack(self, model: Model, rows: ModelRows, y_scaler: Standardizer, folds: FoldChoice) -> FittedOutput:
+    def stack(self, model: Model, rows: ModelRows, folds: FoldChoice) -> FittedOutput:
         """Sparse members, weighted on one held-out part."""
 
         def member(own: Model, seen: ModelRows, group: str, share: float) -> SparseTrained:
@@ -168,19 +197,19 @@ class _Fit:
         held = held_out_numbers_of(rows, self.seed, folds.ordered)
         stack = fit_sparse_stack(model, rows, held, member)
         kept = [g for g, weight in enumerate(stack.weights) if weight.sum() > 0]
-        log_units = rows.count * float(np.log(y_scaler.scale[self.output]))
+        log_scale = float(np.log(self.y_scaler.scale[self.output]))
         device = stack.posteriors[0].alpha.device
         log_weights = [torch.as_tensor(np.log(np.maximum(stack.weights[g], 1e-300))[:, None], device=device) for g in kept]
         ensemble = Ensemble(
             [stack.posteriors[g] for g in kept], log_weights, VARIANCE_FACTORS,
-            float(y_scaler.offset[self.output]), float(y_scaler.scale[self.output]),
+            float(self.y_scaler.offset[self.output]), float(self.y_scaler.scale[self.output]),
         )  # fmt: skip
         tables = [
-            self._table(trained, group, float(weight.sum()), log_units)
+            self._table(trained, group, float(weight.sum()), log_scale)
             for trained, group, weight in zip(stack.trained, stack.groups, stack.weights, strict=True)
         ]
         starts = np.concatenate(tables)
-        histories = [np.array(h) + log_units for trained in stack.trained for h in trained.result.history]
+        histories = [history for trained in stack.trained for history in _histories(trained, log_scale)]
         heaviest = starts["nlml"][np.argmax(starts["weight"])]
         return FittedOutput(ensemble, starts, histories, float(heaviest), stack.report)
 
@@ -188,24 +217,51 @@ class _Fit:
         checkpoint = None
         if self.sparse.checkpoint is not None:
             name = ".".join([self.sparse.checkpoint, *([group.replace(" ", "-")] if group else []), str(self.output)])
-            checkpoint = Checkpoint(name)
+            checkpoint = Checkpoint(name, fingerprint=self._fingerprint(model, rows))
             self.checkpoints.append(checkpoint)
 
         def watch(phase: str, iterations: np.ndarray, values: np.ndarray) -> bool:
-            return bool(self.watch(f"{group}, {phase}" if group else phase, iterations, values))
+            return bool(self.watch(f"{group}, {phase}" if group else phase, iterations, values)) or self.stopped
 
         trainer = SparseTrainer(
             model, rows, self.sparse.inducing, self.workers, max_iter=self.settings.max_iter, time_budget=seconds, watch=watch,
             schedule=self.sparse.schedule, seed=self.seed, device=self.settings.device, checkpoint=checkpoint,
         )  # fmt: skip
-        restarts = min(self.settings.restarts, _STACK_RESTARTS) if group else self.settings.restarts
-        return trainer.train(self.generator, restarts, warm)
+        restarts = min(self.settings.restarts, STACK_RESTARTS) if group else self.settings.restarts
+        trained = trainer.train(self.generator, restarts, warm)
+        self.stopped = trained.stopped
+        return trained
 
-    def _table(self, trained: SparseTrained, group: str, weight: float, log_units: float) -> np.ndarray:
-        result = trained.result
+    def _fingerprint(self, model: Model, rows: ModelRows) -> dict[str, Any]:
+        """What tells this fit from others: data, model and settings."""
+        few = rows.sample(8, self.seed)
+        parts = re.sub(r" at 0x[0-9a-f]+", "", repr((model.features, model.kernel, model.mean, model.noise, model.warping)))
+        return {
+            "rows": rows.count,
+            "inducing": self.sparse.inducing,
+            "seed": self.seed,
+            "max_iter": self.settings.max_iter,
+            "restarts": self.settings.restarts,
+            "scale of X": self.x_scaler.scale.tolist(),
+            "offset of X": (self.x_scaler.offset / self.x_scaler.scale).tolist(),
+            "scale of y": self.y_scaler.scale.tolist(),
+            "offset of y": (self.y_scaler.offset / self.y_scaler.scale).tolist(),
+            "some rows of X": few.X.mean(-1).tolist(),
+            "some rows of y": few.y.tolist(),
+            "model": hashlib.sha256(parts.encode()).hexdigest(),
+        }
+
+    def _table(self, trained: SparseTrained, group: str, weight: float, log_scale: float) -> np.ndarray:
+        """Bounds in the units of y: log sd(y) for each of the rows that they are bounds of."""
+        result, log_units = trained.result, trained.rows * log_scale
         starts = np.zeros(len(result.value), dtype=START_FIELDS)
         starts["output"], starts["start"], starts["group"] = self.output, np.arange(len(starts)), group
         starts["nlml"], starts["objective"] = trained.nlml + log_units, result.value + log_units
         starts["status"], starts["iterations"], starts["evaluations"] = result.status, result.iterations, result.evaluations
         starts["chosen"][trained.chosen], starts["weight"][trained.chosen] = weight > 0, weight
         return starts
+
+
+def _histories(trained: SparseTrained, log_scale: float) -> list[np.ndarray]:
+    pairs = zip(trained.result.history, trained.history_rows, strict=True)
+    return [np.array(history) + rows * log_scale for history, rows in pairs]

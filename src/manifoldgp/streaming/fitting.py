@@ -22,30 +22,41 @@ from manifoldgp.streaming.rows import MemoryRows, StreamedRows
 METHODS = ("auto", "exact", "sparse")
 
 
-def chosen_method(method: Any, N: int, inducing: int, calls: int) -> str:
-    """ "exact" or "sparse"; a warning says when "auto" takes the sparse one. calls: from here up to the line that calls fit."""
+def takes_sparse(method: str, N: int, exact_because: str | None) -> bool:
+    """Whether a fit to N rows is sparse: as asked, and with "auto" beyond EXACT_UP_TO unless (why_exact) only the exact method can do it.
+
+    >>> takes_sparse("auto", 5_001, None), takes_sparse("auto", 5_001, "groups"), takes_sparse("auto", 5_000, None)
+    (True, False, False)
+    """
+    return method == "sparse" or (method == "auto" and N > EXACT_UP_TO and exact_because is None)
+
+
+def chosen_method(method: Any, N: int, inducing: int, exact_because: str | None, calls: int) -> str:
+    """ "exact" or "sparse"; a warning says what "auto" takes beyond EXACT_UP_TO rows. calls: from here up to the line that calls fit."""
     if not isinstance(method, str) or method not in METHODS:
         raise InputError(f"method must be one of {', '.join(map(repr, METHODS))}; got {method!r}.")
-    if method != "auto" or N <= EXACT_UP_TO:
-        return "sparse" if method == "sparse" else "exact"
-    warnings.warn(
-        f"{N:,} rows: method='auto' trains the sparse model with {inducing} inducing points (the exact one up to {EXACT_UP_TO:,} rows). "
-        "Say method='sparse' or method='exact' to choose.",
-        FitWarning,
-        stacklevel=calls + 1,
-    )
-    return "sparse"
+    sparse = takes_sparse(method, N, exact_because)
+    if method == "auto" and N > EXACT_UP_TO:
+        if sparse:
+            words = (
+                f"trains the sparse model with {inducing} inducing points (the exact one up to {EXACT_UP_TO:,} rows). "
+                "Say method='sparse' or method='exact' to choose."
+            )
+        else:
+            words = f"stays exact, which takes long with so many rows: {exact_because}"
+        warnings.warn(f"{N:,} rows: method='auto' {words}", FitWarning, stacklevel=calls + 1)
+    return "sparse" if sparse else "exact"
 
 
-def row_source(X: Any, y: Any, noise_std: Any, method: str) -> RowSource | None:
-    """X itself where it is a source of rows, memory-mapped arrays as one (unless the exact method is asked for), else None."""
+def row_source(X: Any, y: Any, noise_std: Any, method: str, exact_because: str | None) -> RowSource | None:
+    """X itself where it is a source of rows, memory-mapped arrays as one (unless the exact method takes them), else None."""
     if isinstance(X, RowSource):
         if y is not None or noise_std is not None:
             raise InputError("A source of rows brings its own targets and noise: fit(source), without y and noise_std.")
         return X
-    if not isinstance(X, np.memmap) or not isinstance(y, np.ndarray) or method == "exact":
+    if not isinstance(X, np.memmap) or not isinstance(y, np.ndarray):
         return None
-    return ArrayRows(X, y, noise_std) if len(X) > EXACT_UP_TO or method == "sparse" else None
+    return ArrayRows(X, y, noise_std) if takes_sparse(method, len(X), exact_because) else None
 
 
 def surveyed(source: RowSource, ranks: Ranks) -> Survey:
@@ -80,7 +91,7 @@ def fit_sparse_table(
         known = None if noise is None else noise[:, output].contiguous()
         return MemoryRows(Data(X, Y[:, output].contiguous(), known))
 
-    return fit_sparse_outputs(model, rows_of, y_scaler, settings, sparse, folds)
+    return fit_sparse_outputs(model, rows_of, x_scaler, y_scaler, settings, sparse, folds)
 
 
 def fit_sparse_source(
@@ -98,4 +109,4 @@ def fit_sparse_source(
     def rows_of(output: int) -> StreamedRows:
         return StreamedRows(source, x_scaler, y_scaler, rows, output, settings.device, sparse.ranks)
 
-    return fit_sparse_outputs(model, rows_of, y_scaler, settings, sparse, folds)
+    return fit_sparse_outputs(model, rows_of, x_scaler, y_scaler, settings, sparse, folds)

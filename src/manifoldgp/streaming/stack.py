@@ -16,8 +16,7 @@ import torch
 from scipy.special import ndtr
 
 from manifoldgp.averaging.members import plain_gp
-from manifoldgp.averaging.stack import HeldOutReport
-from manifoldgp.averaging.weights import log_mixture, stacking_weights
+from manifoldgp.averaging.stack import Candidates, HeldOutReport, weigh, without_light_groups
 from manifoldgp.features import MLP, Concatenate, Identity
 from manifoldgp.model import Data, Model
 from manifoldgp.sparse.posterior import SparsePosterior
@@ -26,6 +25,9 @@ from manifoldgp.streaming.train import SparseTrained
 
 VARIANCE_FACTORS = (1.0, 4.0, 16.0)
 _GP_PRIOR, _SPREAD_PRIOR, _KEEP = 0.002, 0.001, 0.02
+SHARES = {"plain GP": 0.2, "nested": 0.5, "own": 0.3}
+"""Groups in the order of their training, with their shares of the time."""
+
 _LARGEST_PART = 10_000
 _LOG_2PI = math.log(2 * math.pi)
 
@@ -56,9 +58,14 @@ def nested_network(template: Model, N: int) -> Model:
     return replace(template, features=Concatenate(Identity(), network_for(N)), priors={})
 
 
+def held_out_count(total: int) -> int:
+    """How many of so many rows are held out."""
+    return min(_LARGEST_PART, max(1, total // 10))
+
+
 def held_out_numbers_of(rows: ModelRows, seed: int, ordered: bool) -> np.ndarray:
     """The rows that are held out: a tenth, at most 10,000; random, or the last ones of rows in order of time."""
-    count = min(_LARGEST_PART, max(1, rows.total // 10))
+    count = held_out_count(rows.total)
     return np.arange(rows.total - count, rows.total) if ordered else sampled(rows.total, count, seed + 1)
 
 
@@ -70,23 +77,24 @@ def fit_sparse_stack(
 ) -> SparseStack:
     """Train every group on the rows that are not held out and weigh them on those that are.
 
-    train(model, rows, group, share): trains one member within its share of the time.
+    train(model, rows, group, share): trains one member within its share of the time. Groups after one that somebody stopped are left out:
+    the one that was stopped is weighed as it is.
     """
     held = rows.take(held_numbers)
     seen = rows.without(held_numbers)
-    groups = {
-        "plain GP": (plain_gp(template), 0.2),
-        "nested": (nested_network(template, rows.count), 0.5),
-        "own": (template, 0.3),
-    }
-    trained = [train(model, seen, name, share) for name, (model, share) in groups.items()]
-    predicted = [_predict(t.posterior, held) for t in trained]
-    weights, report = _weigh(list(groups), predicted, held)
-    weights[weights.sum(1) < _KEEP] = 0.0
-    weights[0, 0] += 1e-9  # the plain GP always stays
-    weights /= weights.sum()
-    posteriors = [t.posterior.condition(held.X, held.y, held.known_noise) for t in trained]
-    return SparseStack(list(groups), trained, posteriors, weights, report)
+    groups = {"plain GP": plain_gp(template), "nested": nested_network(template, rows.count), "own": template}
+    trained: dict[str, SparseTrained] = {}
+    for name, model in groups.items():
+        trained[name] = train(model, seen, name, SHARES[name])
+        if trained[name].stopped:
+            break
+    predicted = [_predict(member.posterior, held) for member in trained.values()]
+    candidates = Candidates(
+        list(trained), np.stack([density for density, _ in predicted]), np.stack([cdf for _, cdf in predicted])
+    )
+    weights, report = weigh(candidates, VARIANCE_FACTORS, _GP_PRIOR, _SPREAD_PRIOR)
+    posteriors = [member.posterior.condition(held.X, held.y, held.known_noise) for member in trained.values()]
+    return SparseStack(list(trained), list(trained.values()), posteriors, without_light_groups(weights, _KEEP), report)
 
 
 def _predict(posterior: SparsePosterior, held: Data) -> tuple[np.ndarray, np.ndarray]:
@@ -100,18 +108,3 @@ def _predict(posterior: SparsePosterior, held: Data) -> tuple[np.ndarray, np.nda
     score = (z - mean) / (factors * variance).sqrt()
     log_density = -0.5 * (score**2 + (factors * variance).log() + _LOG_2PI) + log_slope
     return log_density.cpu().numpy(), ndtr(score.cpu().numpy())
-
-
-def _weigh(names: list[str], predicted: list[tuple[np.ndarray, np.ndarray]], held: Data) -> tuple[np.ndarray, HeldOutReport]:
-    """Stacking weights (G, F), and the report of held-out densities."""
-    density, cdf = np.stack([d for d, _ in predicted]), np.stack([c for _, c in predicted])
-    G, F, n = density.shape
-    prior = np.full((G, F), _SPREAD_PRIOR * n / (G * F))
-    prior[0, 0] += _GP_PRIOR * n
-    table = density.reshape(G * F, n)
-    weights = stacking_weights(table, prior.ravel()).reshape(G, F)
-    log_density = {name: density[g, 0] for g, name in enumerate(names)}
-    log_density["control"] = log_mixture(density[0], stacking_weights(density[0], prior[0]))
-    log_density["stack"] = log_mixture(table, weights.ravel())
-    pit = (weights[..., None] * cdf).sum((0, 1))
-    return weights, HeldOutReport(tuple(names), VARIANCE_FACTORS, weights.copy(), log_density, pit)

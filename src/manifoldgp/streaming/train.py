@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-from manifoldgp.errors import FitWarning, InputError, TrainingFailedError
+from manifoldgp.errors import FitWarning, InputError, ManifoldGPError, TrainingFailedError
 from manifoldgp.model import Data, Model
 from manifoldgp.objective import first_of
 from manifoldgp.optimize import Monitor, OptimizeResult, minimize_lbfgs
@@ -45,6 +45,13 @@ class Stage:
     until: float
     max_iter: int | None = None
 
+    def left_out(self, N: int) -> bool:
+        """Whether N rows are too few for this stage to be worth its while."""
+        return self.rows is not None and 1.5 * self.rows >= N
+
+    def inducing_of(self, inducing: int) -> int:
+        return max(1, math.ceil(self.inducing * inducing))
+
 
 @dataclass(frozen=True)
 class Schedule:
@@ -62,22 +69,61 @@ class Schedule:
     rechoose: int = 150
     memory: int = 20
 
+    def plan(self, N: int, inducing: int, restarts: int, max_iter: int) -> list[PlannedPhase]:
+        """The phases on N rows, in their order; early convergence may end each before its last iteration."""
+        few = min(self.screen_rows, N)
+        starts = [
+            PlannedPhase(start_phase(r, restarts), few, min(self.screen_inducing, inducing), self.screen_iterations)
+            for r in range(restarts if restarts > 1 else 0)
+        ]
+        return starts + [
+            PlannedPhase(stage_phase(rows, M), rows, M, min(max_iter, stage.max_iter or max_iter))
+            for stage in self.stages
+            if not stage.left_out(N)
+            for rows, M in [(stage.rows or N, stage.inducing_of(inducing))]
+        ]
+
+
+@dataclass(frozen=True)
+class PlannedPhase:
+    """What a callback is told (name), and the size of the work: iterations at most, each over so many rows and inducing points."""
+
+    name: str
+    rows: int
+    inducing: int
+    max_iter: int
+
+
+def start_phase(number: int, starts: int) -> str:
+    """The name of the phase that screens a start."""
+    return f"start {number + 1} of {starts}"
+
+
+def stage_phase(rows: int, inducing: int) -> str:
+    """The name of a stage's phase."""
+    return f"{rows:,} rows, {inducing} inducing points"
+
 
 @dataclass
 class SparseTrained:
-    """The model that was found, as a posterior of one member, and the table of all starts. value: F + negative log prior, nlml: F."""
+    """The model that was found, as a posterior of one member, and the table of all starts. value: F + negative log prior, nlml: F.
+
+    rows, history_rows (R,): how many rows each start's value and history are of; all of them for the chosen start's value.
+    stopped: whether somebody, not a limit, ended training.
+    """
 
     posterior: SparsePosterior
     result: OptimizeResult
     nlml: np.ndarray
-    chosen: int = 0
-    interrupted: bool = False
-    jitter_rung: int = 0
+    rows: np.ndarray
+    history_rows: np.ndarray
+    chosen: int
+    stopped: bool
 
 
 @dataclass
 class _Progress:
-    """Where training stands: values without batch (inducing points included), iterations, and the stage."""
+    """Where training stands: values without batch (inducing points included), iterations, and the stage. rows: those of the history."""
 
     values: Tree
     stage: int = 0
@@ -85,6 +131,7 @@ class _Progress:
     history: list[float] = field(default_factory=list)
     status: str = ""
     evaluations: int = 0
+    rows: int = 0
 
 
 class SparseTrainer:
@@ -169,11 +216,11 @@ class SparseTrainer:
                 min(s.screen_inducing, self.inducing),
                 s.screen_iterations,
                 share,
-                f"start {r + 1} of {len(starts)}",
+                start_phase(r, len(starts)),
             )
             table.record(r, progress)
             ends.append(progress)
-            if self.ranks.decide(self._late(s.screen_until)):
+            if self.stopped or self.ranks.decide(self._late(s.screen_until)):
                 break
         values = [progress.history[-1] if progress.history else math.inf for progress in ends]
         if not np.isfinite(values).any():
@@ -187,15 +234,14 @@ class SparseTrainer:
         """Every stage of the schedule in turn; one that a checkpoint has seen is not repeated."""
         N = self.rows.count
         for index, stage in enumerate(self.schedule.stages):
-            few = stage.rows is not None and 1.5 * stage.rows < N
-            if index < best.stage or (stage.rows is not None and not few):
+            if index < best.stage or stage.left_out(N):
                 continue
             resumed = best.iterations if index == best.stage else 0
             best.stage, best.iterations, best.history = index, 0, []
             limit = min(self.max_iter, stage.max_iter or self.max_iter) - resumed
-            subset = _first_rows(sample, stage.rows) if few and stage.rows else None
-            inducing = max(1, math.ceil(stage.inducing * self.inducing))
-            phase = f"{len(subset.y) if subset is not None else N:,} rows, {inducing} inducing points"
+            subset = None if stage.rows is None else _first_rows(sample, stage.rows)
+            inducing = stage.inducing_of(self.inducing)
+            phase = stage_phase(N if subset is None else len(subset.y), inducing)
             self._stage(best, subset, inducing, limit, stage.until, phase)
             if self.stopped:
                 return
@@ -217,7 +263,7 @@ class SparseTrainer:
         source = self.rows if subset is None else MemoryRows(subset, self.ranks)
         N = source.count
         layout, theta, objective = self._placed(progress.values, source, inducing, first=not progress.history)
-        before = list(progress.history)
+        before, progress.rows = list(progress.history), N
         scale = self.rows.count / N
 
         def after_round(iterations: np.ndarray, values: np.ndarray) -> bool:
@@ -280,8 +326,16 @@ class SparseTrainer:
 
     def _saved(self) -> Saved | None:
         """What the checkpoint holds, as the first process reads it."""
-        mine = self.checkpoint.read() if self.checkpoint is not None and self.ranks.first else None
-        return self.ranks.gather(mine)[0]
+        mine: Saved | ManifoldGPError | None = None
+        if self.checkpoint is not None and self.ranks.first:
+            try:
+                mine = self.checkpoint.read()
+            except ManifoldGPError as error:  # all processes end, not the first alone
+                mine = error
+        saved = self.ranks.gather(mine)[0]
+        if isinstance(saved, ManifoldGPError):
+            raise saved
+        return saved
 
     def _resume(self, saved: Saved) -> _Progress:
         """Where the checkpoint stands, on the stage it was written in."""
@@ -298,6 +352,11 @@ class SparseTrainer:
                 "The checkpoint belongs to another model. Remove it, or continue with the arguments it was written with."
             )
         values = layout.unflatten(torch.as_tensor(saved.theta, device=self.device), self.constants)
+        if self.checkpoint is not None and self.ranks.first:
+            done = saved.stage >= len(self.schedule.stages)
+            words = "had ended" if done else f"had reached iteration {saved.iterations} of stage {saved.stage + 1}"
+            message = f"Training is going on from the checkpoint {self.checkpoint.path}, where it {words}; remove the file to start anew."
+            warnings.warn(message, FitWarning, stacklevel=3)
         return _Progress(values, saved.stage, saved.iterations)
 
     def _any_values(self, saved: Saved) -> Tree:
@@ -315,10 +374,11 @@ class SparseTrainer:
         values, inducing, sums, bound = objective.sums(theta)
         posterior = from_sums(self.model, [values], [inducing], [sums], [bound], self.rows.sample(KEPT_ROWS, self.seed))
         prior = float(full.negative_log_prior(torch.as_tensor(theta, device=self.device))) if full.has_priors else 0.0
-        table.finish(best, bound + prior, theta)
+        table.finish(best, bound + prior, self.rows.count, theta)
         if self.checkpoint is not None and self.ranks.first:  # a fit of several members does not repeat this one
             self.checkpoint.write(Saved(len(self.schedule.stages), best.iterations, theta, full.names))
-        return SparseTrained(posterior, table.result(), table.values - prior, table.chosen, self.stopped, inducing.rung)
+        nlml = table.values - prior
+        return SparseTrained(posterior, table.result(), nlml, table.rows, table.history_rows, table.chosen, self.stopped)
 
 
 class _Table:
@@ -329,6 +389,7 @@ class _Table:
         self.status = np.full(restarts, "not reached", dtype=object)
         self.iterations, self.evaluations = np.zeros(restarts, dtype=int), np.zeros(restarts, dtype=int)
         self.history: list[list[float]] = [[] for _ in range(restarts)]
+        self.rows, self.history_rows = np.zeros(restarts, dtype=int), np.zeros(restarts, dtype=int)
         self.chosen = 0
         self.theta = np.zeros((restarts, 0))
 
@@ -336,9 +397,11 @@ class _Table:
         self.values[r] = progress.history[-1] if progress.history else np.inf
         self.status[r], self.iterations[r], self.evaluations[r] = "screened out", progress.iterations, progress.evaluations
         self.history[r] = list(progress.history)
+        self.rows[r] = self.history_rows[r] = progress.rows
 
-    def finish(self, best: _Progress, value: float, theta: np.ndarray) -> None:
+    def finish(self, best: _Progress, value: float, rows: int, theta: np.ndarray) -> None:
         r = self.chosen
+        self.rows[r], self.history_rows[r] = rows, best.rows
         self.values[r], self.status[r], self.history[r] = value, best.status or "iteration limit", list(best.history)
         self.iterations[r] += best.iterations
         self.evaluations[r] += best.evaluations
