@@ -106,7 +106,7 @@ def _sparse(ensemble: Ensemble, posterior: SparsePosterior, estimator: Any, numb
     M = posterior.Z.shape[1]
     unexplained = _unexplained_share(posterior)
     numbers["inducing points"] = M
-    numbers["bound on the NLML per row"] = float(posterior.bound[0]) / posterior.rows + math.log(ensemble.scale)
+    numbers["bound on the NLML per row"] = float(posterior.bound[0]) / posterior.bound_rows + math.log(ensemble.scale)
     numbers["prior variance that the inducing points leave unexplained"] = unexplained
     asked = " (method='auto')" if estimator.method == "auto" else ""
     remarks.append(f"The sparse model{asked} sees {posterior.rows:,} rows through {M} inducing points.")
