@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import resource
+import json
+import subprocess
+import sys
 
-import numpy as np
 import pytest
 
 from manifoldgp import allocation
@@ -12,27 +13,40 @@ from manifoldgp.allocation import kept_pages
 
 pytestmark = pytest.mark.skipif(allocation._LIBC is None, reason="only glibc's allocator is told to keep pages")
 
-SIDE = 1500  # 18 MB, 4,395 pages
+COUNT = """
+import json, resource
+import numpy as np
+from manifoldgp.allocation import kept_pages
+
+SIDE = 1500  # 18 MB
 
 
-def new_pages(rounds: int = 20) -> int:
-    """Pages that the operating system had to supply while matrices were made and dropped."""
+def new_pages():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    for _ in range(rounds):
+    for _ in range(20):
         np.empty((SIDE, SIDE)).fill(1.0)
-    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+    return (resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before) / (SIDE * SIDE * 8 / resource.getpagesize())
+
+
+found = {}
+with kept_pages():
+    found["inside"] = new_pages()
+found["outside"] = new_pages()
+with kept_pages():
+    with kept_pages():
+        pass
+    found["after an inner block"] = new_pages()
+print(json.dumps(found))
+"""
 
 
 def test_inside_matrices_are_made_of_memory_that_is_already_there():
-    one = SIDE * SIDE * 8 // resource.getpagesize()
-    with kept_pages():
-        inside = new_pages()
-    assert inside < 3 * one
-    assert new_pages() > 3 * one  # the setting ends with the block, also for blocks inside blocks
-    with kept_pages():
-        with kept_pages():
-            pass
-        assert new_pages() < 3 * one
+    """Pages that the operating system had to supply for 20 matrices made and dropped, in matrices; a fresh process has no other free memory."""
+    done = subprocess.run([sys.executable, "-c", COUNT], capture_output=True, text=True, check=True)
+    pages = json.loads(done.stdout)
+    assert pages["inside"] < 3
+    assert pages["after an inner block"] < 3
+    assert pages["outside"] > 3
 
 
 def test_memory_is_given_back_after_an_error():

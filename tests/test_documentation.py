@@ -35,7 +35,9 @@ def blocks(page: Path) -> list[tuple[int, str, str]]:
     return [(text.count("\n", 0, m.start("code")) + 1, m["mark"].strip(), m["code"]) for m in FENCE.finditer(text)]
 
 
-WITH_CODE = [page for page in PAGES if blocks(page)]
+ELSEWHERE = {"command-line.md": "tests/cli/test_documents.py", "scale.md": "tests/test_scale_docs.py"}
+"""Pages whose Python needs what their commands have made: these tests run both, in order."""
+WITH_CODE = [page for page in PAGES if blocks(page) and page.name not in ELSEWHERE]
 
 
 @pytest.fixture
@@ -66,6 +68,11 @@ def test_python_blocks_run_as_written(page, folder, capsys):
     if page == README:
         assert "of the weight" in capsys.readouterr().out
         assert (folder / "step.mgp").is_file()
+
+
+@pytest.mark.parametrize(("page", "test"), ELSEWHERE.items())
+def test_pages_that_are_run_elsewhere_are_run_there(page, test):
+    assert page in (ROOT / test).read_text(encoding="utf-8")
 
 
 def test_pages_with_code_are_found():
