@@ -44,9 +44,8 @@ def test_inside_matrices_are_made_of_memory_that_is_already_there():
     """Pages that the operating system had to supply for 20 matrices made and dropped, in matrices; a fresh process has no other free memory."""
     done = subprocess.run([sys.executable, "-c", COUNT], capture_output=True, text=True, check=True)
     pages = json.loads(done.stdout)
-    assert pages["inside"] < 3
-    assert pages["after an inner block"] < 3
-    assert pages["outside"] > 3
+    assert 5 * pages["inside"] < pages["outside"]  # pages may be huge ones: only the ratio is sure
+    assert 5 * pages["after an inner block"] < pages["outside"]
 
 
 def test_memory_is_given_back_after_an_error():
