@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import pickle
 import subprocess
 import sys
@@ -437,3 +438,10 @@ def test_subclasses_are_refused(tmp_path):
 
     with pytest.raises(InputError, match="Only ManifoldGPRegressor and GPRegressor can be saved; a Own is code"):
         Own(restarts=1, max_iter=1).fit(X, Y).save(tmp_path / "model.mgp")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX files")
+def test_a_model_file_may_be_read_by_whom_the_umask_allows(tmp_path):
+    GPRegressor(restarts=1, max_iter=2).fit([[0.0], [1.0], [2.0]], [0.0, 1.0, 0.0]).save(tmp_path / "m.mgp")
+    (tmp_path / "other").touch()
+    assert (tmp_path / "m.mgp").stat().st_mode == (tmp_path / "other").stat().st_mode

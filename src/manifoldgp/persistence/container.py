@@ -27,7 +27,10 @@ def write(path: str | Path, header: dict[str, Any], tensors: dict[str, Tensor]) 
     metadata = {"format": FORMAT, "version": str(VERSION), "checksum": _checksum(text, stored), "header": text}
     partial = path.with_name(path.name + ".partial")
     try:
+        partial.touch()
+        mode = partial.stat().st_mode  # what the user's umask allows; safetensors makes files that only the owner may read
         save_file(stored, partial, metadata)
+        partial.chmod(mode)
         partial.replace(path)
     except SafetensorError as error:
         raise OSError(f"{path} could not be written: {error}") from error
