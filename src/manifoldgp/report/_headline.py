@@ -23,7 +23,8 @@ def headline(outcome: Outcome) -> str:
             cells = [_cell(table, method, metric) for method in _METHODS]
             lines.append(f"| {table.title}: {_NAMES[metric]} | {shown} | {' | '.join(cells)} |")
     setting = "quick setting" if outcome.plan.quick else "full setting"
-    lines += ["", f"Median over seeds, the worst in parentheses; lower is better. Made by `mgp reproduce` ({setting})."]
+    seeds = max(row.seeds for table in outcome.tables for row in table.rows)
+    lines += ["", f"Median over up to {seeds} seeds, the worst in parentheses; lower is better. Made by `mgp reproduce` ({setting})."]
     return "\n".join(lines) + "\n"
 
 
