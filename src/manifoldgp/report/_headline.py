@@ -24,7 +24,10 @@ def headline(outcome: Outcome) -> str:
             lines.append(f"| {table.title}: {_NAMES[metric]} | {shown} | {' | '.join(cells)} |")
     setting = "quick setting" if outcome.plan.quick else "full setting"
     seeds = max(row.seeds for table in outcome.tables for row in table.rows)
-    lines += ["", f"Median over up to {seeds} seeds, the worst in parentheses; lower is better. Made by `mgp reproduce` ({setting})."]
+    lines += [
+        "",
+        f"Median over up to {seeds} seeds, the worst in parentheses; lower is better. Made by `mgp reproduce` ({setting}).",
+    ]
     return "\n".join(lines) + "\n"
 
 
