@@ -1,7 +1,7 @@
 """Speed against peers and the hardware's floor: measures everything and writes docs/benchmarks (page, plots, raw numbers).
 
     make bench                                       # about 20 minutes on 2 idle cores
-    python benchmarks/bench.py --quick --out /tmp/x  # small sizes, to see that everything works
+    python benchmarks/bench.py --quick --out build/trial  # small sizes, to see that everything works
     python benchmarks/bench.py --only evaluation     # one section, printed, nothing written
 
 Finished sections are kept in build/bench until the page is written: an interrupted run goes on where it was.
@@ -19,25 +19,12 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
-import averages
-import evaluation
-import fits
-import growth
-import memory
 import page
-import startup
 from processes import HERE, environment
 
 ROOT = HERE.parent
 PREDICTION = HERE / "prediction.py"
-SECTIONS = {
-    "evaluation": evaluation,
-    "fits": fits,
-    "averages": averages,
-    "startup": startup,
-    "growth": growth,
-    "memory": memory,
-}
+SECTIONS = page.MODULES
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -56,16 +56,7 @@ def run(name: str, split: int, averaging: str, out: Path) -> None:
         ("gp", GPRegressor(restarts=5), {}),
         ("ours", ManifoldGPRegressor(averaging=averaging), options),
     ):
-        begin = time.perf_counter()
-        model.fit(X, y, **extra)
-        seconds = time.perf_counter() - begin
-        pit = model.predict_cdf(X_test, y_test)
-        result[label] = {
-            "nlpp": float(-model.log_predictive_density(X_test, y_test).mean()),
-            "rmse": float(np.sqrt(np.mean((model.predict(X_test) - y_test) ** 2))),
-            "coverage": float((np.abs(pit - 0.5) <= 0.475).mean()),
-            "seconds": seconds,
-        }
+        result[label] = score(model, X, y, X_test, y_test, extra)
         report = model.held_out_[0]
         if report is not None:
             result["weights"] = dict(zip(report.groups, report.weights.sum(1).tolist(), strict=True))
@@ -78,6 +69,20 @@ def run(name: str, split: int, averaging: str, out: Path) -> None:
     )
 
 
+def score(model, X, y, X_test, y_test, options) -> dict[str, float]:
+    """Fit, and score on the test rows."""
+    begin = time.perf_counter()
+    model.fit(X, y, **options)
+    seconds = time.perf_counter() - begin
+    pit = model.predict_cdf(X_test, y_test)
+    return {
+        "nlpp": float(-model.log_predictive_density(X_test, y_test).mean()),
+        "rmse": float(np.sqrt(np.mean((model.predict(X_test) - y_test) ** 2))),
+        "coverage": float((np.abs(pit - 0.5) <= 0.475).mean()),
+        "seconds": seconds,
+    }
+
+
 def load(name: str, split: int):
     """X, y, X_test, y_test, and what fit is told (groups, ordered)."""
     from manifoldgp import datasets
@@ -85,22 +90,22 @@ def load(name: str, split: int):
     rng = np.random.default_rng(1000 + split)
     if name in ("step", "bumps", "iCub"):
         if name == "iCub":
-            data = datasets.icub_walking(_recorded("icub_walking_only_100Hz.csv"))
+            data = datasets.icub_walking(recorded("icub_walking_only_100Hz.csv"))
         else:
             data = (datasets.step_function if name == "step" else datasets.rotated_bumps)(split)
         return data.X_train, data.y_train, data.X_test, data.y_test, {"ordered": True} if name == "iCub" else {}
     if name in UCI:
-        table = np.load(_recorded(f"{name}.npz"))
+        table = np.load(recorded(f"{name}.npz"))
         X, y, test = table["X"].astype(float), table["y"].astype(float).ravel(), table["test_mask"][:, split].astype(bool)
         return X[~test], y[~test], X[test], y[test], {}
     if name == "well log":
-        with open(_recorded("well_log.csv")) as file:
+        with open(recorded("well_log.csv")) as file:
             y = np.array([float(row["nuclear_response"]) for row in csv.DictReader(file)])[1000:2500]
         rows = rng.permutation(1500)
         X, train, test = np.arange(1500.0)[:, None], rows[:500], rows[500:]
         return X[train], y[train], X[test], y[test], {}
     if name == "cube toss":
-        table = np.load(_recorded("cube_toss_onestep.npz"))
+        table = np.load(recorded("cube_toss_onestep.npz"))
         toss, X, y = table["run"], table["X"].astype(float), table["Y"][:, 2].astype(float)
         tosses = rng.permutation(np.unique(toss))
         test = rng.permutation(np.flatnonzero(np.isin(toss, tosses[:100])))[:1000]
@@ -114,7 +119,7 @@ def load(name: str, split: int):
     return X[:300], y[:300], X[300:], y[300:], {}
 
 
-def _recorded(name: str) -> Path:
+def recorded(name: str) -> Path:
     if not (DATA / name).is_file():
         raise FileNotFoundError(f"needs {name} in ../shared/data beside the repository")
     return DATA / name

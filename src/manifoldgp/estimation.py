@@ -22,7 +22,7 @@ from manifoldgp.model import Data, Model
 from manifoldgp.optimize import MINIMIZERS
 from manifoldgp.parameters import Tree, leaves, map_leaves, nest
 from manifoldgp.posterior import condition
-from manifoldgp.progress import PhaseLines, PhaseTeller, ProgressLine, begin_output
+from manifoldgp.progress import PhaseTeller, ProgressLine, begin_output, watched_phases
 from manifoldgp.scaling import Standardizer
 from manifoldgp.train import Trained, train
 
@@ -139,15 +139,13 @@ def fit_outputs(
     folds: FoldChoice = NO_CHOICE,
 ) -> list[FittedOutput]:
     """Train one model (or average) a target, or one with shared features for all of them."""
-    X = torch.as_tensor(x_scaler.apply(table.X), device=settings.device)
-    Y = torch.as_tensor(y_scaler.apply(table.Y), device=settings.device)
-    noise = None if table.known_noise is None else torch.as_tensor(table.known_noise / y_scaler.scale**2, device=settings.device)
+    data = data_of_outputs(table, x_scaler, y_scaler, settings.device)
+    outputs, X = len(data), data[0].X
     model = bound_model(model, X)
     generator = Settings.generator(settings.random_state)
-    outputs = Y.shape[1]
-    data = [Data(X, Y[:, o].contiguous(), None if noise is None else noise[:, o].contiguous()) for o in range(outputs)]
     if settings.shared_features and outputs > 1:
-        joint = Data(X, Y.T.contiguous(), None if noise is None else noise.T.contiguous())
+        known = [d.known_noise for d in data if d.known_noise is not None]
+        joint = Data(X, torch.stack([d.y for d in data]), torch.stack(known) if known else None)
         warm = None if settings.warm_start_from is None else _joined_values(settings.warm_start_from, outputs)
         trained = _train(replace(model, outputs=outputs), joint, settings, generator, warm)
         rows = len(X) * np.log(y_scaler.scale).sum()
@@ -168,6 +166,14 @@ def fit_outputs(
         values = trained.values(trained.order[:1])
         fitted.append(_fitted(trained, model, values, data[o], o, y_scaler, len(X) * np.log(y_scaler.scale[o])))
     return fitted
+
+
+def data_of_outputs(table: TrainingTable, x_scaler: Standardizer, y_scaler: Standardizer, device: Any) -> list[Data]:
+    """The data of each target in the model's units; all share X."""
+    X = torch.as_tensor(x_scaler.apply(table.X), device=device)
+    Y = torch.as_tensor(y_scaler.apply(table.Y), device=device)
+    noise = None if table.known_noise is None else torch.as_tensor(table.known_noise / y_scaler.scale**2, device=device)
+    return [Data(X, Y[:, o].contiguous(), None if noise is None else noise[:, o].contiguous()) for o in range(Y.shape[1])]
 
 
 def bound_model(model: Model, X: Tensor) -> Model:
@@ -242,15 +248,7 @@ def _averaged(
     folds: FoldChoice,
 ) -> FittedOutput:
     """Fit the members of an average, drop those that carry no weight, and condition the others on all rows."""
-    lines = PhaseLines(settings.max_iter, len(data.y)) if settings.verbose else None
-    tell = PhaseTeller(settings.callback)
-
-    def watch(phase: str, iterations: np.ndarray, values: np.ndarray) -> bool:
-        if lines is not None:
-            lines(phase, iterations, values)
-        return tell(phase, iterations, values)
-
-    try:
+    with watched_phases(settings.callback, settings.verbose, settings.max_iter, len(data.y)) as watch:
         average = fit_average(
             settings.averaging,
             model,
@@ -263,9 +261,6 @@ def _averaged(
             groups=folds.groups,
             ordered=folds.ordered,
         )
-    finally:
-        if lines is not None:
-            lines.close()
     log_units = len(data.y) * float(np.log(y_scaler.scale[output]))
     blocks, log_weights, tables, histories = [], [], [], []
     for batch, weights in zip(average.batches, average.weights, strict=True):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TextIO
 
 import numpy as np
@@ -120,3 +121,23 @@ class PhaseLines:
         if self._line is not None:
             self._line.close()
         self._phase = self._line = None
+
+
+@contextmanager
+def watched_phases(
+    callback: Callback | None, verbose: bool, max_iter: int, rows: int, seconds: float | None = None
+) -> Iterator[Callable[[str, np.ndarray, np.ndarray], bool]]:
+    """Called as watch(phase, iterations, values) after every round: a progress line for each phase if verbose, and the user's own callback."""
+    lines = PhaseLines(max_iter, rows, seconds) if verbose else None
+    tell = PhaseTeller(callback)
+
+    def watch(phase: str, iterations: np.ndarray, values: np.ndarray) -> bool:
+        if lines is not None:
+            lines(phase, iterations, values)
+        return tell(phase, iterations, values)
+
+    try:
+        yield watch
+    finally:
+        if lines is not None:
+            lines.close()

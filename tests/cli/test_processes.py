@@ -69,22 +69,13 @@ def _interrupt(arguments, folder, said):
     return started.returncode, out, err
 
 
+ENDLESS = ["--averaging", "none", "--max-iter", "1000000", "--restarts", "200", "--drop", "run"]
+
+
 def test_an_interrupt_keeps_the_best_model_so_far(folder):
-    fit = [
-        "fit",
-        "data.csv",
-        "--target",
-        "y",
-        "--averaging",
-        "none",
-        "--max-iter",
-        "1000000",
-        "--restarts",
-        "200",
-        "--drop",
-        "run",
-    ]
-    code, out, err = _interrupt([*fit, "--out", "early.mgp"], folder, "training 1/1 starts")
+    code, out, err = _interrupt(
+        ["fit", "data.csv", "--target", "y", *ENDLESS, "--out", "early.mgp"], folder, "training 1/1 starts"
+    )
     assert (code, out) == (130, "")
     assert err == "mgp: Interrupted. The best model so far is in early.mgp; the same command fits it to the end.\n"
     early = manifoldgp.load(folder / "early.mgp")
@@ -93,23 +84,9 @@ def test_an_interrupt_keeps_the_best_model_so_far(folder):
 
 
 def test_an_interrupt_before_the_last_target_writes_nothing(folder):
-    fit = [
-        "fit",
-        "data.csv",
-        "-t",
-        "y",
-        "-t",
-        "x1",
-        "--averaging",
-        "none",
-        "--max-iter",
-        "1000000",
-        "--restarts",
-        "200",
-        "--drop",
-        "run",
-    ]
-    code, out, err = _interrupt([*fit, "--out", "half.mgp"], folder, "training target 1/2")
+    code, out, err = _interrupt(
+        ["fit", "data.csv", "-t", "y", "-t", "x1", *ENDLESS, "--out", "half.mgp"], folder, "training target 1/2"
+    )
     assert (code, out) == (130, "")
     assert err == "mgp: Interrupted at target 1 of 2: no model was written.\n"
     assert not [path.name for path in folder.iterdir() if path.name.startswith(("half", ".", "partial"))]

@@ -5,8 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +18,7 @@ from manifoldgp.errors import InputError
 from manifoldgp.estimation import START_FIELDS, FittedOutput, FoldChoice, Settings, bound_model, member_values
 from manifoldgp.inputs import available_bytes, whole_number
 from manifoldgp.model import Model
-from manifoldgp.progress import PhaseLines, PhaseTeller, begin_output
+from manifoldgp.progress import begin_output, watched_phases
 from manifoldgp.scaling import Standardizer
 from manifoldgp.streaming.checkpoint import Checkpoint
 from manifoldgp.streaming.ranks import ALONE, Ranks
@@ -120,7 +119,8 @@ def fit_sparse_outputs(
                 if settings.time_budget is None
                 else max(settings.time_budget - (time.perf_counter() - begin), 1e-9) / (outputs - o)
             )
-            with _watching(settings, rows, sparse.ranks.first, left) as watch:
+            shown = settings.verbose and sparse.ranks.first
+            with watched_phases(settings.callback, shown, settings.max_iter, rows.count, left) as watch:
                 fit = _Fit(settings, sparse, workers, generator, watch, left, o, stopped, x_scaler, y_scaler)
                 bound = bound_model(model, rows.sample(SAMPLE_ROWS, fit.seed).X)
                 if settings.averaging == "stack":
@@ -132,24 +132,6 @@ def fit_sparse_outputs(
     for checkpoint in checkpoints if sparse.ranks.first else ():
         checkpoint.remove()
     return fitted
-
-
-@contextmanager
-def _watching(settings: Settings, rows: ModelRows, shown: bool, seconds: float | None) -> Iterator[Any]:
-    """The callback of every round: a progress line for each phase, and the user's own callback."""
-    lines = PhaseLines(settings.max_iter, rows.count, seconds) if settings.verbose and shown else None
-    tell = PhaseTeller(settings.callback)
-
-    def watch(phase: str, iterations: np.ndarray, values: np.ndarray) -> bool:
-        if lines is not None:
-            lines(phase, iterations, values)
-        return tell(phase, iterations, values)
-
-    try:
-        yield watch
-    finally:
-        if lines is not None:
-            lines.close()
 
 
 class _Fit:

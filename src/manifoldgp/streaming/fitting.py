@@ -7,12 +7,11 @@ from functools import reduce
 from typing import Any
 
 import numpy as np
-import torch
 
 from manifoldgp.errors import FitWarning, InputError
-from manifoldgp.estimation import FittedOutput, FoldChoice, Settings
+from manifoldgp.estimation import FittedOutput, FoldChoice, Settings, data_of_outputs
 from manifoldgp.inputs import TrainingTable
-from manifoldgp.model import Data, Model
+from manifoldgp.model import Model
 from manifoldgp.scaling import Standardizer
 from manifoldgp.sources import ArrayRows, RowSource, Survey, survey
 from manifoldgp.streaming.estimation import EXACT_UP_TO, SparseSettings, fit_sparse_outputs
@@ -83,13 +82,10 @@ def fit_sparse_table(
     folds: FoldChoice,
 ) -> list[FittedOutput]:
     """Sparse models of a table in memory."""
-    X = torch.as_tensor(x_scaler.apply(table.X), device=settings.device)
-    Y = torch.as_tensor(y_scaler.apply(table.Y), device=settings.device)
-    noise = None if table.known_noise is None else torch.as_tensor(table.known_noise / y_scaler.scale**2, device=settings.device)
+    data = data_of_outputs(table, x_scaler, y_scaler, settings.device)
 
     def rows_of(output: int) -> MemoryRows:
-        known = None if noise is None else noise[:, output].contiguous()
-        return MemoryRows(Data(X, Y[:, output].contiguous(), known))
+        return MemoryRows(data[output])
 
     return fit_sparse_outputs(model, rows_of, x_scaler, y_scaler, settings, sparse, folds)
 
