@@ -29,7 +29,7 @@ VARIANTS: dict[str, str | StackSettings] = {
     "default": "stack",
     "fast": "fast",
     "wide": StackSettings(hidden=16, q=3),
-    "wider": StackSettings(hidden=32, q=4, cold_iterations=150),
+    "wider": StackSettings(hidden=32, q=4),
     "small": StackSettings(hidden=4, q=1),
     "no widened copies": StackSettings(variance_factors=(1.0,)),
     "no prior for the GP": StackSettings(gp_prior=0.0),

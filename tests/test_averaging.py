@@ -7,12 +7,13 @@ import pytest
 import torch
 
 from manifoldgp import GPRegressor, ManifoldGPRegressor, load
-from manifoldgp.averaging import nuts
+from manifoldgp.averaging import nuts, on_folds
 from manifoldgp.averaging.heldout import make_batch, predict_held_out
 from manifoldgp.averaging.members import Trainer, nested_gp, plain_gp, warm_and_cold
-from manifoldgp.averaging.stack import StackSettings, fit_stack
+from manifoldgp.averaging.settings import StackSettings
+from manifoldgp.averaging.stack import fit_stack
 from manifoldgp.errors import FitWarning, InputError
-from manifoldgp.features import Nested
+from manifoldgp.features import MLP, Nested
 from manifoldgp.kernels import Constant, SquaredExponential
 from manifoldgp.model import Data, Model
 from manifoldgp.noise import GaussianNoise
@@ -217,17 +218,59 @@ def test_known_noise_and_warping_go_through_the_stack(options):
     assert np.isfinite(model.held_out_[0].log_density["stack"]).all()
 
 
-def test_only_groups_with_weight_are_trained_on_all_rows():
+def averaged(X, y, **settings):
+    """A stack of the default model with two folds, and the phases it went through."""
+    phases, data = [], standardised(X, y)
+    sizes = {"gp_starts": 1, "warm_members": 2, "cold_members": 3, "own_members": 5, "fold_members": 2, **settings}
+    with training_threads() as workers:
+        trainer = Trainer(torch.Generator().manual_seed(0), workers, watch=lambda phase, *_: phases.append(phase))
+        average = fit_stack(
+            Model(MLP((4, 2))), data, [np.arange(0, len(y), 2), np.arange(1, len(y), 2)], StackSettings(**sizes), trainer
+        )
+    assert sum(w.sum() for w in average.weights) == pytest.approx(1.0)
+    return average, list(dict.fromkeys(phases))
+
+
+def test_groups_that_add_little_go_no_further():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(40, 1))
-    data = standardised(X, np.sin(X[:, 0]) + 0.1 * rng.normal(size=40))
-    settings = StackSettings(own_members=2, keep=0.9)
-    with training_threads() as workers:
-        average = fit_stack(
-            Model(), data, [np.arange(0, 20), np.arange(20, 40)], settings, Trainer(torch.Generator().manual_seed(0), workers)
-        )
-    assert [batch.phase for batch in average.batches] in (["plain GP"], ["plain GP", "nested"])
-    assert sum(w.sum() for w in average.weights) == pytest.approx(1.0)
+    average, phases = averaged(X, np.sin(X[:, 0]) + 0.1 * rng.normal(size=40), keep=100.0)
+    assert [batch.phase for batch in average.batches] == ["plain GP"]
+    assert average.report.weights[1:].sum() == 0.0
+    assert not any("cold on" in phase for phase in phases)  # neither better than the plain GP nor missed
+
+
+def test_groups_that_gain_much_are_trained_for_longer_and_go_on_with_all_rows():
+    rng = np.random.default_rng(0)
+    X = np.sort(rng.uniform(-1, 1, size=(60, 1)), axis=0)
+    y = (X[:, 0] > 0) + 0.01 * rng.normal(size=60)
+    average, phases = averaged(X, y, steps=(5, 20, 60), go_on=0.0, polish=3)
+    assert "own on folds, to 20" in phases
+    assert "own on folds, to 60" in phases
+    own = next(batch for batch in average.batches if batch.phase == "own")
+    of_folds, afresh = own.result.iterations[:4], own.result.iterations[4:]  # two folds with two members each
+    assert of_folds.max() <= 15 < afresh.max()  # a quarter of 60 for those that go on
+    assert of_folds.max() > 0
+    _, phases = averaged(X, y, steps=(5, 20, 60), go_on=np.inf)
+    assert "own on folds, to 20" in phases
+    assert "own on folds, to 60" not in phases
+
+
+def test_a_step_that_makes_held_out_rows_less_likely_is_taken_back(monkeypatch):
+    rng = np.random.default_rng(0)
+    X = np.sort(rng.uniform(-1, 1, size=(40, 1)), axis=0)
+    y = (X[:, 0] > 0) + 0.01 * rng.normal(size=40)
+    honest = on_folds._predicted
+
+    def worse_after_the_first_step(group, folds, settings):
+        log_density, cdf = honest(group, folds, settings)
+        return log_density - 10.0 * (group.iterations == 20), cdf
+
+    monkeypatch.setattr(on_folds, "_predicted", worse_after_the_first_step)
+    average, phases = averaged(X, y, steps=(5, 20, 60))
+    assert "own on folds, to 20" in phases
+    own = next(batch for batch in average.batches if batch.phase == "own")
+    assert own.result.iterations.max() <= 5
 
 
 def test_full_bayes_reports_its_chains(monkeypatch):

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from manifoldgp.averaging.folds import make_folds
-from manifoldgp.averaging.stack import HeldOutReport
 from manifoldgp.averaging.verdict import coverage, held_out_numbers, held_out_remarks
+from manifoldgp.averaging.weighing import Candidates, HeldOutReport, Weighing
 from manifoldgp.averaging.weights import doubt, log_mixture, stacking_weights, tempered_weights
 from manifoldgp.errors import InputError
 
@@ -112,3 +112,28 @@ def test_words_for_intervals_that_are_too_narrow():
     assert any("The 95 % intervals hold 80.0 % of held-out rows: they are too narrow." in remark for remark in remarks)
     assert any("a single mGP would overfit here" in remark for remark in remarks)
     assert coverage(pit)[0.95] == 0.8
+
+
+def substitutes():
+    """Two groups that predict the same, far better than the plain GP, and one that predicts as the plain GP does."""
+    rng = np.random.default_rng(0)
+    plain = rng.normal(size=(1, 200))
+    better = plain + 1.0
+    groups = {"plain GP": plain, "warm": better, "cold": better - 1e-6, "own": plain}
+    return Candidates.of({name: (density, np.full_like(density, 0.5)) for name, density in groups.items()})
+
+
+def test_of_two_groups_that_say_the_same_one_is_needed():
+    weighing = Weighing((1.0,), gp_prior=0.05, spread_prior=0.02)
+    candidates = substitutes()
+    kept = weighing.needed(candidates, ("warm", "cold", "own"), 0.01)
+    assert "own" not in kept
+    assert ("warm" in kept) != ("cold" in kept)
+    assert weighing.needed(candidates, ("own",), 0.01) == ["plain GP", "warm", "cold"]
+    assert weighing.needed(candidates, ("warm", "cold", "own"), 10.0) == ["plain GP"]
+    weights, report = weighing.weights(candidates, kept)
+    assert weights.sum() == pytest.approx(1.0)
+    assert weights[candidates.names.index("own")].sum() == 0.0
+    assert report.log_density["stack"].mean() == pytest.approx(weighing.value(candidates), abs=0.01)
+    assert candidates.better_than_gp("cold")
+    assert not candidates.better_than_gp("own")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from manifoldgp import GPRegressor, ManifoldGPRegressor, inspection
-from manifoldgp.averaging.stack import StackSettings
+from manifoldgp.averaging.settings import StackSettings
 from manifoldgp.features import Identity
 from manifoldgp.plots import plot_starts
 from manifoldgp.report import write_model_report

@@ -17,7 +17,7 @@ from sklearn.base import clone
 import manifoldgp
 from manifoldgp import MLP, GPRegressor, ManifoldGPRegressor
 from manifoldgp.averaging import StackSettings
-from manifoldgp.averaging.stack import Candidates, weigh
+from manifoldgp.averaging.weighing import Candidates, Weighing
 from manifoldgp.errors import FileFormatError, FitWarning, InputError
 from manifoldgp.model import Data, Model
 from manifoldgp.parameters import map_leaves
@@ -226,7 +226,7 @@ def test_auto_is_exact_up_to_its_limit_and_says_when_it_is_not(monkeypatch):
         ({"averaging": "restarts"}, None, "averaging='restarts' needs method='exact'"),
         ({"optimizer": "l-bfgs-b"}, None, "optimizer='l-bfgs-b' needs method='exact'"),
         ({"shared_features": True}, None, "shared_features=True needs method='exact'"),
-        ({"averaging": StackSettings(own_members=3, own_iterations=5)}, None, "StackSettings"),
+        ({"averaging": StackSettings(own_members=3, steps=(5,))}, None, "StackSettings"),
         ({"averaging": "stack"}, np.arange(60) % 6, "groups are known to the exact stack only"),
     ],
 )
@@ -359,7 +359,9 @@ def test_more_held_out_rows_that_like_the_features_leave_the_plain_gp_less():
     rng = np.random.default_rng(0)
     log_density = rng.normal(size=(1, 1, 400)) + np.array([0.0, 0.3])[:, None, None]
     cdf = np.full((2, 1, 400), 0.5)
-    weights, report = weigh(Candidates(["plain GP", "own"], log_density, cdf), (1.0,), gp_prior=0.05, spread_prior=0.001)
+    weights, report = Weighing((1.0,), gp_prior=0.05, spread_prior=0.001).weights(
+        Candidates(["plain GP", "own"], log_density, cdf)
+    )
     assert weights[0, 0] < 0.01  # the gain is beyond doubt: no pseudo-rows vote against it
     np.testing.assert_allclose(report.pit, 0.5)
 

@@ -14,7 +14,9 @@ from torch import Tensor
 
 from manifoldgp.averaging.fit import fit_average
 from manifoldgp.averaging.members import Batch
-from manifoldgp.averaging.stack import HeldOutReport, SamplingReport, StackSettings
+from manifoldgp.averaging.settings import StackSettings
+from manifoldgp.averaging.stack import SamplingReport
+from manifoldgp.averaging.weighing import HeldOutReport
 from manifoldgp.ensemble import Ensemble
 from manifoldgp.errors import InputError
 from manifoldgp.inputs import TrainingTable, positive_number, whole_number

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from manifoldgp import inputs
 from manifoldgp.averaging.fit import AVERAGINGS
-from manifoldgp.averaging.stack import StackSettings
+from manifoldgp.averaging.settings import StackSettings
 from manifoldgp.diagnosis import Diagnosis, diagnose
 from manifoldgp.ensemble import Ensemble
 from manifoldgp.errors import InputError

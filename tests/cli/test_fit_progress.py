@@ -49,7 +49,7 @@ def test_phases_come_in_the_planned_order(averaging, outputs):
     for output in range(outputs):
         seen = [phase for o, phase in notebook.entered if o == output]
         assert seen == [name for name in planned if name in seen]
-        assert len(seen) >= max(len(planned) - 2, 1)  # a stack leaves out groups that carry no weight
+        assert seen[:4] == planned[:4]  # a stack leaves out later phases of groups that held-out rows do not want
 
 
 @pytest.mark.parametrize(("averaging", "outputs"), [("stack", 1), ("none", 2)])

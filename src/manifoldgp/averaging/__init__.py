@@ -1,5 +1,5 @@
 """Many mappings instead of one: mixtures of members, weighted by what they predict on held-out rows."""
 
-from manifoldgp.averaging.stack import StackSettings
+from manifoldgp.averaging.settings import StackSettings
 
 __all__ = ["StackSettings"]

@@ -11,7 +11,8 @@ import torch
 
 from manifoldgp.averaging.folds import make_folds
 from manifoldgp.averaging.members import Trainer, Watch
-from manifoldgp.averaging.stack import Averaged, StackSettings, fit_fast, fit_restarts, fit_stack
+from manifoldgp.averaging.settings import StackSettings
+from manifoldgp.averaging.stack import Averaged, fit_fast, fit_restarts, fit_stack
 from manifoldgp.model import Data, Model
 from manifoldgp.threads import training_threads
 
@@ -58,7 +59,7 @@ def fit_average(
             return fit_restarts(model, data, restarts, max_iter, TEMPERATURE, trainer)
         settings = averaging if isinstance(averaging, StackSettings) else _sizes(len(data.y), restarts)
         if averaging == "fast":
-            return fit_fast(model, data, replace(settings, warm_members=3, cold_members=3, cold_iterations=50), trainer)
+            return fit_fast(model, data, replace(settings, warm_members=3, cold_members=3, steps=(50,)), trainer)
         rng = np.random.default_rng(int(torch.randint(2**31, (), generator=generator)))
         count, used = folds_for(len(data.y))
         folds = make_folds(len(data.y), count, rng, groups, ordered)[:used]

@@ -16,13 +16,11 @@ def stacking_weights(log_density: np.ndarray, prior_counts: np.ndarray | float =
     """
     S, n = log_density.shape
     counts = np.broadcast_to(np.asarray(prior_counts, dtype=float), (S,))
-    log_density = np.maximum(log_density, log_density.max(0) - 500.0)
+    density = np.exp(np.maximum(log_density - log_density.max(0), -500.0))  # of the likeliest candidate's; 1e-217 at least
     weights = np.full(S, 1.0 / S)
     for _ in range(iterations):
-        with np.errstate(divide="ignore"):
-            joint = np.log(weights)[:, None] + log_density
-        responsibility = np.exp(joint - logsumexp(joint, axis=0))
-        updated = (responsibility.sum(1) + counts) / (n + counts.sum())
+        responsible = weights * (density @ (1.0 / (weights @ density)))  # rows that each candidate answers for
+        updated = (responsible + counts) / (n + counts.sum())
         moved = np.abs(updated - weights).max()
         weights = updated
         if moved < 1e-7:

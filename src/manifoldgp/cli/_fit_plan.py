@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -20,13 +21,13 @@ class Phase:
 
 
 def plan_phases(averaging: str, N: int, restarts: int, max_iter: int) -> list[Phase]:
-    """Phases of training one target on N rows, in their order. A stack leaves out the last ones where they would carry no weight.
+    """Phases of training one target on N rows, in their order. A stack leaves out the later ones of groups that held-out rows do not want.
 
     >>> [phase.name for phase in plan_phases("fast", 100, 20, 500)]
     ['plain GP', 'nested']
     """
     from manifoldgp.averaging.fit import folds_for
-    from manifoldgp.averaging.stack import StackSettings
+    from manifoldgp.averaging.settings import STEPPED, StackSettings
 
     if averaging in ("none", "restarts", "nuts"):
         name = {"none": "starts", "restarts": "restarts", "nuts": "MAP starts"}[averaging]
@@ -38,16 +39,22 @@ def plan_phases(averaging: str, N: int, restarts: int, max_iter: int) -> list[Ph
         return [plain, Phase("nested", average, 6 * average * whole)]
     count, used = folds_for(N)
     part = used * _cost(N * (count - 1) // count)
-    on_folds = 0.5 * (s.warm_iterations + s.cold_iterations)
-    members = s.warm_members + s.cold_members
-    nested = (s.warm_members * s.warm_iterations + s.cold_members * s.cold_iterations) / members
+    first, second = s.steps[:2]
+    further = [
+        Phase(f"{name} on folds, to {to}", to - since, (1.0 if since == first else 0.3) * s.fold_members * part * (to - since))
+        for name in STEPPED
+        for since, to in pairwise(s.steps)
+    ]  # steps after the second one are taken by few
+    on_folds, members = 0.5 * (s.warm_iterations + first), s.warm_members + s.cold_members
+    each = s.fold_members * part
     return [
         plain,
         Phase("plain GP on folds", 25, 25 * part),
-        Phase("nested on folds", on_folds, 2 * s.fold_members * on_folds * part),
-        Phase("own on folds", s.own_iterations, s.fold_members * s.own_iterations * part),
-        Phase("nested", nested, members * nested * whole),
-        Phase("own", s.own_iterations, 0.5 * restarts * min(1.0, s.own_rows / N) * s.own_iterations * whole),
+        Phase("nested on folds", on_folds, 2 * each * on_folds),
+        Phase("own on folds", first, each * first),
+        *further,
+        Phase("nested", s.polish, members * s.polish * whole),
+        Phase("own", second, 0.5 * restarts * min(1.0, s.own_rows / N) * second * whole),
     ]
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from manifoldgp import features, kernels, means, noise, parameters, warping
-from manifoldgp.averaging.stack import StackSettings
+from manifoldgp.averaging.settings import StackSettings
 from manifoldgp.errors import FileFormatError, InputError
 from manifoldgp.model import Model
 

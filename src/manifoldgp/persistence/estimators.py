@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from manifoldgp.averaging.stack import HeldOutReport
+from manifoldgp.averaging.weighing import HeldOutReport
 from manifoldgp.errors import FileFormatError, InputError, ManifoldGPError
 from manifoldgp.estimation import START_FIELDS, require_device
 from manifoldgp.features import Features, Identity, Nested, as_features

@@ -8,7 +8,7 @@ from html import escape
 import numpy as np
 
 from manifoldgp import inspection, metrics
-from manifoldgp.averaging.stack import StackSettings
+from manifoldgp.averaging.settings import StackSettings
 from manifoldgp.report._endings import about_endings
 from manifoldgp.report._model_tables import say
 from manifoldgp.report._model_view import MOST_SLICES, ModelView, TargetView

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from manifoldgp.averaging.stack import StackSettings
+from manifoldgp.averaging.settings import StackSettings
 from manifoldgp.ensemble import Ensemble
 from manifoldgp.errors import InputError
 from manifoldgp.estimation import START_FIELDS, FittedOutput, FoldChoice, Settings, bound_model, member_values

@@ -16,7 +16,7 @@ import torch
 from scipy.special import ndtr
 
 from manifoldgp.averaging.members import plain_gp
-from manifoldgp.averaging.stack import Candidates, HeldOutReport, weigh, without_light_groups
+from manifoldgp.averaging.weighing import Candidates, HeldOutReport, Weighing
 from manifoldgp.features import MLP, Concatenate, Identity
 from manifoldgp.model import Data, Model
 from manifoldgp.sparse.posterior import SparsePosterior
@@ -24,7 +24,10 @@ from manifoldgp.streaming.rows import ModelRows, sampled
 from manifoldgp.streaming.train import SparseTrained
 
 VARIANCE_FACTORS = (1.0, 4.0, 16.0)
-_GP_PRIOR, _SPREAD_PRIOR, _KEEP = 0.002, 0.001, 0.02
+_WEIGHING = Weighing(VARIANCE_FACTORS, gp_prior=0.002, spread_prior=0.001)
+_KEEP = 0.002
+"""Nats a row: groups that together add less predict nothing."""
+
 SHARES = {"plain GP": 0.2, "nested": 0.5, "own": 0.3}
 """Groups in the order of their training, with their shares of the time."""
 
@@ -88,13 +91,10 @@ def fit_sparse_stack(
         trained[name] = train(model, seen, name, SHARES[name])
         if trained[name].stopped:
             break
-    predicted = [_predict(member.posterior, held) for member in trained.values()]
-    candidates = Candidates(
-        list(trained), np.stack([density for density, _ in predicted]), np.stack([cdf for _, cdf in predicted])
-    )
-    weights, report = weigh(candidates, VARIANCE_FACTORS, _GP_PRIOR, _SPREAD_PRIOR)
+    candidates = Candidates.of({name: _predict(member.posterior, held) for name, member in trained.items()})
+    weights, report = _WEIGHING.weights(candidates, _WEIGHING.needed(candidates, ("nested", "own"), _KEEP))
     posteriors = [member.posterior.condition(held.X, held.y, held.known_noise) for member in trained.values()]
-    return SparseStack(list(trained), list(trained.values()), posteriors, without_light_groups(weights, _KEEP), report)
+    return SparseStack(list(trained), list(trained.values()), posteriors, weights, report)
 
 
 def _predict(posterior: SparsePosterior, held: Data) -> tuple[np.ndarray, np.ndarray]:
