@@ -59,7 +59,7 @@ def fit_average(
             return fit_restarts(model, data, restarts, max_iter, TEMPERATURE, trainer)
         settings = averaging if isinstance(averaging, StackSettings) else _sizes(len(data.y), restarts)
         if averaging == "fast":
-            return fit_fast(model, data, replace(settings, warm_members=3, cold_members=3, steps=(50,)), trainer)
+            return fit_fast(model, data, settings.fast(), trainer)
         rng = np.random.default_rng(int(torch.randint(2**31, (), generator=generator)))
         count, used = folds_for(len(data.y))
         folds = make_folds(len(data.y), count, rng, groups, ordered)[:used]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from manifoldgp.averaging.weighing import Weighing
 
@@ -50,3 +50,7 @@ class StackSettings:
     def weighing(self) -> Weighing:
         """How the groups are weighed."""
         return Weighing(self.variance_factors, self.gp_prior, self.spread_prior)
+
+    def fast(self) -> StackSettings:
+        """The sizes of averaging="fast": few members, trained briefly."""
+        return replace(self, warm_members=3, warm_iterations=20, cold_members=3, steps=(30,))

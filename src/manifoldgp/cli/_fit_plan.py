@@ -35,8 +35,9 @@ def plan_phases(averaging: str, N: int, restarts: int, max_iter: int) -> list[Ph
     s, whole = StackSettings(), _cost(N)
     plain = Phase("plain GP", 60, s.gp_starts * 60 * whole)  # 200 at most; about 60 as a rule
     if averaging == "fast":
-        average = 0.5 * (s.warm_iterations + 50)
-        return [plain, Phase("nested", average, 6 * average * whole)]
+        few = s.fast()
+        iterations = few.warm_members * few.warm_iterations + few.cold_members * few.steps[0]
+        return [plain, Phase("nested", iterations / (few.warm_members + few.cold_members), iterations * whole)]
     count, used = folds_for(N)
     part = used * _cost(N * (count - 1) // count)
     first, second = s.steps[:2]
