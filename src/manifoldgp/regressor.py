@@ -16,7 +16,7 @@ from manifoldgp import inputs
 from manifoldgp.averaging.fit import AVERAGINGS
 from manifoldgp.averaging.stack import StackSettings
 from manifoldgp.diagnosis import Diagnosis, diagnose
-from manifoldgp.ensemble import Ensemble
+from manifoldgp.ensemble import Ensemble, prediction_threads
 from manifoldgp.errors import InputError
 from manifoldgp.estimation import FittedOutput, FoldChoice, Settings, fit_outputs
 from manifoldgp.features import MLP, Features, Identity, as_features
@@ -206,17 +206,19 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
         if return_std and return_cov:
             raise InputError("Ask for return_std or for return_cov, not for both.")
         U = self._query(X)
-        if not (return_std or return_cov or latent or noise_std is not None):
-            return self._columns([e.mean(U) for e in self.ensembles_])  # variances are not needed
-        moments = [p.moments() for p in self._predictives(U, latent, noise_std)]
-        mean = self._columns([m for m, _ in moments])
-        if return_cov:
-            inputs.refuse_too_many_rows(len(U), 3)
-            covariances = [e.covariance(U, latent)[1] for e in self.ensembles_]
-            for C, (_, variance) in zip(covariances, moments, strict=True):
-                C.diagonal().copy_(variance)  # with the known noise of these points
-            return mean, self._columns(covariances)
-        return (mean, self._columns([v.sqrt() for _, v in moments])) if return_std else mean
+        variances = return_std or return_cov or latent or noise_std is not None
+        with prediction_threads(self.ensembles_, len(U), variances, return_cov):
+            if not variances:
+                return self._columns([e.mean(U) for e in self.ensembles_])
+            moments = [p.moments() for p in self._predictives(U, latent, noise_std)]
+            mean = self._columns([m for m, _ in moments])
+            if return_cov:
+                inputs.refuse_too_many_rows(len(U), 3)
+                covariances = [e.covariance(U, latent)[1] for e in self.ensembles_]
+                for C, (_, variance) in zip(covariances, moments, strict=True):
+                    C.diagonal().copy_(variance)  # with the known noise of these points
+                return mean, self._columns(covariances)
+            return (mean, self._columns([v.sqrt() for _, v in moments])) if return_std else mean
 
     def predict_quantiles(
         self, X: Any, q: Sequence[float] = (0.05, 0.5, 0.95), *, latent: bool = False, noise_std: Any = None
@@ -224,22 +226,24 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
         """Quantiles of y at X: (n, len(q)), or (n, len(q), O)."""
         levels = inputs.quantile_levels(q)
         U = self._query(X)
-        return self._columns(
-            [torch.stack([p.quantile(float(level)) for level in levels], -1) for p in self._predictives(U, latent, noise_std)]
-        )
+        with prediction_threads(self.ensembles_, len(U)):
+            predictives = self._predictives(U, latent, noise_std)
+            return self._columns([torch.stack([p.quantile(float(level)) for level in levels], -1) for p in predictives])
 
     def log_predictive_density(self, X: Any, y: Any, *, noise_std: Any = None) -> np.ndarray:
         """log p(y_i | x_i) (n,), in the units of y; several targets are independent, so their densities add up."""
         U = self._query(X)
         Y = self._tensor(inputs.target_table(self, y, len(U)))
-        predictives = self._predictives(U, False, noise_std)
-        return torch.stack([p.log_density(Y[:, o]) for o, p in enumerate(predictives)]).sum(0).cpu().numpy()
+        with prediction_threads(self.ensembles_, len(U)):
+            predictives = self._predictives(U, False, noise_std)
+            return torch.stack([p.log_density(Y[:, o]) for o, p in enumerate(predictives)]).sum(0).cpu().numpy()
 
     def predict_cdf(self, X: Any, y: Any, *, noise_std: Any = None) -> np.ndarray:
         """P(Y_i <= y_i | x_i), shaped like y: the probability integral transform, uniform for a calibrated model."""
         U = self._query(X)
         Y = self._tensor(inputs.target_table(self, y, len(U)))
-        return self._columns([p.cdf(Y[:, o]) for o, p in enumerate(self._predictives(U, False, noise_std))])
+        with prediction_threads(self.ensembles_, len(U)):
+            return self._columns([p.cdf(Y[:, o]) for o, p in enumerate(self._predictives(U, False, noise_std))])
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0, *, latent: bool = False) -> np.ndarray:
         """Joint draws of y (or f) at X: (n, n_samples), or (n, O, n_samples). Of the noise, the learned part is added."""
@@ -247,21 +251,23 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
         n_samples = inputs.whole_number(n_samples, "n_samples")
         inputs.refuse_too_many_rows(len(U), 3)
         generator = Settings.generator(random_state)
-        draws = [e.sample(U, n_samples, generator, latent).T.cpu().numpy() for e in self.ensembles_]
+        with prediction_threads(self.ensembles_, len(U), joint=True):
+            draws = [e.sample(U, n_samples, generator, latent).T.cpu().numpy() for e in self.ensembles_]
         return draws[0] if self._flat else np.stack(draws, 1)
 
     def predict_gradient(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         """Derivatives of mean and variance of f with respect to the inputs, in original units: (n, D) each, or (n, D, O)."""
         U = self._query(X)
         slopes = self._tensor(self.x_scaler_.scale)
-        pairs = [e.gradients(U) for e in self.ensembles_]
-        return self._columns([m / slopes for m, _ in pairs]), self._columns([v / slopes for _, v in pairs])
+        with prediction_threads(self.ensembles_, len(U)):
+            pairs = [e.gradients(U) for e in self.ensembles_]
+            return self._columns([m / slopes for m, _ in pairs]), self._columns([v / slopes for _, v in pairs])
 
     def transform(self, X: Any) -> np.ndarray:
         """Features H = M(X) (n, Q); several targets with their own features: side by side."""
         U = self._query(X)
-        with torch.no_grad():
-            ensembles = self.ensembles_[:1] if self.shared_features else self.ensembles_
+        ensembles = self.ensembles_[:1] if self.shared_features else self.ensembles_
+        with torch.no_grad(), prediction_threads(ensembles, len(U), variance=False):
             return torch.cat([e.transform(U) for e in ensembles], -1).cpu().numpy()
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
@@ -280,7 +286,10 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
         noise = self._noise(noise_std, len(U))
         if self.method_ == "exact":
             inputs.refuse_too_many_rows(self.ensembles_[0].blocks[0].rows + len(U), 3)
-        self.ensembles_ = [e.condition(U, T[:, o], None if noise is None else noise[:, o]) for o, e in enumerate(self.ensembles_)]
+        with prediction_threads(self.ensembles_, len(U), joint=True):
+            self.ensembles_ = [
+                e.condition(U, T[:, o], None if noise is None else noise[:, o]) for o, e in enumerate(self.ensembles_)
+            ]
         return self
 
     def diagnose(self) -> Diagnosis:
