@@ -94,8 +94,8 @@ class BlasLimit:
             self._set(1)
 
     def use(self, count: int) -> None:
-        """This many threads from now on, for all that are inside."""
-        if count != self._count:
+        """This many threads from now on, for all that are inside; nothing where nobody is."""
+        if count != self._count and self._inside:
             with self._lock:
                 self._set(count)
 

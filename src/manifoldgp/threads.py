@@ -18,43 +18,36 @@ from manifoldgp.thread_limits import BLAS, TORCH
 
 
 class Workers:
-    """Runs functions side by side on the cores, or hands all cores to BLAS when there is just one thing to do."""
+    """Runs functions side by side on the cores, or, inside :func:`training_threads`, hands all cores to BLAS when there is just one thing to do."""
 
     def __init__(self, count: int) -> None:
         self.count = count
         self._pool = ThreadPoolExecutor(count, initializer=TORCH.join) if count > 1 else None
-        BLAS.take()
-
-    def blas_threads(self, count: int) -> None:
-        """Let BLAS use this many threads from now on."""
-        BLAS.use(count)
 
     def map(self, function: Callable[[Any], Any], items: Sequence[Any], large: bool) -> list[Any]:
         """[function(item) for item in items], side by side; one item alone gets all cores for BLAS if it is large."""
         if self._pool is None or len(items) == 1:
-            self.blas_threads(self.count if large else 1)
+            BLAS.use(self.count if large else 1)
             return [function(item) for item in items]
-        self.blas_threads(1)
+        BLAS.use(1)
         return list(self._pool.map(function, items))
 
     def close(self) -> None:
         if self._pool is not None:
             self._pool.shutdown()
-        BLAS.give_back()
 
 
 @contextmanager
 def training_threads() -> Iterator[Workers]:
     """Workers for one fit, as many as PyTorch was allowed threads, and memory that stays; every setting is restored at the end."""
-    allowed = TORCH.take(lasting=True)
+    workers = Workers(TORCH.take(lasting=True))
+    BLAS.take()
     try:
-        workers = Workers(allowed)
-        try:
-            with kept_pages():
-                yield workers
-        finally:
-            workers.close()
+        with kept_pages():
+            yield workers
     finally:
+        workers.close()
+        BLAS.give_back()
         TORCH.give_back(lasting=True)
 
 
