@@ -1,4 +1,4 @@
-"""The scikit-learn estimators: ManifoldGPRegressor, and GPRegressor, the same with Identity features."""
+"""ManifoldGPRegressor: the estimator's arguments, and what it can be asked for."""
 
 from __future__ import annotations
 
@@ -10,32 +10,19 @@ import numpy as np
 import torch
 from sklearn.base import BaseEstimator, RegressorMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
-from torch import Tensor
 
-from manifoldgp import inputs
-from manifoldgp.averaging.fit import AVERAGINGS
-from manifoldgp.averaging.stack import StackSettings
+from manifoldgp.averaging.stack import HeldOutReport, SamplingReport, StackSettings
 from manifoldgp.diagnosis import Diagnosis, diagnose
-from manifoldgp.ensemble import Ensemble, prediction_threads
-from manifoldgp.errors import InputError
-from manifoldgp.estimation import FittedOutput, FoldChoice, Settings, fit_outputs
-from manifoldgp.features import MLP, Features, Identity, as_features
-from manifoldgp.kernels import Kernel, as_kernel
-from manifoldgp.means import Mean, as_mean
-from manifoldgp.model import Model
-from manifoldgp.noise import DEFAULT_FLOOR, GaussianNoise
-from manifoldgp.parameters import LogNormal, Normal, Prior, StudentT
+from manifoldgp.ensemble import Ensemble
+from manifoldgp.kernels import Kernel
+from manifoldgp.means import Mean
+from manifoldgp.noise import DEFAULT_FLOOR
+from manifoldgp.parameters import Prior
 from manifoldgp.predictor import Predictor
+from manifoldgp.regressor import fitting, predictions
 from manifoldgp.scaling import Standardizer
-from manifoldgp.sources import RowSource
-from manifoldgp.streaming.estimation import SparseSettings, refuse_what_is_not_sparse, why_exact_for
-from manifoldgp.streaming.fitting import chosen_method, fit_sparse_source, fit_sparse_table, row_source, surveyed
-from manifoldgp.streaming.ranks import current_ranks
 from manifoldgp.translation import to_predictor
-from manifoldgp.warping import NoWarping, TargetWarping, as_warping
-
-_WARPED_NOISE = "noise_std is noise of y, and a warped model adds its noise to g(y). Leave out noise_std or target_warping."
-_GROUPS = "Use arrays in memory with method='exact', or leave out groups and hold out whole groups yourself."
+from manifoldgp.warping import TargetWarping
 
 
 class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
@@ -66,6 +53,18 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
     >>> mean.shape, bool((std > 0).all())
     ((30,), True)
     """
+
+    ensembles_: list[Ensemble]  # what it predicts with, one for each target
+    x_scaler_: Standardizer
+    y_scaler_: Standardizer
+    method_: str
+    n_outputs_: int
+    starts_: np.ndarray
+    histories_: list[np.ndarray]
+    held_out_: list[HeldOutReport | None]
+    sampling_: list[SamplingReport | None]
+    nlml_: float
+    _flat: bool  # whether y was (N,)
 
     def __init__(
         self,
@@ -137,63 +136,11 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
         before = dict(vars(self))
         vars(self).pop("table_encoding_", None)  # of an earlier fit; whoever encodes a table sets it after this one
         try:
-            return self._fit(X, y, noise_std, groups, ordered)
+            fitting.fit(self, X, y, noise_std, groups, ordered)
         except BaseException:
             vars(self).clear()
             vars(self).update(before)
             raise
-
-    def _fit(self, X: Any, y: Any, noise_std: Any, groups: Any, ordered: bool) -> ManifoldGPRegressor:
-        settings = self._settings()
-        outputs = y.shape[1] if isinstance(y, np.ndarray) and y.ndim == 2 else 1
-        source = row_source(X, y, noise_std, self.method, why_exact_for(settings, groups is not None, outputs))
-        if source is not None:
-            if groups is not None:
-                raise InputError(
-                    "groups are known to the exact method only, not to rows that are read chunk by chunk. " + _GROUPS
-                )
-            return self._fit_source(source, settings, ordered)
-        table = inputs.training_table(self, X, y, noise_std)
-        model, because = self._model(noise_std), why_exact_for(settings, groups is not None, table.Y.shape[1])
-        self.method_ = chosen_method(self.method, len(table.X), self.inducing, because, calls=3)
-        folds = FoldChoice(inputs.group_labels(groups, table), ordered)
-        self.x_scaler_ = Standardizer.fit(table.X, self.standardize_X)
-        self.y_scaler_ = Standardizer.fit(table.Y, self.standardize_y)
-        self.n_outputs_, self._flat = table.Y.shape[1], table.flat
-        if self.method_ == "exact":
-            inputs.refuse_too_many_rows(len(table.X), settings.matrices_at_once(table.Y.shape[1]))
-            return self._keep(fit_outputs(model, table, self.x_scaler_, self.y_scaler_, settings, folds))
-        sparse = SparseSettings(self.inducing, checkpoint=self.checkpoint)
-        return self._keep(fit_sparse_table(model, table, self.x_scaler_, self.y_scaler_, settings, sparse, folds))
-
-    def _fit_source(self, source: RowSource, settings: Settings, ordered: bool) -> ManifoldGPRegressor:
-        """Train on rows that need not fit into memory, together with the other processes that torchrun started."""
-        ranks = current_ranks()
-        if self.method != "exact":
-            refuse_what_is_not_sparse(settings, False, source.outputs)
-        seen = surveyed(source, ranks)
-        self.method_ = chosen_method(self.method, seen.rows, self.inducing, None, calls=4)
-        if self.method_ == "exact":
-            raise InputError("A source of rows is read by the sparse method only. Say method='sparse', or fit arrays in memory.")
-        self.n_features_in_, self.n_outputs_, self._flat = source.inputs, source.outputs, source.flat
-        if source.names is not None:
-            self.feature_names_in_ = np.array(source.names, dtype=object)
-        self.x_scaler_, self.y_scaler_ = seen.standardizers(source.inputs, self.standardize_X, self.standardize_y)
-        sparse = SparseSettings(self.inducing, ranks, self.checkpoint)
-        model = self._model(True if source.has_noise else None)
-        return self._keep(
-            fit_sparse_source(
-                model, source, seen.rows, self.x_scaler_, self.y_scaler_, settings, sparse, FoldChoice(None, ordered)
-            )
-        )
-
-    def _keep(self, fitted: list[FittedOutput]) -> ManifoldGPRegressor:
-        self.ensembles_: list[Ensemble] = [f.ensemble for f in fitted]
-        self.starts_ = np.concatenate([f.starts for f in fitted])
-        self.histories_ = [h for f in fitted for h in f.histories]
-        self.held_out_ = [f.report for f in fitted]
-        self.sampling_ = [f.sampling for f in fitted]
-        self.nlml_ = float(sum(f.nlml for f in fitted))
         return self
 
     def predict(
@@ -203,93 +150,43 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
 
         noise_std: known noise of these points, added to the learned one. Shapes: (n,) for one target, (n, O) for several; covariance (n, n) or (n, n, O).
         """
-        if return_std and return_cov:
-            raise InputError("Ask for return_std or for return_cov, not for both.")
-        U = self._query(X)
-        variances = return_std or return_cov or latent or noise_std is not None
-        with prediction_threads(self.ensembles_, len(U), variances, return_cov):
-            if not variances:
-                return self._columns([e.mean(U) for e in self.ensembles_])
-            moments = [p.moments() for p in self._predictives(U, latent, noise_std)]
-            mean = self._columns([m for m, _ in moments])
-            if return_cov:
-                inputs.refuse_too_many_rows(len(U), 3)
-                covariances = [e.covariance(U, latent)[1] for e in self.ensembles_]
-                for C, (_, variance) in zip(covariances, moments, strict=True):
-                    C.diagonal().copy_(variance)  # with the known noise of these points
-                return mean, self._columns(covariances)
-            return (mean, self._columns([v.sqrt() for _, v in moments])) if return_std else mean
+        return predictions.moments(self, X, return_std, return_cov, latent, noise_std)
 
     def predict_quantiles(
         self, X: Any, q: Sequence[float] = (0.05, 0.5, 0.95), *, latent: bool = False, noise_std: Any = None
     ) -> np.ndarray:
         """Quantiles of y at X: (n, len(q)), or (n, len(q), O)."""
-        levels = inputs.quantile_levels(q)
-        U = self._query(X)
-        with prediction_threads(self.ensembles_, len(U)):
-            predictives = self._predictives(U, latent, noise_std)
-            return self._columns([torch.stack([p.quantile(float(level)) for level in levels], -1) for p in predictives])
+        return predictions.quantiles(self, X, q, latent, noise_std)
 
     def log_predictive_density(self, X: Any, y: Any, *, noise_std: Any = None) -> np.ndarray:
         """log p(y_i | x_i) (n,), in the units of y; several targets are independent, so their densities add up."""
-        U = self._query(X)
-        Y = self._tensor(inputs.target_table(self, y, len(U)))
-        with prediction_threads(self.ensembles_, len(U)):
-            predictives = self._predictives(U, False, noise_std)
-            return torch.stack([p.log_density(Y[:, o]) for o, p in enumerate(predictives)]).sum(0).cpu().numpy()
+        return predictions.log_density(self, X, y, noise_std)
 
     def predict_cdf(self, X: Any, y: Any, *, noise_std: Any = None) -> np.ndarray:
         """P(Y_i <= y_i | x_i), shaped like y: the probability integral transform, uniform for a calibrated model."""
-        U = self._query(X)
-        Y = self._tensor(inputs.target_table(self, y, len(U)))
-        with prediction_threads(self.ensembles_, len(U)):
-            return self._columns([p.cdf(Y[:, o]) for o, p in enumerate(self._predictives(U, False, noise_std))])
+        return predictions.cdf(self, X, y, noise_std)
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0, *, latent: bool = False) -> np.ndarray:
         """Joint draws of y (or f) at X: (n, n_samples), or (n, O, n_samples). Of the noise, the learned part is added."""
-        U = self._query(X)
-        n_samples = inputs.whole_number(n_samples, "n_samples")
-        inputs.refuse_too_many_rows(len(U), 3)
-        generator = Settings.generator(random_state)
-        with prediction_threads(self.ensembles_, len(U), joint=True):
-            draws = [e.sample(U, n_samples, generator, latent).T.cpu().numpy() for e in self.ensembles_]
-        return draws[0] if self._flat else np.stack(draws, 1)
+        return predictions.joint_draws(self, X, n_samples, random_state, latent)
 
     def predict_gradient(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         """Derivatives of mean and variance of f with respect to the inputs, in original units: (n, D) each, or (n, D, O)."""
-        U = self._query(X)
-        slopes = self._tensor(self.x_scaler_.scale)
-        with prediction_threads(self.ensembles_, len(U)):
-            pairs = [e.gradients(U) for e in self.ensembles_]
-            return self._columns([m / slopes for m, _ in pairs]), self._columns([v / slopes for _, v in pairs])
+        return predictions.gradients(self, X)
 
     def transform(self, X: Any) -> np.ndarray:
         """Features H = M(X) (n, Q); several targets with their own features: side by side."""
-        U = self._query(X)
-        ensembles = self.ensembles_[:1] if self.shared_features else self.ensembles_
-        with torch.no_grad(), prediction_threads(ensembles, len(U), variance=False):
-            return torch.cat([e.transform(U) for e in ensembles], -1).cpu().numpy()
+        return predictions.features(self, X)
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """Names of the columns that transform gives: the class's name and a number."""
         check_is_fitted(self)
-        ensembles = self.ensembles_[:1] if self.shared_features else self.ensembles_
-        width = sum(e.heaviest()[0].points.shape[-1] for e in ensembles)
+        width = sum(e.heaviest()[0].points.shape[-1] for e in predictions.featured(self))
         return np.array([f"{type(self).__name__.lower()}{q}" for q in range(width)], dtype=object)
 
     def update(self, X: Any, y: Any, *, noise_std: Any = None) -> ManifoldGPRegressor:
         """Condition on n more rows without retraining, in O(N² n), or O(M² n) for a sparse model: an online update."""
-        U = self._query(X)
-        T = self._tensor(self.y_scaler_.apply(inputs.target_table(self, y, len(U))))
-        if noise_std is None and not self.ensembles_[0].blocks[0].model.noise.learned:
-            raise InputError("This model has noise='known': give the noise of the new rows too, update(X, y, noise_std=...).")
-        noise = self._noise(noise_std, len(U))
-        if self.method_ == "exact":
-            inputs.refuse_too_many_rows(self.ensembles_[0].blocks[0].rows + len(U), 3)
-        with prediction_threads(self.ensembles_, len(U), joint=True):
-            self.ensembles_ = [
-                e.condition(U, T[:, o], None if noise is None else noise[:, o]) for o, e in enumerate(self.ensembles_)
-            ]
+        fitting.update(self, X, y, noise_std)
         return self
 
     def diagnose(self) -> Diagnosis:
@@ -330,154 +227,3 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
         copy: Any = super().__sklearn_clone__()
         copy.warm_start_from = self.warm_start_from  # a clone of it would have lost what it learnt
         return copy
-
-    def _features(self) -> Features:
-        if self.features is None:
-            if self.activation is None:
-                raise InputError("activation must be a name such as 'sigmoid', or one for each layer; got None.")
-            return MLP(self.hidden, self.activation)  # pyright: ignore[reportArgumentType] - any sequences will do
-        return as_features(self.features)
-
-    def _model(self, noise_std: Any) -> Model:
-        if self.noise not in ("learned", "known"):
-            raise InputError(f"noise must be 'learned' or 'known' (given to fit as noise_std); got {self.noise!r}.")
-        if self.noise == "known" and noise_std is None:
-            raise InputError(
-                "noise='known' needs the noise of the rows: fit(X, y, noise_std=...). Use noise='learned' to estimate it."
-            )
-        warping = as_warping(self.target_warping)
-        if not hasattr(warping, "inverse"):
-            raise InputError(
-                f"target_warping must be None, 'tanh' or a warping such as TanhWarping(3); got {self.target_warping!r}."
-            )
-        if noise_std is not None and not isinstance(warping, NoWarping):
-            raise InputError(_WARPED_NOISE)
-        return Model(
-            features=self._features(),
-            kernel=as_kernel(self.kernel),
-            mean=as_mean(self.mean),
-            noise=GaussianNoise(
-                self.noise == "learned", inputs.positive_number(self.noise_floor, "noise_floor (relative to sd(y))")
-            ),
-            warping=warping,
-            priors=self._priors(),
-        )
-
-    def _priors(self) -> dict[str, Prior]:
-        """The priors by pattern, checked: a prior of another kind would be passed over in silence."""
-        priors = {} if self.priors is None else self.priors
-        if not isinstance(priors, Mapping) or not all(isinstance(p, (LogNormal, Normal, StudentT)) for p in priors.values()):
-            raise InputError(
-                "priors must map patterns of parameter names to LogNormal, Normal or StudentT, such as "
-                f"{{'kernel.lengthscale': LogNormal(0, 1)}}; got {priors!r}."
-            )
-        for prior in priors.values():
-            inputs.positive_number(prior.scale if isinstance(prior, StudentT) else prior.sd, f"The width of the prior {prior!r}")
-        return dict(priors)
-
-    def _settings(self) -> Settings:
-        if not isinstance(self.averaging, StackSettings) and self.averaging not in AVERAGINGS:
-            names = ", ".join(map(repr, AVERAGINGS))
-            raise InputError(f"Unknown averaging {self.averaging!r}; choose one of {names}, or give a StackSettings.")
-        if self.shared_features and self.averaging != "none":
-            raise InputError("shared_features=True learns one map for all targets and needs averaging='none'.")
-        if self.warm_start_from is not None and self.averaging != "none":
-            raise InputError("warm_start_from replaces the first start of a single model and needs averaging='none'.")
-        return Settings(
-            restarts=self.restarts,
-            optimizer=self.optimizer,
-            max_iter=self.max_iter,
-            time_budget=self.time_budget,
-            shared_features=self.shared_features,
-            warm_start_from=self.warm_start_from,
-            random_state=self.random_state,
-            device=self.device,
-            verbose=self.verbose,
-            averaging=self.averaging,
-            callback=self.callback,
-        )
-
-    def _query(self, X: Any) -> Tensor:
-        check_is_fitted(self)
-        return self._tensor(self.x_scaler_.apply(inputs.query_table(self, X)))
-
-    def _noise(self, noise_std: Any, rows: int) -> Tensor | None:
-        variances = inputs.query_noise(noise_std, rows, self.n_outputs_)
-        if variances is not None and not isinstance(self.ensembles_[0].blocks[0].model.warping, NoWarping):
-            raise InputError(_WARPED_NOISE)
-        return None if variances is None else self._tensor(variances / self.y_scaler_.scale**2)
-
-    def _predictives(self, U: Tensor, latent: bool, noise_std: Any):
-        noise = self._noise(noise_std, len(U))
-        return [e.predict(U, latent, None if noise is None else noise[:, o]) for o, e in enumerate(self.ensembles_)]
-
-    def _tensor(self, A: np.ndarray) -> Tensor:
-        device = self.ensembles_[0].blocks[0].alpha.device
-        # pandas hands out arrays that must not be written to, and PyTorch has no such tensors
-        return torch.as_tensor(np.require(A, np.float64, ("C", "W")), device=device)
-
-    def _columns(self, outputs: Sequence[Tensor]) -> np.ndarray:
-        """One target: as it is; several: stacked along a last axis."""
-        return outputs[0].cpu().numpy() if self._flat else torch.stack(list(outputs), -1).cpu().numpy()
-
-
-class GPRegressor(ManifoldGPRegressor):
-    """A plain Gaussian process: ManifoldGPRegressor with Identity features.
-
-    >>> import numpy as np
-    >>> x = np.linspace(0, 6, 20)[:, None]
-    >>> model = GPRegressor(restarts=2).fit(x, np.sin(x[:, 0]))
-    >>> bool(abs(model.predict([[1.0]])[0] - np.sin(1.0)) < 1e-3)
-    True
-    """
-
-    def __init__(
-        self,
-        kernel: Kernel | str = "se",
-        *,
-        mean: Mean | torch.nn.Module | str = "zero",
-        noise: str = "learned",
-        noise_floor: float = DEFAULT_FLOOR,
-        target_warping: TargetWarping | str | None = None,
-        priors: Mapping[str, Prior] | None = None,
-        restarts: int = 5,
-        optimizer: str = "l-bfgs",
-        max_iter: int = 500,
-        time_budget: float | None = None,
-        method: str = "auto",
-        inducing: int = 512,
-        checkpoint: str | None = None,
-        standardize_X: bool = True,
-        standardize_y: bool = True,
-        warm_start_from: Any = None,
-        random_state: Any = 0,
-        device: str = "cpu",
-        verbose: bool = False,
-        callback: Callable[[np.ndarray, np.ndarray], object] | None = None,
-    ) -> None:
-        self.kernel = kernel
-        self.mean = mean
-        self.noise = noise
-        self.noise_floor = noise_floor
-        self.target_warping = target_warping
-        self.priors = priors
-        self.restarts = restarts
-        self.optimizer = optimizer
-        self.max_iter = max_iter
-        self.time_budget = time_budget
-        self.method = method
-        self.inducing = inducing
-        self.checkpoint = checkpoint
-        self.standardize_X = standardize_X
-        self.standardize_y = standardize_y
-        self.warm_start_from = warm_start_from
-        self.random_state = random_state
-        self.device = device
-        self.verbose = verbose
-        self.callback = callback
-
-    averaging = "none"
-    shared_features = False
-
-    def _features(self) -> Features:
-        return Identity()
