@@ -113,6 +113,9 @@ def _table(results: list[dict], names: tuple[str, ...], columns: list[str], by: 
         common = set.intersection(*done) if done else set()
         chosen = [r for r in chosen if (r["name"], r["rows"], r["split"]) in common]
     columns = [c for c in columns if any(r[by] == c for r in chosen)]
+    if not columns:
+        print("No fits yet.")
+        return
     print("| rows | fits | " + " | ".join(columns) + " |\n|---|---|" + "---|" * len(columns))
     for rows in sorted({r["rows"] for r in chosen}):
         cells, fits = [], 0

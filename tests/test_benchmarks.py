@@ -15,6 +15,7 @@ import growth
 import memory
 import page
 import startup
+import study
 from libraries import LIBRARIES, OURS, Library
 from manifoldgp import GPRegressor, ManifoldGPRegressor
 from manifoldgp.features import MLP
@@ -190,3 +191,13 @@ def test_the_prediction_script_is_called_where_it_exists(tmp_path, monkeypatch):
     assert bench._prediction(quick=True) == {"printed": "| --turns 20 --no-stack\n"}
     (tmp_path / "prediction.py").write_text("raise SystemExit('no onnx')")
     assert bench._prediction(quick=False)["reason"] == "Not measured: no onnx\n"
+
+
+def test_a_study_without_fits_says_so_instead_of_an_empty_header(tmp_path, capsys):
+    scores = {"gp": {"nlpp": 1.0, "rmse": 2.0}, "ours": {"nlpp": 0.5, "rmse": 1.0}}
+    (tmp_path / "one.json").write_text(json.dumps({"name": "boston", "rows": 50, "split": 0, "variant": "default", **scores}))
+    study.print_tables(tmp_path)
+    choosing, reporting = capsys.readouterr().out.split("\nReporting")
+    assert "| rows | fits | default |\n|---|---|---|\n| 50 | 1 | -0.500 / -0.500 / 0.500 |" in choosing
+    assert reporting.strip().splitlines()[1:] == ["", "No fits yet."]
+    assert "|" not in reporting

@@ -124,7 +124,7 @@ def test_a_run_keeps_its_results_reports_failures_and_repeats_nothing(tmp_path):
     assert failures[0].message.startswith("InputError: ")
     assert "missing.csv" in failures[0].message
     assert set(seen) == {(good[0], True), (good[1], True), (bad, False)}
-    assert not list(tmp_path.rglob("*.part"))
+    assert not list(tmp_path.rglob(".partial*"))
     stamps = [result_path(tmp_path, c).stat().st_mtime_ns for c in good]
     again, failures = run(good, tmp_path, processes=1, done=lambda config, seconds: seen.append((config, seconds is not None)))
     assert failures == []

@@ -9,6 +9,7 @@ import torch
 from manifoldgp import ManifoldGPRegressor
 from manifoldgp.integrations.onnx import export_onnx
 from manifoldgp.model import Data
+from manifoldgp.regressor.units import model_inputs
 from manifoldgp.report import write_model_report
 from manifoldgp.sparse import condition_sparse
 
@@ -53,7 +54,7 @@ def test_leaving_a_row_out_equals_conditioning_on_the_others():
 def test_the_whitener_gives_the_variance():
     model, X, _ = _fitted_sparse()
     block = model.ensembles_[0].blocks[0]
-    U = model._query(X[:9])
+    U = model_inputs(model, X[:9])
     kernel = block.values.get("kernel", {})
     k = block.model.kernel.cross(kernel, block.points, block.transform(U))
     T = block.whitener()

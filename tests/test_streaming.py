@@ -27,8 +27,9 @@ from manifoldgp.streaming.checkpoint import Checkpoint, Saved
 from manifoldgp.streaming.objective import BoundObjective
 from manifoldgp.streaming.ranks import ALONE, Ranks, slots_of, tree_sum
 from manifoldgp.streaming.rows import MemoryRows, StreamedRows
+from manifoldgp.streaming.schedule import Schedule, Stage
 from manifoldgp.streaming.stack import held_out_numbers_of
-from manifoldgp.streaming.train import Schedule, SparseTrainer, Stage
+from manifoldgp.streaming.train import SparseTrainer
 from manifoldgp.threads import Workers
 
 N, D = 700, 3
@@ -174,7 +175,7 @@ def test_worker_threads_change_no_bit():
     trainer = SparseTrainer(model, MemoryRows(data), 20, Workers(1), max_iter=0)
     trained = trainer.train(torch.Generator().manual_seed(0), 1)
     values = map_leaves(lambda leaf: leaf[0], trained.posterior.values)
-    layout, theta, _ = trainer._placed(values, trainer.rows, 20, first=False)
+    layout, theta, _ = trainer.placement.best(values, trainer.rows, 20, first=False)
     workers = Workers(2)
     try:
         torch.set_num_threads(1)

@@ -1,15 +1,22 @@
-"""Who may use the cores: settings inside training, their restoration, and results that do not depend on workers."""
+"""Who may use the cores: settings inside training and predictions, their restoration, also between threads, and results that do not depend on workers."""
 
 from __future__ import annotations
+
+import copy
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 import torch
 from threadpoolctl import ThreadpoolController
 
+from manifoldgp import GPRegressor
+from manifoldgp.ensemble import prediction_threads
 from manifoldgp.features import MLP
 from manifoldgp.model import Data, Model
 from manifoldgp.objective import TrainingObjective
+from manifoldgp.posterior import Posterior
 from manifoldgp.threads import Workers, training_threads
 from manifoldgp.train import train
 
@@ -114,3 +121,153 @@ def test_a_single_thread_needs_no_pool():
         assert workers.map(lambda i: i + 1, [1, 2, 3], large=True) == [2, 3, 4]
     finally:
         workers.close()
+
+
+class Number:
+    """How many threads PyTorch has in each of some moments."""
+
+    def __init__(self, monkeypatch, owner, name):
+        self.seen, real = [], getattr(owner, name)
+
+        def watched(*args, **kwargs):
+            self.seen.append(torch.get_num_threads())
+            return real(*args, **kwargs)
+
+        monkeypatch.setattr(owner, name, watched)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    x = np.linspace(-1, 1, 40)[:, None]
+    return GPRegressor(restarts=1, max_iter=5).fit(x, np.sin(3 * x[:, 0]))
+
+
+X = np.linspace(-1, 1, 7)[:, None]
+PREDICTIONS = {
+    "predict": lambda model: model.predict(X),
+    "std": lambda model: model.predict(X, return_std=True),
+    "cov": lambda model: model.predict(X, return_cov=True),
+    "quantiles": lambda model: model.predict_quantiles(X),
+    "density": lambda model: model.log_predictive_density(X, X[:, 0]),
+    "cdf": lambda model: model.predict_cdf(X, X[:, 0]),
+    "sample": lambda model: model.sample_y(X),
+    "gradient": lambda model: model.predict_gradient(X),
+    "transform": lambda model: model.transform(X),
+    "update": lambda model: copy.copy(model).update(X, X[:, 0]),
+}
+
+
+@pytest.mark.parametrize("name", PREDICTIONS)
+def test_few_rows_are_predicted_by_one_thread_and_many_by_all(two_threads, monkeypatch, fitted, name):
+    number = Number(monkeypatch, Posterior, "transform")
+    PREDICTIONS[name](fitted)
+    assert set(number.seen) == {1}
+    assert torch.get_num_threads() == 2
+    monkeypatch.setattr("manifoldgp.ensemble._SMALL", 0)
+    number.seen.clear()
+    PREDICTIONS[name](fitted)
+    assert set(number.seen) == {2}
+
+
+def test_what_counts_as_many_rows(two_threads, fitted):
+    """N = 40: 2**29 operations are 149,131 rows with variances (90 operations an entry) and 268,435 without (50)."""
+
+    def threads(rows, **asked):
+        with prediction_threads(fitted.ensembles_, rows, **asked):
+            return torch.get_num_threads()
+
+    assert threads(149_130) == 1
+    assert threads(149_132) == 2
+    assert threads(268_435, variance=False) == 1
+    assert threads(268_436, variance=False) == 2
+    assert threads(3_618, joint=True) == 1  # 40 n (90 + n)
+    assert threads(3_619, joint=True) == 2
+
+
+def test_a_prediction_that_fails_restores_everything(two_threads, monkeypatch, fitted):
+    def fail(self, X):
+        raise ValueError("no features")
+
+    monkeypatch.setattr(Posterior, "transform", fail)
+    with pytest.raises(ValueError, match="no features"):
+        fitted.predict(X)
+    assert torch.get_num_threads() == 2
+
+
+def in_a_new_thread(function):
+    """What a function gives in a thread that has not used PyTorch yet."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(function).result(timeout=60)
+
+
+def test_fits_in_several_threads_leave_the_limits_as_they_were(two_threads):
+    """The second fit begins inside the first one and ends after it: it meets the limits of the first, and must not leave them behind."""
+    before, during = blas_threads(), {}
+    first_runs, second_runs, first_ended = threading.Event(), threading.Event(), threading.Event()
+    x = np.linspace(-1, 1, 20)[:, None]
+
+    def first(iterations, values):
+        first_runs.set()
+        assert second_runs.wait(60)
+
+    def second(iterations, values):
+        second_runs.set()
+        assert first_ended.wait(60)
+        during["threads"] = torch.get_num_threads(), in_a_new_thread(torch.get_num_threads), set(blas_threads())
+
+    def fit(callback):
+        GPRegressor(restarts=3, max_iter=4, callback=callback).fit(x, np.sin(3 * x[:, 0]))
+        return torch.get_num_threads()
+
+    with ThreadPoolExecutor(2) as pool:
+        one = pool.submit(fit, first)
+        assert first_runs.wait(60)
+        two = pool.submit(fit, second)
+        assert one.result(timeout=60) == 2
+        first_ended.set()
+        assert two.result(timeout=60) == 2
+    assert during["threads"] == (1, 1, {1})  # the end of the first did not take the limits from the second
+    assert torch.get_num_threads() == 2
+    assert in_a_new_thread(torch.get_num_threads) == 2
+    assert blas_threads() == before
+
+
+def test_a_second_fit_has_as_many_workers_as_the_first(two_threads):
+    """Or its result would depend on what else goes on."""
+
+    def count():
+        with training_threads() as workers:
+            return workers.count
+
+    with training_threads() as workers:
+        assert in_a_new_thread(count) == workers.count == 2
+        assert workers.map(lambda _: count(), [0, 1], large=False) == [1, 1]  # its own workers have nothing to hand out
+
+
+def test_a_prediction_beside_a_fit_leaves_the_fit_its_limits(two_threads, fitted):
+    def predict():
+        fitted.predict(X)
+        return torch.get_num_threads()
+
+    with training_threads():
+        assert in_a_new_thread(predict) == 2
+        assert torch.get_num_threads() == 1
+        assert in_a_new_thread(torch.get_num_threads) == 1
+    assert in_a_new_thread(torch.get_num_threads) == 2
+
+
+def test_many_threads_at_once_leave_the_limits_as_they_were(two_threads, fitted):
+    before = blas_threads()
+    x = np.linspace(-1, 1, 20)[:, None]
+
+    def work(number):
+        if number % 4 == 0:
+            GPRegressor(restarts=2, max_iter=3).fit(x, x[:, 0] ** 2)
+        else:
+            fitted.predict(X, return_std=True)
+        return torch.get_num_threads()
+
+    with ThreadPoolExecutor(4) as pool:
+        assert set(pool.map(work, range(40))) == {2}
+    assert torch.get_num_threads() == in_a_new_thread(torch.get_num_threads) == 2
+    assert blas_threads() == before

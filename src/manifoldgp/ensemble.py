@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 
 import torch
@@ -12,6 +13,33 @@ from manifoldgp.conditioned import Conditioned
 from manifoldgp.errors import InputError
 from manifoldgp.linalg import cholesky_with_jitter
 from manifoldgp.predictive import Predictive, Warp
+from manifoldgp.thread_limits import TORCH
+from manifoldgp.threads import SMALL_WORK
+
+_AS_IT_IS = nullcontext()
+
+_ENTRY = 50
+"""Operations that an entry of K(points, H*) costs, about, the features included."""
+
+_SMALL = 2**29
+"""Operations up to which threads cost more than they save; one thread takes about 50 ms for them."""
+
+
+def prediction_threads(
+    ensembles: Sequence[Ensemble], rows: int, variance: bool = True, joint: bool = False
+) -> AbstractContextManager[None]:
+    """One thread of PyTorch while it predicts few rows, all that it is allowed for many.
+
+    Operations for n rows: Σ over members of N n (50 + N), without variance N n 50, with a joint covariance N n (50 + N + n).
+    """
+    if TORCH.needless():
+        return _AS_IT_IS
+    operations = 0
+    for ensemble in ensembles:
+        for block in ensemble.blocks:
+            members, N = block.alpha.shape
+            operations += members * N * rows * (_ENTRY + (N if variance else 0) + (rows if joint else 0))
+    return SMALL_WORK if operations < _SMALL else _AS_IT_IS
 
 
 @dataclass(frozen=True)

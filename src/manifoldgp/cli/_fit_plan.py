@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from manifoldgp.streaming.train import PlannedPhase
+    from manifoldgp.streaming.schedule import PlannedPhase
 
 
 @dataclass(frozen=True)
@@ -66,8 +66,8 @@ def plan_sparse_phases(averaging: str, N: int, restarts: int, max_iter: int, ind
     ['start 1 of 2', 'start 2 of 2', '4,000 rows, 256 inducing points', '9,000 rows, 256 inducing points', '9,000 rows, 512 inducing points']
     """
     from manifoldgp.streaming.estimation import STACK_RESTARTS
+    from manifoldgp.streaming.schedule import Schedule
     from manifoldgp.streaming.stack import SHARES, held_out_count
-    from manifoldgp.streaming.train import Schedule
 
     if averaging == "none":
         return _sparse_member("", Schedule().plan(N, inducing, restarts, max_iter))

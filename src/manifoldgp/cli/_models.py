@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,24 +19,6 @@ class Query:
 
     X: Any
     noise: Any
-
-
-_SMALL = 2**24
-"""Entries of all members' cross-covariances up to which threads cost more than they save: each of many steps waits for all of them."""
-
-
-@contextmanager
-def threads_for(model: Any, rows: int) -> Iterator[None]:
-    """PyTorch keeps to one thread while it predicts few rows."""
-    import torch
-
-    blocks = [block for ensemble in model.ensembles_ for block in ensemble.blocks]
-    allowed, entries = torch.get_num_threads(), rows * sum(block.members * block.points.shape[-2] for block in blocks)
-    torch.set_num_threads(1 if entries < _SMALL else allowed)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(allowed)
 
 
 def open_model(path: Path) -> Any:

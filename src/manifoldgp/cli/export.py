@@ -30,7 +30,7 @@ def export(
     The exported model takes encoded inputs (a text column is one 0/1 column for each category), in the order that is printed.
     """
     from manifoldgp.cli._models import encoding_of, open_model
-    from manifoldgp.cli._whole_files import written_whole
+    from manifoldgp.whole_files import written_whole
 
     messages = Messages(quiet)
     model = open_model(model_file)

@@ -81,12 +81,14 @@ def fit(
 
     The model file knows all this: other commands need nothing else. Ctrl-C stops training early and keeps the best so far, a second one ends at once.
     """
+    from manifoldgp.whole_files import refuse_unwritable
+
     messages = Messages(quiet)
     if group is not None and ordered:
         raise typer.BadParameter("--group and --ordered are two ways to hold rows out. Choose one.")
     if time_budget is not None and not time_budget > 0:
         raise typer.BadParameter(f"--time-budget must be a positive number of seconds; got {time_budget:g}.")
-    _refuse_unwritable(out)
+    refuse_unwritable(out)
     try:
         training = read_training(files, target, features, drop, noise_column, group, messages)
         own_limits = averaging in (Averaging.stack, Averaging.fast) and not _is_sparse(training, str(averaging), str(method))
@@ -231,15 +233,6 @@ def _say_what_was_read(training: Training, rows: int, messages: Messages) -> Non
         messages.note(f"Left out, because they have one value only: {', '.join(encoding.constant)}")
     if encoding.ignored:
         messages.note(f"Left out: {', '.join(encoding.ignored)}")
-
-
-def _refuse_unwritable(out: Path) -> None:
-    from manifoldgp.errors import InputError
-
-    if out.exists() and not out.is_file():
-        raise InputError(f"{out} is not a file. Name a file to write the model to, such as model.mgp.")
-    if not out.parent.is_dir():
-        raise InputError(f"The folder {out.parent} does not exist. Create it first.")
 
 
 def _conclude(fitted: Fitted, training: Training, out: Path, messages: Messages, as_json: bool) -> None:

@@ -31,7 +31,7 @@ def predict(
 
     Extra columns are ignored; lacking ones, missing values and unknown categories are errors.
     """
-    from manifoldgp.cli._models import encoding_of, open_model, prepare, threads_for
+    from manifoldgp.cli._models import encoding_of, open_model, prepare
     from manifoldgp.errors import InputError
     from manifoldgp.tables import read_table, write_table
     from manifoldgp.tables.files import check_writable
@@ -46,7 +46,7 @@ def predict(
     encoding = encoding_of(model, table)
     query = prepare(encoding, table, allow_unknown, messages)
     begin = time.perf_counter()
-    with messages.warnings_as_messages(), threads_for(model, len(query.X)):
+    with messages.warnings_as_messages():
         predictions = predicted_columns(model, query.X, query.noise, encoding.targets)
     seconds = time.perf_counter() - begin
     if with_inputs:

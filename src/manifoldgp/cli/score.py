@@ -34,7 +34,8 @@ def score(
     """
     import numpy as np
 
-    from manifoldgp.cli._models import encoding_of, open_model, prepare, threads_for
+    from manifoldgp.cli._models import encoding_of, open_model, prepare
+    from manifoldgp.ensemble import prediction_threads
     from manifoldgp.errors import InputError
     from manifoldgp.tables import read_table
 
@@ -51,7 +52,7 @@ def score(
         messages.note(f"{int(missing.sum())} of {len(table)} rows have no target and are left out.")
     query = prepare(encoding, table[~missing], allow_unknown, messages)
     rows = int((~missing).sum())
-    with threads_for(model, rows):
+    with prediction_threads(model.ensembles_, rows):
         scores = dict(zip(encoding.targets, _scores(model, query.X, Y[~missing], query.noise), strict=True))
     if json:
         print_json({"rows": rows, "rows_without_target": int(missing.sum()), "scores": scores})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -18,6 +17,7 @@ from manifoldgp.errors import InputError
 from manifoldgp.experiments._catalogue import experiment_of
 from manifoldgp.experiments._experiment import Config, Experiment, Method, Result
 from manifoldgp.experiments._pictures import plain
+from manifoldgp.whole_files import written_whole
 
 
 def run_one(config: Config) -> Result:
@@ -61,9 +61,8 @@ def write_result(folder: Path, result: Result) -> Path:
     """Write a result; the file is there as a whole or not at all, also when the process is stopped."""
     path = result_path(folder, result.config)
     path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_suffix(f".{os.getpid()}.part")
-    unfinished.write_text(json.dumps(asdict(result)), encoding="utf-8")
-    os.replace(unfinished, path)
+    with written_whole(path) as partial:
+        partial.write_text(json.dumps(asdict(result)), encoding="utf-8")
     return path
 
 

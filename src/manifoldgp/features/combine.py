@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -33,7 +34,7 @@ class Concatenate(Features):
     def __call__(self, values: Tree, X: Tensor) -> Tensor:
         H = [part(values.get(str(i), {}), X) for i, part in enumerate(self.parts)]
         if any(h.ndim > 2 for h in H):
-            batch = torch.broadcast_shapes(*(h.shape[:-2] for h in H))
+            batch = np.broadcast_shapes(*(h.shape[:-2] for h in H))
             H = [h.expand(*batch, *h.shape[-2:]) for h in H]
         return torch.cat(H, -1)
 

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
@@ -91,8 +92,8 @@ class Module(Features):
             # One network for everything: rows are rows, whatever batch they come from.
             single = {name: value.reshape(own[name].shape) for name, value in named.items()}
             H = functional_call(self.module, single, (X.reshape(-1, D),))
-            return H.reshape(*torch.broadcast_shapes(X.shape[:-2], *batches.values()), N, H.shape[-1])
-        batch = torch.broadcast_shapes(X.shape[:-2], *batches.values())
+            return H.reshape(*np.broadcast_shapes(X.shape[:-2], *batches.values()), N, H.shape[-1])
+        batch = np.broadcast_shapes(X.shape[:-2], *batches.values())
         count = math.prod(batch)
         stacked = {n: v.expand(*batch, *own[n].shape).reshape(count, *own[n].shape) for n, v in named.items() if batches[n]}
         shared = {n: v for n, v in named.items() if not batches[n]}

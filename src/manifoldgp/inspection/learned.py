@@ -10,6 +10,7 @@ import numpy as np
 from manifoldgp.errors import InputError
 from manifoldgp.inspection.names import output_index
 from manifoldgp.inspection.rows import chosen_inputs
+from manifoldgp.regressor.units import on_device
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ def learned_features(model: Any, X: Any = None, *, output: int = 0) -> LearnedFe
         raise InputError(f"{what}: it has no learned features. Look at plot_relevance or plot_slice instead.")
     b = max(learned, key=lambda i: float(weights[i].max()))
     member = int(weights[b].argmax())
-    U = model._tensor(model.x_scaler_.apply(chosen_inputs(model, X)))
+    U = on_device(model, model.x_scaler_.apply(chosen_inputs(model, X)))
     H = ensemble.blocks[b].transform(U)[member].detach().cpu().numpy()
     return LearnedFeatures(H, group_names(model, output)[b], float(weights[b][member]))
 

@@ -12,6 +12,7 @@ from manifoldgp.errors import InputError
 from manifoldgp.inspection.curves import predictive
 from manifoldgp.inspection.names import output_index
 from manifoldgp.inspection.rows import chosen_rows
+from manifoldgp.regressor.units import on_device
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ def predictions(
     else:
         known = inputs.query_noise(noise_std, rows.total, model.n_outputs_)
         mixture = predictive(model, rows.X, output, None if known is None else np.sqrt(known[rows.place]))
-    seen = model._tensor(rows.y)
+    seen = on_device(model, rows.y)
     parts = mixture.moments()[0], mixture.quantile(0.025), mixture.quantile(0.975), mixture.log_density(seen), mixture.cdf(seen)
     mean, lower, upper, log_density, pit = (part.cpu().numpy() for part in parts)
     return Predictions(rows.X, rows.y, mean, lower, upper, log_density, pit, rows.place, rows.total, left_out)

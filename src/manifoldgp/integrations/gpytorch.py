@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.func import functional_call
@@ -93,7 +94,7 @@ class GPyTorchKernel(Kernel):
         own, named = self._own(), dict(leaves(values))
         trained = {name for name in named if isinstance(own[name], torch.nn.Parameter)}
         batches = [v.shape[: v.ndim - own[name].ndim] for name, v in named.items() if name in trained]
-        batch = torch.broadcast_shapes(H1.shape[:-2], H2.shape[:-2], *batches)
+        batch = np.broadcast_shapes(H1.shape[:-2], H2.shape[:-2], *batches)
         stacked = {n: named[n].expand((*batch, *own[n].shape)).reshape(-1, *own[n].shape) for n in trained}
         constants = {n: v.reshape(-1, *own[n].shape)[0] for n, v in named.items() if n not in trained}
         A, B = (H.expand(*batch, *H.shape[-2:]).reshape(-1, *H.shape[-2:]) for H in (H1, H2))

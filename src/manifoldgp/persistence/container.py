@@ -12,30 +12,22 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from manifoldgp.errors import FileFormatError, InputError
+from manifoldgp.errors import FileFormatError
+from manifoldgp.whole_files import written_whole
 
 FORMAT, VERSION = "manifoldgp", 1
 
 
 def write(path: str | Path, header: dict[str, Any], tensors: dict[str, Tensor]) -> None:
     """Write header and tensors, with format, version and a checksum of both. An existing file is replaced at once or not at all."""
-    path = Path(path)
-    if not path.parent.is_dir():
-        raise InputError(f"The folder {path.parent} does not exist. Create it first.")
     stored = {name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format) for name, tensor in tensors.items()}
     text = json.dumps(header)
     metadata = {"format": FORMAT, "version": str(VERSION), "checksum": _checksum(text, stored), "header": text}
-    partial = path.with_name(path.name + ".partial")
-    try:
-        partial.touch()
-        mode = partial.stat().st_mode  # what the user's umask allows; safetensors makes files that only the owner may read
-        save_file(stored, partial, metadata)
-        partial.chmod(mode)
-        partial.replace(path)
-    except SafetensorError as error:
-        raise OSError(f"{path} could not be written: {error}") from error
-    finally:
-        partial.unlink(missing_ok=True)
+    with written_whole(path) as partial:
+        try:
+            save_file(stored, partial, metadata)
+        except SafetensorError as error:
+            raise OSError(f"{path} could not be written: {error}") from error
 
 
 def read(path: str | Path) -> tuple[dict[str, Any], dict[str, Tensor]]:

@@ -9,12 +9,12 @@ from typing import Any
 
 import torch
 
-from manifoldgp.errors import InputError
 from manifoldgp.regressor import ManifoldGPRegressor
 from manifoldgp.sources import FileRows
 from manifoldgp.streaming.ranks import joined_ranks
 from manifoldgp.tables import TableEncoding
 from manifoldgp.tables.columns import Column
+from manifoldgp.whole_files import refuse_unwritable
 
 
 def fit_files(
@@ -34,8 +34,7 @@ def fit_files(
     file goes away when training ends. The model knows the names of its columns: mgp predict, score and inspect need nothing else.
     """
     out = Path(out)
-    if not out.parent.is_dir():
-        raise InputError(f"The folder {out.parent} does not exist. Create it first.")
+    refuse_unwritable(out)
     device = str(arguments.get("device", "cpu"))
     with joined_ranks(device) as ranks:
         if device == "cuda":  # one GPU a process

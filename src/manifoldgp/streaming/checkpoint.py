@@ -14,6 +14,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from manifoldgp.errors import FileFormatError, InputError
+from manifoldgp.whole_files import refuse_unwritable, written_whole
 
 
 @dataclass(frozen=True)
@@ -42,12 +43,12 @@ class Checkpoint:
     def write(self, saved: Saved) -> None:
         self._last = time.perf_counter()
         header = {"stage": saved.stage, "iterations": saved.iterations, "names": list(saved.names), "fit": self.fingerprint}
-        partial = self.path.with_name(self.path.name + ".partial")
-        save_file({"theta": np.ascontiguousarray(saved.theta)}, partial, {"checkpoint": json.dumps(header)})
-        partial.replace(self.path)
+        with written_whole(self.path) as partial:
+            save_file({"theta": np.ascontiguousarray(saved.theta)}, partial, {"checkpoint": json.dumps(header)})
 
     def read(self) -> Saved | None:
-        """What the file holds; None where there is none."""
+        """What the file holds; None where there is none. A place where none could be written is refused before training, not after its first second."""
+        refuse_unwritable(self.path)
         if not self.path.is_file():
             return None
         try:

@@ -23,8 +23,10 @@ from manifoldgp.scaling import Standardizer
 from manifoldgp.streaming.checkpoint import Checkpoint
 from manifoldgp.streaming.ranks import ALONE, Ranks
 from manifoldgp.streaming.rows import CHUNK_ROWS, ModelRows
+from manifoldgp.streaming.schedule import Schedule
 from manifoldgp.streaming.stack import VARIANCE_FACTORS, fit_sparse_stack, held_out_numbers_of
-from manifoldgp.streaming.train import Schedule, SparseTrained, SparseTrainer
+from manifoldgp.streaming.starts import SparseTrained
+from manifoldgp.streaming.train import SparseTrainer
 from manifoldgp.threads import Workers, training_threads
 
 EXACT_UP_TO = 5_000

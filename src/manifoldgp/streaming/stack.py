@@ -21,7 +21,7 @@ from manifoldgp.features import MLP, Concatenate, Identity
 from manifoldgp.model import Data, Model
 from manifoldgp.sparse.posterior import SparsePosterior
 from manifoldgp.streaming.rows import ModelRows, sampled
-from manifoldgp.streaming.train import SparseTrained
+from manifoldgp.streaming.starts import SparseTrained
 
 VARIANCE_FACTORS = (1.0, 4.0, 16.0)
 _WEIGHING = Weighing(VARIANCE_FACTORS, gp_prior=0.002, spread_prior=0.001)

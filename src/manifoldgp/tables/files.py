@@ -16,6 +16,7 @@ from typing import Any
 
 from manifoldgp.errors import InputError, MissingExtraError
 from manifoldgp.tables._pandas import pandas
+from manifoldgp.whole_files import refuse_unwritable, written_whole
 
 _PACKED = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 _TEXT, _TABBED, _PARQUET = (".csv", ".txt"), (".tsv", ".tab"), (".parquet", ".pq")
@@ -66,32 +67,30 @@ def write_table(table: Any, path: str | Path) -> None:
         sys.stdout.flush()
         return
     target = Path(name)
-    if target.exists() and not target.is_file():  # a device or a pipe has no ending and cannot be replaced
-        if target.is_dir():
-            raise InputError(f"{name} is a folder. Name a file in it.")
+    if _is_device(target):
         table.to_csv(target, index=False, lineterminator="\n")
         return
+    refuse_unwritable(name)
     kind = _kind(name)
-    if not target.parent.is_dir():
-        raise InputError(f"The folder {target.parent} does not exist. Create it first.")
-    partial = target.with_name("partial-" + target.name)  # in front, so that pandas sees the ending .gz
-    try:
+    if kind == "parquet":
+        _parquet()
+    with written_whole(name) as partial:
         if kind == "parquet":
-            _parquet()
             table.to_parquet(partial, index=False)
-        else:
+        else:  # packed as the ending says, which the partial file has too
             table.to_csv(partial, index=False, sep="\t" if kind == "tabbed" else ",", lineterminator="\n")
-        partial.replace(target)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def check_writable(path: str | Path) -> None:
-    """Refuse a file whose ending or folder cannot be written, before any work is done for it."""
-    if str(path) != "-" and not (Path(path).exists() and not Path(path).is_file()):
+    """Refuse a file whose ending or place cannot be written, before any work is done for it."""
+    if str(path) != "-" and not _is_device(Path(path)):
+        refuse_unwritable(path)
         _kind(str(path))
-        if not Path(path).parent.is_dir():
-            raise InputError(f"The folder {Path(path).parent} does not exist. Create it first.")
+
+
+def _is_device(path: Path) -> bool:
+    """A device or a pipe: it has no ending, and cannot be replaced by a file."""
+    return path.exists() and not path.is_file() and not path.is_dir()
 
 
 def _kind(name: str) -> str:

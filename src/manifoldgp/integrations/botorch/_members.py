@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -102,7 +103,7 @@ class Members:
 
     def _joined(self, z: Tensor, mean: Tensor, batch: torch.Size) -> Tensor:
         """The residuals of the old rows and of new ones with z (R, *T', n) and prior mean (R, *B, n)."""
-        batch = torch.broadcast_shapes(batch, z.shape[1:-1], self.residual.shape[1:-1])
+        batch = torch.Size(np.broadcast_shapes(batch, z.shape[1:-1], self.residual.shape[1:-1]))
         size = len(batch)
         new = _padded(z, size, 1) - _padded(mean, size, 1)
         old = _padded(self.residual, size, 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any, Self
 
+import numpy as np
 import torch
 from botorch.acquisition.objective import PosteriorTransform, ScalarizedPosteriorTransform
 from botorch.models.model import FantasizeMixin, Model
@@ -186,8 +187,8 @@ class ManifoldGPModel(Model, FantasizeMixin):
     def _joined_rows(self, X: Tensor, Y: Tensor) -> tuple[tuple[Tensor], Tensor]:
         """All inputs (*B, N, d) and targets (*B', N) after conditioning."""
         old_X, old_y, y = self.train_inputs[0], self.train_targets, Y[..., 0].to(self.train_targets)
-        rows = torch.broadcast_shapes(old_X.shape[:-2], X.shape[:-2])
-        batch = torch.broadcast_shapes(rows, old_y.shape[:-1], y.shape[:-1])
+        rows = np.broadcast_shapes(old_X.shape[:-2], X.shape[:-2])
+        batch = np.broadcast_shapes(rows, old_y.shape[:-1], y.shape[:-1])
         joined = torch.cat([A.expand(*rows, *A.shape[-2:]) for A in (old_X, X.to(old_X))], -2)
         return (joined,), torch.cat([a.expand(*batch, a.shape[-1]) for a in (old_y, y)], -1)
 
