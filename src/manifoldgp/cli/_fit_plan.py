@@ -24,10 +24,15 @@ def plan_phases(averaging: str, N: int, restarts: int, max_iter: int) -> list[Ph
 
     >>> [phase.name for phase in plan_phases("fast", 100, 20, 500)]
     ['plain GP', 'nested']
+    >>> [phase.name for phase in plan_phases("none", 4000, 20, 500)]
+    ['500 of 4,000 rows', '1,414 of 4,000 rows', 'all 4,000 rows']
     """
     from manifoldgp.averaging.fit import folds_for
     from manifoldgp.averaging.stack import StackSettings
+    from manifoldgp.levels import level_rows
 
+    if averaging == "none" and max_iter > 0 and level_rows(N):
+        return _levels(N, restarts, max_iter)
     if averaging in ("none", "restarts", "nuts"):
         name = {"none": "starts", "restarts": "restarts", "nuts": "MAP starts"}[averaging]
         return [Phase(name, max(max_iter, 1), restarts * max(max_iter, 1))]
@@ -49,6 +54,18 @@ def plan_phases(averaging: str, N: int, restarts: int, max_iter: int) -> list[Ph
         Phase("nested", nested, members * nested * whole),
         Phase("own", s.own_iterations, 0.5 * restarts * min(1.0, s.own_rows / N) * s.own_iterations * whole),
     ]
+
+
+def _levels(N: int, restarts: int, max_iter: int) -> list[Phase]:
+    """A single model on many rows: fewer starts from level to level, one on all rows."""
+    from manifoldgp.levels import level_iterations, level_rows, phase_names, starts_kept
+
+    *names, last = phase_names(N)
+    iterations, starts, phases = level_iterations(max_iter), restarts, []
+    for name, n in zip(names, level_rows(N), strict=True):
+        phases.append(Phase(name, iterations, starts * iterations * _cost(n)))
+        starts = starts_kept(starts)
+    return [*phases, Phase(last, max_iter, max_iter * _cost(N))]
 
 
 def plan_sparse_phases(averaging: str, N: int, restarts: int, max_iter: int, inducing: int) -> list[Phase]:
