@@ -64,7 +64,7 @@ def train(
     replace the first start. The result keeps every start; one that is not finite or not positive definite is never chosen.
 
     levels: from :data:`manifoldgp.levels.LEAST_ROWS` rows on, starts are trained on few rows first, and only the best one on all of them; max_iter then
-    limits each level. enter: told the name of each level when it begins.
+    limits each level. A warm start does not go back to few rows: it enters where all rows are compared. enter: told the name of each level when it begins.
     """
     if optimizer not in MINIMIZERS:
         raise InputError(f"Unknown optimizer {optimizer!r}; choose one of {', '.join(map(repr, MINIMIZERS))}.")
@@ -80,8 +80,10 @@ def train(
         def objective_of(rows: Data) -> TrainingObjective:
             return TrainingObjective(model, layout, constants, rows, workers)
 
-        if levels and max_iter > 0 and layout.size and has_levels(data):
-            result = minimize_on_levels(objective_of, data, theta, MINIMIZERS[optimizer], monitor, generator, enter)
+        straight = 0 if warm_values is None else 1
+        if levels and max_iter > 0 and layout.size and restarts > straight and has_levels(data):
+            minimizer = MINIMIZERS[optimizer]
+            result = minimize_on_levels(objective_of, data, theta, minimizer, monitor, generator, straight=straight, enter=enter)
             nlml = result.value - layout.negative_log_prior(torch.from_numpy(result.theta)).numpy()
         else:
             objective = objective_of(data)

@@ -25,7 +25,7 @@ def plan_phases(averaging: str, N: int, restarts: int, max_iter: int) -> list[Ph
     >>> [phase.name for phase in plan_phases("fast", 100, 20, 500)]
     ['plain GP', 'nested']
     >>> [phase.name for phase in plan_phases("none", 4000, 20, 500)]
-    ['500 of 4,000 rows', '1,414 of 4,000 rows', 'all 4,000 rows']
+    ['500 of 4,000 rows', '1,000 of 4,000 rows', '2,000 of 4,000 rows', 'all 4,000 rows']
     """
     from manifoldgp.averaging.fit import folds_for
     from manifoldgp.averaging.stack import StackSettings
@@ -58,13 +58,13 @@ def plan_phases(averaging: str, N: int, restarts: int, max_iter: int) -> list[Ph
 
 def _levels(N: int, restarts: int, max_iter: int) -> list[Phase]:
     """A single model on many rows: fewer starts from level to level, one on all rows."""
-    from manifoldgp.levels import level_iterations, level_rows, phase_names, starts_kept
+    from manifoldgp.levels import level_iterations, level_rows, phase_names, starts_on
 
     *names, last = phase_names(N)
-    iterations, starts, phases = level_iterations(max_iter), restarts, []
-    for name, n in zip(names, level_rows(N), strict=True):
-        phases.append(Phase(name, iterations, starts * iterations * _cost(n)))
-        starts = starts_kept(starts)
+    phases = []
+    for k, (name, n) in enumerate(zip(names, level_rows(N), strict=True)):
+        iterations = level_iterations(k, max_iter)
+        phases.append(Phase(name, iterations, starts_on(k, restarts) * iterations * _cost(n)))
     return [*phases, Phase(last, max_iter, max_iter * _cost(N))]
 
 

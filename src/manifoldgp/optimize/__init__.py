@@ -1,6 +1,6 @@
 """Minimisers over a batch of starts, and the result they share."""
 
-from manifoldgp.optimize._result import CUT_SHORT, LOST, Curvature, Monitor, OptimizeResult
+from manifoldgp.optimize._result import CUT_SHORT, INVALID_START, ITERATION_LIMIT, LOST, Curvature, Monitor, OptimizeResult
 from manifoldgp.optimize.lbfgs import minimize_lbfgs
 from manifoldgp.optimize.scipy_minimizers import minimize_lbfgsb, minimize_newton_cg
 
@@ -9,6 +9,8 @@ MINIMIZERS = {"l-bfgs": minimize_lbfgs, "l-bfgs-b": minimize_lbfgsb, "newton-cg"
 
 __all__ = [
     "CUT_SHORT",
+    "INVALID_START",
+    "ITERATION_LIMIT",
     "LOST",
     "MINIMIZERS",
     "Curvature",
