@@ -357,7 +357,9 @@ def test_known_curvature_saves_iterations():
     assert first.curvature is not None
     again = np.full((1, 6), 0.3)
     cold = minimize_lbfgs(lambda theta, rows: objective(theta, rows, 4.0), again)
-    warm = minimize_lbfgs(lambda theta, rows: objective(theta, rows, 4.0), again, curvature=first.curvature.of(np.array([0]), 4.0))
+    warm = minimize_lbfgs(
+        lambda theta, rows: objective(theta, rows, 4.0), again, curvature=first.curvature.of(np.array([0]), 4.0)
+    )
     assert warm.iterations[0] <= 0.5 * cold.iterations[0]
     np.testing.assert_allclose(warm.theta, target[None], atol=1e-4)
     empty = Curvature(np.zeros((1, 10, 6)), np.zeros((1, 10, 6)))
