@@ -1,6 +1,6 @@
 """Speed against peers and the hardware's floor: measures everything and writes docs/benchmarks (page, plots, raw numbers).
 
-    make bench                                       # about 20 minutes on 2 idle cores
+    make bench                                       # about 35 minutes on 2 idle cores
     python benchmarks/bench.py --quick --out build/trial  # small sizes, to see that everything works
     python benchmarks/bench.py --only evaluation     # one section, printed, nothing written
 

@@ -9,6 +9,7 @@ import averages
 import evaluation
 import fits
 import growth
+import levels
 import memory
 import plots
 import startup
@@ -28,6 +29,11 @@ TITLES = {
         "computed from each library's final parameters by one NumPy formula. libKriging MLP draws its own start, only one, and has no noise term: its likelihood is another one.",
     ),
     "averages": ("What averaging costs", "Default settings of `ManifoldGPRegressor`, against `GPRegressor(restarts=3)`."),
+    "levels": (
+        "Levels of large exact fits",
+        "Exact fits with 3 restarts, one thread: with levels (the default), and with `levels=False`, every start on all rows. To quality: until the exact NLML of all "
+        "rows is within 0.01 nats a row of what all starts on all rows end with.",
+    ),
     "startup": ("Imports", "Fresh interpreters in turns, default threads."),
     "growth": (
         "How cost grows",
@@ -47,6 +53,7 @@ MODULES = {
     "evaluation": evaluation,
     "fits": fits,
     "averages": averages,
+    "levels": levels,
     "startup": startup,
     "growth": growth,
     "memory": memory,

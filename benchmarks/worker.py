@@ -61,6 +61,11 @@ class Tasks:
     def averaged(self, X: list, y: list, averaging: str) -> dict:
         return {"seconds": seconds(lambda: self.adapter.averaged_fit(np.array(X), np.array(y), averaging))}
 
+    def levelled(self, X: list, y: list, **options: Any) -> dict:
+        answer: list = []
+        taken = seconds(lambda: answer.extend(self.adapter.levelled_fit(np.array(X), np.array(y), **options)))
+        return {"seconds": taken, "nlml": answer[0], "trace": answer[1], "peak_mb": peak_mb()}
+
 
 def peak_mb() -> float:
     """The most resident memory this program ever had, in MB. On Linux getrusage also counts the process it was started from."""

@@ -12,6 +12,7 @@ import bench
 import evaluation
 import fits
 import growth
+import levels
 import memory
 import page
 import startup
@@ -66,6 +67,18 @@ def test_time_to_quality_needs_a_fit_that_ends_there():
     assert fits.reached(cell, 1.6) == 2.0
     assert fits.reached({**cell, "nlml": 2.0}, 1.6) is None
     assert fits.reached({**cell, "nlml": None}, 1.6) is None
+
+
+def test_levels_are_timed_on_all_rows_only(crew):
+    X, y = smooth(60)
+    ask = {"X": X.tolist(), "y": y.tolist(), "network": [], "restarts": 2, "max_iter": 30}
+    fit = crew.workers[OURS].ask("levelled", levels=True, **ask)
+    assert fit["trace"][-1][1] == pytest.approx(fit["nlml"], abs=2e-3)  # smaller gains are no points
+    summary = levels.summary(fit, 60, fit["nlml"] / 60 + levels.SLACK)
+    assert summary["reached"] <= fit["seconds"]
+    never = levels.summary(fit, 60, fit["nlml"] / 60 - 1.0)
+    assert never["reached"] is None
+    assert levels.share({"levels": never, "everyone": summary}) is None
 
 
 def test_a_peer_that_cannot_run_is_named_with_the_reason(monkeypatch, tmp_path):
@@ -126,6 +139,11 @@ def _cell(library, rows, **more):
     return {"library": library, "rows": rows, **more}
 
 
+def _levelled() -> dict:
+    kinds = {kind: {"seconds": 2 * s, "reached": s, "nlml": -1.0} for kind, s in (("levels", 2.0), ("everyone", 10.0))}
+    return {"model": levels.PLAIN, "rows": 2000, "max_iter": 500, **kinds}
+
+
 def _results() -> dict:
     def evaluated(name, model, rows, ms):
         times = {"ms": ms, "floor_ms": 1.0, "floor_ratio": ms, "over_ours": 2.0, "nlml_error": 1e-9}
@@ -144,6 +162,7 @@ def _results() -> dict:
         "evaluation": {"cells": cells, "versions": {OURS: "1.0"}, "reasons": {"GPy": "not installed: no such package"}},
         "fits": {"cells": fit_cells},
         "averages": {"cells": averaged},
+        "levels": {"cells": [_levelled()], "largest": {"rows": 10_000, "peak_mb": 3000.0, "seconds": 200.0}},
         "startup": dict.fromkeys(("seconds", "over_torch"), dict.fromkeys(startup.COMMANDS, 0.4)),
         "growth": dict.fromkeys(growth.SWEEPS, sweep),
         "memory": {"cells": [_cell(OURS, 500, peak_mb=300.0, above_mb=10.0), _cell("GPy", 500, peak_mb=200.0, above_mb=30.0)]},
@@ -161,6 +180,10 @@ def test_the_page_has_every_section_bar_and_missing_peer(tmp_path):
     assert "N = 1000, against potrf + potri | 1.20 x | 1.25 x | reached, 4% below |" in text
     assert "share of GPyTorch's time | 0.100 x | 0.200 x | reached, 50% below |" in text
     assert 'averaging="stack" against a plain GP with 3 starts, N = 200, one thread | 9.00 x | 8.00 x | **not reached**' in text
+    assert (
+        "levels, plain GP, N = 2000: time to quality against every start on all rows | 0.200 x | 0.333 x | reached, 40% below"
+        in text
+    )
     assert "2.40 (2.40x; **2.0x ours**)" in text
     assert "busy" not in text
     for picture in tmp_path.glob("*.png"):

@@ -13,6 +13,7 @@ from manifoldgp import GPRegressor, ManifoldGPRegressor
 from manifoldgp.features import MLP, Identity
 from manifoldgp.model import Data, Model
 from manifoldgp.objective import TrainingObjective, first_of
+from manifoldgp.progress import PhaseWatcher
 from manifoldgp.threads import Workers, training_threads
 from problems import plain_values
 
@@ -72,3 +73,34 @@ def averaged_fit(X: np.ndarray, y: np.ndarray, averaging: str) -> None:
     """averaging="gp": a plain GP with 3 starts; otherwise the averaged estimator with its default settings."""
     model = GPRegressor(restarts=3) if averaging == "gp" else ManifoldGPRegressor(averaging=averaging)
     model.fit(X, y)
+
+
+class AllRows(PhaseWatcher):
+    """The best objective over time, as far as it is one of all rows: values on levels of fewer rows are left out."""
+
+    def __init__(self) -> None:
+        self.trace, self._counts = Trace(), True
+
+    def begin(self, output: int) -> None:
+        """There is one target only."""
+
+    def enter(self, phase: str) -> None:
+        self._counts = " of " not in phase
+
+    def __call__(self, iterations: np.ndarray, values: np.ndarray) -> bool:
+        if self._counts:
+            self.trace.seen(float(np.nanmin(values)))
+        return False
+
+
+def levelled_fit(X: np.ndarray, y: np.ndarray, network: list[int], restarts: int, max_iter: int, levels: bool):
+    """A single exact model, with levels or without: its NLML, and the trace of those on all rows."""
+    watch = AllRows()
+    settings = {"restarts": restarts, "max_iter": max_iter, "levels": levels, "method": "exact", "callback": watch}
+    if network:
+        model = ManifoldGPRegressor(features=MLP(tuple(network)), averaging="none", **settings)
+    else:
+        model = GPRegressor(**settings)
+    model.fit(X, y)
+    watch.trace.seen(model.nlml_)
+    return model.nlml_, watch.trace.points

@@ -14,6 +14,7 @@ from torch import Tensor
 from manifoldgp.averaging.verdict import held_out_numbers, held_out_remarks, sampling_numbers
 from manifoldgp.ensemble import Ensemble
 from manifoldgp.kernels import Kernel, Periodic
+from manifoldgp.levels import on_a_level
 from manifoldgp.optimize import CUT_SHORT
 from manifoldgp.parameters import Tree, leaves
 from manifoldgp.scaling import constant_columns
@@ -220,7 +221,13 @@ def _starts(starts: np.ndarray, N: int, numbers: dict, remarks: list) -> None:
         )
     if len(set(starts["group"])) > 1 or np.count_nonzero(starts["weight"]) > 1:
         return  # members of an average need not agree, and some stop early on purpose
-    if len(usable) > 1 and agree == 1:
+    left = int(on_a_level(starts["status"]).sum())
+    if left:
+        remarks.append(
+            f"{left} of {len(starts)} starts were trained on a part of the {N:,} rows and left behind there; the best one went on to all of them "
+            "(levels=False trains every start on all rows)."
+        )
+    elif len(usable) > 1 and agree == 1:
         remarks.append("Only one start found the best optimum: more restarts may find a better one.")
     limited = int((starts["status"] == "iteration limit").sum())
     if limited:

@@ -20,11 +20,12 @@ from manifoldgp.averaging.weighing import HeldOutReport
 from manifoldgp.ensemble import Ensemble
 from manifoldgp.errors import InputError
 from manifoldgp.inputs import TrainingTable, positive_number, whole_number
+from manifoldgp.levels import level_rows
 from manifoldgp.model import Data, Model
 from manifoldgp.optimize import MINIMIZERS
 from manifoldgp.parameters import Tree, leaves, map_leaves, nest
 from manifoldgp.posterior import condition
-from manifoldgp.progress import PhaseTeller, ProgressLine, begin_output, watched_phases
+from manifoldgp.progress import begin_output, watched_phases
 from manifoldgp.scaling import Standardizer
 from manifoldgp.train import Trained, train
 
@@ -42,7 +43,8 @@ START_FIELDS = np.dtype(
         ("weight", "f8"),
     ]
 )
-"""The table of all starts. nlml and objective (nlml minus log prior) are totals, in the units of y."""
+"""The table of all starts. nlml and objective (nlml minus log prior) are totals over all rows, in the units of y; +inf where they are not known. status: why
+training ended; on levels also "lost on 500 rows" (never seen on all rows) and "trained on 500 rows" (nlml and objective of all rows, but not trained there)."""
 
 
 LIGHTEST = 1e-4
@@ -90,6 +92,7 @@ class Settings:
     verbose: bool
     averaging: str | StackSettings
     callback: Callable[[np.ndarray, np.ndarray], object] | None
+    levels: bool = True
 
     def __post_init__(self) -> None:
         whole_number(self.restarts, "restarts")
@@ -100,11 +103,15 @@ class Settings:
             positive_number(self.time_budget, "time_budget (seconds)")
         if self.callback is not None and not callable(self.callback):
             raise InputError(f"callback must be a function of (iterations, objective values), or None; got {self.callback!r}.")
+        if not isinstance(self.levels, (bool, np.bool_)):
+            raise InputError(f"levels must be True or False; got {self.levels!r}.")
         require_device(self.device)
 
-    def matrices_at_once(self, outputs: int) -> int:
+    def matrices_at_once(self, rows: int, outputs: int) -> int:
         """How many N x N matrices a fit holds at the same time: three for each start or member in work, a factor for each member kept."""
-        starts = min(self.restarts, torch.get_num_threads()) * (outputs if self.shared_features else 1)
+        alone = self.levels and self.averaging == "none" and bool(level_rows(rows))  # only one start is trained on all rows
+        starts = 1 if alone else min(self.restarts, torch.get_num_threads())
+        starts *= outputs if self.shared_features else 1
         if self.averaging == "none":
             return 3 * starts + outputs - 1
         together, members = (
@@ -187,15 +194,8 @@ def bound_model(model: Model, X: Tensor) -> Model:
 
 
 def _train(model: Model, data: Data, settings: Settings, generator: torch.Generator, warm: Tree | None) -> Trained:
-    line = ProgressLine(settings.max_iter, data.y.numel()) if settings.verbose else None
-    tell = PhaseTeller(settings.callback)
-
-    def watch(iterations: np.ndarray, values: np.ndarray) -> bool:
-        if line is not None:
-            line(iterations, values)
-        return tell("starts", iterations, values)
-
-    try:
+    phases = ["starts"]
+    with watched_phases(settings.callback, settings.verbose, settings.max_iter, data.y.numel()) as watch:
         return train(
             model,
             data,
@@ -204,12 +204,11 @@ def _train(model: Model, data: Data, settings: Settings, generator: torch.Genera
             optimizer=settings.optimizer,
             max_iter=settings.max_iter,
             time_budget=settings.time_budget,
-            callback=watch,
+            callback=lambda iterations, values: watch(phases[-1], iterations, values),
             warm_values=warm,
+            levels=settings.levels,
+            enter=phases.append,
         )
-    finally:
-        if line is not None:
-            line.close()
 
 
 def _fitted(

@@ -112,7 +112,10 @@ class PhaseLines:
         if phase != self._phase:
             self.close()
             left = None if self.seconds is None else self.seconds - (time.perf_counter() - self._begin)
-            self._phase, self._line = phase, ProgressLine(self.max_iter, self.rows, label=phase, seconds=left)
+            self._phase, self._line = (
+                phase,
+                ProgressLine(self.max_iter, self.rows, label="" if phase == "starts" else phase, seconds=left),
+            )
         assert self._line is not None
         self._line(iterations, values)
 

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from manifoldgp.errors import InputError, TrainingFailedError
+from manifoldgp.levels import has_levels, minimize_on_levels
 from manifoldgp.model import Data, Model
 from manifoldgp.objective import TrainingObjective, first_of
 from manifoldgp.optimize import MINIMIZERS, Monitor, OptimizeResult
@@ -54,11 +55,16 @@ def train(
     time_budget: float | None = None,
     callback: Callable[[np.ndarray, np.ndarray], object] | None = None,
     warm_values: Tree | None = None,
+    levels: bool = True,
+    enter: Callable[[str], object] = lambda phase: None,
 ) -> Trained:
     """Minimise NLML (plus the negative log prior) from ``restarts`` drawn starts, all in one batch.
 
     Each start redraws network and kernel. warm_values: values of a fitted model with the same names (no batch dimension); they
     replace the first start. The result keeps every start; one that is not finite or not positive definite is never chosen.
+
+    levels: from :data:`manifoldgp.levels.LEAST_ROWS` rows on, starts are trained on few rows first, and only the best one on all of them; max_iter then
+    limits each level. A warm start does not go back to few rows: it enters where all rows are compared. enter: told the name of each level when it begins.
     """
     if optimizer not in MINIMIZERS:
         raise InputError(f"Unknown optimizer {optimizer!r}; choose one of {', '.join(map(repr, MINIMIZERS))}.")
@@ -68,12 +74,22 @@ def train(
     theta = layout.flatten(drawn).cpu().numpy() if layout.size else np.zeros((restarts, 0))
     if warm_values is not None and layout.size:
         theta[0] = warm_theta(layout, warm_values)
+    monitor = Monitor(max_iter, deadline, callback, LOST_MARGIN)
     with training_threads() as workers:
-        objective = TrainingObjective(model, layout, constants, data, workers)
-        objective.refuse_disconnected(theta)
-        monitor = Monitor(max_iter, deadline, callback, LOST_MARGIN)
-        result = MINIMIZERS[optimizer](objective, theta, monitor)
-        nlml = objective.nlml(result.theta) if layout.has_priors else result.value.copy()
+
+        def objective_of(rows: Data) -> TrainingObjective:
+            return TrainingObjective(model, layout, constants, rows, workers)
+
+        straight = 0 if warm_values is None else 1
+        if levels and max_iter > 0 and layout.size and restarts > straight and has_levels(data):
+            minimizer = MINIMIZERS[optimizer]
+            result = minimize_on_levels(objective_of, data, theta, minimizer, monitor, generator, straight=straight, enter=enter)
+            nlml = result.value - layout.negative_log_prior(torch.from_numpy(result.theta)).numpy()
+        else:
+            objective = objective_of(data)
+            objective.refuse_disconnected(theta)
+            result = MINIMIZERS[optimizer](objective, theta, monitor)
+            nlml = objective.nlml(result.theta) if layout.has_priors else result.value.copy()
     trained = Trained(model, layout, constants, result, nlml, data.X.device)
     if not len(trained.order):
         counts = ", ".join(f"{np.sum(result.status == s)} x {s}" for s in sorted(set(result.status)))

@@ -25,10 +25,15 @@ def plan_phases(averaging: str, N: int, restarts: int, max_iter: int) -> list[Ph
 
     >>> [phase.name for phase in plan_phases("fast", 100, 20, 500)]
     ['plain GP', 'nested']
+    >>> [phase.name for phase in plan_phases("none", 4000, 20, 500)]
+    ['500 of 4,000 rows', '1,000 of 4,000 rows', '2,000 of 4,000 rows', 'all 4,000 rows']
     """
     from manifoldgp.averaging.fit import folds_for
     from manifoldgp.averaging.settings import STEPPED, StackSettings
+    from manifoldgp.levels import level_rows
 
+    if averaging == "none" and max_iter > 0 and level_rows(N):
+        return _levels(N, restarts, max_iter)
     if averaging in ("none", "restarts", "nuts"):
         name = {"none": "starts", "restarts": "restarts", "nuts": "MAP starts"}[averaging]
         return [Phase(name, max(max_iter, 1), restarts * max(max_iter, 1))]
@@ -57,6 +62,18 @@ def plan_phases(averaging: str, N: int, restarts: int, max_iter: int) -> list[Ph
         Phase("nested", s.polish, members * s.polish * whole),
         Phase("own", second, 0.5 * restarts * min(1.0, s.own_rows / N) * second * whole),
     ]
+
+
+def _levels(N: int, restarts: int, max_iter: int) -> list[Phase]:
+    """A single model on many rows: fewer starts from level to level, one on all rows."""
+    from manifoldgp.levels import level_iterations, level_rows, phase_names, starts_on
+
+    *names, last = phase_names(N)
+    phases = []
+    for k, (name, n) in enumerate(zip(names, level_rows(N), strict=True)):
+        iterations = level_iterations(k, max_iter)
+        phases.append(Phase(name, iterations, starts_on(k, restarts) * iterations * _cost(n)))
+    return [*phases, Phase(last, max_iter, max_iter * _cost(N))]
 
 
 def plan_sparse_phases(averaging: str, N: int, restarts: int, max_iter: int, inducing: int) -> list[Phase]:

@@ -37,12 +37,25 @@ class Objective(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class Curvature:
+    """Pairs of L-BFGS: steps s and changes y of the gradient (R, m, P), oldest first; an empty one is zero."""
+
+    steps: np.ndarray
+    changes: np.ndarray
+
+    def of(self, starts: np.ndarray | slice, scale: float) -> Curvature:
+        """The pairs of some starts, for a function that is about ``scale`` times this one."""
+        return Curvature(self.steps[starts], scale * self.changes[starts])
+
+
 @dataclass
 class OptimizeResult:
     """Every start: where it ended, its value, why it stopped, and its way there.
 
     theta (R, P), value (R,), gradient (R, P), status (R,) of words, iterations (R,), evaluations (R,).
-    history: values after each iteration, the start first.
+    history: values after each iteration, the start first. curvature: the last pairs of steps and changes of the gradient, if the
+    minimiser keeps some; another run, on a similar function, can begin with them.
     """
 
     theta: np.ndarray
@@ -53,6 +66,7 @@ class OptimizeResult:
     evaluations: np.ndarray
     history: list[list[float]] = field(default_factory=list)
     seconds: float = 0.0
+    curvature: Curvature | None = None
 
 
 @dataclass

@@ -19,6 +19,7 @@ from manifoldgp.optimize._result import (
     LOST,
     STALLED,
     TIME_LIMIT,
+    Curvature,
     Monitor,
     Objective,
     OptimizeResult,
@@ -111,8 +112,12 @@ def minimize_lbfgs(
     memory: int = 10,
     gradient_tolerance: float = 1e-5,
     value_tolerance: float = 2.2e-9,
+    curvature: Curvature | None = None,
 ) -> OptimizeResult:
-    """Minimise every row of theta (R, P). Converged: max|g| <= gradient_tolerance, or a relative gain below value_tolerance."""
+    """Minimise every row of theta (R, P). Converged: max|g| <= gradient_tolerance, or a relative gain below value_tolerance.
+
+    curvature: what is known about the Hessians beforehand.
+    """
     begin = time.perf_counter()
     monitor = monitor or Monitor()
     theta = np.array(theta, dtype=float)
@@ -131,6 +136,9 @@ def minimize_lbfgs(
         status[status == ""] = TIME_LIMIT
     past = [[float(v)] for v in value]
     history = _History(R, P, memory)
+    if curvature is not None:
+        for pair in range(curvature.steps.shape[1]):
+            history.push(everyone, curvature.steps[:, pair], curvature.changes[:, pair])
 
     direction = np.zeros_like(theta)
     slope, step, low, high = np.zeros(R), np.ones(R), np.zeros(R), np.full(R, np.inf)
@@ -219,7 +227,8 @@ def minimize_lbfgs(
             status[status == ""] = reason
         if stopped or reason is not None:
             active = active[status[active] == ""]
-    return OptimizeResult(theta, value, gradient, status, iterations, evaluations, past, time.perf_counter() - begin)
+    kept = Curvature(history.S, history.Y)
+    return OptimizeResult(theta, value, gradient, status, iterations, evaluations, past, time.perf_counter() - begin, kept)
 
 
 def _refine(

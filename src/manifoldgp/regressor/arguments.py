@@ -68,6 +68,7 @@ def settings_of(estimator: Any) -> Settings:
         verbose=estimator.verbose,
         averaging=averaging,
         callback=estimator.callback,
+        levels=estimator.levels,
     )
 
 

@@ -41,7 +41,7 @@ def fit(estimator: Any, X: Any, y: Any, noise_std: Any, groups: Any, ordered: bo
     estimator.n_outputs_, estimator._flat = outputs, table.flat
     scalers = estimator.x_scaler_, estimator.y_scaler_
     if estimator.method_ == "exact":
-        inputs.refuse_too_many_rows(len(table.X), settings.matrices_at_once(outputs))
+        inputs.refuse_too_many_rows(len(table.X), settings.matrices_at_once(len(table.X), outputs))
         _keep(estimator, fit_outputs(model, table, *scalers, settings, folds))
     else:
         sparse = SparseSettings(estimator.inducing, checkpoint=estimator.checkpoint)

@@ -38,6 +38,8 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
     priors: parameter-name patterns to priors, {"kernel.lengthscale": LogNormal(0, 1)}; given priors make training MAP.
     restarts: independent starts; each redraws network and kernel. max_iter, time_budget (seconds): limits of the optimiser.
     optimizer: "l-bfgs" (all starts in one batch), "l-bfgs-b" (SciPy's, one after another) or "newton-cg".
+    levels: an exact single model of 2,000 rows or more trains its starts on few rows first, and only the best one on all of them: the same optimum, several times
+        sooner. max_iter limits each level; starts_ says how far each start came. False: every start on all rows.
     averaging: "stack" (the plain GP and many mGPs, weighted by held-out folds), "fast" (fixed weights, no folds), "restarts" (the starts of
         one architecture, weighted by their evidence), "nuts" (full Bayes, extra [bayes]), or "none" (the paper's single best model);
         a manifoldgp.averaging.StackSettings is a stack of other sizes.
@@ -84,6 +86,7 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
         optimizer: str = "l-bfgs",
         max_iter: int = 500,
         time_budget: float | None = None,
+        levels: bool = True,
         averaging: str | StackSettings = "stack",
         method: str = "auto",
         inducing: int = 512,
@@ -110,6 +113,7 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
         self.optimizer = optimizer
         self.max_iter = max_iter
         self.time_budget = time_budget
+        self.levels = levels
         self.averaging = averaging
         self.method = method
         self.inducing = inducing

@@ -40,6 +40,7 @@ class GPRegressor(ManifoldGPRegressor):
         optimizer: str = "l-bfgs",
         max_iter: int = 500,
         time_budget: float | None = None,
+        levels: bool = True,
         method: str = "auto",
         inducing: int = 512,
         checkpoint: str | None = None,
@@ -61,6 +62,7 @@ class GPRegressor(ManifoldGPRegressor):
         self.optimizer = optimizer
         self.max_iter = max_iter
         self.time_budget = time_budget
+        self.levels = levels
         self.method = method
         self.inducing = inducing
         self.checkpoint = checkpoint
