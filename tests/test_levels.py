@@ -13,7 +13,6 @@ import manifoldgp
 from manifoldgp import GPRegressor, ManifoldGPRegressor, levels
 from manifoldgp.cli._fit_plan import plan_phases
 from manifoldgp.errors import DisconnectedParameterError, InputError, TrainingFailedError
-from manifoldgp.estimation import Settings
 from manifoldgp.features import MLP, Module
 from manifoldgp.kernels import SquaredExponential
 from manifoldgp.model import Data, Model
@@ -22,6 +21,7 @@ from manifoldgp.objective import TrainingObjective
 from manifoldgp.optimize import Curvature, minimize_lbfgs
 from manifoldgp.parameters import LogNormal
 from manifoldgp.progress import PhaseWatcher
+from manifoldgp.regressor.arguments import settings_of
 from manifoldgp.report._endings import about_endings, ending
 from manifoldgp.train import train
 
@@ -339,11 +339,10 @@ def test_levels_must_be_a_yes_or_a_no():
 def test_one_start_at_a_time_needs_three_matrices():
     def matrices(rows, **changed):
         model = GPRegressor(restarts=8, **changed)
-        return model._settings().matrices_at_once(rows, 1)
+        return settings_of(model).matrices_at_once(rows, 1)
 
     assert matrices(N) == 3
     assert matrices(N, levels=False) == 3 * min(8, torch.get_num_threads()) == matrices(N - 1)
-    assert isinstance(GPRegressor()._settings(), Settings)
 
 
 def test_known_curvature_saves_iterations():

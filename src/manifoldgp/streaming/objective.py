@@ -18,8 +18,9 @@ from manifoldgp.streaming.ranks import tree_sum
 from manifoldgp.streaming.rows import ModelRows
 from manifoldgp.threads import Workers
 
-KEPT_BYTES = 2**28
-"""Chunks of the first pass that are kept for the second, as long as they need no more than this; the others are computed anew."""
+KEPT_WHOLE, KEPT_PART = 2**30, 2**28
+"""Bytes. The chunks of the first pass are kept for the second if all of them together need no more than the first of these; otherwise those
+that fit into the second, and the others are computed anew."""
 
 
 class BoundObjective:
@@ -37,7 +38,7 @@ class BoundObjective:
         rows: ModelRows,
         device: torch.device | str = "cpu",
         workers: Workers | None = None,
-        kept_bytes: int = KEPT_BYTES,
+        kept_bytes: int | None = None,
     ) -> None:
         self.model, self.layout, self.constants, self.rows = model, layout, constants, rows
         self.device, self.ranks, self.workers, self.kept_bytes = device, rows.ranks, workers, kept_bytes
@@ -128,12 +129,12 @@ class BoundObjective:
     def _first_pass(self, point: Tensor, inducing: Inducing, keep: bool) -> tuple[Statistics, list[Any]]:
         """The sums over the rows of all processes, and for each of this process's slots the chunks that are kept."""
         M, slots = len(inducing.Z), self.rows.slots
-        room = self.kept_bytes // max(len(slots), 1) if keep else 0
+        room = self._room(M) // max(len(slots), 1) if keep else 0
 
         def add_slot(slot: int) -> tuple[Statistics, list[tuple[Tensor, Forward]]]:
             sums, kept, left = Statistics.zeros(M, point), [], room
             for rows in self.rows.chunks(slot):
-                left -= 4 * 8 * M * len(rows.y)  # K and A, and as much again for the features on the way
+                left -= _chunk_bytes(M, len(rows.y))
                 with torch.set_grad_enabled(left > 0):
                     leaf = point.clone().requires_grad_(left > 0)
                     chunk = forward(self.model, self.layout.unflatten(leaf, self.constants), inducing, rows)
@@ -147,6 +148,14 @@ class BoundObjective:
         total = tree_sum([sums for sums, _ in done]) if done else Statistics.zeros(M, point)
         self.ranks.sum_(total.P, total.a, total.scalars)
         return total, [kept for _, kept in done]
+
+    def _room(self, M: int) -> int:
+        """Bytes for the chunks that are kept."""
+        if self.kept_bytes is not None:
+            return self.kept_bytes
+        first, end = self.rows.my_span()
+        whole = _chunk_bytes(M, end - first + 2 * len(self.rows.slots))  # slots differ by a row
+        return whole if whole <= KEPT_WHOLE else KEPT_PART
 
     def _second_pass(self, point: Tensor, inducing: Inducing, pull: Pull, kept: list[Any]) -> Tensor:
         """Σ over the rows of all processes of dF/dtheta (P,), K_ZZ and prior left out."""
@@ -184,3 +193,8 @@ class BoundObjective:
         if self.workers is None:
             return [function(item) for item in items]
         return self.workers.map(function, items, large=False)
+
+
+def _chunk_bytes(M: int, rows: int) -> int:
+    """K and A (M, rows), and as much again for the features on the way."""
+    return 4 * 8 * M * rows
