@@ -273,6 +273,13 @@ def test_a_step_that_makes_held_out_rows_less_likely_is_taken_back(monkeypatch):
     assert own.result.iterations.max() <= 5
 
 
+def test_the_plain_gp_of_a_stack_is_that_of_the_plain_regressor():
+    X, y = cliff(4, 40)
+    plain = GPRegressor().fit(X, y).starts_
+    stacked = ManifoldGPRegressor(hidden=(2, 1), restarts=1).fit(X, y).starts_
+    np.testing.assert_array_equal(stacked["nlml"][stacked["group"] == "plain GP"], plain["nlml"])
+
+
 def test_full_bayes_reports_its_chains(monkeypatch):
     pytest.importorskip("nutpie", reason="needs the extra [bayes]")
     monkeypatch.setattr(nuts, "NutsSettings", lambda: SHORT)

@@ -60,7 +60,9 @@ def fit_average(
         settings = averaging if isinstance(averaging, StackSettings) else _sizes(len(data.y), restarts)
         if averaging == "fast":
             return fit_fast(model, data, settings.fast(), trainer)
-        rng = np.random.default_rng(int(torch.randint(2**31, (), generator=generator)))
+        rng = np.random.default_rng(
+            generator.initial_seed()
+        )  # draws nothing: the plain GP has the very starts of a GPRegressor with this seed
         count, used = folds_for(len(data.y))
         folds = make_folds(len(data.y), count, rng, groups, ordered)[:used]
         return fit_stack(model, data, folds, settings, trainer)

@@ -27,7 +27,7 @@ class StackSettings:
     keep, go_on: nats a row of the held-out log density. Groups that together add less than ``keep`` are not trained on all rows.
     """
 
-    gp_starts: int = 3
+    gp_starts: int = 5
     warm_members: int = 5
     cold_members: int = 6
     own_members: int = 20
