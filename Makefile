@@ -47,8 +47,8 @@ $(PEERS)/.installed: benchmarks/peers.txt
 	for package in $$(grep -v '^#' $<); do $(PEERS)/bin/pip install --quiet --no-deps "$$package" || true; done
 	touch $@
 
-test: lint  ## lint, then all tests and doctests
-	$(BIN)/python -m pytest
+test: lint  ## lint, then all tests and doctests, on up to 4 cores
+	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
 
 lint: $(INSTALLED)  ## style, format, import layers, types
 	$(BIN)/ruff check .
@@ -66,7 +66,7 @@ docs: $(INSTALLED)  ## the documentation in site/; every warning is an error
 build: $(INSTALLED)  ## wheel and source archive in dist/
 	$(BIN)/python -m build --no-isolation
 
-bench-scale: $(INSTALLED)  ## the bars for many rows: time, memory, ranks, accuracy; an hour and a half on 2 idle cores
+bench-scale: $(INSTALLED)  ## the bars for many rows: time, memory, ranks, accuracy; three quarters of an hour on 2 idle cores
 	$(BIN)/python benchmarks/scale.py
 
 clean:  ## remove results, builds and caches; keeps .venv

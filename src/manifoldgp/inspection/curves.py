@@ -10,7 +10,6 @@ import numpy as np
 from manifoldgp.errors import InputError
 from manifoldgp.inspection.names import input_index, output_index
 from manifoldgp.inspection.rows import chosen_inputs
-from manifoldgp.regressor.units import model_noise, on_device
 
 if TYPE_CHECKING:
     from manifoldgp.predictive import Predictive
@@ -88,6 +87,8 @@ def span(values: np.ndarray, margin: float) -> tuple[float, float]:
 
 def predictive(model: Any, X: np.ndarray, output: int, noise_std: np.ndarray | None = None) -> Predictive:
     """The predictive distribution of one target at X (n, D), checked inputs in original units. noise_std: known noise of these rows (n, O)."""
+    from manifoldgp.regressor.units import model_noise, on_device  # PyTorch, which drawing alone does not need
+
     U = on_device(model, model.x_scaler_.apply(X))
     noise = model_noise(model, noise_std, len(U))
     known = None if noise is None else noise[:, output]

@@ -10,7 +10,6 @@ import numpy as np
 from manifoldgp.errors import InputError
 from manifoldgp.inspection.names import output_index
 from manifoldgp.inspection.rows import chosen_inputs
-from manifoldgp.regressor.units import on_device
 
 
 @dataclass(frozen=True)
@@ -25,6 +24,7 @@ class LearnedFeatures:
 def learned_features(model: Any, X: Any = None, *, output: int = 0) -> LearnedFeatures:
     """Features of the heaviest member that has learned any; X (n, D): by default the training rows."""
     from manifoldgp.features import Identity  # PyTorch, which drawing alone does not need
+    from manifoldgp.regressor.units import on_device
 
     output = output_index(model, output)
     ensemble = model.ensembles_[output]

@@ -12,7 +12,6 @@ from manifoldgp.errors import InputError
 from manifoldgp.inspection.curves import predictive
 from manifoldgp.inspection.names import output_index
 from manifoldgp.inspection.rows import chosen_rows
-from manifoldgp.regressor.units import on_device
 
 
 @dataclass(frozen=True)
@@ -55,6 +54,8 @@ def predictions(
     else:
         known = inputs.query_noise(noise_std, rows.total, model.n_outputs_)
         mixture = predictive(model, rows.X, output, None if known is None else np.sqrt(known[rows.place]))
+    from manifoldgp.regressor.units import on_device  # PyTorch, which drawing alone does not need
+
     seen = on_device(model, rows.y)
     parts = mixture.moments()[0], mixture.quantile(0.025), mixture.quantile(0.975), mixture.log_density(seen), mixture.cdf(seen)
     mean, lower, upper, log_density, pit = (part.cpu().numpy() for part in parts)

@@ -8,7 +8,6 @@ import numpy as np
 
 from manifoldgp.inspection.names import output_index
 from manifoldgp.inspection.rows import chosen_inputs, thinned
-from manifoldgp.regressor.units import on_device
 
 
 def sensitivities(model: Any, X: Any = None, *, output: int = 0, most: int = 500) -> np.ndarray:
@@ -18,6 +17,8 @@ def sensitivities(model: Any, X: Any = None, *, output: int = 0, most: int = 500
     """
     output = output_index(model, output)
     X = chosen_inputs(model, X)
+    from manifoldgp.regressor.units import on_device  # PyTorch, which drawing alone does not need
+
     U = on_device(model, model.x_scaler_.apply(X[thinned(len(X), most)]))
     slopes = model.ensembles_[output].gradients(U)[0].cpu().numpy() / model.x_scaler_.scale
     return X.std(axis=0) * np.sqrt(np.mean(slopes**2, axis=0))
