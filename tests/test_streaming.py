@@ -222,16 +222,15 @@ def test_auto_is_exact_up_to_its_limit_and_says_when_it_is_not(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("more", "groups", "said"),
+    ("more", "said"),
     [
-        ({"averaging": "restarts"}, None, "averaging='restarts' needs method='exact'"),
-        ({"optimizer": "l-bfgs-b"}, None, "optimizer='l-bfgs-b' needs method='exact'"),
-        ({"shared_features": True}, None, "shared_features=True needs method='exact'"),
-        ({"averaging": StackSettings(own_members=3, steps=(5,))}, None, "StackSettings"),
-        ({"averaging": "stack"}, np.arange(60) % 6, "groups are known to the exact stack only"),
+        ({"averaging": "restarts"}, "averaging='restarts' needs method='exact'"),
+        ({"optimizer": "l-bfgs-b"}, "optimizer='l-bfgs-b' needs method='exact'"),
+        ({"shared_features": True}, "shared_features=True needs method='exact'"),
+        ({"averaging": StackSettings(own_members=3, steps=(5,))}, "StackSettings"),
     ],
 )
-def test_auto_stays_exact_where_only_the_exact_method_can(more, groups, said, monkeypatch, tmp_path):
+def test_auto_stays_exact_where_only_the_exact_method_can(more, said, monkeypatch, tmp_path):
     monkeypatch.setattr("manifoldgp.streaming.fitting.EXACT_UP_TO", 50)
     X, y = table(60)
     y = np.column_stack([y, -y]) if "shared_features" in more else y
@@ -239,18 +238,26 @@ def test_auto_stays_exact_where_only_the_exact_method_can(more, groups, said, mo
     np.save(tmp_path / "X.npy", X)
     for inputs in (X, np.load(tmp_path / "X.npy", mmap_mode="r")):
         with pytest.warns(FitWarning, match=f"60 rows: method='auto' stays exact, .*{said}"):
-            model.fit(inputs, y, groups=groups)
+            model.fit(inputs, y)
         assert model.method_ == "exact"
 
 
-@pytest.mark.parametrize("averaging", ["none", "stack"])
-def test_groups_of_rows_that_are_read_chunk_by_chunk_are_refused(averaging, tmp_path):
+def test_a_sparse_stack_holds_out_whole_groups(tmp_path, monkeypatch):
     X, y = table(60)
     np.save(tmp_path / "X.npy", X)
-    model, groups = ManifoldGPRegressor(**small(averaging=averaging)), np.arange(60) % 6
+    groups, held = np.arange(60) // 5, []
+    taken = MemoryRows.take
+    monkeypatch.setattr(MemoryRows, "take", lambda rows, numbers: (held.append(numbers), taken(rows, numbers))[1])
+    model = ManifoldGPRegressor(**small(averaging="stack", max_iter=2, restarts=1))
+    predicted = model.fit(X, y, groups=groups).predict(X)
+    np.testing.assert_array_equal(np.unique(groups[held[0]], return_counts=True)[1], [5])  # one whole group of twelve
+    assert len(model.held_out_[0].pit) == 5
     for rows in ((np.load(tmp_path / "X.npy", mmap_mode="r"), y), (ArrayRows(X, y),)):
-        with pytest.raises(InputError, match="groups are known to the exact method only"):
-            model.fit(*rows, groups=groups)
+        np.testing.assert_allclose(model.fit(*rows, groups=groups).predict(X), predicted, rtol=1e-6)
+    with pytest.raises(InputError, match=r"groups must hold one label a row, shape \(60,\); got \(59,\)"):
+        model.fit(ArrayRows(X, y), groups=groups[1:])
+    with pytest.raises(InputError, match="groups holds one label only"):
+        model.fit(X, y, groups=np.zeros(60))
 
 
 @pytest.mark.parametrize(

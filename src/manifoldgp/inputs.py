@@ -59,14 +59,14 @@ def training_table(estimator: Any, X: Any, y: Any, noise_std: Any = None) -> Tra
     return TrainingTable(X[kept], Y[kept], noise, kept, len(Y), flat)
 
 
-def group_labels(groups: Any, table: TrainingTable) -> np.ndarray | None:
-    """Group labels (N,) of the rows that were kept, or None."""
+def group_labels(groups: Any, given: int, kept: np.ndarray | slice = slice(None)) -> np.ndarray | None:
+    """Group labels of the rows that were kept among the given ones, or None."""
     if groups is None:
         return None
     labels = np.asarray(groups)
-    if labels.shape != (table.given,):
-        raise InputError(f"groups must hold one label a row, shape ({table.given},); got {labels.shape}.")
-    return labels[table.kept]
+    if labels.shape != (given,):
+        raise InputError(f"groups must hold one label a row, shape ({given},); got {labels.shape}.")
+    return labels[kept]
 
 
 def query_table(estimator: Any, X: Any) -> np.ndarray:

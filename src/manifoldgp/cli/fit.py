@@ -205,7 +205,7 @@ def _is_sparse(training: Training, averaging: str, method: str) -> bool:
     from manifoldgp.streaming.estimation import why_exact
     from manifoldgp.streaming.fitting import takes_sparse
 
-    return takes_sparse(method, len(training.X), why_exact(averaging, grouped=training.groups is not None))
+    return takes_sparse(method, len(training.X), why_exact(averaging))
 
 
 def _refuse_unfinished(progress: FitProgress, outputs: int) -> None:

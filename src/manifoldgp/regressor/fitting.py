@@ -18,24 +18,20 @@ from manifoldgp.streaming.estimation import SparseSettings, refuse_what_is_not_s
 from manifoldgp.streaming.fitting import chosen_method, fit_sparse_source, fit_sparse_table, row_source, surveyed
 from manifoldgp.streaming.ranks import current_ranks
 
-_GROUPS = "Use arrays in memory with method='exact', or leave out groups and hold out whole groups yourself."
-
 
 def fit(estimator: Any, X: Any, y: Any, noise_std: Any, groups: Any, ordered: bool) -> None:
     """Train by the method that the arguments and the data ask for, and keep the result in the estimator."""
     settings = settings_of(estimator)
     outputs = y.shape[1] if isinstance(y, np.ndarray) and y.ndim == 2 else 1
-    source = row_source(X, y, noise_std, estimator.method, why_exact_for(settings, groups is not None, outputs))
+    source = row_source(X, y, noise_std, estimator.method, why_exact_for(settings, outputs))
     if source is not None:
-        if groups is not None:
-            raise InputError("groups are known to the exact method only, not to rows that are read chunk by chunk. " + _GROUPS)
-        _fit_source(estimator, source, settings, ordered)
+        _fit_source(estimator, source, settings, groups, ordered)
         return
     table = inputs.training_table(estimator, X, y, noise_std)
     outputs = table.Y.shape[1]
-    model, because = model_of(estimator, noise_std is not None), why_exact_for(settings, groups is not None, outputs)
+    model, because = model_of(estimator, noise_std is not None), why_exact_for(settings, outputs)
     estimator.method_ = chosen_method(estimator.method, len(table.X), estimator.inducing, because, calls=3)
-    folds = FoldChoice(inputs.group_labels(groups, table), ordered)
+    folds = FoldChoice(inputs.group_labels(groups, table.given, table.kept), ordered)
     estimator.x_scaler_ = Standardizer.fit(table.X, estimator.standardize_X)
     estimator.y_scaler_ = Standardizer.fit(table.Y, estimator.standardize_y)
     estimator.n_outputs_, estimator._flat = outputs, table.flat
@@ -48,11 +44,11 @@ def fit(estimator: Any, X: Any, y: Any, noise_std: Any, groups: Any, ordered: bo
         _keep(estimator, fit_sparse_table(model, table, *scalers, settings, sparse, folds))
 
 
-def _fit_source(estimator: Any, source: RowSource, settings: Settings, ordered: bool) -> None:
+def _fit_source(estimator: Any, source: RowSource, settings: Settings, groups: Any, ordered: bool) -> None:
     """Train on rows that need not fit into memory, together with the other processes that torchrun started."""
     ranks = current_ranks()
     if estimator.method != "exact":
-        refuse_what_is_not_sparse(settings, False, source.outputs)
+        refuse_what_is_not_sparse(settings, source.outputs)
     seen = surveyed(source, ranks)
     estimator.method_ = chosen_method(estimator.method, seen.rows, estimator.inducing, None, calls=4)
     if estimator.method_ == "exact":
@@ -62,7 +58,10 @@ def _fit_source(estimator: Any, source: RowSource, settings: Settings, ordered: 
         estimator.feature_names_in_ = np.array(source.names, dtype=object)
     scalers = seen.standardizers(source.inputs, estimator.standardize_X, estimator.standardize_y)
     estimator.x_scaler_, estimator.y_scaler_ = scalers
-    sparse, folds = SparseSettings(estimator.inducing, ranks, estimator.checkpoint), FoldChoice(None, ordered)
+    sparse, folds = (
+        SparseSettings(estimator.inducing, ranks, estimator.checkpoint),
+        FoldChoice(inputs.group_labels(groups, source.total), ordered),
+    )
     model = model_of(estimator, source.has_noise)
     _keep(estimator, fit_sparse_source(model, source, seen.rows, *scalers, settings, sparse, folds))
 

@@ -49,9 +49,7 @@ class SparseSettings:
     schedule: Schedule | None = None
 
 
-def why_exact(
-    averaging: str | StackSettings, optimizer: str = "l-bfgs", shared_features: bool = False, grouped: bool = False
-) -> str | None:
+def why_exact(averaging: str | StackSettings, optimizer: str = "l-bfgs", shared_features: bool = False) -> str | None:
     """Why only the exact method can do what is asked for, in words; None where the sparse one can too.
 
     >>> why_exact("fast")
@@ -65,19 +63,17 @@ def why_exact(
         return f"optimizer={optimizer!r} needs method='exact'; sparse models train with optimizer='l-bfgs'."
     if shared_features:
         return "shared_features=True needs method='exact': sparse models learn one map for each target."
-    if grouped and averaging == "stack":
-        return "groups are known to the exact stack only. Use averaging='none' and hold out whole groups yourself, or method='exact'."
     return None
 
 
-def why_exact_for(settings: Settings, grouped: bool, outputs: int) -> str | None:
+def why_exact_for(settings: Settings, outputs: int) -> str | None:
     """:func:`why_exact` for the settings of a fit to so many targets."""
-    return why_exact(settings.averaging, settings.optimizer, settings.shared_features and outputs > 1, grouped)
+    return why_exact(settings.averaging, settings.optimizer, settings.shared_features and outputs > 1)
 
 
-def refuse_what_is_not_sparse(settings: Settings, grouped: bool, outputs: int) -> None:
+def refuse_what_is_not_sparse(settings: Settings, outputs: int) -> None:
     """Settings that only the exact method knows."""
-    reason = why_exact_for(settings, grouped, outputs)
+    reason = why_exact_for(settings, outputs)
     if reason is not None:
         raise InputError(reason)
 
@@ -105,7 +101,7 @@ def fit_sparse_outputs(
     """Train one sparse model (or stack) a target. rows_of(o): the rows of target o, in the model's units."""
     outputs = len(y_scaler.scale)
     whole_number(sparse.inducing, "inducing")
-    refuse_what_is_not_sparse(settings, folds.groups is not None, outputs)
+    refuse_what_is_not_sparse(settings, outputs)
     refuse_too_little_memory(sparse.inducing)
     generator = Settings.generator(settings.random_state)
     begin = time.perf_counter()
@@ -178,7 +174,7 @@ class _Fit:
         def member(own: Model, seen: ModelRows, group: str, share: float) -> SparseTrained:
             return self._train(own, seen, group, None if self.seconds is None else share * self.seconds, None)
 
-        held = held_out_numbers_of(rows, self.seed, folds.ordered)
+        held = held_out_numbers_of(rows, self.seed, folds.ordered, folds.groups)
         stack = fit_sparse_stack(model, rows, held, member)
         kept = [g for g, weight in enumerate(stack.weights) if weight.sum() > 0]
         log_scale = float(np.log(self.y_scaler.scale[self.output]))

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from scipy.special import ndtr
 
+from manifoldgp.averaging.folds import make_folds
 from manifoldgp.averaging.members import plain_gp
 from manifoldgp.averaging.weighing import Candidates, HeldOutReport, Weighing
 from manifoldgp.features import MLP, Concatenate, Identity
@@ -66,9 +67,12 @@ def held_out_count(total: int) -> int:
     return min(_LARGEST_PART, max(1, total // 10))
 
 
-def held_out_numbers_of(rows: ModelRows, seed: int, ordered: bool) -> np.ndarray:
-    """The rows that are held out: a tenth, at most 10,000; random, or the last ones of rows in order of time."""
+def held_out_numbers_of(rows: ModelRows, seed: int, ordered: bool, groups: np.ndarray | None = None) -> np.ndarray:
+    """The rows that are held out: a tenth, at most 10,000; random, the last ones of rows in order of time, or whole groups (labels (total,)), as near to that as they come."""
     count = held_out_count(rows.total)
+    if groups is not None:
+        parts = make_folds(rows.total, max(2, round(rows.total / count)), np.random.default_rng(seed + 1), groups)
+        return min(parts, key=lambda part: abs(len(part) - count))
     return np.arange(rows.total - count, rows.total) if ordered else sampled(rows.total, count, seed + 1)
 
 
