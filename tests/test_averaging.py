@@ -292,6 +292,7 @@ def test_full_bayes_reports_its_chains(monkeypatch):
     assert report.draws.posterior["theta"].shape[:2] == (2, 16)
     assert report.worst_rhat > 0
     assert "worst R-hat" in model.diagnose().numbers
+    assert "The NUTS chains mix badly" in str(model.diagnose())
 
 
 def test_the_sampler_finds_a_known_posterior():

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from manifoldgp.averaging.verdict import held_out_numbers, held_out_remarks, sampling_numbers
+from manifoldgp.averaging.verdict import held_out_numbers, held_out_remarks, sampling_numbers, sampling_remarks
 from manifoldgp.ensemble import Ensemble
 from manifoldgp.kernels import Kernel, Periodic
 from manifoldgp.levels import on_a_level
@@ -60,6 +60,7 @@ def _diagnose_output(estimator: Any, ensemble: Ensemble, output: int) -> Diagnos
     sampling = estimator.sampling_[output]
     if sampling is not None:
         numbers |= sampling_numbers(sampling)
+        remarks += sampling_remarks(sampling)
     averaged = sum(b.members for b in ensemble.blocks) > 1
     _size(posterior, averaged, N, numbers, remarks)
     if isinstance(posterior, SparsePosterior):

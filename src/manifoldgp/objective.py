@@ -67,7 +67,7 @@ class TrainingObjective:
         value = self.value(theta, data)
         if not value.requires_grad:  # nothing to train
             return value.cpu().numpy(), np.zeros(theta.shape)
-        (gradient,) = torch.autograd.grad(value, theta, torch.ones_like(value))
+        (gradient,) = torch.autograd.grad(value.sum(), theta)
         return value.detach().cpu().numpy(), gradient.cpu().numpy()
 
     def hessian_vector(self, theta: np.ndarray, vector: np.ndarray, row: int) -> np.ndarray:

@@ -12,6 +12,7 @@ import torch
 
 from manifoldgp.averaging.members import Batch, Watch
 from manifoldgp.averaging.stack import Averaged, SamplingReport
+from manifoldgp.averaging.verdict import sampling_remarks
 from manifoldgp.errors import FitWarning, MissingExtraError
 from manifoldgp.model import Data, Model
 from manifoldgp.objective import TrainingObjective, first_of
@@ -153,11 +154,7 @@ def _report(trace: Any) -> SamplingReport:
     mixing: Any = arviz.rhat(trace), arviz.ess(trace)
     rhat, ess = float(np.nanmax(mixing[0]["theta"].to_numpy())), float(np.nanmin(mixing[1]["theta"].to_numpy()))
     divergent = float(trace.sample_stats["diverging"].to_numpy().mean())
-    if rhat > 1.05 or ess < 50 or divergent > 0.05:
-        warnings.warn(
-            f"The NUTS chains mix badly: R-hat {rhat:.2f} (good: below 1.05), effective draws {ess:.0f} (good: above 50), "
-            f"divergent {100 * divergent:.0f} % (good: below 5 %). Networks have many equivalent optima; compare with averaging='stack'.",
-            FitWarning,
-            stacklevel=2,
-        )
-    return SamplingReport(rhat, ess, divergent, trace)
+    report = SamplingReport(rhat, ess, divergent, trace)
+    for remark in sampling_remarks(report):
+        warnings.warn(remark, FitWarning, stacklevel=2)
+    return report

@@ -59,6 +59,16 @@ def sampling_numbers(report: SamplingReport) -> dict[str, Any]:
     }
 
 
+def sampling_remarks(report: SamplingReport) -> list[str]:
+    """A sentence if the chains mix badly, none if they mix well."""
+    if report.worst_rhat <= 1.05 and report.smallest_ess >= 50 and report.divergent <= 0.05:
+        return []
+    return [
+        f"The NUTS chains mix badly: R-hat {report.worst_rhat:.2f} (good: below 1.05), effective draws {report.smallest_ess:.0f} (good: above 50), "
+        f"divergent {100 * report.divergent:.0f} % (good: below 5 %). Networks have many equivalent optima; compare with averaging='stack'."
+    ]
+
+
 def coverage(pit: np.ndarray) -> dict[float, float]:
     """Share of rows inside the central interval of each level, from PIT values (N,).
 
