@@ -7,13 +7,13 @@ import pytest
 import torch
 
 from manifoldgp import GPRegressor, ManifoldGPRegressor, load
-from manifoldgp.averaging import nuts, on_folds
+from manifoldgp.averaging import fit, nuts, on_folds, stack
 from manifoldgp.averaging.heldout import make_batch, predict_held_out
 from manifoldgp.averaging.members import Trainer, nested_gp, plain_gp, warm_and_cold
 from manifoldgp.averaging.settings import StackSettings
 from manifoldgp.averaging.stack import fit_stack
 from manifoldgp.errors import FitWarning, InputError
-from manifoldgp.features import MLP, Nested
+from manifoldgp.features import MLP, PCA, Nested
 from manifoldgp.kernels import Constant, SquaredExponential
 from manifoldgp.model import Data, Model
 from manifoldgp.noise import GaussianNoise
@@ -218,14 +218,14 @@ def test_known_noise_and_warping_go_through_the_stack(options):
     assert np.isfinite(model.held_out_[0].log_density["stack"]).all()
 
 
-def averaged(X, y, **settings):
-    """A stack of the default model with two folds, and the phases it went through."""
+def averaged(X, y, features=MLP((4, 2)), **settings):  # noqa: B008
+    """A stack of a small model with two folds, and the phases it went through."""
     phases, data = [], standardised(X, y)
     sizes = {"gp_starts": 1, "warm_members": 2, "cold_members": 3, "own_members": 5, "fold_members": 2, **settings}
     with training_threads() as workers:
         trainer = Trainer(torch.Generator().manual_seed(0), workers, watch=lambda phase, *_: phases.append(phase))
         average = fit_stack(
-            Model(MLP((4, 2))), data, [np.arange(0, len(y), 2), np.arange(1, len(y), 2)], StackSettings(**sizes), trainer
+            Model(features), data, [np.arange(0, len(y), 2), np.arange(1, len(y), 2)], StackSettings(**sizes), trainer
         )
     assert sum(w.sum() for w in average.weights) == pytest.approx(1.0)
     return average, list(dict.fromkeys(phases))
@@ -254,6 +254,49 @@ def test_groups_that_gain_much_are_trained_for_longer_and_go_on_with_all_rows():
     _, phases = averaged(X, y, steps=(5, 20, 60), go_on=np.inf)
     assert "own on folds, to 20" in phases
     assert "own on folds, to 60" not in phases
+
+
+def test_features_with_constants_of_the_rows_start_afresh_on_all_rows():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, size=(60, 3))
+    y = (X[:, 0] > 0) + 0.01 * rng.normal(size=60)
+    average, phases = averaged(X, y, PCA(2) >> MLP((4, 2)), steps=(5, 20), keep=-1.0, polish=3)
+    assert "own on folds, to 20" in phases
+    own = next(batch for batch in average.batches if batch.phase == "own")
+    assert own.result.iterations.min() > 5  # a member that went on would have the 5 of a polish
+
+
+def test_members_that_could_not_be_trained_have_no_weight(monkeypatch):
+    rng = np.random.default_rng(0)
+    X = np.sort(rng.uniform(-1, 1, size=(40, 1)), axis=0)
+    trained = stack._own
+
+    def nobody(*arguments):
+        batch = trained(*arguments)
+        batch.result.value[:] = np.inf
+        return batch
+
+    monkeypatch.setattr(stack, "_own", nobody)
+    average, _ = averaged(X, (X[:, 0] > 0) + 0.01 * rng.normal(size=40), steps=(5, 20), keep=-1.0)
+    own = next(i for i, batch in enumerate(average.batches) if batch.phase == "own")
+    assert average.weights[own].sum() == 0.0
+
+
+@pytest.mark.parametrize(
+    ("groups", "ordered", "largest"), [(np.repeat(np.arange(5), [1200, 75, 75, 75, 75]), False, 300), (None, True, 300)]
+)
+def test_one_held_out_fold_is_of_the_usual_size_and_the_last_in_time(groups, ordered, largest):
+    folds = fit._held_out_in_turn(1500, np.random.default_rng(0), groups, ordered)
+    assert len(folds) == 1
+    assert len(folds[0]) <= largest
+    if ordered:
+        np.testing.assert_array_equal(folds[0], np.arange(1200, 1500))
+
+
+@pytest.mark.parametrize("steps", [(), (80, 25), (0, 10)])
+def test_steps_that_do_not_grow_are_refused(steps):
+    with pytest.raises(InputError, match="steps must be iteration counts that grow"):
+        StackSettings(steps=steps)
 
 
 def test_a_step_that_makes_held_out_rows_less_likely_is_taken_back(monkeypatch):

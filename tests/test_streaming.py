@@ -260,6 +260,16 @@ def test_a_sparse_stack_holds_out_whole_groups(tmp_path, monkeypatch):
         model.fit(X, y, groups=np.zeros(60))
 
 
+def test_held_out_rows_without_targets_are_refused():
+    X, y = table(60)
+    y[54:] = np.nan  # rows to come, in order of time
+    with (
+        pytest.warns(FitWarning, match="6 of 60 rows have a missing target"),
+        pytest.raises(InputError, match="None of the 6 rows that a stack holds out has a target"),
+    ):
+        ManifoldGPRegressor(**small(averaging="stack", max_iter=2)).fit(ArrayRows(X, y), ordered=True)
+
+
 @pytest.mark.parametrize(
     ("more", "said"),
     [

@@ -64,6 +64,19 @@ def test_an_exception_restores_everything(two_threads):
     assert blas_threads() == before
 
 
+def test_an_interrupt_while_workers_end_restores_everything(two_threads, monkeypatch):
+    before = blas_threads()
+
+    def impatient(workers):
+        raise KeyboardInterrupt("again")
+
+    monkeypatch.setattr(Workers, "close", impatient)
+    with pytest.raises(KeyboardInterrupt, match="again"), training_threads():
+        pass
+    assert torch.get_num_threads() == 2
+    assert blas_threads() == before
+
+
 def test_training_that_fails_restores_everything(two_threads):
     before = blas_threads()
 

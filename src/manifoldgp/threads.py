@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from typing import Any
 
 from manifoldgp.allocation import kept_pages
@@ -40,15 +40,14 @@ class Workers:
 @contextmanager
 def training_threads() -> Iterator[Workers]:
     """Workers for one fit, as many as PyTorch was allowed threads, and memory that stays; every setting is restored at the end."""
-    workers = Workers(TORCH.take(lasting=True))
-    BLAS.take()
-    try:
-        with kept_pages():
-            yield workers
-    finally:
-        workers.close()
-        BLAS.give_back()
-        TORCH.give_back(lasting=True)
+    with ExitStack() as settings:  # each is given back even if an interrupt comes while workers end
+        count = TORCH.take(lasting=True)
+        settings.callback(TORCH.give_back, lasting=True)
+        BLAS.take()
+        settings.callback(BLAS.give_back)
+        workers = settings.enter_context(closing(Workers(count)))
+        settings.enter_context(kept_pages())
+        yield workers
 
 
 class SmallWork:

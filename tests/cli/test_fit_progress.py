@@ -72,6 +72,17 @@ def test_a_phase_that_is_not_in_the_plan_counts_as_the_one_before():
         assert progress._bar.tasks[0].completed == 15
 
 
+def test_a_phase_with_another_number_of_rows_is_the_planned_one():
+    with FitProgress(
+        [Phase("own, 4,000 rows, 9 points", 10, 10), Phase("own, 9,000 rows, 9 points", 10, 10)], 1, terminal()
+    ) as progress:
+        progress.begin(0)
+        progress.enter("own, 4,000 rows, 9 points")
+        progress.enter("own, 8,765 rows, 9 points")
+        progress(np.array([5]), np.array([0.0]))
+        assert progress._bar.tasks[0].completed == 15
+
+
 def test_a_stop_in_the_middle_of_a_stack_leaves_the_plain_gp():
     model = ManifoldGPRegressor(restarts=2, callback=Notebook("own on folds")).fit(X, Y)
     starts = model.starts_

@@ -60,12 +60,18 @@ def fit_average(
         settings = averaging if isinstance(averaging, StackSettings) else _sizes(len(data.y), restarts)
         if averaging == "fast":
             return fit_fast(model, data, settings.fast(), trainer)
-        rng = np.random.default_rng(
-            generator.initial_seed()
-        )  # draws nothing: the plain GP has the very starts of a GPRegressor with this seed
-        count, used = folds_for(len(data.y))
-        folds = make_folds(len(data.y), count, rng, groups, ordered)[:used]
+        # The seed itself: nothing is drawn from the generator, so that the plain GP (of the first target) has the very starts of a GPRegressor.
+        folds = _held_out_in_turn(len(data.y), np.random.default_rng(generator.initial_seed()), groups, ordered)
         return fit_stack(model, data, folds, settings, trainer)
+
+
+def _held_out_in_turn(N: int, rng: np.random.Generator, groups: np.ndarray | None, ordered: bool) -> list[np.ndarray]:
+    """The folds that are used: the last ones of rows in order of time, else those of the most usual size (groups may be large)."""
+    count, used = folds_for(N)
+    folds = make_folds(N, count, rng, groups, ordered)
+    if ordered and groups is None:
+        return folds[-used:]
+    return sorted(folds, key=lambda fold: abs(len(fold) - N / len(folds)))[:used]
 
 
 def _sizes(N: int, restarts: int) -> StackSettings:

@@ -83,10 +83,6 @@ class HeldOut:
     score: np.ndarray
     log_density: np.ndarray
 
-    def only(self, chosen: np.ndarray) -> HeldOut:
-        """Some members' predictions."""
-        return HeldOut(self.score[:, chosen], self.log_density[:, chosen])
-
     @staticmethod
     def joined(parts: Sequence[HeldOut]) -> HeldOut:
         """The predictions of several lots of members, in order."""

@@ -48,7 +48,7 @@ class Trainer:
         """
         layout, drawn = model.draw(data, self.generator, count)
         constants = first_of(layout.constants(drawn))
-        theta = layout.flatten(start(drawn)).cpu().numpy()
+        theta = layout.flatten(start(drawn)).cpu().numpy() if layout.size else np.zeros((count, 0))
         objective = TrainingObjective(model, layout, constants, data, self.workers)
         objective.refuse_disconnected(theta)
         callback = (

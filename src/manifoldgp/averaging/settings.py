@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from manifoldgp.averaging.weighing import Weighing
+from manifoldgp.errors import InputError
 
 GROUPS = ("plain GP", "warm", "cold", "own")
 """plain GP: Identity features. warm: nested mGPs that start at the plain GP and stop early. cold: nested mGPs that start far from it.
@@ -46,11 +48,15 @@ class StackSettings:
     keep: float = 0.005
     go_on: float = 0.05
 
+    def __post_init__(self) -> None:
+        if not self.steps or self.steps[0] < 1 or any(to <= since for since, to in pairwise(self.steps)):
+            raise InputError(f"steps must be iteration counts that grow, such as (25, 80, 200); got {self.steps!r}.")
+
     @property
     def weighing(self) -> Weighing:
         """How the groups are weighed."""
         return Weighing(self.variance_factors, self.gp_prior, self.spread_prior)
 
     def fast(self) -> StackSettings:
-        """The sizes of averaging="fast": few members, trained briefly."""
-        return replace(self, warm_members=3, warm_iterations=20, cold_members=3, steps=(30,))
+        """The sizes of averaging="fast": few starts and members, trained briefly."""
+        return replace(self, gp_starts=3, warm_members=3, warm_iterations=20, cold_members=3, steps=(30,))

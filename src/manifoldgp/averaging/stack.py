@@ -73,7 +73,7 @@ def fit_stack(template: Model, data: Data, folds: list[np.ndarray], settings: St
         full = _own(template, data, count, settings, trainer, groups["own"])
         batches.append(full)
         finished = np.where(full.cut_short, np.inf, full.objective)
-        inner = tempered_weights(finished, settings.temperature) * ~full.cut_short
+        inner = tempered_weights(finished, settings.temperature) * np.isfinite(finished)
         member_weights.append(share["own"][:, None] * inner)
     member_weights[0] += (weights.sum(0) - sum(w.sum(1) for w in member_weights))[:, None] * is_best
     return Averaged(batches, member_weights, settings.variance_factors, report)
@@ -107,10 +107,14 @@ def _as_on_folds(members: np.ndarray, group: Group | None, settings: StackSettin
     """Iteration limits of some members, and what becomes of their starts.
 
     Members of a group that held-out rows stopped after the first step start afresh and stop there too. Those of another go on where members of
-    the folds ended, and as many start afresh as are missing.
+    the folds ended, and as many start afresh as are missing; all of them do where features have constants of the rows.
     """
     if group is None or group.iterations <= settings.steps[0]:
         return np.full(len(members), settings.steps[0]), lambda drawn: drawn
+    if (
+        next(leaves(group.batch.constants), None) is not None
+    ):  # a projection, say, of the rows of the folds: what was learnt on it fits no other
+        return np.full(len(members), group.iterations), lambda drawn: drawn
     trained, going_on = group.across_folds(), members[: group.inner.size]
     limits = np.full(len(members), group.iterations)
     limits[: len(going_on)] = max(settings.polish, group.iterations // 4)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from manifoldgp.errors import DisconnectedParameterError, NotPositiveDefiniteError
+from manifoldgp.inputs import available_bytes
 from manifoldgp.model import Model
 from manifoldgp.parameters import Layout, Tree, leaves, nest
 from manifoldgp.sparse.bound import Bound, Statistics, collapsed_bound
@@ -155,7 +156,7 @@ class BoundObjective:
             return self.kept_bytes
         first, end = self.rows.my_span()
         whole = _chunk_bytes(M, end - first + 2 * len(self.rows.slots))  # slots differ by a row
-        return whole if whole <= KEPT_WHOLE else KEPT_PART
+        return whole if whole <= min(KEPT_WHOLE, available_bytes() // 8) else KEPT_PART
 
     def _second_pass(self, point: Tensor, inducing: Inducing, pull: Pull, kept: list[Any]) -> Tensor:
         """Σ over the rows of all processes of dF/dtheta (P,), K_ZZ and prior left out."""
@@ -196,5 +197,5 @@ class BoundObjective:
 
 
 def _chunk_bytes(M: int, rows: int) -> int:
-    """K and A (M, rows), and as much again for the features on the way."""
-    return 4 * 8 * M * rows
+    """K and A (M, rows), and about as much again for kernel and features on the way; networks are taken to have some 100 units."""
+    return 4 * 8 * (M + 100) * rows

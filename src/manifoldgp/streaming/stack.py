@@ -18,6 +18,7 @@ from scipy.special import ndtr
 from manifoldgp.averaging.folds import make_folds
 from manifoldgp.averaging.members import plain_gp
 from manifoldgp.averaging.weighing import Candidates, HeldOutReport, Weighing
+from manifoldgp.errors import InputError
 from manifoldgp.features import MLP, Concatenate, Identity
 from manifoldgp.model import Data, Model
 from manifoldgp.sparse.posterior import SparsePosterior
@@ -68,7 +69,10 @@ def held_out_count(total: int) -> int:
 
 
 def held_out_numbers_of(rows: ModelRows, seed: int, ordered: bool, groups: np.ndarray | None = None) -> np.ndarray:
-    """The rows that are held out: a tenth, at most 10,000; random, the last ones of rows in order of time, or whole groups (labels (total,)), as near to that as they come."""
+    """The rows that are held out: a tenth, at most 10,000; random, the last ones of rows in order of time, or whole groups (labels (total,)).
+
+    Groups come as near to that number as they can; a large one may be more.
+    """
     count = held_out_count(rows.total)
     if groups is not None:
         parts = make_folds(rows.total, max(2, round(rows.total / count)), np.random.default_rng(seed + 1), groups)
@@ -88,6 +92,11 @@ def fit_sparse_stack(
     the one that was stopped is weighed as it is.
     """
     held = rows.take(held_numbers)
+    if not len(held.y):
+        raise InputError(
+            f"None of the {len(held_numbers):,} rows that a stack holds out has a target, so that nothing could be weighed. "
+            "Leave out rows without a target, other groups or ordered=True, or say averaging='none'."
+        )
     seen = rows.without(held_numbers)
     groups = {"plain GP": plain_gp(template), "nested": nested_network(template, rows.count), "own": template}
     trained: dict[str, SparseTrained] = {}
