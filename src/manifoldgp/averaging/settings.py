@@ -59,4 +59,4 @@ class StackSettings:
 
     def fast(self) -> StackSettings:
         """The sizes of averaging="fast": few starts and members, trained briefly."""
-        return replace(self, gp_starts=3, warm_members=3, warm_iterations=20, cold_members=3, steps=(30,))
+        return replace(self, gp_starts=3, warm_members=3, warm_iterations=15, cold_members=3, steps=(25,))
