@@ -57,10 +57,10 @@ def in_a_process(*arguments: object, threads: int = 2, processes: int = 0) -> di
     launcher = ["-m", "torch.distributed.run", f"--nproc-per-node={processes}", "--master-port", "29517"] if processes else []
     command = [sys.executable, *launcher, __file__, "--inside", *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
-    lines = [line for line in done.stdout.splitlines() if line.startswith("RESULT ") and line != "RESULT null"]
-    if done.returncode or not lines:
+    _, found, result = done.stdout.partition("RESULT {")  # processes that write at the same time may share a line
+    if done.returncode or not found:
         raise SystemExit(f"{' '.join(command)} failed:\n{done.stderr[-3000:]}")
-    return json.loads(lines[0].removeprefix("RESULT "))
+    return json.JSONDecoder().raw_decode("{" + result)[0]
 
 
 def peak_bytes() -> int:
