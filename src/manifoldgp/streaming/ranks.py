@@ -83,16 +83,17 @@ class Ranks:
 ALONE = Ranks()
 
 
-def slots_of(count: int, ranks: Ranks, rows_a_slot: int = 500, most: int = 16) -> tuple[int, list[int]]:
+def slots_of(count: int, ranks: Ranks) -> tuple[int, list[int]]:
     """How many slots ``count`` rows are dealt to, contiguously, and which of them are this process's.
 
-    Slots depend on the rows alone, never on the processes: each is summed by itself, and then they are summed in a fixed order.
+    Slots depend on the rows alone, never on the processes: each is summed by itself, and then they are summed in a fixed order. Up to 4 of them have 500
+    rows or more; up to 16, for as many processes, 2,000: products of shorter parts are slower.
 
-    >>> slots_of(5000, Ranks(1, 2))
-    (8, [4, 5, 6, 7])
+    >>> slots_of(5000, Ranks(1, 2)), slots_of(100_000, Ranks(1, 2))[0]
+    ((4, [2, 3]), 16)
     """
     slots = 1
-    while 2 * slots * rows_a_slot <= count and slots < most:
+    while slots < 16 and 2 * slots * (500 if slots < 4 else 2000) <= count:
         slots *= 2
     if ranks.count & (ranks.count - 1):  # no tree to keep to: as many as make equal parts
         slots = ranks.count * -(-slots // ranks.count)
