@@ -267,10 +267,10 @@ def test_groups_follow_the_rows_that_are_kept():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FitWarning)
         table = inputs.training_table(gp(), X, y)
-    labels = inputs.group_labels(list(range(12)), table)
+    labels = inputs.group_labels(list(range(12)), table.given, table.kept)
     assert labels.tolist() == [0, 1, 2, *range(4, 12)]
     with pytest.raises(InputError, match=r"groups must hold one label a row, shape \(12,\); got \(11,\)"):
-        inputs.group_labels(list(range(11)), table)
+        inputs.group_labels(list(range(11)), table.given, table.kept)
 
 
 # ------------------------------------------------------------------------------------------------------- data that work
