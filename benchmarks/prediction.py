@@ -160,7 +160,7 @@ def sizes(title: str, model) -> None:
         model.save(Path(folder, "model.mgp"))
         files = {"model.npz": "Predictor.save", "model.mgp": "model.save"}
         if _has("onnx"):
-            from manifoldgp.integrations.onnx import export_onnx
+            from manifoldgp.predictor.onnx import export_onnx
 
             for dtype in ("float64", "float32"):
                 export_onnx(model, Path(folder, f"{dtype}.onnx"), dtype=dtype)
@@ -223,7 +223,7 @@ def onnx_calls(model) -> dict[str, tuple[Call | None, Call]]:
         return {}
     import onnxruntime
 
-    from manifoldgp.integrations.onnx import export_onnx
+    from manifoldgp.predictor.onnx import export_onnx
 
     found = {}
     for dtype in ("float64", "float32"):

@@ -46,7 +46,7 @@ def starts(X: np.ndarray, y: np.ndarray, count: int, network: tuple[int, ...] = 
     """The very starting values that manifoldgp's estimators draw with random_state=0; every library begins there."""
     import torch
 
-    from manifoldgp.estimation import Settings
+    from manifoldgp.estimators.exact_fit import Settings
     from manifoldgp.features import MLP, Identity
     from manifoldgp.model import Data, Model
 

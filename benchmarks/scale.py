@@ -89,14 +89,14 @@ def objective(folder: str, N: int, M: int):
     """The bound of [x, tanh network 8-64-32-4(x)] on N mapped rows with M inducing points, and a point to evaluate it at."""
     import torch
 
+    from manifoldgp.data.sources import ArrayRows, survey
     from manifoldgp.features import MLP, Concatenate, Identity
+    from manifoldgp.inference.inducing import greedy_inducing_points
     from manifoldgp.model import Model
     from manifoldgp.parameters import Layout, Parameter, constant_law, map_leaves, nest
-    from manifoldgp.sources import ArrayRows, survey
-    from manifoldgp.sparse import greedy_inducing_points
-    from manifoldgp.streaming.objective import BoundObjective
-    from manifoldgp.streaming.ranks import current_ranks
-    from manifoldgp.streaming.rows import StreamedRows
+    from manifoldgp.training.processes import current_ranks
+    from manifoldgp.training.rows import StreamedRows
+    from manifoldgp.training.sparse_objective import BoundObjective
 
     X, y = (np.load(f"{folder}/{name}.npy", mmap_mode="r") for name in "Xy")
     source = ArrayRows(X[:N], y[:N])
@@ -117,7 +117,7 @@ def timed_evaluation(folder: str, N: str, M: str) -> dict:
     """
     import torch
 
-    from manifoldgp.threads import training_threads
+    from manifoldgp._system.threads import training_threads
 
     bound, theta = objective(folder, int(N), int(M))
     count, size, chunk = int(N), int(M), 2000
@@ -168,7 +168,7 @@ def ranked_evaluation(folder: str, N: str, M: str) -> dict | None:
     """Median seconds of an evaluation shared by the processes that torchrun started, and the value."""
     import torch
 
-    from manifoldgp.streaming.ranks import joined_ranks
+    from manifoldgp.training.processes import joined_ranks
 
     torch.set_num_threads(1)
     with joined_ranks() as ranks:

@@ -7,12 +7,12 @@ import torch
 from torch import nn
 
 from manifoldgp import features, kernels
-from manifoldgp.ensemble import Ensemble
+from manifoldgp.data.scaling import Standardizer
+from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
+from manifoldgp.inference.ensemble import Ensemble
+from manifoldgp.inference.exact_posterior import condition
 from manifoldgp.model import Data, Model
 from manifoldgp.parameters import leaves, nest
-from manifoldgp.posterior import condition
-from manifoldgp.regressor import ManifoldGPRegressor
-from manifoldgp.scaling import Standardizer
 
 N, D = 30, 3
 

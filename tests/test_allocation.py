@@ -8,15 +8,15 @@ import sys
 
 import pytest
 
-from manifoldgp import allocation
-from manifoldgp.allocation import kept_pages
+from manifoldgp._system import threads as allocation
+from manifoldgp._system.threads import kept_pages
 
 pytestmark = pytest.mark.skipif(allocation._LIBC is None, reason="only glibc's allocator is told to keep pages")
 
 COUNT = """
 import json, resource
 import numpy as np
-from manifoldgp.allocation import kept_pages
+from manifoldgp._system.threads import kept_pages
 
 SIDE = 1500  # 18 MB
 

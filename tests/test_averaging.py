@@ -7,19 +7,21 @@ import pytest
 import torch
 
 from manifoldgp import GPRegressor, ManifoldGPRegressor, load
-from manifoldgp.averaging import fit, nuts, on_folds, stack
-from manifoldgp.averaging.heldout import make_batch, predict_held_out
+from manifoldgp._system.threads import training_threads
+from manifoldgp.averaging import fold_training as on_folds
+from manifoldgp.averaging import methods as fit
+from manifoldgp.averaging import nuts, stack
+from manifoldgp.averaging.fold_predictions import make_batch, predict_held_out
 from manifoldgp.averaging.members import Trainer, nested_gp, plain_gp, warm_and_cold
 from manifoldgp.averaging.settings import StackSettings
 from manifoldgp.averaging.stack import fit_stack
 from manifoldgp.errors import FitWarning, InputError
 from manifoldgp.features import MLP, PCA, Nested
+from manifoldgp.inference.exact_posterior import condition
 from manifoldgp.kernels import Constant, SquaredExponential
 from manifoldgp.model import Data, Model
 from manifoldgp.noise import GaussianNoise
 from manifoldgp.parameters import LogNormal, map_leaves
-from manifoldgp.posterior import condition
-from manifoldgp.threads import training_threads
 
 SHORT = nuts.NutsSettings(chains=2, tune=16, draws=16, thin=4, depth=3)
 AVERAGINGS = ("stack", "fast", "restarts", "none")

@@ -7,9 +7,16 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from manifoldgp.averaging.folds import make_folds
+from manifoldgp.averaging.stacking import (
+    Candidates,
+    HeldOutReport,
+    Weighing,
+    doubt,
+    log_mixture,
+    stacking_weights,
+    tempered_weights,
+)
 from manifoldgp.averaging.verdict import coverage, held_out_numbers, held_out_remarks
-from manifoldgp.averaging.weighing import Candidates, HeldOutReport, Weighing
-from manifoldgp.averaging.weights import doubt, log_mixture, stacking_weights, tempered_weights
 from manifoldgp.errors import InputError
 
 

@@ -10,16 +10,17 @@ import numpy as np
 import pytest
 import torch
 
-from manifoldgp import lapack, means
-from manifoldgp.closed_form import closed_form
-from manifoldgp.closed_form.workspace import Workspace
+from manifoldgp import means
+from manifoldgp._system import lapack
 from manifoldgp.features import MLP, PCA, Identity, Linear, Nested
 from manifoldgp.kernels import Matern12, Matern32, Matern52, RationalQuadratic, SquaredExponential
 from manifoldgp.model import Data, Model
 from manifoldgp.noise import GaussianNoise
-from manifoldgp.objective import TrainingObjective, first_of
 from manifoldgp.parameters import LogNormal, Normal, StudentT
-from manifoldgp.train import train
+from manifoldgp.training.closed_form import closed_form
+from manifoldgp.training.closed_form_arrays import Workspace
+from manifoldgp.training.objective import TrainingObjective, first_of
+from manifoldgp.training.train import train
 from manifoldgp.warping import TanhWarping
 
 STARTS = 3

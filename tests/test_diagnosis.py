@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from manifoldgp import PCA, GPRegressor, LogNormal, ManifoldGPRegressor
-from manifoldgp.diagnosis import Diagnosis, _scaled_kernels
+from manifoldgp.estimators.diagnosis import Diagnosis, _scaled_kernels
 from manifoldgp.kernels import Matern32, Periodic, SquaredExponential
-from manifoldgp.progress import PhaseLines, ProgressLine
+from manifoldgp.training.progress import PhaseLines, ProgressLine
 
 RNG = np.random.default_rng(2)
 X = RNG.normal(size=(30, 2))

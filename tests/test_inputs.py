@@ -11,18 +11,8 @@ import pytest
 import torch
 from sklearn.exceptions import NotFittedError
 
-from manifoldgp import (
-    MLP,
-    PCA,
-    GPRegressor,
-    LogNormal,
-    ManifoldGPRegressor,
-    Normal,
-    Residual,
-    SquaredExponential,
-    StudentT,
-    inputs,
-)
+from manifoldgp import MLP, PCA, GPRegressor, LogNormal, ManifoldGPRegressor, Normal, Residual, SquaredExponential, StudentT
+from manifoldgp.data import inputs
 from manifoldgp.errors import FitWarning, InputError, ManifoldGPError, TrainingFailedError
 
 X = np.random.default_rng(0).normal(size=(12, 2))

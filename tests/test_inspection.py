@@ -11,8 +11,8 @@ from scipy.stats import norm
 from fitted_models import AVERAGINGS, fitted, full_bayes, plain_gp, table
 from manifoldgp import GPRegressor, ManifoldGPRegressor, inspection
 from manifoldgp.errors import InputError
+from manifoldgp.inference.exact_posterior import condition
 from manifoldgp.model import Data
-from manifoldgp.posterior import condition
 
 
 def test_training_rows_come_back_in_original_units():

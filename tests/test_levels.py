@@ -10,20 +10,22 @@ import pytest
 import torch
 
 import manifoldgp
-from manifoldgp import GPRegressor, ManifoldGPRegressor, levels
+from manifoldgp import GPRegressor, ManifoldGPRegressor
 from manifoldgp.cli._fit_plan import plan_phases
 from manifoldgp.errors import DisconnectedParameterError, InputError, TrainingFailedError
+from manifoldgp.estimators.arguments import settings_of
 from manifoldgp.features import MLP, Module
+from manifoldgp.inspection.page_tables import about_endings, ending
 from manifoldgp.kernels import SquaredExponential
 from manifoldgp.model import Data, Model
 from manifoldgp.noise import GaussianNoise
-from manifoldgp.objective import TrainingObjective
-from manifoldgp.optimize import Curvature, minimize_lbfgs
 from manifoldgp.parameters import LogNormal
-from manifoldgp.progress import PhaseWatcher
-from manifoldgp.regressor.arguments import settings_of
-from manifoldgp.report._endings import about_endings, ending
-from manifoldgp.train import train
+from manifoldgp.training import coarse_to_fine as levels
+from manifoldgp.training.lbfgs import minimize_lbfgs
+from manifoldgp.training.objective import TrainingObjective
+from manifoldgp.training.optimizer import Curvature
+from manifoldgp.training.progress import PhaseWatcher
+from manifoldgp.training.train import train
 
 N = 160
 RNG = np.random.default_rng(0)

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
+from manifoldgp._system.lapack import Square, potrf, potri
+from manifoldgp._system.linalg import JITTER_LADDER, _on_device, cholesky_with_jitter, factor_solve_invert
 from manifoldgp.errors import NotPositiveDefiniteError
-from manifoldgp.lapack import Square, potrf, potri
-from manifoldgp.linalg import JITTER_LADDER, _on_device, cholesky_with_jitter, factor_solve_invert
 
 
 @pytest.fixture

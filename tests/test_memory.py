@@ -15,11 +15,11 @@ pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="
 _MEASURE = """
 import json
 import torch
-from manifoldgp.ensemble import Ensemble
+from manifoldgp.inference.ensemble import Ensemble
 from manifoldgp.features import MLP
 from manifoldgp.kernels import Matern52, SquaredExponential
 from manifoldgp.model import Data, Model
-from manifoldgp.posterior import condition
+from manifoldgp.inference.exact_posterior import condition
 
 torch.set_num_threads(1)
 generator = torch.Generator().manual_seed(0)

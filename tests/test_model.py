@@ -18,11 +18,11 @@ import reference
 from manifoldgp import means
 from manifoldgp.errors import InputError, NotPositiveDefiniteError
 from manifoldgp.features import MLP, PCA, Concatenate, Identity, Module
+from manifoldgp.inference.exact_posterior import condition
 from manifoldgp.kernels import Constant, Linear, Matern32, Matern52, NeuralNetwork, RationalQuadratic, SquaredExponential
 from manifoldgp.model import Data, Model
 from manifoldgp.noise import GaussianNoise
 from manifoldgp.parameters import LogNormal, leaves, map_leaves, nest
-from manifoldgp.posterior import condition
 from manifoldgp.warping import TanhWarping
 
 N, D, R = 7, 2, 3

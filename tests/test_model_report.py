@@ -16,7 +16,7 @@ from browser import browse, outcome_of, with_script
 from fitted_models import AVERAGINGS, fitted, full_bayes, plain_gp, table
 from manifoldgp import GPRegressor
 from manifoldgp.errors import InputError
-from manifoldgp.report import write_model_report
+from manifoldgp.inspection.page import write_model_report
 
 SECTIONS = ("summary", "predictions", "trust", "learned", "training", "data", "use")
 
@@ -157,7 +157,7 @@ def test_wrong_arguments_are_refused_and_no_file_is_left(arguments, message, tmp
 
 
 def test_the_page_needs_no_matplotlib():
-    code = "import sys; sys.modules['matplotlib'] = None; from manifoldgp.report import write_model_report"
+    code = "import sys; sys.modules['matplotlib'] = None; from manifoldgp.inspection.page import write_model_report"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
 
 

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize, rosen, rosen_der, rosen_hess_prod
 
-from manifoldgp.optimize import MINIMIZERS, Monitor, minimize_lbfgs
-from manifoldgp.optimize.lbfgs import _History
+from manifoldgp.training.lbfgs import _History, minimize_lbfgs
+from manifoldgp.training.minimizers import MINIMIZERS
+from manifoldgp.training.optimizer import Monitor
 
 
 class Rosenbrock:

@@ -22,8 +22,8 @@ from sklearn.preprocessing import MinMaxScaler, StandardScaler
 import manifoldgp
 from manifoldgp import GPRegressor, LogNormal, ManifoldGPRegressor, Normal, StudentT, TanhWarping, features, kernels, means
 from manifoldgp.errors import FileFormatError, InputError
-from manifoldgp.persistence import container
-from manifoldgp.persistence.descriptions import _CLASSES, describe, rebuild
+from manifoldgp.estimators import model_file as container
+from manifoldgp.estimators.descriptions import _CLASSES, describe, rebuild
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(16, 3))
@@ -392,7 +392,7 @@ def test_loading_imports_and_runs_nothing_but_the_package(saved):
     code = f"""
 import builtins, pickle, sys
 import numpy as np
-import manifoldgp, manifoldgp.regressor, manifoldgp.persistence
+import manifoldgp, manifoldgp.estimators, manifoldgp.estimators.model_file
 def refuse(*args, **named):
     raise RuntimeError("code was about to run")
 pickle.load = pickle.loads = pickle.Unpickler = builtins.eval = builtins.exec = builtins.compile = refuse

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from manifoldgp import plots
-from manifoldgp.palette import FAINT, INK
+from manifoldgp.inspection.palette import FAINT, INK
 
 pytest.importorskip("matplotlib", reason="needs the extra plots")
 

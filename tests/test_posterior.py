@@ -9,15 +9,16 @@ import pytest
 import torch
 
 import reference
-from manifoldgp import conditioned, means
-from manifoldgp.ensemble import Ensemble
+from manifoldgp import means
 from manifoldgp.errors import InputError, NotPositiveDefiniteError
 from manifoldgp.features import MLP, Concatenate, Identity
+from manifoldgp.inference import posterior as conditioned
+from manifoldgp.inference.ensemble import Ensemble
+from manifoldgp.inference.exact_posterior import condition
 from manifoldgp.kernels import Constant, Linear, Matern32, Matern52, SquaredExponential
 from manifoldgp.model import Data, Model
 from manifoldgp.noise import GaussianNoise
 from manifoldgp.parameters import leaves, nest
-from manifoldgp.posterior import condition
 from manifoldgp.warping import TanhWarping
 
 N, D, R = 9, 2, 3

@@ -14,14 +14,14 @@ from scipy import integrate, stats
 
 import reference
 from manifoldgp import means
-from manifoldgp.ensemble import Ensemble
 from manifoldgp.errors import InputError
 from manifoldgp.features import MLP
+from manifoldgp.inference.ensemble import Ensemble
+from manifoldgp.inference.exact_posterior import condition
+from manifoldgp.inference.mixtures import Predictive, Warp
 from manifoldgp.kernels import Matern32, SquaredExponential
 from manifoldgp.model import Data, Model
 from manifoldgp.parameters import leaves
-from manifoldgp.posterior import condition
-from manifoldgp.predictive import Predictive, Warp
 from manifoldgp.warping import NoWarping, TanhWarping, as_warping
 
 S, POINTS = 3, 4

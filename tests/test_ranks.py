@@ -85,7 +85,7 @@ def test_any_number_of_processes_gives_the_same_model(processes, files, alone, t
 
 
 def test_a_single_process_without_torchrun_gives_the_same_model(files, alone):
-    from manifoldgp.scale import fit_files
+    from manifoldgp.estimators.fit_files import fit_files
 
     out = files / "single.mgp"
     model = fit_files(files / "part*.parquet", "y", out, averaging="none", max_iter=10, restarts=2, inducing=40)

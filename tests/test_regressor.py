@@ -16,9 +16,9 @@ from scipy.integrate import cumulative_trapezoid
 
 import manifoldgp
 from manifoldgp import MLP, GPRegressor, LogNormal, ManifoldGPRegressor, Normal
+from manifoldgp.inference.exact_posterior import condition
 from manifoldgp.model import Data
 from manifoldgp.parameters import map_leaves
-from manifoldgp.posterior import condition
 from reference import kernel_matrix
 
 RNG = np.random.default_rng(1)

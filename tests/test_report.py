@@ -11,10 +11,10 @@ import pytest
 from browser import browse, outcome_of, with_script
 from manifoldgp.errors import InputError
 from manifoldgp.experiments import Failure, gather
+from manifoldgp.inspection.page import page
 from manifoldgp.report import _figures as figures
 from manifoldgp.report import update_readme, write_reproduction
 from manifoldgp.report._figure_files import figure_bytes
-from manifoldgp.report._page import page
 from manifoldgp.report.readme import BEGIN, END
 from synthetic_outcome import KEYS, made_up_outcome
 

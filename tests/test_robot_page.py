@@ -63,7 +63,7 @@ def test_the_cpp_program_predicts_the_same(tmp_path):
     root = os.environ.get("ONNXRUNTIME_ROOT")
     if not root or not shutil.which("cmake"):
         pytest.skip("needs cmake and ONNXRUNTIME_ROOT, a folder with ONNX Runtime's include and lib; not set")
-    from manifoldgp.integrations.onnx import export_onnx
+    from manifoldgp.predictor.onnx import export_onnx
 
     rng = np.random.default_rng(0)
     X = rng.normal(size=(40, 2))

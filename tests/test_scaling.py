@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manifoldgp.scaling import Standardizer, constant_columns
+from manifoldgp.data.scaling import Standardizer, constant_columns
 
 
 def test_columns_get_mean_zero_and_unit_deviation():

@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from manifoldgp import ManifoldGPRegressor
-from manifoldgp.integrations.onnx import export_onnx
+from manifoldgp.estimators.units import model_inputs
+from manifoldgp.inference.sparse_posterior import condition_sparse
+from manifoldgp.inspection.page import write_model_report
 from manifoldgp.model import Data
-from manifoldgp.regressor.units import model_inputs
-from manifoldgp.report import write_model_report
-from manifoldgp.sparse import condition_sparse
+from manifoldgp.predictor.onnx import export_onnx
 
 
 def _fitted_sparse(averaging="none", rows=60):

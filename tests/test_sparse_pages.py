@@ -11,8 +11,8 @@ import pytest
 from manifoldgp import GPRegressor, ManifoldGPRegressor, inspection
 from manifoldgp.averaging.settings import StackSettings
 from manifoldgp.features import Identity
+from manifoldgp.inspection.page import write_model_report
 from manifoldgp.plots import plot_starts
-from manifoldgp.report import write_model_report
 
 
 def _rows(count=60):

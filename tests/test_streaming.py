@@ -16,21 +16,22 @@ from sklearn.base import clone
 
 import manifoldgp
 from manifoldgp import MLP, GPRegressor, ManifoldGPRegressor
+from manifoldgp._system.threads import Workers
 from manifoldgp.averaging import StackSettings
-from manifoldgp.averaging.weighing import Candidates, Weighing
+from manifoldgp.averaging.sparse_stack import held_out_numbers_of
+from manifoldgp.averaging.stacking import Candidates, Weighing
+from manifoldgp.data.source_files import FileRows
+from manifoldgp.data.sources import ArrayRows, survey
 from manifoldgp.errors import FileFormatError, FitWarning, InputError
 from manifoldgp.model import Data, Model
 from manifoldgp.parameters import map_leaves
-from manifoldgp.progress import PhaseWatcher
-from manifoldgp.sources import ArrayRows, FileRows, survey
-from manifoldgp.streaming.checkpoint import Checkpoint, Saved
-from manifoldgp.streaming.objective import BoundObjective
-from manifoldgp.streaming.ranks import ALONE, Ranks, slots_of, tree_sum
-from manifoldgp.streaming.rows import MemoryRows, StreamedRows
-from manifoldgp.streaming.schedule import Schedule, Stage
-from manifoldgp.streaming.stack import held_out_numbers_of
-from manifoldgp.streaming.train import SparseTrainer
-from manifoldgp.threads import Workers
+from manifoldgp.training.checkpoint import Checkpoint, Saved
+from manifoldgp.training.processes import ALONE, Ranks, slots_of, tree_sum
+from manifoldgp.training.progress import PhaseWatcher
+from manifoldgp.training.rows import MemoryRows, StreamedRows
+from manifoldgp.training.sparse_objective import BoundObjective
+from manifoldgp.training.sparse_schedule import Schedule, Stage
+from manifoldgp.training.sparse_train import SparseTrainer
 
 N, D = 700, 3
 pyarrow = pytest.importorskip("pyarrow", reason="files are read by pyarrow, which is not installed")
@@ -212,7 +213,7 @@ def test_auto_is_exact_up_to_its_limit_and_says_when_it_is_not(monkeypatch):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert ManifoldGPRegressor(**settings).fit(X, y).method_ == "exact"
-    monkeypatch.setattr("manifoldgp.streaming.fitting.EXACT_UP_TO", 100)
+    monkeypatch.setattr("manifoldgp.estimators.method_choice.EXACT_UP_TO", 100)
     with pytest.warns(FitWarning, match="120 rows: method='auto' trains the sparse model with 30 inducing points") as caught:
         model = ManifoldGPRegressor(**settings).fit(X, y)
     assert caught[0].filename == __file__
@@ -231,7 +232,7 @@ def test_auto_is_exact_up_to_its_limit_and_says_when_it_is_not(monkeypatch):
     ],
 )
 def test_auto_stays_exact_where_only_the_exact_method_can(more, said, monkeypatch, tmp_path):
-    monkeypatch.setattr("manifoldgp.streaming.fitting.EXACT_UP_TO", 50)
+    monkeypatch.setattr("manifoldgp.estimators.method_choice.EXACT_UP_TO", 50)
     X, y = table(60)
     y = np.column_stack([y, -y]) if "shared_features" in more else y
     model = ManifoldGPRegressor(**small(method="auto", max_iter=2, restarts=2, **more))
@@ -565,9 +566,9 @@ torch.set_num_threads(1)
 from manifoldgp.features import MLP
 from manifoldgp.model import Model
 from manifoldgp.parameters import Layout, Parameter, constant_law, map_leaves, nest
-from manifoldgp.sources import ArrayRows, survey
-from manifoldgp.streaming.objective import BoundObjective
-from manifoldgp.streaming.rows import StreamedRows
+from manifoldgp.data import ArrayRows, survey
+from manifoldgp.training.sparse_objective import BoundObjective
+from manifoldgp.training.rows import StreamedRows
 
 X, y = (np.load(sys.argv[1] + name, mmap_mode="r") for name in ("/X.npy", "/y.npy"))
 peaks = []

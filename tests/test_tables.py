@@ -13,9 +13,10 @@ import pytest
 
 import manifoldgp
 from manifoldgp import ManifoldGPRegressor, TableEncoding
+from manifoldgp.data.columns import Column
+from manifoldgp.data.table_files import read_table, read_tables, write_table
 from manifoldgp.errors import FileFormatError, InputError, MissingExtraError
-from manifoldgp.persistence import container
-from manifoldgp.tables import Column, read_table, read_tables, write_table
+from manifoldgp.estimators import model_file as container
 
 
 def table(**changes):

@@ -12,13 +12,13 @@ import torch
 from threadpoolctl import ThreadpoolController
 
 from manifoldgp import GPRegressor
-from manifoldgp.ensemble import prediction_threads
+from manifoldgp._system.threads import Workers, training_threads
 from manifoldgp.features import MLP
+from manifoldgp.inference.ensemble import prediction_threads
+from manifoldgp.inference.exact_posterior import Posterior
 from manifoldgp.model import Data, Model
-from manifoldgp.objective import TrainingObjective
-from manifoldgp.posterior import Posterior
-from manifoldgp.threads import Workers, training_threads
-from manifoldgp.train import train
+from manifoldgp.training.objective import TrainingObjective
+from manifoldgp.training.train import train
 
 
 def blas_threads():
@@ -176,7 +176,7 @@ def test_few_rows_are_predicted_by_one_thread_and_many_by_all(two_threads, monke
     PREDICTIONS[name](fitted)
     assert set(number.seen) == {1}
     assert torch.get_num_threads() == 2
-    monkeypatch.setattr("manifoldgp.ensemble._SMALL", 0)
+    monkeypatch.setattr("manifoldgp.inference.ensemble._SMALL", 0)
     number.seen.clear()
     PREDICTIONS[name](fitted)
     assert set(number.seen) == {2}

@@ -13,14 +13,15 @@ from manifoldgp import means
 from manifoldgp.datasets import step_function
 from manifoldgp.errors import DisconnectedParameterError, InputError, TrainingFailedError
 from manifoldgp.features import MLP, PCA, Module
+from manifoldgp.inference.exact_posterior import condition
 from manifoldgp.kernels import Matern52, SquaredExponential
 from manifoldgp.model import Data, Model
 from manifoldgp.noise import GaussianNoise
-from manifoldgp.objective import TrainingObjective, first_of
-from manifoldgp.optimize import MINIMIZERS, Monitor
 from manifoldgp.parameters import LogNormal, Normal, leaves, map_leaves, nest
-from manifoldgp.posterior import condition
-from manifoldgp.train import train, warm_theta
+from manifoldgp.training.minimizers import MINIMIZERS
+from manifoldgp.training.objective import TrainingObjective, first_of
+from manifoldgp.training.optimizer import Monitor
+from manifoldgp.training.train import train, warm_theta
 from manifoldgp.warping import TanhWarping
 
 NETWORK = Model(MLP((3, 2)), mean=means.Constant())

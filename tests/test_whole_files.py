@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from manifoldgp._system.files import refuse_unwritable, written_whole
 from manifoldgp.errors import InputError
-from manifoldgp.whole_files import refuse_unwritable, written_whole
 
 posix = pytest.mark.skipif(os.name != "posix", reason="permissions and signals of POSIX")
 
@@ -68,7 +68,7 @@ def test_an_interrupted_process_leaves_the_old_file_and_no_partial_one(tmp_path)
     target = tmp_path / "a"
     target.write_text("old")
     code = (
-        "import sys, time; from manifoldgp.whole_files import written_whole\n"
+        "import sys, time; from manifoldgp._system.files import written_whole\n"
         "with written_whole(sys.argv[1]) as partial:\n"
         "    partial.write_text('half'); print('begun', flush=True); time.sleep(60)"
     )
@@ -190,7 +190,7 @@ def test_what_the_user_may_not_do_is_said(public_folder):
     kept.parent.chmod(0o777)
     kept.chmod(0o444)
     closed.chmod(0o555)
-    code = "from manifoldgp.errors import InputError; from manifoldgp.whole_files import written_whole\n" + _OTHER_USER
+    code = "from manifoldgp.errors import InputError; from manifoldgp._system.files import written_whole\n" + _OTHER_USER
 
     def said(path):
         done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, timeout=60)

@@ -10,11 +10,11 @@ import torch
 
 from libraries.trace import Trace
 from manifoldgp import GPRegressor, ManifoldGPRegressor
+from manifoldgp._system.threads import Workers, training_threads
 from manifoldgp.features import MLP, Identity
 from manifoldgp.model import Data, Model
-from manifoldgp.objective import TrainingObjective, first_of
-from manifoldgp.progress import PhaseWatcher
-from manifoldgp.threads import Workers, training_threads
+from manifoldgp.training.objective import TrainingObjective, first_of
+from manifoldgp.training.progress import PhaseWatcher
 from problems import plain_values
 
 _PROCESS = ExitStack()

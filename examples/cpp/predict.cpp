@@ -1,4 +1,4 @@
-// Predictions of a model exported by manifoldgp.integrations.onnx.export_onnx(model, "model.onnx"), in a loop at 1 kHz.
+// Predictions of a model exported by manifoldgp.predictor.onnx.export_onnx(model, "model.onnx"), in a loop at 1 kHz.
 //
 //   predict model.onnx 0.5 1.2             mean and std of every target at one point
 //   predict model.onnx 0.5 1.2 --ticks 5000   the same point, once a millisecond: latencies and missed deadlines

@@ -9,6 +9,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from manifoldgp.data.encoding import TableEncoding
+    from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
+    from manifoldgp.estimators.model_file import load
+    from manifoldgp.estimators.plain_gp import GPRegressor
     from manifoldgp.features import (
         MLP,
         PCA,
@@ -22,10 +26,7 @@ if TYPE_CHECKING:
     )
     from manifoldgp.kernels import SquaredExponential
     from manifoldgp.parameters import LogNormal, Normal, StudentT
-    from manifoldgp.persistence import load
     from manifoldgp.predictor import Predictor
-    from manifoldgp.regressor import GPRegressor, ManifoldGPRegressor
-    from manifoldgp.tables import TableEncoding
     from manifoldgp.warping import TanhWarping
 
 _HOME = {
@@ -33,21 +34,21 @@ _HOME = {
     "PCA": "features",
     "Chain": "features",
     "Concatenate": "features",
-    "GPRegressor": "regressor",
+    "GPRegressor": "estimators",
     "Identity": "features",
     "Kumaraswamy": "features",
     "Linear": "features",
     "LogNormal": "parameters",
-    "ManifoldGPRegressor": "regressor",
+    "ManifoldGPRegressor": "estimators",
     "Normal": "parameters",
     "Predictor": "predictor",
     "RandomEmbedding": "features",
     "Residual": "features",
     "SquaredExponential": "kernels",
     "StudentT": "parameters",
-    "TableEncoding": "tables",
+    "TableEncoding": "data",
     "TanhWarping": "warping",
-    "load": "persistence",
+    "load": "estimators.model_file",
 }
 
 __all__ = [

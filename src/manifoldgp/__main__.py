@@ -10,7 +10,7 @@ def main() -> None:
     """Hand over to the command line, or, in a process that torchrun started, to the shared fit."""
     # The condition of streaming.ranks.launched(), without waiting for PyTorch; WORLD_SIZE alone is set by other launchers too.
     if "RANK" in os.environ and "WORLD_SIZE" in os.environ and sys.argv[1:2] == ["fit"]:
-        from manifoldgp.scale.command import main as fit
+        from manifoldgp.cli.torchrun import main as fit
 
         fit(sys.argv[2:])
     else:

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from manifoldgp.linalg import factor_solve_invert
+from manifoldgp._system.linalg import factor_solve_invert
 
 _LOG_2PI = math.log(2 * math.pi)
 

@@ -38,9 +38,9 @@ def lacking(command: str) -> str | None:
         return "ManifoldGPRegressor.predictor"
     if "--to onnx" in command:
         try:
-            importlib.import_module("manifoldgp.integrations.onnx")
+            importlib.import_module("manifoldgp.predictor.onnx")
         except ImportError:
-            return "manifoldgp.integrations.onnx"
+            return "manifoldgp.predictor.onnx"
     return None
 
 

@@ -16,7 +16,7 @@ from manifoldgp import ManifoldGPRegressor
 from manifoldgp.cli._fit_plan import Phase, plan_phases, plan_sparse_phases
 from manifoldgp.cli._fit_progress import FitProgress
 from manifoldgp.cli._messages import Messages
-from manifoldgp.progress import PhaseWatcher
+from manifoldgp.training.progress import PhaseWatcher
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(40, 2))

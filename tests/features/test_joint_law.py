@@ -2,7 +2,7 @@
 
 import torch
 
-from manifoldgp.features._joint import JointLaw
+from manifoldgp.features._laws import JointLaw
 
 
 def pair(generator, count):

@@ -18,7 +18,7 @@ from manifoldgp.warping import TanhWarping
 onnx = pytest.importorskip("onnx", reason="needs the extra [onnx]")
 onnxruntime = pytest.importorskip("onnxruntime", reason="needs the extra [onnx]")
 
-from manifoldgp.integrations.onnx import export_onnx  # noqa: E402 - after the check that onnx is there
+from manifoldgp.predictor.onnx import export_onnx  # noqa: E402 - after the check that onnx is there
 
 X = make_inputs(5, seed=1)
 

@@ -267,6 +267,6 @@ class TestFiles:
 
 def test_every_operation_has_an_onnx_counterpart():
     pytest.importorskip("onnx")
-    from manifoldgp.integrations.onnx.operations import OPERATIONS as IN_ONNX
+    from manifoldgp.predictor.onnx_operations import OPERATIONS as IN_ONNX
 
     assert set(IN_ONNX) == set(OPERATIONS)

@@ -9,15 +9,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
+from manifoldgp._system.threads import Workers
 from manifoldgp.errors import TrainingFailedError
 from manifoldgp.features import Identity, Nested
 from manifoldgp.kernels import SquaredExponential
 from manifoldgp.kernels.stationary import Stationary
 from manifoldgp.model import Data, Model
-from manifoldgp.objective import TrainingObjective, first_of
-from manifoldgp.optimize import CUT_SHORT, Monitor, OptimizeResult, minimize_lbfgs
 from manifoldgp.parameters import Layout, LogNormal, Tree, leaves, map_leaves, nest
-from manifoldgp.threads import Workers
+from manifoldgp.training.lbfgs import minimize_lbfgs
+from manifoldgp.training.objective import TrainingObjective, first_of
+from manifoldgp.training.optimizer import CUT_SHORT, Monitor, OptimizeResult
 
 Watch = Callable[[str, np.ndarray, np.ndarray], object]
 """Called as watch(phase, iterations, objective values) after every round; a true answer stops training."""

@@ -10,15 +10,16 @@ from typing import Any
 import numpy as np
 import torch
 
+from manifoldgp._system.threads import training_threads
 from manifoldgp.averaging.members import Batch, Watch
 from manifoldgp.averaging.stack import Averaged, SamplingReport
 from manifoldgp.averaging.verdict import sampling_remarks
 from manifoldgp.errors import FitWarning, MissingExtraError
 from manifoldgp.model import Data, Model
-from manifoldgp.objective import TrainingObjective, first_of
-from manifoldgp.optimize import Monitor, OptimizeResult, minimize_lbfgs
 from manifoldgp.parameters import Layout, LogNormal, Normal, nest, with_priors
-from manifoldgp.threads import training_threads
+from manifoldgp.training.lbfgs import minimize_lbfgs
+from manifoldgp.training.objective import TrainingObjective, first_of
+from manifoldgp.training.optimizer import Monitor, OptimizeResult
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from manifoldgp.averaging.weighing import Weighing
+from manifoldgp.averaging.stacking import Weighing
 from manifoldgp.errors import InputError
 
 GROUPS = ("plain GP", "warm", "cold", "own")

@@ -17,15 +17,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from manifoldgp.averaging.heldout import make_batch
+from manifoldgp.averaging.fold_predictions import make_batch
+from manifoldgp.averaging.fold_training import Group, nested_start, weigh_on_folds
 from manifoldgp.averaging.members import Batch, Trainer, nested_gp, pick, plain_gp
-from manifoldgp.averaging.on_folds import Group, nested_start, weigh_on_folds
 from manifoldgp.averaging.settings import StackSettings
-from manifoldgp.averaging.weighing import HeldOutReport
-from manifoldgp.averaging.weights import tempered_weights
+from manifoldgp.averaging.stacking import HeldOutReport, tempered_weights
 from manifoldgp.model import Data, Model
 from manifoldgp.parameters import Tree, leaves, nest
-from manifoldgp.train import LOST_MARGIN
+from manifoldgp.training.train import LOST_MARGIN
 
 LOST_AFTER = 5.0
 """Temperatures behind the best after which a member's weight, e⁻⁵ of the best one's, is not worth training for."""

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from manifoldgp.streaming.schedule import PlannedPhase
+    from manifoldgp.training.sparse_schedule import PlannedPhase
 
 
 @dataclass(frozen=True)
@@ -28,9 +28,9 @@ def plan_phases(averaging: str, N: int, restarts: int, max_iter: int) -> list[Ph
     >>> [phase.name for phase in plan_phases("none", 4000, 20, 500)]
     ['500 of 4,000 rows', '1,000 of 4,000 rows', '2,000 of 4,000 rows', 'all 4,000 rows']
     """
-    from manifoldgp.averaging.fit import folds_for
+    from manifoldgp.averaging.methods import folds_for
     from manifoldgp.averaging.settings import STEPPED, StackSettings
-    from manifoldgp.levels import level_rows
+    from manifoldgp.training.coarse_to_fine import level_rows
 
     if averaging == "none" and max_iter > 0 and level_rows(N):
         return _levels(N, restarts, max_iter)
@@ -66,7 +66,7 @@ def plan_phases(averaging: str, N: int, restarts: int, max_iter: int) -> list[Ph
 
 def _levels(N: int, restarts: int, max_iter: int) -> list[Phase]:
     """A single model on many rows: fewer starts from level to level, one on all rows."""
-    from manifoldgp.levels import level_iterations, level_rows, phase_names, starts_on
+    from manifoldgp.training.coarse_to_fine import level_iterations, level_rows, phase_names, starts_on
 
     *names, last = phase_names(N)
     phases = []
@@ -82,9 +82,9 @@ def plan_sparse_phases(averaging: str, N: int, restarts: int, max_iter: int, ind
     >>> [phase.name for phase in plan_sparse_phases("none", 9000, 2, 500, 512)]
     ['start 1 of 2', 'start 2 of 2', '4,000 rows, 256 inducing points', '9,000 rows, 256 inducing points', '9,000 rows, 512 inducing points']
     """
-    from manifoldgp.streaming.estimation import STACK_RESTARTS
-    from manifoldgp.streaming.schedule import Schedule
-    from manifoldgp.streaming.stack import SHARES, held_out_count
+    from manifoldgp.averaging.sparse_stack import SHARES, held_out_count
+    from manifoldgp.estimators.sparse_fit import STACK_RESTARTS
+    from manifoldgp.training.sparse_schedule import Schedule
 
     if averaging == "none":
         return _sparse_member("", Schedule().plan(N, inducing, restarts, max_iter))

@@ -15,7 +15,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from manifoldgp.cli._fit_plan import Phase
 from manifoldgp.cli._messages import Messages
 from manifoldgp.cli._progress import TimeLeft, clock
-from manifoldgp.progress import PhaseWatcher
+from manifoldgp.training.progress import PhaseWatcher
 
 
 class FitProgress(PhaseWatcher):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from manifoldgp.cli._messages import Messages
 
 if TYPE_CHECKING:
-    from manifoldgp.tables import TableEncoding
+    from manifoldgp.data.encoding import TableEncoding
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,9 @@ def encoding_of(model: Any, table: Any = None, targets: Sequence[str] = ()) -> T
 
     Fitted on a bare array, it takes the columns of ``table`` in their order, if there are as many as it has inputs.
     """
+    from manifoldgp.data.columns import Column
+    from manifoldgp.data.encoding import TableEncoding
     from manifoldgp.errors import InputError
-    from manifoldgp.tables import Column, TableEncoding
 
     encoding = getattr(model, "table_encoding_", None)
     if encoding is not None:

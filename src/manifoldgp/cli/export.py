@@ -29,14 +29,14 @@ def export(
 
     The exported model takes encoded inputs (a text column is one 0/1 column for each category), in the order that is printed.
     """
+    from manifoldgp._system.files import written_whole
     from manifoldgp.cli._models import encoding_of, open_model
-    from manifoldgp.whole_files import written_whole
 
     messages = Messages(quiet)
     model = open_model(model_file)
     with messages.warnings_as_messages(), written_whole(out) as path:
         if to is Format.onnx:
-            from manifoldgp.integrations.onnx import export_onnx
+            from manifoldgp.predictor.onnx import export_onnx
 
             export_onnx(model, path)
         else:

@@ -15,7 +15,7 @@ from manifoldgp.cli._options import TABLE_HELP, Averaging, Json, Method, Quiet, 
 if TYPE_CHECKING:
     from manifoldgp.cli._fit_plan import Phase
     from manifoldgp.cli._fit_progress import FitProgress
-    from manifoldgp.tables import TableEncoding
+    from manifoldgp.data.encoding import TableEncoding
 
 
 def fit(
@@ -81,7 +81,7 @@ def fit(
 
     The model file knows all this: other commands need nothing else. Ctrl-C stops training early and keeps the best so far, a second one ends at once.
     """
-    from manifoldgp.whole_files import refuse_unwritable
+    from manifoldgp._system.files import refuse_unwritable
 
     messages = Messages(quiet)
     if group is not None and ordered:
@@ -146,10 +146,10 @@ def read_training(
     """Read the tables, leave out rows without target, learn the encoding, and say what was done."""
     import numpy as np
 
+    from manifoldgp.data.columns import target_numbers
+    from manifoldgp.data.encoding import TableEncoding, refuse_missing_columns
+    from manifoldgp.data.table_files import read_tables
     from manifoldgp.errors import InputError
-    from manifoldgp.tables import TableEncoding, read_tables
-    from manifoldgp.tables.columns import target_numbers
-    from manifoldgp.tables.encoding import refuse_missing_columns
 
     table = read_tables(files)
     columns = list(table.columns)
@@ -202,8 +202,8 @@ def _phases(
 
 
 def _is_sparse(training: Training, averaging: str, method: str) -> bool:
-    from manifoldgp.streaming.estimation import why_exact
-    from manifoldgp.streaming.fitting import takes_sparse
+    from manifoldgp.estimators.method_choice import takes_sparse
+    from manifoldgp.estimators.sparse_fit import why_exact
 
     return takes_sparse(method, len(training.X), why_exact(averaging))
 

@@ -61,7 +61,7 @@ def _show(about: dict[str, Any], encoding: Any, settings: dict[str, Any], number
     from rich.table import Table
     from rich.text import Text
 
-    from manifoldgp.diagnosis import show_value
+    from manifoldgp.estimators.diagnosis import show_value
 
     console = output()
 

@@ -32,9 +32,8 @@ def predict(
     Extra columns are ignored; lacking ones, missing values and unknown categories are errors.
     """
     from manifoldgp.cli._models import encoding_of, open_model, prepare
+    from manifoldgp.data.table_files import check_writable, read_table, write_table
     from manifoldgp.errors import InputError
-    from manifoldgp.tables import read_table, write_table
-    from manifoldgp.tables.files import check_writable
 
     messages = Messages(quiet)
     if json and out == "-":

@@ -22,9 +22,9 @@ def report(
 
     Did the features help, are the intervals right, which inputs matter. One HTML file that needs no network.
     """
+    from manifoldgp._system.files import written_whole
     from manifoldgp.cli._models import encoding_of, open_model
-    from manifoldgp.report import write_model_report
-    from manifoldgp.whole_files import written_whole
+    from manifoldgp.inspection.page import write_model_report
 
     messages = Messages(quiet)
     model = open_model(model_file)

@@ -35,9 +35,9 @@ def score(
     import numpy as np
 
     from manifoldgp.cli._models import encoding_of, open_model, prepare
-    from manifoldgp.ensemble import prediction_threads
+    from manifoldgp.data.table_files import read_table
     from manifoldgp.errors import InputError
-    from manifoldgp.tables import read_table
+    from manifoldgp.inference.ensemble import prediction_threads
 
     messages = Messages(quiet)
     model, table = open_model(model_file), read_table(table_file)

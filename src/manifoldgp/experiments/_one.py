@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from manifoldgp import metrics
+from manifoldgp._system.files import written_whole
 from manifoldgp.datasets import Dataset
 from manifoldgp.errors import InputError
 from manifoldgp.experiments._catalogue import experiment_of
 from manifoldgp.experiments._experiment import Config, Experiment, Method, Result
 from manifoldgp.experiments._pictures import plain
-from manifoldgp.whole_files import written_whole
 
 
 def run_one(config: Config) -> Result:

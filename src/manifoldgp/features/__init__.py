@@ -6,13 +6,13 @@ Every class is a description without state; see :class:`Features` for the contra
 from manifoldgp.features._abstract import Features
 from manifoldgp.features.combine import Chain, Concatenate, Residual
 from manifoldgp.features.convert import as_features
+from manifoldgp.features.kumaraswamy import Kumaraswamy
 from manifoldgp.features.linear import FixedLinear, Identity, Linear
 from manifoldgp.features.module import Module
 from manifoldgp.features.nested import Nested
 from manifoldgp.features.network import ACTIVATIONS, MLP
 from manifoldgp.features.transformer import Transformer
 from manifoldgp.features.unsupervised import PCA, RandomEmbedding
-from manifoldgp.features.warping import Kumaraswamy
 
 __all__ = [
     "ACTIVATIONS",

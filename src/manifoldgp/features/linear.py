@@ -10,9 +10,8 @@ import torch
 from torch import Tensor
 
 from manifoldgp.errors import InputError
-from manifoldgp.features._abstract import Features
-from manifoldgp.features._affine import affine
-from manifoldgp.features._checks import positive_integer
+from manifoldgp.features._abstract import Features, positive_integer
+from manifoldgp.features._laws import affine
 from manifoldgp.parameters import Parameter, Tree, constant_law, normal_law
 
 

@@ -1,11 +1,12 @@
-"""Any torch.nn.Module as features."""
+"""Starting values of a torch.nn.Module: what it comes with, then what its own reset draws."""
 
 from __future__ import annotations
 
 import copy
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,10 +16,53 @@ from torch.func import functional_call, vmap
 
 from manifoldgp.errors import InputError
 from manifoldgp.features._abstract import Features
-from manifoldgp.features._joint import JointLaw
-from manifoldgp.features._module_start import draw_starts, seeded
+from manifoldgp.features._laws import JointLaw
 from manifoldgp.features.linear import constants
 from manifoldgp.parameters import Parameter, Tree, leaves, nest
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Inside, the CPU's global generator starts at ``seed``; afterwards it is as before."""
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        yield
+
+
+def draw_starts(
+    module: nn.Module, names: list[str], reset: bool, generator: torch.Generator, count: int, device: torch.device
+) -> dict[str, Tensor]:
+    """``count`` values of the named parameters, leaves (count, *shape): the module's own first, then redrawn ones."""
+    parameters = dict(module.named_parameters())
+    own = {name: parameters[name].detach().to("cpu", torch.float64) for name in names}
+    starts = [own]
+    for _ in range(count - 1):
+        seed = int(torch.randint(2**62, (), generator=generator))
+        redrawn = _reset(module, names, seed) if reset else {}
+        starts.append({name: redrawn[name] if name in redrawn else _scattered(own[name], generator) for name in names})
+    return {name: torch.stack([start[name] for start in starts]).to(device) for name in names}
+
+
+def _reset(module: nn.Module, names: list[str], seed: int) -> dict[str, Tensor]:
+    """The named parameters that a reset of all submodules redraws. NaN marks those that none reaches."""
+    twin = copy.deepcopy(module).to("cpu", torch.float64)
+    parameters = dict(twin.named_parameters())
+    with torch.no_grad(), seeded(seed):
+        for name in names:
+            parameters[name].fill_(torch.nan)
+        for part in reversed(list(twin.modules())):  # the outermost last: its law overrides its parts'
+            for method in ("reset_parameters", "_reset_parameters"):
+                if callable(getattr(part, method, None)):
+                    getattr(part, method)()
+    return {name: parameters[name].detach() for name in names if not bool(parameters[name].isnan().any())}
+
+
+def _scattered(value: Tensor, generator: torch.Generator) -> Tensor:
+    """value + 10 % noise, relative to its root mean square (0.1 where that is zero)."""
+    size = value.square().mean().sqrt()
+    noise = torch.randn(value.shape, generator=generator, dtype=torch.float64)
+    return value + 0.1 * (size if size > 0 else 1.0) * noise
+
 
 _DROPOUT = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout)
 _ROWS_OF_PROBE = 5

@@ -8,10 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from manifoldgp.features._abstract import Features
-from manifoldgp.features._affine import affine
-from manifoldgp.features._checks import positive_integer
-from manifoldgp.features._joint import JointLaw
+from manifoldgp.features._abstract import Features, positive_integer
+from manifoldgp.features._laws import JointLaw, affine
 from manifoldgp.parameters import LogNormal, Parameter, StudentT, Tree
 
 

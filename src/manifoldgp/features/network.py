@@ -11,10 +11,8 @@ import torch
 from torch import Tensor
 
 from manifoldgp.errors import InputError
-from manifoldgp.features._abstract import Features
-from manifoldgp.features._affine import affine
-from manifoldgp.features._checks import positive_integer, positive_number
-from manifoldgp.features._joint import JointLaw
+from manifoldgp.features._abstract import Features, positive_integer, positive_number
+from manifoldgp.features._laws import JointLaw, affine
 from manifoldgp.parameters import Parameter, Tree, nest
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {

@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 
 from manifoldgp.errors import InputError
-from manifoldgp.features._abstract import Features
-from manifoldgp.features._affine import affine
-from manifoldgp.features._checks import positive_integer
+from manifoldgp.features._abstract import Features, positive_integer
+from manifoldgp.features._laws import affine
 from manifoldgp.features.linear import constants
 from manifoldgp.parameters import Tree
 

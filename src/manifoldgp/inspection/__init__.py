@@ -2,11 +2,20 @@
 
 from manifoldgp.inspection.calibration import Calibration, calibration, coverage_band, histogram_band
 from manifoldgp.inspection.curves import Band, Surface, predicted_band, slice_band, span, surface
-from manifoldgp.inspection.learned import LearnedFeatures, learned_features, widest_directions
-from manifoldgp.inspection.names import input_index, input_names, output_index, require_fitted, target_name
+from manifoldgp.inspection.learned import LearnedFeatures, learned_features, sensitivities, widest_directions
 from manifoldgp.inspection.predictions import Predictions, predictions
-from manifoldgp.inspection.relevance import sensitivities
-from manifoldgp.inspection.rows import Rows, chosen_inputs, chosen_rows, thinned, training_rows
+from manifoldgp.inspection.rows import (
+    Rows,
+    chosen_inputs,
+    chosen_rows,
+    input_index,
+    input_names,
+    output_index,
+    require_fitted,
+    target_name,
+    thinned,
+    training_rows,
+)
 from manifoldgp.inspection.starts import Trace, Weights, mixture_weights, traces
 
 __all__ = [

@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from manifoldgp.inspection.names import output_index
 from manifoldgp.inspection.predictions import Predictions, predictions
+from manifoldgp.inspection.rows import output_index
 
 Source = Literal["test rows", "held-out rows", "leave-one-out"]
 

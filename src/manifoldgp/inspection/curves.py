@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from manifoldgp.errors import InputError
-from manifoldgp.inspection.names import input_index, output_index
-from manifoldgp.inspection.rows import chosen_inputs
+from manifoldgp.inspection.rows import chosen_inputs, input_index, output_index
 
 if TYPE_CHECKING:
-    from manifoldgp.predictive import Predictive
+    from manifoldgp.inference.mixtures import Predictive
 
 
 @dataclass(frozen=True)
@@ -87,7 +86,7 @@ def span(values: np.ndarray, margin: float) -> tuple[float, float]:
 
 def predictive(model: Any, X: np.ndarray, output: int, noise_std: np.ndarray | None = None) -> Predictive:
     """The predictive distribution of one target at X (n, D), checked inputs in original units. noise_std: known noise of these rows (n, O)."""
-    from manifoldgp.regressor.units import model_noise, on_device  # PyTorch, which drawing alone does not need
+    from manifoldgp.estimators.units import model_noise, on_device  # PyTorch, which drawing alone does not need
 
     U = on_device(model, model.x_scaler_.apply(X))
     noise = model_noise(model, noise_std, len(U))

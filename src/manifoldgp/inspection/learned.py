@@ -1,4 +1,4 @@
-"""The features that a fitted model has learned, at the rows they were learned from or at others."""
+"""What was learned: features of the training rows, their widest directions, and which inputs matter."""
 
 from __future__ import annotations
 
@@ -8,8 +8,21 @@ from typing import Any
 import numpy as np
 
 from manifoldgp.errors import InputError
-from manifoldgp.inspection.names import output_index
-from manifoldgp.inspection.rows import chosen_inputs
+from manifoldgp.inspection.rows import chosen_inputs, output_index, thinned
+
+
+def sensitivities(model: Any, X: Any = None, *, output: int = 0, most: int = 500) -> np.ndarray:
+    """s_d = sd(x_d) · sqrt(mean_i (∂m(x_i) / ∂x_d)²) (D,), in the units of y: the typical change of the posterior mean m with input d.
+
+    X (n, D): where derivatives are taken, by default the training rows; at most ``most`` of them.
+    """
+    output = output_index(model, output)
+    X = chosen_inputs(model, X)
+    from manifoldgp.estimators.units import on_device  # PyTorch, which drawing alone does not need
+
+    U = on_device(model, model.x_scaler_.apply(X[thinned(len(X), most)]))
+    slopes = model.ensembles_[output].gradients(U)[0].cpu().numpy() / model.x_scaler_.scale
+    return X.std(axis=0) * np.sqrt(np.mean(slopes**2, axis=0))
 
 
 @dataclass(frozen=True)
@@ -23,8 +36,8 @@ class LearnedFeatures:
 
 def learned_features(model: Any, X: Any = None, *, output: int = 0) -> LearnedFeatures:
     """Features of the heaviest member that has learned any; X (n, D): by default the training rows."""
+    from manifoldgp.estimators.units import on_device
     from manifoldgp.features import Identity  # PyTorch, which drawing alone does not need
-    from manifoldgp.regressor.units import on_device
 
     output = output_index(model, output)
     ensemble = model.ensembles_[output]

@@ -1,4 +1,4 @@
-"""Predictions beside what was observed: of rows the model has not seen, or of training rows with each left out in turn."""
+"""Predictions of training rows or of given ones, and what each row's own prediction is when it is left out."""
 
 from __future__ import annotations
 
@@ -6,12 +6,26 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 
-from manifoldgp import inputs
+from manifoldgp.data import inputs
 from manifoldgp.errors import InputError
+from manifoldgp.inference.ensemble import Ensemble
+from manifoldgp.inference.mixtures import Predictive
 from manifoldgp.inspection.curves import predictive
-from manifoldgp.inspection.names import output_index
-from manifoldgp.inspection.rows import chosen_rows
+from manifoldgp.inspection.rows import chosen_rows, output_index
+
+
+def left_out_mixture(ensemble: Ensemble, place: np.ndarray) -> Predictive:
+    """The mixture at training rows ``place`` (n,), each row left out; parameters and weights unchanged."""
+    means, variances = [], []
+    rows = torch.as_tensor(place, device=ensemble.blocks[0].alpha.device)
+    for block in ensemble.blocks:
+        mean, variance = block.left_out(rows)
+        means += [mean] * len(ensemble.variance_factors)
+        variances += [factor * variance for factor in ensemble.variance_factors]
+    weights = torch.cat([w.reshape(-1) for w in ensemble.log_weights])
+    return Predictive(torch.cat(means), torch.cat(variances), weights, ensemble._warp(), ensemble.offset, ensemble.scale)
 
 
 @dataclass(frozen=True)
@@ -48,13 +62,13 @@ def predictions(
         )
     rows = chosen_rows(model, X, y, output, most)
     if left_out:
-        from manifoldgp.inspection.left_out import left_out_mixture  # PyTorch, which drawing alone does not need
+        from manifoldgp.inspection.predictions import left_out_mixture  # PyTorch, which drawing alone does not need
 
         mixture = left_out_mixture(model.ensembles_[output], rows.place)
     else:
         known = inputs.query_noise(noise_std, rows.total, model.n_outputs_)
         mixture = predictive(model, rows.X, output, None if known is None else np.sqrt(known[rows.place]))
-    from manifoldgp.regressor.units import on_device  # PyTorch, which drawing alone does not need
+    from manifoldgp.estimators.units import on_device  # PyTorch, which drawing alone does not need
 
     seen = on_device(model, rows.y)
     parts = mixture.moments()[0], mixture.quantile(0.025), mixture.quantile(0.975), mixture.log_density(seen), mixture.cdf(seen)

@@ -9,7 +9,7 @@ import numpy as np
 
 from manifoldgp.errors import InputError
 from manifoldgp.inspection.learned import group_names
-from manifoldgp.inspection.names import output_index
+from manifoldgp.inspection.rows import output_index
 
 
 @dataclass(frozen=True)

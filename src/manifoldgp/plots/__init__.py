@@ -10,13 +10,10 @@ try:
 except ImportError as error:
     raise MissingExtraError("Pictures need matplotlib, which is not installed. Run: pip install 'manifoldgp[plots]'.") from error
 
-from manifoldgp.plots.bands import plot_band, plot_observations
-from manifoldgp.plots.calibration import plot_coverage, plot_pit
-from manifoldgp.plots.features import plot_feature_curves, plot_feature_plane, plot_features
+from manifoldgp.plots.calibration import plot_coverage, plot_pit, plot_predicted_observed
+from manifoldgp.plots.learned import plot_feature_curves, plot_feature_plane, plot_features, plot_relevance
 from manifoldgp.plots.maps import plot_map, plot_mean_map, plot_std_map
-from manifoldgp.plots.observed import plot_predicted_observed
-from manifoldgp.plots.predictions import plot_prediction, plot_slice
-from manifoldgp.plots.relevance import plot_relevance
+from manifoldgp.plots.predictions import plot_band, plot_observations, plot_prediction, plot_slice
 from manifoldgp.plots.scores import Scores, plot_scores
 from manifoldgp.plots.spectra import plot_spectrum
 from manifoldgp.plots.starts import plot_starts, plot_weights

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.axes import Axes
 
-from manifoldgp.palette import INK
+from manifoldgp.inspection.palette import INK
 from manifoldgp.plots.style import Style
 
 

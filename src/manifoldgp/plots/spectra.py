@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import ArrayLike
 
-from manifoldgp.palette import INK
+from manifoldgp.inspection.palette import INK
 from manifoldgp.plots.style import Style
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from manifoldgp import inspection
-from manifoldgp.palette import FAINT, SEQUENCE
+from manifoldgp.inspection.palette import FAINT, SEQUENCE
 from manifoldgp.plots.style import drawing_place, styled
 
 _DASHES = ("-", (0, (5, 1.6)), (0, (1.2, 1.2)), (0, (5, 1.5, 1.2, 1.5)))

@@ -9,7 +9,7 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from manifoldgp.palette import BLUE, BROWN, GREEN, GREY, INK, ORANGE, PURPLE, SKY, VERMILLION
+from manifoldgp.inspection.palette import BLUE, BROWN, GREEN, GREY, INK, ORANGE, PURPLE, SKY, VERMILLION
 
 _RC: dict[str, Any] = {
     "font.family": "DejaVu Sans",

@@ -6,14 +6,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from manifoldgp.report.model import write_model_report
     from manifoldgp.report.readme import update_readme
     from manifoldgp.report.reproduction import write_reproduction
 
-# Loaded when first used: the page of a model needs no matplotlib, the report of the paper does.
-_HOME = {"update_readme": "readme", "write_model_report": "model", "write_reproduction": "reproduction"}
+_HOME = {"update_readme": "readme", "write_reproduction": "reproduction"}
 
-__all__ = ["update_readme", "write_model_report", "write_reproduction"]
+__all__ = ["update_readme", "write_reproduction"]
 
 
 def __getattr__(name: str) -> Any:

@@ -12,7 +12,7 @@ from manifoldgp.experiments import Experiment, Outcome, Result, experiment_of
 from manifoldgp.experiments._spectrum import as_fields, bandwidth, horizontal_spectrum, principal_features
 from manifoldgp.experiments.step import GRID
 from manifoldgp.experiments.walking import stride_phase
-from manifoldgp.palette import INK
+from manifoldgp.inspection.palette import INK
 from manifoldgp.plots.style import Style
 
 _PAPER_THREE = ("gp-se", "gp-nn", "mgp-sigmoid")

@@ -11,11 +11,11 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from manifoldgp.experiments import Check, Experiment, Outcome, tables_as_csv, tables_as_data, tables_as_markdown
+from manifoldgp.inspection.page import page
 from manifoldgp.report import _figures as figures
 from manifoldgp.report._figure_files import figure_bytes, figure_html
 from manifoldgp.report._headline import headline
 from manifoldgp.report._interactive import page_data
-from manifoldgp.report._page import page
 from manifoldgp.report._settings import settings_html
 from manifoldgp.report._tables_html import checks_html, minus, table_html
 

@@ -1,0 +1,1 @@
+"""What the machine gives: LAPACK, threads, memory, whole files."""

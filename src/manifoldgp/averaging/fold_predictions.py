@@ -1,0 +1,143 @@
+"""Folds as one batch: training sets of (almost) equal size, and what members predict on the rows they have not seen."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from manifoldgp._system.linalg import cholesky_with_jitter, solve_lower
+from manifoldgp.errors import NotPositiveDefiniteError
+from manifoldgp.evidence import isolate_masked_rows
+from manifoldgp.model import Data, Model
+from manifoldgp.parameters import Tree, map_leaves
+
+_ENTRIES_AT_ONCE = 2**22
+_LOG_2PI = math.log(2 * math.pi)
+_IMPOSSIBLE = -1e6
+
+
+@dataclass(frozen=True)
+class Folds:
+    """K folds: training rows (K, n, ·) with masks where folds differ in size, and held-out rows (K, m, ·).
+
+    where: (K, m) the row of the whole data set that each held-out row is, −1 for padding. N: rows of the whole data set.
+    """
+
+    train: Data
+    X: Tensor
+    y: Tensor
+    known_noise: Tensor | None
+    where: np.ndarray
+    N: int
+
+    @property
+    def count(self) -> int:
+        return len(self.where)
+
+    def for_members(self, members: int) -> Folds:
+        """Each fold ``members`` times in a row."""
+        index = torch.arange(self.count, device=self.X.device).repeat_interleave(members)
+        noise = None if self.known_noise is None else self.known_noise[index]
+        return Folds(self.train.rows(index), self.X[index], self.y[index], noise, self.where[index.cpu().numpy()], self.N)
+
+    def by_row(self, held_out: np.ndarray) -> np.ndarray:
+        """(..., K, m) by fold to (..., N) by row of the whole data set."""
+        rows = np.full((*held_out.shape[:-2], self.N), np.nan)
+        for k, where in enumerate(self.where):
+            rows[..., where[where >= 0]] = held_out[..., k, where >= 0]
+        return rows
+
+
+def make_batch(data: Data, folds: Sequence[np.ndarray]) -> Folds:
+    """The batch of all folds of ``data``; folds: held-out rows of each."""
+    N, noise, device = len(data.y), data.known_noise, data.X.device
+    train, train_mask = _padded([np.setdiff1d(np.arange(N), fold) for fold in folds])
+    test, test_mask = _padded(folds)
+    mask = None if train_mask.all() else torch.as_tensor(train_mask, dtype=torch.float64, device=device)
+    return Folds(
+        Data(data.X[train], data.y[train], None if noise is None else noise[train], mask, batched=True),
+        data.X[test],
+        data.y[test],
+        None if noise is None else noise[test],
+        np.where(test_mask, test, -1),
+        N,
+    )
+
+
+def _padded(rows: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Index arrays of different lengths as one matrix (first entry repeated where there is nothing), and where there is something."""
+    longest = max(map(len, rows))
+    padded = np.stack([np.pad(r, (0, longest - len(r)), constant_values=r[0]) for r in rows])
+    return padded, np.arange(longest) < np.array([len(r) for r in rows])[:, None]
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Predictions of held-out rows by members r = 1..R, each of its own fold: z-scores and log densities, (F, R, m) for F variance factors."""
+
+    score: np.ndarray
+    log_density: np.ndarray
+
+    @staticmethod
+    def joined(parts: Sequence[HeldOut]) -> HeldOut:
+        """The predictions of several lots of members, in order."""
+        return HeldOut(np.concatenate([p.score for p in parts], 1), np.concatenate([p.log_density for p in parts], 1))
+
+
+def predict_held_out(model: Model, values: Tree, folds: Folds, variance_factors: Sequence[float]) -> HeldOut:
+    """Member r (values leaves (R, ...)) trained on folds.train[r] predicts folds.X[r]; R = folds.count.
+
+    A member whose covariance has no factor predicts nothing: its densities are those of an impossible event.
+    """
+    n, m = folds.train.X.shape[1], folds.X.shape[1]
+    step = max(1, _ENTRIES_AT_ONCE // (n * (n + m)))
+    pieces = [np.arange(a, min(a + step, folds.count)) for a in range(0, folds.count, step)]
+    factors = torch.tensor(variance_factors, dtype=torch.float64, device=folds.X.device)[:, None, None]
+    return HeldOut.joined([_held_out_part(model, values, folds, piece, factors) for piece in pieces])
+
+
+def _held_out_part(model: Model, values: Tree, folds: Folds, members: np.ndarray, factors: Tensor) -> HeldOut:
+    part = torch.as_tensor(members, device=folds.X.device)
+    try:
+        mean, variance, z, log_slope = _predict(model, map_leaves(lambda leaf: leaf[part], values), folds, part)
+    except NotPositiveDefiniteError:
+        if len(members) == 1:
+            shape = (len(factors), 1, folds.X.shape[1])
+            return HeldOut(np.zeros(shape), np.full(shape, _IMPOSSIBLE))
+        return HeldOut.joined([_held_out_part(model, values, folds, half, factors) for half in np.array_split(members, 2)])
+    score = (z - mean) / (factors * variance).sqrt()
+    log_density = -0.5 * (score**2 + (factors * variance).log() + _LOG_2PI) + log_slope
+    log_density = torch.nan_to_num(log_density, nan=_IMPOSSIBLE, neginf=_IMPOSSIBLE)
+    return HeldOut(score.cpu().numpy(), log_density.cpu().numpy())
+
+
+@torch.no_grad()
+def _predict(model: Model, values: Tree, folds: Folds, part: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Mean and variance of z at the held-out rows (r, m), their z = g(y), and log g'(y)."""
+    data, X = folds.train.rows(part), folds.X[part]
+    A, H = model.covariance(values, data.X)
+    noise = model.noise_variance(values, data)
+    A = A.clone()
+    A.diagonal(dim1=-2, dim2=-1).add_(noise if data.known_noise is not None else noise.reshape(-1, 1))
+    z_train, _ = model.warping.forward(values.get("warping", {}), data.y)
+    H_test = model.features(values.get("features", {}), X)
+    k = model.kernel.cross(values.get("kernel", {}), H, H_test)
+    residual = z_train - model.mean(values.get("mean", {}), H)
+    if data.mask is not None:
+        isolate_masked_rows(A, data.mask)
+        k, residual = k * data.mask[:, :, None], residual * data.mask
+    L, _ = cholesky_with_jitter(A, "the covariance of a fold")
+    white = solve_lower(L, torch.cat([k, residual[..., None]], -1))
+    V, w = white[..., :-1], white[..., -1:]
+    mean = model.mean(values.get("mean", {}), H_test) + (V * w).sum(-2)
+    variance = (model.kernel.diagonal(values.get("kernel", {}), H_test) - (V * V).sum(-2)).clamp_min(0.0)
+    variance = variance + model.noise.variance(values.get("noise", {}), variance)[..., None]
+    if folds.known_noise is not None:
+        variance = variance + folds.known_noise[part]
+    z, log_slope = model.warping.forward(values.get("warping", {}), folds.y[part])
+    return mean, variance, z, log_slope

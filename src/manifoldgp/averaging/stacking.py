@@ -1,0 +1,141 @@
+"""Weights of members and groups: stacking of predictive densities, tempered evidence, and what held-out rows say."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import logsumexp, ndtr
+
+
+def stacking_weights(log_density: np.ndarray, prior_counts: np.ndarray | float = 0.0, iterations: int = 500) -> np.ndarray:
+    """Weights w (S,) that maximise Σ_i log Σ_s w_s p_s(y_i) + Σ_s a_s log w_s, by EM (Yao et al. 2018, with a Dirichlet(1 + a) prior).
+
+    log_density: (S, n), of held-out rows under each of S candidates. prior_counts: a (S,), pseudo-rows that each candidate is sure of.
+
+    >>> stacking_weights(np.log([[0.9, 0.9], [0.1, 0.1]])).round(3)
+    array([1., 0.])
+    """
+    S, n = log_density.shape
+    counts = np.broadcast_to(np.asarray(prior_counts, dtype=float), (S,))
+    density = np.exp(np.maximum(log_density - log_density.max(0), -500.0))  # of the likeliest candidate's; 1e-217 at least
+    weights = np.full(S, 1.0 / S)
+    for _ in range(iterations):
+        responsible = weights * (density @ (1.0 / (weights @ density)))  # rows that each candidate answers for
+        updated = (responsible + counts) / (n + counts.sum())
+        moved = np.abs(updated - weights).max()
+        weights = updated
+        if moved < 1e-7:
+            break
+    return weights
+
+
+def tempered_weights(objective: np.ndarray, temperature: float = 10.0) -> np.ndarray:
+    """w_r ∝ exp(−(objective_r − min) / temperature) (R,); starts that are not finite get zero, unless none is finite.
+
+    >>> tempered_weights(np.array([0.0, 10.0, np.inf])).round(3)
+    array([0.731, 0.269, 0.   ])
+    """
+    finite = np.isfinite(objective)
+    if not finite.any():
+        return np.full(len(objective), 1.0 / len(objective))
+    raw = np.where(finite, np.exp(-(np.where(finite, objective, np.inf) - objective[finite].min()) / temperature), 0.0)
+    return raw / raw.sum()
+
+
+def doubt(gain: np.ndarray) -> float:
+    """How well gains (n,) of held-out log densities agree with no gain at all: min(1, 2 Φ(−mean / standard error)).
+
+    One where there is none or a loss; near zero where the gain is many standard errors large.
+
+    >>> doubt(np.zeros(10)), doubt(np.array([1.0, 1.1, 0.9, 1.0])) < 1e-6
+    (1.0, True)
+    """
+    error = gain.std() / np.sqrt(len(gain))
+    if error == 0.0:
+        return 0.0 if gain.mean() > 0 else 1.0
+    return float(min(1.0, 2.0 * ndtr(-gain.mean() / error)))
+
+
+def log_mixture(log_density: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """log Σ_s w_s p_s (n,) for log p (S, n)."""
+    with np.errstate(divide="ignore"):
+        return np.asarray(logsumexp(np.log(weights)[:, None] + log_density, axis=0))
+
+
+@dataclass(frozen=True)
+class HeldOutReport:
+    """What the n held-out rows say: log densities (n,) of groups, of the control (the plain GP with variance-scaled copies) and of the stack; PIT (n,) of the stack.
+
+    weights: (G, F) by group and variance factor.
+    """
+
+    groups: tuple[str, ...]
+    variance_factors: tuple[float, ...]
+    weights: np.ndarray
+    log_density: dict[str, np.ndarray]
+    pit: np.ndarray
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Groups, the plain GP first: mixture log densities (G, F, N) and CDFs (G, F, N) of held-out rows; NaN in rows that nobody held out."""
+
+    names: list[str]
+    log_density: np.ndarray
+    cdf: np.ndarray
+
+    def better_than_gp(self, name: str) -> bool:
+        """Whether a group alone predicts held-out rows better than the plain GP alone."""
+        mean = np.nanmean(self.log_density[:, 0], axis=1)
+        return bool(mean[self.names.index(name)] > mean[0])
+
+    @staticmethod
+    def of(predicted: dict[str, tuple[np.ndarray, np.ndarray]]) -> Candidates:
+        """From log densities and CDFs (F, N) by group."""
+        return Candidates(list(predicted), *(np.stack(kind) for kind in zip(*predicted.values(), strict=True)))
+
+
+@dataclass(frozen=True)
+class Weighing:
+    """How groups are weighed. gp_prior, spread_prior: as in :class:`StackSettings`."""
+
+    variance_factors: tuple[float, ...]
+    gp_prior: float
+    spread_prior: float
+
+    def weights(self, candidates: Candidates, among: Collection[str] | None = None) -> tuple[np.ndarray, HeldOutReport]:
+        """Stacking weights (G, F), and the report of held-out densities. among: the others' weights are zero."""
+        seen = np.isfinite(candidates.log_density).all((0, 1))  # rows that some fold held out
+        held_out, cdf = candidates.log_density[..., seen], candidates.cdf[..., seen]
+        takes_part = np.array([among is None or name in among for name in candidates.names])
+        part = held_out[takes_part]
+        G, F, N = part.shape
+        prior = np.full((G, F), self.spread_prior * N / (G * F))
+        table = part.reshape(G * F, N)
+        unaided = log_mixture(table, stacking_weights(table, prior.ravel()))
+        prior[0, 0] += self.gp_prior * N * doubt(unaided - part[0, 0])
+        weights = np.zeros(held_out.shape[:2])
+        weights[takes_part] = stacking_weights(table, prior.ravel()).reshape(G, F)
+        control = stacking_weights(held_out[0], prior[0])
+        log_density = {name: held_out[g, 0] for g, name in enumerate(candidates.names)}
+        log_density["control"] = log_mixture(held_out[0], control)
+        log_density["stack"] = log_mixture(table, weights[takes_part].ravel())
+        pit = (weights[..., None] * cdf).sum((0, 1))
+        return weights, HeldOutReport(tuple(candidates.names), self.variance_factors, weights.copy(), log_density, pit)
+
+    def value(self, candidates: Candidates, among: Collection[str] | None = None) -> float:
+        """Held-out log density of the stack, nats a row."""
+        return float(self.weights(candidates, among)[1].log_density["stack"].mean())
+
+    def needed(self, candidates: Candidates, optional: Collection[str], keep: float) -> list[str]:
+        """The groups without those that add little: optional ones go, the one that is missed least first, while the stack loses less than ``keep`` nats a row by all that went."""
+        kept, whole = list(candidates.names), self.value(candidates)
+        while left := [name for name in kept if name in optional]:
+            without = {name: self.value(candidates, [other for other in kept if other != name]) for name in left}
+            least_missed = max(left, key=without.__getitem__)
+            if whole - without[least_missed] >= keep:
+                break
+            kept.remove(least_missed)
+        return kept

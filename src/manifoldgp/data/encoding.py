@@ -1,0 +1,180 @@
+"""From a table with names to the numbers that a model sees, the same way at every prediction as at the fit."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from manifoldgp.data.columns import Column, learn_column, pandas, rows_where, target_numbers
+from manifoldgp.errors import InputError
+
+_UNNAMED = re.compile(r"Unnamed: \d+|__index_level_\d+__|")
+"""What pandas calls a column without a name: as a rule the row numbers of whoever wrote the file."""
+
+
+@dataclass(frozen=True)
+class TableEncoding:
+    """Which columns of a table are inputs and how they become numbers, which are targets, and which are neither.
+
+    columns: the inputs. targets: names. noise: the column with the known standard deviation of each row's noise, if any.
+    group: the column whose labels keep rows together, if any. constant: columns left out because they had one value only.
+    ignored: columns left out on request. All of it is plain data; as ``model.table_encoding_`` it is saved with the model.
+
+    >>> import pandas as pd
+    >>> table = pd.DataFrame({"speed": [1.0, 2.0, 3.0], "floor": ["ice", "sand", "ice"], "y": [0.1, 0.4, 0.2]})
+    >>> encoding = TableEncoding.learn(table, ["y"])
+    >>> encoding.names
+    ('speed', 'floor=ice', 'floor=sand')
+    >>> encoding.inputs(table).to_numpy()[1].tolist(), encoding.target_values(table).tolist()
+    ([2.0, 0.0, 1.0], [0.1, 0.4, 0.2])
+    """
+
+    columns: tuple[Column, ...]
+    targets: tuple[str, ...] = ()
+    noise: str | None = None
+    group: str | None = None
+    constant: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.columns:
+            raise InputError("There is no input column: every column is a target, constant or left out.")
+        repeated = sorted({name for name in self.names if self.names.count(name) > 1})
+        if repeated:
+            raise InputError(f"These input columns would have the same name: {', '.join(repeated)}. Rename one of them.")
+
+    @classmethod
+    def learn(
+        cls,
+        table: Any,
+        targets: Sequence[str],
+        *,
+        features: Sequence[str] | None = None,
+        drop: Sequence[str] = (),
+        noise: str | None = None,
+        group: str | None = None,
+    ) -> TableEncoding:
+        """The encoding of a pandas DataFrame. features: the inputs; by default all columns that have no other use and are not in ``drop``.
+
+        Columns without a name are left out: they are row numbers, as a rule.
+        """
+        names = list(map(str, table.columns))
+        _refuse_repeated(names)
+        special = [name for name in (*targets, noise, group) if name is not None]
+        refuse_missing_columns([*special, *(features or ()), *drop], names)
+        if len(set(special)) < len(special):
+            raise InputError("A column can be only one of target, noise and group, and a target only once.")
+        both = sorted(set(special) & set(features or ()))
+        if both:
+            raise InputError(f"{', '.join(both)} cannot be an input and a target, noise or group at the same time.")
+        chosen = list(features) if features is not None else names
+        unnamed = [name for name in names if _UNNAMED.fullmatch(name) and name not in (features or ())]
+        inputs = [name for name in dict.fromkeys(chosen) if name not in (*special, *drop, *unnamed)]
+        varying = [name for name in inputs if table[name].nunique() > 1]
+        constant = tuple(name for name in inputs if name not in varying and not table[name].isna().any())
+        inputs = [name for name in inputs if name not in constant]
+        refuse_missing_values(table, inputs)
+        return cls(
+            columns=tuple(learn_column(name, table[name]) for name in inputs),
+            targets=tuple(targets),
+            noise=noise,
+            group=group,
+            constant=constant,
+            ignored=tuple(name for name in names if name not in (*special, *inputs, *constant)),
+        )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the D columns that the model sees."""
+        return tuple(name for column in self.columns for name in column.names)
+
+    def inputs(self, table: Any, allow_unknown: bool = False) -> Any:
+        """The inputs as a DataFrame of numbers (n, D) with the columns ``names``, from a DataFrame that has at least the input columns."""
+        wanted = [column.name for column in self.columns]
+        refuse_missing_columns(wanted, list(map(str, table.columns)))
+        if not len(table):
+            raise InputError("The table has no rows.")
+        refuse_missing_values(table, wanted)
+        blocks = [column.numbers(table[column.name], allow_unknown) for column in self.columns]
+        numbers = np.concatenate(blocks, axis=1)
+        return pandas().DataFrame(numbers, columns=list(self.names), index=table.index)
+
+    def target_values(self, table: Any) -> np.ndarray:
+        """Targets (n,), or (n, O) where there are several; NaN where one is missing."""
+        refuse_missing_columns(self.targets, list(map(str, table.columns)))
+        columns = [target_numbers(name, table[name]) for name in self.targets]
+        return columns[0] if len(columns) == 1 else np.stack(columns, 1)
+
+    def noise_values(self, table: Any) -> np.ndarray | None:
+        """Known noise (n,), None where the model has no such column or the table lacks it."""
+        if self.noise is None or self.noise not in table.columns:
+            return None
+        refuse_missing_values(table, [self.noise])
+        return target_numbers(self.noise, table[self.noise])
+
+    def extra(self, table: Any) -> list[str]:
+        """Columns of a table that the encoding has never seen."""
+        known = {column.name for column in self.columns} | {self.noise, self.group, *self.targets, *self.constant, *self.ignored}
+        return [str(name) for name in table.columns if str(name) not in known]
+
+    def unknown(self, table: Any) -> dict[str, list[str]]:
+        """Categories of a table that the encoding has never seen, by column."""
+        found = {c.name: c.unknown(table[c.name]) for c in self.columns if c.kind == "category" and c.name in table.columns}
+        return {name: values for name, values in found.items() if values}
+
+    def to_plain(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {
+            "columns": [{"name": c.name, "kind": c.kind, "categories": list(c.categories)} for c in self.columns],
+            "targets": list(self.targets),
+            "noise": self.noise,
+            "group": self.group,
+            "constant": list(self.constant),
+            "ignored": list(self.ignored),
+        }
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> TableEncoding:
+        """The encoding that :meth:`to_plain` wrote."""
+        return cls(
+            columns=tuple(Column(str(c["name"]), str(c["kind"]), tuple(map(str, c["categories"]))) for c in plain["columns"]),
+            targets=tuple(map(str, plain["targets"])),
+            noise=None if plain["noise"] is None else str(plain["noise"]),
+            group=None if plain["group"] is None else str(plain["group"]),
+            constant=tuple(map(str, plain["constant"])),
+            ignored=tuple(map(str, plain["ignored"])),
+        )
+
+
+def refuse_missing_values(table: Any, columns: Sequence[str]) -> None:
+    """Missing or infinite inputs are refused, with their columns and first rows."""
+    found = {}
+    for name in columns:
+        bad = table[name].isna().to_numpy()
+        if pandas().api.types.is_float_dtype(table[name].dtype):
+            bad = bad | np.isinf(table[name].to_numpy(dtype=np.float64, na_value=np.nan))
+        if bad.any():
+            found[name] = f"{name!r} in {int(bad.sum())} of {len(table)} rows ({rows_where(bad, table.index)})"
+    if found:
+        raise InputError(
+            f"Values are missing or infinite in column {', '.join(found.values())}. Fill them in, remove these rows, or fit without: "
+            f"{' '.join(f'--drop {name}' for name in found)}"
+        )
+
+
+def _refuse_repeated(names: Sequence[str]) -> None:
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise InputError(f"Column names must differ; these occur more than once: {', '.join(repeated)}. Rename or drop them.")
+
+
+def refuse_missing_columns(wanted: Sequence[str], names: Sequence[str]) -> None:
+    """Refuse a table that lacks some of the columns."""
+    missing = [name for name in dict.fromkeys(wanted) if name not in names]
+    if missing:
+        listed = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
+        raise InputError(f"The table has no column {', '.join(map(repr, missing))}. It has: {listed or 'none'}.")

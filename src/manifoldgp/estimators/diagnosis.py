@@ -1,0 +1,243 @@
+"""What a fitted model looks like, in words and numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from manifoldgp.averaging.verdict import held_out_numbers, held_out_remarks, sampling_numbers, sampling_remarks
+from manifoldgp.data.scaling import constant_columns
+from manifoldgp.inference.ensemble import Ensemble
+from manifoldgp.inference.sparse_posterior import SparsePosterior
+from manifoldgp.inference.sparse_sums import JITTER_LADDER
+from manifoldgp.kernels import Kernel, Periodic
+from manifoldgp.parameters import Tree, leaves
+from manifoldgp.training.coarse_to_fine import on_a_level
+from manifoldgp.training.optimizer import CUT_SHORT
+
+_AGREE = 0.01
+_FAR = 1e3
+_NEAR = 1e-3
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """numbers: plain values by name, for machines. remarks: sentences. print(diagnosis) shows both."""
+
+    numbers: dict[str, Any] = field(default_factory=dict)
+    remarks: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        width = max((len(name) for name in self.numbers), default=0)
+        lines = [f"{name:<{width}}  {show_value(value)}" for name, value in self.numbers.items()]
+        return "\n".join([*lines, "", *(f"- {remark}" for remark in self.remarks)]).strip()
+
+
+def diagnose(estimator: Any) -> Diagnosis:
+    """Jitter, noise floor, length-scales, features, leave-one-out density and agreement of the starts of a fitted estimator."""
+    parts = [_diagnose_output(estimator, ensemble, o) for o, ensemble in enumerate(estimator.ensembles_)]
+    if len(parts) == 1:
+        return parts[0]
+    numbers = {f"output {o}: {name}": value for o, part in enumerate(parts) for name, value in part.numbers.items()}
+    return Diagnosis(numbers, [f"output {o}: {remark}" for o, part in enumerate(parts) for remark in part.remarks])
+
+
+def _diagnose_output(estimator: Any, ensemble: Ensemble, output: int) -> Diagnosis:
+    starts, held_out = estimator.starts_[estimator.starts_["output"] == output], estimator.held_out_[output]
+    block, member = ensemble.heaviest()
+    posterior = block.only(torch.tensor([member]))
+    N = posterior.rows
+    numbers: dict[str, Any] = {"rows": N, "inputs": posterior.data.X.shape[1], "features": posterior.points.shape[-1]}
+    remarks: list[str] = []
+    if held_out is not None:
+        numbers |= held_out_numbers(held_out, ensemble.scale)
+        remarks += held_out_remarks(held_out)
+    sampling = estimator.sampling_[output]
+    if sampling is not None:
+        numbers |= sampling_numbers(sampling)
+        remarks += sampling_remarks(sampling)
+    averaged = sum(b.members for b in ensemble.blocks) > 1
+    _size(posterior, averaged, N, numbers, remarks)
+    if isinstance(posterior, SparsePosterior):
+        _sparse(ensemble, posterior, estimator, numbers, remarks)
+    else:
+        _evidence(ensemble, posterior, N, numbers, remarks)
+    _numerics(posterior, ensemble, numbers, remarks)
+    _lengthscales(posterior, numbers, remarks)
+    _feature_space(posterior, numbers, remarks)
+    _starts(starts, N, numbers, remarks)
+    x_scaler = estimator.x_scaler_
+    constant = constant_columns(posterior.data.X.cpu().numpy() * x_scaler.scale + x_scaler.offset)
+    if len(constant):
+        names = getattr(estimator, "feature_names_in_", np.arange(estimator.n_features_in_))[constant]
+        where = _sample(posterior)
+        constant_where = f"Constant{where}, so nearly" if where else "Constant in the training data, so"
+        remarks.append(f"{constant_where} without information: input {', '.join(map(str, names))}.")
+    return Diagnosis(numbers, remarks or ["Nothing unusual."])
+
+
+def _sample(posterior: Any) -> str:
+    """Where a posterior holds a sample of its rows only, which statements about rows must say."""
+    kept = len(posterior.data.X)
+    return f" in a sample of {kept:,} rows" if kept < posterior.rows else ""
+
+
+def _evidence(ensemble: Ensemble, posterior: Any, N: int, numbers: dict, remarks: list) -> None:
+    _, log_slope = posterior.model.warping.forward(posterior.values.get("warping", {}), posterior.data.y)
+    units = float(log_slope.mean()) - math.log(ensemble.scale)  # log dz/dy a row: from densities of z to densities of y
+    density = float(posterior.leave_one_out().log_density.mean()) + units
+    residual = posterior.z - posterior.model.mean(posterior.values.get("mean", {}), posterior.H)
+    half_log_det = posterior.L.diagonal(dim1=-2, dim2=-1).log().sum()
+    # From the factor, not from the table of starts: rows may have been added since (update).
+    nlml = float(0.5 * (residual * posterior.alpha).sum() + half_log_det) / N + 0.5 * math.log(2 * math.pi) - units
+    numbers["NLML per row"] = nlml
+    numbers["leave-one-out negative log density per row"] = -density
+    if -density > nlml + 0.5:
+        remarks.append(
+            f"The leave-one-out density ({-density:.2f} nats a row) is {-density - nlml:.2f} worse than the NLML ({nlml:.2f}): "
+            "a few rows are not what the others say. Look for outliers, and check on held-out data."
+        )
+
+
+def _sparse(ensemble: Ensemble, posterior: SparsePosterior, estimator: Any, numbers: dict, remarks: list) -> None:
+    M = posterior.Z.shape[1]
+    unexplained = _unexplained_share(posterior)
+    numbers["inducing points"] = M
+    numbers["bound on the NLML per row"] = float(posterior.bound[0]) / posterior.bound_rows + math.log(ensemble.scale)
+    numbers["prior variance that the inducing points leave unexplained"] = unexplained
+    asked = " (method='auto')" if estimator.method == "auto" else ""
+    remarks.append(f"The sparse model{asked} sees {posterior.rows:,} rows through {M} inducing points.")
+    if unexplained > 0.01:
+        remarks.append(
+            f"The inducing points leave {100 * unexplained:.1f} % of the prior variance unexplained: more of them (inducing=...) would tell more."
+        )
+    if estimator.inducing > M:
+        remarks.append(f"{M} inducing points explain the features already; {estimator.inducing} were asked for.")
+
+
+def _unexplained_share(posterior: SparsePosterior) -> float:
+    """Mean of (k_i − |L⁻¹ k_Zi|²) / k_i over the rows that were kept."""
+    with torch.no_grad():
+        _, _, V = posterior.moments(posterior.data.X)
+        prior = posterior.prior_variance(posterior.data.X)
+        return float(((prior - (V * V).sum(-2)) / prior).clamp_min(0.0).mean())
+
+
+def _size(posterior: Any, averaged: bool, N: int, numbers: dict, remarks: list) -> None:
+    # Neither the NLML nor leave-one-out densities show it when a single network overfits: both are computed at parameters that saw all rows.
+    learnt = [p.shape for _, p in leaves(posterior.model.features.parameters(posterior.data.X)) if p.trainable]
+    learnt += [leaf.shape[1:] for part, tree in posterior.values.items() if part != "features" for _, leaf in leaves(tree)]
+    count = sum(math.prod(shape) for shape in learnt)
+    numbers["trained parameters"] = count
+    if count > N and not averaged:
+        remarks.append(
+            f"There are more trained parameters ({count}) than rows ({N}): a single model is likely to overfit, and its NLML does not show it. "
+            "Check on held-out data against GPRegressor, or use averaging='stack'."
+        )
+
+
+def _numerics(posterior: Any, ensemble: Ensemble, numbers: dict, remarks: list) -> None:
+    jitter, floor = float(posterior.jitter[0]), posterior.model.noise.floor
+    noise = float(posterior.noise_variance()[0]) ** 0.5
+    numbers["jitter used (variance, relative to sd(y)²)"] = jitter
+    numbers["noise standard deviation (units of y)"] = noise * ensemble.scale
+    numbers["noise floor (units of y)"] = floor * ensemble.scale
+    usual = (
+        10 * JITTER_LADDER[0] * float(posterior.prior_variance(posterior.data.X).mean())
+        if isinstance(posterior, SparsePosterior)
+        else 0.0
+    )
+    if jitter > usual:
+        remarks.append(
+            f"The covariance needed a jitter of {jitter:.1e}: nearly duplicate rows, or length-scales far above the data."
+        )
+    if posterior.model.noise.learned and noise < 1.5 * floor:
+        remarks.append("The noise is at its floor: the data look noise-free. Lower noise_floor if they are.")
+
+
+def _lengthscales(posterior: Any, numbers: dict, remarks: list) -> None:
+    for name, H, lengthscale in _scaled_kernels(
+        posterior.model.kernel, posterior.values.get("kernel", {}), _training_features(posterior), "kernel"
+    ):
+        relative = lengthscale / H.std(0).clamp_min(1e-300)
+        numbers[f"{name} / spread of the feature"] = relative.cpu().numpy()
+        far, near = int((relative > _FAR).sum()), int((relative < _NEAR).sum())
+        if far:
+            remarks.append(f"{name}: {far} features have no influence (length-scale above {_FAR:g} spreads{_sample(posterior)}).")
+        if near:
+            remarks.append(
+                f"{name}: {near} length-scales are below {_NEAR:g} spreads{_sample(posterior)}: nothing is shared between rows."
+            )
+
+
+def _scaled_kernels(kernel: Kernel, values: Tree, H: Tensor, name: str) -> Iterator[tuple[str, Tensor, Tensor]]:
+    """Name, features (N, Q) and length-scales (Q,) or (1,) of every part of a kernel whose length-scales are distances of features."""
+    H = H if kernel.dims is None else H[:, list(kernel.dims)]
+    for i, part in enumerate(getattr(kernel, "parts", ())):
+        yield from _scaled_kernels(part, values.get(str(i), {}), H, f"{name}.{i}")
+    if "lengthscale" in values and not isinstance(kernel, Periodic):  # the periodic one is relative to the period
+        yield f"{name}.lengthscale", H, values["lengthscale"][0]
+
+
+def _training_features(posterior: Any) -> Tensor:
+    """Features (n, Q) of the rows that the posterior holds."""
+    with torch.no_grad():
+        return posterior.transform(posterior.data.X)[0]
+
+
+def _feature_space(posterior: Any, numbers: dict, remarks: list) -> None:
+    H = _training_features(posterior)
+    singular = torch.linalg.svdvals(H - H.mean(0))
+    rank = int((singular > 1e-8 * singular.max().clamp_min(1e-300)).sum())
+    numbers["spread of the features"] = H.std(0).cpu().numpy()
+    numbers["rank of the features"] = rank
+    if rank < H.shape[1]:
+        remarks.append(f"The {H.shape[1]} features span only {rank} dimensions{_sample(posterior)}: fewer features would do.")
+
+
+def _starts(starts: np.ndarray, N: int, numbers: dict, remarks: list) -> None:
+    same_model = starts["group"] == starts["group"][np.argmax(starts["weight"])]
+    compared = starts["status"] != "screened out"  # those saw few rows only
+    usable = starts[np.isfinite(starts["objective"]) & same_model & compared]
+    best = usable["objective"].min() if len(usable) else math.nan
+    agree = int((usable["objective"] <= best + _AGREE * N).sum())
+    numbers["starts"] = len(starts)
+    numbers["starts that agree on the optimum (0.01 nats a row)"] = agree
+    invalid = int((starts["status"] == "invalid start").sum())
+    numbers["invalid starts"] = invalid
+    if invalid:
+        remarks.append(f"{invalid} of {len(starts)} starts were not finite or not positive definite and were left out.")
+    cut = int(np.isin(starts["status"], CUT_SHORT).sum())
+    if cut:
+        remarks.append(f"{cut} of {len(starts)} starts were stopped on their way: a fit with more time may predict better.")
+    idle = int((starts["status"] == "not reached").sum())
+    if idle:
+        remarks.append(
+            f"{idle} of {len(starts)} starts were never begun, because time was up: a fit with more time tries them too."
+        )
+    if len(set(starts["group"])) > 1 or np.count_nonzero(starts["weight"]) > 1:
+        return  # members of an average need not agree, and some stop early on purpose
+    left = int(on_a_level(starts["status"]).sum())
+    if left:
+        remarks.append(
+            f"{left} of {len(starts)} starts were trained on a part of the {N:,} rows and left behind there; the best one went on to all of them "
+            "(levels=False trains every start on all rows)."
+        )
+    elif len(usable) > 1 and agree == 1:
+        remarks.append("Only one start found the best optimum: more restarts may find a better one.")
+    limited = int((starts["status"] == "iteration limit").sum())
+    if limited:
+        remarks.append(f"{limited} of {len(starts)} starts stopped at the iteration limit: raise max_iter to see them converge.")
+
+
+def show_value(value: Any) -> str:
+    """A number or an array as a person reads it."""
+    if isinstance(value, np.ndarray):
+        return "[" + ", ".join(f"{v:.3g}" for v in value.ravel()[:12]) + (", ..." if value.size > 12 else "") + "]"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

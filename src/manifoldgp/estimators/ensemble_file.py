@@ -1,0 +1,156 @@
+"""An ensemble to named tensors and back: training data, learnt values, factors, weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from manifoldgp.errors import FileFormatError, InputError
+from manifoldgp.estimators.descriptions import describe, rebuild
+from manifoldgp.inference.ensemble import Ensemble
+from manifoldgp.inference.exact_posterior import Posterior
+from manifoldgp.inference.sparse_posterior import SparsePosterior
+from manifoldgp.model import Data, Model
+from manifoldgp.parameters import Parameter, Tree, constant_law, leaves, nest
+
+_FIELDS: dict[type, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    Posterior: (("H", "z", "alpha", "jitter"), ("L",)),
+    SparsePosterior: (("Z", "a", "alpha", "jitter", "bound"), ("L", "LB")),
+}
+"""Tensors of a block that a file holds: as they are, and as lower triangles."""
+
+
+def take(tensors: Mapping[str, Tensor], name: str, shape: tuple[int, ...], dtype: torch.dtype = torch.float64) -> Tensor:
+    """A tensor of the file, which must have this shape (−1: any size) and dtype."""
+    if name not in tensors:
+        raise FileFormatError(f"The file has no tensor {name!r}.")
+    tensor = tensors[name]
+    fits = len(shape) == tensor.ndim and all(s in (-1, t) for s, t in zip(shape, tensor.shape, strict=True))
+    if not fits or tensor.dtype != dtype:
+        raise FileFormatError(
+            f"The tensor {name!r} should be {dtype} of shape {shape}; the file has {tensor.dtype} of shape {tuple(tensor.shape)}. "
+            "The file is damaged, or a module given to load differs from the one that was saved."
+        )
+    return tensor
+
+
+def pack(ensemble: Ensemble, name: str, tensors: dict[str, Tensor]) -> dict[str, Any]:
+    """Put the tensors of an ensemble into ``tensors``, under names that begin with ``name``; returns the rest, as plain data."""
+    data = ensemble.blocks[0].data
+    tensors[f"{name}.X"], tensors[f"{name}.y"] = data.X, data.y
+    if data.known_noise is not None:
+        tensors[f"{name}.known_noise"] = data.known_noise
+    for b, (block, log_weights) in enumerate(zip(ensemble.blocks, ensemble.log_weights, strict=True)):
+        prefix = f"{name}.block{b}"
+        whole, triangles = _FIELDS[type(block)]
+        for field in triangles:
+            rows, columns = _triangle(block.points.shape[-2])
+            tensors[f"{prefix}.{field}"] = getattr(block, field)[:, rows, columns]
+        for field in whole:
+            tensors[f"{prefix}.{field}"] = getattr(block, field)
+        for leaf, value in leaves(block.values):
+            tensors[f"{prefix}.values.{leaf}"] = value
+        tensors[f"{prefix}.log_weights"] = log_weights
+    return {
+        "models": [describe(block.model) for block in ensemble.blocks],
+        "rows": [block.rows if isinstance(block, SparsePosterior) else None for block in ensemble.blocks],  # None: exact
+        "bound_rows": [block.bound_rows if isinstance(block, SparsePosterior) else None for block in ensemble.blocks],
+        "variance_factors": list(ensemble.variance_factors),
+        "offset": ensemble.offset,
+        "scale": ensemble.scale,
+    }
+
+
+def unpack(plain: Any, name: str, tensors: Mapping[str, Tensor], modules: Mapping[str, torch.nn.Module], inputs: int) -> Ensemble:
+    """The ensemble that :func:`pack` packed, every shape and dtype checked. modules: torch modules by place. inputs: D."""
+    X = take(tensors, f"{name}.X", (-1, inputs))
+    N = len(X)
+    known = take(tensors, f"{name}.known_noise", (N,)) if f"{name}.known_noise" in tensors else None
+    data = Data(X, take(tensors, f"{name}.y", (N,)), known)
+    factors = tuple(plain["variance_factors"])
+    blocks, log_weights = [], []
+    for b, described in enumerate(plain["models"]):
+        model = rebuild(described, modules)
+        prefix = f"{name}.block{b}."
+        part = {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
+        model = _bound(model, X) if modules else model
+        rows = plain["rows"][b]
+        if rows is None:
+            blocks.append(_unpack_block(model, part, data))
+        else:
+            blocks.append(_unpack_sparse(model, part, data, int(rows), int(plain["bound_rows"][b])))
+        log_weights.append(take(part, "log_weights", (len(factors), blocks[-1].members)))
+    return Ensemble(blocks, log_weights, factors, float(plain["offset"]), float(plain["scale"]))
+
+
+def _unpack_block(model: Model, part: Mapping[str, Tensor], data: Data) -> Posterior:
+    N = len(data.y)
+    alpha = take(part, "alpha", (-1, N))
+    R = len(alpha)
+    H = take(part, "H", (R, N, -1))
+    values = _unpack_values(model, part, data, H, {})
+    Q = model.features(values.get("features", {}), data.X[:1]).shape[-1]
+    L = _from_triangle(take(part, "L", (R, N * (N + 1) // 2)), N)
+    return Posterior(
+        model, values, data, take(part, "H", (R, N, Q)), L, take(part, "z", (R, N)), alpha, take(part, "jitter", (R,))
+    )
+
+
+def _unpack_sparse(model: Model, part: Mapping[str, Tensor], data: Data, rows: int, bound_rows: int) -> SparsePosterior:
+    alpha = take(part, "alpha", (-1, -1))
+    R, M = alpha.shape
+    Z = take(part, "Z", (R, M, -1))
+    inducing = {"inducing": {"Z": Parameter(tuple(Z.shape[1:]), constant_law(Z[0]))}}
+    values = _unpack_values(model, part, data, Z, inducing)
+    Q = model.features(values.get("features", {}), data.X[:1]).shape[-1]
+    L, LB = (_from_triangle(take(part, field, (R, M * (M + 1) // 2)), M) for field in ("L", "LB"))
+    jitter, bound = (take(part, field, (R,)) for field in ("jitter", "bound"))
+    a, Z = take(part, "a", (R, M)), take(part, "Z", (R, M, Q))
+    return SparsePosterior(model, values, data, Z, L, LB, a, alpha, jitter, bound, rows, bound_rows)
+
+
+def _unpack_values(model: Model, part: Mapping[str, Tensor], data: Data, H: Tensor, more: Tree) -> Tree:
+    """Learnt values with the names, shapes and dtypes that the model says it has, and ``more``."""
+    expected = dict(leaves({
+        "features": model.features.parameters(data.X),
+        "kernel": model.kernel.parameters(H[0]),
+        "mean": model.mean.parameters(H[0]),
+        "noise": model.noise.parameters(data.X),
+        "warping": model.warping.parameters(data.y),
+        **more,
+    }))  # fmt: skip
+    surplus = {key for key in part if key.startswith("values.")} - {f"values.{name}" for name in expected}
+    if surplus:
+        raise FileFormatError(f"The file has tensors that its model does not know: {', '.join(sorted(surplus))}.")
+    generator = torch.Generator()
+    named = {}
+    for name, parameter in expected.items():
+        dtype = (
+            torch.float64 if parameter.trainable else parameter.initial(generator, 1).dtype
+        )  # a module's buffer may hold integers
+        named[name] = take(part, f"values.{name}", (len(H), *parameter.shape), dtype)
+    return nest(named)
+
+
+def _bound(model: Model, X: Tensor) -> Model:
+    try:
+        return model.bind(X)
+    except RuntimeError as error:  # PyTorch's way to say that sizes do not fit
+        raise InputError(f"A module given to load does not accept this model's inputs: {error}") from error
+
+
+def _triangle(N: int) -> tuple[Tensor, Tensor]:
+    """Rows and columns of the lower triangle, which is all that a factor has."""
+    rows, columns = torch.tril_indices(N, N)
+    return rows, columns
+
+
+def _from_triangle(packed: Tensor, N: int) -> Tensor:
+    """Lower factors (R, N, N) from their packed triangles."""
+    rows, columns = _triangle(N)
+    factor = packed.new_zeros(len(packed), N, N)
+    factor[:, rows, columns] = packed
+    return factor

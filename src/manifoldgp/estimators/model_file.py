@@ -1,0 +1,203 @@
+"""Fitted estimators in files: one container of tensors and JSON, without pickle."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from numbers import Integral
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from manifoldgp._system.files import written_whole
+from manifoldgp.averaging.stacking import HeldOutReport
+from manifoldgp.data.encoding import TableEncoding
+from manifoldgp.data.scaling import Standardizer
+from manifoldgp.errors import FileFormatError, InputError, ManifoldGPError
+from manifoldgp.estimators.descriptions import describe, place_modules, rebuild
+from manifoldgp.estimators.ensemble_file import pack, take, unpack
+from manifoldgp.estimators.exact_fit import START_FIELDS, require_device
+from manifoldgp.features import Features, Identity, Nested, as_features
+from manifoldgp.means import as_mean
+
+FORMAT, VERSION = "manifoldgp", 1
+
+
+def write(path: str | Path, header: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+    """Write header and tensors, with format, version and a checksum of both. An existing file is replaced at once or not at all."""
+    stored = {name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format) for name, tensor in tensors.items()}
+    text = json.dumps(header)
+    metadata = {"format": FORMAT, "version": str(VERSION), "checksum": _checksum(text, stored), "header": text}
+    with written_whole(path) as partial:
+        try:
+            save_file(stored, partial, metadata)
+        except SafetensorError as error:
+            raise OSError(f"{path} could not be written: {error}") from error
+
+
+def read(path: str | Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Header and tensors of a file; refuses one that is damaged, foreign, or of another version."""
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"There is no model file {path}.")
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            if metadata.get("format") != FORMAT:
+                raise FileFormatError(f"{path} is a safetensors file, but not a model of this package.")
+            if metadata.get("version") != str(VERSION):
+                raise FileFormatError(
+                    f"{path} has format version {metadata.get('version')}; this package reads version {VERSION}."
+                )
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
+    except (SafetensorError, OSError) as error:
+        raise FileFormatError(f"{path} is not a model file, or it is damaged ({error}).") from error
+    text = metadata.get("header", "")
+    if _checksum(text, tensors) != metadata.get("checksum"):
+        raise FileFormatError(
+            f"{path} is damaged: its contents do not match their checksum. Copy it again, or save the model anew."
+        )
+    return json.loads(text), tensors
+
+
+def _checksum(text: str, tensors: dict[str, Tensor]) -> str:
+    digest = hashlib.sha256(text.encode())
+    for name in sorted(tensors):
+        tensor = tensors[name]
+        digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().tobytes() if tensor.numel() else b"")
+    return digest.hexdigest()
+
+
+_NOT_STORED = ("callback", "warm_start_from", "device", "checkpoint")
+
+
+def save(estimator: Any, path: str | Path) -> None:
+    """Write a fitted estimator to ``path``. What it predicts after :func:`load` is the same to the last bit."""
+    if type(estimator) not in _kinds().values():
+        raise InputError(
+            f"Only {' and '.join(_kinds())} can be saved; a {type(estimator).__name__} is code that a file cannot hold."
+        )
+    tensors: dict[str, Tensor] = {}
+    for axis, scaler in (("x", estimator.x_scaler_), ("y", estimator.y_scaler_)):
+        tensors[f"{axis}.offset"], tensors[f"{axis}.scale"] = torch.from_numpy(scaler.offset), torch.from_numpy(scaler.scale)
+    header = {
+        "estimator": type(estimator).__name__,
+        "settings": _settings(estimator),
+        "flat": estimator._flat,
+        "method": estimator.method_,
+        "nlml": estimator.nlml_,
+        "feature_names": [str(name) for name in getattr(estimator, "feature_names_in_", [])],
+        "starts": estimator.starts_.tolist(),
+        "histories": [h.tolist() for h in estimator.histories_],
+        "ensembles": [pack(e, f"ensemble{o}", tensors) for o, e in enumerate(estimator.ensembles_)],
+        "held_out": [_pack_report(r, f"held_out{o}", tensors) for o, r in enumerate(estimator.held_out_)],
+    }
+    encoding = getattr(estimator, "table_encoding_", None)
+    if encoding is not None:
+        header["table"] = encoding.to_plain()
+    write(path, header, tensors)
+
+
+def load(path: str | Path, modules: Sequence[torch.nn.Module] = (), device: str = "cpu") -> Any:
+    """The fitted estimator in ``path``.
+
+    modules: your own torch modules, if the model's features or mean use any. device: where it is to predict.
+    """
+    require_device(device)
+    header, tensors = read(path)
+    tensors = {name: tensor.to(device) for name, tensor in tensors.items()}
+    try:
+        return _unpack(header, tensors, list(modules), device)
+    except ManifoldGPError:
+        raise
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+        raise FileFormatError(f"{path} is incomplete or inconsistent ({type(error).__name__}: {error}).") from error
+
+
+def _unpack(header: dict[str, Any], tensors: dict[str, Tensor], modules: list[torch.nn.Module], device: str) -> Any:
+    placed = place_modules(header["settings"], modules)
+    estimator = _kinds()[header["estimator"]](**rebuild(header["settings"], placed), device=device)
+    D, targets = len(take(tensors, "x.scale", (-1,))), len(take(tensors, "y.scale", (-1,)))
+    estimator.n_features_in_, estimator.n_outputs_ = D, targets
+    estimator.x_scaler_ = Standardizer(*(take(tensors, f"x.{part}", (D,)).cpu().numpy() for part in ("offset", "scale")))
+    estimator.y_scaler_ = Standardizer(*(take(tensors, f"y.{part}", (targets,)).cpu().numpy() for part in ("offset", "scale")))
+    if len(header["ensembles"]) != targets or len(header["feature_names"]) not in (0, D):
+        raise FileFormatError(f"The file's targets or feature names do not match its {targets} targets and {D} inputs.")
+    estimator.ensembles_ = [unpack(plain, f"ensemble{o}", tensors, placed, D) for o, plain in enumerate(header["ensembles"])]
+    if header["feature_names"]:
+        estimator.feature_names_in_ = np.array(header["feature_names"], dtype=object)
+    estimator._flat, estimator.nlml_, estimator.method_ = bool(header["flat"]), float(header["nlml"]), str(header["method"])
+    estimator.starts_ = np.array([tuple(row) for row in header["starts"]], dtype=START_FIELDS)
+    estimator.histories_ = [np.array(h) for h in header["histories"]]
+    estimator.sampling_ = [None] * targets  # a file does not hold the draws of the chains
+    estimator.held_out_ = [_unpack_report(plain, f"held_out{o}", tensors) for o, plain in enumerate(header["held_out"])]
+    if "table" in header:
+        estimator.table_encoding_ = _unpack_encoding(header["table"], D, targets)
+    return estimator
+
+
+def _unpack_encoding(plain: Any, D: int, targets: int) -> TableEncoding:
+    encoding = TableEncoding.from_plain(plain)
+    if len(encoding.names) != D or len(encoding.targets) != targets:
+        raise FileFormatError(
+            f"The file's table has {len(encoding.names)} inputs and {len(encoding.targets)} targets; its model has {D} and {targets}."
+        )
+    return encoding
+
+
+def _settings(estimator: Any) -> Any:
+    """The estimator's arguments, as plain data."""
+    settings = {name: value for name, value in estimator.get_params(deep=False).items() if name not in _NOT_STORED}
+    if not isinstance(settings["random_state"], (Integral, type(None))):
+        settings["random_state"] = None
+    if isinstance(settings["mean"], torch.nn.Module):
+        settings["mean"] = as_mean(settings["mean"])
+    if settings.get("features") is not None:
+        settings["features"] = _describable(as_features(settings["features"]), estimator)
+    return describe(settings)
+
+
+def _describable(given: Features, estimator: Any) -> Features:
+    """The features as given, or, where they hold a scikit-learn transformer, as they were when they had been fitted."""
+    try:
+        describe(given)
+    except InputError:
+        used = [block.model.features for e in estimator.ensembles_ for block in e.blocks]
+        return next((f for f in used if not isinstance(f, (Identity, Nested))), given)
+    return given
+
+
+def _pack_report(report: HeldOutReport | None, name: str, tensors: dict[str, Tensor]) -> Any:
+    if report is None:
+        return None
+    tensors[f"{name}.weights"], tensors[f"{name}.pit"] = torch.from_numpy(report.weights), torch.from_numpy(report.pit)
+    for key, value in report.log_density.items():
+        tensors[f"{name}.log_density.{key}"] = torch.from_numpy(value)
+    return {
+        "groups": list(report.groups),
+        "variance_factors": list(report.variance_factors),
+        "densities": list(report.log_density),
+    }
+
+
+def _unpack_report(plain: Any, name: str, tensors: dict[str, Tensor]) -> HeldOutReport | None:
+    if plain is None:
+        return None
+    pit = take(tensors, f"{name}.pit", (-1,)).cpu().numpy()
+    weights = take(tensors, f"{name}.weights", (len(plain["groups"]), len(plain["variance_factors"]))).cpu().numpy()
+    log_density = {key: take(tensors, f"{name}.log_density.{key}", (len(pit),)).cpu().numpy() for key in plain["densities"]}
+    return HeldOutReport(tuple(plain["groups"]), tuple(plain["variance_factors"]), weights, log_density, pit)
+
+
+def _kinds() -> dict[str, type]:
+    """The estimators that a file can hold, by name."""
+    from manifoldgp import estimators  # which imports this module when it saves
+
+    return {cls.__name__: cls for cls in (estimators.ManifoldGPRegressor, estimators.GPRegressor)}

@@ -1,0 +1,113 @@
+"""Mean and variance of the members of a group, and the components they bring to the mixtures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from manifoldgp.errors import InputError
+from manifoldgp.estimators.program_features import feature_rows
+from manifoldgp.estimators.program_groups import Group
+from manifoldgp.estimators.program_kernels import covariance
+from manifoldgp.estimators.program_means import mean_of
+from manifoldgp.estimators.program_rows import Rows
+from manifoldgp.parameters import Tree
+from manifoldgp.warping import NoWarping, TanhWarping
+
+_BLOCK_ROWS = 100
+"""Rows of L⁻¹ in one product: fewer save more of the zeros beyond the diagonal, more save calls."""
+
+_HERMITE = np.polynomial.hermite_e.hermegauss(40)
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Slots of mean and variance (R, n), or (n,) for R = 1; in the units of y, less the target's offset."""
+
+    mean: int
+    variance: int
+
+
+@dataclass(frozen=True)
+class Components:
+    """R components of the targets' mixtures: with noise, and without. owner, weights, spreads (R,): target, w, w times variance factor."""
+
+    observed: Moments
+    latent: Moments
+    owner: np.ndarray
+    weights: np.ndarray
+    spreads: np.ndarray
+
+
+def components_of(group: Group, X: Rows) -> list[Components]:
+    """What a group brings: its members; or, where targets are warped, its members once for each variance factor."""
+    warping = group.model.warping
+    if not isinstance(warping, (NoWarping, TanhWarping)):
+        raise InputError(f"A predictor cannot express the target warping {warping!r}. Use None or 'tanh'.")
+    warped = isinstance(warping, TanhWarping)
+    observed, latent = _moments(group, X, np.ones(1) if warped else group.scale)
+    if not warped:
+        return [Components(observed, latent, group.owner, group.weights.sum(1), group.weights @ group.factors)]
+    found = []
+    for factor, weights in zip(group.factors, group.weights.T, strict=True):
+        if weights.any():
+            with_noise, without = (_unwarped(group, X, moments, float(factor)) for moments in (observed, latent))
+            found.append(Components(with_noise, without, group.owner, weights, weights))
+    return found
+
+
+def _moments(group: Group, X: Rows, scale: np.ndarray) -> tuple[Moments, Moments]:
+    """scale · p(f | D) with noise and without; scale (R,) is folded into the weights."""
+    model, values, writer = group.model, group.values, X.writer
+    H = feature_rows(model.features, values.get("features", {}), X)
+    k = covariance(model.kernel, values.get("kernel", {}), group.points, H)
+    factor = scale * k.factor
+    mean = writer.do("weighted", k.slot, writer.vector(factor[:, None] * group.alpha, keep_members=True))
+    added, constant = mean_of(model.mean, values.get("mean", {}), H, scale)
+    if added is not None:
+        mean = writer.do("add", mean, added)
+    if constant.any():
+        mean = writer.do("add", mean, writer.constant(constant[:, None]))
+    blocks = [writer.constant(block, keep_members=True) for block in _row_blocks(group.whitener, factor)]
+    explained, prior = writer.do("explained", k.slot, *blocks), k.diagonal.slot_of(writer, scale**2)
+    noise = writer.constant((scale**2 * group.noise)[:, None]), writer.plain(np.zeros(1))
+    observed, latent = (Moments(mean, writer.do("variance", explained, prior, added)) for added in noise)
+    return observed, latent
+
+
+def _row_blocks(whitener: np.ndarray, factor: np.ndarray) -> list[np.ndarray]:
+    """factor · T, lower triangular, as blocks of rows without the zeros beyond the diagonal, transposed: (R, columns, rows)."""
+    N = whitener.shape[-1]
+    edges = np.linspace(0, N, 1 + max(1, round(N / _BLOCK_ROWS))).astype(int)
+    blocks = []
+    for first, last in pairwise(edges):
+        rows = np.ascontiguousarray(factor[:, None, None] * whitener[:, first:last, :last])
+        blocks.append(np.swapaxes(rows, -1, -2))
+    return blocks
+
+
+def _unwarped(group: Group, X: Rows, moments: Moments, factor: float) -> Moments:
+    """Moments of scale · g⁻¹(z)."""
+    writer, warping = X.writer, group.values["warping"]
+    shape = [writer.constant(warping[name][:, None, :]) for name in ("height", "steepness", "centre")]
+    nodes, weights = writer.plain(_HERMITE[0]), writer.plain(_HERMITE[1] / np.sqrt(2 * np.pi))
+    variance = moments.variance
+    if factor != 1.0:
+        variance = writer.do("multiply", variance, writer.plain(np.array([factor])))
+    both = writer.do("warped_moments", moments.mean, variance, *shape, nodes, weights)
+    scale = group.scale[:, None]
+    first, spread = (writer.do("multiply", writer.do("pick", both, index=i), writer.constant(scale ** (i + 1))) for i in (0, 1))
+    return Moments(first, spread)
+
+
+def rows_in_work(group: Group) -> int:
+    """Numbers (about) that one row of X needs while a group is worked on."""
+    return group.alpha.size * max(1, _components(group.values.get("kernel", {})))
+
+
+def _components(tree: Tree) -> int:
+    """The largest number of components of a spectral mixture in a kernel's values."""
+    own = tree["weights"].shape[-1] if "frequency" in tree else 1
+    return max([own, *(_components(value) for value in tree.values() if isinstance(value, dict))])

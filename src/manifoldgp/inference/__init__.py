@@ -1,0 +1,1 @@
+"""What data say about a model: evidence, posteriors exact and sparse, mixtures, the ensemble that predicts."""

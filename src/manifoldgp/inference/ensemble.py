@@ -1,0 +1,174 @@
+"""Members with weights: blocks of posteriors of one architecture each, and the mixture they predict."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from manifoldgp._system.linalg import cholesky_with_jitter
+from manifoldgp._system.threads import SMALL_WORK, TORCH
+from manifoldgp.errors import InputError
+from manifoldgp.inference.mixtures import Predictive, Warp
+from manifoldgp.inference.posterior import Conditioned
+
+_AS_IT_IS = nullcontext()
+
+_ENTRY = 50
+"""Operations that an entry of K(points, H*) costs, about, the features included."""
+
+_SMALL = 2**29
+"""Operations up to which threads cost more than they save; one thread takes about 50 ms for them."""
+
+
+def prediction_threads(
+    ensembles: Sequence[Ensemble], rows: int, variance: bool = True, joint: bool = False
+) -> AbstractContextManager[None]:
+    """One thread of PyTorch while it predicts few rows, all that it is allowed for many.
+
+    Operations for n rows: Σ over members of N n (50 + N), without variance N n 50, with a joint covariance N n (50 + N + n).
+    """
+    if TORCH.needless():
+        return _AS_IT_IS
+    operations = 0
+    for ensemble in ensembles:
+        for block in ensemble.blocks:
+            members, N = block.alpha.shape
+            operations += members * N * rows * (_ENTRY + (N if variance else 0) + (rows if joint else 0))
+    return SMALL_WORK if operations < _SMALL else _AS_IT_IS
+
+
+@dataclass(frozen=True)
+class Ensemble:
+    """Posterior blocks, the log weights of their components, and the affine map from model units to y.
+
+    A component is a member together with a variance factor: log_weights[b] is (F, R_b) for the F variance factors and the R_b
+    members of block b. All weights together sum to one. A single model is one block with one member and the factor 1.
+    """
+
+    blocks: Sequence[Conditioned]
+    log_weights: Sequence[Tensor]
+    variance_factors: tuple[float, ...] = (1.0,)
+    offset: float = 0.0
+    scale: float = 1.0
+
+    def predict(self, X: Tensor, latent: bool = False, known_noise: Tensor | None = None) -> Predictive:
+        """The mixture of observations y (or of f, latent=True) at X (n, D). known_noise: variances (n,) in model units."""
+        return self._mixture([block.mean_and_variance(X) for block in self.blocks], latent, known_noise)
+
+    def gradients(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Derivatives of mean and variance of f, in the units of y, with respect to X (n, D): two tensors (n, D)."""
+        pieces = []
+        for chunk in X.split(256):
+            inputs = chunk.detach().clone().requires_grad_()
+            with torch.enable_grad():
+                mean, variance = self._mixture([block.moments(inputs)[:2] for block in self.blocks], latent=True).moments()
+            pieces.append((_slope(mean, inputs), _slope(variance, inputs)))
+        return torch.cat([p[0] for p in pieces]), torch.cat([p[1] for p in pieces])
+
+    def covariance(self, X: Tensor, latent: bool = False) -> tuple[Tensor, Tensor]:
+        """Mean (n,) and joint covariance (n, n) of the mixture at X (n, D): Σ w (C_s + (m_s − m)(m_s − m)ᵀ)."""
+        if not self._warp().trivial:
+            raise InputError("The joint covariance of a warped target has no closed form. Use sample_y for joint draws.")
+        means, covariances, weights = [], [], []
+        for block, log_weights in zip(self.blocks, self.log_weights, strict=True):
+            mean, C = block.covariance(X)
+            if not latent:
+                C.diagonal(dim1=-2, dim2=-1).add_(block.noise_variance()[:, None])
+            w = log_weights.exp()
+            factors = torch.tensor(self.variance_factors, dtype=C.dtype, device=C.device)
+            covariances.append(((w * factors[:, None]).sum(0)[:, None, None] * C).sum(0))
+            means.append(mean)
+            weights.append(w.sum(0))
+        m, w = torch.cat(means), torch.cat(weights)
+        centre = w @ m
+        deviation = (m - centre) * w.sqrt()[:, None]
+        total = torch.stack(covariances).sum(0) + deviation.T @ deviation
+        return self.offset + self.scale * centre, self.scale**2 * total
+
+    def sample(self, X: Tensor, count: int, generator: torch.Generator, latent: bool = False) -> Tensor:
+        """Joint draws (count, n) at X (n, D): each draw takes one component for all points."""
+        flat = torch.cat([w.reshape(-1) for w in self.log_weights]).exp()
+        chosen = torch.multinomial(flat, count, True, generator=generator)
+        draws = torch.empty(count, len(X), dtype=X.dtype, device=X.device)
+        first = 0
+        for block, log_weights in zip(self.blocks, self.log_weights, strict=True):
+            mine = (chosen >= first) & (chosen < first + log_weights.numel())
+            if bool(mine.any()):
+                draws[mine] = self._sample_block(block, X, chosen[mine] - first, generator, latent)
+            first += log_weights.numel()
+        return self.offset + self.scale * draws
+
+    def _sample_block(self, block: Conditioned, X: Tensor, component: Tensor, generator: torch.Generator, latent: bool) -> Tensor:
+        """One joint draw (k, n) for each of k components, numbered factor by factor, of one block."""
+        member = component % block.members
+        factor = torch.tensor(self.variance_factors, dtype=X.dtype, device=X.device)[component // block.members]
+        z = factor.sqrt()[:, None] * torch.randn(len(component), len(X), generator=generator, dtype=X.dtype).to(X.device)
+        for r in torch.unique(member):
+            posterior, mine = block.only(r[None]), member == r
+            mean, C = posterior.covariance(X)
+            if not latent:
+                C.diagonal(dim1=-2, dim2=-1).add_(posterior.noise_variance()[:, None])
+            size = posterior.prior_variance(X).mean(-1)
+            L, _ = cholesky_with_jitter(C, "the posterior covariance of the points to sample", size)
+            z[mine] = mean + z[mine] @ L[0].T
+        return block.unwarped(z, member)
+
+    def mean(self, X: Tensor) -> Tensor:
+        """Mean of y (n,) at X (n, D), without variances where they are not needed."""
+        if not self._warp().trivial:
+            return self.predict(X).moments()[0]
+        total = torch.zeros(len(X), dtype=X.dtype, device=X.device)
+        for block, log_weights in zip(self.blocks, self.log_weights, strict=True):
+            mean, _ = block.mean_and_variance(X, variance=False)
+            total = total + log_weights.exp().sum(0) @ mean
+        return self.offset + self.scale * total
+
+    def member_weights(self) -> list[Tensor]:
+        """Weight of each member (R_b,), block by block, variance factors added up."""
+        return [w.exp().sum(0) for w in self.log_weights]
+
+    def heaviest(self) -> tuple[Conditioned, int]:
+        """The block and the member that carry the most weight."""
+        weights = self.member_weights()
+        b = max(range(len(weights)), key=lambda i: float(weights[i].max()))
+        return self.blocks[b], int(weights[b].argmax())
+
+    def transform(self, X: Tensor) -> Tensor:
+        """Features M(X) (n, Q) of the member that carries the most weight."""
+        block, member = self.heaviest()
+        return block.transform(X)[member]
+
+    def condition(self, X: Tensor, y: Tensor, known_noise: Tensor | None = None) -> Ensemble:
+        """The ensemble with more rows, parameters and weights unchanged."""
+        return replace(self, blocks=[block.condition(X, y, known_noise) for block in self.blocks])
+
+    def _mixture(
+        self, moments: Sequence[tuple[Tensor, Tensor]], latent: bool = False, known_noise: Tensor | None = None
+    ) -> Predictive:
+        means, variances = [], []
+        for block, (mean, variance) in zip(self.blocks, moments, strict=True):
+            if not latent:
+                variance = variance + block.noise_variance()[:, None] + (0.0 if known_noise is None else known_noise)
+            means += [mean] * len(self.variance_factors)
+            variances += [factor * variance for factor in self.variance_factors]
+        weights = torch.cat([w.reshape(-1) for w in self.log_weights]).to(means[0].device)
+        return Predictive(
+            torch.cat(means), torch.cat(variances).clamp_min(1e-300), weights, self._warp(), self.offset, self.scale
+        )
+
+    def _warp(self) -> Warp:
+        blocks = []
+        for block in self.blocks:
+            blocks += [(block.model.warping, block.values.get("warping", {}), block.members)] * len(self.variance_factors)
+        return Warp(blocks)
+
+
+def _slope(outputs: Tensor, inputs: Tensor) -> Tensor:
+    """d outputs_i / d inputs_i (n, D), each output depending on its own row only; zero where nothing depends on the inputs."""
+    if not outputs.requires_grad:
+        return torch.zeros_like(inputs)
+    return torch.autograd.grad(outputs.sum(), inputs, retain_graph=True, materialize_grads=True)[0]

@@ -1,0 +1,152 @@
+"""The posterior p(f* | D) of a batch of members: mean, variance, covariance, samples, derivatives, conditioning on new rows.
+
+All in the model's units: inputs standardised, z = g(y) standardised and warped. Members (a leading dimension R) may have
+different parameters; a single model has R = 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from manifoldgp._system.linalg import cholesky_with_jitter, solve_lower
+from manifoldgp.errors import InputError
+from manifoldgp.evidence import LeaveOneOut, leave_one_out
+from manifoldgp.inference.posterior import CHUNK_BYTES, Conditioned
+from manifoldgp.model import Data, Model
+from manifoldgp.parameters import Tree, leaves
+
+
+@dataclass(frozen=True)
+class Posterior(Conditioned):
+    """Members conditioned on data.
+
+    H: (R, N, Q). L: lower factor (R, N, N) of K + noise. z: (R, N). alpha: (K + noise)⁻¹ (z − m) (R, N). jitter: (R,).
+    """
+
+    model: Model
+    values: Tree
+    data: Data
+    H: Tensor
+    L: Tensor
+    z: Tensor
+    alpha: Tensor
+    jitter: Tensor
+
+    @property
+    def points(self) -> Tensor:
+        return self.H
+
+    @property
+    def rows(self) -> int:
+        return self.alpha.shape[-1]
+
+    def moments(self, X: Tensor, variance: bool = True) -> tuple[Tensor, Tensor, Tensor]:
+        """Mean (R, n), variance (R, n) and V = L⁻¹ K(H, H*) (R, N, n), differentiable in X (n, D), without chunks."""
+        kernel, H = self.values.get("kernel", {}), self.transform(X)
+        k = self.model.kernel.cross(kernel, self.H, H)  # (R, N, n)
+        mean = self.model.mean(self.values.get("mean", {}), H) + (self.alpha[:, None, :] @ k)[:, 0, :]
+        if not variance:
+            return mean, torch.zeros_like(mean), k
+        V = solve_lower(self.L, k)
+        var = self.model.kernel.diagonal(kernel, H) - (V * V).sum(-2)
+        return mean, var.clamp_min(0.0), V
+
+    def covariance(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean (R, n) and joint covariance (R, n, n) of f at X (n, D)."""
+        with torch.no_grad():
+            mean, _, V = self.moments(X)
+            prior = self.model.kernel.matrix(self.values.get("kernel", {}), self.transform(X))
+            return mean, prior - V.mT @ V
+
+    def whitener(self) -> Tensor:
+        """L⁻¹."""
+        return solve_lower(self.L, torch.eye(self.L.shape[-1], dtype=self.L.dtype, device=self.L.device))
+
+    def left_out(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """mean_i = z_i − alpha_i / p_i,  variance_i = 1 / p_i,  p_i = (A⁻¹)_ii = |L⁻¹ e_i|²      (Rasmussen and Williams, eq. 5.12)"""
+        precision = torch.stack([_precision(L, rows) for L in self.L])
+        return self.z[:, rows] - self.alpha[:, rows] / precision, 1.0 / precision
+
+    def only(self, members: Tensor) -> Posterior:
+        """The posterior of some members, in the given order."""
+        picked = {name: getattr(self, name)[members] for name in ("H", "L", "z", "alpha", "jitter")}
+        return replace(self, values=self._values_of(members, self.values), **picked)
+
+    def leave_one_out(self) -> LeaveOneOut:
+        """Leave-one-out predictions of z, from the same factor."""
+        return leave_one_out(self.L, self.alpha, self.z)
+
+    def condition(self, X: Tensor, y: Tensor, known_noise: Tensor | None = None) -> Posterior:
+        """The posterior with n more rows, parameters unchanged, in O(N² n).
+
+        [L 0; Bᵀ C] with B = L⁻¹ K(H, H_new) and C the factor of K_new + noise − Bᵀ B.
+        """
+        if not len(X):
+            return self
+        with torch.no_grad():
+            kernel = self.values.get("kernel", {})
+            H = self.transform(X)
+            B = solve_lower(self.L, self.model.kernel.cross(kernel, self.H, H))
+            corner = self.model.kernel.matrix(kernel, H) - B.mT @ B
+            added = self.noise_variance()[:, None] + (0.0 if known_noise is None else known_noise)
+            corner.diagonal(dim1=-2, dim2=-1).add_(added)
+            size = (self.prior_variance(X) + added).mean(-1)
+            C, jitter = cholesky_with_jitter(corner, "the covariance of the new rows", size)
+            L = torch.cat([torch.cat([self.L, torch.zeros_like(B)], -1), torch.cat([B.mT, C], -1)], -2)
+            z = torch.cat([self.z, self._warped(y)], -1)
+            joined = Data(torch.cat([self.data.X, X]), torch.cat([self.data.y, y]), _join_noise(self.data, y, known_noise))
+            H = torch.cat([self.H, H], -2)
+            alpha = _weights(self.model, self.values, H, L, z)
+            return replace(self, data=joined, H=H, L=L, z=z, alpha=alpha, jitter=torch.maximum(self.jitter, jitter))
+
+    def _warped(self, y: Tensor) -> Tensor:
+        z, _ = self.model.warping.forward(self.values.get("warping", {}), y)
+        return z.expand(self.members, y.shape[-1])
+
+
+def _precision(L: Tensor, rows: Tensor) -> Tensor:
+    """(A⁻¹)_ii (n,) of the chosen rows, for A = L Lᵀ (N, N), in bounded memory: O(N² n)."""
+    parts = []
+    for chunk in rows.split(max(1, CHUNK_BYTES // (8 * len(L)))):
+        unit = torch.zeros(len(L), len(chunk), dtype=L.dtype, device=L.device)
+        unit[chunk, torch.arange(len(chunk), device=L.device)] = 1.0
+        parts.append((solve_lower(L, unit) ** 2).sum(0))
+    return torch.cat(parts)
+
+
+def condition(model: Model, values: Tree, data: Data) -> Posterior:
+    """Members with these values (leaves (R, *shape)) conditioned on data that they all share; masked rows are dropped."""
+    if model.outputs or data.batched:
+        raise InputError(
+            "condition() takes one target and data that all members share. Condition each output by itself, with outputs=0 and "
+            "its own values; and each data set by itself."
+        )
+    if data.mask is not None:
+        kept = data.mask > 0
+        data = Data(data.X[kept], data.y[kept], None if data.known_noise is None else data.known_noise[kept])
+    with torch.no_grad():
+        members = max((leaf.shape[0] for _, leaf in leaves(values)), default=1)
+        K, H = model.covariance(values, data.X)
+        N = data.X.shape[0]
+        K, H = K.expand(members, N, N).clone(), H.expand(members, *H.shape[-2:])
+        noise = model.noise_variance(values, data)
+        K.diagonal(dim1=-2, dim2=-1).add_(noise if data.known_noise is not None else noise.reshape(-1, 1))
+        L, jitter = cholesky_with_jitter(K)
+        z = model.warping.forward(values.get("warping", {}), data.y)[0].expand(members, N).contiguous()
+        return Posterior(model, values, data, H, L, z, _weights(model, values, H, L, z), jitter)
+
+
+def _weights(model: Model, values: Tree, H: Tensor, L: Tensor, z: Tensor) -> Tensor:
+    """alpha = (L Lᵀ)⁻¹ (z − m(H)) (R, N)."""
+    residual = z - model.mean(values.get("mean", {}), H)
+    return torch.cholesky_solve(residual[..., None], L)[..., 0]
+
+
+def _join_noise(data: Data, y: Tensor, known_noise: Tensor | None) -> Tensor | None:
+    if data.known_noise is None and known_noise is None:
+        return None
+    old = torch.zeros_like(data.y) if data.known_noise is None else data.known_noise
+    return torch.cat([old, torch.zeros_like(y) if known_noise is None else known_noise.expand(y.shape)])

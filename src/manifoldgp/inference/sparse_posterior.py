@@ -1,0 +1,192 @@
+"""The sparse posterior of a batch of members: what M inducing points know of all rows (Titsias 2009, eqs. 6-8).
+
+    mean*     = m(h*) + k_*Z alpha,          alpha = L⁻ᵀ B⁻¹ a
+    cov*      = k** − VᵀV + UᵀU,             V = L⁻¹ K_Z*,   U = LB⁻¹ V
+
+with L, B, a of :mod:`manifoldgp.inference.sparse_bound`. Nothing in it grows with the number of rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from manifoldgp._system.linalg import cholesky_with_jitter, solve_lower
+from manifoldgp.errors import NotPositiveDefiniteError
+from manifoldgp.inference.posterior import Conditioned
+from manifoldgp.inference.sparse_bound import Statistics, collapsed_bound, factor_of_sums
+from manifoldgp.inference.sparse_sums import Inducing, add_chunk_, forward, place_inducing
+from manifoldgp.model import Data, Model
+from manifoldgp.parameters import Tree, leaves, map_leaves, nest
+
+KEPT_ROWS = 1000
+"""Rows that a sparse posterior keeps, for diagnosis; predictions do not need them."""
+
+_CHUNK = 2000
+
+
+@dataclass(frozen=True)
+class SparsePosterior(Conditioned):
+    """Members conditioned on N rows through their inducing points.
+
+    Z: (R, M, Q). L: lower factor (R, M, M) of K_ZZ. LB: lower factor (R, M, M) of B = I + P. a: Σ w r A (R, M).
+    alpha: L⁻ᵀ B⁻¹ a (R, M). bound: the collapsed bound on the NLML (R,), targets in the model's units. data: up to KEPT_ROWS of the rows.
+    bound_rows: how many rows the bound is of; those that :meth:`condition` added are in N alone.
+    """
+
+    model: Model
+    values: Tree
+    data: Data
+    Z: Tensor
+    L: Tensor
+    LB: Tensor
+    a: Tensor
+    alpha: Tensor
+    jitter: Tensor
+    bound: Tensor
+    N: int
+    bound_rows: int
+
+    @property
+    def points(self) -> Tensor:
+        return self.Z
+
+    @property
+    def rows(self) -> int:
+        return self.N
+
+    def moments(self, X: Tensor, variance: bool = True) -> tuple[Tensor, Tensor, Tensor]:
+        kernel, H = self.values.get("kernel", {}), self.transform(X)
+        k = self.model.kernel.cross(kernel, self.Z, H)  # (R, M, n)
+        mean = self.model.mean(self.values.get("mean", {}), H) + (self.alpha[:, None, :] @ k)[:, 0, :]
+        if not variance:
+            return mean, torch.zeros_like(mean), k
+        V = solve_lower(self.L, k)
+        U = solve_lower(self.LB, V)
+        prior = self.model.kernel.diagonal(kernel, H)
+        return mean, (prior - (V * V).sum(-2)).clamp_min(0.0) + (U * U).sum(-2), V
+
+    def covariance(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        with torch.no_grad():
+            mean, _, V = self.moments(X)
+            U = solve_lower(self.LB, V)
+            prior = self.model.kernel.matrix(self.values.get("kernel", {}), self.transform(X))
+            return mean, prior - V.mT @ V + U.mT @ U
+
+    def whitener(self) -> Tensor:
+        """k** − VᵀV + UᵀU = k** − |T k|² with TᵀT = L⁻ᵀ (I − B⁻¹) L⁻¹, so T = Sᵀ L⁻¹ for I − B⁻¹ = S Sᵀ, S upper triangular."""
+        identity = torch.eye(self.Z.shape[1], dtype=self.Z.dtype, device=self.Z.device)
+        known = identity - torch.cholesky_inverse(self.LB)
+        mirrored, _ = cholesky_with_jitter(known.flip(-1, -2).contiguous(), "what the rows say of the inducing points")
+        return mirrored.flip(-1, -2).mT @ solve_lower(self.L, identity)
+
+    def left_out(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """The factor N(z_i | g_i, noise_i) is taken out of the posterior N(g_i | m_i, s_i), g the part of f that goes through the inducing points:
+
+        variance s / (1 − s / noise),  mean (m − z s / noise) / (1 − s / noise);   f = g + a rest of its own, z = f + noise
+        """
+        with torch.no_grad():
+            mean, variance, V = self.moments(self.data.X[rows])
+            s = (solve_lower(self.LB, V) ** 2).sum(-2)
+            noise = self.noise_variance()[:, None] + (0.0 if self.data.known_noise is None else self.data.known_noise[rows])
+            z, _ = self.model.warping.forward(self.values.get("warping", {}), self.data.y[rows])
+            kept = (1.0 - s / noise).clamp_min(1e-12)
+            return (mean - z * s / noise) / kept, s / kept + (variance - s).clamp_min(0.0) + noise
+
+    def only(self, members: Tensor) -> SparsePosterior:
+        picked = {name: getattr(self, name)[members] for name in ("Z", "L", "LB", "a", "alpha", "jitter", "bound")}
+        return replace(self, values=self._values_of(members, self.values), **picked)
+
+    def condition(self, X: Tensor, y: Tensor, known_noise: Tensor | None = None) -> SparsePosterior:
+        """The posterior with n more rows, parameters and inducing points unchanged, in O(n M²): B and a are sums over rows.
+
+        The bound is left as training found it.
+        """
+        if not len(X):
+            return self
+        LB, a = [], []
+        with torch.no_grad():
+            for r in range(self.members):
+                sums = Statistics.zeros(self.Z.shape[1], self.Z)
+                sums.P.add_(self.LB[r] @ self.LB[r].mT).diagonal().sub_(1.0)
+                sums.a.add_(self.a[r])
+                self._add_rows(sums, r, Data(X, y, known_noise))
+                LB.append(_required_factor(sums))
+                a.append(sums.a)
+            factor, weights = torch.stack(LB), torch.stack(a)
+            return replace(self, LB=factor, a=weights, alpha=_alpha(self.L, factor, weights), N=self.N + len(X))
+
+    def _add_rows(self, sums: Statistics, member: int, rows: Data) -> None:
+        values = map_leaves(lambda leaf: leaf.expand(self.members, *leaf.shape[1:])[member], self.values)
+        identity = torch.eye(self.Z.shape[1], dtype=self.Z.dtype, device=self.Z.device)
+        inverse = torch.linalg.solve_triangular(self.L[member], identity, upper=False)
+        inducing = Inducing(self.Z[member], self.L[member], inverse, float(self.jitter[member]), 0)
+        for chunk in split_rows(rows, _CHUNK):
+            add_chunk_(sums, forward(self.model, values, inducing, chunk))
+
+
+def split_rows(rows: Data, size: int) -> Iterable[Data]:
+    """The rows (one data set, one target) in chunks."""
+    for start in range(0, len(rows.y), size):
+        part = slice(start, start + size)
+        yield Data(rows.X[part], rows.y[part], None if rows.known_noise is None else rows.known_noise[part])
+
+
+def from_sums(
+    model: Model,
+    values: Sequence[Tree],
+    inducing: Sequence[Inducing],
+    sums: Sequence[Statistics],
+    bound: Sequence[float],
+    data: Data,
+) -> SparsePosterior:
+    """Members (values without batch) whose sums over all rows are known. data: some of the rows, kept for diagnosis."""
+    Z, L = torch.stack([i.Z for i in inducing]), torch.stack([i.L for i in inducing])
+    LB, a = torch.stack([_required_factor(s) for s in sums]), torch.stack([s.a for s in sums])
+    named = [dict(leaves(v)) for v in values]
+    joined = nest({name: torch.stack([member[name].detach() for member in named]) for name in named[0]})
+    jitter = torch.tensor([i.jitter for i in inducing], dtype=Z.dtype, device=Z.device)
+    bounds = torch.tensor(list(bound), dtype=Z.dtype, device=Z.device)
+    kept = next(iter(split_rows(data, KEPT_ROWS)))
+    N = int(sums[0].scalars[4])
+    return SparsePosterior(model, joined, kept, Z, L, LB, a, _alpha(L, LB, a), jitter, bounds, N, bound_rows=N)
+
+
+def condition_sparse(model: Model, values: Tree, data: Data) -> SparsePosterior:
+    """Members with these values (leaves (R, *shape), inducing points under "inducing.Z") conditioned on data in memory."""
+    members = max(leaf.shape[0] for _, leaf in leaves(values))
+    each, placed, sums, bounds = [], [], [], []
+    with torch.no_grad():
+        for r in range(members):
+            own = map_leaves(lambda leaf, r=r: leaf.expand(members, *leaf.shape[1:])[r], values)
+            inducing = place_inducing(model, own)
+            if inducing is None:
+                raise NotPositiveDefiniteError(
+                    "The covariance of the inducing points is not positive definite, even with the largest jitter. "
+                    "Use fewer inducing points, or give the length-scales a prior."
+                )
+            total = Statistics.zeros(len(inducing.Z), inducing.Z)
+            for chunk in split_rows(data, _CHUNK):
+                add_chunk_(total, forward(model, own, inducing, chunk))
+            bound = collapsed_bound(total)
+            bounds.append(float("inf") if bound is None else float(bound.value))
+            each.append(own)
+            placed.append(inducing)
+            sums.append(total)
+    return from_sums(model, each, placed, sums, bounds, data)
+
+
+def _required_factor(sums: Statistics) -> Tensor:
+    LB = factor_of_sums(sums)
+    if LB is None:
+        raise NotPositiveDefiniteError("The sums over the rows are not finite. Rescale the inputs, or check the features.")
+    return LB
+
+
+def _alpha(L: Tensor, LB: Tensor, a: Tensor) -> Tensor:
+    """L⁻ᵀ B⁻¹ a (R, M)."""
+    solved = torch.cholesky_solve(a[..., None], LB)
+    return torch.linalg.solve_triangular(L.mT, solved, upper=True)[..., 0]

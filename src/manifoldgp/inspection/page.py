@@ -1,0 +1,138 @@
+"""One self-contained, interactive HTML page about a fitted model."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from html import escape
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from manifoldgp import inspection
+from manifoldgp.errors import InputError
+from manifoldgp.inspection import page_charts, page_trust, palette
+from manifoldgp.inspection import page_words as words
+from manifoldgp.inspection.page_tables import data_table, numbers_table, score_table, settings_table, starts_table
+from manifoldgp.inspection.page_view import MOST_TARGETS, ModelView, Spec, view_of
+
+_SCRIPTS = ("drawing.js", "chart.js", "panel.js", "experiments.js", "page.js")
+
+
+def page(title: str, head: str, sections: Sequence[tuple[str, str, str]], data: dict[str, Any]) -> str:
+    """The whole page. head: HTML above the sections. sections: (anchor, name, HTML) each. data: what the script draws."""
+    links = "".join(f'<a href="#{anchor}">{escape(name)}</a>' for anchor, name, _ in sections)
+    body = "".join(f'<section id="{anchor}">{content}</section>' for anchor, _, content in sections)
+    # "</" inside a script element could end it, wherever it stands in the data.
+    embedded = json.dumps({"ramp": palette.VIRIDIS, **data}, separators=(",", ":"), allow_nan=False).replace("</", "<\\/")
+    script = '(() => {\n"use strict";\n' + "\n".join(_asset(name) for name in _SCRIPTS) + "})();"
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f'<title>{escape(title)}</title><link rel="icon" href="data:,"><style>{_colours()}{_asset("page.css")}</style></head><body>'
+        f'<header class="top">{head}</header><nav aria-label="sections"><div>{links}</div></nav><main>{body}</main>'
+        f'<script type="application/json" id="page-data">{embedded}</script><script>{script}</script></body></html>\n'
+    )
+
+
+def _asset(name: str) -> str:
+    return (resources.files("manifoldgp.inspection") / name).read_text(encoding="utf-8")
+
+
+def _colours() -> str:
+    """The palette as variables of the style sheet, lighter where the page is dark."""
+    light, dark = ("".join(f"--{name}:{value};" for name, value in shades.items()) for shades in (palette.NAMED, palette.ON_DARK))
+    return f":root{{{light}}}@media(prefers-color-scheme:dark){{:root{{{dark}}}}}"
+
+
+def write_model_report(
+    model: Any,
+    path: str | os.PathLike[str],
+    *,
+    title: str | None = None,
+    columns: Sequence[str] | None = None,
+    X: Any = None,
+    y: Any = None,
+) -> Path:
+    """Write one HTML file about a fitted model, which opens without a network; returns its path.
+
+    title: the heading. columns: names of the inputs, or of the inputs and then the targets; by default those that the model was fitted on.
+    X, y: test rows that the model has not seen; without them the model is judged by rows held out or left out of the training rows.
+    """
+    inspection.require_fitted(model)
+    if (X is None) != (y is None):
+        raise InputError("Test rows need both X and y: give both, or neither.")
+    view = view_of(model, columns, X, y)
+    charts: list[Spec] = []
+    sections = [
+        ("summary", "Summary", _summary(view)),
+        ("predictions", "Predictions", _predictions(view, charts)),
+        ("trust", "Trust", _trust(view, charts)),
+        ("learned", "Features", _learned(view, charts)),
+        ("training", "Training", _training(view, charts)),
+        ("data", "Data", _data(view)),
+        ("use", "Use it", words.usage(view)),
+    ]
+    heading = title or words.title(view)
+    head = f'<h1>{escape(heading)}</h1><p class="lead">{words.lead(view)}</p>{_facts(view)}'
+    target = Path(path)
+    target.write_text(page(heading, head, sections, {"charts": charts}), encoding="utf-8")
+    return target
+
+
+def _facts(view: ModelView) -> str:
+    cards = "".join(f"<div><dt>{escape(name)}</dt><dd>{value}</dd></div>" for name, value in words.facts(view).items())
+    return f'<dl class="facts">{cards}</dl>'
+
+
+def _summary(view: ModelView) -> str:
+    diagnosis = view.model.diagnose()
+    remarks = "".join(f"<li>{escape(words.renamed(remark, view))}</li>" for remark in diagnosis.remarks)
+    return (
+        f'<h2>In words</h2><ul class="words">{remarks}</ul><p class="soft">{words.glossary(view)}</p>'
+        f"<details><summary>All numbers of the diagnosis</summary>{numbers_table(diagnosis)}</details>"
+    )
+
+
+def _predictions(view: ModelView, charts: list[Spec]) -> str:
+    html = f'<h2>What it predicts</h2><p class="soft">{words.READING}</p>{_chart(page_charts.prediction_chart(view), words.prediction(view), charts)}'
+    html += _chart(page_charts.map_chart(view), words.MAP, charts)
+    return html + _chart(page_charts.relevance_chart(view), words.RELEVANCE, charts, "<h3>Which inputs matter</h3>")
+
+
+def _trust(view: ModelView, charts: list[Spec]) -> str:
+    return (
+        f'<h2>How far it can be trusted</h2>{score_table(view)}<p class="soft">{words.SCORES}</p>'
+        + _chart(page_trust.observed_chart(view), words.observed(view), charts)
+        + f'<div class="pair">{_chart(page_trust.coverage_chart(view), words.coverage(view), charts)}{_chart(page_trust.pit_chart(view), words.pit(view), charts)}</div>'
+    )
+
+
+def _learned(view: ModelView, charts: list[Spec]) -> str:
+    found = page_charts.features_chart(view)
+    return f"<h2>What it has learned</h2><p>{words.features(view, found is not None)}</p>" + _chart(
+        found, words.feature_caption(view), charts
+    )
+
+
+def _training(view: ModelView, charts: list[Spec]) -> str:
+    html = "<h2>How it was trained</h2>" + f"<p>{words.averaging(view)}</p>"
+    html += _chart(page_trust.weights_chart(view), words.weights(view), charts)
+    html += _chart(page_trust.starts_chart(view), words.starts(view), charts)
+    html += f"<details><summary>Every start as a table</summary>{starts_table(view)}</details>"
+    return html + f"<details><summary>Settings of the estimator</summary>{settings_table(view.model)}</details>"
+
+
+def _data(view: ModelView) -> str:
+    hidden = view.model.n_outputs_ - len(view.targets)
+    note = f" The page shows the first {MOST_TARGETS} of {view.model.n_outputs_} targets." if hidden else ""
+    return f"<h2>The data</h2><p>{words.data(view)}{note}</p>{data_table(view)}"
+
+
+def _chart(found: Spec | None, caption: str, charts: list[Spec], above: str = "") -> str:
+    """The place of a chart with its caption; notes the chart for the script."""
+    if found is None:
+        return ""
+    charts.append(found)
+    return f'{above}<div class="chart"><div id="chart-{found["id"]}"></div><p class="caption">{caption}</p></div>'

@@ -1,0 +1,237 @@
+"""Charts of a model's predictions and of its features."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+
+from manifoldgp import inspection
+from manifoldgp.errors import InputError
+from manifoldgp.inspection.page_view import (
+    BAR,
+    BLUE,
+    INK,
+    MOST_SLICES,
+    POINT,
+    SERIES,
+    VERMILLION,
+    ModelView,
+    Spec,
+    TargetView,
+    axis,
+    chart,
+    chip,
+    choice,
+    numbers,
+    padded,
+    rows_of_bars,
+)
+
+
+def prediction_chart(view: ModelView) -> Spec:
+    """One input: band and rows. Several: a slice for each of the strongest ones."""
+    if len(view.inputs) == 1:
+        specs = [_curve(view, target) for target in view.targets]
+        legend = [chip("band", BLUE, "mean and 95 % interval"), chip("training rows", INK)]
+        if view.targets[0].test is not None:
+            legend.append(chip("test rows", VERMILLION))
+        return chart("prediction", specs, view.target_choice, legend)
+    shown = view.by_strength[:MOST_SLICES]
+    specs = []
+    for target in view.targets:
+        slices = [inspection.slice_band(view.model, d, output=target.output, points=round(100 * view.detail)) for d in shown]
+        y = padded(*(s.lower for s in slices), *(s.upper for s in slices))
+        specs.append([_slice(view, target, d, band, y) for d, band in zip(shown, slices, strict=True)])
+    flat = [specs[t][k] for k in range(len(shown)) for t in range(len(view.targets))]
+    return chart("prediction", flat, [choice("Input that varies", [view.inputs[d] for d in shown]), *view.target_choice])
+
+
+def _curve(view: ModelView, target: TargetView) -> Spec:
+    band = inspection.slice_band(view.model, 0, output=target.output, points=240, margin=0.1)
+    layers = [_band(band), _points(target.rows.X[:, 0], target.rows.y, "training rows", INK, view.inputs[0], target.name)]
+    if target.test is not None:
+        some = inspection.thinned(len(target.test.observed), 500)
+        layers.append(
+            _points(target.test.X[some, 0], target.test.observed[some], "test rows", VERMILLION, view.inputs[0], target.name)
+        )
+    y = padded(band.lower, band.upper, target.rows.y)
+    return {
+        "title": f"Prediction of {target.name}",
+        "hover": "x",
+        "x": axis(view.inputs[0], (band.x[0], band.x[-1])),
+        "y": axis(target.name, y),
+        "layers": layers,
+        "idle": POINT,
+    }
+
+
+def _slice(view: ModelView, target: TargetView, d: int, band: inspection.Band, y: list[float]) -> Spec:
+    ticks = view.X[inspection.thinned(len(view.X), 300), d]
+    return {
+        "title": f"Prediction of {target.name} along {view.inputs[d]}",
+        "hover": "x",
+        "x": axis(view.inputs[d], (band.x[0], band.x[-1])),
+        "y": axis(target.name, y),
+        "layers": [{"kind": "rug", "x": numbers(ticks), "color": INK}, _band(band)],
+        "idle": POINT,
+    }
+
+
+def _band(band: inspection.Band) -> Spec:
+    parts = {name: numbers(getattr(band, name)) for name in ("x", "mean", "lower", "upper")}
+    return {"kind": "band", "key": "band", "color": BLUE, **parts}
+
+
+def _points(x: np.ndarray, y: np.ndarray, key: str, color: str, x_name: str, y_name: str) -> Spec:
+    return {"kind": "points", "key": key, "x": numbers(x), "y": numbers(y), "color": color, "size": 2.4, "tell": [[x_name, "x"], [y_name, "y"]]}  # fmt: skip
+
+
+def map_chart(view: ModelView) -> Spec | None:
+    """Mean and standard deviation over pairs of the strongest inputs."""
+    if len(view.inputs) < 2:
+        return None
+    pairs = list(combinations(view.by_strength[:3], 2))
+    points = round(40 * view.detail)
+    some = inspection.thinned(len(view.X), 400)
+    specs = []
+    for d1, d2 in pairs:
+        surfaces = [inspection.surface(view.model, (d1, d2), output=t.output, points=points) for t in view.targets]
+        for what in ("mean", "std"):
+            for target, surface in zip(view.targets, surfaces, strict=True):
+                values = getattr(surface, what)
+                label = f"predicted {target.name}" if what == "mean" else f"standard deviation of {target.name}"
+                x, y = (numbers((a[0], a[-1])) for a in (surface.x1, surface.x2))
+                cells = {"kind": "cells", "x": x, "y": y, "n": [points, points], "values": numbers(values, 4)}
+                rows = {"kind": "points", "key": "rows", "x": numbers(view.X[some, d1], 4), "y": numbers(view.X[some, d2], 4), "color": "#ffffff", "size": 2.0}  # fmt: skip
+                specs.append(
+                    {
+                        "title": f"{label} over {view.inputs[d1]} and {view.inputs[d2]}",
+                        "hover": "cell",
+                        "height": 400,
+                        "x": axis(view.inputs[d1], (surface.x1[0], surface.x1[-1])),
+                        "y": axis(view.inputs[d2], (surface.x2[0], surface.x2[-1])),
+                        "scale": {"label": label, "low": float(values.min()), "high": float(values.max())},
+                        "layers": [cells, rows],
+                        "idle": POINT,
+                    }
+                )
+    choices = [
+        choice("Inputs", [f"{view.inputs[a]} and {view.inputs[b]}" for a, b in pairs]),
+        choice("Show", ["prediction", "uncertainty"], buttons=True),
+        *view.target_choice,
+    ]
+    return chart("map", specs, choices, [chip("rows", "#ffffff", "training rows")])
+
+
+def relevance_chart(view: ModelView) -> Spec | None:
+    if len(view.inputs) < 2:
+        return None
+    specs = []
+    for target in view.targets:
+        order = np.argsort(-target.strength, kind="stable")[:20].tolist()
+        values = target.strength[order]
+        bars = rows_of_bars(np.zeros(len(order)), values)
+        bars |= {
+            "color": BLUE,
+            "label": [view.inputs[d] for d in order],
+            "value": numbers(values),
+            "tell": [["", "label"], ["", "value"]],
+            "last": True,
+        }
+        specs.append(
+            {
+                "title": f"How much {target.name} changes with each input",
+                "hover": "nearest",
+                "height": 60 + 26 * len(order),
+                "x": axis(f"typical change of {target.name}", (0.0, 1.04 * float(values.max()) or 1.0), fixed=True),
+                "y": {
+                    "range": [0.5 - len(order), 0.5],
+                    "fixed": True,
+                    "ticks": [[-k, view.inputs[d]] for k, d in enumerate(order)],
+                },
+                "layers": [bars],
+                "idle": BAR,
+            }
+        )
+    return chart("relevance", specs, view.target_choice)
+
+
+def features_chart(view: ModelView) -> Spec | None:
+    """Features as functions of a single input, and in the plane; None without learned features."""
+    specs, names = [], []
+    for target in view.targets:
+        try:
+            found = inspection.learned_features(view.model, target.rows.X, output=target.output)
+        except InputError:
+            return None
+        Q, mine, labels = found.H.shape[1], [], []
+        if len(view.inputs) == 1:
+            x = np.linspace(*inspection.span(target.rows.X[:, 0], 0.05), 200)
+            H = inspection.learned_features(view.model, x[:, None], output=target.output).H
+            mine.append(_feature_curves(view, x, H))
+            labels.append(f"as functions of {view.inputs[0]}")
+        if Q == 1:
+            mine.append(_feature_plane(target, found.H[:, 0], target.rows.y, "feature 1", target.name))
+            labels.append("against the target")
+        elif Q == 2:
+            mine.append(_feature_plane(target, found.H[:, 0], found.H[:, 1], "feature 1", "feature 2"))
+            labels.append("plane of both features")
+        else:
+            H, share = inspection.widest_directions(found.H, 3)
+            axes = [f"direction {q + 1} ({100 * s:.0f} % of the spread)" for q, s in enumerate(share)]
+            for a, b in combinations(range(3), 2):
+                mine.append(_feature_plane(target, H[:, a], H[:, b], axes[a], axes[b]))
+                labels.append(f"directions {a + 1} and {b + 1}")
+        specs.append(mine)
+        names = labels
+    if len({len(mine) for mine in specs}) > 1:  # members of different groups won: show what they have in common
+        specs, names = [mine[:1] for mine in specs], names[:1]
+    flat = [specs[t][k] for k in range(len(names)) for t in range(len(specs))]
+    return chart("features", flat, [choice("Show", names), *view.target_choice])
+
+
+def _feature_curves(view: ModelView, x: np.ndarray, H: np.ndarray) -> Spec:
+    layers = [
+        {
+            "kind": "line",
+            "name": f"feature {q + 1}",
+            "label": 10 + 40 * (q % 4),  # names stand apart where lines meet
+            "color": SERIES[q % len(SERIES)],
+            "x": numbers(x),
+            "y": numbers(h),
+        }
+        for q, h in enumerate(H.T[:8])
+    ]
+    return {
+        "title": "Learned features",
+        "hover": "x",
+        "x": axis(view.inputs[0], (x[0], x[-1])),
+        "y": axis("feature", padded(H, share=0.12)),
+        "layers": layers,
+        "idle": POINT,
+    }
+
+
+def _feature_plane(target: TargetView, a: np.ndarray, b: np.ndarray, a_label: str, b_label: str) -> Spec:
+    y = target.rows.y
+    points = {
+        "kind": "points",
+        "color": BLUE,
+        "size": 3.2,
+        "opacity": 0.9,
+        "x": numbers(a),
+        "y": numbers(b),
+        "values": numbers(y),
+        "tell": [[a_label.split(" (")[0], "x"], [b_label.split(" (")[0], "y"], [f"observed {target.name}", "values"]],
+    }
+    return {
+        "title": f"Learned features, coloured by {target.name}",
+        "hover": "nearest",
+        "height": 400,
+        "x": axis(a_label, padded(a)),
+        "y": axis(b_label, padded(b)),
+        "scale": {"label": f"observed {target.name}", "low": float(y.min()), "high": float(y.max())},
+        "layers": [points],
+        "idle": POINT,
+    }

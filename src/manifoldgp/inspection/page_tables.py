@@ -1,0 +1,184 @@
+"""The tables of a model's page, and in words why starts ended."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from manifoldgp import inspection, metrics
+from manifoldgp.estimators.diagnosis import Diagnosis
+from manifoldgp.inspection.page_view import ModelView, TargetView
+from manifoldgp.training.coarse_to_fine import on_a_level
+from manifoldgp.training.optimizer import CUT_SHORT
+
+_ENDINGS = {
+    "clearly lost": "stopped early: the best was out of reach",
+    "screened out": "only tried on few rows: others did better",
+    "not reached": "never begun: time was up",
+}
+
+
+def ending(status: str) -> str:
+    """A status of the table of starts, in words.
+
+    >>> ending("not reached"), ending("converged"), ending("lost on 500 rows")
+    ('never begun: time was up', 'converged', 'lost on 500 rows: others did better there')
+    """
+    if on_a_level([status])[0]:
+        return f"{status}: others did better " + ("there" if status.startswith("lost") else "on all rows")
+    return _ENDINGS.get(status, status)
+
+
+def comparable(starts: np.ndarray) -> np.ndarray:
+    """Which starts' objectives are those of all rows: not of those that were only screened, on few rows."""
+    return starts["status"] != "screened out"
+
+
+def about_endings(starts: np.ndarray) -> str:
+    """Sentences about starts that ended in unusual ways, where there are any."""
+    status, text = starts["status"], ""
+    lost, screened = int((status == "clearly lost").sum()), int((status == "screened out").sum())
+    never = ~np.isfinite(starts["objective"]) & (starts["iterations"] == 0)
+    idle = int(((status == "not reached") | (np.isin(status, CUT_SHORT) & never)).sum())
+    if lost:
+        text += f" {_starts(lost)} stopped early, because the best was out of reach."
+    if screened:
+        text += f" {_starts(screened)} only tried on few rows and not drawn: the values are not comparable."
+    left = int(on_a_level(status).sum())
+    if left:
+        text += (
+            f" {_starts(left)} left behind on a part of the rows, where training is cheap; only the best one went on to all rows."
+        )
+    if idle:
+        text += f" {_starts(idle)} never begun, because time was up."
+    return text
+
+
+def _starts(count: int) -> str:
+    return "1 start was" if count == 1 else f"{count} starts were"
+
+
+_MOST_COLUMNS, _MOST_STARTS = 60, 60
+
+
+def say(value: float) -> str:
+    """A number for reading: four digits, a real minus sign.
+
+    >>> say(-0.012345), say(1234567.0), say(12.0)
+    ('−0.01235', '1.235e+06', '12')
+    """
+    return f"{value:.4g}".replace("-", "−") if "e" not in f"{value:.4g}" else f"{value:.4g}"
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[str]], kind: str = "") -> str:
+    """An HTML table whose first column names the rows; cells are HTML."""
+    head = "".join(f'<th scope="col">{text}</th>' for text in heads)
+    body = "".join(
+        f'<tr><th scope="row">{row[0]}</th>' + "".join(f"<td>{cell}</td>" for cell in row[1:]) + "</tr>" for row in rows
+    )
+    return f'<div class="scroll"><table class="wrap {kind}"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def data_table(view: ModelView) -> str:
+    """Range, median and spread of every input and target, in the training rows that the model keeps."""
+    columns = list(zip(view.inputs, view.X.T, ["input"] * len(view.inputs), strict=True))[:_MOST_COLUMNS]
+    columns += [(t.name, inspection.training_rows(view.model, t.output).y, "target") for t in view.targets]
+    rows = [
+        [escape(name), kind, *(say(float(v)) for v in (a.min(), np.median(a), a.max(), a.std()))] for name, a, kind in columns
+    ]
+    return table(("column", "", "smallest", "median", "largest", "standard deviation"), rows)
+
+
+def score_table(view: ModelView) -> str:
+    """Scores of test rows if there are any, of the rows that a stack held out, and of training rows with each left out."""
+    rows = []
+    for target in view.targets:
+        if target.test is not None:
+            rows.append(_scores(target, target.test, "test rows"))
+        report = view.model.held_out_[target.output]
+        if report is not None:
+            inside = 100 * float(np.mean(np.abs(report.pit - 0.5) <= 0.475))
+            nlpp = metrics.nlpp(report.log_density["stack"]) + math.log(view.model.ensembles_[target.output].scale)
+            rows.append(
+                [
+                    escape(target.name),
+                    "training rows, held out",
+                    f"{len(report.pit):,}",
+                    "–",
+                    "–",
+                    "–",
+                    f"{inside:.1f} %",
+                    say(nlpp),
+                ]
+            )
+        which = "a sample of the training rows, left out" if view.sampled else "training rows, left out"
+        rows.append(_scores(target, target.left_out, which))
+    heads = (
+        "target", "scored on", "rows", "typical error (RMSE)", "error of always predicting the mean", "explained (R²)", "95 % intervals hold", "NLPP",
+    )  # fmt: skip
+    return table(heads, rows)
+
+
+def _scores(target: TargetView, found: inspection.Predictions, which: str) -> list[str]:
+    y = found.observed
+    spread = float(np.sqrt(np.mean((y - target.rows.y.mean()) ** 2)))
+    explained = say(1.0 - metrics.nmse(y, found.mean)) if y.var() > 0 else "–"
+    inside = 100 * metrics.coverage(y, found.lower, found.upper)
+    counted = f"{len(y):,}" + (f" of {found.total:,}" if found.total > len(y) else "")
+    return [escape(target.name), which, counted, say(metrics.rmse(y, found.mean)), say(spread), explained, f"{inside:.1f} %", say(metrics.nlpp(found.log_density))]  # fmt: skip
+
+
+def numbers_table(diagnosis: Diagnosis) -> str:
+    """All numbers of a diagnosis."""
+    rows = []
+    for name, value in diagnosis.numbers.items():
+        if isinstance(value, np.ndarray):
+            text = ", ".join(say(float(v)) for v in value.ravel()[:12]) + (", …" if value.size > 12 else "")
+        else:
+            text = say(float(value)) if isinstance(value, (int, float, np.number)) else escape(str(value))
+        rows.append([escape(name), text])
+    return table(("number", "value"), rows, "numbers")
+
+
+def settings_table(model: Any) -> str:
+    """The arguments that the estimator was made with; those that differ from the defaults are marked."""
+    given, usual = model.get_params(deep=False), type(model)().get_params(deep=False)
+    rows = []
+    for name, value in given.items():
+        changed = repr(value) != repr(usual.get(name))
+        rows.append(
+            [escape(name), f"<b>{escape(_short(value))}</b>" if changed else escape(_short(value)), "changed" if changed else ""]
+        )
+    return table(("argument", "value", ""), rows, "numbers")
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 200 else text[:199] + "…"
+
+
+def starts_table(view: ModelView) -> str:
+    """Every start: where it ended, why it stopped, its weight; the heaviest first."""
+    starts = view.model.starts_.copy()
+    for value in ("nlml", "objective"):
+        starts[value][~comparable(starts)] = np.inf
+    order = np.lexsort((starts["objective"], -starts["weight"]))
+    heads = ("target", "group", "start", "NLML", "objective", "iterations", "why it stopped", "weight")
+    head = "".join(f'<th scope="col"><button type="button">{text}</button></th>' for text in heads)
+    rows = []
+    names = {t.output: t.name for t in view.targets}
+    for row in starts[order][:_MOST_STARTS]:
+        name, why = names.get(int(row["output"]), str(row["output"])), ending(str(row["status"]))
+        numbers = [(row["nlml"], say), (row["objective"], say), (row["iterations"], str)]
+        cells = "".join(f'<td data-value="{float(v) if np.isfinite(v) else ""}">{show(v) if np.isfinite(v) else "–"}</td>' for v, show in numbers)  # fmt: skip
+        rows.append(
+            f'<tr><th scope="row" data-value="{escape(name, quote=True)}">{escape(name)}</th><td data-value="{escape(row["group"], quote=True)}">{escape(row["group"])}</td>'
+            f'<td data-value="{row["start"]}">{row["start"]}</td>{cells}<td data-value="{escape(why, quote=True)}">{escape(why)}</td>'
+            f'<td data-value="{row["weight"]}">{100 * row["weight"]:.1f} %</td></tr>'
+        )
+    more = f'<p class="soft">The {_MOST_STARTS} heaviest of {len(starts)} starts.</p>' if len(starts) > _MOST_STARTS else ""
+    return f'<div class="scroll"><table class="sortable"><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>{more}'

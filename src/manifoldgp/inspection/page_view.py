@@ -1,0 +1,169 @@
+"""What the page of a model looks at, and the JSON that its charts are drawn from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from manifoldgp import inspection
+from manifoldgp.errors import InputError
+
+Spec = dict[str, Any]
+
+
+BLUE, INK, GREY, VERMILLION = "var(--blue)", "var(--ink)", "var(--grey)", "var(--vermillion)"
+SERIES = (
+    "var(--blue)",
+    "var(--vermillion)",
+    "var(--green)",
+    "var(--purple)",
+    "var(--orange)",
+    "var(--sky)",
+    "var(--brown)",
+    "var(--grey)",
+)
+"""Colours by their names in the style sheet, which knows lighter ones for a dark page."""
+
+POINT = "Point at the picture to read values."
+BAR = "Point at a bar to read its value."
+
+
+def numbers(values: Any, digits: int = 5) -> list[float | None]:
+    """An array (n,) as numbers with this many significant digits; None where it is not finite.
+
+    >>> numbers(np.array([1.23456789, np.inf]))
+    [1.2346, None]
+    """
+    return [float(f"{v:.{digits}g}") if np.isfinite(v) else None for v in np.asarray(values, dtype=float).ravel().tolist()]
+
+
+def padded(*values: Any, share: float = 0.05) -> list[float]:
+    """A range that holds all finite values, and a little more."""
+    every = np.concatenate([np.asarray(v, dtype=float).ravel() for v in values])
+    every = every[np.isfinite(every)]
+    if not len(every):
+        return [0.0, 1.0]
+    low, high = float(every.min()), float(every.max())
+    margin = share * (high - low) if high > low else 0.5 * max(abs(low), 1.0)
+    return [low - margin, high + margin]
+
+
+def axis(label: str, limits: Sequence[float], **more: Any) -> Spec:
+    return {"label": label, "name": label, "range": [float(v) for v in limits], **more}
+
+
+def choice(label: str, options: Iterable[str], *, buttons: bool = False) -> Spec:
+    """One of several options, the first one chosen."""
+    return {"label": label, "options": list(options), "shown": True, "buttons": buttons}
+
+
+def chip(key: str, color: str, label: str | None = None) -> Spec:
+    """A legend entry that hides the layers with its key."""
+    return {"key": key, "label": label or key, "color": color}
+
+
+def chart(key: str, specs: Sequence[Spec], choices: Sequence[Spec] = (), legend: Sequence[Spec] = ()) -> Spec:
+    """specs: one for each combination of choices, the last choice fastest."""
+    return {"id": key, "choices": list(choices), "legend": list(legend), "specs": list(specs)}
+
+
+def rows_of_bars(start: np.ndarray, length: np.ndarray) -> Spec:
+    """Horizontal bars from top to bottom, the k-th around −k."""
+    k = np.arange(len(length))
+    return {"kind": "bars", "along": "y", "x0": numbers(start), "x1": numbers(start + length), "y0": numbers(-k - 0.32), "y1": numbers(-k + 0.32)}  # fmt: skip
+
+
+MOST_ROWS = 1000
+"""Rows that one picture shows."""
+
+MOST_TARGETS = 6
+MOST_SLICES = 12
+_WORK = 5e10
+"""Multiplications that one picture may take: some ten seconds on one core."""
+
+
+@dataclass(frozen=True)
+class TargetView:
+    """One target: its name, training rows, strength of the inputs (D,), and predictions: of test rows if there are any, else leave-one-out."""
+
+    output: int
+    name: str
+    rows: inspection.Rows
+    strength: np.ndarray
+    left_out: inspection.Predictions
+    test: inspection.Predictions | None
+    calibration: inspection.Calibration
+
+    @property
+    def shown(self) -> inspection.Predictions:
+        """The predictions to judge the model by."""
+        return self.left_out if self.test is None else self.test
+
+
+@dataclass(frozen=True)
+class ModelView:
+    """A fitted model with the names of its inputs, its targets, and how many rows predictions of it can be asked for at once."""
+
+    model: Any
+    inputs: list[str]
+    targets: list[TargetView]
+    X: np.ndarray
+    affordable: int
+
+    @property
+    def trained_rows(self) -> int:
+        """Rows that the model was trained on; a sparse model keeps only some of them, X."""
+        return self.model.ensembles_[0].blocks[0].rows
+
+    @property
+    def sampled(self) -> bool:
+        """Whether X is a sample of the training rows."""
+        return len(self.X) < self.trained_rows
+
+    @property
+    def detail(self) -> float:
+        """1, or less for models that are slow to ask: the share of points that curves and maps can have."""
+        return float(np.clip(self.affordable / 5000, 0.25, 1.0)) ** 0.5
+
+    @property
+    def target_choice(self) -> list[Spec]:
+        """The choice of a target, where there are several."""
+        return [choice("Target", [t.name for t in self.targets])] if len(self.targets) > 1 else []
+
+    @property
+    def by_strength(self) -> list[int]:
+        """Inputs, the one that matters most to any target first."""
+        strongest = np.max([t.strength / max(float(t.strength.max()), 1e-300) for t in self.targets], axis=0)
+        return [int(d) for d in np.argsort(-strongest, kind="stable")]
+
+
+def view_of(model: Any, columns: Sequence[str] | None, X: Any, y: Any) -> ModelView:
+    """Look at a fitted model; columns: names of the inputs, or of the inputs and then the targets. X, y: test rows, or neither."""
+    inputs, targets = _names(model, columns)
+    ensemble = model.ensembles_[0]
+    members = sum(block.members for block in ensemble.blocks)
+    N = len(ensemble.blocks[0].alpha[0])
+    affordable = int(np.clip(_WORK / (float(N) ** 2 * members), 300, 5000))
+    views = []
+    for o in range(min(model.n_outputs_, MOST_TARGETS)):
+        left_out = inspection.predictions(model, output=o, most=min(affordable, MOST_ROWS))
+        test = None if X is None and y is None else inspection.predictions(model, X, y, output=o, most=affordable)
+        found = inspection.calibration(model, X, y, output=o, known=left_out if test is None else test)
+        strength = inspection.sensitivities(model, output=o, most=min(affordable // 4, 400))
+        views.append(TargetView(o, targets[o], inspection.training_rows(model, o, MOST_ROWS), strength, left_out, test, found))
+    return ModelView(model, inputs, views, inspection.chosen_inputs(model, None), affordable)
+
+
+def _names(model: Any, columns: Sequence[str] | None) -> tuple[list[str], list[str]]:
+    D, outputs = model.n_features_in_, model.n_outputs_
+    known = [*inspection.input_names(model), *(inspection.target_name(model, o) for o in range(outputs))]
+    if columns is not None:
+        if isinstance(columns, str) or len(columns) not in (D, D + outputs):
+            raise InputError(
+                f"columns must name the {D} inputs, or the {D} inputs and then the {outputs} targets; got {columns!r}."
+            )
+        known[: len(columns)] = [str(name) for name in columns]
+    return known[:D], known[D:]

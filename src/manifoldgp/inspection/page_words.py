@@ -1,0 +1,255 @@
+"""The sentences of a model's page, for readers who have never seen a Gaussian process."""
+
+from __future__ import annotations
+
+import re
+from html import escape
+
+import numpy as np
+
+from manifoldgp import inspection, metrics
+from manifoldgp.averaging.settings import StackSettings
+from manifoldgp.inspection.page_tables import about_endings, say
+from manifoldgp.inspection.page_view import MOST_SLICES, ModelView, TargetView
+
+READING = (
+    "<b>All pictures are alive:</b> point at them to read values. Click one, then turn the wheel to zoom and drag to move it; on a touch screen use two fingers. "
+    "A double click or <i>reset</i> shows everything again."
+)
+GLOSSARY = (
+    "<b>Nats a row</b> measure how well whole predictive distributions fit, errors and error bars together: 0.1 nats a row is a visible difference, 1 is a large one. "
+    "<b>Plain GP</b>: a Gaussian process on the inputs as they are; <b>mGP</b>: one on learned features. "
+    "<b>Held-out rows</b> were kept from the models that predict them."
+)
+MAP = (
+    "<b>The prediction over two inputs at once</b>, the others at their medians; white dots are training rows. Switch to <i>uncertainty</i> to see where the model "
+    "is unsure: usually far from the dots."
+)
+RELEVANCE = (
+    "<b>How much the prediction typically changes when one input varies by one standard deviation</b> (slope of the prediction, root mean square over "
+    "training rows, times the spread of the input; in units of the target). A short bar: the model hardly uses this input."
+)
+SCORES = (
+    "Typical error: root mean squared difference between prediction and observation, in units of the target; beside it the error of always predicting the training mean. "
+    "R²: share of the variation that is explained, 1 is perfect. NLPP: mean negative log density of what was observed, lower is better. "
+    "Held out: rows that the folds of the stack kept from the models that predict them. Left out: each training row is predicted from all the others, with "
+    "parameters that have seen it; that flatters the model a little."
+)
+STARTS = (
+    "<b>Every start of the optimiser, from its first step to its end (dot).</b> Lower is better; many ends at one height mean that the optimum is found "
+    "reliably. Grey: starts that do not take part in the prediction. The first steps of poor starts lie above the picture."
+)
+_GROUPS = {
+    "plain GP": "a plain Gaussian process on the inputs as they are",
+    "warm": "models with learned features that began as the plain GP",
+    "cold": "models with learned features that began far from it",
+    "own": "models with the features that were asked for",
+    "nested": "models with learned features that contain the plain GP",
+}
+_AVERAGINGS = {
+    "stack": "The prediction is a weighted average of several models. Weights were found on held-out rows: whoever predicts those best counts most, and copies with wider intervals are in the choice.",
+    "fast": "The prediction is an average with fixed weights: one third a plain Gaussian process, two thirds models with learned features.",
+    "restarts": "The prediction is an average over the restarts of one kind of model, weighted by how well each explains the training rows.",
+    "nuts": "The prediction is an average over draws from the posterior of all parameters (full Bayes, by NUTS).",
+    "none": "The prediction comes from a single model: of all starts the one that explains the training rows best.",
+}
+
+
+def title(view: ModelView) -> str:
+    return f"A model of {_list([t.name for t in view.targets])}"
+
+
+def lead(view: ModelView) -> str:
+    names = view.inputs if len(view.inputs) <= 8 else [*view.inputs[:7], f"{len(view.inputs) - 7} more"]
+    return (
+        f"This model predicts {_strong([t.name for t in view.targets])} from {_strong(names)}. It was trained on {view.trained_rows:,} rows. For every new row it "
+        "gives an expected value and how sure it is of it. This page shows what it predicts, how far that can be trusted, and how to use it."
+    )
+
+
+def facts(view: ModelView) -> dict[str, str]:
+    found = {"training rows": f"{view.trained_rows:,}", "inputs": str(len(view.inputs))}
+    for target in view.targets[:2]:
+        shown = target.shown
+        of = f" of {target.name}" if len(view.targets) > 1 else ""
+        found[f"typical error{of} ({_which(target)})"] = escape(say(metrics.rmse(shown.observed, shown.mean)))
+        inside = float(np.mean(np.abs(target.calibration.pit - 0.5) <= 0.475))
+        found[f"95 % intervals{of} hold ({_source(target)})"] = f"{100 * inside:.0f} %"
+    return found
+
+
+def renamed(remark: str, view: ModelView) -> str:
+    """A remark of diagnose() with the target's name instead of its number."""
+    by_number = {t.output: t.name for t in view.targets}
+    return re.sub(r"^output (\d+):", lambda m: f"{by_number.get(int(m[1]), m[0][:-1])}:", remark)
+
+
+def prediction(view: ModelView) -> str:
+    known = view.model.ensembles_[0].blocks[0].data.known_noise is not None
+    without = " (without the noise that was given for single rows at training: of new points it is not known)" if known else ""
+    interval = f"shaded, the interval that should hold 95 % of new observations{without}"
+    if len(view.inputs) == 1:
+        rows = "dots are training rows" + (
+            "" if view.targets[0].test is None else ", red ones test rows, which the model has not seen"
+        )
+        return f"<b>Prediction (line) and how sure it is</b> ({interval}); {rows}.{_thinned(view)}"
+    shown = min(len(view.inputs), MOST_SLICES)
+    which = "" if shown == len(view.inputs) else f" The {shown} inputs that matter most can be chosen."
+    return (
+        f"<b>What happens to the prediction when one input varies</b> and the others stay at their medians: line, mean; {interval}. Ticks at the bottom show "
+        f"where training rows are; away from them the model guesses. The vertical scale is the same for all inputs.{which}"
+    )
+
+
+def observed(view: ModelView) -> str:
+    target = view.targets[0]
+    how = (
+        "Test rows, which the model has not seen."
+        if target.test is not None
+        else f"{_training_rows(view)}, but each is predicted from all the others (leave-one-out), so this is not the fit to known values."
+    )
+    some = target.shown.total > 600
+    note = f" At most 600 of {target.shown.total:,} rows are drawn." if some else ""
+    return f"<b>Predicted against observed.</b> On the dashed diagonal a prediction is exact; bars are 95 % intervals, and most should cross the diagonal. {how}{note}"
+
+
+def coverage(view: ModelView) -> str:
+    return (
+        f"<b>Are the intervals right?</b> An interval that should hold half of the rows should do so, and likewise for every other share: the blue line should follow the "
+        f"diagonal. Below it the model is too sure, above it too cautious. Grey: what chance allows. {_calibration_rows(view)}"
+    )
+
+
+def pit(view: ModelView) -> str:
+    return (
+        "<b>Where observations fall in their predicted distributions</b>, 0 below and 1 above everything expected. Flat is ideal; high ends: too sure; high middle: "
+        f"too cautious; leaning: predictions too low (right) or too high (left). Grey: what chance allows. {_calibration_rows(view)}"
+    )
+
+
+def features(view: ModelView, shown: bool) -> str:
+    if not shown:
+        return "This model has no learned features: it works on the inputs as they are (a plain Gaussian process)."
+    found = inspection.learned_features(view.model, view.X[:1], output=0)
+    Q = found.H.shape[1]
+    text = f"A learned map takes the {_count(len(view.inputs), 'input')} to {_count(Q, 'feature')}, and the Gaussian process works on these."
+    if found.weight < 0.999:
+        text += f" Of the many members this is the one with the most weight (group {escape(found.group)}, {100 * found.weight:.0f} % of the prediction)."
+    if len(view.inputs) == 1:
+        text += f" Shown as functions of {escape(view.inputs[0])}{', and by the directions in which they spread most' if Q > 2 else ''}."
+    elif Q > 2:
+        text += f" {Q} features do not fit on a screen: shown are the directions in which they spread most."
+    return text + _thinned(view)
+
+
+def feature_caption(view: ModelView) -> str:
+    alike = "rows that lie close together are predicted alike, and good features sort the colours."
+    if len(view.inputs) > 1:
+        return f"<b>The rows as the kernel sees them, coloured by the target:</b> {alike}"
+    return (
+        "<b>Each line is a feature:</b> where it is steep the prediction can change fast, where it is flat it hardly changes. "
+        f"The other views show the rows as the kernel sees them, coloured by the target: {alike}"
+    )
+
+
+def glossary(view: ModelView) -> str:
+    named = [group.capitalize() for group in _groups(view) if group != "plain GP"] if _kind(view) in ("stack", "fast") else []
+    where = 'explained under <a href="#training">Training</a>'
+    groups = f" <b>{escape(', '.join(named))}</b>: {'groups' if len(named) > 1 else 'a group'} of mGPs, {where}." if named else ""
+    return GLOSSARY + groups
+
+
+def averaging(view: ModelView) -> str:
+    kind = _kind(view)
+    what = "; ".join(f"<b>{escape(g)}</b>: {_GROUPS[g]}" for g in _groups(view) if g in _GROUPS)
+    return escape(_AVERAGINGS.get(kind, "")) + (f" Groups: {what}." if what and kind in ("stack", "fast") else "")
+
+
+def starts(view: ModelView) -> str:
+    table = view.model.starts_
+    both = "nested" in table["group"] and "warm" in _groups(view)
+    return STARTS + about_endings(table) + (" <i>Nested</i>: the warm and the cold members." if both else "")
+
+
+def weights(view: ModelView) -> str:
+    report = view.model.held_out_[0]
+    if report is None:
+        return "<b>Who makes the prediction:</b> the weights of its members."
+    wider = [f"{factor:g}" for factor in report.variance_factors if factor != 1.0]
+    copies = (
+        f" Copies with their variance multiplied by {' or '.join(wider)} get weight where a group alone is too sure of itself."
+    )
+    return "<b>Who makes the prediction:</b> the weight of every group, found on held-out rows." + (copies if wider else "")
+
+
+def _kind(view: ModelView) -> str:
+    """The name of the averaging; a model without one is a single model."""
+    kind = getattr(view.model, "averaging", "none")
+    return "stack" if isinstance(kind, StackSettings) else kind
+
+
+def _groups(view: ModelView) -> list[str]:
+    """The groups of an average: those that held-out rows were asked about, or else those that were trained."""
+    report = view.model.held_out_[0]
+    return list(dict.fromkeys(str(g) for g in (view.model.starts_["group"] if report is None else report.groups)))
+
+
+def data(view: ModelView) -> str:
+    sizes = f"{view.trained_rows:,} rows, {_count(len(view.inputs), 'input')}, {_count(view.model.n_outputs_, 'target')}"
+    sample = f" The numbers below are those of a sample of {len(view.X):,} rows, which the model keeps." if view.sampled else ""
+    return f"What the model was trained on: {sizes}.{sample} Outside these ranges it extrapolates: trust it less there."
+
+
+def usage(view: ModelView) -> str:
+    columns = ", ".join(view.inputs[:6]) + (", ..." if len(view.inputs) > 6 else "")
+    python = (
+        'import manifoldgp\n\nmodel = manifoldgp.load("model.mgp")  # written by model.save("model.mgp")\n'
+        f"# X: rows with the columns {columns}\nmean, std = model.predict(X, return_std=True)\n"
+        "quantiles = model.predict_quantiles(X, q=(0.025, 0.5, 0.975))\nmodel.update(X_new, y_new)  # more data, without training again"
+    )
+    shell = "mgp predict model.mgp new-rows.csv --out predictions.csv"
+    onnx = "mgp export model.mgp --to onnx --out model.onnx"
+    return (
+        f'<h2>How to use it</h2><h3>In Python</h3><pre class="code">{escape(python)}</pre>'
+        f'<h3>From the command line</h3><p>A table in, a table with mean, standard deviation and quantiles out.</p><pre class="code">{escape(shell)}</pre>'
+        f'<h3>Without Python</h3><p>As an ONNX file, for a robot or a server.</p><pre class="code">{escape(onnx)}</pre>'
+    )
+
+
+def _calibration_rows(view: ModelView) -> str:
+    target = view.targets[0]
+    n = len(target.calibration.pit)
+    return {
+        "test rows": f"From {n:,} test rows, which the model has not seen.",
+        "held-out rows": f"From {n:,} training rows that were held out: no model that predicts them has seen them.",
+        "leave-one-out": f"From {n:,} training rows, each predicted from all the others by parameters that have seen it: a little too kind.",
+    }[target.calibration.source]
+
+
+def _thinned(view: ModelView) -> str:
+    drawn = len(view.targets[0].rows.y)
+    return f" {drawn:,} of {view.trained_rows:,} training rows are drawn." if drawn < view.trained_rows else ""
+
+
+def _training_rows(view: ModelView) -> str:
+    return f"A sample of {len(view.X):,} training rows" if view.sampled else "Training rows"
+
+
+def _which(target: TargetView) -> str:
+    return "rows left out" if target.shown.left_out else "test rows"
+
+
+def _source(target: TargetView) -> str:
+    return {"leave-one-out": "rows left out"}.get(target.calibration.source, target.calibration.source)
+
+
+def _count(n: int, what: str) -> str:
+    return f"{n} {what}" if n == 1 else f"{n} {what}s"
+
+
+def _list(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else ", ".join(names[:-1]) + " and " + names[-1]
+
+
+def _strong(names: list[str]) -> str:
+    return _list([f"<b>{escape(name)}</b>" for name in names])

@@ -1,0 +1,170 @@
+"""Posterior members with BoTorch's batches: t-batches of q points, and fantasies, all differentiable in the inputs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from manifoldgp._system.linalg import solve_lower
+from manifoldgp.errors import InputError
+from manifoldgp.inference.exact_posterior import Posterior
+from manifoldgp.inference.posterior import Conditioned
+from manifoldgp.model import Model
+from manifoldgp.parameters import Tree, map_leaves
+
+_RUNGS = (0.0, 1e-12, 1e-10, 1e-8, 1e-6)
+"""Jitter tried in turn, relative to the prior variance; the last one is the bound."""
+
+
+@dataclass(frozen=True)
+class Members:
+    """R members of one architecture, conditioned on data that may have batch dimensions *B of their own (fantasies).
+
+    H: (R, *B, N, Q). L: lower factor (R, *B, N, N) of K + noise. residual: z − m (R, *B', N), and alpha: (K + noise)⁻¹ residual,
+    where B' is B or has further leading dimensions: several sets of targets at the same inputs share one factor.
+    """
+
+    model: Model
+    values: Tree
+    H: Tensor
+    L: Tensor
+    residual: Tensor
+    alpha: Tensor
+
+    @classmethod
+    def of(cls, posterior: Conditioned) -> Members:
+        """The members of a fitted estimator's block."""
+        if not isinstance(posterior, Posterior):
+            raise InputError(
+                f"ManifoldGPModel needs exact posteriors; this estimator has a {type(posterior).__name__}. Fit it on fewer rows."
+            )
+        mean = posterior.model.mean(posterior.values.get("mean", {}), posterior.H)
+        return cls(posterior.model, posterior.values, posterior.H, posterior.L, posterior.z - mean, posterior.alpha)
+
+    @property
+    def count(self) -> int:
+        return self.H.shape[0]
+
+    @property
+    def batch_shape(self) -> torch.Size:
+        return self.alpha.shape[1:-1]
+
+    def noise_variance(self) -> Tensor:
+        """Learned noise variance (R,), or the floor."""
+        return self.model.noise.variance(self.values.get("noise", {}), self.alpha).expand(self.count)
+
+    def moments(self, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Mean (R, *S, q), joint covariance (R, *S, q, q) and prior variance (R, *S, q) of f at X (*T, q, D).
+
+        *S is *T and the batch of the data, broadcast.
+        """
+        H = self._features(X)
+        T, q = X.shape[:-2], X.shape[-2]
+        prior = self.model.kernel.matrix(self._kernel(len(T)), H)
+        prior_mean = self._mean(H)
+        if not self.batch_shape:  # one factor for all points: one solve with T·q right-hand sides
+            k = self.model.kernel.cross(self.values.get("kernel", {}), self.H, H.reshape(self.count, -1, H.shape[-1]))
+            mean = prior_mean + (self.alpha[:, None, :] @ k).reshape(self.count, *T, q)
+            V = solve_lower(self.L, k).reshape(self.count, -1, *T, q).movedim(1, -2)
+            return mean, prior - V.mT @ V, prior.detach().diagonal(dim1=-2, dim2=-1)
+        size = max(len(T), len(self.batch_shape))
+        k = self.model.kernel.cross(self._kernel(size), _padded(self.H, size, 2), _padded(H, size, 2))  # (R, *S, N, q)
+        mean = _padded(prior_mean, size, 1) + (_padded(self.alpha, size, 1).unsqueeze(-2) @ k).squeeze(-2)
+        V = solve_lower(_padded(self.L, size, 2), k)
+        prior = _padded(prior, size, 2)
+        C = (prior - V.mT @ V).expand(*mean.shape, q)
+        return mean, C, prior.detach().diagonal(dim1=-2, dim2=-1).expand(mean.shape)
+
+    def condition(self, X: Tensor, y: Tensor, known_noise: Tensor | None) -> Members:
+        """The members with n more rows at X (*T, n, D), targets y (*T', n) in the model's units; gradients flow into both.
+
+        [L 0; Bᵀ C] with B = L⁻¹ K(H, H_new) and C the factor of K_new + noise − Bᵀ B.
+        """
+        H_new = self._features(X)
+        size = max(X.ndim - 2, self.L.ndim - 3)
+        kernel, H, H_new = self._kernel(size), _padded(self.H, size, 2), _padded(H_new, size, 2)
+        L = _padded(self.L, size, 2)
+        B = solve_lower(L, self.model.kernel.cross(kernel, H, H_new))
+        prior = self.model.kernel.matrix(kernel, H_new)
+        added = self.noise_variance().reshape(-1, *[1] * (size + 1))
+        added = added if known_noise is None else added + known_noise
+        corner = prior - B.mT @ B
+        corner = corner + torch.diag_embed(added.expand(corner.shape[:-1]))
+        C = root(corner, prior.diagonal(dim1=-2, dim2=-1))
+        batch = B.shape[:-2]
+        L = L.expand(*batch, *L.shape[-2:])
+        L = torch.cat([torch.cat([L, torch.zeros_like(B)], -1), torch.cat([B.mT, C], -1)], -2)
+        H = torch.cat([H.expand(*batch, *H.shape[-2:]), H_new.expand(*batch, *H_new.shape[-2:])], -2)
+        residual = self._joined(self._warped(y), self._mean(H_new), batch[1:])
+        return replace(self, H=H, L=L, residual=residual, alpha=_solve(L, residual))
+
+    def _joined(self, z: Tensor, mean: Tensor, batch: torch.Size) -> Tensor:
+        """The residuals of the old rows and of new ones with z (R, *T', n) and prior mean (R, *B, n)."""
+        batch = torch.Size(np.broadcast_shapes(batch, z.shape[1:-1], self.residual.shape[1:-1]))
+        size = len(batch)
+        new = _padded(z, size, 1) - _padded(mean, size, 1)
+        old = _padded(self.residual, size, 1)
+        return torch.cat([part.expand(self.count, *batch, part.shape[-1]) for part in (old, new)], -1)
+
+    def _features(self, X: Tensor) -> Tensor:
+        """M(X) (R, *T, q, Q): rows are rows, whatever batch they come from."""
+        H = self.model.features(self.values.get("features", {}), X.reshape(-1, X.shape[-1]))
+        H = H.expand(self.count, *H.shape[-2:])
+        return H.reshape(self.count, *X.shape[:-1], H.shape[-1])
+
+    def _mean(self, H: Tensor) -> Tensor:
+        flat = H.reshape(self.count, -1, H.shape[-1])
+        mean = self.model.mean(self.values.get("mean", {}), flat)
+        return mean.expand(flat.shape[:-1]).reshape(H.shape[:-1])
+
+    def _warped(self, y: Tensor) -> Tensor:
+        """g(y) (R, *T', n)."""
+        z, _ = self.model.warping.forward(self.values.get("warping", {}), y.reshape(-1))
+        return z.expand(self.count, y.numel()).reshape(self.count, *y.shape)
+
+    def _kernel(self, size: int) -> Tree:
+        """The kernel's values with leaves (R, 1, ..., 1, *shape): ``size`` dimensions for batches of rows."""
+        return map_leaves(lambda leaf: leaf.reshape(len(leaf), *[1] * size, *leaf.shape[1:]), self.values.get("kernel", {}))
+
+
+def root(C: Tensor, prior_variance: Tensor) -> Tensor:
+    """The lower factor of covariances C (..., q, q), which are differences of matrices with the diagonal prior_variance (..., q)."""
+    return torch.linalg.cholesky(C + jitter(C, prior_variance))
+
+
+def jitter(C: Tensor, prior_variance: Tensor) -> Tensor:
+    """A multiple of the identity (..., q, q): the smallest of a few jitters, relative to the prior variance, that gives each C a factor."""
+    with torch.no_grad():
+        unit = torch.eye(C.shape[-1], dtype=C.dtype, device=C.device)
+        scale = prior_variance.mean(-1)[..., None, None].expand(*C.shape[:-2], 1, 1)
+        size = torch.zeros_like(scale)
+        for rung in _RUNGS:
+            _, info = torch.linalg.cholesky_ex(C + size * unit)
+            failed = (info != 0)[..., None, None]
+            if not bool(failed.any()):
+                break
+            size = torch.where(failed, _next(rung) * scale, size)
+        return size * unit
+
+
+def _next(rung: float) -> float:
+    return _RUNGS[min(_RUNGS.index(rung) + 1, len(_RUNGS) - 1)]
+
+
+def _padded(A: Tensor, size: int, last: int) -> Tensor:
+    """A (R, *B, ...) with ``last`` dimensions after the batch as (R, 1, ..., *B, ...) with ``size`` batch dimensions."""
+    return A.reshape(A.shape[0], *[1] * (size + 1 + last - A.ndim), *A.shape[1:])
+
+
+def _solve(L: Tensor, r: Tensor) -> Tensor:
+    """(L Lᵀ)⁻¹ r for L (R, *B, N, N) and r (R, *E, *B, N): further sets of targets E become columns of one solve."""
+    extra = r.ndim - L.ndim + 1
+    if r.shape[1 + extra : -1] != L.shape[1:-2]:
+        return torch.cholesky_solve(r[..., None], _padded(L, r.ndim - 2, 2).expand(*r.shape, r.shape[-1]))[..., 0]
+    E = r.shape[1 : 1 + extra]
+    columns = r.reshape(r.shape[0], -1, *r.shape[1 + extra :]).movedim(1, -1)
+    solved = torch.cholesky_solve(columns, L).movedim(-1, 1)
+    return solved.reshape(r.shape[0], *E, *r.shape[1 + extra :])

@@ -1,0 +1,1 @@
+"""From a model and rows to parameters: objective, optimisers, starts, schedules over rows, checkpoints, processes."""

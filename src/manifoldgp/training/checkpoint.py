@@ -1,0 +1,127 @@
+"""Where training stands, in a file: a job that is killed goes on from there."""
+
+from __future__ import annotations
+
+import json
+import time
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from manifoldgp._system.files import refuse_unwritable, written_whole
+from manifoldgp.errors import FileFormatError, FitWarning, InputError, ManifoldGPError
+from manifoldgp.parameters import Layout
+from manifoldgp.training.inducing_placement import Placement
+from manifoldgp.training.processes import Ranks
+from manifoldgp.training.rows import ModelRows
+from manifoldgp.training.sparse_starts import Progress
+
+
+@dataclass(frozen=True)
+class Saved:
+    """theta (P,) of a stage after some iterations. names: of the parameters in theta, in order."""
+
+    stage: int
+    iterations: int
+    theta: np.ndarray
+    names: Sequence[str]
+
+
+class Checkpoint:
+    """A file that is written at most every ``seconds`` and replaced at once or not at all.
+
+    fingerprint: what tells this fit from others, plain data by name; a file of a fit with another one is refused.
+    """
+
+    def __init__(self, path: str | Path, seconds: float = 1.0, fingerprint: Mapping[str, Any] | None = None) -> None:
+        self.path, self.seconds, self.fingerprint = Path(path), seconds, dict(fingerprint or {})
+        self._last = time.perf_counter()
+
+    def due(self) -> bool:
+        return time.perf_counter() - self._last >= self.seconds
+
+    def write(self, saved: Saved) -> None:
+        self._last = time.perf_counter()
+        header = {"stage": saved.stage, "iterations": saved.iterations, "names": list(saved.names), "fit": self.fingerprint}
+        with written_whole(self.path) as partial:
+            save_file({"theta": np.ascontiguousarray(saved.theta)}, partial, {"checkpoint": json.dumps(header)})
+
+    def read(self) -> Saved | None:
+        """What the file holds; None where there is none. A place where none could be written is refused before training, not after its first second."""
+        refuse_unwritable(self.path)
+        if not self.path.is_file():
+            return None
+        try:
+            with safe_open(self.path, framework="np") as file:
+                header = json.loads((file.metadata() or {})["checkpoint"])
+                saved = Saved(int(header["stage"]), int(header["iterations"]), file.get_tensor("theta"), header["names"])
+                other = dict(header["fit"])
+        except (SafetensorError, OSError, KeyError, ValueError) as error:
+            raise FileFormatError(
+                f"{self.path} is not a checkpoint, or it is damaged ({error}). Remove it to start anew."
+            ) from error
+        names = [name for name in {**self.fingerprint, **other} if not _same(self.fingerprint.get(name), other.get(name))]
+        if names:
+            raise InputError(
+                f"The checkpoint {self.path} belongs to another fit: it differs in {', '.join(names)}. "
+                "Remove the file to start anew, name another checkpoint, or continue with the data and arguments it was written with."
+            )
+        return saved
+
+    def remove(self) -> None:
+        """Training has ended: the file is of no use any more."""
+        self.path.unlink(missing_ok=True)
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Equal; lists of numbers up to rounding, which another number of processes changes."""
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and np.allclose(one, other, rtol=1e-6, atol=1e-9, equal_nan=True)
+    return one == other
+
+
+_OTHER_MODEL = "The checkpoint belongs to another model. Remove it, or continue with the arguments it was written with."
+
+
+def saved_state(checkpoint: Checkpoint | None, ranks: Ranks) -> Saved | None:
+    """What the checkpoint holds, as the first process reads it."""
+    mine: Saved | ManifoldGPError | None = None
+    if checkpoint is not None and ranks.first:
+        try:
+            mine = checkpoint.read()
+        except ManifoldGPError as error:  # all processes end, not the first alone
+            mine = error
+    saved = ranks.gather(mine)[0]
+    if isinstance(saved, ManifoldGPError):
+        raise saved
+    return saved
+
+
+def resumed(saved: Saved, placement: Placement, rows: ModelRows) -> Progress:
+    """Where the checkpoint stands, on the stage it was written in."""
+    plain, device = Layout(placement.parameters), placement.device
+    any_values = plain.unflatten(torch.zeros(plain.size, dtype=torch.float64, device=device), placement.constants)
+    sample = rows.sample(2, placement.seed)
+    Q = placement.model.features(any_values.get("features", {}), sample.X).shape[-1]
+    Z_size = len(saved.theta) - plain.size
+    if Z_size <= 0 or Z_size % Q:
+        raise InputError(_OTHER_MODEL)
+    layout = placement.layout(torch.zeros(Z_size // Q, Q, dtype=torch.float64, device=device))
+    if list(saved.names) != list(layout.names):
+        raise InputError(_OTHER_MODEL)
+    values = layout.unflatten(torch.as_tensor(saved.theta, device=device), placement.constants)
+    return Progress(values, saved.stage, saved.iterations)
+
+
+def tell_where(saved: Saved, checkpoint: Checkpoint, stages: int, calls: int) -> None:
+    """Say that training goes on, and from where. calls: how many calls up the one is that the warning points at."""
+    words = "had ended" if saved.stage >= stages else f"had reached iteration {saved.iterations} of stage {saved.stage + 1}"
+    message = f"Training is going on from the checkpoint {checkpoint.path}, where it {words}; remove the file to start anew."
+    warnings.warn(message, FitWarning, stacklevel=calls + 1)

@@ -1,0 +1,225 @@
+"""Training a sparse mGP: starts are screened on few rows, the best goes on with more of them, and ends on all.
+
+On few rows the joint optimisation of features, kernel and inducing points is cheap and easy; on all rows it stops overfitting.
+Whenever the rows or the features have changed, inducing points are chosen anew, and kept if the bound says so.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from manifoldgp._system.threads import Workers
+from manifoldgp.errors import FitWarning, TrainingFailedError
+from manifoldgp.inference.sparse_posterior import KEPT_ROWS, from_sums
+from manifoldgp.model import Data, Model
+from manifoldgp.parameters import Layout, Tree, map_leaves, nest
+from manifoldgp.training.checkpoint import Checkpoint, Saved, resumed, saved_state, tell_where
+from manifoldgp.training.inducing_placement import Placement
+from manifoldgp.training.lbfgs import minimize_lbfgs
+from manifoldgp.training.objective import first_of
+from manifoldgp.training.optimizer import Monitor
+from manifoldgp.training.processes import Ranks
+from manifoldgp.training.rows import MemoryRows, ModelRows
+from manifoldgp.training.sparse_schedule import Schedule, stage_phase, start_phase
+from manifoldgp.training.sparse_starts import Progress, SparseTrained, StartTable
+from manifoldgp.training.train import warm_theta
+
+Watch = Callable[[str, np.ndarray, np.ndarray], object]
+
+
+class SparseTrainer:
+    """Trains one model on one target. deadline: on the clock of time.perf_counter, kept by the first process."""
+
+    def __init__(
+        self,
+        model: Model,
+        rows: ModelRows,
+        inducing: int,
+        workers: Workers,
+        *,
+        max_iter: int = 500,
+        time_budget: float | None = None,
+        watch: Watch | None = None,
+        schedule: Schedule | None = None,
+        seed: int = 0,
+        device: torch.device | str = "cpu",
+        checkpoint: Checkpoint | None = None,
+    ) -> None:
+        self.model, self.rows, self.inducing, self.workers = model, rows, inducing, workers
+        self.max_iter, self.watch, self.seed, self.device = max_iter, watch, seed, device
+        self.schedule = schedule or Schedule()
+        self.begin = time.perf_counter()
+        self.budget = math.inf if time_budget is None else time_budget
+        self.checkpoint = checkpoint
+        self.placement = Placement(model, {}, {}, workers, seed, device)  # parameters are known when starts are drawn
+        self.rung = 0
+        self.stopped = False
+
+    @property
+    def ranks(self) -> Ranks:
+        return self.rows.ranks
+
+    def train(self, generator: torch.Generator, restarts: int, warm_values: Tree | None = None) -> SparseTrained:
+        """Draw ``restarts`` starts (the first replaced by warm values), screen them, and train the best one on all rows."""
+        sample = self.rows.sample(max(self._largest_subset(), 8 * self.inducing), self.seed)
+        layout, drawn = self.model.draw(sample, generator, restarts)
+        parameters, constants = nest(dict(layout.parameters)), first_of(layout.constants(drawn))
+        self.placement = replace(self.placement, parameters=parameters, constants=constants)
+        starts = [self._start(layout, drawn, r, warm_values) for r in range(restarts)]
+        table = StartTable(restarts)
+        best = Progress(starts[0])
+        saved = saved_state(self.checkpoint, self.ranks)
+        try:
+            if saved is not None:
+                best = resumed(saved, self.placement, self.rows)
+                if self.checkpoint is not None and self.ranks.first:
+                    tell_where(saved, self.checkpoint, len(self.schedule.stages), calls=2)
+            else:
+                best = self._screen(starts, sample, table)
+            self._stages(best, sample)
+        except KeyboardInterrupt:
+            if self.ranks.count > 1 or not best.history:
+                raise
+            best.status = "stopped by callback"
+            self.stopped = True
+            warnings.warn("Training was interrupted; the best model so far is kept.", FitWarning, stacklevel=2)
+        return self._finish(best, table)
+
+    def _start(self, layout: Layout, drawn: Tree, r: int, warm_values: Tree | None) -> Tree:
+        if r == 0 and warm_values is not None and layout.size:
+            theta = torch.as_tensor(warm_theta(layout, warm_values), device=self.device)
+            return layout.unflatten(theta, self.placement.constants)
+        return map_leaves(lambda leaf: leaf[r], drawn)
+
+    def _largest_subset(self) -> int:
+        return max([stage.rows or 0 for stage in self.schedule.stages] + [self.schedule.screen_rows])
+
+    def _screen(self, starts: list[Tree], sample: Data, table: StartTable) -> Progress:
+        """A few iterations of every start on few rows; the best one."""
+        s = self.schedule
+        few = _first_rows(sample, s.screen_rows)
+        if len(starts) == 1:
+            return Progress(starts[0])
+        ends: list[Progress] = []
+        for r, start in enumerate(starts):
+            progress = Progress(start)
+            share = s.screen_until * (r + 1) / len(starts)
+            self._minimise(
+                progress,
+                few,
+                min(s.screen_inducing, self.inducing),
+                s.screen_iterations,
+                share,
+                start_phase(r, len(starts)),
+            )
+            table.record(r, progress)
+            ends.append(progress)
+            if self.stopped or self.ranks.decide(self._late(s.screen_until)):
+                break
+        values = [progress.history[-1] if progress.history else math.inf for progress in ends]
+        if not np.isfinite(values).any():
+            raise TrainingFailedError(
+                f"None of the {len(ends)} starts gave a finite bound. Rescale the data, raise the noise floor, or start from another kernel."
+            )
+        table.chosen = int(np.argmin(values))
+        return Progress(ends[table.chosen].values)
+
+    def _stages(self, best: Progress, sample: Data) -> None:
+        """Every stage of the schedule in turn; one that a checkpoint has seen is not repeated."""
+        N = self.rows.count
+        for index, stage in enumerate(self.schedule.stages):
+            if index < best.stage or stage.left_out(N):
+                continue
+            resumed = best.iterations if index == best.stage else 0
+            best.stage, best.iterations, best.history = index, 0, []
+            limit = min(self.max_iter, stage.max_iter or self.max_iter) - resumed
+            subset = None if stage.rows is None else _first_rows(sample, stage.rows)
+            inducing = stage.inducing_of(self.inducing)
+            phase = stage_phase(N if subset is None else len(subset.y), inducing)
+            self._stage(best, subset, inducing, limit, stage.until, phase)
+            if self.stopped:
+                return
+
+    def _stage(self, best: Progress, subset: Data | None, inducing: int, limit: int, until: float, phase: str) -> None:
+        """L-BFGS in stretches; inducing points are chosen anew between them."""
+        left = limit
+        while True:
+            before = best.iterations
+            stretch = min(left, self.schedule.rechoose)
+            self._minimise(best, subset, inducing, stretch, until, phase)
+            moved = best.iterations - before
+            left -= moved
+            if self.stopped or left <= 0 or moved < stretch or self.ranks.decide(self._late(until)):
+                return
+
+    def _minimise(self, progress: Progress, subset: Data | None, inducing: int, max_iter: int, share: float, phase: str) -> None:
+        """L-BFGS from where ``progress`` stands, on a subset or on all rows, until the share of the time is spent; updates ``progress``."""
+        source = self.rows if subset is None else MemoryRows(subset, self.ranks)
+        N = source.count
+        layout, theta, objective = self.placement.best(progress.values, source, inducing, first=not progress.history)
+        before, progress.rows = list(progress.history), N
+        scale = self.rows.count / N
+
+        def after_round(iterations: np.ndarray, values: np.ndarray) -> bool:
+            stop = self._late(share)
+            if self.checkpoint is not None and self.ranks.first and objective.best is not None and self.checkpoint.due():
+                self.checkpoint.write(
+                    Saved(progress.stage, progress.iterations + int(iterations[0]), objective.best[1], layout.names)
+                )
+            if (
+                self.watch is not None
+                and self.ranks.first
+                and self.watch(phase, iterations + progress.iterations, values * scale)
+            ):
+                self.stopped = True
+            both = self.ranks.gather((stop, self.stopped))[0] if self.ranks.count > 1 else (stop, self.stopped)
+            self.stopped = both[1]
+            return both[0] or both[1]
+
+        try:
+            result = minimize_lbfgs(objective, theta[None], Monitor(max_iter, math.inf, after_round), memory=self.schedule.memory)
+        finally:
+            if objective.best is not None:
+                progress.values = layout.unflatten(
+                    torch.as_tensor(objective.best[1], device=self.device), self.placement.constants
+                )
+                progress.history = [*before, *([objective.best[0]] if not before else [])]
+                self.rung = objective.rung
+        progress.history = before + result.history[0][1 if before else 0 :]
+        progress.iterations += int(result.iterations[0])
+        progress.evaluations += int(result.evaluations[0])
+        progress.status = (
+            "time limit" if result.status[0] == "stopped by callback" and not self.stopped else str(result.status[0])
+        )
+
+    def _late(self, share: float) -> bool:
+        return time.perf_counter() - self.begin > share * self.budget
+
+    def _finish(self, best: Progress, table: StartTable) -> SparseTrained:
+        """Sums over all rows at the values found, and the posterior they give."""
+        Z = best.values["inducing"]["Z"]
+        full, theta, objective = self.placement.at({k: v for k, v in best.values.items() if k != "inducing"}, Z, self.rows)
+        objective.rung = self.rung
+        values, inducing, sums, bound = objective.sums(theta)
+        posterior = from_sums(self.model, [values], [inducing], [sums], [bound], self.rows.sample(KEPT_ROWS, self.seed))
+        prior = float(full.negative_log_prior(torch.as_tensor(theta, device=self.device))) if full.has_priors else 0.0
+        table.finish(best, bound + prior, self.rows.count, theta)
+        if self.checkpoint is not None and self.ranks.first:  # a fit of several members does not repeat this one
+            self.checkpoint.write(Saved(len(self.schedule.stages), best.iterations, theta, full.names))
+        nlml = table.values - prior
+        return SparseTrained(posterior, table.result(), nlml, table.rows, table.history_rows, table.chosen, self.stopped)
+
+
+def _first_rows(data: Data, count: int) -> Data:
+    """``count`` rows spread evenly over the sample, which is in the order of the data."""
+    if count >= len(data.y):
+        return data
+    index = torch.linspace(0, len(data.y) - 1, count, dtype=torch.float64).round().long().to(data.X.device)
+    return Data(data.X[index], data.y[index], None if data.known_noise is None else data.known_noise[index])
