@@ -51,7 +51,7 @@ MEANS = {
     "constant": means.Constant(),
     "linear": means.Linear(),
     "linear on features": means.Linear(on="features"),
-    "module": means.Module(nn.Sequential(nn.Linear(2, 3), nn.Tanh(), nn.Linear(3, 1))),
+    "module": means.Module(nn.Sequential(nn.Linear(3, 3), nn.Tanh(), nn.Linear(3, 1))),
     "module on features": means.Module(nn.Sequential(nn.Linear(4, 3), nn.Tanh(), nn.Linear(3, 1)), on="features"),
 }
 
