@@ -149,15 +149,21 @@ def test_starting_values_follow_the_spread_of_the_features():
 
 def test_modules_that_cannot_be_means_are_refused():
     H = features(6, 3)
-    with pytest.raises(InputError, match=r"maps inputs \(5, 3\) to \(5,\) or \(5, 1\); The module Sequential gave shape \(5, 2\)"):
+    with pytest.raises(
+        InputError, match=r"maps inputs \(5, 3\) to \(5,\) or \(5, 1\); The module Sequential gave shape \(5, 2\)"
+    ):
         Module(network(out=2)).parameters(H)
     with pytest.raises(InputError, match="The module Sequential is random, or gives a row another mean"):
         Module(nn.Sequential(nn.Dropout(0.5), nn.Linear(3, 1))).parameters(H)
     with pytest.raises(InputError, match=r"Call module.eval\(\) first"):
         Module(nn.Sequential(nn.BatchNorm1d(3, track_running_stats=False), nn.Linear(3, 1))).parameters(H)
-    with pytest.raises(InputError, match=r"a mean on the inputs, which have 2 columns here.* say mean=Module\(module, on='features'\)"):
+    with pytest.raises(
+        InputError, match=r"a mean on the inputs, which have 2 columns here.* say mean=Module\(module, on='features'\)"
+    ):
         Module(network()).parameters(H[:, :2])
-    with pytest.raises(InputError, match=r"a mean on the features, which have 2 columns here.* say mean=Module\(module, on='inputs'\)"):
+    with pytest.raises(
+        InputError, match=r"a mean on the features, which have 2 columns here.* say mean=Module\(module, on='inputs'\)"
+    ):
         Module(network(), on="features").parameters(H[:, :2])
     with pytest.raises(InputError, match="has lazy layers without sizes"):
         Module(nn.LazyLinear(1))
