@@ -105,7 +105,7 @@ def objective(folder: str, N: int, M: int):
     layout, drawn = model.draw(few, torch.Generator().manual_seed(0), 1)
     values = map_leaves(lambda leaf: leaf[0], drawn)
     H = model.features(values["features"], few.X)
-    Z = H[greedy_inducing_points(model.kernel, values["kernel"], H, M)].clone()
+    Z = H[greedy_inducing_points(model, values, H, M)].clone()
     layout = Layout({**nest(dict(layout.parameters)), "inducing": {"Z": Parameter(tuple(Z.shape), constant_law(Z))}})
     return BoundObjective(model, layout, {}, rows, kept_bytes=0), layout.flatten({**values, "inducing": {"Z": Z}}).numpy()
 

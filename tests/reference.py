@@ -126,15 +126,16 @@ def _features_of_row(features, values, x):
     return h
 
 
-def mean_of(mean, values, H):
-    """m (N,), row by row."""
+def mean_of(mean, values, X, H):
+    """m (N,), row by row, at rows with the inputs X and the features H."""
     name = type(mean).__name__
     if name == "Zero":
-        return np.zeros(len(H))
+        return np.zeros(len(X))
     if name == "Constant":
-        return np.array([float(values["constant"]) for _ in H])
+        return np.array([float(values["constant"]) for _ in X])
     assert name == "Linear", name
-    return np.array([float(values["bias"]) + sum(values["weights"][q] * h[q] for q in range(len(h))) for h in H])
+    points = {"inputs": X, "features": H}[mean.on]
+    return np.array([float(values["bias"]) + sum(values["weights"][i] * p[i] for i in range(len(p))) for p in points])
 
 
 def warped(warping, values, y):
@@ -168,7 +169,7 @@ def model_nlml(model, values, X, y, known_noise=None, mask=None):
     H = features_of(model.features, values.get("features", {}), X)
     A = kernel_matrix(model.kernel, values.get("kernel", {}), H, H) + np.diag(noise_variances(model, values, len(X), known_noise))
     z, slope = warped(model.warping, values.get("warping", {}), y)
-    r = z - mean_of(model.mean, values.get("mean", {}), H)
+    r = z - mean_of(model.mean, values.get("mean", {}), X, H)
     return negative_log_density(r, A) - sum(math.log(s) for s in slope)
 
 
@@ -181,7 +182,7 @@ def model_posterior(model, values, X, y, X_new, known_noise=None):
     z, _ = warped(model.warping, values.get("warping", {}), y)
     means = values.get("mean", {})
     inverse = np.linalg.inv(A)
-    mean = mean_of(model.mean, means, H_new) + k.T @ inverse @ (z - mean_of(model.mean, means, H))
+    mean = mean_of(model.mean, means, X_new, H_new) + k.T @ inverse @ (z - mean_of(model.mean, means, X, H))
     return mean, kernel_matrix(model.kernel, kernel, H_new, H_new) - k.T @ inverse @ k
 
 
@@ -209,7 +210,7 @@ def collapsed_bound(model, values, X, y, known_noise=None):
     Q = K_ZH.T @ np.linalg.inv(K_ZZ) @ K_ZH
     noise = noise_variances(model, values, len(X), known_noise)
     z, slope = warped(model.warping, values.get("warping", {}), y)
-    r = z - mean_of(model.mean, values.get("mean", {}), H)
+    r = z - mean_of(model.mean, values.get("mean", {}), X, H)
     prior = np.array([kernel_value(model.kernel, kernel, h, h) for h in H])
     trace = sum((prior[i] - Q[i, i]) / noise[i] for i in range(len(X)))
     return negative_log_density(r, Q + np.diag(noise)) + 0.5 * trace - sum(math.log(s) for s in slope)
@@ -223,7 +224,7 @@ def sparse_posterior(model, values, X, y, X_new, known_noise=None):
     W = np.diag(1 / noise_variances(model, values, len(X), known_noise))
     S = np.linalg.inv(K_ZZ + K_ZH @ W @ K_ZH.T)
     z, _ = warped(model.warping, values.get("warping", {}), y)
-    mean = mean_of(model.mean, means, H_new) + k.T @ S @ K_ZH @ W @ (z - mean_of(model.mean, means, H))
+    mean = mean_of(model.mean, means, X_new, H_new) + k.T @ S @ K_ZH @ W @ (z - mean_of(model.mean, means, X, H))
     prior = kernel_matrix(model.kernel, kernel, H_new, H_new)
     return mean, prior - k.T @ np.linalg.inv(K_ZZ) @ k + k.T @ S @ k
 

@@ -149,16 +149,35 @@ def test_starting_values_follow_the_spread_of_the_features():
 
 def test_modules_that_cannot_be_means_are_refused():
     H = features(6, 3)
-    with pytest.raises(InputError, match=r"maps \(5, Q\) to \(5,\) or \(5, 1\); The module Sequential gave shape \(5, 2\)"):
+    with pytest.raises(
+        InputError, match=r"maps inputs \(5, 3\) to \(5,\) or \(5, 1\); The module Sequential gave shape \(5, 2\)"
+    ):
         Module(network(out=2)).parameters(H)
     with pytest.raises(InputError, match="The module Sequential is random, or gives a row another mean"):
         Module(nn.Sequential(nn.Dropout(0.5), nn.Linear(3, 1))).parameters(H)
     with pytest.raises(InputError, match=r"Call module.eval\(\) first"):
         Module(nn.Sequential(nn.BatchNorm1d(3, track_running_stats=False), nn.Linear(3, 1))).parameters(H)
+    with pytest.raises(
+        InputError, match=r"a mean on the inputs, which have 2 columns here.* say mean=Module\(module, on='features'\)"
+    ):
+        Module(network()).parameters(H[:, :2])
+    with pytest.raises(
+        InputError, match=r"a mean on the features, which have 2 columns here.* say mean=Module\(module, on='inputs'\)"
+    ):
+        Module(network(), on="features").parameters(H[:, :2])
     with pytest.raises(InputError, match="has lazy layers without sizes"):
         Module(nn.LazyLinear(1))
     with pytest.raises(InputError, match=r"A torch.nn.Module is expected, got 3"):
         Module(3)  # type: ignore[arg-type]
+
+
+def test_a_mean_is_on_inputs_or_on_features():
+    assert (Zero().on, Linear().on, Module(network()).on) == ("inputs", "inputs", "inputs")
+    assert Linear(on="features") != Linear()
+    assert Module(network(), on="features") != Module(network())
+    for make in (Linear, lambda on: Module(network(), on=on)):
+        with pytest.raises(InputError, match=r"on of a \w+ mean must be 'inputs' or 'features'; got 'targets'"):
+            make(on="targets")
 
 
 def test_shorthands():

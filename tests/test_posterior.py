@@ -26,6 +26,7 @@ N, D, R = 9, 2, 3
 MODELS = {
     "plain": Model(),
     "network, linear mean": Model(MLP((3, 2)), Matern52(), means.Linear()),
+    "network, linear mean on features": Model(MLP((3, 4)), Matern52(), means.Linear(on="features")),
     "x beside a network": Model(Concatenate(Identity(), MLP((2, 1))), SquaredExponential() + Linear(), means.Constant()),
     "warped": Model(MLP((3, 2)), Matern32(), means.Constant(), warping=TanhWarping(2)),
     "known noise alone": Model(MLP((3, 2)), noise=GaussianNoise(False, 0.1)),

@@ -28,6 +28,7 @@ N, D, M = 23, 2, 7
 MODELS = {
     "plain": Model(),
     "network, linear mean": Model(MLP((3, 2)), Matern52(), means.Linear()),
+    "network, linear mean on features": Model(MLP((3, 4)), Matern52(), means.Linear(on="features")),
     "x beside a network": Model(Concatenate(Identity(), MLP((3, 1))), SquaredExponential() + Linear(), means.Constant()),
     "warped": Model(MLP((3, 2)), warping=TanhWarping(2)),
     "known noise alone": Model(MLP((3, 2)), noise=GaussianNoise(False, 0.1)),
@@ -200,17 +201,17 @@ def test_greedy_points_are_those_that_are_least_known():
         Matern52(),
         {"variance": torch.tensor(1.3, dtype=torch.float64), "lengthscale": torch.tensor([0.7, 1.1], dtype=torch.float64)},
     )
-    chosen = greedy_inducing_points(kernel, values, H, 9)
+    chosen = greedy_inducing_points(Model(kernel=kernel), {"kernel": values}, H, 9)
     K = kernel.matrix(values, H).numpy()
     assert chosen.tolist() == reference.greedy_rows(K, 9)
-    more = greedy_inducing_points(kernel, values, H, 9, given=H[chosen[:4]])
+    more = greedy_inducing_points(Model(kernel=kernel), {"kernel": values}, H, 9, given=H[chosen[:4]])
     assert more.tolist() == chosen[4:].tolist()
 
 
 def test_repeated_rows_become_one_inducing_point():
     H = normal(5, 2, seed=8).repeat(4, 1)
     values = {"variance": torch.tensor(1.0, dtype=torch.float64), "lengthscale": torch.ones(2, dtype=torch.float64)}
-    assert len(greedy_inducing_points(SquaredExponential(), values, H, 20)) == 5
+    assert len(greedy_inducing_points(Model(), {"kernel": values}, H, 20)) == 5
 
 
 def test_products_with_triangles():
@@ -265,7 +266,7 @@ def test_nothing_is_made_on_the_default_device(data):
         posterior = condition_sparse(model, batched(values), data)
         mean, C = posterior.condition(data.X, data.y, data.known_noise).covariance(X)
         H = model.features(values["features"], data.X)
-        chosen = greedy_inducing_points(model.kernel, values["kernel"], H, 3)
+        chosen = greedy_inducing_points(model, values, H, 3)
     assert np.isfinite(value)
     assert np.isfinite(gradient).all()
     assert {mean.device.type, C.device.type, chosen.device.type} == {"cpu"}

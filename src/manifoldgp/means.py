@@ -1,4 +1,4 @@
-"""Mean functions m on features H: zero, constant, linear, any torch.nn.Module."""
+"""Mean functions m, of the inputs X or of the features H: zero, constant, linear, any torch.nn.Module."""
 
 from __future__ import annotations
 
@@ -19,90 +19,104 @@ _SCATTER = 0.1
 
 
 class Mean(ABC):
-    """A mean function: a description without state, its values handed in at each call. It sees features, like the kernel."""
+    """A mean function: a description without state, its values handed in at each call.
+
+    on: what its points are: "inputs", the rows of X (standardised, as the model sees them), or "features", the rows of H = M(X).
+    """
+
+    on: str = "inputs"
 
     @abstractmethod
-    def parameters(self, H: Tensor) -> Tree:
-        """The parameters; their initial laws follow the features H (*B, N, Q) at the starting values."""
+    def parameters(self, points: Tensor) -> Tree:
+        """The parameters; their initial laws follow the points (*B, N, P): inputs, or features at the starting values."""
 
     @abstractmethod
-    def __call__(self, values: Tree, H: Tensor) -> Tensor:
-        """m(h_i) (*B, N) for H (*B, N, Q); the batches of values and features broadcast."""
+    def __call__(self, values: Tree, points: Tensor) -> Tensor:
+        """m(p_i) (*B, N) for points (*B, N, P); the batches of values and points broadcast."""
 
 
 @dataclass(frozen=True)
 class Zero(Mean):
-    """m(h) = 0, as in the paper."""
+    """m = 0, as in the paper."""
 
-    def parameters(self, H: Tensor) -> Tree:
+    def parameters(self, points: Tensor) -> Tree:
         return {}
 
-    def __call__(self, values: Tree, H: Tensor) -> Tensor:
-        return H.new_zeros(H.shape[:-1])
+    def __call__(self, values: Tree, points: Tensor) -> Tensor:
+        return points.new_zeros(points.shape[:-1])
 
 
 @dataclass(frozen=True)
 class Constant(Mean):
-    """m(h) = constant.
+    """m = constant.
 
     Parameters: constant ().
     """
 
-    def parameters(self, H: Tensor) -> Tree:
-        return {"constant": Parameter((), normal_law((), _SCATTER, like=H))}
+    def parameters(self, points: Tensor) -> Tree:
+        return {"constant": Parameter((), normal_law((), _SCATTER, like=points))}
 
-    def __call__(self, values: Tree, H: Tensor) -> Tensor:
-        batch = np.broadcast_shapes(values["constant"].shape, H.shape[:-2])
-        return values["constant"].unsqueeze(-1).expand(*batch, H.shape[-2])
+    def __call__(self, values: Tree, points: Tensor) -> Tensor:
+        batch = np.broadcast_shapes(values["constant"].shape, points.shape[:-2])
+        return values["constant"].unsqueeze(-1).expand(*batch, points.shape[-2])
 
 
 @dataclass(frozen=True)
 class Linear(Mean):
-    """m(h) = bias + weights . h.
+    """m(x) = bias + weights . x, of the inputs; m(h) = bias + weights . h of the features with on="features".
 
-    Parameters: weights (Q,), bias ().
+    Parameters: weights (D,), or (Q,) on features; bias ().
     """
 
-    def parameters(self, H: Tensor) -> Tree:
-        Q = H.shape[-1]
-        scale = _SCATTER / math.sqrt(Q) / H.detach().std(-2, correction=0).clamp(min=1e-3)
-        return {"weights": Parameter((Q,), _scaled_normal_law(scale)), "bias": Parameter((), normal_law((), _SCATTER, like=H))}
+    on: str = "inputs"
 
-    def __call__(self, values: Tree, H: Tensor) -> Tensor:
-        return (H @ values["weights"].unsqueeze(-1)).squeeze(-1) + values["bias"].unsqueeze(-1)
+    def __post_init__(self) -> None:
+        _check_points(self)
+
+    def parameters(self, points: Tensor) -> Tree:
+        P = points.shape[-1]
+        scale = _SCATTER / math.sqrt(P) / points.detach().std(-2, correction=0).clamp(min=1e-3)
+        bias = Parameter((), normal_law((), _SCATTER, like=points))
+        return {"weights": Parameter((P,), _scaled_normal_law(scale)), "bias": bias}
+
+    def __call__(self, values: Tree, points: Tensor) -> Tensor:
+        return (points @ values["weights"].unsqueeze(-1)).squeeze(-1) + values["bias"].unsqueeze(-1)
 
 
 @dataclass(frozen=True, eq=False)
 class Module(Mean):
-    """m(h) = module(h) for any ``torch.nn.Module`` that maps (N, Q) to (N,) or (N, 1), row by row. The module is never changed.
+    """m(x) = module(x) for any ``torch.nn.Module`` that maps inputs (N, D) to (N,) or (N, 1), row by row. The module is never changed.
 
+    With on="features" it maps features: m(h) = module(h), (N, Q) to (N,) or (N, 1).
     Parameters: those of ``module.named_parameters()`` (trained if they require a gradient) and, as constants, its buffers.
     The first start is the module as it comes; the others scatter around it by 10 %.
     """
 
     module: nn.Module
+    on: str = "inputs"
 
     def __post_init__(self) -> None:
+        _check_points(self)
         if not isinstance(self.module, nn.Module):
             raise InputError(f"A torch.nn.Module is expected, got {self.module!r}.")
         if any(nn.parameter.is_lazy(p) for p in (*self.module.parameters(), *self.module.buffers())):
-            raise InputError(f"{self._name} has lazy layers without sizes. Call it once on features before it becomes a mean.")
+            raise InputError(f"{self._name} has lazy layers without sizes. Call it once on rows before it becomes a mean.")
 
-    def parameters(self, H: Tensor) -> Tree:
+    def parameters(self, points: Tensor) -> Tree:
         named: dict[str, Parameter] = {}
         for name, value in self._own().items():
-            natural = value.detach().to(H.device, torch.float64 if value.is_floating_point() else value.dtype)
+            natural = value.detach().to(points.device, torch.float64 if value.is_floating_point() else value.dtype)
             law = _scattered_law(natural) if value.requires_grad else constant_law(natural)
             named[name] = Parameter(tuple(value.shape), law, trainable=value.requires_grad)
-        self._refuse_random_or_mixing(H.detach().reshape(-1, H.shape[-1])[:5])
+        self._refuse_what_is_no_mean(points.detach().reshape(-1, points.shape[-1])[:5])
         return nest(named)
 
-    def __call__(self, values: Tree, H: Tensor) -> Tensor:
-        named, own, (N, Q) = dict(leaves(values)), self._own(), H.shape[-2:]
-        batch = np.broadcast_shapes(H.shape[:-2], *(v.shape[: v.ndim - own[n].ndim] for n, v in named.items()))
+    def __call__(self, values: Tree, points: Tensor) -> Tensor:
+        named, own, (N, P) = dict(leaves(values)), self._own(), points.shape[-2:]
+        batch = np.broadcast_shapes(points.shape[:-2], *(v.shape[: v.ndim - own[n].ndim] for n, v in named.items()))
         count = math.prod(batch)
         stacked = {n: v.expand((*batch, *own[n].shape)).reshape((count, *own[n].shape)) for n, v in named.items()}
-        rows = H.expand(*batch, N, Q).reshape(count, N, Q)
+        rows = points.expand(*batch, N, P).reshape(count, N, P)
         if count == 1:
             return self._one({n: v[0] for n, v in stacked.items()}, rows[0]).reshape(*batch, N)
         try:
@@ -128,19 +142,28 @@ class Module(Mean):
     def _own(self) -> dict[str, Tensor]:
         return dict(self.module.named_parameters()) | dict(self.module.named_buffers())
 
-    def _one(self, named: dict[str, Tensor], H: Tensor) -> Tensor:
-        m = functional_call(self.module, named, (H,))
-        if not isinstance(m, Tensor) or m.shape not in ((len(H),), (len(H), 1)):
+    def _one(self, named: dict[str, Tensor], points: Tensor) -> Tensor:
+        m, N = functional_call(self.module, named, (points,)), len(points)
+        if not isinstance(m, Tensor) or m.shape not in ((N,), (N, 1)):
             came = f"shape {tuple(m.shape)}" if isinstance(m, Tensor) else f"a {type(m).__name__}"
-            raise InputError(f"A mean maps ({len(H)}, Q) to ({len(H)},) or ({len(H)}, 1); {self._name} gave {came}.")
-        return m.reshape(len(H))
+            raise InputError(f"A mean maps {self.on} {tuple(points.shape)} to ({N},) or ({N}, 1); {self._name} gave {came}.")
+        return m.reshape(N)
 
-    def _refuse_random_or_mixing(self, H: Tensor) -> None:
+    def _refuse_what_is_no_mean(self, points: Tensor) -> None:
+        """Raise if the module does not accept the points, is random, or looks at several rows at a time."""
         copies = {n: v.detach().clone() for n, v in self._own().items()}
-        named = {n: v.to(H.device, H.dtype) if v.is_floating_point() else v.to(H.device) for n, v in copies.items()}
-        few = max(1, len(H) // 2)
-        with torch.no_grad():
-            all_rows, fewer = self._one(named, H), self._one(named, H[:few])
+        device = points.device
+        named = {n: v.to(device, points.dtype) if v.is_floating_point() else v.to(device) for n, v in copies.items()}
+        few = max(1, len(points) // 2)
+        try:
+            with torch.no_grad():
+                all_rows, fewer = self._one(named, points), self._one(named, points[:few])
+        except RuntimeError as error:  # PyTorch's way to say that sizes do not fit
+            other = "features" if self.on == "inputs" else "inputs"
+            raise InputError(
+                f"{self._name} is a mean on the {self.on}, which have {points.shape[-1]} columns here, and does not accept them: {error}. "
+                f"Give it that many, or say mean=Module(module, on='{other}')."
+            ) from error
         if not torch.allclose(all_rows[:few], fewer, rtol=0, atol=1e-8 * float(all_rows.abs().max())):
             raise InputError(
                 f"{self._name} is random, or gives a row another mean when other rows are present. "
@@ -149,10 +172,10 @@ class Module(Mean):
 
 
 def as_mean(mean: Mean | nn.Module | str) -> Mean:
-    """The mean itself, :class:`Module` of a torch module, or what "zero", "constant" or "linear" stands for.
+    """The mean itself, :class:`Module` of a torch module, or what "zero", "constant" or "linear" stands for; all of them on the inputs.
 
     >>> as_mean("linear")
-    Linear()
+    Linear(on='inputs')
     """
     if isinstance(mean, Mean):
         return mean
@@ -164,8 +187,13 @@ def as_mean(mean: Mean | nn.Module | str) -> Mean:
     raise InputError(f"A mean is expected, a torch.nn.Module, or one of {', '.join(map(repr, shorthands))}; got {mean!r}.")
 
 
+def _check_points(mean: Mean) -> None:
+    if mean.on not in ("inputs", "features"):
+        raise InputError(f"The argument on of a {type(mean).__name__} mean must be 'inputs' or 'features'; got {mean.on!r}.")
+
+
 def _scaled_normal_law(scale: Tensor) -> Law:
-    """Independent N(0, scale^2) values; scale: (Q,), or (count, Q) with one a start."""
+    """Independent N(0, scale^2) values; scale: (P,), or (count, P) with one a start."""
 
     def draw(generator: torch.Generator, count: int) -> Tensor:
         values = torch.randn((count, scale.shape[-1]), generator=generator, dtype=torch.float64)

@@ -76,7 +76,7 @@ class Model:
         H = self.features(drawn, X)
         rest = {
             "kernel": self.kernel.parameters(H),
-            "mean": self.mean.parameters(H),
+            "mean": self.mean.parameters(self.mean_points(X, H)),
             "noise": self.noise.parameters(X),
             "warping": self.warping.parameters(data.y),
         }
@@ -85,23 +85,57 @@ class Model:
         layout = Layout(with_priors({"features": features, **rest}, self.priors))
         return layout, {"features": drawn, **Layout(rest).draw(generator, count)}
 
+    def features_at(self, values: Tree, X: Tensor) -> Tensor:
+        """H = M(X) (*B, N, Q) for X (N, D) or (*B, N, D); with several outputs (*B, 1, N, Q), for all of them."""
+        H = self.features(values.get("features", {}), X)
+        return H.unsqueeze(-3) if self.outputs else H
+
+    def matrix(self, values: Tree, H: Tensor) -> Tensor:
+        """K(H, H) (*B, N, N), without noise."""
+        return self.kernel.matrix(values.get("kernel", {}), H)
+
+    def cross(self, values: Tree, H: Tensor, H_other: Tensor) -> Tensor:
+        """K(H, H_other) (*B, N, n) for H (*B, N, Q) and H_other (*B, n, Q)."""
+        return self.kernel.cross(values.get("kernel", {}), H, H_other)
+
+    def prior_diagonal(self, values: Tree, H: Tensor) -> Tensor:
+        """k(h_i, h_i) (*B, N)."""
+        return self.kernel.diagonal(values.get("kernel", {}), H)
+
+    def mean_points(self, X: Tensor, H: Tensor) -> Tensor:
+        """What the mean is a function of: the inputs X of some rows, or their features H."""
+        if self.mean.on == "features":
+            return H
+        return X.unsqueeze(-3) if self.outputs else X
+
+    def mean_at(self, values: Tree, X: Tensor, H: Tensor) -> Tensor:
+        """m (*B, N) at rows with the inputs X and the features H = features_at(values, X); it may lack batches that it does not depend on."""
+        return self.mean(values.get("mean", {}), self.mean_points(X, H))
+
+    def warp(self, values: Tree, y: Tensor) -> tuple[Tensor, Tensor]:
+        """z = g(y) and log g'(y), both (*B, N)."""
+        return self.warping.forward(values.get("warping", {}), y)
+
     def covariance(self, values: Tree, X: Tensor) -> tuple[Tensor, Tensor]:
         """K (*B, N, N) without noise, and the features H (*B, N, Q) it was computed from (eq. 10)."""
-        H = self.features(values.get("features", {}), X)
-        H = H.unsqueeze(-3) if self.outputs else H
-        return self.kernel.matrix(values.get("kernel", {}), H), H
+        H = self.features_at(values, X)
+        return self.matrix(values, H), H
+
+    def learned_noise(self, values: Tree, like: Tensor) -> Tensor:
+        """The noise variance (*B,) that all rows share, without known variances; B is empty if it does not depend on the values."""
+        return self.noise.variance(values.get("noise", {}), like)
 
     def noise_variance(self, values: Tree, data: Data) -> Tensor:
         """Noise variance (*B,), or (*B, N) where known variances are given; B is empty if it does not depend on the values."""
-        learned = self.noise.variance(values.get("noise", {}), data.y)
+        learned = self.learned_noise(values, data.y)
         return learned if data.known_noise is None else learned[..., None] + data.known_noise
 
     def nlml(self, values: Tree, data: Data) -> Tensor:
         """NLML (*B,) of y in the model's units: evidence of z = g(y), and the Jacobian of g (eq. 7, on H); outputs add up."""
         K, H = self.covariance(values, data.X)
         warped = not isinstance(self.warping, NoWarping)
-        z, log_slope = self.warping.forward(values.get("warping", {}), data.y) if warped else (data.y, data.y)
-        residual = z if isinstance(self.mean, Zero) else z - self.mean(values.get("mean", {}), H)
+        z, log_slope = self.warp(values, data.y) if warped else (data.y, data.y)
+        residual = z if isinstance(self.mean, Zero) else z - self.mean_at(values, data.X, H)
         mask = data.mask.unsqueeze(-2) if self.outputs and data.mask is not None else data.mask
         noise, rowwise = self.noise_variance(values, data), data.known_noise is not None
         batch = noise.shape[:-1] if rowwise else noise.shape

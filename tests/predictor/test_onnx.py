@@ -66,7 +66,7 @@ def test_every_averaging(fitted, data, tmp_path):
 @pytest.mark.parametrize("factors", [(1.0,), (0.5, 2.0)])
 def test_mixtures_means_and_several_targets(factors, tmp_path):
     parts = [
-        (Model(mean=means.Linear()), 1),
+        (Model(features=MLP((3, 4)), mean=means.Linear()), 1),
         (Model(features=Nested(4, 2), kernel=SquaredExponential(scaled=False), mean=means.Constant()), 3),
     ]
     for targets in (1, 3):

@@ -50,14 +50,16 @@ def test_rows_in_chunks_are_rows(rows):
 MEANS = {
     "constant": means.Constant(),
     "linear": means.Linear(),
-    "module": means.Module(nn.Sequential(nn.Linear(2, 3), nn.Tanh(), nn.Linear(3, 1))),
+    "linear on features": means.Linear(on="features"),
+    "module": means.Module(nn.Sequential(nn.Linear(3, 3), nn.Tanh(), nn.Linear(3, 1))),
+    "module on features": means.Module(nn.Sequential(nn.Linear(4, 3), nn.Tanh(), nn.Linear(3, 1)), on="features"),
 }
 
 
 @pytest.mark.parametrize(("mean", "warping"), list(itertools.product(MEANS, [None, TanhWarping(2)])))
 def test_means_and_warped_targets(mean, warping):
     settings = {} if warping is None else {"warping": warping}
-    model = Model(features=MLP((4, 2)), mean=MEANS[mean], **settings)
+    model = Model(features=MLP((3, 4)), mean=MEANS[mean], **settings)
     for members, factors in ((1, (1.0,)), (2, (0.5, 2.0))):
         assert_agrees(drawn_estimator([(model, members)], factors=factors), X=X[:2])
 

@@ -124,20 +124,20 @@ def _predict(model: Model, values: Tree, folds: Folds, part: Tensor) -> tuple[Te
     noise = model.noise_variance(values, data)
     A = A.clone()
     A.diagonal(dim1=-2, dim2=-1).add_(noise if data.known_noise is not None else noise.reshape(-1, 1))
-    z_train, _ = model.warping.forward(values.get("warping", {}), data.y)
-    H_test = model.features(values.get("features", {}), X)
-    k = model.kernel.cross(values.get("kernel", {}), H, H_test)
-    residual = z_train - model.mean(values.get("mean", {}), H)
+    z_train, _ = model.warp(values, data.y)
+    H_test = model.features_at(values, X)
+    k = model.cross(values, H, H_test)
+    residual = z_train - model.mean_at(values, data.X, H)
     if data.mask is not None:
         isolate_masked_rows(A, data.mask)
         k, residual = k * data.mask[:, :, None], residual * data.mask
     L, _ = cholesky_with_jitter(A, "the covariance of a fold")
     white = solve_lower(L, torch.cat([k, residual[..., None]], -1))
     V, w = white[..., :-1], white[..., -1:]
-    mean = model.mean(values.get("mean", {}), H_test) + (V * w).sum(-2)
-    variance = (model.kernel.diagonal(values.get("kernel", {}), H_test) - (V * V).sum(-2)).clamp_min(0.0)
-    variance = variance + model.noise.variance(values.get("noise", {}), variance)[..., None]
+    mean = model.mean_at(values, X, H_test) + (V * w).sum(-2)
+    variance = (model.prior_diagonal(values, H_test) - (V * V).sum(-2)).clamp_min(0.0)
+    variance = variance + model.learned_noise(values, variance)[..., None]
     if folds.known_noise is not None:
         variance = variance + folds.known_noise[part]
-    z, log_slope = model.warping.forward(values.get("warping", {}), folds.y[part])
+    z, log_slope = model.warp(values, folds.y[part])
     return mean, variance, z, log_slope

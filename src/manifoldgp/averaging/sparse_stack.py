@@ -114,9 +114,8 @@ def _predict(posterior: SparsePosterior, held: Data) -> tuple[np.ndarray, np.nda
     """Log densities and CDFs (F, n) of held-out targets under the variance factors, in the model's units."""
     mean, variance = posterior.mean_and_variance(held.X)
     variance = variance + posterior.noise_variance()[:, None] + (0.0 if held.known_noise is None else held.known_noise)
-    warping = posterior.values.get("warping", {})
     with torch.no_grad():
-        z, log_slope = posterior.model.warping.forward(warping, held.y)
+        z, log_slope = posterior.model.warp(posterior.values, held.y)
     factors = torch.tensor(VARIANCE_FACTORS, dtype=mean.dtype, device=mean.device)[:, None]
     score = (z - mean) / (factors * variance).sqrt()
     log_density = -0.5 * (score**2 + (factors * variance).log() + _LOG_2PI) + log_slope

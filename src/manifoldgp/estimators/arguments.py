@@ -54,6 +54,12 @@ def settings_of(estimator: Any) -> Settings:
         raise InputError(f"Unknown averaging {averaging!r}; choose one of {names}, or give a StackSettings.")
     if estimator.shared_features and averaging != "none":
         raise InputError("shared_features=True learns one map for all targets and needs averaging='none'.")
+    if as_mean(estimator.mean).on == "features" and averaging not in ("none", "restarts", "nuts"):
+        raise InputError(
+            f"mean={estimator.mean!r} is a function of the features, and averaging={averaging!r} has members with other features than yours "
+            "(the plain GP has none). Use a mean on the inputs, such as mean='linear' or Module(module, on='inputs'); or averaging='none', "
+            "'restarts' or 'nuts'."
+        )
     if estimator.warm_start_from is not None and averaging != "none":
         raise InputError("warm_start_from replaces the first start of a single model and needs averaging='none'.")
     return Settings(

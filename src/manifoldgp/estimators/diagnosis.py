@@ -89,10 +89,10 @@ def _sample(posterior: Any) -> str:
 
 
 def _evidence(ensemble: Ensemble, posterior: Any, N: int, numbers: dict, remarks: list) -> None:
-    _, log_slope = posterior.model.warping.forward(posterior.values.get("warping", {}), posterior.data.y)
+    _, log_slope = posterior.model.warp(posterior.values, posterior.data.y)
     units = float(log_slope.mean()) - math.log(ensemble.scale)  # log dz/dy a row: from densities of z to densities of y
     density = float(posterior.leave_one_out().log_density.mean()) + units
-    residual = posterior.z - posterior.model.mean(posterior.values.get("mean", {}), posterior.H)
+    residual = posterior.z - posterior.model.mean_at(posterior.values, posterior.data.X, posterior.H)
     half_log_det = posterior.L.diagonal(dim1=-2, dim2=-1).log().sum()
     # From the factor, not from the table of starts: rows may have been added since (update).
     nlml = float(0.5 * (residual * posterior.alpha).sum() + half_log_det) / N + 0.5 * math.log(2 * math.pi) - units

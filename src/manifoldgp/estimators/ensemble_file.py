@@ -92,7 +92,7 @@ def _unpack_block(model: Model, part: Mapping[str, Tensor], data: Data) -> Poste
     R = len(alpha)
     H = take(part, "H", (R, N, -1))
     values = _unpack_values(model, part, data, H, {})
-    Q = model.features(values.get("features", {}), data.X[:1]).shape[-1]
+    Q = model.features_at(values, data.X[:1]).shape[-1]
     L = _from_triangle(take(part, "L", (R, N * (N + 1) // 2)), N)
     return Posterior(
         model, values, data, take(part, "H", (R, N, Q)), L, take(part, "z", (R, N)), alpha, take(part, "jitter", (R,))
@@ -105,7 +105,7 @@ def _unpack_sparse(model: Model, part: Mapping[str, Tensor], data: Data, rows: i
     Z = take(part, "Z", (R, M, -1))
     inducing = {"inducing": {"Z": Parameter(tuple(Z.shape[1:]), constant_law(Z[0]))}}
     values = _unpack_values(model, part, data, Z, inducing)
-    Q = model.features(values.get("features", {}), data.X[:1]).shape[-1]
+    Q = model.features_at(values, data.X[:1]).shape[-1]
     L, LB = (_from_triangle(take(part, field, (R, M * (M + 1) // 2)), M) for field in ("L", "LB"))
     jitter, bound = (take(part, field, (R,)) for field in ("jitter", "bound"))
     a, Z = take(part, "a", (R, M)), take(part, "Z", (R, M, Q))
@@ -117,7 +117,7 @@ def _unpack_values(model: Model, part: Mapping[str, Tensor], data: Data, H: Tens
     expected = dict(leaves({
         "features": model.features.parameters(data.X),
         "kernel": model.kernel.parameters(H[0]),
-        "mean": model.mean.parameters(H[0]),
+        "mean": model.mean.parameters(model.mean_points(data.X, H[0])),
         "noise": model.noise.parameters(data.X),
         "warping": model.warping.parameters(data.y),
         **more,

@@ -33,7 +33,8 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
     features: M, such as MLP((6, 2)), any torch.nn.Module or scikit-learn transformer; None means MLP(hidden, activation).
     kernel: k on the features: a kernel, or "se", "nn", "matern12", "matern32", "matern52", "rq", "periodic", "sm", "linear".
     hidden, activation: layer sizes (the last one is the number of features) and transfer function of the default network.
-    mean: "zero", "constant", "linear", a mean or a torch.nn.Module. noise: "learned", or "known" when fit gets noise_std and nothing else is to be added.
+    mean: "zero", "constant", "linear", a mean or a torch.nn.Module; a function of the inputs x, or of the features with means.Linear(on="features") and
+        means.Module(module, on="features"). noise: "learned", or "known" when fit gets noise_std and nothing else is to be added.
     noise_floor: smallest noise standard deviation, relative to sd(y). target_warping: None or "tanh" for a learned monotone warping of y.
     priors: parameter-name patterns to priors, {"kernel.lengthscale": LogNormal(0, 1)}; given priors make training MAP.
     restarts: independent starts; each redraws network and kernel. max_iter, time_budget (seconds): limits of the optimiser.

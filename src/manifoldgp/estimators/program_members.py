@@ -65,7 +65,8 @@ def _moments(group: Group, X: Rows, scale: np.ndarray) -> tuple[Moments, Moments
     k = covariance(model.kernel, values.get("kernel", {}), group.points, H)
     factor = scale * k.factor
     mean = writer.do("weighted", k.slot, writer.vector(factor[:, None] * group.alpha, keep_members=True))
-    added, constant = mean_of(model.mean, values.get("mean", {}), H, scale)
+    points = H if model.mean.on == "features" else X
+    added, constant = mean_of(model.mean, values.get("mean", {}), points, scale)
     if added is not None:
         mean = writer.do("add", mean, added)
     if constant.any():

@@ -163,7 +163,7 @@ class Ensemble:
     def _warp(self) -> Warp:
         blocks = []
         for block in self.blocks:
-            blocks += [(block.model.warping, block.values.get("warping", {}), block.members)] * len(self.variance_factors)
+            blocks += [block.warping] * len(self.variance_factors)
         return Warp(blocks)
 
 

@@ -45,20 +45,20 @@ class Posterior(Conditioned):
 
     def moments(self, X: Tensor, variance: bool = True) -> tuple[Tensor, Tensor, Tensor]:
         """Mean (R, n), variance (R, n) and V = L⁻¹ K(H, H*) (R, N, n), differentiable in X (n, D), without chunks."""
-        kernel, H = self.values.get("kernel", {}), self.transform(X)
-        k = self.model.kernel.cross(kernel, self.H, H)  # (R, N, n)
-        mean = self.model.mean(self.values.get("mean", {}), H) + (self.alpha[:, None, :] @ k)[:, 0, :]
+        H = self.transform(X)
+        k = self.model.cross(self.values, self.H, H)  # (R, N, n)
+        mean = self.model.mean_at(self.values, X, H) + (self.alpha[:, None, :] @ k)[:, 0, :]
         if not variance:
             return mean, torch.zeros_like(mean), k
         V = solve_lower(self.L, k)
-        var = self.model.kernel.diagonal(kernel, H) - (V * V).sum(-2)
+        var = self.model.prior_diagonal(self.values, H) - (V * V).sum(-2)
         return mean, var.clamp_min(0.0), V
 
     def covariance(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Mean (R, n) and joint covariance (R, n, n) of f at X (n, D)."""
         with torch.no_grad():
             mean, _, V = self.moments(X)
-            prior = self.model.kernel.matrix(self.values.get("kernel", {}), self.transform(X))
+            prior = self.model.matrix(self.values, self.transform(X))
             return mean, prior - V.mT @ V
 
     def whitener(self) -> Tensor:
@@ -87,10 +87,9 @@ class Posterior(Conditioned):
         if not len(X):
             return self
         with torch.no_grad():
-            kernel = self.values.get("kernel", {})
             H = self.transform(X)
-            B = solve_lower(self.L, self.model.kernel.cross(kernel, self.H, H))
-            corner = self.model.kernel.matrix(kernel, H) - B.mT @ B
+            B = solve_lower(self.L, self.model.cross(self.values, self.H, H))
+            corner = self.model.matrix(self.values, H) - B.mT @ B
             added = self.noise_variance()[:, None] + (0.0 if known_noise is None else known_noise)
             corner.diagonal(dim1=-2, dim2=-1).add_(added)
             size = (self.prior_variance(X) + added).mean(-1)
@@ -99,11 +98,11 @@ class Posterior(Conditioned):
             z = torch.cat([self.z, self._warped(y)], -1)
             joined = Data(torch.cat([self.data.X, X]), torch.cat([self.data.y, y]), _join_noise(self.data, y, known_noise))
             H = torch.cat([self.H, H], -2)
-            alpha = _weights(self.model, self.values, H, L, z)
+            alpha = _weights(self.model, self.values, joined.X, H, L, z)
             return replace(self, data=joined, H=H, L=L, z=z, alpha=alpha, jitter=torch.maximum(self.jitter, jitter))
 
     def _warped(self, y: Tensor) -> Tensor:
-        z, _ = self.model.warping.forward(self.values.get("warping", {}), y)
+        z, _ = self.model.warp(self.values, y)
         return z.expand(self.members, y.shape[-1])
 
 
@@ -135,13 +134,13 @@ def condition(model: Model, values: Tree, data: Data) -> Posterior:
         noise = model.noise_variance(values, data)
         K.diagonal(dim1=-2, dim2=-1).add_(noise if data.known_noise is not None else noise.reshape(-1, 1))
         L, jitter = cholesky_with_jitter(K)
-        z = model.warping.forward(values.get("warping", {}), data.y)[0].expand(members, N).contiguous()
-        return Posterior(model, values, data, H, L, z, _weights(model, values, H, L, z), jitter)
+        z = model.warp(values, data.y)[0].expand(members, N).contiguous()
+        return Posterior(model, values, data, H, L, z, _weights(model, values, data.X, H, L, z), jitter)
 
 
-def _weights(model: Model, values: Tree, H: Tensor, L: Tensor, z: Tensor) -> Tensor:
-    """alpha = (L Lᵀ)⁻¹ (z − m(H)) (R, N)."""
-    residual = z - model.mean(values.get("mean", {}), H)
+def _weights(model: Model, values: Tree, X: Tensor, H: Tensor, L: Tensor, z: Tensor) -> Tensor:
+    """alpha = (L Lᵀ)⁻¹ (z − m) (R, N)."""
+    residual = z - model.mean_at(values, X, H)
     return torch.cholesky_solve(residual[..., None], L)[..., 0]
 
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from manifoldgp._system.linalg import cholesky_with_jitter, solve_lower
-from manifoldgp.kernels import Kernel
+from manifoldgp.model import Model
 from manifoldgp.parameters import Tree
 
 SMALLEST_VARIANCE = 1e-10
@@ -14,20 +14,20 @@ SMALLEST_VARIANCE = 1e-10
 
 
 @torch.no_grad()
-def greedy_inducing_points(kernel: Kernel, values: Tree, H: Tensor, count: int, given: Tensor | None = None) -> Tensor:
+def greedy_inducing_points(model: Model, values: Tree, H: Tensor, count: int, given: Tensor | None = None) -> Tensor:
     """Rows (m,) of H (n, Q), each the one whose value is least known given those before it: the pivots of a Cholesky factor of K_HH.
 
     m = count, or fewer where all the other rows are known already (features with repeated rows, say).
     given: points (g, Q) that are there already; m is at most count − g then.
     """
-    variance = kernel.diagonal(values, H).clone().expand(len(H)).contiguous()
+    variance = model.prior_diagonal(values, H).clone().expand(len(H)).contiguous()
     smallest = SMALLEST_VARIANCE * float(variance.max())
     known = 0 if given is None else len(given)
     count = min(count, known + len(H))
     C = H.new_empty(count, len(H))  # row m: what point m adds, so that K_HH ~ Cᵀ C
     if given is not None and known:
-        L, _ = cholesky_with_jitter(kernel.matrix(values, given)[None], "the covariance of the inducing points")
-        C[:known] = solve_lower(L[0], kernel.cross(values, given, H))
+        L, _ = cholesky_with_jitter(model.matrix(values, given)[None], "the covariance of the inducing points")
+        C[:known] = solve_lower(L[0], model.cross(values, given, H))
         variance = (variance - (C[:known] ** 2).sum(0)).clamp_min_(0.0)
     chosen: list[int] = []
     for m in range(known, count):
@@ -35,7 +35,7 @@ def greedy_inducing_points(kernel: Kernel, values: Tree, H: Tensor, count: int, 
         left = float(variance[pivot])
         if left <= smallest:
             break
-        row = kernel.cross(values, H[pivot : pivot + 1], H)[0]
+        row = model.cross(values, H[pivot : pivot + 1], H)[0]
         if m:
             row = row - C[:m, pivot] @ C[:m]
         C[m] = row / left**0.5

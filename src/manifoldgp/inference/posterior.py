@@ -10,6 +10,7 @@ from torch import Tensor
 
 from manifoldgp.model import Data, Model
 from manifoldgp.parameters import Tree, map_leaves
+from manifoldgp.warping import TargetWarping
 
 CHUNK_BYTES = 2**25
 """Working memory for one chunk of predictions."""
@@ -67,13 +68,18 @@ class Conditioned(ABC):
     def members(self) -> int:
         return self.alpha.shape[0]
 
+    @property
+    def warping(self) -> tuple[TargetWarping, Tree, int]:
+        """The warping g of the targets, its values, and the number of members."""
+        return self.model.warping, self.values.get("warping", {}), self.members
+
     def noise_variance(self) -> Tensor:
         """Learned noise variance (R,)."""
-        return self.model.noise.variance(self.values.get("noise", {}), self.alpha).expand(self.members)
+        return self.model.learned_noise(self.values, self.alpha).expand(self.members)
 
     def transform(self, X: Tensor) -> Tensor:
         """Features M(X) (R, n, Q)."""
-        H = self.model.features(self.values.get("features", {}), X)
+        H = self.model.features_at(self.values, X)
         return H.expand(self.members, *H.shape[-2:])
 
     def mean_and_variance(self, X: Tensor, variance: bool = True) -> tuple[Tensor, Tensor]:
@@ -88,11 +94,12 @@ class Conditioned(ABC):
 
     def prior_variance(self, X: Tensor) -> Tensor:
         """k(h, h) (R, n) at the features of X (n, D)."""
-        return self.model.kernel.diagonal(self.values.get("kernel", {}), self.transform(X))
+        return self.model.prior_diagonal(self.values, self.transform(X))
 
     def unwarped(self, z: Tensor, members: Tensor) -> Tensor:
         """g⁻¹(z) (k, n); row i of z belongs to the member members[i]."""
-        return self.model.warping.inverse(self._values_of(members, self.values.get("warping", {})), z)
+        warping, values, _ = self.warping
+        return warping.inverse(self._values_of(members, values), z)
 
     def _values_of(self, members: Tensor, tree: Tree) -> Tree:
         return map_leaves(lambda leaf: leaf.expand(self.members, *leaf.shape[1:])[members], tree)

@@ -1,6 +1,6 @@
 """The sparse posterior of a batch of members: what M inducing points know of all rows (Titsias 2009, eqs. 6-8).
 
-    mean*     = m(h*) + k_*Z alpha,          alpha = L⁻ᵀ B⁻¹ a
+    mean*     = m(x*) + k_*Z alpha,          alpha = L⁻ᵀ B⁻¹ a
     cov*      = k** − VᵀV + UᵀU,             V = L⁻¹ K_Z*,   U = LB⁻¹ V
 
 with L, B, a of :mod:`manifoldgp.inference.sparse_bound`. Nothing in it grows with the number of rows.
@@ -59,21 +59,21 @@ class SparsePosterior(Conditioned):
         return self.N
 
     def moments(self, X: Tensor, variance: bool = True) -> tuple[Tensor, Tensor, Tensor]:
-        kernel, H = self.values.get("kernel", {}), self.transform(X)
-        k = self.model.kernel.cross(kernel, self.Z, H)  # (R, M, n)
-        mean = self.model.mean(self.values.get("mean", {}), H) + (self.alpha[:, None, :] @ k)[:, 0, :]
+        H = self.transform(X)
+        k = self.model.cross(self.values, self.Z, H)  # (R, M, n)
+        mean = self.model.mean_at(self.values, X, H) + (self.alpha[:, None, :] @ k)[:, 0, :]
         if not variance:
             return mean, torch.zeros_like(mean), k
         V = solve_lower(self.L, k)
         U = solve_lower(self.LB, V)
-        prior = self.model.kernel.diagonal(kernel, H)
+        prior = self.model.prior_diagonal(self.values, H)
         return mean, (prior - (V * V).sum(-2)).clamp_min(0.0) + (U * U).sum(-2), V
 
     def covariance(self, X: Tensor) -> tuple[Tensor, Tensor]:
         with torch.no_grad():
             mean, _, V = self.moments(X)
             U = solve_lower(self.LB, V)
-            prior = self.model.kernel.matrix(self.values.get("kernel", {}), self.transform(X))
+            prior = self.model.matrix(self.values, self.transform(X))
             return mean, prior - V.mT @ V + U.mT @ U
 
     def whitener(self) -> Tensor:
@@ -92,7 +92,7 @@ class SparsePosterior(Conditioned):
             mean, variance, V = self.moments(self.data.X[rows])
             s = (solve_lower(self.LB, V) ** 2).sum(-2)
             noise = self.noise_variance()[:, None] + (0.0 if self.data.known_noise is None else self.data.known_noise[rows])
-            z, _ = self.model.warping.forward(self.values.get("warping", {}), self.data.y[rows])
+            z, _ = self.model.warp(self.values, self.data.y[rows])
             kept = (1.0 - s / noise).clamp_min(1e-12)
             return (mean - z * s / noise) / kept, s / kept + (variance - s).clamp_min(0.0) + noise
 

@@ -47,7 +47,7 @@ def place_inducing(model: Model, values: Tree, first_rung: int = 0) -> Inducing 
     """Factor K_ZZ at values (without batch; Z is values["inducing"]["Z"]); None where it has no factor on any rung."""
     Z = values["inducing"]["Z"].detach()
     with torch.no_grad():
-        K = model.kernel.matrix(values.get("kernel", {}), Z)
+        K = model.matrix(values, Z)
         size = float(K.diagonal().mean())
         for rung in range(first_rung, len(JITTER_LADDER)):
             L = K.clone()[None]
@@ -74,16 +74,15 @@ class Forward:
 
 def forward(model: Model, values: Tree, inducing: Inducing, rows: Data) -> Forward:
     """Everything the bound needs of a chunk; differentiable in the values where they require a gradient, except A."""
-    kernel = values.get("kernel", {})
     n = rows.X.shape[-2]
-    H = model.features(values.get("features", {}), rows.X)
-    K = model.kernel.cross(kernel, values["inducing"]["Z"], H)
+    H = model.features_at(values, rows.X)
+    K = model.cross(values, values["inducing"]["Z"], H)
     warped = not isinstance(model.warping, NoWarping)
-    z, log_slope = model.warping.forward(values.get("warping", {}), rows.y) if warped else (rows.y, None)
-    r = z - model.mean(values.get("mean", {}), H)
+    z, log_slope = model.warp(values, rows.y) if warped else (rows.y, None)
+    r = z - model.mean_at(values, rows.X, H)
     w = (1.0 / model.noise_variance(values, rows)).expand(n)
     A = lower_times(inducing.inverse, K.detach())
-    return Forward(K, model.kernel.diagonal(kernel, H).expand(n), r, w, log_slope, A)
+    return Forward(K, model.prior_diagonal(values, H).expand(n), r, w, log_slope, A)
 
 
 def add_chunk_(sums: Statistics, chunk: Forward) -> None:

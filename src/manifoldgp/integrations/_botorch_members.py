@@ -41,7 +41,7 @@ class Members:
             raise InputError(
                 f"ManifoldGPModel needs exact posteriors; this estimator has a {type(posterior).__name__}. Fit it on fewer rows."
             )
-        mean = posterior.model.mean(posterior.values.get("mean", {}), posterior.H)
+        mean = posterior.model.mean_at(posterior.values, posterior.data.X, posterior.H)
         return cls(posterior.model, posterior.values, posterior.H, posterior.L, posterior.z - mean, posterior.alpha)
 
     @property
@@ -54,7 +54,7 @@ class Members:
 
     def noise_variance(self) -> Tensor:
         """Learned noise variance (R,), or the floor."""
-        return self.model.noise.variance(self.values.get("noise", {}), self.alpha).expand(self.count)
+        return self.model.learned_noise(self.values, self.alpha).expand(self.count)
 
     def moments(self, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Mean (R, *S, q), joint covariance (R, *S, q, q) and prior variance (R, *S, q) of f at X (*T, q, D).
@@ -63,15 +63,15 @@ class Members:
         """
         H = self._features(X)
         T, q = X.shape[:-2], X.shape[-2]
-        prior = self.model.kernel.matrix(self._kernel(len(T)), H)
-        prior_mean = self._mean(H)
+        prior = self.model.matrix(self._values(len(T)), H)
+        prior_mean = self._mean(X, H)
         if not self.batch_shape:  # one factor for all points: one solve with T·q right-hand sides
-            k = self.model.kernel.cross(self.values.get("kernel", {}), self.H, H.reshape(self.count, -1, H.shape[-1]))
+            k = self.model.cross(self.values, self.H, H.reshape(self.count, -1, H.shape[-1]))
             mean = prior_mean + (self.alpha[:, None, :] @ k).reshape(self.count, *T, q)
             V = solve_lower(self.L, k).reshape(self.count, -1, *T, q).movedim(1, -2)
             return mean, prior - V.mT @ V, prior.detach().diagonal(dim1=-2, dim2=-1)
         size = max(len(T), len(self.batch_shape))
-        k = self.model.kernel.cross(self._kernel(size), _padded(self.H, size, 2), _padded(H, size, 2))  # (R, *S, N, q)
+        k = self.model.cross(self._values(size), _padded(self.H, size, 2), _padded(H, size, 2))  # (R, *S, N, q)
         mean = _padded(prior_mean, size, 1) + (_padded(self.alpha, size, 1).unsqueeze(-2) @ k).squeeze(-2)
         V = solve_lower(_padded(self.L, size, 2), k)
         prior = _padded(prior, size, 2)
@@ -84,11 +84,12 @@ class Members:
         [L 0; Bᵀ C] with B = L⁻¹ K(H, H_new) and C the factor of K_new + noise − Bᵀ B.
         """
         H_new = self._features(X)
+        mean = self._mean(X, H_new)
         size = max(X.ndim - 2, self.L.ndim - 3)
-        kernel, H, H_new = self._kernel(size), _padded(self.H, size, 2), _padded(H_new, size, 2)
+        values, H, H_new = self._values(size), _padded(self.H, size, 2), _padded(H_new, size, 2)
         L = _padded(self.L, size, 2)
-        B = solve_lower(L, self.model.kernel.cross(kernel, H, H_new))
-        prior = self.model.kernel.matrix(kernel, H_new)
+        B = solve_lower(L, self.model.cross(values, H, H_new))
+        prior = self.model.matrix(values, H_new)
         added = self.noise_variance().reshape(-1, *[1] * (size + 1))
         added = added if known_noise is None else added + known_noise
         corner = prior - B.mT @ B
@@ -98,11 +99,11 @@ class Members:
         L = L.expand(*batch, *L.shape[-2:])
         L = torch.cat([torch.cat([L, torch.zeros_like(B)], -1), torch.cat([B.mT, C], -1)], -2)
         H = torch.cat([H.expand(*batch, *H.shape[-2:]), H_new.expand(*batch, *H_new.shape[-2:])], -2)
-        residual = self._joined(self._warped(y), self._mean(H_new), batch[1:])
+        residual = self._joined(self._warped(y), mean, batch[1:])
         return replace(self, H=H, L=L, residual=residual, alpha=_solve(L, residual))
 
     def _joined(self, z: Tensor, mean: Tensor, batch: torch.Size) -> Tensor:
-        """The residuals of the old rows and of new ones with z (R, *T', n) and prior mean (R, *B, n)."""
+        """The residuals of the old rows and of new ones with z (R, *T', n) and prior mean (R, *T, n)."""
         batch = torch.Size(np.broadcast_shapes(batch, z.shape[1:-1], self.residual.shape[1:-1]))
         size = len(batch)
         new = _padded(z, size, 1) - _padded(mean, size, 1)
@@ -111,23 +112,24 @@ class Members:
 
     def _features(self, X: Tensor) -> Tensor:
         """M(X) (R, *T, q, Q): rows are rows, whatever batch they come from."""
-        H = self.model.features(self.values.get("features", {}), X.reshape(-1, X.shape[-1]))
+        H = self.model.features_at(self.values, X.reshape(-1, X.shape[-1]))
         H = H.expand(self.count, *H.shape[-2:])
         return H.reshape(self.count, *X.shape[:-1], H.shape[-1])
 
-    def _mean(self, H: Tensor) -> Tensor:
-        flat = H.reshape(self.count, -1, H.shape[-1])
-        mean = self.model.mean(self.values.get("mean", {}), flat)
-        return mean.expand(flat.shape[:-1]).reshape(H.shape[:-1])
+    def _mean(self, X: Tensor, H: Tensor) -> Tensor:
+        """The prior mean (R, *T, q) at X (*T, q, D) with features H (R, *T, q, Q)."""
+        rows, features = X.reshape(-1, X.shape[-1]), H.reshape(self.count, -1, H.shape[-1])
+        mean = self.model.mean_at(self.values, rows, features)
+        return mean.expand(self.count, len(rows)).reshape(H.shape[:-1])
 
     def _warped(self, y: Tensor) -> Tensor:
         """g(y) (R, *T', n)."""
-        z, _ = self.model.warping.forward(self.values.get("warping", {}), y.reshape(-1))
+        z, _ = self.model.warp(self.values, y.reshape(-1))
         return z.expand(self.count, y.numel()).reshape(self.count, *y.shape)
 
-    def _kernel(self, size: int) -> Tree:
-        """The kernel's values with leaves (R, 1, ..., 1, *shape): ``size`` dimensions for batches of rows."""
-        return map_leaves(lambda leaf: leaf.reshape(len(leaf), *[1] * size, *leaf.shape[1:]), self.values.get("kernel", {}))
+    def _values(self, size: int) -> Tree:
+        """The values with leaves (R, 1, ..., 1, *shape): ``size`` dimensions for batches of rows."""
+        return map_leaves(lambda leaf: leaf.reshape(len(leaf), *[1] * size, *leaf.shape[1:]), self.values)
 
 
 def root(C: Tensor, prior_variance: Tensor) -> Tensor:

@@ -62,8 +62,7 @@ class ManifoldGPModel(Model, FantasizeMixin):
         self._member = torch.cat(_component_members([block.members for block in ensemble.blocks], len(factors))).to(
             factors.device
         )
-        warpings = [(block.model.warping, block.values.get("warping", {}), block.members) for block in ensemble.blocks]
-        self._warp = Warp([warping for warping in warpings for _ in factors])
+        self._warp = Warp([block.warping for block in ensemble.blocks for _ in factors])
         self._x_offset = torch.as_tensor(estimator.x_scaler_.offset, device=factors.device)
         self._x_scale = torch.as_tensor(estimator.x_scaler_.scale, device=factors.device)
         data = ensemble.blocks[0].data

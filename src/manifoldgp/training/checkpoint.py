@@ -109,7 +109,7 @@ def resumed(saved: Saved, placement: Placement, rows: ModelRows) -> Progress:
     plain, device = Layout(placement.parameters), placement.device
     any_values = plain.unflatten(torch.zeros(plain.size, dtype=torch.float64, device=device), placement.constants)
     sample = rows.sample(2, placement.seed)
-    Q = placement.model.features(any_values.get("features", {}), sample.X).shape[-1]
+    Q = placement.model.features_at(any_values, sample.X).shape[-1]
     Z_size = len(saved.theta) - plain.size
     if Z_size <= 0 or Z_size % Q:
         raise InputError(_OTHER_MODEL)

@@ -37,13 +37,13 @@ class Placement:
         """Layout, theta and objective with inducing points chosen anew; unless those at hand, and as many more as may be, give a better bound."""
         sample = source.sample(max(_CANDIDATES, 8 * count), self.seed)
         plain = {name: tree for name, tree in values.items() if name != "inducing"}
-        kernel, count = plain.get("kernel", {}), min(count, source.count)
+        count = min(count, source.count)
         with torch.no_grad():
-            H = self.model.features(plain.get("features", {}), sample.X)
-        candidates = [H[greedy_inducing_points(self.model.kernel, kernel, H, count)]]
+            H = self.model.features_at(plain, sample.X)
+        candidates = [H[greedy_inducing_points(self.model, plain, H, count)]]
         if "inducing" in values and len(values["inducing"]["Z"]) <= count:
             old = values["inducing"]["Z"].detach()
-            candidates.append(torch.cat([old, H[greedy_inducing_points(self.model.kernel, kernel, H, count, old)]]))
+            candidates.append(torch.cat([old, H[greedy_inducing_points(self.model, plain, H, count, old)]]))
         made = [self.at(plain, candidate, source) for candidate in candidates]
         if first:
             made[0][2].refuse_disconnected(made[0][1])

@@ -196,7 +196,7 @@ class BoundObjective:
         with torch.enable_grad():
             leaf = point.clone().requires_grad_()
             values = self.layout.unflatten(leaf, self.constants)
-            K = self.model.kernel.matrix(values.get("kernel", {}), values["inducing"]["Z"])
+            K = self.model.matrix(values, values["inducing"]["Z"])
             return torch.autograd.grad(K, leaf, inducing_gradient(bound, inducing))[0]
 
     def _map(self, function: Callable[[Any], Any], items: list[Any]) -> list[Any]:
