@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from manifoldgp.datasets._walker_body import walker_xml
 from manifoldgp.errors import MissingExtraError
+from manifoldgp.whole_files import write_whole
 
 WALKER_COLUMNS = ("right_hip", "left_hip", "right_knee", "left_knee", "right_contact", "left_contact")
 """Columns of a recording of a walking biped: angles in degrees, contacts 0 or 1."""
@@ -44,7 +45,7 @@ def write_walker_csv(path: str | Path, seed: int = 0) -> Path:
     lines = [",".join(WALKER_COLUMNS)]
     lines += [",".join([*(f"{angle:.1f}" for angle in row[:4]), *(f"{contact:.0f}" for contact in row[4:])]) for row in rows]
     path = Path(path)
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8", newline="\n")
+    write_whole(path, "\n".join(lines) + "\n")
     return path
 
 

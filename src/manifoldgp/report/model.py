@@ -19,6 +19,7 @@ from manifoldgp.report._chart_data import Spec
 from manifoldgp.report._model_tables import data_table, numbers_table, score_table, settings_table, starts_table
 from manifoldgp.report._model_view import MOST_TARGETS, ModelView, view_of
 from manifoldgp.report._page import page
+from manifoldgp.whole_files import refuse_unwritable, write_whole
 
 
 def write_model_report(
@@ -38,6 +39,7 @@ def write_model_report(
     inspection.require_fitted(model)
     if (X is None) != (y is None):
         raise InputError("Test rows need both X and y: give both, or neither.")
+    refuse_unwritable(path)
     view = view_of(model, columns, X, y)
     charts: list[Spec] = []
     sections = [
@@ -51,9 +53,8 @@ def write_model_report(
     ]
     heading = title or words.title(view)
     head = f'<h1>{escape(heading)}</h1><p class="lead">{words.lead(view)}</p>{_facts(view)}'
-    target = Path(path)
-    target.write_text(page(heading, head, sections, {"charts": charts}), encoding="utf-8")
-    return target
+    write_whole(path, page(heading, head, sections, {"charts": charts}))
+    return Path(path)
 
 
 def _facts(view: ModelView) -> str:

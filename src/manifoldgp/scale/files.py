@@ -14,7 +14,7 @@ from manifoldgp.sources import FileRows
 from manifoldgp.streaming.ranks import joined_ranks
 from manifoldgp.tables import TableEncoding
 from manifoldgp.tables.columns import Column
-from manifoldgp.whole_files import refuse_unwritable
+from manifoldgp.whole_files import refuse_overwriting, refuse_unwritable
 
 
 def fit_files(
@@ -43,6 +43,7 @@ def fit_files(
         arguments["verbose"] = bool(arguments.get("verbose", False)) and ranks.first
         estimator = ManifoldGPRegressor(**{"method": "sparse", **arguments, "checkpoint": checkpoint})
         rows = FileRows(paths, target, columns, noise_std)
+        refuse_overwriting([out], rows.paths)
         estimator.fit(rows)
         estimator.table_encoding_ = TableEncoding(  # pyright: ignore[reportAttributeAccessIssue]
             tuple(Column(name) for name in rows.names), tuple(rows.target_names), noise_std

@@ -12,6 +12,7 @@ import numpy as np
 from manifoldgp.errors import InputError, MissingExtraError
 from manifoldgp.integrations.onnx.graph import IR_VERSION, OPSET, Graph
 from manifoldgp.predictor import Predictor, Program
+from manifoldgp.whole_files import write_whole
 
 _LARGEST_FILE = 2**31 - 2**20
 """A single ONNX file cannot be larger."""
@@ -38,7 +39,7 @@ def export_onnx(model: Any, path: str | Path, *, dtype: str = "float64", latent:
         )
     proto = _proto(predictor, np.dtype(dtype), latent)
     onnx.checker.check_model(proto, full_check=True)
-    Path(path).write_bytes(proto.SerializeToString())
+    write_whole(path, proto.SerializeToString())
 
 
 def _proto(predictor: Predictor, dtype: np.dtype, latent: bool) -> Any:
