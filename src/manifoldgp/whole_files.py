@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
 import stat
 import time
 import zlib
@@ -46,7 +45,7 @@ def written_whole(path: str | os.PathLike[str]) -> Iterator[Path]:
     refuse_unwritable(path)
     target = Path(os.path.realpath(path))
     _remove_abandoned(target)
-    partial = target.with_name(f".partial-{_machine()}-{os.getpid()}-{secrets.token_hex(4)}-{_ending(target)}")
+    partial = target.with_name(f".partial-{_machine()}-{os.getpid()}-{os.urandom(4).hex()}-{_ending(target)}")
     _being_written.add(partial)
     try:
         try:
