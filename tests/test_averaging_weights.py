@@ -144,3 +144,13 @@ def test_of_two_groups_that_say_the_same_one_is_needed():
     assert report.log_density["stack"].mean() == pytest.approx(weighing.value(candidates), abs=0.01)
     assert candidates.better_than_gp("cold")
     assert not candidates.better_than_gp("own")
+
+
+def test_held_out_probabilities_stay_below_one_whatever_the_weights_round_to():
+    """All CDFs are one, as of a target far above all predictions: so are their averages, not 1 + 2e-16."""
+    weighing = Weighing((1.0, 4.0), gp_prior=0.1, spread_prior=0.05)
+    for seed in range(50):
+        log_density = np.random.default_rng(seed).normal(size=(3, 2, 20))
+        _, report = weighing.weights(Candidates(["plain GP", "warm", "own"], log_density, np.ones_like(log_density)))
+        assert report.pit.max() <= 1.0
+        np.testing.assert_allclose(report.pit, 1.0, rtol=1e-12)

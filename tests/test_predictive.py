@@ -127,6 +127,12 @@ def test_a_single_gaussian_is_the_normal_distribution():
     np.testing.assert_allclose(p.moments()[1], exact.var(), rtol=1e-12)
 
 
+def test_the_cdf_is_a_probability_whatever_the_weights_round_to():
+    ones, far = torch.ones(3, 2, dtype=torch.float64), torch.tensor([1e9, -1e9], dtype=torch.float64)
+    log_weights = torch.full((3,), 1 / 3, dtype=torch.float64).log() + 1e-15
+    assert Predictive(0 * ones, ones, log_weights, Warp([(NoWarping(), {}, 3)])).cdf(far).tolist() == [1.0, 0.0]
+
+
 def test_the_density_integrates_to_one_and_its_mean_is_the_mean(predicted):
     mean, variance = predicted.moments()
     # The moments of a warped component come from 40 nodes: exact without warping, and good to a few digits with it.

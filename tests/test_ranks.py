@@ -15,6 +15,7 @@ import pytest
 
 import manifoldgp
 from command_line import ENVIRONMENT, mgp
+from manifoldgp.errors import InputError
 
 pyarrow = pytest.importorskip("pyarrow", reason="files are read by pyarrow, which is not installed")
 N = 6000
@@ -137,6 +138,15 @@ def test_what_is_wrong_is_told_in_one_line(files, tmp_path):
     _, errors = job.communicate(timeout=_SECONDS)
     assert job.returncode != 0
     assert "has no column x9" in errors
+
+
+def test_a_model_is_not_written_over_the_rows_it_is_fitted_to(files):
+    from manifoldgp.estimators.fit_files import fit_files
+
+    before = {path.name: path.read_bytes() for path in files.iterdir()}
+    with pytest.raises(InputError, match=r"is one of the inputs: writing there would destroy it"):
+        fit_files(files / "part*.parquet", "y", sorted(files.glob("part*.parquet"))[-1])
+    assert {path.name: path.read_bytes() for path in files.iterdir()} == before
 
 
 def _children(pid: int) -> list[int]:

@@ -16,6 +16,7 @@ from manifoldgp.report import _figures as figures
 from manifoldgp.report import update_readme, write_reproduction
 from manifoldgp.report._figure_files import figure_bytes
 from manifoldgp.report.readme import BEGIN, END
+from manifoldgp.report.reproduction import FILES
 from synthetic_outcome import KEYS, made_up_outcome
 
 
@@ -37,7 +38,8 @@ def html(report) -> str:
 
 
 def test_every_file_is_written(report):
-    for name in ("tables.md", "tables.csv", "tables.json", "run.json", "headline.md"):
+    assert {path.name for path in report.iterdir() if path.is_file()} == set(FILES)
+    for name in FILES:
         assert (report / name).stat().st_size > 100, name
     pictures = {path.stem for path in (report / "figures").glob("*.png")}
     assert pictures >= {"step", "step-gap", "bumps", "bumps-errors", "walker", "walker-features"} | {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import stat
 import subprocess
 import sys
 import tempfile
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from manifoldgp._system.files import refuse_unwritable, written_whole
+from manifoldgp._system.files import refuse_overwriting, refuse_unwritable, write_whole, written_whole
 from manifoldgp.errors import InputError
 
 posix = pytest.mark.skipif(os.name != "posix", reason="permissions and signals of POSIX")
@@ -83,6 +84,146 @@ def test_an_interrupted_process_leaves_the_old_file_and_no_partial_one(tmp_path)
     process.communicate(timeout=60)
     assert target.read_text() == "old"
     assert names(tmp_path) == ["a"]
+
+
+_KILLED = """
+import os, sys
+from manifoldgp._system.files import written_whole
+with written_whole(sys.argv[1]) as partial:
+    partial.write_text("half")
+    os._exit(9)
+"""
+
+
+def _killed_while_writing(target):
+    assert subprocess.run([sys.executable, "-c", _KILLED, str(target)], timeout=60).returncode == 9
+
+
+@posix
+def test_what_a_killed_process_left_goes_away_with_the_next_write(tmp_path):
+    target, other = tmp_path / "a", tmp_path / "b"
+    target.write_text("old")
+    _killed_while_writing(target)
+    _killed_while_writing(other)
+    assert target.read_text() == "old"
+    left = [name for name in names(tmp_path) if name.startswith(".partial-")]
+    assert len(left) == 2
+    with written_whole(target) as partial:
+        partial.write_text("new")
+    assert names(tmp_path) == [next(name for name in left if name.endswith("-b")), "a"]
+    write_whole(other, "new")
+    assert names(tmp_path) == ["a", "b"]
+
+
+@posix
+def test_partial_files_of_living_writers_stay(tmp_path):
+    """Of this process, of another one, and of another machine, whose processes nobody here can look up, until they are a day old."""
+    code = (
+        "import sys; from manifoldgp._system.files import written_whole\n"
+        "with written_whole(sys.argv[1]) as partial:\n"
+        "    print('begun', flush=True); partial.write_text(sys.stdin.read())"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "a")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "begun\n"
+        elsewhere = tmp_path / ".partial-00000000-1-00000000-a"
+        elsewhere.touch()
+        with written_whole(tmp_path / "a") as partial:
+            partial.write_text("outer")
+            write_whole(tmp_path / "a", "inner")
+        assert (tmp_path / "a").read_text() == "outer"
+        assert elsewhere.exists()
+        process.communicate("of the other process", timeout=60)
+    assert process.returncode == 0
+    assert (tmp_path / "a").read_text() == "of the other process"
+    os.utime(elsewhere, times=(time.time() - 2 * 86400,) * 2)
+    write_whole(tmp_path / "a", "new")
+    assert names(tmp_path) == ["a"]
+
+
+@posix
+def test_a_file_is_on_the_disk_before_it_takes_the_place_and_its_name_afterwards(tmp_path, monkeypatch):
+    order = []
+    fsync, replace = os.fsync, Path.replace
+
+    def note_fsync(descriptor):
+        found = os.fstat(descriptor)
+        order.append("folder" if stat.S_ISDIR(found.st_mode) else found.st_size)
+        fsync(descriptor)
+
+    def note_replace(self, target):
+        order.append("replace")
+        return replace(self, target)
+
+    monkeypatch.setattr(os, "fsync", note_fsync)
+    monkeypatch.setattr(Path, "replace", note_replace)
+    write_whole(tmp_path / "a", "seven..")
+    assert order == [7, "replace", "folder"]
+
+
+_FULL_DISK = """
+import resource, sys
+import numpy as np
+from manifoldgp import GPRegressor
+from manifoldgp.predictor.onnx import export_onnx
+from manifoldgp.inspection.page import write_model_report
+
+X = np.linspace(0, 1, 20)[:, None]
+model = GPRegressor(restarts=1, max_iter=2).fit(X, np.sin(5 * X[:, 0]))
+writers = {
+    "predictor": model.predictor().save,
+    "onnx": lambda path: export_onnx(model, path),
+    "page": lambda path: write_model_report(model, path),
+    "model": model.save,
+}
+resource.setrlimit(resource.RLIMIT_FSIZE, (500, 500))
+for name, write in writers.items():
+    try:
+        write(f"{sys.argv[1]}/{name}")
+    except OSError:
+        print(name)
+"""
+
+
+@posix
+def test_no_writer_harms_the_old_file_when_the_disk_is_full(tmp_path):
+    """The limit of a file's size stands for the end of the disk: both end a write in its middle."""
+    pytest.importorskip("onnx")
+    writers = ["model", "onnx", "page", "predictor"]
+    for name in writers:
+        (tmp_path / name).write_text("old")
+    done = subprocess.run([sys.executable, "-c", _FULL_DISK, str(tmp_path)], capture_output=True, text=True, timeout=100)
+    assert sorted(done.stdout.split()) == writers, done.stderr
+    assert [(tmp_path / name).read_text() for name in writers] == ["old"] * 4
+    assert names(tmp_path) == writers
+
+
+def _others(tmp_path, name):
+    """Other names of a file."""
+    there = tmp_path / name
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "soft").symlink_to(there)
+    (tmp_path / "linked").symlink_to(tmp_path)
+    os.link(there, tmp_path / "hard")
+    return [name, there, tmp_path / "folder" / ".." / name, tmp_path / "soft", tmp_path / "linked" / name, tmp_path / "hard"]
+
+
+@posix
+def test_an_output_that_is_an_input_is_refused_under_every_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.csv").write_text("x")
+    (tmp_path / "b.csv").write_text("x")
+    for name in _others(tmp_path, "a.csv"):
+        with pytest.raises(InputError, match=r"would destroy it\. Name another file to write to\."):
+            refuse_overwriting([name], ["b.csv", "a.csv"])
+        with pytest.raises(InputError, match="are the same file, and both would be written"):
+            refuse_overwriting(["a.csv", name], [])
+        refuse_overwriting([name], ["b.csv", "none.csv"])
+    refuse_overwriting(["-", "new.csv"], ["a.csv", "-"])
+    refuse_overwriting([os.devnull], [os.devnull])
+    with pytest.raises(InputError, match=r"new\.csv and NEW\.csv are the same file"):
+        refuse_overwriting(["new.csv", "NEW.csv"], [])  # neither exists: the file system may or may not tell them apart
 
 
 @posix

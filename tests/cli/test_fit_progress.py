@@ -15,6 +15,7 @@ from rich.console import Console
 from manifoldgp import ManifoldGPRegressor
 from manifoldgp.cli._fit_plan import Phase, plan_phases, plan_sparse_phases
 from manifoldgp.cli._fit_progress import FitProgress
+from manifoldgp.cli._interruption import Interruption
 from manifoldgp.cli._messages import Messages
 from manifoldgp.training.progress import PhaseWatcher
 
@@ -64,7 +65,7 @@ def test_phases_of_a_sparse_fit_come_as_planned(averaging, outputs):
 
 def test_a_phase_that_is_not_in_the_plan_counts_as_the_one_before():
     messages = terminal()
-    with FitProgress([Phase("a", 10, 10), Phase("b", 10, 10)], 1, messages) as progress:
+    with FitProgress([Phase("a", 10, 10), Phase("b", 10, 10)], 1, messages, Interruption()) as progress:
         progress.begin(0)
         progress.enter("b")
         progress.enter("surprise")
@@ -74,7 +75,7 @@ def test_a_phase_that_is_not_in_the_plan_counts_as_the_one_before():
 
 def test_a_phase_with_another_number_of_rows_is_the_planned_one():
     with FitProgress(
-        [Phase("own, 4,000 rows, 9 points", 10, 10), Phase("own, 9,000 rows, 9 points", 10, 10)], 1, terminal()
+        [Phase("own, 4,000 rows, 9 points", 10, 10), Phase("own, 9,000 rows, 9 points", 10, 10)], 1, terminal(), Interruption()
     ) as progress:
         progress.begin(0)
         progress.enter("own, 4,000 rows, 9 points")
@@ -115,7 +116,7 @@ def test_the_bar_shows_phase_share_and_time_left(monkeypatch):
     monkeypatch.setattr("manifoldgp.cli._fit_progress.time.perf_counter", lambda: clock[0])
     messages = terminal()
     phases = [Phase("first", 10, 100.0), Phase("second", 10, 300.0)]
-    with FitProgress(phases, 1, messages) as progress:
+    with FitProgress(phases, 1, messages, Interruption()) as progress:
         progress.begin(0)
         progress.enter("first")
         clock[0] = 5.0
@@ -137,7 +138,7 @@ def test_a_budget_bounds_the_time_left_and_a_lone_phase_says_at_most(monkeypatch
     clock = [0.0]
     monkeypatch.setattr("manifoldgp.cli._fit_progress.time.perf_counter", lambda: clock[0])
     messages = terminal()
-    with FitProgress(plan_phases("none", 40, 2, 500), 1, messages, budget=30.0) as progress:
+    with FitProgress(plan_phases("none", 40, 2, 500), 1, messages, Interruption(), budget=30.0) as progress:
         progress.begin(0)
         progress.enter("starts")
         clock[0] = 10.0
@@ -147,32 +148,65 @@ def test_a_budget_bounds_the_time_left_and_a_lone_phase_says_at_most(monkeypatch
 
 
 @pytest.fixture
-def listening():
-    """Ctrl-C as in a terminal, also where the tests run in the background."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
+def default_signals():
+    """Signals as a terminal has them, also where the tests run in the background."""
+    default = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL, signal.SIGHUP: signal.SIG_DFL}
+    before = {number: signal.signal(number, handler) for number, handler in default.items()}
+    yield default
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
-@pytest.mark.usefixtures("listening")
-def test_the_first_interrupt_asks_and_the_second_ends():
-    with FitProgress([Phase("starts", 10, 10.0)], 1, terminal()) as progress:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_the_first_signal_asks_and_a_later_interrupt_ends(default_signals, number):
+    with Interruption() as interruption, FitProgress([Phase("starts", 10, 10.0)], 1, terminal(), interruption) as progress:
         progress.begin(0)
         progress.enter("starts")
         with progress.interruptible():
-            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), number)
             assert progress(np.array([1]), np.zeros(1)) is True
             with pytest.raises(KeyboardInterrupt):
                 os.kill(os.getpid(), signal.SIGINT)
-        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        assert interruption.exit_code == 128 + number
+    assert {known: signal.getsignal(known) for known in default_signals} == default_signals
 
 
-@pytest.mark.usefixtures("listening")
-def test_an_interrupt_that_a_sampler_swallows_is_not_forgotten():
-    with FitProgress(plan_phases("nuts", 40, 2, 5), 1, terminal(), watched=False) as progress:
+@pytest.mark.usefixtures("default_signals")
+def test_a_closing_terminal_sends_several_signals_and_they_cut_nothing_short():
+    with Interruption() as interruption, FitProgress([Phase("starts", 10, 10.0)], 1, terminal(), interruption) as progress:
         progress.begin(0)
-        progress.enter("MAP starts")
-        for failure in (None, ValueError("no draws")):
+        with progress.interruptible():
+            for number in (signal.SIGHUP, signal.SIGHUP, signal.SIGTERM):
+                os.kill(os.getpid(), number)
+            assert progress(np.array([1]), np.zeros(1)) is True
+        os.kill(os.getpid(), signal.SIGHUP)  # while the model is written
+        assert interruption.exit_code == 129
+
+
+@pytest.mark.usefixtures("default_signals")
+def test_a_signal_before_training_ends_at_once():
+    with Interruption() as interruption:
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGTERM)
+        assert interruption.exit_code == 143
+
+
+def test_a_signal_that_is_ignored_stays_so(default_signals):
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
+    with Interruption() as interruption:
+        os.kill(os.getpid(), signal.SIGHUP)
+        assert not interruption.wanted
+
+
+@pytest.mark.usefixtures("default_signals")
+def test_an_interrupt_that_a_sampler_swallows_is_not_forgotten():
+    for failure in (None, ValueError("no draws")):
+        with (
+            Interruption() as interruption,
+            FitProgress(plan_phases("nuts", 40, 2, 5), 1, terminal(), interruption, watched=False) as progress,
+        ):
+            progress.begin(0)
+            progress.enter("MAP starts")
             with pytest.raises(KeyboardInterrupt):
                 _sample(progress, failure)
 

@@ -54,7 +54,7 @@ def test_bad_data_is_told_in_one_line_with_exit_code_1(folder):
     assert "Traceback" in shown.err
 
 
-def _interrupt(arguments, folder, said):
+def _interrupt(arguments, folder, said, *numbers):
     started = subprocess.Popen(
         [sys.executable, "-m", "manifoldgp", *arguments],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder, env=ENVIRONMENT,
@@ -64,7 +64,8 @@ def _interrupt(arguments, folder, said):
         if said in line:
             break
     time.sleep(0.2)
-    started.send_signal(signal.SIGINT)
+    for number in numbers or [signal.SIGINT]:
+        started.send_signal(number)
     out, err = started.communicate(timeout=100)
     return started.returncode, out, err
 
@@ -81,6 +82,51 @@ def test_an_interrupt_keeps_the_best_model_so_far(folder):
     early = manifoldgp.load(folder / "early.mgp")
     assert "stopped by callback" in set(early.starts_["status"])
     mgp("predict", folder / "early.mgp", folder / "new.csv")
+
+
+@pytest.mark.parametrize(("numbers", "code"), [([signal.SIGTERM, signal.SIGTERM], 143), ([signal.SIGHUP, signal.SIGHUP], 129)])
+def test_other_signals_keep_the_best_model_too_and_spare_an_older_one(folder, numbers, code):
+    older = folder / f"older-{code}.mgp"
+    older.write_bytes((folder / "model.mgp").read_bytes())
+    fit = ["fit", "data.csv", "--target", "y", *ENDLESS, "--out", older.name]
+    ended, out, err = _interrupt(fit, folder, "training 1/1 starts", *numbers)
+    assert (ended, out) == (code, "")
+    assert err == f"mgp: Interrupted. The best model so far is in older-{code}.unfinished.mgp; older-{code}.mgp is as it was.\n"
+    assert older.read_bytes() == (folder / "model.mgp").read_bytes()
+    early = manifoldgp.load(folder / f"older-{code}.unfinished.mgp")
+    assert "stopped by callback" in set(early.starts_["status"])
+
+
+def test_an_interrupted_fit_replaces_an_older_model_if_asked(folder):
+    older = folder / "replaced.mgp"
+    older.write_bytes((folder / "model.mgp").read_bytes())
+    fit = ["fit", "data.csv", "--target", "y", *ENDLESS, "--out", older.name, "--replace-if-interrupted"]
+    code, _, err = _interrupt(fit, folder, "training 1/1 starts")
+    assert code == 130
+    assert err == "mgp: Interrupted. The best model so far is in replaced.mgp; the same command fits it to the end.\n"
+    assert "stopped by callback" in set(manifoldgp.load(older).starts_["status"])
+    assert not (folder / "replaced.unfinished.mgp").exists()
+
+
+def test_a_terminal_that_is_closed_takes_no_model_with_it(folder):
+    """The fit has a terminal of its own, which goes away under the progress bar: messages fail from then on."""
+    terminal, end = os.openpty()
+    code = (
+        "import fcntl, runpy, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); runpy.run_module('manifoldgp', run_name='__main__')"
+    )
+    fit = ["fit", "data.csv", "--target", "y", *ENDLESS, "--out", "closed.mgp"]
+    started = subprocess.Popen(
+        [sys.executable, "-c", code, *fit],
+        stdin=end, stdout=end, stderr=end, start_new_session=True, cwd=folder, env=ENVIRONMENT,
+    )  # fmt: skip
+    os.close(end)
+    said = b""
+    while b"starts" not in said:
+        said += os.read(terminal, 1000)
+    time.sleep(0.3)
+    os.close(terminal)
+    assert started.wait(timeout=100) == 129
+    assert "stopped by callback" in set(manifoldgp.load(folder / "closed.mgp").starts_["status"])
 
 
 def test_an_interrupt_before_the_last_target_writes_nothing(folder):
@@ -118,7 +164,10 @@ def test_help_costs_less_than_half_a_second_of_processor_time():
 def test_exit_codes_are_in_the_help():
     done = process("--help")
     words = " ".join(done.out.split())
-    assert "Exit codes: 0 done, 1 something is wrong with the data, the model or a file, 2 wrong usage, 130 interrupted." in words
+    assert (
+        "Exit codes: 0 done, 1 something is wrong with the data, the model or a file, 2 wrong usage, 130 interrupted, 143 by SIGTERM, 129 by SIGHUP."
+        in words
+    )
     for command in ("example", "fit", "inspect", "report", "predict", "score", "export", "reproduce", "simulate-walker", "bench"):
         assert f" {command} " in words
 

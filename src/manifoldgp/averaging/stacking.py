@@ -122,7 +122,7 @@ class Weighing:
         log_density = {name: held_out[g, 0] for g, name in enumerate(candidates.names)}
         log_density["control"] = log_mixture(held_out[0], control)
         log_density["stack"] = log_mixture(table, weights[takes_part].ravel())
-        pit = (weights[..., None] * cdf).sum((0, 1))
+        pit = np.clip((weights[..., None] * cdf).sum((0, 1)), 0.0, 1.0)  # the weights sum to one up to rounding
         return weights, HeldOutReport(tuple(candidates.names), self.variance_factors, weights.copy(), log_density, pit)
 
     def value(self, candidates: Candidates, among: Collection[str] | None = None) -> float:

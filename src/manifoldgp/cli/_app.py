@@ -20,7 +20,7 @@ from manifoldgp.cli.simulate_walker import simulate_walker
 _SUMMARY = "Gaussian-process regression that learns its own features: from a table to predictions with error bars."
 _EPILOG = (
     "First steps: mgp example data.csv, then mgp fit data.csv --target y --out model.mgp, then mgp predict model.mgp new.csv. "
-    "Exit codes: 0 done, 1 something is wrong with the data, the model or a file, 2 wrong usage, 130 interrupted."
+    "Exit codes: 0 done, 1 something is wrong with the data, the model or a file, 2 wrong usage, 130 interrupted, 143 by SIGTERM, 129 by SIGHUP."
 )
 
 app = typer.Typer(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import signal
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,22 +12,31 @@ import numpy as np
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from manifoldgp.cli._fit_plan import Phase
+from manifoldgp.cli._interruption import Interruption
 from manifoldgp.cli._messages import Messages
 from manifoldgp.cli._progress import TimeLeft, clock
 from manifoldgp.training.progress import PhaseWatcher
 
 
 class FitProgress(PhaseWatcher):
-    """The estimator's callback: draws the bar, and answers true once somebody has pressed Ctrl-C.
+    """The estimator's callback: draws the bar, and answers true once somebody wants training to stop.
 
     On a terminal a bar; elsewhere a line for every phase. Starts that converge early make a lone phase shorter: its time left is "at most".
     watched: whether all of the training can be seen; sampling cannot.
     """
 
     def __init__(
-        self, phases: Sequence[Phase], outputs: int, messages: Messages, *, watched: bool = True, budget: float | None = None
+        self,
+        phases: Sequence[Phase],
+        outputs: int,
+        messages: Messages,
+        interruption: Interruption,
+        *,
+        watched: bool = True,
+        budget: float | None = None,
     ) -> None:
-        self.stop, self.output = False, -1  # output: the last target that had begun before somebody stopped training
+        self.output = -1  # the last target that had begun before somebody stopped training
+        self._interruption = interruption
         self._phases, self._outputs, self._messages = list(phases), outputs, messages
         self._output, self._number, self._before, self._words = 0, 0, 0.0, "starting"
         self._watched, self._budget = watched, budget
@@ -48,6 +56,11 @@ class FitProgress(PhaseWatcher):
             transient=True,
         )
 
+    @property
+    def stop(self) -> bool:
+        """Whether somebody wants training to stop."""
+        return self._interruption.wanted
+
     def __enter__(self) -> FitProgress:
         self._begin = time.perf_counter()
         self._bar.start()
@@ -61,6 +74,7 @@ class FitProgress(PhaseWatcher):
         self._output, self._number, self._before = output, 0, output * self._each
         if not self.stop:
             self.output = output
+        self._interruption.listening = self._watched
 
     def enter(self, phase: str) -> None:
         """A phase that is not in the plan counts as the next one that differs from it in numbers of rows only, else as part of the one before it."""
@@ -97,17 +111,7 @@ class FitProgress(PhaseWatcher):
 
     @contextmanager
     def interruptible(self) -> Iterator[None]:
-        """Ctrl-C asks training to stop and to keep the best so far; a second one, or one while nobody listens, ends everything at once."""
-
-        def ask(signum: int, frame: Any) -> None:
-            at_once = self.stop or self.output < 0 or not self._watched
-            self.stop = True
-            if at_once:
-                raise KeyboardInterrupt
-
-        before = signal.getsignal(signal.SIGINT)
-        if before is not signal.SIG_IGN:  # a job in the background of a shell ignores Ctrl-C, and goes on doing so
-            signal.signal(signal.SIGINT, ask)
+        """A signal asks training to stop and to keep the best so far; one while nobody listens ends everything at once."""
         try:
             yield
         except Exception:
@@ -115,7 +119,7 @@ class FitProgress(PhaseWatcher):
                 raise KeyboardInterrupt from None
             raise
         finally:
-            signal.signal(signal.SIGINT, before)
+            self._interruption.listening = False
         if self.stop and not self._watched:  # the sampler keeps an interrupt to itself and returns the draws it has
             raise KeyboardInterrupt
 

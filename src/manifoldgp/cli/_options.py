@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -38,6 +38,17 @@ class Method(StrEnum):
     auto = "auto"
     exact = "exact"
     sparse = "sparse"
+
+
+def refuse_overwriting(outputs: Iterable[str | Path], inputs: Iterable[str | Path]) -> None:
+    """Refuse, as wrong usage and before any work is done, an output that is one of the inputs or another output."""
+    from manifoldgp._system import files as whole_files
+    from manifoldgp.errors import InputError
+
+    try:
+        whole_files.refuse_overwriting(outputs, inputs)
+    except InputError as error:
+        raise typer.BadParameter(str(error)) from None
 
 
 def column_names(given: Sequence[str] | None, columns: Sequence[str]) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from manifoldgp.cli._messages import Messages
-from manifoldgp.cli._options import ModelFile, Quiet
+from manifoldgp.cli._options import ModelFile, Quiet, refuse_overwriting
 
 
 class Format(StrEnum):
@@ -29,16 +29,18 @@ def export(
 
     The exported model takes encoded inputs (a text column is one 0/1 column for each category), in the order that is printed.
     """
-    from manifoldgp._system.files import written_whole
+    from manifoldgp._system.files import refuse_unwritable
     from manifoldgp.cli._models import encoding_of, open_model
 
+    refuse_overwriting([out], [model_file])
+    refuse_unwritable(out)
     messages = Messages(quiet)
     model = open_model(model_file)
-    with messages.warnings_as_messages(), written_whole(out) as path:
+    with messages.warnings_as_messages():
         if to is Format.onnx:
             from manifoldgp.predictor.onnx import export_onnx
 
-            export_onnx(model, path)
+            export_onnx(model, out)
         else:
-            model.predictor().save(path)
+            model.predictor().save(out)
     messages.note(f"Wrote {out}. Its inputs, in this order: {', '.join(encoding_of(model).names)}")

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from manifoldgp.cli._interruption import Interruption
 from manifoldgp.cli._messages import Messages, print_json
-from manifoldgp.cli._options import TABLE_HELP, Averaging, Json, Method, Quiet, column_names
+from manifoldgp.cli._options import TABLE_HELP, Averaging, Json, Method, Quiet, column_names, refuse_overwriting
 
 if TYPE_CHECKING:
     from manifoldgp.cli._fit_plan import Phase
@@ -23,7 +24,9 @@ def fit(
         list[str], typer.Argument(help=f"One table, or several with the same columns. {TABLE_HELP}", metavar="TABLE")
     ],
     target: Annotated[list[str], typer.Option("--target", "-t", help="Column to predict; can be repeated.", metavar="COLUMN")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Model file to write; an existing one is replaced.", metavar="FILE")],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="Model file to write; a finished fit replaces an existing one.", metavar="FILE")
+    ],
     group: Annotated[
         str | None,
         typer.Option(
@@ -72,6 +75,13 @@ def fit(
             help="Column with the known standard deviation of each row's noise, in the units of the target.", metavar="COLUMN"
         ),
     ] = None,
+    replace_if_interrupted: Annotated[
+        bool,
+        typer.Option(
+            "--replace-if-interrupted",
+            help="A fit that is interrupted replaces an existing model too, instead of writing MODEL.unfinished.mgp beside it.",
+        ),
+    ] = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -79,38 +89,60 @@ def fit(
 
     Text becomes one 0/1 column for each category, true and false 1 and 0; constant columns and rows without target are left out; missing inputs and dates are errors.
 
-    The model file knows all this: other commands need nothing else. Ctrl-C stops training early and keeps the best so far, a second one ends at once.
+    The model file knows all this: other commands need nothing else. Ctrl-C, SIGTERM and SIGHUP stop training early and keep the best so far, a second Ctrl-C ends at once.
     """
-    from manifoldgp._system.files import refuse_unwritable
 
     messages = Messages(quiet)
     if group is not None and ordered:
         raise typer.BadParameter("--group and --ordered are two ways to hold rows out. Choose one.")
     if time_budget is not None and not time_budget > 0:
         raise typer.BadParameter(f"--time-budget must be a positive number of seconds; got {time_budget:g}.")
+    unfinished = _checked_places(out, replace_if_interrupted, files)
+    with Interruption() as interruption:
+        try:
+            training = read_training(files, target, features, drop, noise_column, group, messages)
+            own_limits = averaging in (Averaging.stack, Averaging.fast) and not _is_sparse(training, str(averaging), str(method))
+            if max_iter is not None and own_limits:
+                messages.warn(
+                    f"--max-iter has no effect on --averaging {averaging}, which has limits of its own. --time-budget has."
+                )
+            fitted = fit_table(
+                training,
+                messages,
+                interruption,
+                ordered=ordered,
+                averaging=str(averaging),
+                method=str(method),
+                inducing=inducing,
+                restarts=restarts,
+                max_iter=500 if max_iter is None else max_iter,
+                time_budget=time_budget,
+                random_state=seed,
+            )
+            place = unfinished if fitted.interrupted and out.exists() else out
+            fitted.model.save(place)
+        except KeyboardInterrupt:
+            typer.echo("mgp: Interrupted: no model was written.", err=True)
+            raise typer.Exit(interruption.exit_code) from None
+    _say_what_was_fitted(fitted, training, place, messages, json)
+    if fitted.interrupted:
+        kept = "the same command fits it to the end" if place == out else f"{out} is as it was"
+        typer.echo(f"mgp: Interrupted. The best model so far is in {place}; {kept}.", err=True)
+        raise typer.Exit(interruption.exit_code)
+
+
+def _checked_places(out: Path, replace_if_interrupted: bool, files: list[str]) -> Path:
+    """Where an unfinished model goes if ``out`` exists. Refuses places that cannot be written to, and those of the tables."""
+    from manifoldgp._system.files import refuse_unwritable
+    from manifoldgp.data.table_files import table_names
+
+    tables = table_names(files)
+    refuse_overwriting([out], tables)
     refuse_unwritable(out)
-    try:
-        training = read_training(files, target, features, drop, noise_column, group, messages)
-        own_limits = averaging in (Averaging.stack, Averaging.fast) and not _is_sparse(training, str(averaging), str(method))
-        if max_iter is not None and own_limits:
-            messages.warn(f"--max-iter has no effect on --averaging {averaging}, which has limits of its own. --time-budget has.")
-        fitted = fit_table(
-            training,
-            messages,
-            ordered=ordered,
-            averaging=str(averaging),
-            method=str(method),
-            inducing=inducing,
-            restarts=restarts,
-            max_iter=500 if max_iter is None else max_iter,
-            time_budget=time_budget,
-            random_state=seed,
-        )
-        fitted.model.save(out)
-    except KeyboardInterrupt:
-        typer.echo("mgp: Interrupted: no model was written.", err=True)
-        raise typer.Exit(130) from None
-    _conclude(fitted, training, out, messages, json)
+    unfinished = out if replace_if_interrupted else out.with_name(f"{out.stem}.unfinished{out.suffix}")
+    refuse_overwriting([unfinished], tables)
+    refuse_unwritable(unfinished)
+    return unfinished
 
 
 @dataclass(frozen=True)
@@ -173,18 +205,19 @@ def read_training(
     return training
 
 
-def fit_table(training: Training, messages: Messages, *, ordered: bool, **settings: Any) -> Fitted:
-    """Train, with a progress bar; Ctrl-C stops training. The model carries the table's encoding."""
+def fit_table(training: Training, messages: Messages, interruption: Interruption, *, ordered: bool, **settings: Any) -> Fitted:
+    """Train, with a progress bar, until somebody interrupts. The model carries the table's encoding."""
     from manifoldgp import ManifoldGPRegressor
     from manifoldgp.cli._fit_progress import FitProgress
 
     begin, outputs = time.perf_counter(), len(training.encoding.targets)
     phases = _phases(training, **settings)
-    progress = FitProgress(phases, outputs, messages, watched=settings["averaging"] != "nuts", budget=settings["time_budget"])
+    watched = settings["averaging"] != "nuts"
+    progress = FitProgress(phases, outputs, messages, interruption, watched=watched, budget=settings["time_budget"])
     with messages.warnings_as_messages(), progress, progress.interruptible():
         model = ManifoldGPRegressor(**settings, callback=progress)
         model.fit(training.X, training.y, noise_std=training.noise, groups=training.groups, ordered=ordered)
-    _refuse_unfinished(progress, outputs)
+    _refuse_unfinished(progress, outputs, interruption.exit_code)
     model.table_encoding_ = training.encoding  # pyright: ignore[reportAttributeAccessIssue]
     return Fitted(model, time.perf_counter() - begin, progress.stop)
 
@@ -208,11 +241,11 @@ def _is_sparse(training: Training, averaging: str, method: str) -> bool:
     return takes_sparse(method, len(training.X), why_exact(averaging))
 
 
-def _refuse_unfinished(progress: FitProgress, outputs: int) -> None:
+def _refuse_unfinished(progress: FitProgress, outputs: int, exit_code: int) -> None:
     """Targets whose training had not begun when somebody stopped it have no model worth keeping."""
     if progress.stop and progress.output + 1 < outputs:
         typer.echo(f"mgp: Interrupted at target {progress.output + 1} of {outputs}: no model was written.", err=True)
-        raise typer.Exit(130)
+        raise typer.Exit(exit_code)
 
 
 def _say_what_was_read(training: Training, rows: int, messages: Messages) -> None:
@@ -235,7 +268,7 @@ def _say_what_was_read(training: Training, rows: int, messages: Messages) -> Non
         messages.note(f"Left out: {', '.join(encoding.ignored)}")
 
 
-def _conclude(fitted: Fitted, training: Training, out: Path, messages: Messages, as_json: bool) -> None:
+def _say_what_was_fitted(fitted: Fitted, training: Training, out: Path, messages: Messages, as_json: bool) -> None:
     remarks = fitted.model.diagnose().remarks
     members = [sum(block.members for block in e.blocks) for e in fitted.model.ensembles_]
     if as_json:
@@ -256,8 +289,7 @@ def _conclude(fitted: Fitted, training: Training, out: Path, messages: Messages,
             "remarks": remarks,
         })  # fmt: skip
     if fitted.interrupted:
-        typer.echo(f"mgp: Interrupted. The best model so far is in {out}; the same command fits it to the end.", err=True)
-        raise typer.Exit(130)
+        return
     count = ", ".join(map(str, members))
     messages.note(f"Fitted in {fitted.seconds:.1f} s; {count} {'model' if count == '1' else 'models'} in the average.")
     for remark in remarks:

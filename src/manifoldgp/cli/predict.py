@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from manifoldgp.cli._messages import Messages, print_json
-from manifoldgp.cli._options import TABLE_HELP, AllowUnknown, Json, ModelFile, Quiet
+from manifoldgp.cli._options import TABLE_HELP, AllowUnknown, Json, ModelFile, Quiet, refuse_overwriting
 
 _QUANTILES = {"q05": 0.05, "q50": 0.5, "q95": 0.95}
 
@@ -40,6 +40,7 @@ def predict(
         raise typer.BadParameter(
             "--json prints a summary on standard output, where the table goes too. Add --out predictions.csv."
         )
+    refuse_overwriting([out], [model_file, table_file])
     check_writable(out)
     model, table = open_model(model_file), read_table(table_file)
     encoding = encoding_of(model, table)

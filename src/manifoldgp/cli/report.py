@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from manifoldgp.cli._messages import Messages
-from manifoldgp.cli._options import ModelFile, Quiet
+from manifoldgp.cli._options import ModelFile, Quiet, refuse_overwriting
 
 
 def report(
@@ -22,14 +22,16 @@ def report(
 
     Did the features help, are the intervals right, which inputs matter. One HTML file that needs no network.
     """
-    from manifoldgp._system.files import written_whole
+    from manifoldgp._system.files import refuse_unwritable
     from manifoldgp.cli._models import encoding_of, open_model
     from manifoldgp.inspection.page import write_model_report
 
+    refuse_overwriting([out], [model_file])
+    refuse_unwritable(out)
     messages = Messages(quiet)
     model = open_model(model_file)
-    with messages.warnings_as_messages(), written_whole(out) as path:
-        write_model_report(model, path, title=title, columns=list(encoding_of(model).names))
+    with messages.warnings_as_messages():
+        write_model_report(model, out, title=title, columns=list(encoding_of(model).names))
     messages.note(f"The report: {out.resolve().as_uri()}")
     if show:
         typer.launch(str(out.resolve()))

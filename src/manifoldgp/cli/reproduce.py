@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from manifoldgp.cli._options import refuse_overwriting
+
 _DATA_BESIDE = Path("../shared/data")
 
 
@@ -47,10 +49,13 @@ def reproduce(
     from manifoldgp.cli._progress import WorkProgress
     from manifoldgp.experiments import expected_seconds, gather, make_plan, run
     from manifoldgp.report import update_readme, write_reproduction
+    from manifoldgp.report.reproduction import FILES
 
     begin = time.perf_counter()
     if data_dir is None and _DATA_BESIDE.is_dir():
         data_dir = _DATA_BESIDE
+    written = [*(out / name for name in FILES), *([] if readme is None else [readme])]
+    refuse_overwriting(written, [] if walk is None else [walk])
     if readme is not None:
         update_readme(readme, None, out)  # refuse a file without marks now, not after an hour
     out.mkdir(parents=True, exist_ok=True)

@@ -45,9 +45,14 @@ def read_table(path: str | Path) -> Any:
     return table.reset_index(drop=True)
 
 
+def table_names(paths: Sequence[str | Path]) -> list[str]:
+    """The files that are meant. A name that is not a file and has a *, ? or [ stands for all that match."""
+    return [found for path in paths for found in _expanded(str(path))]
+
+
 def read_tables(paths: Sequence[str | Path]) -> Any:
-    """Several files with the same columns, one below the other. A name that is not a file and has a *, ? or [ stands for all that match."""
-    names = [found for path in paths for found in _expanded(str(path))]
+    """Several files with the same columns, one below the other; names as in :func:`table_names`."""
+    names = table_names(paths)
     tables = [read_table(name) for name in names]
     for name, table in zip(names[1:], tables[1:], strict=True):
         lacking, surplus = set(tables[0].columns) - set(table.columns), set(table.columns) - set(tables[0].columns)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from manifoldgp._system.files import write_whole
 from manifoldgp.datasets._walker_body import walker_xml
 from manifoldgp.errors import MissingExtraError
 
@@ -44,7 +45,7 @@ def write_walker_csv(path: str | Path, seed: int = 0) -> Path:
     lines = [",".join(WALKER_COLUMNS)]
     lines += [",".join([*(f"{angle:.1f}" for angle in row[:4]), *(f"{contact:.0f}" for contact in row[4:])]) for row in rows]
     path = Path(path)
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8", newline="\n")
+    write_whole(path, "\n".join(lines) + "\n")
     return path
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from manifoldgp._system.files import refuse_unwritable
+from manifoldgp._system.files import refuse_overwriting, refuse_unwritable
 from manifoldgp.data.columns import Column
 from manifoldgp.data.encoding import TableEncoding
 from manifoldgp.data.source_files import FileRows
@@ -43,6 +43,7 @@ def fit_files(
         arguments["verbose"] = bool(arguments.get("verbose", False)) and ranks.first
         estimator = ManifoldGPRegressor(**{"method": "sparse", **arguments, "checkpoint": checkpoint})
         rows = FileRows(paths, target, columns, noise_std)
+        refuse_overwriting([out], rows.paths)
         estimator.fit(rows)
         estimator.table_encoding_ = TableEncoding(  # pyright: ignore[reportAttributeAccessIssue]
             tuple(Column(name) for name in rows.names), tuple(rows.target_names), noise_std

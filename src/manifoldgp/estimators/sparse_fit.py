@@ -179,9 +179,10 @@ class _Fit:
         kept = [g for g, weight in enumerate(stack.weights) if weight.sum() > 0]
         log_scale = float(np.log(self.y_scaler.scale[self.output]))
         device = stack.posteriors[0].alpha.device
-        log_weights = [torch.as_tensor(np.log(np.maximum(stack.weights[g], 1e-300))[:, None], device=device) for g in kept]
+        log_weights = np.log(np.maximum(stack.weights[kept], 1e-300))
+        log_weights -= np.logaddexp.reduce(log_weights, axis=None)
         ensemble = Ensemble(
-            [stack.posteriors[g] for g in kept], log_weights, VARIANCE_FACTORS,
+            [stack.posteriors[g] for g in kept], [torch.as_tensor(w[:, None], device=device) for w in log_weights], VARIANCE_FACTORS,
             float(self.y_scaler.offset[self.output]), float(self.y_scaler.scale[self.output]),
         )  # fmt: skip
         tables = [

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from manifoldgp import metrics
-from manifoldgp._system.files import written_whole
+from manifoldgp._system.files import write_whole
 from manifoldgp.datasets import Dataset
 from manifoldgp.errors import InputError
 from manifoldgp.experiments._catalogue import experiment_of
@@ -61,8 +61,7 @@ def write_result(folder: Path, result: Result) -> Path:
     """Write a result; the file is there as a whole or not at all, also when the process is stopped."""
     path = result_path(folder, result.config)
     path.parent.mkdir(parents=True, exist_ok=True)
-    with written_whole(path) as partial:
-        partial.write_text(json.dumps(asdict(result)), encoding="utf-8")
+    write_whole(path, json.dumps(asdict(result)))
     return path
 
 

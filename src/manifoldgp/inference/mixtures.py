@@ -99,7 +99,8 @@ class Predictive:
         z, _ = self.warp.forward((y - self.offset) / self.scale)
         # erfc keeps its digits in the lower tail, where ndtr rounds to zero
         below = 0.5 * torch.erfc((self.means - z) / (2.0 * self.variances).sqrt())
-        return (self.log_weights.exp()[:, None] * below).sum(0)
+        # weights that sum to one up to rounding could give 1 + 2e-16, which is no probability
+        return (self.log_weights.exp()[:, None] * below).sum(0).clamp(0.0, 1.0)
 
     def quantile(self, q: float) -> Tensor:
         """y with P(Y_i <= y) = q (n,); exact for one component, else bisection between the components' quantiles."""

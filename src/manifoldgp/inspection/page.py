@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from manifoldgp import inspection
+from manifoldgp._system.files import refuse_unwritable, write_whole
 from manifoldgp.errors import InputError
 from manifoldgp.inspection import page_charts, page_trust, palette
 from manifoldgp.inspection import page_words as words
@@ -63,6 +64,7 @@ def write_model_report(
     inspection.require_fitted(model)
     if (X is None) != (y is None):
         raise InputError("Test rows need both X and y: give both, or neither.")
+    refuse_unwritable(path)
     view = view_of(model, columns, X, y)
     charts: list[Spec] = []
     sections = [
@@ -76,9 +78,8 @@ def write_model_report(
     ]
     heading = title or words.title(view)
     head = f'<h1>{escape(heading)}</h1><p class="lead">{words.lead(view)}</p>{_facts(view)}'
-    target = Path(path)
-    target.write_text(page(heading, head, sections, {"charts": charts}), encoding="utf-8")
-    return target
+    write_whole(path, page(heading, head, sections, {"charts": charts}))
+    return Path(path)
 
 
 def _facts(view: ModelView) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from manifoldgp._system.files import written_whole
 from manifoldgp.errors import FileFormatError
 from manifoldgp.predictor.operations import OPERATIONS
 from manifoldgp.predictor.program import OUTPUTS, Instruction, Program
@@ -17,7 +18,7 @@ FORMAT, VERSION = "manifoldgp-predictor", 1
 
 
 def write(path: str | Path, program: Program, facts: dict[str, Any]) -> None:
-    """Write a program and facts about it, plain data. The file is called exactly ``path``."""
+    """Write a program and facts about it, plain data. The file is called exactly ``path``; an existing one is replaced at once or not at all."""
     header = {
         "format": FORMAT,
         "version": VERSION,
@@ -28,7 +29,7 @@ def write(path: str | Path, program: Program, facts: dict[str, Any]) -> None:
     }
     text = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
     named: dict[str, Any] = {f"slot{slot}": constant for slot, constant in program.constants.items()}
-    with open(path, "wb") as file:  # a name would get .npz appended
+    with written_whole(path) as partial, partial.open("wb") as file:  # a name would get .npz appended
         np.savez(file, header=text, **named)
 
 

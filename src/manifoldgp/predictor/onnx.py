@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from manifoldgp._system.files import write_whole
 from manifoldgp.errors import InputError, MissingExtraError
 from manifoldgp.predictor import Predictor, Program
 from manifoldgp.predictor.onnx_graph import IR_VERSION, OPSET, Graph
@@ -38,7 +39,7 @@ def export_onnx(model: Any, path: str | Path, *, dtype: str = "float64", latent:
         )
     proto = _proto(predictor, np.dtype(dtype), latent)
     onnx.checker.check_model(proto, full_check=True)
-    Path(path).write_bytes(proto.SerializeToString())
+    write_whole(path, proto.SerializeToString())
 
 
 def _proto(predictor: Predictor, dtype: np.dtype, latent: bool) -> Any:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
+from manifoldgp._system.files import write_whole
 from manifoldgp.errors import InputError
 from manifoldgp.experiments import Outcome
 from manifoldgp.report._headline import headline
@@ -28,11 +28,11 @@ def update_readme(path: Path, outcome: Outcome | None, report: Path) -> None:
     if figure.is_file():
         target = path.parent / _FIGURES / figure.name
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(figure, target)
+        write_whole(target, figure.read_bytes())
         parts += [
             f"![A step with a gap in the training data: one model decides, averages do not]({(_FIGURES / figure.name).as_posix()})",
             "",
         ]
     parts += [headline(outcome), END]
     before, after = text.split(BEGIN)[0], text.split(END)[1]
-    path.write_text(before + "\n".join(parts) + after, encoding="utf-8")
+    write_whole(path, before + "\n".join(parts) + after)

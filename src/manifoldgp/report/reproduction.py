@@ -10,6 +10,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
+from manifoldgp._system.files import write_whole
 from manifoldgp.experiments import Check, Experiment, Outcome, tables_as_csv, tables_as_data, tables_as_markdown
 from manifoldgp.inspection.page import page
 from manifoldgp.report import _figures as figures
@@ -20,6 +21,9 @@ from manifoldgp.report._settings import settings_html
 from manifoldgp.report._tables_html import checks_html, minus, table_html
 
 TITLE = "Manifold Gaussian Processes for Regression, reproduced"
+
+FILES = ("index.html", "tables.md", "tables.csv", "tables.json", "headline.md", "run.json")
+"""What is written into the folder of the report, beside its figures."""
 
 _LEAD = (
     "Every experiment of <i>Manifold Gaussian Processes for Regression</i> (R. Calandra, J. Peters, C. E. Rasmussen, M. P. Deisenroth, IJCNN 2016), run again: "
@@ -41,18 +45,18 @@ def write_reproduction(outcome: Outcome, folder: Path) -> Path:
         html = _experiment(outcome, experiment)
         for name, figure, caption in _pictures(outcome, experiment):
             for kind in ("png", "pdf"):
-                (folder / "figures" / f"{name}.{kind}").write_bytes(figure_bytes(figure, kind))
+                write_whole(folder / "figures" / f"{name}.{kind}", figure_bytes(figure, kind))
             if caption:
                 html += figure_html(figure, name, caption)
         sections.append((experiment.key, experiment.title, html))
     sections.append(("settings", "Settings", settings_html(outcome)))
-    (folder / "tables.md").write_text(tables_as_markdown(outcome.tables), encoding="utf-8")
-    (folder / "tables.csv").write_text(tables_as_csv(outcome.tables), encoding="utf-8")
-    (folder / "tables.json").write_text(json.dumps(tables_as_data(outcome.tables), indent=1), encoding="utf-8")
-    (folder / "headline.md").write_text(headline(outcome), encoding="utf-8")
-    (folder / "run.json").write_text(json.dumps(_run(outcome), indent=1), encoding="utf-8")
+    write_whole(folder / "tables.md", tables_as_markdown(outcome.tables))
+    write_whole(folder / "tables.csv", tables_as_csv(outcome.tables))
+    write_whole(folder / "tables.json", json.dumps(tables_as_data(outcome.tables), indent=1))
+    write_whole(folder / "headline.md", headline(outcome))
+    write_whole(folder / "run.json", json.dumps(_run(outcome), indent=1))
     path = folder / "index.html"
-    path.write_text(page(TITLE, _head(outcome), sections, page_data(outcome)), encoding="utf-8")
+    write_whole(path, page(TITLE, _head(outcome), sections, page_data(outcome)))
     return path
 
 

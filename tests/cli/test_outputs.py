@@ -1,0 +1,105 @@
+"""No command writes over what it reads, and an outlier stops none."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import manifoldgp
+from command_line import ENVIRONMENT, fails, mgp
+from manifoldgp.inspection.page import write_model_report
+from manifoldgp.report.readme import BEGIN, END
+
+
+@pytest.fixture
+def here(folder, tmp_path, monkeypatch) -> Path:
+    """A folder to work in with data.csv and model.mgp, and other names of both."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("data.csv", "model.mgp"):
+        shutil.copy(folder / name, name)
+        os.link(name, f"hard-{name}")
+        os.symlink(name, f"soft-{name}")
+    return tmp_path
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+FIT = ["fit", "data.csv", "-t", "y", "--drop", "run", "--averaging", "none", "--restarts", "1", "--max-iter", "1"]
+
+
+@pytest.mark.parametrize("arguments", [
+    [*FIT, "--out", "data.csv"],
+    [*FIT, "--out", "./data.csv"],
+    [*FIT, "--out", "soft-data.csv"],
+    [*FIT, "--out", "hard-data.csv"],
+    ["fit", "d*.csv", *FIT[2:], "--out", "data.csv"],
+    ["predict", "model.mgp", "data.csv", "--out", "data.csv"],
+    ["predict", "model.mgp", "soft-data.csv", "--out", "hard-data.csv"],
+    ["predict", "hard-model.mgp", "data.csv", "--out", "soft-model.mgp"],
+    ["report", "model.mgp", "--out", "model.mgp"],
+    ["report", "model.mgp", "--out", "hard-model.mgp"],
+    ["export", "model.mgp", "--to", "numpy", "--out", "soft-model.mgp"],
+    ["export", "./model.mgp", "--to", "onnx", "--out", "model.mgp"],
+])  # fmt: skip
+def test_an_output_that_is_an_input_is_wrong_usage(here, arguments):
+    before = contents(here)
+    told = fails(*arguments, code=2)
+    assert told.startswith(f"mgp {arguments[0]}: Invalid value: {Path(arguments[-1])} is ")
+    assert told.endswith(f"would destroy it. Name another file to write to. See: mgp {arguments[0]} --help")
+    assert contents(here) == before
+
+
+def test_the_place_of_an_unfinished_model_is_no_input_either(here):
+    shutil.copy("data.csv", "table.unfinished.csv")
+    told = fails("fit", "table.unfinished.csv", *FIT[2:], "--out", "table.csv", code=2)
+    assert "table.unfinished.csv is one of the inputs" in told
+    mgp("fit", "table.unfinished.csv", *FIT[2:], "--out", "table.csv", "--replace-if-interrupted", "--quiet")
+    assert Path("table.unfinished.csv").read_bytes() == Path("data.csv").read_bytes()
+
+
+def test_standard_input_is_an_input_too(here):
+    before = contents(here)
+    command = [sys.executable, "-m", "manifoldgp", "fit", "-", *FIT[2:], "--out", "data.csv"]
+    with open("data.csv") as table:
+        done = subprocess.run(command, stdin=table, capture_output=True, text=True, env=ENVIRONMENT, timeout=100)
+    assert done.returncode == 2
+    assert "data.csv is the same file as the one on standard input: writing there would destroy it." in done.stderr
+    assert contents(here) == before
+
+
+def test_the_report_of_the_paper_spares_the_walk_and_the_readme(here):
+    Path("report").mkdir()
+    for name, marks in (("tables.csv", ""), ("headline.md", f"{BEGIN}\n{END}\n")):
+        Path("report", name).write_text(marks)
+    told = fails("reproduce", "--out", "report", "--walk", "report/tables.csv", code=2)
+    assert "report/tables.csv is one of the inputs: writing there would destroy it." in told
+    told = fails("reproduce", "--out", "report", "--readme", "./report/../report/headline.md", code=2)
+    assert "are the same file, and both would be written. Name two different files." in told
+
+
+def test_an_outlier_has_a_probability_whatever_the_weights_round_to(here):
+    """Weights sum to one up to rounding; with a sum of 1 + 1e-15 the CDF of an outlier must still be a probability."""
+    model = manifoldgp.load("model.mgp")
+    for weights in model.ensembles_[0].log_weights:
+        weights += 1e-15
+    model.save("rounded.mgp")
+    table = pd.read_csv("data.csv")
+    table.loc[3, "y"], table.loc[4, "y"] = 1e6, -1e6
+    table.to_csv("outlier.csv", index=False)
+    X = model.table_encoding_.inputs(table)
+    cdf = model.predict_cdf(X, table["y"])
+    assert cdf[3] == 1.0
+    assert cdf[4] == 0.0
+    scores = json.loads(mgp("score", "rounded.mgp", "outlier.csv", "--json").out)["scores"]["y"]
+    assert scores["coverage_95"] <= 58 / 60
+    page = write_model_report(model, here / "page.html", X=X, y=table["y"])
+    assert page.stat().st_size > 10_000
