@@ -43,12 +43,12 @@ def main() -> None:
 
 
 def fit(seed: int) -> tuple[float, float, int]:
-    from manifoldgp import ManifoldGPRegressor
+    from manifoldgp import ManifoldGPRegressor, Single
     from manifoldgp.datasets import step_function
 
     data = step_function(seed)
     begin = time.perf_counter()
-    model = ManifoldGPRegressor(hidden=(6, 2), restarts=20, averaging="none").fit(data.X_train, data.y_train)
+    model = ManifoldGPRegressor(features=(6, 2), averaging=Single(restarts=20)).fit(data.X_train, data.y_train)
     return model.nlml_ / len(data.y_train), time.perf_counter() - begin, int(model.starts_["evaluations"].sum())
 
 

@@ -108,7 +108,9 @@ class Stack(Options):
         for name in ("gp_iterations", "warm_iterations", "polish"):
             whole_number(getattr(self, name), name, least=0)
         steps = _sequence(self.steps, "steps", "iteration counts that grow, such as (25, 80, 200)")
-        growing = all(np.ndim(s) == 0 and isinstance(s, (int, np.integer)) for s in steps) and all(a < b for a, b in pairwise(steps))
+        growing = all(np.ndim(s) == 0 and isinstance(s, (int, np.integer)) for s in steps) and all(
+            a < b for a, b in pairwise(steps)
+        )
         if not growing or steps[0] < 1:
             raise InputError(f"steps must be iteration counts that grow, such as (25, 80, 200); got {self.steps!r}.")
         positive_number(self.temperature, "temperature")

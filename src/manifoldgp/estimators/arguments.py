@@ -106,9 +106,7 @@ def _noise(given: Any) -> GaussianNoise:
         return given
     if isinstance(given, str) and given in ("learned", "known"):
         return GaussianNoise(given == "learned")
-    raise InputError(
-        f"noise must be 'learned', 'known' (given to fit as noise_std) or GaussianNoise(floor=...); got {given!r}."
-    )
+    raise InputError(f"noise must be 'learned', 'known' (given to fit as noise_std) or GaussianNoise(floor=...); got {given!r}.")
 
 
 def _priors(estimator: Any) -> dict[str, Prior]:

@@ -160,7 +160,9 @@ def _numerics(posterior: Any, ensemble: Ensemble, numbers: dict, remarks: list) 
             f"The covariance needed a jitter of {jitter:.1e}: nearly duplicate rows, or length-scales far above the data."
         )
     if posterior.model.noise.learned and noise < 1.5 * floor:
-        remarks.append("The noise is at its floor: the data look noise-free. Lower its floor, noise=GaussianNoise(floor=...), if they are.")
+        remarks.append(
+            "The noise is at its floor: the data look noise-free. Lower its floor, noise=GaussianNoise(floor=...), if they are."
+        )
 
 
 def _lengthscales(posterior: Any, numbers: dict, remarks: list) -> None:

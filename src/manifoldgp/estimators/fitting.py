@@ -64,7 +64,9 @@ def _fit_source(
         raise InputError("A source of rows is read by the sparse method only. Say method='sparse', or fit arrays in memory.")
     model = model_of(estimator, source.has_noise)
     if ranks.first:
-        warn_about(partly_obeyed(model, settings.averaging, method) + unheeded_folds(settings.averaging, groups, ordered), calls=4)
+        warn_about(
+            partly_obeyed(model, settings.averaging, method) + unheeded_folds(settings.averaging, groups, ordered), calls=4
+        )
     estimator.method_, estimator.n_outputs_, estimator._flat = method.shorthand(), source.outputs, source.flat
     estimator.n_features_in_ = source.inputs
     if source.names is not None:

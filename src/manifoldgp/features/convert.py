@@ -36,4 +36,6 @@ def as_features(thing: Any) -> Features:
     if not isinstance(thing, type) and hasattr(thing, "fit") and (hasattr(thing, "transform") or hasattr(thing, "fit_transform")):
         return Transformer(thing)
     hint = f" Did you mean an instance, {thing.__name__}(...)?" if isinstance(thing, type) else ""
-    raise InputError(f"Features, layer sizes such as (6, 2), a torch.nn.Module, a scikit-learn transformer or None expected, got {thing!r}.{hint}")
+    raise InputError(
+        f"Features, layer sizes such as (6, 2), a torch.nn.Module, a scikit-learn transformer or None expected, got {thing!r}.{hint}"
+    )
