@@ -13,13 +13,17 @@ from sklearn.exceptions import NotFittedError
 
 from manifoldgp import (
     MLP,
+    NUTS,
     PCA,
+    Fast,
     GPRegressor,
     LogNormal,
     Normal,
     Residual,
+    Restarts,
     Sparse,
     SquaredExponential,
+    Stack,
     StudentT,
 )
 from manifoldgp.data import inputs

@@ -20,7 +20,21 @@ from sklearn import decomposition, manifold
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
 import manifoldgp
-from manifoldgp import Exact, GaussianNoise, GPRegressor, LogNormal, ManifoldGPRegressor, Sparse, Stack, Normal, StudentT, TanhWarping, features, kernels, means
+from manifoldgp import (
+    Exact,
+    GaussianNoise,
+    GPRegressor,
+    LogNormal,
+    ManifoldGPRegressor,
+    Normal,
+    Sparse,
+    Stack,
+    StudentT,
+    TanhWarping,
+    features,
+    kernels,
+    means,
+)
 from manifoldgp.errors import FileFormatError, InputError
 from manifoldgp.estimators import model_file as container
 from manifoldgp.estimators.descriptions import _CLASSES, describe, rebuild
