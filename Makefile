@@ -31,7 +31,7 @@ paper: $(INSTALLED)  ## the same with 20 seeds, an hour or two; can be interrupt
 	$(BIN)/mgp reproduce --out report-full
 
 honesty: $(INSTALLED)  ## is the average ever worse than a plain GP? the bars, an hour or so; can be continued
-	$(BIN)/python benchmarks/honesty.py --averaging stack restarts none --only step bumps
+	$(BIN)/python benchmarks/honesty.py --averaging stack restarts single --only step bumps
 	$(BIN)/python benchmarks/honesty.py
 
 study: $(INSTALLED)  ## sizes of a stack over data sets and rows, a few hours; can be continued

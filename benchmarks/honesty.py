@@ -1,7 +1,7 @@
 """Is the averaged model ever worse than a plain GP, and where is it better? The bars of honest predictions, one command.
 
     python benchmarks/honesty.py --out benchmarks/results/honesty           # everything; finished splits are not run again
-    python benchmarks/honesty.py --only step bumps --averaging restarts none
+    python benchmarks/honesty.py --only step bumps --averaging restarts single
 
 Every split fits a plain SE-ARD GP with 5 restarts and ManifoldGPRegressor(averaging=...) with its default settings, and scores both on
 the test rows: NLPP and RMSE of standardised y, coverage of 95 % intervals, seconds. The recorded data sets are read from

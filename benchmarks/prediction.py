@@ -44,7 +44,9 @@ def main() -> None:
     warnings.simplefilter("ignore")  # optimisers that were stopped on purpose
     X, y = make_data(arguments.rows)
     new = make_data(1000, seed=1)[0]
-    model = fit(X, y, averaging="none", restarts=2, max_iter=50)
+    from manifoldgp import Single
+
+    model = fit(X, y, Single(restarts=2, max_iter=50))
     load = f", load average {os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else ""
     print(f"N = {len(X)}, MLP [2-10-3], SE-ARD, float64, one thread{load}\n")
     one_point(model, X, y, new, arguments.turns)
@@ -60,10 +62,10 @@ def make_data(rows: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     return X, np.sin(3 * X[:, 0]) + np.abs(X[:, 1]) + 0.1 * rng.normal(size=rows)
 
 
-def fit(X: np.ndarray, y: np.ndarray, **settings):
+def fit(X: np.ndarray, y: np.ndarray, averaging="stack"):
     from manifoldgp import ManifoldGPRegressor
 
-    return ManifoldGPRegressor(hidden=(10, 3), **settings).fit(X, y)
+    return ManifoldGPRegressor((10, 3), averaging=averaging).fit(X, y)
 
 
 def one_point(model, X: np.ndarray, y: np.ndarray, new: np.ndarray, turns: int) -> None:

@@ -205,12 +205,12 @@ def show_ranks(given: argparse.Namespace) -> None:
 
 def million(folder: str, N: str) -> dict:
     """Train on N mapped rows through the estimator."""
-    from manifoldgp import ManifoldGPRegressor
+    from manifoldgp import MLP, ManifoldGPRegressor, Single, Sparse
 
     X, y = (np.load(f"{folder}/{name}.npy", mmap_mode="r") for name in "Xy")
     begin = time.perf_counter()
     model = ManifoldGPRegressor(
-        method="sparse", averaging="none", inducing=256, hidden=(32, 16, 4), activation="tanh", restarts=1, max_iter=10
+        features=MLP((32, 16, 4), "tanh"), averaging=Single(restarts=1, max_iter=10), method=Sparse(inducing=256)
     ).fit(X, y)
     seconds = time.perf_counter() - begin
     few = np.asarray(X[:: max(1, len(X) // 5000)])
@@ -232,14 +232,14 @@ def show_million(given: argparse.Namespace) -> None:
 
 def uci(path: str, inducing: str) -> dict:
     """Test NLPP of a plain GP, exact and sparse, on the first standard split."""
-    from manifoldgp import GPRegressor
+    from manifoldgp import GPRegressor, Sparse
 
     data = np.load(path)
     X, y, test = data["X"], data["y"].ravel(), data["test_mask"][:, 0].astype(bool)
     scores = {}
-    for method in ("exact", "sparse"):
-        model = GPRegressor(method=method, inducing=int(inducing), restarts=3).fit(X[~test], y[~test])
-        scores[method] = float(-model.log_predictive_density(X[test], y[test]).mean())
+    for name, method in (("exact", "exact"), ("sparse", Sparse(inducing=int(inducing)))):
+        model = GPRegressor(method=method, restarts=3).fit(X[~test], y[~test])
+        scores[name] = float(-model.log_predictive_density(X[test], y[test]).mean())
     return {**scores, "rows": int((~test).sum())}
 
 
@@ -272,16 +272,18 @@ def _clock(cpu: str):
 
 def kin40k_ours(path: str, minutes: str, inducing: str, cpu: str) -> dict:
     """[x, tanh network 8-128-64-8(x)] through the estimator."""
-    from manifoldgp import MLP, Concatenate, Identity, ManifoldGPRegressor
+    from manifoldgp import MLP, Concatenate, Identity, ManifoldGPRegressor, Single, Sparse
 
     X, y, X_test, y_test = kin40k_rows(path)
     budget, clock = 60 * float(minutes), _clock(cpu)
     begin = clock()
     model = ManifoldGPRegressor(
-        Concatenate(Identity(), MLP((128, 64, 8), ("tanh", "tanh", "identity"))), method="sparse", averaging="none",
-        inducing=int(inducing), restarts=1, max_iter=1500 if cpu == "True" else 100_000, time_budget=None if cpu == "True" else budget,
+        Concatenate(Identity(), MLP((128, 64, 8), ("tanh", "tanh", "identity"))),
+        averaging=Single(restarts=1, max_iter=1500 if cpu == "True" else 100_000),
+        method=Sparse(inducing=int(inducing)),
+        time_budget=None if cpu == "True" else budget,
         callback=lambda *_: clock() - begin > budget,
-    ).fit(X, y)  # fmt: skip
+    ).fit(X, y)
     seconds = clock() - begin
     rmse = float(np.sqrt(np.mean((model.predict(X_test) - y_test) ** 2)))
     nlpp = float(-model.log_predictive_density(X_test, y_test).mean())

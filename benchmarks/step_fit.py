@@ -1,6 +1,6 @@
 """The paper's step function with 20 restarts, seeds 0 to 9: NLML per row, seconds, evaluations; and the threads a fit may use.
 
-    python benchmarks/step_fit.py                 # single model (averaging="none"), as in the paper
+    python benchmarks/step_fit.py                 # single model (averaging="single"), as in the paper
     python benchmarks/step_fit.py --threads       # the same fit with the machine's default threads and with every pool capped to one
     python benchmarks/step_fit.py --overhead      # the optimiser's own time beside that of the evaluations (bar: 20 %)
 
@@ -43,12 +43,12 @@ def main() -> None:
 
 
 def fit(seed: int) -> tuple[float, float, int]:
-    from manifoldgp import ManifoldGPRegressor
+    from manifoldgp import ManifoldGPRegressor, Single
     from manifoldgp.datasets import step_function
 
     data = step_function(seed)
     begin = time.perf_counter()
-    model = ManifoldGPRegressor(hidden=(6, 2), restarts=20, averaging="none").fit(data.X_train, data.y_train)
+    model = ManifoldGPRegressor(features=(6, 2), averaging=Single(restarts=20)).fit(data.X_train, data.y_train)
     return model.nlml_ / len(data.y_train), time.perf_counter() - begin, int(model.starts_["evaluations"].sum())
 
 

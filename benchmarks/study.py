@@ -1,4 +1,4 @@
-"""How should a stack be sized? Variants of StackSettings over data sets and numbers of rows.
+"""How should a stack be sized? Variants of Stack over data sets and numbers of rows.
 
     python benchmarks/study.py --out benchmarks/results/study        # everything; finished fits are not run again
     python benchmarks/study.py --table                               # print the tables of finished fits
@@ -18,21 +18,20 @@ from pathlib import Path
 import numpy as np
 
 from honesty import load, recorded, score
-from manifoldgp import GPRegressor, ManifoldGPRegressor
-from manifoldgp.averaging import StackSettings
+from manifoldgp import GPRegressor, ManifoldGPRegressor, Stack
 
 CHOOSING = ("boston", "yacht", "well log", "smooth", "kin40k")
 REPORTING = ("concrete", "energy", "wine", "cube toss", "iCub")
 ROWS = (50, 100, 200, 500, 1000, 2000)
 SPLITS = {50: 3, 100: 3, 200: 2, 500: 1, 1000: 1, 2000: 1}
-VARIANTS: dict[str, str | StackSettings] = {
+VARIANTS: dict[str, str | Stack] = {
     "default": "stack",
     "fast": "fast",
-    "wide": StackSettings(hidden=16, q=3),
-    "wider": StackSettings(hidden=32, q=4),
-    "small": StackSettings(hidden=4, q=1),
-    "no widened copies": StackSettings(variance_factors=(1.0,)),
-    "no prior for the GP": StackSettings(gp_prior=0.0),
+    "wide": Stack(hidden=16, q=3),
+    "wider": Stack(hidden=32, q=4),
+    "small": Stack(hidden=4, q=1),
+    "no widened copies": Stack(variance_factors=(1.0,)),
+    "no prior for the GP": Stack(gp_prior=0.0),
 }
 TEST_ROWS = 1500
 

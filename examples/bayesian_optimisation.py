@@ -29,7 +29,7 @@ from botorch.utils.sampling import draw_sobol_samples
 from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Tensor
 
-from manifoldgp import GPRegressor
+from manifoldgp import GPRegressor, Restarts, Single, Stack
 from manifoldgp.integrations.botorch import ManifoldGPModel
 
 BOUNDS = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
@@ -71,7 +71,12 @@ def manifold(averaging: str, restarts: int, hidden: tuple[int, ...]) -> Callable
     """ManifoldGPRegressor with this averaging; "plain" is GPRegressor, the same without features."""
     if averaging == "plain":
         return lambda X, Y: ManifoldGPModel(GPRegressor(restarts=restarts).fit(X.numpy(), Y[:, 0].numpy()))
-    return lambda X, Y: ManifoldGPModel.fit(X, Y, averaging=averaging, restarts=restarts, hidden=hidden)
+    if averaging == "fast":  # it has neither restarts nor a network of ours
+        return lambda X, Y: ManifoldGPModel.fit(X, Y, averaging="fast")
+    way = {"single": Single(restarts=restarts), "restarts": Restarts(restarts=restarts), "stack": Stack(own_members=restarts)}[
+        averaging
+    ]
+    return lambda X, Y: ManifoldGPModel.fit(X, Y, features=hidden, averaging=way)
 
 
 def optimise(
@@ -97,7 +102,7 @@ def main(arguments: list[str] | None = None) -> dict[str, list[float]]:
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--initial", type=int, default=8)
     parser.add_argument("--steps", type=int, default=20)
-    parser.add_argument("--averaging", default="fast", choices=["none", "fast", "restarts", "stack", "plain"])
+    parser.add_argument("--averaging", default="fast", choices=["single", "fast", "restarts", "stack", "plain"])
     parser.add_argument("--restarts", type=int, default=5)
     parser.add_argument("--hidden", type=int, nargs="+", default=[6, 2])
     parser.add_argument("--quick", action="store_true", help="one seed, three steps")

@@ -32,14 +32,14 @@ def arm_torque(q: np.ndarray, v: np.ndarray) -> np.ndarray:
 
 def fit_arm(path: Path, rows: int = 300) -> None:
     """Record a motion, fit it, and save the predictor. This is the only part that needs PyTorch."""
-    from manifoldgp import ManifoldGPRegressor
+    from manifoldgp import ManifoldGPRegressor, Single
 
     rng = np.random.default_rng(0)
     t = np.linspace(0.0, 30.0, rows)
     q, v = np.sin(t) + 0.4 * np.sin(2.3 * t), np.cos(t) + 0.92 * np.cos(2.3 * t)
     X = np.stack([q, v], 1)
     y = arm_torque(q, v) + 0.05 * rng.normal(size=rows)
-    ManifoldGPRegressor(hidden=(10, 3), averaging="none", restarts=4, max_iter=100).fit(X, y).predictor().save(path)
+    ManifoldGPRegressor(features=(10, 3), averaging=Single(restarts=4, max_iter=100)).fit(X, y).predictor().save(path)
 
 
 def run(p: Predictor, ticks: int) -> dict[str, float]:

@@ -12,18 +12,18 @@ from pathlib import Path
 import pandas as pd
 from PIL import Image
 
-from manifoldgp import ManifoldGPRegressor, plots
+from manifoldgp import ManifoldGPRegressor, Single, Stack, plots
 from manifoldgp.datasets import rotated_bumps, step_function, walker
 
 
 def main(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     step, bumps, knee = step_function(0), rotated_bumps(0), walker()
-    jump = ManifoldGPRegressor(restarts=10).fit(step.X_train, step.y_train)
+    jump = ManifoldGPRegressor(averaging=Stack(own_members=10)).fit(step.X_train, step.y_train)
     plane = pd.DataFrame(bumps.X_train[:200], columns=list(bumps.input_names))
-    valleys = ManifoldGPRegressor(averaging="none", hidden=(10, 3), restarts=6).fit(plane, bumps.y_train[:200])
+    valleys = ManifoldGPRegressor(features=(10, 3), averaging=Single(restarts=6)).fit(plane, bumps.y_train[:200])
     joints = pd.DataFrame(knee.X_train, columns=list(knee.input_names)), knee.y_train
-    robot = ManifoldGPRegressor(restarts=10).fit(joints[0][:300], joints[1][:300], ordered=True)
+    robot = ManifoldGPRegressor(averaging=Stack(own_members=10)).fit(joints[0][:300], joints[1][:300], ordered=True)
     test = pd.DataFrame(knee.X_test, columns=list(knee.input_names)), knee.y_test
 
     pictures = {

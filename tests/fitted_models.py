@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 
 from manifoldgp import GPRegressor, ManifoldGPRegressor
-from manifoldgp.averaging import nuts
 from manifoldgp.errors import FitWarning
+from short_fits import few_starts
 
-AVERAGINGS = ("stack", "fast", "restarts", "none")
+AVERAGINGS = ("stack", "fast", "restarts", "single")
 
 
 def table(rows: int, inputs: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -30,7 +30,7 @@ def fitted(
     X, y = table(rows, inputs)
     Y = y if targets == 1 else np.stack([y, *(np.cos(X[:, 0] + o) for o in range(1, targets))], 1)
     data = pd.DataFrame(X, columns=[f"joint {d} <rad>" for d in range(inputs)]) if named else X
-    model = ManifoldGPRegressor(averaging=averaging, restarts=2, max_iter=20, hidden=(3, 2))
+    model = ManifoldGPRegressor(None if averaging == "fast" else (3, 2), averaging=few_starts(averaging))
     return model.fit(data, Y)
 
 
@@ -43,10 +43,7 @@ def plain_gp(inputs: int = 1) -> GPRegressor:
 def full_bayes() -> ManifoldGPRegressor:
     """A fit with NUTS whose chains are so short that they cannot mix."""
     pytest.importorskip("nutpie", reason="needs the extra bayes")
-    short = nuts.NutsSettings(chains=2, tune=16, draws=16, thin=4, depth=3)
-    model = ManifoldGPRegressor(averaging="nuts", hidden=(2, 1), restarts=2, max_iter=20)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(nuts, "NutsSettings", lambda: short)
-        with pytest.warns(FitWarning, match="mix badly"):
-            model.fit(*table(20, 1))
+    model = ManifoldGPRegressor(features=(2, 1), averaging=few_starts("nuts"))
+    with pytest.warns(FitWarning, match="mix badly"):
+        model.fit(*table(20, 1))
     return model

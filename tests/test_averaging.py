@@ -6,14 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from manifoldgp import GPRegressor, ManifoldGPRegressor, load
+from manifoldgp import NUTS, GPRegressor, ManifoldGPRegressor, Stack, load
 from manifoldgp._system.threads import training_threads
 from manifoldgp.averaging import fold_training as on_folds
 from manifoldgp.averaging import methods as fit
 from manifoldgp.averaging import nuts, stack
 from manifoldgp.averaging.fold_predictions import make_batch, predict_held_out
 from manifoldgp.averaging.members import Trainer, nested_gp, plain_gp, warm_and_cold
-from manifoldgp.averaging.settings import StackSettings
 from manifoldgp.averaging.stack import fit_stack
 from manifoldgp.errors import FitWarning, InputError
 from manifoldgp.features import MLP, PCA, Nested
@@ -22,9 +21,9 @@ from manifoldgp.kernels import Constant, SquaredExponential
 from manifoldgp.model import Data, Model
 from manifoldgp.noise import GaussianNoise
 from manifoldgp.parameters import LogNormal, map_leaves
+from short_fits import few_starts
 
-SHORT = nuts.NutsSettings(chains=2, tune=16, draws=16, thin=4, depth=3)
-AVERAGINGS = ("stack", "fast", "restarts", "none")
+AVERAGINGS = ("stack", "fast", "restarts", "single")
 
 
 def cliff(seed, rows):
@@ -36,7 +35,10 @@ def cliff(seed, rows):
 @pytest.fixture(scope="module")
 def fitted():
     X, y = cliff(0, 60)
-    return {name: ManifoldGPRegressor(averaging=name, hidden=(4, 2), restarts=3, max_iter=60).fit(X, y) for name in AVERAGINGS}
+    return {
+        name: ManifoldGPRegressor(None if name == "fast" else (4, 2), averaging=few_starts(name, 3, 60)).fit(X, y)
+        for name in AVERAGINGS
+    }
 
 
 @pytest.mark.parametrize("name", AVERAGINGS)
@@ -89,13 +91,13 @@ def test_weights_sum_to_one_and_are_reported(fitted):
     assert "of the weight" in str(fitted["stack"].diagnose())
     weights = fitted["stack"].starts_["weight"]
     assert weights.sum() == pytest.approx(1.0, abs=1e-3)
-    assert fitted["none"].held_out_ == [None]
+    assert fitted["single"].held_out_ == [None]
 
 
 def test_a_cliff_is_predicted_better_than_by_a_plain_gp():
     X, y = cliff(2, 150)
     X_test, y_test = cliff(3, 500)
-    stack = ManifoldGPRegressor(averaging="stack", restarts=6).fit(X, y)
+    stack = ManifoldGPRegressor(averaging=Stack(own_members=6)).fit(X, y)
     gp = GPRegressor().fit(X, y)
     gain = stack.log_predictive_density(X_test, y_test).mean() - gp.log_predictive_density(X_test, y_test).mean()
     assert gain > 0.3
@@ -105,7 +107,7 @@ def test_a_smooth_function_is_predicted_as_well_as_by_a_plain_gp():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(500, 2))
     y = np.sin(X[:, 0]) * np.cos(X[:, 1]) + 0.1 * rng.normal(size=500)
-    stack = ManifoldGPRegressor(averaging="stack", restarts=3).fit(X[:100], y[:100])
+    stack = ManifoldGPRegressor(averaging=Stack(own_members=3)).fit(X[:100], y[:100])
     gp = GPRegressor().fit(X[:100], y[:100])
     gain = stack.log_predictive_density(X[100:], y[100:]).mean() - gp.log_predictive_density(X[100:], y[100:]).mean()
     assert gain > -0.05
@@ -113,7 +115,7 @@ def test_a_smooth_function_is_predicted_as_well_as_by_a_plain_gp():
 
 def test_groups_and_order_choose_the_folds():
     X, y = cliff(4, 40)
-    quick = {"averaging": "stack", "hidden": (3, 1), "restarts": 2}
+    quick = {"features": (3, 1), "averaging": Stack(own_members=2)}
     runs = [
         ManifoldGPRegressor(**quick).fit(X, y, **options) for options in ({}, {"ordered": True}, {"groups": np.arange(40) // 8})
     ]
@@ -127,11 +129,9 @@ def test_groups_and_order_choose_the_folds():
 def test_bad_choices_are_refused():
     X, y = cliff(5, 20)
     with pytest.raises(
-        InputError, match="Unknown averaging 'bagging'; choose one of 'stack', 'fast', 'restarts', 'nuts', 'none'"
+        InputError, match="Unknown averaging 'bagging'; choose one of 'stack', 'fast', 'restarts', 'nuts', 'single'"
     ):
         ManifoldGPRegressor(averaging="bagging").fit(X, y)
-    with pytest.raises(InputError, match="needs averaging='none'"):
-        ManifoldGPRegressor(averaging="stack", shared_features=True).fit(X, np.stack([y, y], 1))
 
 
 def standardised(X, y):
@@ -213,7 +213,9 @@ def test_a_broken_member_predicts_nothing_and_the_stack_goes_on():
 def test_known_noise_and_warping_go_through_the_stack(options):
     X, y = cliff(10, 40)
     warping = None if options else "tanh"
-    model = ManifoldGPRegressor(averaging="stack", hidden=(3, 1), restarts=2, target_warping=warping).fit(X, np.exp(y), **options)
+    model = ManifoldGPRegressor(features=(3, 1), target_warping=warping, averaging=Stack(own_members=2)).fit(
+        X, np.exp(y), **options
+    )
     grid = np.linspace(-30, 60, 60001)
     density = np.exp(model.log_predictive_density(np.repeat(X[:1], len(grid), 0), grid))
     assert np.trapezoid(density, grid) == pytest.approx(1.0, abs=5e-3)
@@ -226,9 +228,7 @@ def averaged(X, y, features=MLP((4, 2)), **settings):  # noqa: B008
     sizes = {"gp_starts": 1, "warm_members": 2, "cold_members": 3, "own_members": 5, "fold_members": 2, **settings}
     with training_threads() as workers:
         trainer = Trainer(torch.Generator().manual_seed(0), workers, watch=lambda phase, *_: phases.append(phase))
-        average = fit_stack(
-            Model(features), data, [np.arange(0, len(y), 2), np.arange(1, len(y), 2)], StackSettings(**sizes), trainer
-        )
+        average = fit_stack(Model(features), data, [np.arange(0, len(y), 2), np.arange(1, len(y), 2)], Stack(**sizes), trainer)
     assert sum(w.sum() for w in average.weights) == pytest.approx(1.0)
     return average, list(dict.fromkeys(phases))
 
@@ -298,7 +298,7 @@ def test_one_held_out_fold_is_of_the_usual_size_and_the_last_in_time(groups, ord
 @pytest.mark.parametrize("steps", [(), (80, 25), (0, 10)])
 def test_steps_that_do_not_grow_are_refused(steps):
     with pytest.raises(InputError, match="steps must be iteration counts that grow"):
-        StackSettings(steps=steps)
+        Stack(steps=steps).check()
 
 
 def test_a_step_that_makes_held_out_rows_less_likely_is_taken_back(monkeypatch):
@@ -321,16 +321,15 @@ def test_a_step_that_makes_held_out_rows_less_likely_is_taken_back(monkeypatch):
 def test_the_plain_gp_of_a_stack_is_that_of_the_plain_regressor():
     X, y = cliff(4, 40)
     plain = GPRegressor().fit(X, y).starts_
-    stacked = ManifoldGPRegressor(hidden=(2, 1), restarts=1).fit(X, y).starts_
+    stacked = ManifoldGPRegressor(features=(2, 1), averaging=Stack(own_members=1)).fit(X, y).starts_
     np.testing.assert_array_equal(stacked["nlml"][stacked["group"] == "plain GP"], plain["nlml"])
 
 
-def test_full_bayes_reports_its_chains(monkeypatch):
+def test_full_bayes_reports_its_chains():
     pytest.importorskip("nutpie", reason="needs the extra [bayes]")
-    monkeypatch.setattr(nuts, "NutsSettings", lambda: SHORT)
     X, y = cliff(11, 15)
     with pytest.warns(FitWarning, match="The NUTS chains mix badly"):  # far too few draws, on purpose
-        model = ManifoldGPRegressor(averaging="nuts", hidden=(2, 1), restarts=2, max_iter=20).fit(X[:, :1], y)
+        model = ManifoldGPRegressor(features=(2, 1), averaging=few_starts("nuts")).fit(X[:, :1], y)
     assert len(model.starts_) == 8
     np.testing.assert_allclose(model.starts_["weight"], 1 / 8)
     report = model.sampling_[0]
@@ -347,12 +346,10 @@ def test_the_sampler_finds_a_known_posterior():
     y = 0.7 + 0.1 * rng.normal(size=8)
     data = Data(torch.zeros(8, 1, dtype=torch.float64), torch.from_numpy(y), torch.full((8,), 0.01, dtype=torch.float64))
     model = Model(kernel=Constant(), noise=GaussianNoise(learned=False), priors={"kernel.variance": LogNormal(0.0, 1.0)})
-    settings = nuts.NutsSettings(chains=2, tune=200, draws=400, thin=1, depth=4)
+    settings = NUTS(restarts=2, max_iter=50, chains=2, tune=200, draws=400, thin=1, depth=4)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FitWarning)
-        average = nuts.fit_nuts(
-            model, data, restarts=2, max_iter=50, generator=torch.Generator().manual_seed(0), settings=settings
-        )
+        average = nuts.fit_nuts(model, data, settings, generator=torch.Generator().manual_seed(0))
     grid = np.linspace(-6, 6, 4001)
     values = {"kernel": {"variance": torch.from_numpy(np.exp(grid))}}
     log_density = -model.nlml(values, data).numpy() - 0.5 * grid**2
@@ -369,13 +366,13 @@ def test_a_stack_of_other_sizes_is_fitted_and_kept_in_files(tmp_path):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(30, 1))
     y = np.sin(3 * X[:, 0])
-    settings = StackSettings(gp_starts=1, warm_members=2, cold_members=2, own_members=2, fold_members=1, hidden=3, q=1, keep=-1.0)
-    model = ManifoldGPRegressor(averaging=settings, max_iter=10).fit(X, y)
+    settings = Stack(gp_starts=1, warm_members=2, cold_members=2, own_members=2, fold_members=1, hidden=3, q=1, keep=-1.0)
+    model = ManifoldGPRegressor(averaging=settings).fit(X, y)
     nested = next(block for block in model.ensembles_[0].blocks if isinstance(block.model.features, Nested))
     assert nested.model.features.hidden == 3
     model.save(tmp_path / "m.mgp")
     again = load(tmp_path / "m.mgp")
     assert again.averaging == settings
     np.testing.assert_array_equal(again.predict(X), model.predict(X))
-    with pytest.raises(InputError, match="or give a StackSettings"):
+    with pytest.raises(InputError, match="or give an object such as Stack"):
         ManifoldGPRegressor(averaging="average").fit(X, y)

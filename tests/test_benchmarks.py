@@ -18,8 +18,7 @@ import page
 import startup
 import study
 from libraries import LIBRARIES, OURS, Library
-from manifoldgp import GPRegressor, ManifoldGPRegressor
-from manifoldgp.features import MLP
+from manifoldgp import GPRegressor, ManifoldGPRegressor, Single
 from problems import NETWORK, STEP_NETWORK, fixed_values, reference_nlml, smooth, starts, step
 from processes import Crew, NotMeasured, Worker
 
@@ -45,7 +44,7 @@ def test_a_worker_evaluates_the_same_nlml_as_numpy_and_times_it(crew, network):
 def test_peers_begin_where_our_estimators_begin(network):
     X, y = step()
     settings = {"restarts": 3, "max_iter": 0}
-    model = ManifoldGPRegressor(features=MLP(network), averaging="none", **settings) if network else GPRegressor(**settings)
+    model = ManifoldGPRegressor(network, averaging=Single(**settings)) if network else GPRegressor(**settings)
     with np.errstate(all="ignore"):
         drawn = model.fit(X, y).starts_["nlml"]
     given = [reference_nlml(X, y, values) for values in starts(X, y, 3, network)]

@@ -12,6 +12,7 @@ from sklearn.base import clone
 
 from manifoldgp import GPRegressor, ManifoldGPRegressor
 from manifoldgp.errors import InputError
+from short_fits import few_starts
 
 pytest.importorskip("botorch", reason="needs the extra [botorch]")
 
@@ -29,17 +30,20 @@ X = RNG.uniform(size=(14, 2)) * [2.0, 30.0] + [1.0, -5.0]
 Y = 100 + 7 * np.sin(3 * X[:, 0]) + 0.2 * X[:, 1] + 0.05 * RNG.normal(size=14)
 NEW = torch.tensor(RNG.uniform(size=(5, 2)) * [2.0, 30.0] + [1.0, -5.0])
 BOUNDS = torch.tensor([[1.0, -5.0], [3.0, 25.0]], dtype=torch.float64)
-SETTINGS = {"hidden": (3, 2), "restarts": 3, "max_iter": 25}
+
+
+def mgp(averaging, **arguments):
+    return ManifoldGPRegressor(None if averaging == "fast" else (3, 2), averaging=few_starts(averaging, 3, 25), **arguments)
 
 
 @pytest.fixture(scope="module")
 def estimators():
     kinds = {
-        "none": ManifoldGPRegressor(averaging="none", **SETTINGS),
-        "restarts": ManifoldGPRegressor(averaging="restarts", **SETTINGS),
-        "fast": ManifoldGPRegressor(averaging="fast", **SETTINGS),
-        "stack": ManifoldGPRegressor(averaging="stack", **SETTINGS),
-        "mean": ManifoldGPRegressor(averaging="restarts", mean="linear", kernel="matern52", **SETTINGS),
+        "single": mgp("single"),
+        "restarts": mgp("restarts"),
+        "fast": mgp("fast"),
+        "stack": mgp("stack"),
+        "mean": mgp("restarts", mean="linear", kernel="matern52"),
         "plain": GPRegressor(restarts=2),
     }
     return {name: e.fit(X, Y) for name, e in kinds.items()}
@@ -47,10 +51,10 @@ def estimators():
 
 @pytest.fixture(scope="module")
 def warped():
-    return ManifoldGPRegressor(averaging="restarts", target_warping="tanh", **SETTINGS).fit(X, Y)
+    return mgp("restarts", target_warping="tanh").fit(X, Y)
 
 
-@pytest.fixture(params=["none", "restarts", "fast", "stack", "mean", "plain"])
+@pytest.fixture(params=["single", "restarts", "fast", "stack", "mean", "plain"])
 def estimator(request, estimators):
     return estimators[request.param]
 
@@ -220,7 +224,7 @@ def test_gradients_reach_the_points_of_fantasies(estimators):
 def test_known_noise_follows_its_rows():
     yvar = torch.full((14, 1), 0.04, dtype=torch.float64)
     train_X, train_Y = torch.tensor(X), torch.tensor(Y)[:, None]
-    model = ManifoldGPModel.fit(train_X, train_Y, yvar, averaging="none", **SETTINGS)
+    model = ManifoldGPModel.fit(train_X, train_Y, yvar, features=(3, 2), averaging=few_starts("single", 3, 25))
     latent, noisy = model.posterior(NEW).variance, model.posterior(NEW, observation_noise=True).variance
     torch.testing.assert_close(noisy - latent, torch.full((5, 1), 0.04, dtype=torch.float64), rtol=1e-4, atol=1e-7)
     given = model.posterior(NEW, observation_noise=torch.full((5, 1), 0.25, dtype=torch.float64)).variance
@@ -295,7 +299,7 @@ def test_optimize_acqf_finds_a_better_candidate_than_random_ones(estimator, q):
 
 def test_other_acquisition_functions_work(estimators):
     torch.manual_seed(0)
-    for name in ("none", "fast"):
+    for name in ("single", "fast"):
         model = ManifoldGPModel(estimators[name])
         flat = NEW.reshape(5, 1, 2)
         assert torch.isfinite(LogExpectedImprovement(model, best_f=100.0)(flat)).all()
@@ -313,7 +317,7 @@ def test_other_acquisition_functions_work(estimators):
 
 def test_a_negative_weight_minimises(estimators):
     minus = ScalarizedPosteriorTransform(torch.tensor([-1.0], dtype=torch.float64))
-    for name in ("none", "stack"):
+    for name in ("single", "stack"):
         model = ManifoldGPModel(estimators[name])
         plain, turned = model.posterior(NEW), model.posterior(NEW, posterior_transform=minus)
         torch.testing.assert_close(turned.mean, -plain.mean)
@@ -323,7 +327,7 @@ def test_a_negative_weight_minimises(estimators):
 
 
 def test_several_targets_are_a_list_of_models():
-    two = ManifoldGPRegressor(averaging="restarts", **SETTINGS).fit(X, np.stack([Y, -3 * Y], 1))
+    two = mgp("restarts").fit(X, np.stack([Y, -3 * Y], 1))
     models = ModelList(*(ManifoldGPModel(two, output=o) for o in range(2)))
     posterior = models.posterior(NEW)
     np.testing.assert_allclose(posterior.mean.numpy(), two.predict(NEW.numpy()), rtol=1e-8)
@@ -343,7 +347,7 @@ def test_a_loop_of_optimisation_improves():
     values = hill(points)
     before = float(values.max())
     for _ in range(4):
-        model = ManifoldGPModel.fit(points, values, averaging="fast", hidden=(2,), restarts=2, max_iter=25)
+        model = ManifoldGPModel.fit(points, values, averaging="fast")
         acquisition = qLogExpectedImprovement(model, best_f=float(values.max()))
         candidate, _ = optimize_acqf(acquisition, unit, q=1, num_restarts=2, raw_samples=32, options={"maxiter": 20})
         points, values = torch.cat([points, candidate]), torch.cat([values, hill(candidate)])
@@ -358,9 +362,9 @@ def test_what_cannot_be_wrapped_is_refused(estimators):
     with pytest.raises(InputError, match="needs a fitted estimator of this package; got a str"):
         ManifoldGPModel("model")
     with pytest.raises(InputError, match="posterior must be one of 'mixture', 'gaussian'; got 'normal'"):
-        ManifoldGPModel(estimators["none"], posterior="normal")
+        ManifoldGPModel(estimators["single"], posterior="normal")
     with pytest.raises(InputError, match=r"X must be \(..., q, 2\); got \(5, 3\)"):
-        ManifoldGPModel(estimators["none"]).posterior(torch.zeros(5, 3))
+        ManifoldGPModel(estimators["single"]).posterior(torch.zeros(5, 3))
     with pytest.raises(InputError, match=r"train_X must be \(n, d\) and train_Y \(n, 1\); got \(14, 2\) and \(14,\)"):
         ManifoldGPModel.fit(torch.tensor(X), torch.tensor(Y))
 

@@ -10,7 +10,7 @@ import pytest
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.multioutput import MultiOutputRegressor
 
-from manifoldgp import GPRegressor, ManifoldGPRegressor
+from manifoldgp import GPRegressor, ManifoldGPRegressor, Single, Sparse
 
 distributed = pytest.importorskip("distributed", reason="needs Dask: pip install 'manifoldgp[cluster]'")
 
@@ -38,7 +38,7 @@ def on(cluster):
 
 
 def test_folds_over_the_cluster_score_as_they_do_here(cluster, data):
-    model = ManifoldGPRegressor(averaging="none", hidden=(3, 1), restarts=2, max_iter=15)
+    model = ManifoldGPRegressor(features=(3, 1), averaging=Single(restarts=2, max_iter=15))
     here = cross_val_score(model, *data, cv=3)
     with on(cluster):
         there = cross_val_score(model, *data, cv=3, n_jobs=-1)
@@ -55,7 +55,7 @@ def test_a_grid_over_the_cluster_finds_what_it_finds_here(cluster, data):
 
 def test_sparse_members_and_targets_go_over_the_cluster(cluster, data):
     X, y = data
-    sparse = ManifoldGPRegressor(method="sparse", inducing=20, averaging="none", hidden=(3, 1), restarts=2, max_iter=15)
+    sparse = ManifoldGPRegressor(features=(3, 1), averaging=Single(restarts=2, max_iter=15), method=Sparse(inducing=20))
     with on(cluster):
         models = MultiOutputRegressor(sparse, n_jobs=-1).fit(X, np.column_stack([y, -y]))
     assert models.predict(X).shape == (60, 2)

@@ -10,10 +10,12 @@ import pandas as pd
 import pytest
 import torch
 
-from manifoldgp import PCA, GPRegressor, LogNormal, ManifoldGPRegressor
+from manifoldgp import PCA, GPRegressor, LogNormal, ManifoldGPRegressor, Restarts, Single
 from manifoldgp.estimators.diagnosis import Diagnosis, _scaled_kernels
 from manifoldgp.kernels import Matern32, Periodic, SquaredExponential
+from manifoldgp.noise import DEFAULT_FLOOR, GaussianNoise
 from manifoldgp.training.progress import PhaseLines, ProgressLine
+from short_fits import few_starts
 
 RNG = np.random.default_rng(2)
 X = RNG.normal(size=(30, 2))
@@ -37,7 +39,7 @@ def test_numbers_of_an_ordinary_fit(plain):
     assert (numbers["rows"], numbers["inputs"], numbers["features"], numbers["starts"]) == (30, 2, 2, 3)
     assert numbers["NLML per row"] == pytest.approx(plain.nlml_ / 30, rel=1e-9)
     assert numbers["jitter used (variance, relative to sd(y)²)"] == 0
-    assert numbers["noise floor (units of y)"] == pytest.approx(plain.noise_floor * Y.std())
+    assert numbers["noise floor (units of y)"] == pytest.approx(DEFAULT_FLOOR * Y.std())
     scale = float(plain.ensembles_[0].blocks[0].values["noise"]["scale"]) * Y.std()
     assert numbers["noise standard deviation (units of y)"] == pytest.approx(scale, rel=1e-6)
     assert 0.1 < scale < 0.6
@@ -89,7 +91,7 @@ def test_after_an_update_the_numbers_are_those_of_all_rows(plain):
 
 @pytest.mark.parametrize("shared", [False, True])
 def test_each_of_several_targets_has_its_own_numbers(shared):
-    model = ManifoldGPRegressor(hidden=(3, 2), restarts=2, max_iter=30, shared_features=shared, averaging="none").fit(
+    model = ManifoldGPRegressor(features=(3, 2), averaging=Single(restarts=2, max_iter=30, shared_features=shared)).fit(
         X, np.c_[Y, 100 * X[:, 1] ** 2]
     )
     diagnosis = model.diagnose()
@@ -124,15 +126,15 @@ def test_constant_inputs_are_remarked_by_name():
 def test_more_parameters_than_rows_are_remarked():
     """On pure noise a network of this size fits what is not there, and neither NLML nor leave-one-out densities tell."""
     noise = np.random.default_rng(0).normal(size=30)
-    model = ManifoldGPRegressor(hidden=(10, 2), restarts=3, max_iter=100, averaging="none").fit(X, noise)
+    model = ManifoldGPRegressor(features=(10, 2), averaging=Single(restarts=3, max_iter=100)).fit(X, noise)
     numbers = model.diagnose().numbers
     assert numbers["trained parameters"] == (2 * 10 + 10) + (10 * 2 + 2) + (1 + 2) + 1
     assert "more trained parameters (56) than rows (30): a single model is likely to overfit" in remarks(model)
     assert numbers[LOO] < 1.0  # although sd(y) = 1 cannot be predicted better than 1.4 nats a row
     assert "likely to overfit" not in remarks(gp().fit(X, Y))
-    averaged = ManifoldGPRegressor(hidden=(10, 2), restarts=4, max_iter=5, averaging="restarts").fit(X, noise)
+    averaged = ManifoldGPRegressor(features=(10, 2), averaging=Restarts(restarts=4, max_iter=5)).fit(X, noise)
     assert "likely to overfit" not in remarks(averaged)
-    fixed = ManifoldGPRegressor(PCA(2), restarts=1, max_iter=5, averaging="none").fit(X, noise)  # a PCA's matrix is not trained
+    fixed = ManifoldGPRegressor(PCA(2), averaging=Single(restarts=1, max_iter=5)).fit(X, noise)  # a PCA's matrix is not trained
     assert fixed.diagnose().numbers["trained parameters"] == 4
 
 
@@ -146,14 +148,14 @@ def test_rows_that_the_others_contradict_are_remarked():
 
 def test_features_that_collapse_are_remarked():
     model = ManifoldGPRegressor(
-        torch.nn.Sequential(torch.nn.Linear(2, 1), torch.nn.Linear(1, 3)), restarts=1, max_iter=5, averaging="none"
+        torch.nn.Sequential(torch.nn.Linear(2, 1), torch.nn.Linear(1, 3)), averaging=Single(restarts=1, max_iter=5)
     ).fit(X, Y)
     assert model.diagnose().numbers["rank of the features"] == 1
     assert "The 3 features span only 1 dimensions: fewer features would do." in remarks(model)
 
 
 def test_starts_that_disagree_or_stop_early_are_remarked():
-    model = ManifoldGPRegressor(hidden=(3, 2), restarts=4, max_iter=3, averaging="none").fit(X, Y)
+    model = ManifoldGPRegressor(features=(3, 2), averaging=Single(restarts=4, max_iter=3)).fit(X, Y)
     assert model.diagnose().numbers[AGREE] == 1
     assert "Only one start found the best optimum: more restarts may find a better one." in remarks(model)
     assert "4 of 4 starts stopped at the iteration limit: raise max_iter to see them converge." in remarks(model)
@@ -162,7 +164,7 @@ def test_starts_that_disagree_or_stop_early_are_remarked():
 
 
 def test_jitter_is_remarked():
-    model = gp(kernel="matern12", noise="known", restarts=1, noise_floor=1e-9).fit(X, Y, noise_std=0.0)
+    model = gp(kernel="matern12", noise=GaussianNoise(learned=False, floor=1e-9), restarts=1).fit(X, Y, noise_std=0.0)
     assert "jitter" not in remarks(model)
     model.update(X, Y, noise_std=0.0)  # the same rows again
     assert model.diagnose().numbers["jitter used (variance, relative to sd(y)²)"] > 0
@@ -171,7 +173,7 @@ def test_jitter_is_remarked():
 
 @pytest.mark.parametrize("averaging", ["restarts", "fast", "stack"])
 def test_averages_are_diagnosed_by_their_heaviest_member(averaging):
-    model = ManifoldGPRegressor(hidden=(3, 2), restarts=2, max_iter=10, averaging=averaging).fit(X, Y)
+    model = ManifoldGPRegressor(None if averaging == "fast" else (3, 2), averaging=few_starts(averaging, 2, 10)).fit(X, Y)
     diagnosis = model.diagnose()
     starts = model.starts_
     assert diagnosis.numbers["NLML per row"] == pytest.approx(starts["nlml"][np.argmax(starts["weight"])] / 30, rel=1e-6)

@@ -90,7 +90,20 @@ def test_every_page_is_in_the_navigation():
 def test_the_reference_knows_what_the_pages_use():
     reference = "\n".join(page.read_text(encoding="utf-8") for page in sorted((ROOT / "docs" / "reference").glob("*.md")))
     described = set(re.findall(r"^::: [\w.]+\.(\w+)$", reference, re.M))
-    named = {"Predictor", "StackSettings", "TableEncoding", "export_onnx", "fit_files", "write_model_report"}
+    named = {
+        "NUTS",
+        "Exact",
+        "Fast",
+        "Predictor",
+        "Restarts",
+        "Single",
+        "Sparse",
+        "Stack",
+        "TableEncoding",
+        "export_onnx",
+        "fit_files",
+        "write_model_report",
+    }
     pictures = {name for name in plots.__all__ if name.startswith("plot_")} - DRAWING_PARTS
     assert (
         described
@@ -123,3 +136,5 @@ def test_the_site_builds_without_a_warning(tmp_path, monkeypatch):
     assert not re.findall(r'<(?:script|link)[^>]+(?:src|href)="https?://', home)  # nothing is fetched from elsewhere
     reference = (tmp_path / "site" / "reference" / "estimators.html").read_text(encoding="utf-8")
     assert "predict_quantiles" in reference
+    assert "warm_members" in reference
+    assert "----------" not in reference  # sections of docstrings are tables, not underlined words

@@ -18,11 +18,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from manifoldgp import MLP, PCA, GPRegressor, LogNormal, ManifoldGPRegressor, SquaredExponential
+from manifoldgp import MLP, PCA, GPRegressor, LogNormal, ManifoldGPRegressor, Restarts, Single, SquaredExponential
 from manifoldgp.kernels import Matern32, Periodic
 
 CHEAP = {"restarts": 2, "max_iter": 15}
-SINGLE = {**CHEAP, "averaging": "none"}
+SINGLE = Single(**CHEAP)
 
 
 @pytest.fixture(scope="module")
@@ -33,8 +33,8 @@ def rows():
 
 
 @parametrize_with_checks([
-    ManifoldGPRegressor(hidden=(3, 1), restarts=1, max_iter=10, averaging="none"),
-    ManifoldGPRegressor(hidden=(3, 1), restarts=2, max_iter=10, averaging="restarts"),
+    ManifoldGPRegressor(features=(3, 1), averaging=Single(restarts=1, max_iter=10)),
+    ManifoldGPRegressor(features=(3, 1), averaging=Restarts(restarts=2, max_iter=10)),
     GPRegressor(),
 ])  # fmt: skip
 def test_scikit_learn_checks(estimator, check):
@@ -69,21 +69,21 @@ def test_a_clone_keeps_the_fitted_estimator_to_start_from(rows):
 ])  # fmt: skip
 def test_pickled_models_predict_the_same(rows, features):
     X, y = rows
-    model = ManifoldGPRegressor(features, hidden=(3, 2), **SINGLE).fit(X, y)
+    model = ManifoldGPRegressor((3, 2) if features is None else features, averaging=SINGLE).fit(X, y)
     copy = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(copy.predict(X, return_std=True), model.predict(X, return_std=True))
     assert copy.diagnose().numbers["rows"] == 24
 
 
 def test_grid_search_over_kernels_features_and_nested_arguments(rows):
-    grid = {"kernel": ["se", Matern32()], "features": [None, MLP((2,))], "hidden": [(2, 1)]}
-    search = GridSearchCV(ManifoldGPRegressor(restarts=1, max_iter=5, averaging="none"), grid, cv=2, error_score="raise").fit(
+    grid = {"kernel": ["se", Matern32()], "features": [(2, 1), MLP((2,))]}
+    search = GridSearchCV(ManifoldGPRegressor(averaging=Single(restarts=1, max_iter=5)), grid, cv=2, error_score="raise").fit(
         *rows
     )
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()
     assert search.best_estimator_.predict(rows[0]).shape == (24,)
     inner = GridSearchCV(
-        ManifoldGPRegressor(features=decomposition.PCA(1), restarts=1, max_iter=5, averaging="none"),
+        ManifoldGPRegressor(features=decomposition.PCA(1), averaging=Single(restarts=1, max_iter=5)),
         {"features__n_components": [1, 2]},
         cv=2,
         error_score="raise",
@@ -96,7 +96,7 @@ def test_pipelines_at_the_end_and_in_the_middle(rows):
     last = make_pipeline(StandardScaler(), decomposition.PCA(2), GPRegressor(**CHEAP)).fit(X, y)
     mean, std = last.predict(X, return_std=True)
     assert mean.shape == std.shape == (24,)
-    middle = make_pipeline(ManifoldGPRegressor(hidden=(3, 2), **SINGLE), LinearRegression()).fit(X, y)
+    middle = make_pipeline(ManifoldGPRegressor((3, 2), averaging=SINGLE), LinearRegression()).fit(X, y)
     assert middle[0].transform(X).shape == (24, 2)
     assert middle.score(X, y) > 0.5
 
@@ -147,7 +147,7 @@ def test_a_frame_of_targets_is_several_targets(rows, frame):
 
 def test_transform_as_a_frame_with_names(rows):
     X, y = rows
-    model = ManifoldGPRegressor(hidden=(3, 2), **SINGLE).set_output(transform="pandas")
+    model = ManifoldGPRegressor((3, 2), averaging=SINGLE).set_output(transform="pandas")
     H = model.fit_transform(X, y)
     assert isinstance(H, pd.DataFrame)
     assert list(H.columns) == list(model.get_feature_names_out()) == ["manifoldgpregressor0", "manifoldgpregressor1"]

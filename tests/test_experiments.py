@@ -92,7 +92,7 @@ def test_every_experiment_has_its_methods_and_the_papers_rows():
         assert set(experiment.paper) == set(keys[:-2])
         for method in experiment.methods:
             model = method.build(Config(experiment.key, method.key, 0, 3))
-            expected = {"mgp-restarts": "restarts", "stack": "stack"}.get(method.key, "none")
+            expected = {"mgp-restarts": "restarts", "stack": "stack"}.get(method.key, "single")
             assert model.averaging == expected
 
 

@@ -11,7 +11,7 @@ from sklearn.base import clone
 from torch.autograd import gradcheck, gradgradcheck
 
 import manifoldgp
-from manifoldgp import GPRegressor, ManifoldGPRegressor, kernels
+from manifoldgp import GPRegressor, ManifoldGPRegressor, Stack, kernels
 from manifoldgp.errors import InputError
 from manifoldgp.parameters import Layout, Normal, leaves, map_leaves, nest
 
@@ -167,7 +167,7 @@ def test_a_plain_gp_reaches_the_evidence_of_the_native_kernel():
 
 def test_it_trains_with_features_in_an_average_and_follows_the_estimators_contract(tmp_path):
     kernel = GPyTorchKernel(theirs.ScaleKernel(theirs.MaternKernel(nu=2.5, ard_num_dims=2))) + kernels.Linear()
-    model = ManifoldGPRegressor(kernel=kernel, hidden=(3, 2), restarts=2, max_iter=15, averaging="stack")
+    model = ManifoldGPRegressor(features=(3, 2), kernel=kernel, averaging=Stack(own_members=2))
     assert clone(model).kernel == kernel
     model.fit(X, Y)
     path = tmp_path / "model.mgp"

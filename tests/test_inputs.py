@@ -11,16 +11,32 @@ import pytest
 import torch
 from sklearn.exceptions import NotFittedError
 
-from manifoldgp import MLP, PCA, GPRegressor, LogNormal, ManifoldGPRegressor, Normal, Residual, SquaredExponential, StudentT
+from manifoldgp import (
+    MLP,
+    NUTS,
+    PCA,
+    Fast,
+    GPRegressor,
+    LogNormal,
+    Normal,
+    Residual,
+    Restarts,
+    Sparse,
+    SquaredExponential,
+    Stack,
+    StudentT,
+)
 from manifoldgp.data import inputs
 from manifoldgp.errors import FitWarning, InputError, ManifoldGPError, TrainingFailedError
+from short_fits import manifold
 
 X = np.random.default_rng(0).normal(size=(12, 2))
 Y = np.sin(X[:, 0])
 
 
 def mgp(**arguments):
-    return ManifoldGPRegressor(**{"hidden": (3, 1), "restarts": 2, "max_iter": 10, "averaging": "none", **arguments})
+    starts = {} if "averaging" in arguments and not isinstance(arguments["averaging"], str) else {"restarts": 2, "max_iter": 10}
+    return manifold(**{"features": None if isinstance(arguments.get("averaging"), Fast) else (3, 1), **starts, **arguments})
 
 
 def gp(**arguments):
@@ -114,27 +130,26 @@ def test_wrong_noise_std(fitted, bad, message):
 
 
 @pytest.mark.parametrize(("arguments", "message"), [
-    ({"features": "mlp"}, "Features, a torch.nn.Module, a scikit-learn transformer or None expected, got 'mlp'"),
+    ({"features": "mlp"}, "Features, layer sizes such as .6, 2., a torch.nn.Module, a scikit-learn transformer or None expected, got 'mlp'"),
     ({"features": torch.nn.Linear(7, 2)}, "The features cannot be computed for inputs with 2 columns: .*shapes cannot be multiplied"),
     ({"features": MLP}, r"Did you mean an instance, MLP\(...\)\?"),
     ({"features": PCA(5)}, r"PCA\(q=5\) needs at least 5 rows and columns; the inputs have 12 rows and 2"),
     ({"features": Residual(MLP((3,)))}, "their numbers must agree: the inputs have 2 columns"),
-    ({"hidden": ()}, r"MLP needs the outputs of at least one layer, such as sizes=\(6, 2\); got \(\)"),
-    ({"hidden": 6}, "MLP needs the outputs of at least one layer.*got 6"),
-    ({"hidden": (3, 0)}, "Each size of an MLP must be a positive integer, got 0"),
-    ({"activation": "swish"}, "Unknown activation 'swish'. There are: sigmoid"),
-    ({"activation": None}, "activation must be a name such as 'sigmoid', or one for each layer; got None"),
-    ({"activation": ("tanh",)}, "MLP has 2 layers and 1 activations"),
+    ({"features": ()}, r"MLP needs the outputs of at least one layer, such as sizes=\(6, 2\); got \(\)"),
+    ({"features": 6}, r"Features, layer sizes such as \(6, 2\), .* expected, got 6"),
+    ({"features": (3, 0)}, "Each size of an MLP must be a positive integer, got 0"),
     ({"kernel": "rbf"}, "A kernel is expected, or one of the shorthands 'se'.*got 'rbf'"),
     ({"kernel": SquaredExponential}, "A kernel is expected"),
     ({"kernel": SquaredExponential(dims=(4,))}, r"uses the features \(4,\), but there are only 1"),
     ({"mean": "quadratic"}, "A mean is expected, a torch.nn.Module, or one of 'zero', 'constant', 'linear'; got 'quadratic'"),
-    ({"noise": "none"}, "noise must be 'learned' or 'known'.*got 'none'"),
+    ({"noise": "none"}, "noise must be 'learned', 'known' .*got 'none'"),
     ({"noise": "known"}, r"noise='known' needs the noise of the rows: fit\(X, y, noise_std=...\)"),
-    ({"noise_floor": -1.0}, r"noise_floor \(relative to sd\(y\)\) must be a positive number; got -1.0"),
-    ({"noise_floor": 0}, "noise_floor .* must be a positive number; got 0"),
-    ({"noise_floor": np.nan}, "noise_floor .* must be a positive number; got nan"),
-    ({"noise_floor": "low"}, "noise_floor .* must be a positive number; got 'low'"),
+    ({"standardize": "both"}, "standardize must be True .X and y., False, 'X' or 'y'; got 'both'"),
+    ({"standardize": None}, "standardize must be True .*got None"),
+    ({"method": "dense"}, "method must be one of 'auto', 'exact', 'sparse', or an object .*; got 'dense'"),
+    ({"method": Sparse(inducing=0)}, "inducing must be a whole number of at least 1; got 0"),
+    ({"method": Sparse(checkpoint=3)}, "checkpoint must be the name of a file, or None; got 3"),
+    ({"shared_features": 1}, "shared_features must be True or False; got 1"),
     ({"target_warping": "log"}, "Unknown target warping 'log'; use None, 'tanh' or a warping"),
     ({"target_warping": 5}, "target_warping must be None, 'tanh' or a warping such as .*; got 5"),
     ({"priors": [LogNormal()]}, "priors must map patterns of parameter names to LogNormal, Normal or StudentT"),
@@ -152,15 +167,16 @@ def test_wrong_noise_std(fitted, bad, message):
     ({"time_budget": "1 min"}, "time_budget .* must be a positive number; got '1 min'"),
     ({"optimizer": "adam"}, "Unknown optimizer 'adam'; choose one of 'l-bfgs', 'l-bfgs-b', 'newton-cg'"),
     ({"optimizer": None}, "Unknown optimizer None"),
-    ({"averaging": "mean"}, "Unknown averaging 'mean'; choose one of .*'none'"),
+    ({"averaging": Stack(hidden=0)}, "hidden must be a whole number of at least 1; got 0"),
+    ({"averaging": Fast(cold_members=1.5)}, "cold_members must be a whole number of at least 1; got 1.5"),
+    ({"averaging": Restarts(temperature=0)}, "temperature must be a positive number; got 0"),
+    ({"averaging": NUTS(target_accept=2)}, "target_accept must lie between 0 and 1; got 2"),
     ({"device": "gpu"}, r"The device 'gpu' cannot be used \(.*\). Use 'cpu', or 'cuda' where PyTorch sees a GPU"),
     ({"device": "meta"}, "The device 'meta' cannot be used"),
     ({"callback": 3}, r"callback must be a function of \(iterations, objective values\), or None; got 3"),
     ({"random_state": "x"}, "'x' cannot be used to seed"),
     ({"warm_start_from": "model"}, "warm_start_from must be a fitted estimator of this package"),
     ({"warm_start_from": GPRegressor()}, "warm_start_from must be a fitted estimator of this package"),
-    ({"averaging": "restarts", "shared_features": True}, "needs averaging='none'"),
-    ({"averaging": "restarts", "warm_start_from": GPRegressor()}, "needs averaging='none'"),
 ])  # fmt: skip
 def test_wrong_arguments(arguments, message):
     model = mgp(**arguments)  # arguments are checked by fit, as scikit-learn asks
@@ -361,7 +377,7 @@ def stop(*_):
     ({}, (pd.DataFrame({"u": X[:, 0], "v": ["a"] * 12}), Y), InputError),
     ({"kernel": "rbf"}, (np.c_[X, X], np.c_[Y, Y]), InputError),
     ({"device": "gpu"}, (X[:, :1], Y), InputError),
-    ({"hidden": ()}, (X[:, :1], Y), InputError),
+    ({"features": ()}, (X[:, :1], Y), InputError),
     ({"callback": stop}, (np.c_[X, X], np.c_[Y, Y]), StopError),
     ({"callback": interrupt}, (X[:, :1], np.c_[Y, Y]), KeyboardInterrupt),
 ])  # fmt: skip

@@ -9,7 +9,7 @@ import torch
 from scipy.stats import norm
 
 from fitted_models import AVERAGINGS, fitted, full_bayes, plain_gp, table
-from manifoldgp import GPRegressor, ManifoldGPRegressor, inspection
+from manifoldgp import GPRegressor, ManifoldGPRegressor, Single, inspection
 from manifoldgp.errors import InputError
 from manifoldgp.inference.exact_posterior import condition
 from manifoldgp.model import Data
@@ -17,10 +17,10 @@ from manifoldgp.model import Data
 
 def test_training_rows_come_back_in_original_units():
     X, y = table(40, 2)
-    rows = inspection.training_rows(fitted("none", 2))
+    rows = inspection.training_rows(fitted("single", 2))
     np.testing.assert_allclose(rows.X, X, atol=1e-12)
     np.testing.assert_allclose(rows.y, y, atol=1e-12)
-    few = inspection.training_rows(fitted("none", 2), most=7)
+    few = inspection.training_rows(fitted("single", 2), most=7)
     assert few.total == 40
     np.testing.assert_allclose(few.y, y[few.place], atol=1e-12)
 
@@ -32,19 +32,19 @@ def test_rows_need_both_inputs_and_targets():
 
 @pytest.mark.parametrize("column", [1, -1, "joint 1 <rad>"])
 def test_inputs_by_name_or_number(column):
-    assert inspection.input_index(fitted("none", 2, named=True), column) == 1
+    assert inspection.input_index(fitted("single", 2, named=True), column) == 1
 
 
 @pytest.mark.parametrize("column", [2, "joint", None, 0.5])
 def test_unknown_inputs_are_refused(column):
     with pytest.raises(InputError, match="There is no input .* a number below 2, or a name: x0, x1"):
-        inspection.input_index(fitted("none", 2), column)
+        inspection.input_index(fitted("single", 2), column)
 
 
 @pytest.mark.parametrize("output", [-1, 2, "y"])
 def test_unknown_targets_are_refused(output):
     with pytest.raises(InputError, match="output must be the number of a target, 0 to 1"):
-        inspection.output_index(fitted("none", 2, 2), output)
+        inspection.output_index(fitted("single", 2, 2), output)
 
 
 def test_a_slice_varies_one_input_and_holds_the_others_at_their_medians():
@@ -60,7 +60,7 @@ def test_a_slice_varies_one_input_and_holds_the_others_at_their_medians():
 
 
 def test_a_surface_has_its_first_input_along_its_first_axis():
-    model, (X, _) = fitted("none", 5), table(40, 5)
+    model, (X, _) = fitted("single", 5), table(40, 5)
     found = inspection.surface(model, (4, 0), points=4)
     point = np.median(X, 0)
     point[4], point[0] = found.x1[3], found.x2[1]
@@ -72,7 +72,7 @@ def test_a_surface_has_its_first_input_along_its_first_axis():
 @pytest.mark.parametrize("columns", [(0, 0), (0, -2), (0, 1, 1)])
 def test_a_surface_needs_two_different_inputs(columns):
     with pytest.raises(InputError, match="A map needs two"):
-        inspection.surface(fitted("none", 2), columns)
+        inspection.surface(fitted("single", 2), columns)
 
 
 def test_sensitivities_are_slopes_times_spreads():
@@ -112,7 +112,7 @@ def test_leave_one_out_is_what_a_model_without_the_row_predicts(averaging):
 
 
 def test_predictions_of_given_rows_are_those_of_the_model():
-    model, (X, y) = fitted("none", 2), table(15, 2, seed=1)
+    model, (X, y) = fitted("single", 2), table(15, 2, seed=1)
     found = inspection.predictions(model, X, y)
     np.testing.assert_allclose(found.mean, model.predict(X))
     np.testing.assert_allclose(found.pit, model.predict_cdf(X, y))
@@ -125,7 +125,7 @@ def test_predictions_of_given_rows_are_those_of_the_model():
 
 
 def test_predictions_of_one_of_several_targets():
-    model, (X, _) = fitted("none", 2, 2), table(15, 2, seed=1)
+    model, (X, _) = fitted("single", 2, 2), table(15, 2, seed=1)
     Y = np.random.default_rng(2).normal(size=(15, 2))
     found = [inspection.predictions(model, X, Y, output=o) for o in (0, 1)]
     np.testing.assert_allclose(np.stack([f.mean for f in found], 1), model.predict(X))
@@ -139,7 +139,7 @@ def test_noise_of_training_rows_is_not_asked_for():
 
 
 @pytest.mark.parametrize(
-    ("averaging", "source"), [("stack", "held-out rows"), ("fast", "leave-one-out"), ("none", "leave-one-out")]
+    ("averaging", "source"), [("stack", "held-out rows"), ("fast", "leave-one-out"), ("single", "leave-one-out")]
 )
 def test_calibration_prefers_rows_that_no_member_saw(averaging, source):
     model = fitted(averaging)
@@ -153,7 +153,7 @@ def test_calibration_prefers_rows_that_no_member_saw(averaging, source):
 
 
 def test_features_are_those_of_the_heaviest_member_that_learned_some():
-    model, (X, _) = fitted("none", 2), table(40, 2)
+    model, (X, _) = fitted("single", 2), table(40, 2)
     found = inspection.learned_features(model)
     np.testing.assert_allclose(found.H, model.transform(X), atol=1e-12)
     assert (found.group, found.weight) == ("own", 1.0)
@@ -194,11 +194,11 @@ def test_weights_by_group_or_by_start():
     assert starts.weights.sum() == pytest.approx(1.0)
     assert (np.diff(starts.weights[:, 0]) <= 0).all()
     with pytest.raises(InputError, match="This model is a single one: there are no weights"):
-        inspection.mixture_weights(fitted("none"))
+        inspection.mixture_weights(fitted("single"))
 
 
 def test_frames_and_names_are_accepted_without_warnings():
-    model, (X, y) = fitted("none", 2, named=True), table(10, 2, seed=1)
+    model, (X, y) = fitted("single", 2, named=True), table(10, 2, seed=1)
     frame = pd.DataFrame(X, columns=model.feature_names_in_)
     np.testing.assert_allclose(inspection.predictions(model, frame, y).mean, model.predict(frame))
     assert inspection.sensitivities(model, frame).shape == (2,)
@@ -216,7 +216,7 @@ def test_posterior_draws_have_no_iterations():
 def test_leave_one_out_densities_are_in_the_units_of_y(warping):
     """Their mean is what diagnose() reports, also through a warping of the targets."""
     X, y = table(25, 1)
-    model = ManifoldGPRegressor(averaging="none", restarts=2, max_iter=15, hidden=(2, 1), target_warping=warping).fit(X, 50 * y)
+    model = ManifoldGPRegressor(features=(2, 1), target_warping=warping, averaging=Single(restarts=2, max_iter=15)).fit(X, 50 * y)
     found = inspection.predictions(model)
     reported = model.diagnose().numbers["leave-one-out negative log density per row"]
     assert -found.log_density.mean() == pytest.approx(reported, rel=1e-6)

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import manifoldgp
-from manifoldgp import GPRegressor, ManifoldGPRegressor
+from manifoldgp import GPRegressor, ManifoldGPRegressor, Single
 from manifoldgp.cli._fit_plan import plan_phases
 from manifoldgp.errors import DisconnectedParameterError, InputError, TrainingFailedError
 from manifoldgp.estimators.arguments import settings_of
@@ -26,6 +26,7 @@ from manifoldgp.training.objective import TrainingObjective
 from manifoldgp.training.optimizer import Curvature
 from manifoldgp.training.progress import PhaseWatcher
 from manifoldgp.training.train import train
+from short_fits import manifold
 
 N = 160
 RNG = np.random.default_rng(0)
@@ -121,9 +122,9 @@ def test_models_of_every_kind(arguments, more):
 
 def test_shared_features_and_a_model_for_each_target():
     both = np.stack([Y, X[:, 0] * X[:, 1]], 1)
-    settings = {"hidden": (3, 2), "averaging": "none", "restarts": 3, "max_iter": 15}
-    shared = ManifoldGPRegressor(shared_features=True, **settings).fit(X, both)
-    each = ManifoldGPRegressor(**settings).fit(X, both)
+    settings = {"features": (3, 2), "restarts": 3, "max_iter": 15}
+    shared = manifold(shared_features=True, **settings).fit(X, both)
+    each = manifold(**settings).fit(X, both)
     for model in (shared, each):
         assert np.isfinite(model.nlml_)
         assert levels.on_a_level(model.starts_["status"]).sum() == 4
@@ -146,8 +147,8 @@ def test_nothing_changes_below_the_threshold(monkeypatch):
 
 
 def test_the_same_seed_takes_the_same_rows():
-    settings = {"hidden": (3, 1), "averaging": "none", "restarts": 3, "max_iter": 20}
-    first, again, other = (ManifoldGPRegressor(random_state=seed, **settings).fit(X, Y) for seed in (0, 0, 1))
+    settings = {"features": (3, 1), "restarts": 3, "max_iter": 20}
+    first, again, other = (manifold(random_state=seed, **settings).fit(X, Y) for seed in (0, 0, 1))
     np.testing.assert_array_equal(first.starts_["status"], again.starts_["status"])
     np.testing.assert_allclose(first.starts_["nlml"], again.starts_["nlml"], rtol=1e-8)
     assert first.nlml_ != other.nlml_
@@ -163,8 +164,8 @@ def test_a_batch_of_data_sets_has_no_levels(sizes):
 
 
 def test_the_table_of_starts_says_how_far_each_came():
-    settings = {"hidden": (4, 2), "averaging": "none", "restarts": 8, "max_iter": 40}
-    model = ManifoldGPRegressor(**settings).fit(X, Y)
+    settings = {"features": (4, 2), "restarts": 8, "max_iter": 40}
+    model = manifold(**settings).fit(X, Y)
     starts = model.starts_
     (best,) = np.flatnonzero(starts["chosen"])
     assert starts["status"][best] in ("converged", "iteration limit")
@@ -204,7 +205,7 @@ def test_phases_come_as_planned_with_values_scaled_to_all_rows(monkeypatch):
 
     monkeypatch.setattr(TrainingObjective, "__call__", remembered)
     model = GPRegressor(restarts=3, callback=watcher).fit(X, Y)
-    assert watcher.entered == PHASES == [phase.name for phase in plan_phases("none", N, 3, 500)]
+    assert watcher.entered == PHASES == [phase.name for phase in plan_phases(Single(restarts=3), N)]
     last = {phase: values.min() for phase, _, values in watcher.seen}
     for phase, rows in zip(PHASES, (40, 80, N), strict=True):
         assert last[phase] == pytest.approx(min(raw[rows]) * N / rows, abs=1e-5 * N)
@@ -224,7 +225,7 @@ def test_the_progress_lines_name_their_level(capsys):
 @pytest.mark.parametrize("phase", PHASES)
 def test_whoever_stops_on_a_level_gets_a_model_of_all_rows(phase, sizes):
     watcher = Stop(phase, after=2)
-    model = ManifoldGPRegressor(hidden=(3, 1), averaging="none", restarts=4, callback=watcher).fit(X, Y)
+    model = ManifoldGPRegressor(features=(3, 1), callback=watcher, averaging=Single(restarts=4)).fit(X, Y)
     assert watcher.entered == PHASES[: PHASES.index(phase) + 1]
     assert watcher.rounds == 2  # nobody is asked again
     starts = model.starts_
@@ -257,7 +258,7 @@ def test_no_iterations_are_no_iterations(sizes):
 
 def test_max_iter_limits_each_level():
     watcher = Stop()
-    ManifoldGPRegressor(hidden=(3, 1), averaging="none", restarts=3, max_iter=7, callback=watcher).fit(X, Y)
+    ManifoldGPRegressor(features=(3, 1), callback=watcher, averaging=Single(restarts=3, max_iter=7)).fit(X, Y)
     assert {phase: max(i.max() for p, i, _ in watcher.seen if p == phase) for phase in PHASES} == dict.fromkeys(PHASES, 7)
 
 
@@ -265,9 +266,9 @@ def test_max_iter_limits_each_level():
 
 
 def test_a_warm_start_enters_on_all_rows_and_wins_where_it_is_better():
-    settings = {"hidden": (4, 2), "averaging": "none"}
-    good = ManifoldGPRegressor(restarts=6, max_iter=200, levels=False, **settings).fit(X, Y)
-    warm = ManifoldGPRegressor(restarts=3, max_iter=3, warm_start_from=good, **settings).fit(X, Y)
+    settings = {"features": (4, 2)}
+    good = manifold(restarts=6, max_iter=200, levels=False, **settings).fit(X, Y)
+    warm = manifold(restarts=3, max_iter=3, warm_start_from=good, **settings).fit(X, Y)
     assert warm.starts_["chosen"][0]
     assert warm.nlml_ <= good.nlml_ + 1e-6
     assert warm.starts_["iterations"][0] <= 3  # on all rows only

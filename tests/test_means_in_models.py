@@ -11,16 +11,14 @@ import torch
 from torch import nn
 
 import manifoldgp
-from manifoldgp import GPRegressor, ManifoldGPRegressor
-from manifoldgp.averaging import nuts
-from manifoldgp.averaging.settings import StackSettings
+from manifoldgp import NUTS, Fast, GPRegressor, ManifoldGPRegressor, Restarts, Single, Sparse, Stack
 from manifoldgp.errors import FitWarning, InputError
 from manifoldgp.inference.exact_posterior import condition
 from manifoldgp.inference.sparse_posterior import condition_sparse
 from manifoldgp.means import Linear, Module
 from manifoldgp.model import Data
 
-STACK = StackSettings(
+STACK = Stack(
     gp_starts=1,
     warm_members=1,
     cold_members=1,
@@ -34,7 +32,9 @@ STACK = StackSettings(
     polish=2,
     keep=-1.0,  # every group is kept
 )
-SHORT_CHAINS = nuts.NutsSettings(chains=2, tune=12, draws=8, thin=4, depth=3)
+FAST = Fast(gp_starts=1, gp_iterations=8, warm_members=1, warm_iterations=3, cold_members=1, cold_iterations=3, hidden=2, q=1)
+SHORT_CHAINS = NUTS(restarts=2, max_iter=4, chains=2, tune=12, draws=8, thin=4, depth=3)
+SINGLE = Single(restarts=2, max_iter=4)
 D, Q = 2, 3
 """Inputs and features differ in number, so that a mean on the wrong ones does not fit."""
 
@@ -64,7 +64,8 @@ def make_data(N: int = 24, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 
 
 def estimator(mean: str, **settings) -> ManifoldGPRegressor:
-    return ManifoldGPRegressor(**{"hidden": (3, Q), "mean": MEANS[mean](), "restarts": 2, "max_iter": 4, **settings})
+    features = None if isinstance(settings["averaging"], Fast) else (3, Q)
+    return ManifoldGPRegressor(features, mean=MEANS[mean](), **settings)
 
 
 def fitted(model: ManifoldGPRegressor, X: np.ndarray, y: np.ndarray) -> ManifoldGPRegressor:
@@ -95,48 +96,46 @@ def check(model: ManifoldGPRegressor, mean: str, path) -> None:
 
 
 @pytest.mark.parametrize("mean", MEANS)
-@pytest.mark.parametrize("averaging", ["none", "restarts"])
+@pytest.mark.parametrize("averaging", [SINGLE, Restarts(restarts=2, max_iter=4)], ids=["single", "restarts"])
 def test_members_with_the_features_that_were_chosen(mean, averaging, tmp_path):
     check(fitted(estimator(mean, averaging=averaging), *make_data()), mean, tmp_path / "model.mgp")
 
 
 @pytest.mark.parametrize("mean", ON_INPUTS)
-@pytest.mark.parametrize("averaging", ["fast", STACK], ids=["fast", "stack"])
-def test_members_with_features_of_their_own(mean, averaging, tmp_path, monkeypatch):
-    monkeypatch.setattr(StackSettings, "fast", lambda self: STACK)
+@pytest.mark.parametrize("averaging", [FAST, STACK], ids=["fast", "stack"])
+def test_members_with_features_of_their_own(mean, averaging, tmp_path):
     model = fitted(estimator(mean, averaging=averaging), *make_data())
     assert len(model.ensembles_[0].blocks) > 1
     check(model, mean, tmp_path / "model.mgp")
 
 
 @pytest.mark.parametrize("mean", ["linear", "module on features"])
-def test_draws_from_the_posterior(mean, tmp_path, monkeypatch):
-    monkeypatch.setattr(nuts, "NutsSettings", lambda: SHORT_CHAINS)
-    check(fitted(estimator(mean, averaging="nuts"), *make_data(16)), mean, tmp_path / "model.mgp")
+def test_draws_from_the_posterior(mean, tmp_path):
+    check(fitted(estimator(mean, averaging=SHORT_CHAINS), *make_data(16)), mean, tmp_path / "model.mgp")
 
 
 @pytest.mark.parametrize("mean", MEANS)
 def test_sparse_models(mean, tmp_path):
-    model = fitted(estimator(mean, averaging="none", method="sparse", inducing=6), *make_data())
+    model = fitted(estimator(mean, averaging=SINGLE, method=Sparse(inducing=6)), *make_data())
     check(model, mean, tmp_path / "model.mgp")
 
 
 @pytest.mark.parametrize("mean", ["linear", "module"])
 def test_a_sparse_stack(mean, tmp_path, monkeypatch):
     monkeypatch.setattr("manifoldgp.averaging.sparse_stack._KEEP", -1.0)  # every group is kept
-    model = fitted(estimator(mean, averaging="stack", method="sparse", inducing=6, restarts=1), *make_data(40))
+    model = fitted(estimator(mean, averaging="stack", method=Sparse(inducing=6, restarts=1, max_iter=4)), *make_data(40))
     assert {type(b.model.features).__name__ for b in model.ensembles_[0].blocks} == {"Identity", "Concatenate", "MLP"}
     check(model, mean, tmp_path / "model.mgp")
 
 
 @pytest.mark.parametrize("mean", ON_FEATURES)
-@pytest.mark.parametrize("averaging", ["stack", "fast", STACK], ids=["stack", "fast", "settings"])
+@pytest.mark.parametrize("averaging", ["stack", FAST], ids=["stack", "fast"])
 @pytest.mark.parametrize("method", ["exact", "sparse"])
 def test_a_mean_on_features_needs_members_that_have_them(mean, averaging, method):
     trained = []
     model = estimator(mean, averaging=averaging, method=method, callback=lambda *_: trained.append(1))
     with pytest.raises(
-        InputError, match=r"(?s)mean=.*on='features'.* members with other features.*mean='linear'.*averaging='none'"
+        InputError, match=r"(?s)mean=.*on='features'.* members with other features.*mean='linear'.*averaging='single'"
     ):
         model.fit(*make_data())
     assert not trained
@@ -150,8 +149,8 @@ def test_the_default_average_takes_a_linear_mean():
 
 TRENDS = {
     "plain": lambda mean: GPRegressor(mean=mean, restarts=2, max_iter=60),
-    "sparse": lambda mean: GPRegressor(mean=mean, restarts=2, max_iter=60, method="sparse", inducing=25),
-    "stack": lambda mean: ManifoldGPRegressor(mean=mean, averaging=replace(STACK, gp_iterations=60), hidden=(3, 2)),
+    "sparse": lambda mean: GPRegressor(mean=mean, restarts=2, max_iter=60, method=Sparse(inducing=25)),
+    "stack": lambda mean: ManifoldGPRegressor((3, 2), mean=mean, averaging=replace(STACK, gp_iterations=60)),
 }
 
 
@@ -170,10 +169,12 @@ def test_the_plain_gp_has_inputs_for_features():
     np.testing.assert_allclose(*found, rtol=1e-9)
 
 
-@pytest.mark.parametrize(("method", "afresh"), [("exact", condition), ("sparse", condition_sparse)], ids=["exact", "sparse"])
+@pytest.mark.parametrize(
+    ("method", "afresh"), [("exact", condition), (Sparse(inducing=6), condition_sparse)], ids=["exact", "sparse"]
+)
 def test_more_rows_see_the_mean_of_their_own_inputs(method, afresh):
     X, y = make_data(30)
-    model = fitted(estimator("linear", averaging="none", method=method, inducing=6), X[:24], y[:24])
+    model = fitted(estimator("linear", averaging=SINGLE, method=method), X[:24], y[:24])
     (block,) = model.update(X[24:], y[24:]).ensembles_[0].blocks
     inputs, targets = model.x_scaler_.apply(X), model.y_scaler_.apply(y[:, None])[:, 0]
     whole = afresh(block.model, block.values, Data(torch.from_numpy(inputs), torch.from_numpy(targets)))
@@ -185,7 +186,7 @@ def test_more_rows_see_the_mean_of_their_own_inputs(method, afresh):
 def test_several_targets_on_shared_features():
     X, y = make_data()
     for mean in ("linear", "linear on features", "module", "module on features"):
-        model = fitted(estimator(mean, averaging="none", shared_features=True), X, np.column_stack([y, -y]))
+        model = fitted(estimator(mean, averaging=replace(SINGLE, shared_features=True)), X, np.column_stack([y, -y]))
         assert np.isfinite(model.predict(X)).all()
 
 
@@ -194,4 +195,4 @@ def test_a_module_of_another_width_is_refused_before_training():
     with pytest.raises(InputError, match="a mean on the inputs, which have 2 columns here, and does not accept them"):
         ManifoldGPRegressor(mean=network(Q)).fit(X, y)
     with pytest.raises(InputError, match="a mean on the features, which have 3 columns here, and does not accept them"):
-        estimator("zero", averaging="none").set_params(mean=Module(network(D), on="features")).fit(X, y)
+        estimator("zero", averaging=SINGLE).set_params(mean=Module(network(D), on="features")).fit(X, y)

@@ -9,7 +9,7 @@ from fitted_models import AVERAGINGS, fitted, full_bayes, plain_gp, table
 
 pytest.importorskip("matplotlib", reason="needs the extra plots")
 
-from manifoldgp import inspection, plots
+from manifoldgp import Single, inspection, plots
 from manifoldgp.errors import InputError
 
 ALWAYS = (plots.plot_relevance, plots.plot_predicted_observed, plots.plot_pit, plots.plot_coverage, plots.plot_starts)
@@ -37,7 +37,7 @@ def test_every_picture_of_every_averaging(averaging, inputs):
     model = fitted(averaging, inputs)
     for plot in ALWAYS:
         described(plot(model))
-    if averaging != "none":
+    if averaging != "single":
         described(plots.plot_weights(model))
     if inputs == 1:
         described(plots.plot_prediction(model))
@@ -73,7 +73,7 @@ def test_every_picture_of_each_of_two_targets(output):
 
 
 def test_test_data_can_be_given():
-    model, (X, y) = fitted("none", 2), table(30, 2, seed=5)
+    model, (X, y) = fitted("single", 2), table(30, 2, seed=5)
     for plot in (plots.plot_predicted_observed, plots.plot_pit, plots.plot_coverage, plots.plot_features):
         described(plot(model, X, y))
     assert "test rows" in plots.plot_predicted_observed(model, X, y).get_ylabel()
@@ -88,11 +88,11 @@ def test_a_given_axes_is_used_and_returned():
         assert function(model, ax=ax) is ax
     drawn(axes[0])
     one = plots.new_figure()[1][0]
-    assert plots.plot_prediction(fitted("none"), ax=one) is one
+    assert plots.plot_prediction(fitted("single"), ax=one) is one
 
 
 def test_a_prediction_shows_mean_interval_and_rows():
-    model, (X, y) = fitted("none"), table(40, 1)
+    model, (X, y) = fitted("single"), table(40, 1)
     ax = plots.plot_prediction(model, level=0.5)
     band = inspection.slice_band(model, 0, level=0.5, points=400, margin=0.08)
     *edges, mean = ax.lines
@@ -111,7 +111,7 @@ def test_predicted_against_observed_has_asymmetric_bars():
 
 
 def test_names_of_columns_are_used():
-    model = fitted("none", 2, named=True)
+    model = fitted("single", 2, named=True)
     assert plots.plot_slice(model, "joint 1 <rad>").get_xlabel() == "joint 1 <rad>"
     ax = plots.plot_mean_map(model, ("joint 1 <rad>", 0), points=5)
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("joint 1 <rad>", "joint 0 <rad>")
@@ -121,7 +121,7 @@ def test_names_of_columns_are_used():
 def test_features_in_one_two_and_three_dimensions():
     from manifoldgp import ManifoldGPRegressor
 
-    model = ManifoldGPRegressor(averaging="none", restarts=2, max_iter=5, hidden=(4, 3)).fit(*table(30, 2))
+    model = ManifoldGPRegressor(features=(4, 3), averaging=Single(restarts=2, max_iter=5)).fit(*table(30, 2))
     assert plots.plot_features(model).get_xlabel().startswith("direction 1 (")
     space = plots.plot_features(model, dims=3)
     assert space.name == "3d"
@@ -136,20 +136,20 @@ def test_features_in_one_two_and_three_dimensions():
 
 def test_what_cannot_be_shown_says_what_to_do():
     with pytest.raises(InputError, match="one input; this one has 2. Use plot_slice"):
-        plots.plot_prediction(fitted("none", 2))
+        plots.plot_prediction(fitted("single", 2))
     with pytest.raises(InputError, match="level must be between 0 and 1"):
-        plots.plot_slice(fitted("none", 2), level=95)
+        plots.plot_slice(fitted("single", 2), level=95)
     with pytest.raises(InputError, match="plot_relevance or plot_slice instead"):
         plots.plot_features(plain_gp())
     with pytest.raises(InputError, match="averaging='stack' or 'restarts' has some"):
         plots.plot_weights(plain_gp())
     with pytest.raises(InputError, match="There is no input 1"):
-        plots.plot_mean_map(fitted("none"))
+        plots.plot_mean_map(fitted("single"))
 
 
 def test_a_calibrated_and_an_overconfident_model_look_different():
     """Test rows with more noise than the model knows lie outside its intervals."""
-    model, (X, y) = fitted("none"), table(400, 1, seed=9)
+    model, (X, y) = fitted("single"), table(400, 1, seed=9)
     honest = plots.plot_coverage(model, X, y).lines[-1].get_ydata()
     noisy = plots.plot_coverage(model, X, y + np.random.default_rng(0).normal(size=400)).lines[-1].get_ydata()
     assert noisy[-10] < 0.6 < honest[-10]

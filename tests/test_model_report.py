@@ -63,7 +63,7 @@ def test_the_page_says_which_rows_it_shows(page, tmp_path):
     assert "no model that predicts them has seen them" in without
     assert "Training rows, but each is predicted from all the others" in without
     assert "which the model has not seen" not in without
-    single = written(fitted("none", 2), tmp_path / "b.html")
+    single = written(fitted("single", 2), tmp_path / "b.html")
     assert "a little too kind" in single
     assert "training rows, held out" not in single
 
@@ -99,7 +99,7 @@ def test_what_the_charts_hold_is_what_the_model_says(page):
 @pytest.mark.parametrize("averaging", AVERAGINGS)
 def test_every_averaging_has_its_page(averaging, inputs, tmp_path):
     charts = charts_of(written(fitted(averaging, inputs), tmp_path / "model.html"))
-    assert ("weights" in charts) == (averaging != "none")
+    assert ("weights" in charts) == (averaging != "single")
     assert ("map" in charts) == (inputs > 1)
     assert "starts" in charts
 
@@ -152,7 +152,7 @@ def test_pages_stay_small_and_say_what_is_left_out(tmp_path):
 )
 def test_wrong_arguments_are_refused_and_no_file_is_left(arguments, message, tmp_path):
     with pytest.raises(InputError, match=message):
-        write_model_report(fitted("none"), tmp_path / "model.html", **arguments)
+        write_model_report(fitted("single"), tmp_path / "model.html", **arguments)
     assert not (tmp_path / "model.html").exists()
 
 

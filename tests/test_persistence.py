@@ -20,10 +20,25 @@ from sklearn import decomposition, manifold
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
 import manifoldgp
-from manifoldgp import GPRegressor, LogNormal, ManifoldGPRegressor, Normal, StudentT, TanhWarping, features, kernels, means
+from manifoldgp import (
+    Exact,
+    GaussianNoise,
+    GPRegressor,
+    LogNormal,
+    ManifoldGPRegressor,
+    Normal,
+    Sparse,
+    Stack,
+    StudentT,
+    TanhWarping,
+    features,
+    kernels,
+    means,
+)
 from manifoldgp.errors import FileFormatError, InputError
 from manifoldgp.estimators import model_file as container
 from manifoldgp.estimators.descriptions import _CLASSES, describe, rebuild
+from short_fits import manifold as estimator
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(16, 3))
@@ -32,7 +47,7 @@ NEW = RNG.normal(size=(4, 3))
 
 
 def mgp(*arguments, **named):
-    return ManifoldGPRegressor(*arguments, **{"hidden": (3, 2), "restarts": 2, "max_iter": 4, "averaging": "none", **named})
+    return estimator(*(arguments or ((3, 2),)), **{"restarts": 2, "max_iter": 4, **named})
 
 
 def gp(**named):
@@ -131,17 +146,19 @@ def test_other_transformers_predict_and_are_refused_by_save(tmp_path, transforme
 
 
 @pytest.mark.parametrize("model", [
-    mgp(target_warping="tanh"), mgp(target_warping=TanhWarping(2)), mgp(noise_floor=1e-3, standardize_X=False, standardize_y=False),
+    mgp(target_warping="tanh"), mgp(target_warping=TanhWarping(2)), mgp(noise=GaussianNoise(floor=1e-3), standardize=False),
     mgp(priors={"kernel.*": LogNormal(0.0, 2.0), "features.0.*": StudentT(3.0), "features.1.bias": Normal(1, 2)}),
-    mgp(hidden=[4, 1], activation=["tanh", "relu"], random_state=np.random.RandomState(0)), mgp(hidden=np.array([2, 1]), random_state=np.int64(3)),
-    mgp(averaging="restarts"), mgp(averaging="fast", restarts=1), mgp(averaging="stack", restarts=2),
+    mgp(features.MLP((4, 1), ("tanh", "relu")), random_state=np.random.RandomState(0)), mgp(np.array([2, 1]), random_state=np.int64(3)),
+    mgp(averaging="restarts"), ManifoldGPRegressor(averaging="fast"), ManifoldGPRegressor((3, 2), averaging=Stack(own_members=2)),
+    mgp(method=Sparse(inducing=5)), mgp(method=Exact()), mgp(method="exact"),
 ], ids=lambda model: repr(model).partition(" at 0x")[0])  # fmt: skip
 def test_arguments_there_and_back(tmp_path, model):
     loaded = same_after_loading(model.fit(X, Y), tmp_path / "model.mgp")
     for name, value in model.get_params(deep=False).items():
-        if name not in ("hidden", "activation", "random_state"):
+        if name not in ("features", "random_state"):
             assert getattr(loaded, name) == value
-    assert list(loaded.hidden) == list(model.hidden)
+    if getattr(model, "features", None) is not None:
+        assert features.as_features(loaded.features) == features.as_features(model.features)
     assert loaded.random_state == (None if isinstance(model.random_state, np.random.RandomState) else model.random_state)
     for before, after in zip(model.held_out_, loaded.held_out_, strict=True):
         assert (before is None) == (after is None)
@@ -241,7 +258,7 @@ def test_modules_of_other_sizes_or_none_at_all_are_refused(tmp_path):
 
 
 def test_an_average_places_the_modules_of_features_where_they_belong(tmp_path):
-    model = mgp(net(2), averaging="fast", restarts=1).fit(X, Y)
+    model = ManifoldGPRegressor(net(2), averaging=Stack(own_members=1, keep=-1.0)).fit(X, Y)
     assert len(model.ensembles_[0].blocks) > 1
     same_after_loading(model, tmp_path / "model.mgp", modules=[net(2)])
 

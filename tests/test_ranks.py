@@ -50,7 +50,7 @@ def torchrun(processes: int, files: Path, out: Path, *more: str, restarts: int =
         "--out",
         str(out),
         "--averaging",
-        "none",
+        "single",
         *more,
     ]
     source = str(Path(manifoldgp.__file__).parents[1])
@@ -89,7 +89,7 @@ def test_a_single_process_without_torchrun_gives_the_same_model(files, alone):
     from manifoldgp.estimators.fit_files import fit_files
 
     out = files / "single.mgp"
-    model = fit_files(files / "part*.parquet", "y", out, averaging="none", max_iter=10, restarts=2, inducing=40)
+    model = fit_files(files / "part*.parquet", "y", out, averaging="single", max_iter=10, restarts=2, inducing=40)
     assert model.nlml_ == pytest.approx(alone.nlml_, abs=1e-8 * N)
 
 

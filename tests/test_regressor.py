@@ -15,11 +15,13 @@ from scipy import stats
 from scipy.integrate import cumulative_trapezoid
 
 import manifoldgp
-from manifoldgp import MLP, GPRegressor, LogNormal, ManifoldGPRegressor, Normal
+from manifoldgp import MLP, GPRegressor, LogNormal, Normal
 from manifoldgp.inference.exact_posterior import condition
 from manifoldgp.model import Data
+from manifoldgp.noise import DEFAULT_FLOOR
 from manifoldgp.parameters import map_leaves
 from reference import kernel_matrix
+from short_fits import manifold
 
 RNG = np.random.default_rng(1)
 X = RNG.normal(size=(24, 2)) * [2.0, 0.5] + [10.0, -3.0]
@@ -30,7 +32,7 @@ NEW_Y = np.sin(NEW[:, 0]) + NEW[:, 1] ** 2
 
 
 def mgp(**arguments):
-    return ManifoldGPRegressor(**{"hidden": (3, 2), "restarts": 2, "max_iter": 30, "averaging": "none", **arguments})
+    return manifold(**{"features": (3, 2), "restarts": 2, "max_iter": 30, **arguments})
 
 
 def gp(**arguments):
@@ -83,7 +85,7 @@ def test_predictions_and_evidence_are_the_textbook_formulas(noise, known):
     model = gp(noise=noise).fit(X, Y, noise_std=known)
     own = learned_variance(model)
     if noise == "known":
-        assert own == pytest.approx((model.noise_floor * Y.std()) ** 2)
+        assert own == pytest.approx((DEFAULT_FLOOR * Y.std()) ** 2)
     rows = np.full(24, own) + (0.0 if known is None else known**2 * np.ones(24))
     mean, C, nlml = slow_posterior(model, X, Y, NEW, rows)
     assert model.nlml_ == pytest.approx(nlml, rel=1e-7)
@@ -186,7 +188,7 @@ def test_known_noise_is_in_the_units_of_y():
 
 
 def test_standardisation_can_be_switched_off():
-    model = gp(standardize_X=False, standardize_y=False).fit(X, Y)
+    model = gp(standardize=False).fit(X, Y)
     np.testing.assert_array_equal(model.ensembles_[0].blocks[0].data.X, X)
     np.testing.assert_array_equal(model.ensembles_[0].blocks[0].data.y, Y)
     assert model.predict(X + 1e6) == pytest.approx(np.zeros(24), abs=1e-9)  # the mean is zero, not that of y
@@ -408,7 +410,7 @@ def test_a_callback_watches_and_stops(optimizer):
 
 @pytest.mark.parametrize("optimizer", ["l-bfgs", "l-bfgs-b", "newton-cg"])
 def test_a_time_budget_ends_training(optimizer):
-    model = mgp(optimizer=optimizer, time_budget=0.05, max_iter=100_000, restarts=50, hidden=(8, 3))
+    model = mgp(optimizer=optimizer, time_budget=0.05, max_iter=100_000, restarts=50, features=(8, 3))
     begin = time.perf_counter()
     model.fit(X, Y)
     assert time.perf_counter() - begin < 5.0
@@ -417,19 +419,19 @@ def test_a_time_budget_ends_training(optimizer):
 
 
 def test_several_targets_share_the_time_budget():
-    model = mgp(time_budget=0.3, max_iter=100_000, restarts=60, hidden=(8, 3))
+    model = mgp(time_budget=0.3, max_iter=100_000, restarts=60, features=(8, 3))
     begin = time.perf_counter()
     model.fit(X, np.tile(Y[:, None], 8) + 0.1 * np.random.default_rng(0).normal(size=(24, 8)))
     assert time.perf_counter() - begin < 2.0  # with a budget for each of them it would be 2.4 s and more
     assert (model.starts_["status"] == "time limit").sum() > 60
 
 
-@pytest.mark.parametrize("averaging", ["none", "restarts"])
+@pytest.mark.parametrize("averaging", ["single", "restarts"])
 def test_verbose_is_a_line_on_standard_error_that_ends(capsys, averaging):
     mgp(verbose=True, averaging=averaging).fit(X, Y)
     shown = capsys.readouterr()
     assert shown.out == ""
-    assert shown.err.startswith("\r" if averaging == "none" else ("\r", "\n"))
+    assert shown.err.startswith("\r" if averaging == "single" else ("\r", "\n"))
     assert shown.err.endswith(" s left \n")
     assert "2 starts |" in shown.err
     assert "/30, best NLML " in shown.err
@@ -447,7 +449,7 @@ def test_verbose_ends_its_line_when_training_fails(capsys):
 
 
 def test_features_given_in_full_are_those_of_the_shorthand():
-    named = mgp(hidden=(4, 2), activation=["tanh", "identity"]).fit(X, Y)
+    named = mgp(features=MLP((4, 2), ("tanh", "identity"))).fit(X, Y)
     full = mgp(features=MLP((4, 2), ("tanh", "identity"))).fit(X, Y)
     np.testing.assert_array_equal(named.predict(NEW), full.predict(NEW))
 
@@ -455,7 +457,7 @@ def test_features_given_in_full_are_those_of_the_shorthand():
 def test_arguments_changed_after_fit_do_not_change_what_was_fitted():
     model = gp().fit(X, Y)
     before = model.predict(NEW)
-    model.set_params(kernel="nn", device="nowhere", standardize_y=False, noise="known")
+    model.set_params(kernel="nn", device="nowhere", standardize=False, noise="known")
     np.testing.assert_array_equal(model.predict(NEW), before)
     model.update(NEW, NEW_Y)
 

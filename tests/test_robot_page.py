@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from manifoldgp import ManifoldGPRegressor
+from manifoldgp import ManifoldGPRegressor, Single
 from manifoldgp.predictor import Predictor
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -67,7 +67,7 @@ def test_the_cpp_program_predicts_the_same(tmp_path):
 
     rng = np.random.default_rng(0)
     X = rng.normal(size=(40, 2))
-    model = ManifoldGPRegressor(hidden=(4, 2), averaging="none", restarts=1, max_iter=10)
+    model = ManifoldGPRegressor(features=(4, 2), averaging=Single(restarts=1, max_iter=10))
     model.fit(X, np.stack([np.sin(X[:, 0]), X[:, 1]], 1) + 0.1 * rng.normal(size=(40, 2)))
     export_onnx(model, tmp_path / "model.onnx")
     build = ["cmake", "-S", str(ROOT / "examples" / "cpp"), "-B", str(tmp_path / "build"), f"-DONNXRUNTIME_ROOT={root}"]

@@ -36,7 +36,7 @@ def test_blocks_run_as_written(tmp_path, monkeypatch, capsys):
                 exec(compile(block, str(PAGE), "exec"), names)
     said = capsys.readouterr().out
     assert "inducing points" in said
-    assert "hidden" in said
+    assert "features" in said
     assert names["model"].method_ == "sparse"
 
 

@@ -6,23 +6,23 @@ import numpy as np
 import pytest
 import torch
 
-from manifoldgp import ManifoldGPRegressor
 from manifoldgp.estimators.units import model_inputs
 from manifoldgp.inference.sparse_posterior import condition_sparse
 from manifoldgp.inspection.page import write_model_report
 from manifoldgp.model import Data
 from manifoldgp.predictor.onnx import export_onnx
+from short_fits import manifold
 
 
-def _fitted_sparse(averaging="none", rows=60):
+def _fitted_sparse(averaging="single", rows=60):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(rows, 2))
     y = np.sin(2 * X[:, 0]) + 0.3 * (X[:, 1] > 0) + 0.1 * rng.normal(size=rows)
-    model = ManifoldGPRegressor(method="sparse", inducing=12, averaging=averaging, restarts=2, max_iter=15)
+    model = manifold(method="sparse", inducing=12, averaging=averaging, restarts=2, max_iter=15)
     return model.fit(X, y), X, y
 
 
-@pytest.mark.parametrize("averaging", ["none", "stack"])
+@pytest.mark.parametrize("averaging", ["single", "stack"])
 def test_a_sparse_model_goes_to_a_robot_as_an_exact_one_does(averaging, tmp_path):
     model, X, _ = _fitted_sparse(averaging)
     mean, std = model.predict(X, return_std=True)

@@ -8,11 +8,11 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
-from manifoldgp import GPRegressor, ManifoldGPRegressor, inspection
-from manifoldgp.averaging.settings import StackSettings
+from manifoldgp import GPRegressor, ManifoldGPRegressor, Stack, inspection
 from manifoldgp.features import Identity
 from manifoldgp.inspection.page import write_model_report
 from manifoldgp.plots import plot_starts
+from short_fits import manifold
 
 
 def _rows(count=60):
@@ -22,13 +22,13 @@ def _rows(count=60):
 
 
 def _sparse(**arguments):
-    return ManifoldGPRegressor(**{"method": "sparse", "inducing": 12, "restarts": 2, "max_iter": 15, **arguments})
+    return manifold(**{"method": "sparse", "inducing": 12, "restarts": 2, "max_iter": 15, **arguments})
 
 
 def _cut_short(kind):
     """A model some of whose starts were never begun: a budget that is over before the second one."""
     if kind == "sparse":
-        return _sparse(averaging="none", restarts=6, time_budget=1e-3)
+        return _sparse(averaging="single", restarts=6, time_budget=1e-3)
     return GPRegressor(optimizer=kind, restarts=4, time_budget=1e-4)
 
 
@@ -50,7 +50,7 @@ def test_starts_that_were_never_begun_have_no_way_to_draw(kind, tmp_path):
 
 
 def test_starts_that_were_only_screened_are_not_drawn_beside_those_that_saw_all_rows():
-    model = _sparse(averaging="none").fit(*_rows())
+    model = _sparse(averaging="single").fit(*_rows())
     assert "screened out" in model.starts_["status"]
     assert [trace.start for trace in inspection.traces(model)] == list(model.starts_["start"][model.starts_["chosen"]])
 
@@ -59,8 +59,8 @@ def test_starts_that_were_only_screened_are_not_drawn_beside_those_that_saw_all_
 def many():
     """A sparse model of 1,300 rows, of which it keeps 1,000; its third input varies in one row only, which is not among those."""
     X, y = _rows(1300)
-    kept = _sparse(averaging="none").fit(X, y).ensembles_[0].blocks[0].data.y.numpy()
-    model = _sparse(averaging="none")
+    kept = _sparse(averaging="single").fit(X, y).ensembles_[0].blocks[0].data.y.numpy()
+    model = _sparse(averaging="single")
     scaled = (y - y.mean()) / y.std()
     outside = int(np.argmax([np.abs(kept - value).min() for value in scaled]))
     rare = np.zeros(len(X))
@@ -86,9 +86,9 @@ def test_a_sparse_diagnosis_says_that_it_looked_at_a_sample(many):
 def test_features_of_a_sparse_model_are_judged_by_a_sample():
     X, y = _rows(1300)
     doubled = np.column_stack([X, X[:, 0]])
-    model = _sparse(averaging="none", features=Identity()).fit(doubled, y)
+    model = _sparse(averaging="single", features=Identity()).fit(doubled, y)
     assert "The 3 features span only 2 dimensions in a sample of 1,000 rows: fewer features would do." in model.diagnose().remarks
-    few = _sparse(averaging="none", features=Identity()).fit(doubled[:60], y[:60])
+    few = _sparse(averaging="single", features=Identity()).fit(doubled[:60], y[:60])
     assert "The 3 features span only 2 dimensions: fewer features would do." in few.diagnose().remarks
 
 
@@ -106,8 +106,8 @@ def test_the_page_explains_the_groups_that_a_sparse_stack_has(tmp_path):
 
 
 def test_the_page_of_an_exact_stack_of_other_sizes_explains_its_groups(tmp_path):
-    sizes = StackSettings(gp_starts=1, warm_members=1, cold_members=1, own_members=1, fold_members=1, variance_factors=(1.0, 9.0))
-    model = ManifoldGPRegressor(averaging=sizes, restarts=1, max_iter=5).fit(*_rows(30))
+    sizes = Stack(gp_starts=1, warm_members=1, cold_members=1, own_members=1, fold_members=1, variance_factors=(1.0, 9.0))
+    model = ManifoldGPRegressor(averaging=sizes).fit(*_rows(30))
     text = _text(write_model_report(model, tmp_path / "model.html"))
     assert "weighted average of several models" in text
     assert "warm: models with learned features that began as the plain GP" in text
@@ -116,7 +116,7 @@ def test_the_page_of_an_exact_stack_of_other_sizes_explains_its_groups(tmp_path)
 
 
 def test_endings_of_starts_are_told_in_words(tmp_path):
-    model = _sparse(averaging="none", restarts=4).fit(*_rows())
+    model = _sparse(averaging="single", restarts=4).fit(*_rows())
     screened = np.flatnonzero(model.starts_["status"] == "screened out")
     model.starts_["status"][screened[1:]] = "not reached", "clearly lost"
     page = write_model_report(model, tmp_path / "model.html").read_text(encoding="utf-8")

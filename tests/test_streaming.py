@@ -15,9 +15,8 @@ import torch
 from sklearn.base import clone
 
 import manifoldgp
-from manifoldgp import MLP, GPRegressor, ManifoldGPRegressor
+from manifoldgp import MLP, GPRegressor, Stack
 from manifoldgp._system.threads import Workers
-from manifoldgp.averaging import StackSettings
 from manifoldgp.averaging.sparse_stack import held_out_numbers_of
 from manifoldgp.averaging.stacking import Candidates, Weighing
 from manifoldgp.data.source_files import FileRows
@@ -32,6 +31,7 @@ from manifoldgp.training.rows import MemoryRows, StreamedRows
 from manifoldgp.training.sparse_objective import BoundObjective
 from manifoldgp.training.sparse_schedule import Schedule, Stage
 from manifoldgp.training.sparse_train import SparseTrainer
+from short_fits import manifold
 
 N, D = 700, 3
 pyarrow = pytest.importorskip("pyarrow", reason="files are read by pyarrow, which is not installed")
@@ -57,7 +57,7 @@ def written(folder: Path, X, y, format="parquet", files=3, group=90):
 
 
 def small(**more):
-    return {"method": "sparse", "inducing": 30, "max_iter": 15, "restarts": 2, "averaging": "none", **more}
+    return {"method": "sparse", "inducing": 30, "max_iter": 15, "restarts": 2, "averaging": "single", **more}
 
 
 # ------------------------------------------------------------------------------------------------------------------ sources
@@ -194,10 +194,10 @@ def test_files_memory_maps_and_arrays_give_the_same_model(tmp_path):
     X, y = table()
     np.save(tmp_path / "X.npy", X)
     np.save(tmp_path / "y.npy", y)
-    settings = small(hidden=(3, 2), max_iter=2, restarts=1)  # more would let rounding grow
-    from_files = ManifoldGPRegressor(**settings).fit(FileRows(written(tmp_path, X, y), "y"))
-    mapped = ManifoldGPRegressor(**settings).fit(*(np.load(tmp_path / f"{name}.npy", mmap_mode="r") for name in "Xy"))
-    in_memory = ManifoldGPRegressor(**settings).fit(X, y)
+    settings = small(features=(3, 2), max_iter=2, restarts=1)  # more would let rounding grow
+    from_files = manifold(**settings).fit(FileRows(written(tmp_path, X, y), "y"))
+    mapped = manifold(**settings).fit(*(np.load(tmp_path / f"{name}.npy", mmap_mode="r") for name in "Xy"))
+    in_memory = manifold(**settings).fit(X, y)
     assert mapped.method_ == from_files.method_ == "sparse"
     for other in (mapped, in_memory):
         assert other.nlml_ == pytest.approx(from_files.nlml_, rel=1e-6)
@@ -212,14 +212,14 @@ def test_auto_is_exact_up_to_its_limit_and_says_when_it_is_not(monkeypatch):
     settings = small(method="auto", max_iter=2, restarts=1)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert ManifoldGPRegressor(**settings).fit(X, y).method_ == "exact"
+        assert manifold(**settings).fit(X, y).method_ == "exact"
     monkeypatch.setattr("manifoldgp.estimators.method_choice.EXACT_UP_TO", 100)
     with pytest.warns(FitWarning, match="120 rows: method='auto' trains the sparse model with 30 inducing points") as caught:
-        model = ManifoldGPRegressor(**settings).fit(X, y)
+        model = manifold(**settings).fit(X, y)
     assert caught[0].filename == __file__
     assert model.method_ == "sparse"
     assert "method='auto'" in str(model.diagnose())
-    assert ManifoldGPRegressor(**small(method="exact", max_iter=2, restarts=1)).fit(X, y).method_ == "exact"
+    assert manifold(**small(method="exact", max_iter=2, restarts=1)).fit(X, y).method_ == "exact"
 
 
 @pytest.mark.parametrize(
@@ -228,14 +228,14 @@ def test_auto_is_exact_up_to_its_limit_and_says_when_it_is_not(monkeypatch):
         ({"averaging": "restarts"}, "averaging='restarts' needs method='exact'"),
         ({"optimizer": "l-bfgs-b"}, "optimizer='l-bfgs-b' needs method='exact'"),
         ({"shared_features": True}, "shared_features=True needs method='exact'"),
-        ({"averaging": StackSettings(own_members=3, steps=(5,))}, "StackSettings"),
+        ({"averaging": Stack(own_members=3, steps=(5,))}, "own_members=3, steps=.5,. needs method='exact'"),
     ],
 )
 def test_auto_stays_exact_where_only_the_exact_method_can(more, said, monkeypatch, tmp_path):
     monkeypatch.setattr("manifoldgp.estimators.method_choice.EXACT_UP_TO", 50)
     X, y = table(60)
     y = np.column_stack([y, -y]) if "shared_features" in more else y
-    model = ManifoldGPRegressor(**small(method="auto", max_iter=2, restarts=2, **more))
+    model = manifold(**small(method="auto", max_iter=2, restarts=2, **more))
     np.save(tmp_path / "X.npy", X)
     for inputs in (X, np.load(tmp_path / "X.npy", mmap_mode="r")):
         with pytest.warns(FitWarning, match=f"60 rows: method='auto' stays exact, .*{said}"):
@@ -249,7 +249,7 @@ def test_a_sparse_stack_holds_out_whole_groups(tmp_path, monkeypatch):
     groups, held = np.arange(60) // 5, []
     taken = MemoryRows.take
     monkeypatch.setattr(MemoryRows, "take", lambda rows, numbers: (held.append(numbers), taken(rows, numbers))[1])
-    model = ManifoldGPRegressor(**small(averaging="stack", max_iter=2, restarts=1))
+    model = manifold(**small(averaging="stack", max_iter=2, restarts=1))
     predicted = model.fit(X, y, groups=groups).predict(X)
     np.testing.assert_array_equal(np.unique(groups[held[0]], return_counts=True)[1], [5])  # one whole group of twelve
     assert len(model.held_out_[0].pit) == 5
@@ -268,7 +268,7 @@ def test_held_out_rows_without_targets_are_refused():
         pytest.warns(FitWarning, match="6 of 60 rows have a missing target"),
         pytest.raises(InputError, match="None of the 6 rows that a stack holds out has a target"),
     ):
-        ManifoldGPRegressor(**small(averaging="stack", max_iter=2)).fit(ArrayRows(X, y), ordered=True)
+        manifold(**small(averaging="stack", max_iter=2)).fit(ArrayRows(X, y), ordered=True)
 
 
 @pytest.mark.parametrize(
@@ -283,22 +283,22 @@ def test_held_out_rows_without_targets_are_refused():
 )
 def test_what_the_sparse_method_cannot_do_is_told(more, said):
     with pytest.raises(InputError, match=said):
-        ManifoldGPRegressor(**small(**more)).fit(*table(60))
+        manifold(**small(**more)).fit(*table(60))
 
 
 def test_sources_and_exact_models_do_not_mix():
     X, y = table(60)
     with pytest.raises(InputError, match="read by the sparse method only"):
-        ManifoldGPRegressor(**small(method="exact")).fit(ArrayRows(X, y))
+        manifold(**small(method="exact")).fit(ArrayRows(X, y))
     with pytest.raises(InputError, match="brings its own targets"):
-        ManifoldGPRegressor(**small()).fit(ArrayRows(X, y), y)
+        manifold(**small()).fit(ArrayRows(X, y), y)
     with pytest.raises(InputError, match="shared_features=True needs method='exact'"):
-        ManifoldGPRegressor(**small(shared_features=True)).fit(X, np.column_stack([y, y]))
+        manifold(**small(shared_features=True)).fit(X, np.column_stack([y, y]))
 
 
 def test_a_sparse_model_is_saved_loaded_and_updated(tmp_path):
     X, y = table(300)
-    model = ManifoldGPRegressor(**small(hidden=(3, 2), mean="constant")).fit(X[:250], y[:250])
+    model = manifold(**small(features=(3, 2), mean="constant")).fit(X[:250], y[:250])
     model.save(tmp_path / "model.mgp")
     loaded = manifoldgp.load(tmp_path / "model.mgp")
     assert (loaded.method_, loaded.inducing) == ("sparse", 30)
@@ -317,7 +317,7 @@ def test_a_sparse_model_is_saved_loaded_and_updated(tmp_path):
 
 def test_several_targets_have_models_of_their_own():
     X, y = table(200)
-    model = ManifoldGPRegressor(**small(hidden=(3, 2), max_iter=8)).fit(X, np.column_stack([y, -2 * y]))
+    model = manifold(**small(features=(3, 2), max_iter=8)).fit(X, np.column_stack([y, -2 * y]))
     mean = model.predict(X)
     assert mean.shape == (200, 2)
     assert np.corrcoef(mean[:, 0], mean[:, 1])[0, 1] < -0.9
@@ -336,7 +336,7 @@ def test_known_noise_reaches_the_sparse_model():
 
 def test_the_stack_weighs_sparse_members_on_held_out_rows():
     X, y = table(600)
-    model = ManifoldGPRegressor(**small(averaging="stack", hidden=(3, 2), max_iter=10)).fit(X[:500], y[:500])
+    model = manifold(**small(averaging="stack", features=(3, 2), max_iter=10)).fit(X[:500], y[:500])
     report = model.held_out_[0]
     assert report.groups == ("plain GP", "nested", "own")
     assert len(report.pit) == 50
@@ -349,13 +349,13 @@ def test_the_stack_weighs_sparse_members_on_held_out_rows():
     np.testing.assert_array_equal(ordered, [27, 28, 29])
 
 
-@pytest.mark.parametrize("averaging", ["none", "stack"])
+@pytest.mark.parametrize("averaging", ["single", "stack"])
 def test_a_bound_is_in_units_of_y_for_the_rows_it_is_of(averaging, tmp_path):
     X, y = table(300)
-    settings = small(averaging=averaging, hidden=(3, 2), max_iter=3)
-    plain, scaled = (ManifoldGPRegressor(**settings).fit(X, factor * y) for factor in (1, 64))  # a power of two changes no bit
+    settings = small(averaging=averaging, features=(3, 2), max_iter=3)
+    plain, scaled = (manifold(**settings).fit(X, factor * y) for factor in (1, 64))  # a power of two changes no bit
     block = scaled.ensembles_[0].blocks[0]
-    rows = 300 if averaging == "none" else 270  # a tenth is held out
+    rows = 300 if averaging == "single" else 270  # a tenth is held out
     assert (block.rows, block.bound_rows) == (300, rows)
     assert scaled.nlml_ == pytest.approx(plain.nlml_ + rows * np.log(64), rel=1e-6)
     np.testing.assert_allclose(scaled.starts_["nlml"], plain.starts_["nlml"] + rows * np.log(64), rtol=1e-6)
@@ -368,8 +368,8 @@ def test_a_bound_is_in_units_of_y_for_the_rows_it_is_of(averaging, tmp_path):
 
 def test_starts_that_were_screened_have_the_units_of_few_rows():
     X, y = table(1500)
-    settings = small(hidden=(3, 2), max_iter=1)
-    plain, scaled = (ManifoldGPRegressor(**settings).fit(X, factor * y) for factor in (1, 64))  # a power of two changes no bit
+    settings = small(features=(3, 2), max_iter=1)
+    plain, scaled = (manifold(**settings).fit(X, factor * y) for factor in (1, 64))  # a power of two changes no bit
     rows = np.where(scaled.starts_["chosen"], 1500, 1000)
     np.testing.assert_allclose(scaled.starts_["nlml"], plain.starts_["nlml"] + rows * np.log(64), rtol=1e-6)
 
@@ -401,7 +401,7 @@ def test_an_interrupted_stack_trains_no_further_member():
             if self.phase.startswith("nested, 180 rows"):
                 raise KeyboardInterrupt
 
-    model = ManifoldGPRegressor(**small(averaging="stack", hidden=(3, 2), max_iter=3, callback=Interrupting()))
+    model = manifold(**small(averaging="stack", features=(3, 2), max_iter=3, callback=Interrupting()))
     with pytest.warns(FitWarning, match="interrupted; the best model so far is kept"):
         model.fit(X, y)
     assert not [phase for phase in seen if str(phase).startswith("own")]
@@ -412,7 +412,7 @@ def test_an_interrupted_stack_trains_no_further_member():
 def test_a_stack_that_is_stopped_at_once_is_the_plain_gp():
     X, y = table(200)
     targets = np.column_stack([y, -y])
-    model = ManifoldGPRegressor(**small(averaging="stack", max_iter=3, callback=lambda *_: True)).fit(X, targets)
+    model = manifold(**small(averaging="stack", max_iter=3, callback=lambda *_: True)).fit(X, targets)
     assert [report.groups for report in model.held_out_] == [("plain GP",)] * 2
     assert np.isfinite(model.predict(X)).all()
     assert "plain GP" in str(model.diagnose())
@@ -427,7 +427,7 @@ def test_an_interruption_also_stops_the_targets_to_come():
         if len(rounds) == 3:
             raise KeyboardInterrupt
 
-    model = ManifoldGPRegressor(**small(restarts=1, max_iter=50, callback=interrupt))
+    model = manifold(**small(restarts=1, max_iter=50, callback=interrupt))
     with pytest.warns(FitWarning, match="interrupted"):
         model.fit(X, np.column_stack([y, -y]))
     assert len(rounds) == 4  # one round of the second target
@@ -510,7 +510,7 @@ def test_a_checkpoint_of_another_model_is_refused(tmp_path):
         trainer_of(X, y, tmp_path).train(torch.Generator().manual_seed(0), 1)
 
 
-@pytest.mark.parametrize("averaging", ["none", "stack"])
+@pytest.mark.parametrize("averaging", ["single", "stack"])
 def test_a_checkpoint_of_another_fit_is_refused(averaging, tmp_path):
     X, y = table(200)
 
@@ -521,7 +521,7 @@ def test_a_checkpoint_of_another_fit_is_refused(averaging, tmp_path):
     killed = small(checkpoint=str(tmp_path / "c"), max_iter=3, averaging=averaging)
     targets = np.column_stack([y, y[::-1]])
     with pytest.raises(_Stop):  # while the second member, or the second target, is trained
-        ManifoldGPRegressor(**killed, callback=die_late).fit(X, targets)
+        manifold(**killed, callback=die_late).fit(X, targets)
     others = [
         ({}, X, targets[:, ::-1], "some rows of y"),
         ({}, X[::-1], targets, "some rows of X"),
@@ -534,16 +534,16 @@ def test_a_checkpoint_of_another_fit_is_refused(averaging, tmp_path):
     ]
     for more, inputs, outputs, names in others:
         with pytest.raises(InputError, match=f"belongs to another fit: it differs in .*{names}.*Remove the file"):
-            ManifoldGPRegressor(**{**killed, **more}).fit(inputs, outputs)
+            manifold(**{**killed, **more}).fit(inputs, outputs)
     with pytest.warns(FitWarning, match="going on from the checkpoint"):
-        resumed = ManifoldGPRegressor(**killed).fit(X, targets)
+        resumed = manifold(**killed).fit(X, targets)
     assert np.isfinite(resumed.nlml_)
     assert not list(tmp_path.iterdir())
 
 
 def test_the_estimator_removes_its_checkpoints(tmp_path):
     X, y = table(200)
-    ManifoldGPRegressor(**small(checkpoint=str(tmp_path / "c"), max_iter=3)).fit(X, y)
+    manifold(**small(checkpoint=str(tmp_path / "c"), max_iter=3)).fit(X, y)
     assert not list(tmp_path.iterdir())
 
 
@@ -552,7 +552,7 @@ def test_a_time_budget_is_kept():
 
     X, y = table(2000)
     begin = time.perf_counter()
-    model = ManifoldGPRegressor(**small(max_iter=100_000, time_budget=1.0, inducing=50)).fit(X, y)
+    model = manifold(**small(max_iter=100_000, time_budget=1.0, inducing=50)).fit(X, y)
     assert time.perf_counter() - begin < 8.0
     assert "time limit" in set(model.starts_["status"])
 

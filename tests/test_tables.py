@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 import manifoldgp
-from manifoldgp import ManifoldGPRegressor, TableEncoding
+from manifoldgp import ManifoldGPRegressor, Single, TableEncoding
 from manifoldgp.data.columns import Column
 from manifoldgp.data.table_files import read_table, read_tables, write_table
 from manifoldgp.errors import FileFormatError, InputError, MissingExtraError
@@ -173,7 +173,7 @@ def test_plain_data_there_and_back():
 @pytest.fixture
 def saved(tmp_path):
     encoding = TableEncoding.learn(table(), ["y"], drop=["run", "sd"])
-    model = ManifoldGPRegressor(hidden=(2, 1), restarts=1, max_iter=2, averaging="none")
+    model = ManifoldGPRegressor(features=(2, 1), averaging=Single(restarts=1, max_iter=2))
     model.fit(encoding.inputs(table()), encoding.target_values(table()))
     model.table_encoding_ = encoding
     model.save(tmp_path / "model.mgp")

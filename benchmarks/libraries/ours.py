@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from libraries.trace import Trace
-from manifoldgp import GPRegressor, ManifoldGPRegressor
+from manifoldgp import GPRegressor, ManifoldGPRegressor, Single
 from manifoldgp._system.threads import Workers, training_threads
 from manifoldgp.features import MLP, Identity
 from manifoldgp.model import Data, Model
@@ -57,12 +57,12 @@ def fit(X: np.ndarray, y: np.ndarray, starts: list[dict], max_iter: int):
         trace.seen(float(np.nanmin(objective)))
         return False
 
-    settings = {"restarts": len(starts), "max_iter": max_iter, "callback": watch}
+    settings = {"restarts": len(starts), "max_iter": max_iter}
     if starts[0]["layers"]:
         sizes = tuple(len(b) for _, b in starts[0]["layers"])
-        model = ManifoldGPRegressor(features=MLP(sizes), averaging="none", **settings)
+        model = ManifoldGPRegressor(sizes, averaging=Single(**settings), callback=watch)
     else:
-        model = GPRegressor(**settings)
+        model = GPRegressor(**settings, callback=watch)
     model.fit(X, y)
     trace.seen(model.nlml_)
     block, member = model.ensembles_[0].heaviest()
@@ -96,11 +96,11 @@ class AllRows(PhaseWatcher):
 def levelled_fit(X: np.ndarray, y: np.ndarray, network: list[int], restarts: int, max_iter: int, levels: bool):
     """A single exact model, with levels or without: its NLML, and the trace of those on all rows."""
     watch = AllRows()
-    settings = {"restarts": restarts, "max_iter": max_iter, "levels": levels, "method": "exact", "callback": watch}
+    settings = {"restarts": restarts, "max_iter": max_iter, "levels": levels}
     if network:
-        model = ManifoldGPRegressor(features=MLP(tuple(network)), averaging="none", **settings)
+        model = ManifoldGPRegressor(tuple(network), averaging=Single(**settings), method="exact", callback=watch)
     else:
-        model = GPRegressor(**settings)
+        model = GPRegressor(**settings, method="exact", callback=watch)
     model.fit(X, y)
     watch.trace.seen(model.nlml_)
     return model.nlml_, watch.trace.points

@@ -1,7 +1,7 @@
-"""Docstrings of this project are plain text; this turns them into Markdown before mkdocstrings renders them.
+"""Most docstrings of this project are plain text; this turns them into Markdown before mkdocstrings renders them.
 
 Lines that begin with the names of arguments become a list, doctests become code, and characters that Markdown would take for emphasis
-(shapes such as (*B, N, Q)) stay as they are.
+(shapes such as (*B, N, Q)) stay as they are. Docstrings with numpydoc sections are left to mkdocstrings (docstring_style: numpy), but for roles of reST.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from typing import Any
 
 import griffe
 
+_SECTION = re.compile(r"^(Parameters|Attributes|Examples)\n-{3,}$", re.M)
+_ROLE = re.compile(r":\w+:`([^`]*)`")
 _ARGUMENT = re.compile(r"^(?P<names>\w+(?:, \w+)*)(?P<shape> \([^)]*\))?: (?P<text>.*)$")
 
 
@@ -30,7 +32,9 @@ class PlainDocstrings(griffe.Extension):
 
 
 def _rewrite(thing: griffe.Object, arguments: set[str]) -> None:
-    if thing.docstring is not None:
+    if thing.docstring is not None and _SECTION.search(thing.docstring.value):
+        thing.docstring.value = _ROLE.sub(r"`\1`", thing.docstring.value)
+    elif thing.docstring is not None:
         thing.docstring.value = "\n\n".join(_paragraph(p, arguments) for p in re.split(r"\n\s*\n", thing.docstring.value))
 
 
@@ -63,6 +67,6 @@ def _one_argument_a_line(text: str, arguments: set[str]) -> str:
 
 def _escaped(text: str) -> str:
     """Text whose asterisks, underscores and brackets are no Markdown, except in code; roles of reST become code."""
-    text = re.sub(r":\w+:`([^`]*)`", r"`\1`", text.replace("``", "`"))
+    text = _ROLE.sub(r"`\1`", text.replace("``", "`"))
     pieces = re.split(r"(`[^`]*`)", text)
     return "".join(piece if piece.startswith("`") else re.sub(r"([*_\[\]<])", r"\\\1", piece) for piece in pieces)

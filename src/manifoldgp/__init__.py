@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from manifoldgp.averaging.settings import NUTS, Fast, Restarts, Single, Stack
     from manifoldgp.data.encoding import TableEncoding
     from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
     from manifoldgp.estimators.model_file import load
@@ -25,16 +26,22 @@ if TYPE_CHECKING:
         Residual,
     )
     from manifoldgp.kernels import SquaredExponential
+    from manifoldgp.noise import GaussianNoise
     from manifoldgp.parameters import LogNormal, Normal, StudentT
     from manifoldgp.predictor import Predictor
+    from manifoldgp.training.settings import Exact, Sparse
     from manifoldgp.warping import TanhWarping
 
 _HOME = {
     "MLP": "features",
+    "NUTS": "averaging",
     "PCA": "features",
     "Chain": "features",
     "Concatenate": "features",
+    "Exact": "training.settings",
+    "Fast": "averaging",
     "GPRegressor": "estimators",
+    "GaussianNoise": "noise",
     "Identity": "features",
     "Kumaraswamy": "features",
     "Linear": "features",
@@ -44,7 +51,11 @@ _HOME = {
     "Predictor": "predictor",
     "RandomEmbedding": "features",
     "Residual": "features",
+    "Restarts": "averaging",
+    "Single": "averaging",
+    "Sparse": "training.settings",
     "SquaredExponential": "kernels",
+    "Stack": "averaging",
     "StudentT": "parameters",
     "TableEncoding": "data",
     "TanhWarping": "warping",
@@ -53,10 +64,14 @@ _HOME = {
 
 __all__ = [
     "MLP",
+    "NUTS",
     "PCA",
     "Chain",
     "Concatenate",
+    "Exact",
+    "Fast",
     "GPRegressor",
+    "GaussianNoise",
     "Identity",
     "Kumaraswamy",
     "Linear",
@@ -66,7 +81,11 @@ __all__ = [
     "Predictor",
     "RandomEmbedding",
     "Residual",
+    "Restarts",
+    "Single",
+    "Sparse",
     "SquaredExponential",
+    "Stack",
     "StudentT",
     "TableEncoding",
     "TanhWarping",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from numbers import Real
 
 import torch
 from torch import Tensor
@@ -30,7 +31,7 @@ class GaussianNoise:
     floor: float = DEFAULT_FLOOR
 
     def __post_init__(self) -> None:
-        if not (self.floor > 0 and math.isfinite(self.floor)):
+        if not (isinstance(self.floor, Real) and self.floor > 0 and math.isfinite(self.floor)):
             raise InputError(f"The noise floor must be a positive number (relative to sd(y)); it is {self.floor!r}.")
 
     def parameters(self, X: Tensor) -> Tree:

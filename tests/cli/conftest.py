@@ -8,7 +8,7 @@ import pytest
 
 from command_line import mgp
 
-QUICK = ("--averaging", "none", "--restarts", "2", "--max-iter", "15", "--quiet")
+QUICK = ("--averaging", "single", "--restarts", "2", "--max-iter", "15", "--quiet")
 
 
 @pytest.fixture(autouse=True)

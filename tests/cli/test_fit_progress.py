@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from manifoldgp import ManifoldGPRegressor
+from manifoldgp import NUTS, ManifoldGPRegressor, Single, Stack
 from manifoldgp.cli._fit_plan import Phase, plan_phases, plan_sparse_phases
 from manifoldgp.cli._fit_progress import FitProgress
 from manifoldgp.cli._interruption import Interruption
 from manifoldgp.cli._messages import Messages
 from manifoldgp.training.progress import PhaseWatcher
+from short_fits import few_starts, manifold
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(40, 2))
@@ -41,25 +42,24 @@ class Notebook(PhaseWatcher):
         return self.stop_in in [phase for _, phase in self.entered]
 
 
-@pytest.mark.parametrize(("averaging", "outputs"), [("stack", 1), ("fast", 1), ("restarts", 2), ("none", 2)])
+@pytest.mark.parametrize(("averaging", "outputs"), [("stack", 1), ("fast", 1), ("restarts", 2), ("single", 2)])
 def test_phases_come_in_the_planned_order(averaging, outputs):
     notebook = Notebook()
     targets = np.stack([Y, X[:, 1]][:outputs], 1)
-    ManifoldGPRegressor(averaging=averaging, restarts=2, max_iter=5, callback=notebook).fit(X, targets)
-    planned = [phase.name for phase in plan_phases(averaging, len(X), 2, 5)]
+    ManifoldGPRegressor(averaging=few_starts(averaging, 2, 5), callback=notebook).fit(X, targets)
+    planned = [phase.name for phase in plan_phases(few_starts(averaging, 2, 5), len(X))]
     for output in range(outputs):
         seen = [phase for o, phase in notebook.entered if o == output]
         assert seen == [name for name in planned if name in seen]
         assert seen[:4] == planned[:4]  # a stack leaves out later phases of groups that held-out rows do not want
 
 
-@pytest.mark.parametrize(("averaging", "outputs"), [("stack", 1), ("none", 2)])
+@pytest.mark.parametrize(("averaging", "outputs"), [("stack", 1), ("single", 2)])
 def test_phases_of_a_sparse_fit_come_as_planned(averaging, outputs):
     notebook = Notebook()
     targets = np.stack([Y, X[:, 1]][:outputs], 1)
-    arguments = {"averaging": averaging, "restarts": 2, "max_iter": 2, "inducing": 5}
-    ManifoldGPRegressor(method="sparse", **arguments, callback=notebook).fit(X, targets)
-    planned = [phase.name for phase in plan_sparse_phases(N=len(X), **arguments)]
+    model = manifold(averaging=averaging, method="sparse", restarts=2, max_iter=2, inducing=5, callback=notebook).fit(X, targets)
+    planned = [phase.name for phase in plan_sparse_phases(model.averaging, len(X), model.method)]
     assert notebook.entered == [(output, phase) for output in range(outputs) for phase in planned]
 
 
@@ -85,18 +85,18 @@ def test_a_phase_with_another_number_of_rows_is_the_planned_one():
 
 
 def test_a_stop_in_the_middle_of_a_stack_leaves_the_plain_gp():
-    model = ManifoldGPRegressor(restarts=2, callback=Notebook("own on folds")).fit(X, Y)
+    model = ManifoldGPRegressor(callback=Notebook("own on folds"), averaging=Stack(own_members=2)).fit(X, Y)
     starts = model.starts_
     assert set(starts["group"][starts["weight"] > 0]) == {"plain GP"}
     assert starts["weight"].sum() == pytest.approx(1.0)
     assert any("stopped on their way" in remark for remark in model.diagnose().remarks)
-    whole = ManifoldGPRegressor(restarts=2).fit(X, Y)
+    whole = ManifoldGPRegressor(averaging=Stack(own_members=2)).fit(X, Y)
     assert set(whole.starts_["group"][whole.starts_["weight"] > 0]) > {"plain GP"}
     assert whole.starts_["weight"].sum() == pytest.approx(1.0)
 
 
 def test_a_stop_leaves_members_that_had_finished_in_a_fast_average():
-    model = ManifoldGPRegressor(averaging="fast", restarts=2, callback=Notebook("nested")).fit(X, Y)
+    model = ManifoldGPRegressor(callback=Notebook("nested"), averaging="fast").fit(X, Y)
     assert set(model.starts_["group"][model.starts_["weight"] > 0]) == {"plain GP"}
 
 
@@ -138,7 +138,7 @@ def test_a_budget_bounds_the_time_left_and_a_lone_phase_says_at_most(monkeypatch
     clock = [0.0]
     monkeypatch.setattr("manifoldgp.cli._fit_progress.time.perf_counter", lambda: clock[0])
     messages = terminal()
-    with FitProgress(plan_phases("none", 40, 2, 500), 1, messages, Interruption(), budget=30.0) as progress:
+    with FitProgress(plan_phases(Single(restarts=2), 40), 1, messages, Interruption(), budget=30.0) as progress:
         progress.begin(0)
         progress.enter("starts")
         clock[0] = 10.0
@@ -203,7 +203,7 @@ def test_an_interrupt_that_a_sampler_swallows_is_not_forgotten():
     for failure in (None, ValueError("no draws")):
         with (
             Interruption() as interruption,
-            FitProgress(plan_phases("nuts", 40, 2, 5), 1, terminal(), interruption, watched=False) as progress,
+            FitProgress(plan_phases(NUTS(restarts=2, max_iter=5), 40), 1, terminal(), interruption, watched=False) as progress,
         ):
             progress.begin(0)
             progress.enter("MAP starts")

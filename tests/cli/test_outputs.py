@@ -33,7 +33,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-FIT = ["fit", "data.csv", "-t", "y", "--drop", "run", "--averaging", "none", "--restarts", "1", "--max-iter", "1"]
+FIT = ["fit", "data.csv", "-t", "y", "--drop", "run", "--averaging", "single", "--restarts", "1", "--max-iter", "1"]
 
 
 @pytest.mark.parametrize("arguments", [

@@ -70,7 +70,7 @@ def _interrupt(arguments, folder, said, *numbers):
     return started.returncode, out, err
 
 
-ENDLESS = ["--averaging", "none", "--max-iter", "1000000", "--restarts", "200", "--drop", "run"]
+ENDLESS = ["--averaging", "single", "--max-iter", "1000000", "--restarts", "200", "--drop", "run"]
 
 
 def test_an_interrupt_keeps_the_best_model_so_far(folder):

@@ -11,10 +11,10 @@ import pytest
 
 import manifoldgp
 from command_line import fails, mgp
-from manifoldgp import GPRegressor
+from manifoldgp import GPRegressor, Single
 from manifoldgp.errors import InputError
 
-FAST = ("--averaging", "none", "--restarts", "1", "--max-iter", "5")
+FAST = ("--averaging", "single", "--restarts", "1", "--max-iter", "5")
 RNG = np.random.default_rng(0)
 
 
@@ -67,14 +67,14 @@ def test_fit_says_what_it_does_with_every_column(here):
 def test_fit_is_the_estimator_with_these_settings(here):
     mgp("fit", "data.csv", "-t", "y", "--features", "x,wet", "--seed", "3", "--out", "m.mgp", "--quiet", *FAST)
     model = manifoldgp.load("m.mgp")
-    assert (model.averaging, model.restarts, model.max_iter, model.random_state) == ("none", 1, 5, 3)
-    again = manifoldgp.ManifoldGPRegressor(averaging="none", restarts=1, max_iter=5, random_state=3)
+    assert (model.averaging, model.random_state) == (Single(restarts=1, max_iter=5), 3)
+    again = manifoldgp.ManifoldGPRegressor(averaging="single", restarts=1, max_iter=5, random_state=3)
     X = messy()[["x", "wet"]].astype(float)
     again.fit(X, messy()["y"])
     np.testing.assert_allclose(model.predict(X), again.predict(X), rtol=1e-10)
 
 
-@pytest.mark.parametrize("averaging", ["none", "stack"])
+@pytest.mark.parametrize("averaging", ["single", "stack"])
 def test_fit_of_many_rows_is_sparse_and_says_so(averaging, here, monkeypatch):
     monkeypatch.setattr("manifoldgp.estimators.method_choice.EXACT_UP_TO", 20)
     arguments = ("--averaging", averaging, "--restarts", "2", "--max-iter", "3", "--inducing", "8", "--out", "m.mgp")
@@ -261,7 +261,7 @@ def test_inspect_shows_columns_settings_and_remarks(folder):
     shown = mgp("inspect", folder / "model.mgp").out
     words = " ".join(shown.split())
     for part in (
-        "Model", "target y", "rows 60", "averaging none", "restarts 2", "max_iter 15",
+        "Model", "target y", "rows 60", "averaging single", "restarts 2", "max_iter 15",
         "surface text: hard, soft", "run labels of rows that belong together; not an input",
         "What the fit looks like", "NLML per row",
     ):  # fmt: skip

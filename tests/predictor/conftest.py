@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from manifoldgp import ManifoldGPRegressor
-from manifoldgp.averaging import nuts
 from manifoldgp.errors import FitWarning
+from short_fits import few_starts
 
 
 def make_data(rows=45, seed=0):
@@ -23,15 +23,13 @@ def data():
     return make_data()
 
 
-@pytest.fixture(scope="session", params=["none", "restarts", "fast", "stack", "nuts"])
+@pytest.fixture(scope="session", params=["single", "restarts", "fast", "stack", "nuts"])
 def fitted(request, data):
     """A model fitted with each averaging; the chains of "nuts" are short, so that it takes seconds."""
-    settings = {"hidden": (3, 1), "restarts": 2, "max_iter": 15, "averaging": request.param}
+    model = ManifoldGPRegressor(None if request.param == "fast" else (3, 1), averaging=few_starts(request.param, max_iter=15))
     if request.param != "nuts":
-        return ManifoldGPRegressor(**settings).fit(*data)
+        return model.fit(*data)
     pytest.importorskip("nutpie", reason="averaging='nuts' needs the extra [bayes]")
-    short = nuts.NutsSettings(chains=2, tune=16, draws=16, thin=4, depth=3)
-    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
-        patch.setattr(nuts, "NutsSettings", lambda: short)
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore", FitWarning)  # chains so short have not mixed
-        return ManifoldGPRegressor(**settings).fit(*data)
+        return model.fit(*data)

@@ -15,18 +15,18 @@ from sklearn.manifold import Isomap
 from sklearn.preprocessing import MinMaxScaler
 
 import manifoldgp
-from manifoldgp import GPRegressor, ManifoldGPRegressor, Predictor
+from manifoldgp import GPRegressor, ManifoldGPRegressor, Predictor, Single
 from manifoldgp.errors import FileFormatError, InputError
 from manifoldgp.features import MLP, Module
 from manifoldgp.kernels import SquaredExponential
 from manifoldgp.predictor.operations import OPERATIONS
 
-QUICK = {"averaging": "none", "restarts": 1, "max_iter": 5}
+QUICK = Single(restarts=1, max_iter=5)
 
 
 @pytest.fixture(scope="module")
 def model(data):
-    return ManifoldGPRegressor(hidden=(4, 2), averaging="none", restarts=2, max_iter=20).fit(*data)
+    return ManifoldGPRegressor(features=(4, 2), averaging=Single(restarts=2, max_iter=20)).fit(*data)
 
 
 def assert_same(p, estimator, X, rtol=1e-10):
@@ -67,7 +67,7 @@ def test_new_rows_of_an_update_are_in_a_new_predictor(data):
 def test_shared_features_are_computed_once(data):
     X, y = data
     Y = np.stack([y, y**2, -y], 1)
-    model = ManifoldGPRegressor(hidden=(4, 2), shared_features=True, **QUICK).fit(X, Y)
+    model = ManifoldGPRegressor((4, 2), averaging=Single(restarts=1, max_iter=5, shared_features=True)).fit(X, Y)
     p = model.predictor()
     assert_same(p, model, X + 0.1, rtol=1e-9)
     first = next(i for i in p.program.instructions if i.operation == "affine")
@@ -76,15 +76,14 @@ def test_shared_features_are_computed_once(data):
 
 def test_known_noise_and_a_scikit_learn_transformer_that_is_affine(data):
     X, y = data
-    model = ManifoldGPRegressor(MinMaxScaler() >> MLP((4, 2)), noise="known", **QUICK).fit(X, y, noise_std=0.2)
+    model = ManifoldGPRegressor(MinMaxScaler() >> MLP((4, 2)), noise="known", averaging=QUICK).fit(X, y, noise_std=0.2)
     assert_same(model.predictor(), model, X + 0.1)
 
 
 @pytest.mark.parametrize("target_warping", [None, "tanh"])
 def test_settings_of_the_target(data, target_warping):
     X, y = data
-    settings = {"averaging": "fast", "restarts": 2, "max_iter": 5}
-    model = ManifoldGPRegressor(hidden=(3, 2), mean="constant", target_warping=target_warping, **settings).fit(X, 5 * y - 100)
+    model = ManifoldGPRegressor(mean="constant", target_warping=target_warping, averaging="fast").fit(X, 5 * y - 100)
     assert_same(model.predictor(), model, X[:2] + 0.1)
 
 
@@ -174,17 +173,17 @@ class TestRefusals:
             def forward(self, X):
                 return torch.sin(X)
 
-        model = ManifoldGPRegressor(Wiggle(), **QUICK).fit(*data)
+        model = ManifoldGPRegressor(Wiggle(), averaging=QUICK).fit(*data)
         with pytest.raises(InputError, match="cannot express the torch module Wiggle.*build the features from these"):
             model.predictor()
 
     def test_a_layer_with_settings_of_its_own(self, data):
         net = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Softplus(beta=2.0))
         with pytest.raises(InputError, match="beta=1"):
-            ManifoldGPRegressor(Module(net), **QUICK).fit(*data).predictor()
+            ManifoldGPRegressor(Module(net), averaging=QUICK).fit(*data).predictor()
 
     def test_a_transformer_that_is_curved(self, data):
-        model = ManifoldGPRegressor(Isomap(n_neighbors=8, n_components=2), **QUICK).fit(*data)
+        model = ManifoldGPRegressor(Isomap(n_neighbors=8, n_components=2), averaging=QUICK).fit(*data)
         with pytest.raises(InputError, match="affine scikit-learn transformer"):
             model.predictor()
 

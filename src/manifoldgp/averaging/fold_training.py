@@ -14,7 +14,7 @@ from scipy.special import logsumexp, ndtr
 
 from manifoldgp.averaging.fold_predictions import Folds, HeldOut, predict_held_out
 from manifoldgp.averaging.members import Batch, Trainer, nested_gp, pick, plain_gp, warm_and_cold
-from manifoldgp.averaging.settings import GROUPS, STEPPED, StackSettings
+from manifoldgp.averaging.settings import GROUPS, STEPPED, Stack
 from manifoldgp.averaging.stacking import Candidates, HeldOutReport, tempered_weights
 from manifoldgp.model import Model
 from manifoldgp.parameters import Tree
@@ -42,7 +42,7 @@ class Group:
 
 
 def weigh_on_folds(
-    template: Model, folds: Folds, gp_values: Tree, settings: StackSettings, trainer: Trainer
+    template: Model, folds: Folds, gp_values: Tree, settings: Stack, trainer: Trainer
 ) -> tuple[np.ndarray, HeldOutReport, dict[str, Group]]:
     """Train every group on every fold, each fold's warm members from that fold's own GP; weights (G, F), their report, and the groups.
 
@@ -69,7 +69,7 @@ def weigh_on_folds(
     return weights, report, groups
 
 
-def _first_step(template: Model, folds: Folds, gp_values: Tree, settings: StackSettings, trainer: Trainer) -> dict[str, Group]:
+def _first_step(template: Model, folds: Folds, gp_values: Tree, settings: Stack, trainer: Trainer) -> dict[str, Group]:
     K, members, first = folds.count, settings.fold_members, settings.steps[0]
     started = pick(gp_values, np.zeros(K, dtype=int))
     gp = trainer.fit("plain GP on folds", plain_gp(template), folds.train, K, 50, lambda _: started)
@@ -87,7 +87,7 @@ def _first_step(template: Model, folds: Folds, gp_values: Tree, settings: StackS
     }
 
 
-def _further(group: Group, name: str, iterations: int, folds: Folds, settings: StackSettings, trainer: Trainer) -> Group:
+def _further(group: Group, name: str, iterations: int, folds: Folds, settings: Stack, trainer: Trainer) -> Group:
     """The group trained on, to so many iterations in all."""
     K, members = group.inner.shape
     train, values = folds.for_members(members).train, group.values
@@ -118,7 +118,7 @@ def nested_start(model: Model, gp: Tree, is_warm: np.ndarray) -> Callable[[Tree]
     return lambda drawn: warm_and_cold(drawn, model.features.width, gp, is_warm)  # type: ignore[attr-defined]
 
 
-def _predicted(group: Group, folds: Folds, settings: StackSettings) -> tuple[np.ndarray, np.ndarray]:
+def _predicted(group: Group, folds: Folds, settings: Stack) -> tuple[np.ndarray, np.ndarray]:
     """Mixture log density and CDF (F, N) of a group's members."""
     K, members = group.inner.shape
     held_out: HeldOut = predict_held_out(group.batch.model, group.values, folds.for_members(members), settings.variance_factors)

@@ -1,10 +1,9 @@
-"""From a name ("stack", "fast", "restarts", "nuts") to trained, weighted members."""
+"""From the settings of an average to trained, weighted members."""
 
 from __future__ import annotations
 
 import math
 import time
-from dataclasses import replace
 
 import numpy as np
 import torch
@@ -12,13 +11,9 @@ import torch
 from manifoldgp._system.threads import training_threads
 from manifoldgp.averaging.folds import make_folds
 from manifoldgp.averaging.members import Trainer, Watch
-from manifoldgp.averaging.settings import StackSettings
+from manifoldgp.averaging.settings import NUTS, Averaging, Fast, Restarts, Stack
 from manifoldgp.averaging.stack import Averaged, fit_fast, fit_restarts, fit_stack
 from manifoldgp.model import Data, Model
-
-AVERAGINGS = ("stack", "fast", "restarts", "nuts", "none")
-TEMPERATURE = 10.0
-"""Nats of the objective by which a restart must be worse to lose a factor e of weight."""
 
 
 def folds_for(N: int) -> tuple[int, int]:
@@ -35,34 +30,33 @@ def folds_for(N: int) -> tuple[int, int]:
 
 
 def fit_average(
-    averaging: str | StackSettings,
+    averaging: Averaging,
     model: Model,
     data: Data,
     *,
-    restarts: int,
-    max_iter: int,
     generator: torch.Generator,
     time_budget: float | None = None,
     watch: Watch | None = None,
     groups: np.ndarray | None = None,
     ordered: bool = False,
 ) -> Averaged:
-    """Members and weights of one target; groups and ordered choose the folds of a stack. averaging: a name, or a stack of other sizes."""
+    """Members and weights of one target; groups and ordered choose the folds of a stack."""
     deadline = math.inf if time_budget is None else time.perf_counter() + time_budget
-    if averaging == "nuts":
+    if isinstance(averaging, NUTS):
         from manifoldgp.averaging.nuts import fit_nuts
 
-        return fit_nuts(model, data, restarts=restarts, max_iter=max_iter, generator=generator, deadline=deadline, watch=watch)
+        return fit_nuts(model, data, averaging, generator=generator, deadline=deadline, watch=watch)
     with training_threads() as workers:
         trainer = Trainer(generator, workers, deadline, watch)
-        if averaging == "restarts":
-            return fit_restarts(model, data, restarts, max_iter, TEMPERATURE, trainer)
-        settings = averaging if isinstance(averaging, StackSettings) else _sizes(len(data.y), restarts)
-        if averaging == "fast":
-            return fit_fast(model, data, settings.fast(), trainer)
+        if isinstance(averaging, Restarts):
+            return fit_restarts(model, data, averaging, trainer)
+        if isinstance(averaging, Fast):
+            return fit_fast(model, data, averaging, trainer)
+        if not isinstance(averaging, Stack):
+            raise TypeError(f"{averaging!r} is no average: a single model is trained by itself.")
         # The seed itself: nothing is drawn from the generator, so that the plain GP (of the first target) has the very starts of a GPRegressor.
         folds = _held_out_in_turn(len(data.y), np.random.default_rng(generator.initial_seed()), groups, ordered)
-        return fit_stack(model, data, folds, settings, trainer)
+        return fit_stack(model, data, folds, averaging, trainer)
 
 
 def _held_out_in_turn(N: int, rng: np.random.Generator, groups: np.ndarray | None, ordered: bool) -> list[np.ndarray]:
@@ -72,9 +66,3 @@ def _held_out_in_turn(N: int, rng: np.random.Generator, groups: np.ndarray | Non
     if ordered and groups is None:
         return folds[-used:]
     return sorted(folds, key=lambda fold: abs(len(fold) - N / len(folds)))[:used]
-
-
-def _sizes(N: int, restarts: int) -> StackSettings:
-    """The default sizes for N rows: fewer members where each is expensive."""
-    settings = StackSettings(own_members=restarts, temperature=TEMPERATURE)
-    return settings if N < 1200 else replace(settings, warm_members=4, cold_members=5)

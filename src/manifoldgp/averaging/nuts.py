@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ import torch
 
 from manifoldgp._system.threads import training_threads
 from manifoldgp.averaging.members import Batch, Watch
+from manifoldgp.averaging.settings import NUTS
 from manifoldgp.averaging.stack import Averaged, SamplingReport
 from manifoldgp.averaging.verdict import sampling_remarks
 from manifoldgp.errors import FitWarning, MissingExtraError
@@ -20,18 +20,6 @@ from manifoldgp.parameters import Layout, LogNormal, Normal, nest, with_priors
 from manifoldgp.training.lbfgs import minimize_lbfgs
 from manifoldgp.training.objective import TrainingObjective, first_of
 from manifoldgp.training.optimizer import Monitor, OptimizeResult
-
-
-@dataclass(frozen=True)
-class NutsSettings:
-    """Chains x (tune + draws) from the best MAP fits; every ``thin``-th draw becomes a member."""
-
-    chains: int = 2
-    tune: int = 200
-    draws: int = 200
-    thin: int = 8
-    depth: int = 7
-    target_accept: float = 0.8
 
 
 def default_priors(layout: Layout) -> dict[str, Any]:
@@ -55,29 +43,26 @@ def default_priors(layout: Layout) -> dict[str, Any]:
 def fit_nuts(
     model: Model,
     data: Data,
+    settings: NUTS,
     *,
-    restarts: int,
-    max_iter: int,
     generator: torch.Generator,
     deadline: float = math.inf,
     watch: Watch | None = None,
-    settings: NutsSettings | None = None,
 ) -> Averaged:
     """Draws from p(theta | D) as equally weighted members; a warning says when the chains did not mix.
 
     deadline: when the MAP starts stop. The chains take the time they need, and a warning says so.
     """
     sampler = _nutpie()
-    settings = settings or NutsSettings()
     if math.isfinite(deadline):
         warnings.warn("time_budget limits the starts of the chains, not the chains themselves.", FitWarning, stacklevel=2)
-    layout, drawn = model.draw(data, generator, restarts)
+    layout, drawn = model.draw(data, generator, settings.restarts)
     layout = Layout(with_priors(nest(layout.parameters), default_priors(layout)))
     constants = first_of(layout.constants(drawn))
     callback = None if watch is None else (lambda iterations, values: watch("MAP starts", iterations, values))
     with training_threads() as workers:
         objective = TrainingObjective(model, layout, constants, data, workers)
-        maps = minimize_lbfgs(objective, layout.flatten(drawn).cpu().numpy(), Monitor(max_iter, deadline, callback))
+        maps = minimize_lbfgs(objective, layout.flatten(drawn).cpu().numpy(), Monitor(settings.max_iter, deadline, callback))
         Batch("nuts", model, layout, constants, maps).best()  # refuses when no start could be trained
         usable = np.flatnonzero(np.isfinite(maps.value))
         ranked = usable[np.argsort(maps.value[usable])]
@@ -110,7 +95,7 @@ class _NoDensityError(ArithmeticError):
     is_recoverable = True
 
 
-def _sample(sampler: Any, objective: TrainingObjective, starts: np.ndarray, settings: NutsSettings, seed: int) -> Any:
+def _sample(sampler: Any, objective: TrainingObjective, starts: np.ndarray, settings: NUTS, seed: int) -> Any:
     nutpie, from_pyfunc = sampler
     P = starts.shape[1]
     row = np.array([0])

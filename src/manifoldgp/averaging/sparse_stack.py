@@ -95,7 +95,7 @@ def fit_sparse_stack(
     if not len(held.y):
         raise InputError(
             f"None of the {len(held_numbers):,} rows that a stack holds out has a target, so that nothing could be weighed. "
-            "Leave out rows without a target, other groups or ordered=True, or say averaging='none'."
+            "Leave out rows without a target, other groups or ordered=True, or say averaging='single'."
         )
     seen = rows.without(held_numbers)
     groups = {"plain GP": plain_gp(template), "nested": nested_network(template, rows.count), "own": template}

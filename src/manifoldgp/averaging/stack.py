@@ -20,7 +20,7 @@ import torch
 from manifoldgp.averaging.fold_predictions import make_batch
 from manifoldgp.averaging.fold_training import Group, nested_start, weigh_on_folds
 from manifoldgp.averaging.members import Batch, Trainer, nested_gp, pick, plain_gp
-from manifoldgp.averaging.settings import StackSettings
+from manifoldgp.averaging.settings import Fast, Restarts, Stack
 from manifoldgp.averaging.stacking import HeldOutReport, tempered_weights
 from manifoldgp.model import Data, Model
 from manifoldgp.parameters import Tree, leaves, nest
@@ -51,7 +51,7 @@ class Averaged:
     sampling: SamplingReport | None = None
 
 
-def fit_stack(template: Model, data: Data, folds: list[np.ndarray], settings: StackSettings, trainer: Trainer) -> Averaged:
+def fit_stack(template: Model, data: Data, folds: list[np.ndarray], settings: Stack, trainer: Trainer) -> Averaged:
     """Weights from the folds (held-out rows of each), members from all rows."""
     gp = trainer.fit("plain GP", plain_gp(template), data, settings.gp_starts, settings.gp_iterations, margin=LOST_MARGIN)
     gp_values = gp.values(np.array([gp.best()]))
@@ -60,8 +60,8 @@ def fit_stack(template: Model, data: Data, folds: list[np.ndarray], settings: St
 
     is_best = np.arange(settings.gp_starts) == gp.best()
     batches, member_weights = [gp], [share["plain GP"][:, None] * is_best]
-    warm = settings.warm_members if share["warm"].any() else 0
-    cold = settings.cold_members if share["cold"].any() else 0
+    warm, cold = settings.nested_members(len(data.y))
+    warm, cold = warm if share["warm"].any() else 0, cold if share["cold"].any() else 0
     if warm + cold:
         is_warm = np.arange(warm + cold) < warm
         full = _nested(template, data, gp_values, is_warm, settings, trainer, groups["cold"])
@@ -75,7 +75,7 @@ def fit_stack(template: Model, data: Data, folds: list[np.ndarray], settings: St
         inner = tempered_weights(finished, settings.temperature) * np.isfinite(finished)
         member_weights.append(share["own"][:, None] * inner)
     member_weights[0] += (weights.sum(0) - sum(w.sum(1) for w in member_weights))[:, None] * is_best
-    return Averaged(batches, member_weights, settings.variance_factors, report)
+    return Averaged(batches, member_weights, tuple(settings.variance_factors), report)
 
 
 def _nested(
@@ -83,7 +83,7 @@ def _nested(
     data: Data,
     gp: Tree,
     is_warm: np.ndarray,
-    settings: StackSettings,
+    settings: Stack,
     trainer: Trainer,
     cold_on_folds: Group | None = None,
 ) -> Batch:
@@ -96,13 +96,13 @@ def _nested(
     return trainer.fit("nested", model, data, len(is_warm), limits, lambda drawn: start(afresh(drawn)))
 
 
-def _own(template: Model, data: Data, count: int, settings: StackSettings, trainer: Trainer, on_folds: Group) -> Batch:
+def _own(template: Model, data: Data, count: int, settings: Stack, trainer: Trainer, on_folds: Group) -> Batch:
     """Members of the user's own architecture."""
     limits, start = _as_on_folds(np.arange(count), on_folds, settings)
     return trainer.fit("own", template, data, count, limits, start, margin=LOST_AFTER * settings.temperature)
 
 
-def _as_on_folds(members: np.ndarray, group: Group | None, settings: StackSettings) -> tuple[np.ndarray, Callable[[Tree], Tree]]:
+def _as_on_folds(members: np.ndarray, group: Group | None, settings: Stack) -> tuple[np.ndarray, Callable[[Tree], Tree]]:
     """Iteration limits of some members, and what becomes of their starts.
 
     Members of a group that held-out rows stopped after the first step start afresh and stop there too. Those of another go on where members of
@@ -127,7 +127,7 @@ def _replaced(drawn: Tree, members: np.ndarray, trained: Tree) -> Tree:
     return nest(changed)
 
 
-def _own_count(share: float, N: int, settings: StackSettings) -> int:
+def _own_count(share: float, N: int, settings: Stack) -> int:
     """How many members of the user's own architecture: fewer where they carry less weight, or where many rows tell them apart anyway."""
     count = 2.0 * share * settings.own_members * min(1.0, settings.own_rows / N)
     return int(np.clip(np.ceil(count), settings.fold_members, settings.own_members))
@@ -139,20 +139,21 @@ def _equal(batch: Batch, chosen: np.ndarray) -> np.ndarray:
     return usable / max(usable.sum(), 1)
 
 
-def fit_fast(template: Model, data: Data, settings: StackSettings, trainer: Trainer) -> Averaged:
+def fit_fast(template: Model, data: Data, fast: Fast, trainer: Trainer) -> Averaged:
     """Fixed weights, no folds: one third for the plain GP, for warm and for cold members; the plain GP has what those leave that were cut short."""
+    settings = fast.as_stack()
     gp = trainer.fit("plain GP", plain_gp(template), data, settings.gp_starts, settings.gp_iterations, margin=LOST_MARGIN)
     best = gp.best()
-    warm, cold = settings.warm_members, settings.cold_members
-    is_warm = np.arange(warm + cold) < warm
+    is_warm = np.arange(fast.warm_members + fast.cold_members) < fast.warm_members
     nested = _nested(template, data, gp.values(np.array([best])), is_warm, settings, trainer)
     weights = (_equal(nested, is_warm) + _equal(nested, ~is_warm)) / 3.0
     gp_weight = np.where(np.arange(settings.gp_starts) == best, 1.0 - weights.sum(), 0.0)
     return Averaged([gp, nested], [gp_weight[None], weights[None]], (1.0,))
 
 
-def fit_restarts(template: Model, data: Data, restarts: int, max_iter: int, temperature: float, trainer: Trainer) -> Averaged:
+def fit_restarts(template: Model, data: Data, settings: Restarts, trainer: Trainer) -> Averaged:
     """The restarts of one architecture, weighted by exp(−objective / temperature)."""
-    batch = trainer.fit("restarts", template, data, restarts, max_iter, margin=LOST_AFTER * temperature)
+    margin = LOST_AFTER * settings.temperature
+    batch = trainer.fit("restarts", template, data, settings.restarts, settings.max_iter, margin=margin)
     batch.best()
-    return Averaged([batch], [tempered_weights(batch.objective, temperature)[None]], (1.0,))
+    return Averaged([batch], [tempered_weights(batch.objective, settings.temperature)[None]], (1.0,))

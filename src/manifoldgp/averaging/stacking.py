@@ -99,7 +99,7 @@ class Candidates:
 
 @dataclass(frozen=True)
 class Weighing:
-    """How groups are weighed. gp_prior, spread_prior: as in :class:`StackSettings`."""
+    """How groups are weighed. gp_prior, spread_prior: as in :class:`Stack`."""
 
     variance_factors: tuple[float, ...]
     gp_prior: float

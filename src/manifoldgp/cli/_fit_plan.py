@@ -8,6 +8,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from manifoldgp.averaging.settings import Averaging
+    from manifoldgp.training.settings import Sparse
     from manifoldgp.training.sparse_schedule import PlannedPhase
 
 
@@ -20,38 +22,39 @@ class Phase:
     work: float
 
 
-def plan_phases(averaging: str, N: int, restarts: int, max_iter: int) -> list[Phase]:
+def plan_phases(averaging: Averaging, N: int) -> list[Phase]:
     """Phases of training one target on N rows, in their order. A stack leaves out the later ones of groups that held-out rows do not want.
 
-    >>> [phase.name for phase in plan_phases("fast", 100, 20, 500)]
+    >>> from manifoldgp import Fast, Single
+    >>> [phase.name for phase in plan_phases(Fast(), 100)]
     ['plain GP', 'nested']
-    >>> [phase.name for phase in plan_phases("none", 4000, 20, 500)]
+    >>> [phase.name for phase in plan_phases(Single(), 4000)]
     ['500 of 4,000 rows', '1,000 of 4,000 rows', '2,000 of 4,000 rows', 'all 4,000 rows']
     """
     from manifoldgp.averaging.methods import folds_for
-    from manifoldgp.averaging.settings import STEPPED, StackSettings
+    from manifoldgp.averaging.settings import STEPPED, Fast, Single, Stack
     from manifoldgp.training.coarse_to_fine import level_rows
 
-    if averaging == "none" and max_iter > 0 and level_rows(N):
-        return _levels(N, restarts, max_iter)
-    if averaging in ("none", "restarts", "nuts"):
-        name = {"none": "starts", "restarts": "restarts", "nuts": "MAP starts"}[averaging]
-        return [Phase(name, max(max_iter, 1), restarts * max(max_iter, 1))]
-    s, whole = StackSettings(), _cost(N)
+    if not isinstance(averaging, (Stack, Fast)):
+        if isinstance(averaging, Single) and averaging.levels and averaging.max_iter > 0 and level_rows(N):
+            return _levels(N, averaging.restarts, averaging.max_iter)
+        name = {"single": "starts", "restarts": "restarts", "nuts": "MAP starts"}[averaging.shorthand()]
+        return [Phase(name, max(averaging.max_iter, 1), averaging.restarts * max(averaging.max_iter, 1))]
+    s, whole = averaging.as_stack() if isinstance(averaging, Fast) else averaging, _cost(N)
+    warm, cold = s.nested_members(N)
     plain = Phase("plain GP", 60, s.gp_starts * 60 * whole)  # 200 at most; about 60 as a rule
-    if averaging == "fast":
-        few = s.fast()
-        iterations = few.warm_members * few.warm_iterations + few.cold_members * few.steps[0]
-        return [plain, Phase("nested", iterations / (few.warm_members + few.cold_members), iterations * whole)]
+    if isinstance(averaging, Fast):
+        iterations = warm * s.warm_iterations + cold * s.steps[0]
+        return [plain, Phase("nested", iterations / (warm + cold), iterations * whole)]
     count, used = folds_for(N)
     part = used * _cost(N * (count - 1) // count)
-    first, second = s.steps[:2]
+    first, second = s.steps[0], s.steps[min(1, len(s.steps) - 1)]
     further = [
         Phase(f"{name} on folds, to {to}", to - since, (1.0 if since == first else 0.3) * s.fold_members * part * (to - since))
         for name in STEPPED
         for since, to in pairwise(s.steps)
     ]  # steps after the second one are taken by few
-    on_folds, members = 0.5 * (s.warm_iterations + first), s.warm_members + s.cold_members
+    on_folds, members = 0.5 * (s.warm_iterations + first), warm + cold
     each = s.fold_members * part
     return [
         plain,
@@ -60,7 +63,7 @@ def plan_phases(averaging: str, N: int, restarts: int, max_iter: int) -> list[Ph
         Phase("own on folds", first, each * first),
         *further,
         Phase("nested", s.polish, members * s.polish * whole),
-        Phase("own", second, 0.5 * restarts * min(1.0, s.own_rows / N) * second * whole),
+        Phase("own", second, 0.5 * s.own_members * min(1.0, s.own_rows / N) * second * whole),
     ]
 
 
@@ -76,20 +79,20 @@ def _levels(N: int, restarts: int, max_iter: int) -> list[Phase]:
     return [*phases, Phase(last, max_iter, max_iter * _cost(N))]
 
 
-def plan_sparse_phases(averaging: str, N: int, restarts: int, max_iter: int, inducing: int) -> list[Phase]:
+def plan_sparse_phases(averaging: Averaging, N: int, method: Sparse) -> list[Phase]:
     """Phases of training one target on N rows with inducing points, in their order; those of a stack for each member.
 
-    >>> [phase.name for phase in plan_sparse_phases("none", 9000, 2, 500, 512)]
+    >>> from manifoldgp import Single, Sparse
+    >>> [phase.name for phase in plan_sparse_phases(Single(restarts=2), 9000, Sparse())]
     ['start 1 of 2', 'start 2 of 2', '4,000 rows, 256 inducing points', '9,000 rows, 256 inducing points', '9,000 rows, 512 inducing points']
     """
+    from manifoldgp.averaging.settings import Single
     from manifoldgp.averaging.sparse_stack import SHARES, held_out_count
-    from manifoldgp.estimators.sparse_fit import STACK_RESTARTS
     from manifoldgp.training.sparse_schedule import Schedule
 
-    if averaging == "none":
-        return _sparse_member("", Schedule().plan(N, inducing, restarts, max_iter))
-    seen = N - held_out_count(N)
-    planned = Schedule().plan(seen, inducing, min(restarts, STACK_RESTARTS), max_iter)
+    if isinstance(averaging, Single):
+        return _sparse_member("", Schedule().plan(N, method.inducing, averaging.restarts, averaging.max_iter))
+    planned = Schedule().plan(N - held_out_count(N), method.inducing, method.restarts, method.max_iter)
     return [phase for group in SHARES for phase in _sparse_member(f"{group}, ", planned)]
 
 

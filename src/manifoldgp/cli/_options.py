@@ -29,7 +29,7 @@ class Averaging(StrEnum):
     fast = "fast"
     restarts = "restarts"
     nuts = "nuts"
-    none = "none"
+    single = "single"
 
 
 class Method(StrEnum):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from manifoldgp.cli._fit_arguments import FitOptions
 from manifoldgp.cli._interruption import Interruption
 from manifoldgp.cli._messages import Messages, print_json
 from manifoldgp.cli._options import TABLE_HELP, Averaging, Json, Method, Quiet, column_names, refuse_overwriting
@@ -38,7 +40,7 @@ def fit(
         Averaging,
         typer.Option(
             metavar="NAME",
-            help="stack: many models, weighted by held-out rows. fast: fixed weights. restarts, nuts, none: other averages, or a single model.",
+            help="stack: many models, weighted by held-out rows. fast: fixed weights. restarts, nuts: other averages. single: one model.",
         ),
     ] = Averaging.stack,
     method: Annotated[
@@ -48,14 +50,35 @@ def fit(
             help="exact, sparse (inducing points: any number of rows), or auto: exact up to 5,000 rows, and beyond them sparse where it can.",
         ),
     ] = Method.auto,
-    inducing: Annotated[int, typer.Option(help="Inducing points of the sparse method.", min=1, metavar="N")] = 512,
-    restarts: Annotated[int, typer.Option(help="Starts of the network.", min=1, metavar="N")] = 20,
-    max_iter: Annotated[
+    hidden: Annotated[
+        str | None,
+        typer.Option(help="Layer sizes of the network, 6,2 by default; the last one is the number of features.", metavar="SIZES"),
+    ] = None,
+    activation: Annotated[
+        str | None,
+        typer.Option(
+            help="Transfer function of the network, sigmoid by default, or one a layer: tanh,tanh,identity.", metavar="NAMES"
+        ),
+    ] = None,
+    restarts: Annotated[
         int | None,
         typer.Option(
-            help="Iterations of each start, 500 by default; stack and fast of exact models have their own limits.",
-            min=0,
+            help="Starts: of --averaging single, restarts and nuts (20), or of each member of a sparse stack (5).",
+            min=1,
             metavar="N",
+        ),
+    ] = None,
+    max_iter: Annotated[
+        int | None, typer.Option(help="Iterations of each of these starts, 500 by default.", min=0, metavar="N")
+    ] = None,
+    inducing: Annotated[
+        int | None, typer.Option(help="Inducing points of --method sparse, 512 by default.", min=1, metavar="N")
+    ] = None,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(
+            help="File in which --method sparse keeps where it stands; under torchrun by default the model file's name and .checkpoint.",
+            metavar="FILE",
         ),
     ] = None,
     time_budget: Annotated[
@@ -82,6 +105,7 @@ def fit(
             help="A fit that is interrupted replaces an existing model too, instead of writing MODEL.unfinished.mgp beside it.",
         ),
     ] = False,
+    device: Annotated[str, typer.Option(help="cpu, or cuda (under torchrun one GPU a process).", metavar="NAME")] = "cpu",
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -90,41 +114,48 @@ def fit(
     Text becomes one 0/1 column for each category, true and false 1 and 0; constant columns and rows without target are left out; missing inputs and dates are errors.
 
     The model file knows all this: other commands need nothing else. Ctrl-C, SIGTERM and SIGHUP stop training early and keep the best so far, a second Ctrl-C ends at once.
-    """
 
-    messages = Messages(quiet)
+    An option that the chosen --averaging and --method do not obey is refused. Under torchrun all processes share one sparse fit to Parquet or CSV files of numbers.
+    """
+    from manifoldgp.training.processes import launched
+
     if group is not None and ordered:
         raise typer.BadParameter("--group and --ordered are two ways to hold rows out. Choose one.")
     if time_budget is not None and not time_budget > 0:
         raise typer.BadParameter(f"--time-budget must be a positive number of seconds; got {time_budget:g}.")
+    options = FitOptions(
+        str(averaging),
+        str(method),
+        hidden,
+        activation,
+        restarts,
+        max_iter,
+        inducing,
+        checkpoint,
+        time_budget,
+        seed,
+        device,
+        ordered,
+    )
+    arguments = options.arguments(launched())
     unfinished = _checked_places(out, replace_if_interrupted, files)
+    if launched():
+        for name, given in (("--group", group), ("--drop", drop)):
+            if given is not None:
+                raise typer.BadParameter(f"{name} cannot be used under torchrun. Name the inputs with --features.")
+        _fit_shared(files, target, out, column_names(features, []) or None, noise_column, ordered, arguments, json, quiet)
+        return
+    messages = Messages(quiet)
     with Interruption() as interruption:
         try:
             training = read_training(files, target, features, drop, noise_column, group, messages)
-            own_limits = averaging in (Averaging.stack, Averaging.fast) and not _is_sparse(training, str(averaging), str(method))
-            if max_iter is not None and own_limits:
-                messages.warn(
-                    f"--max-iter has no effect on --averaging {averaging}, which has limits of its own. --time-budget has."
-                )
-            fitted = fit_table(
-                training,
-                messages,
-                interruption,
-                ordered=ordered,
-                averaging=str(averaging),
-                method=str(method),
-                inducing=inducing,
-                restarts=restarts,
-                max_iter=500 if max_iter is None else max_iter,
-                time_budget=time_budget,
-                random_state=seed,
-            )
+            fitted = fit_table(training, messages, interruption, ordered, arguments)
             place = unfinished if fitted.interrupted and out.exists() else out
             fitted.model.save(place)
         except KeyboardInterrupt:
             typer.echo("mgp: Interrupted: no model was written.", err=True)
             raise typer.Exit(interruption.exit_code) from None
-    _say_what_was_fitted(fitted, training, place, messages, json)
+    _say_what_was_fitted(fitted, len(training.X), training.without_target, place, messages, json)
     if fitted.interrupted:
         kept = "the same command fits it to the end" if place == out else f"{out} is as it was"
         typer.echo(f"mgp: Interrupted. The best model so far is in {place}; {kept}.", err=True)
@@ -143,6 +174,33 @@ def _checked_places(out: Path, replace_if_interrupted: bool, files: list[str]) -
     refuse_overwriting([unfinished], tables)
     refuse_unwritable(unfinished)
     return unfinished
+
+
+def _fit_shared(
+    files: list[str],
+    targets: list[str],
+    out: Path,
+    columns: list[str] | None,
+    noise: str | None,
+    ordered: bool,
+    arguments: dict[str, Any],
+    json: bool,
+    quiet: bool,
+) -> None:
+    """The same fit, shared by the processes that torchrun started; the first one speaks for all."""
+    from manifoldgp.estimators.fit_files import fit_files
+
+    first, begin = os.environ["RANK"] == "0", time.perf_counter()
+    messages = Messages(quiet or not first)
+    with messages.warnings_as_messages():
+        target = targets[0] if len(targets) == 1 else targets
+        model = fit_files(
+            files, target, out, columns=columns, noise_std=noise, ordered=ordered, verbose=not messages.quiet, **arguments
+        )
+    if first:
+        rows = model.ensembles_[0].blocks[0].rows
+        messages.note(f"{rows:,} rows, NLML at most {model.nlml_:.6g}")
+        _say_what_was_fitted(Fitted(model, time.perf_counter() - begin, False), rows, None, out, messages, json)
 
 
 @dataclass(frozen=True)
@@ -205,40 +263,38 @@ def read_training(
     return training
 
 
-def fit_table(training: Training, messages: Messages, interruption: Interruption, *, ordered: bool, **settings: Any) -> Fitted:
+def fit_table(
+    training: Training, messages: Messages, interruption: Interruption, ordered: bool, arguments: dict[str, Any]
+) -> Fitted:
     """Train, with a progress bar, until somebody interrupts. The model carries the table's encoding."""
-    from manifoldgp import ManifoldGPRegressor
+    from manifoldgp import NUTS, ManifoldGPRegressor
+    from manifoldgp.averaging.settings import as_averaging
     from manifoldgp.cli._fit_progress import FitProgress
 
     begin, outputs = time.perf_counter(), len(training.encoding.targets)
-    phases = _phases(training, **settings)
-    watched = settings["averaging"] != "nuts"
-    progress = FitProgress(phases, outputs, messages, interruption, watched=watched, budget=settings["time_budget"])
+    averaging = as_averaging(arguments["averaging"])
+    phases = _phases(len(training.X), averaging, arguments["method"])
+    watched = not isinstance(averaging, NUTS)
+    progress = FitProgress(phases, outputs, messages, interruption, watched=watched, budget=arguments["time_budget"])
     with messages.warnings_as_messages(), progress, progress.interruptible():
-        model = ManifoldGPRegressor(**settings, callback=progress)
+        model = ManifoldGPRegressor(**arguments, callback=progress)
         model.fit(training.X, training.y, noise_std=training.noise, groups=training.groups, ordered=ordered)
     _refuse_unfinished(progress, outputs, interruption.exit_code)
     model.table_encoding_ = training.encoding  # pyright: ignore[reportAttributeAccessIssue]
     return Fitted(model, time.perf_counter() - begin, progress.stop)
 
 
-def _phases(
-    training: Training, *, averaging: str, method: str, inducing: int, restarts: int, max_iter: int, **_: Any
-) -> list[Phase]:
-    """What training one target goes through, by the method it will take."""
+def _phases(N: int, averaging: Any, method: Any) -> list[Phase]:
+    """What training one target on N rows goes through, by the method it will take."""
     from manifoldgp.cli._fit_plan import plan_phases, plan_sparse_phases
-
-    N = len(training.X)
-    if _is_sparse(training, averaging, method):
-        return plan_sparse_phases(averaging, N, restarts, max_iter, inducing)
-    return plan_phases(averaging, N, restarts, max_iter)
-
-
-def _is_sparse(training: Training, averaging: str, method: str) -> bool:
+    from manifoldgp.estimators.combinations import why_exact
     from manifoldgp.estimators.method_choice import takes_sparse
-    from manifoldgp.estimators.sparse_fit import why_exact
+    from manifoldgp.training.settings import Sparse, as_method
 
-    return takes_sparse(method, len(training.X), why_exact(averaging))
+    chosen = as_method(method)
+    if takes_sparse(chosen, N, why_exact(averaging)):
+        return plan_sparse_phases(averaging, N, chosen if isinstance(chosen, Sparse) else Sparse())
+    return plan_phases(averaging, N)
 
 
 def _refuse_unfinished(progress: FitProgress, outputs: int, exit_code: int) -> None:
@@ -261,27 +317,31 @@ def _say_what_was_read(training: Training, rows: int, messages: Messages) -> Non
         elif column.kind == "flag":
             messages.note(f"{column.name}: true or false, becomes 1 or 0")
     if encoding.group:
-        messages.note(f"{encoding.group}: {len(set(training.groups))} labels; rows with one label are held out together")
+        messages.note(f"{encoding.group}: {len(set(training.groups))} labels of rows that belong together; not an input")
     if encoding.constant:
         messages.note(f"Left out, because they have one value only: {', '.join(encoding.constant)}")
     if encoding.ignored:
         messages.note(f"Left out: {', '.join(encoding.ignored)}")
 
 
-def _say_what_was_fitted(fitted: Fitted, training: Training, out: Path, messages: Messages, as_json: bool) -> None:
+def _say_what_was_fitted(
+    fitted: Fitted, rows: int, without_target: int | None, out: Path, messages: Messages, as_json: bool
+) -> None:
+    from manifoldgp.averaging.settings import as_averaging
+
     remarks = fitted.model.diagnose().remarks
     members = [sum(block.members for block in e.blocks) for e in fitted.model.ensembles_]
     if as_json:
-        encoding = training.encoding
+        encoding = fitted.model.table_encoding_
         print_json({
             "model": str(out),
-            "rows": len(training.X),
-            "rows_without_target": training.without_target,
+            "rows": rows,
+            "rows_without_target": without_target,
             "inputs": [column.name for column in encoding.columns],
             "targets": encoding.targets,
             "categories": {c.name: c.categories for c in encoding.columns if c.kind == "category"},
             "constant": encoding.constant,
-            "averaging": fitted.model.averaging,
+            "averaging": as_averaging(fitted.model.averaging).shorthand(),
             "members": dict(zip(encoding.targets, members, strict=True)),
             "seconds": round(fitted.seconds, 3),
             "nlml": fitted.model.nlml_,

@@ -3,28 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from manifoldgp.averaging.methods import AVERAGINGS
-from manifoldgp.averaging.settings import StackSettings
+import numpy as np
+
+from manifoldgp.averaging.settings import Averaging, Fast, Single, Stack, as_averaging
 from manifoldgp.data import inputs
 from manifoldgp.errors import InputError
 from manifoldgp.estimators.exact_fit import Settings
+from manifoldgp.estimators.sparse_fit import SparseSettings
 from manifoldgp.estimators.units import WARPED_NOISE
-from manifoldgp.features import MLP, Features, as_features
+from manifoldgp.features import as_features
 from manifoldgp.kernels import as_kernel
 from manifoldgp.means import as_mean
 from manifoldgp.model import Model
 from manifoldgp.noise import GaussianNoise
 from manifoldgp.parameters import LogNormal, Normal, Prior, StudentT
+from manifoldgp.training.processes import ALONE, Ranks
+from manifoldgp.training.settings import Sparse
 from manifoldgp.warping import NoWarping, as_warping
+
+DEFAULT_FEATURES = (6, 2)
+"""Layer sizes of the network that features=None stands for: the paper's."""
 
 
 def model_of(estimator: Any, known_noise: bool) -> Model:
     """The model that the arguments describe. known_noise: whether fit was given the noise of the rows."""
-    if estimator.noise not in ("learned", "known"):
-        raise InputError(f"noise must be 'learned' or 'known' (given to fit as noise_std); got {estimator.noise!r}.")
-    if estimator.noise == "known" and not known_noise:
+    noise = _noise(estimator.noise)
+    if not noise.learned and not known_noise:
         raise InputError(
             "noise='known' needs the noise of the rows: fit(X, y, noise_std=...). Use noise='learned' to estimate it."
         )
@@ -35,55 +42,71 @@ def model_of(estimator: Any, known_noise: bool) -> Model:
         )
     if known_noise and not isinstance(warping, NoWarping):
         raise InputError(WARPED_NOISE)
-    floor = inputs.positive_number(estimator.noise_floor, "noise_floor (relative to sd(y))")
     return Model(
-        features=_features(estimator),
+        features=as_features(DEFAULT_FEATURES if estimator.features is None else estimator.features),
         kernel=as_kernel(estimator.kernel),
         mean=as_mean(estimator.mean),
-        noise=GaussianNoise(estimator.noise == "learned", floor),
+        noise=noise,
         warping=warping,
         priors=_priors(estimator),
     )
 
 
 def settings_of(estimator: Any) -> Settings:
-    """How to train, as the arguments say."""
-    averaging = estimator.averaging
-    if not isinstance(averaging, StackSettings) and averaging not in AVERAGINGS:
-        names = ", ".join(map(repr, AVERAGINGS))
-        raise InputError(f"Unknown averaging {averaging!r}; choose one of {names}, or give a StackSettings.")
-    if estimator.shared_features and averaging != "none":
-        raise InputError("shared_features=True learns one map for all targets and needs averaging='none'.")
-    if as_mean(estimator.mean).on == "features" and averaging not in ("none", "restarts", "nuts"):
-        raise InputError(
-            f"mean={estimator.mean!r} is a function of the features, and averaging={averaging!r} has members with other features than yours "
-            "(the plain GP has none). Use a mean on the inputs, such as mean='linear' or Module(module, on='inputs'); or averaging='none', "
-            "'restarts' or 'nuts'."
-        )
-    if estimator.warm_start_from is not None and averaging != "none":
-        raise InputError("warm_start_from replaces the first start of a single model and needs averaging='none'.")
+    """How to train, as the arguments say; sparse_settings_of says what the sparse method changes and adds."""
+    averaging = as_averaging(estimator.averaging)
+    averaging.check()
+    single = averaging if isinstance(averaging, Single) else Single()
+    restarts, max_iter = _starts_and_iterations(averaging)
     return Settings(
-        restarts=estimator.restarts,
-        optimizer=estimator.optimizer,
-        max_iter=estimator.max_iter,
+        restarts=restarts,
+        optimizer=single.optimizer,
+        max_iter=max_iter,
         time_budget=estimator.time_budget,
-        shared_features=estimator.shared_features,
-        warm_start_from=estimator.warm_start_from,
+        shared_features=single.shared_features,
+        warm_start_from=single.warm_start_from,
         random_state=estimator.random_state,
         device=estimator.device,
         verbose=estimator.verbose,
         averaging=averaging,
         callback=estimator.callback,
-        levels=estimator.levels,
+        levels=single.levels,
     )
 
 
-def _features(estimator: Any) -> Features:
-    if estimator.features is not None:
-        return as_features(estimator.features)
-    if estimator.activation is None:
-        raise InputError("activation must be a name such as 'sigmoid', or one for each layer; got None.")
-    return MLP(estimator.hidden, estimator.activation)
+def sparse_settings_of(settings: Settings, method: Sparse, ranks: Ranks = ALONE) -> tuple[Settings, SparseSettings]:
+    """The settings of a sparse fit: the members of a stack have the starts and iterations that the method says."""
+    if isinstance(settings.averaging, Stack):
+        settings = replace(settings, restarts=method.restarts, max_iter=method.max_iter)
+    checkpoint = None if method.checkpoint is None else str(method.checkpoint)
+    return settings, SparseSettings(method.inducing, ranks, checkpoint)
+
+
+def standardized(estimator: Any) -> tuple[bool, bool]:
+    """Whether the columns of X, and those of y, are standardised."""
+    given = estimator.standardize
+    if isinstance(given, (bool, np.bool_)):
+        return bool(given), bool(given)
+    if isinstance(given, str) and given in ("X", "y"):
+        return given == "X", given == "y"
+    raise InputError(f"standardize must be True (X and y), False, 'X' or 'y'; got {given!r}.")
+
+
+def _starts_and_iterations(averaging: Averaging) -> tuple[int, int]:
+    """Starts of the user's own architecture, and the largest number of iterations."""
+    if isinstance(averaging, Stack):
+        return averaging.own_members, max(averaging.gp_iterations, *averaging.steps)
+    if isinstance(averaging, Fast):
+        return averaging.gp_starts, max(averaging.gp_iterations, averaging.warm_iterations, averaging.cold_iterations)
+    return averaging.restarts, averaging.max_iter
+
+
+def _noise(given: Any) -> GaussianNoise:
+    if isinstance(given, GaussianNoise):
+        return given
+    if isinstance(given, str) and given in ("learned", "known"):
+        return GaussianNoise(given == "learned")
+    raise InputError(f"noise must be 'learned', 'known' (given to fit as noise_std) or GaussianNoise(floor=...); got {given!r}.")
 
 
 def _priors(estimator: Any) -> dict[str, Prior]:

@@ -15,9 +15,10 @@ import numpy as np
 import torch
 
 from manifoldgp import features, kernels, means, noise, parameters, warping
-from manifoldgp.averaging.settings import StackSettings
+from manifoldgp.averaging.settings import AVERAGINGS
 from manifoldgp.errors import FileFormatError, InputError
 from manifoldgp.model import Model
+from manifoldgp.training.settings import METHODS
 
 _CLASSES: dict[str, type] = {
     f"{room}.{cls.__name__}": cls
@@ -35,7 +36,8 @@ _CLASSES: dict[str, type] = {
         "priors": (parameters.LogNormal, parameters.Normal, parameters.StudentT),
         "warping": (warping.NoWarping, warping.TanhWarping),
         "model": (Model,),
-        "averaging": (StackSettings,),
+        "averaging": tuple(AVERAGINGS.values()),
+        "method": tuple(METHODS.values()),
     }.items()
     for cls in classes
 }  # fmt: skip

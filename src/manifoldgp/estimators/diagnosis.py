@@ -20,6 +20,7 @@ from manifoldgp.kernels import Kernel, Periodic
 from manifoldgp.parameters import Tree, leaves
 from manifoldgp.training.coarse_to_fine import on_a_level
 from manifoldgp.training.optimizer import CUT_SHORT
+from manifoldgp.training.settings import Sparse, as_method
 
 _AGREE = 0.01
 _FAR = 1e3
@@ -115,10 +116,11 @@ def _sparse(ensemble: Ensemble, posterior: SparsePosterior, estimator: Any, numb
     remarks.append(f"The sparse model{asked} sees {posterior.rows:,} rows through {M} inducing points.")
     if unexplained > 0.01:
         remarks.append(
-            f"The inducing points leave {100 * unexplained:.1f} % of the prior variance unexplained: more of them (inducing=...) would tell more."
+            f"The inducing points leave {100 * unexplained:.1f} % of the prior variance unexplained: more of them, Sparse(inducing=...), would tell more."
         )
-    if estimator.inducing > M:
-        remarks.append(f"{M} inducing points explain the features already; {estimator.inducing} were asked for.")
+    method = as_method(estimator.method) or Sparse()
+    if isinstance(method, Sparse) and method.inducing > M:
+        remarks.append(f"{M} inducing points explain the features already; {method.inducing} were asked for.")
 
 
 def _unexplained_share(posterior: SparsePosterior) -> float:
@@ -158,7 +160,9 @@ def _numerics(posterior: Any, ensemble: Ensemble, numbers: dict, remarks: list) 
             f"The covariance needed a jitter of {jitter:.1e}: nearly duplicate rows, or length-scales far above the data."
         )
     if posterior.model.noise.learned and noise < 1.5 * floor:
-        remarks.append("The noise is at its floor: the data look noise-free. Lower noise_floor if they are.")
+        remarks.append(
+            "The noise is at its floor: the data look noise-free. Lower its floor, noise=GaussianNoise(floor=...), if they are."
+        )
 
 
 def _lengthscales(posterior: Any, numbers: dict, remarks: list) -> None:

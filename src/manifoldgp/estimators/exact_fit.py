@@ -14,10 +14,10 @@ from torch import Tensor
 
 from manifoldgp.averaging.members import Batch
 from manifoldgp.averaging.methods import fit_average
-from manifoldgp.averaging.settings import StackSettings
+from manifoldgp.averaging.settings import Averaging, Single
 from manifoldgp.averaging.stack import SamplingReport
 from manifoldgp.averaging.stacking import HeldOutReport
-from manifoldgp.data.inputs import TrainingTable, positive_number, whole_number
+from manifoldgp.data.inputs import TrainingTable, positive_number
 from manifoldgp.data.scaling import Standardizer
 from manifoldgp.errors import InputError
 from manifoldgp.inference.ensemble import Ensemble
@@ -25,7 +25,6 @@ from manifoldgp.inference.exact_posterior import condition
 from manifoldgp.model import Data, Model
 from manifoldgp.parameters import Tree, leaves, map_leaves, nest
 from manifoldgp.training.coarse_to_fine import level_rows
-from manifoldgp.training.minimizers import MINIMIZERS
 from manifoldgp.training.progress import begin_output, watched_phases
 from manifoldgp.training.train import Trained, train
 
@@ -79,7 +78,7 @@ def require_device(device: Any) -> None:
 
 @dataclass(frozen=True)
 class Settings:
-    """How to train; the names are those of the estimators' arguments."""
+    """How to train. estimators.arguments.settings_of makes it of the estimators' arguments."""
 
     restarts: int
     optimizer: str
@@ -90,29 +89,24 @@ class Settings:
     random_state: Any
     device: str
     verbose: bool
-    averaging: str | StackSettings
+    averaging: Averaging
     callback: Callable[[np.ndarray, np.ndarray], object] | None
     levels: bool = True
 
     def __post_init__(self) -> None:
-        whole_number(self.restarts, "restarts")
-        whole_number(self.max_iter, "max_iter", least=0)
-        if not isinstance(self.optimizer, str) or self.optimizer not in MINIMIZERS:
-            raise InputError(f"Unknown optimizer {self.optimizer!r}; choose one of {', '.join(map(repr, MINIMIZERS))}.")
         if self.time_budget is not None:
             positive_number(self.time_budget, "time_budget (seconds)")
         if self.callback is not None and not callable(self.callback):
             raise InputError(f"callback must be a function of (iterations, objective values), or None; got {self.callback!r}.")
-        if not isinstance(self.levels, (bool, np.bool_)):
-            raise InputError(f"levels must be True or False; got {self.levels!r}.")
         require_device(self.device)
 
     def matrices_at_once(self, rows: int, outputs: int) -> int:
         """How many N x N matrices a fit holds at the same time: three for each start or member in work, a factor for each member kept."""
-        alone = self.levels and self.averaging == "none" and bool(level_rows(rows))  # only one start is trained on all rows
+        single = isinstance(self.averaging, Single)
+        alone = self.levels and single and bool(level_rows(rows))  # only one start is trained on all rows
         starts = 1 if alone else min(self.restarts, torch.get_num_threads())
         starts *= outputs if self.shared_features else 1
-        if self.averaging == "none":
+        if single:
             return 3 * starts + outputs - 1
         together, members = (
             max(self.restarts, OTHER_MEMBERS),
@@ -167,7 +161,7 @@ def fit_outputs(
         begin_output(settings.callback, o)
         if end is not None:  # what is left is for this target and those after it
             settings = replace(settings, time_budget=max(end - time.perf_counter(), 1e-9) / (outputs - o))
-        if settings.averaging != "none":
+        if not isinstance(settings.averaging, Single):
             fitted.append(_averaged(model, data[o], o, y_scaler, settings, generator, folds))
             continue
         warm = None if settings.warm_start_from is None else member_values(settings.warm_start_from, o)
@@ -254,8 +248,6 @@ def _averaged(
             settings.averaging,
             model,
             data,
-            restarts=settings.restarts,
-            max_iter=settings.max_iter,
             generator=generator,
             time_budget=settings.time_budget,
             watch=watch,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from manifoldgp.data.encoding import TableEncoding
 from manifoldgp.data.source_files import FileRows
 from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
 from manifoldgp.training.processes import joined_ranks
+from manifoldgp.training.settings import Sparse, as_method
 
 
 def fit_files(
@@ -24,14 +25,16 @@ def fit_files(
     *,
     columns: Sequence[str] | None = None,
     noise_std: str | None = None,
-    checkpoint: str | Path | None = None,
+    ordered: bool = False,
+    method: Sparse | str = "sparse",
     **arguments: Any,
 ) -> ManifoldGPRegressor:
     """Train a sparse model on Parquet or CSV files and write it to ``out``; every process reads its own part of the rows.
 
-    paths, target, columns, noise_std: as in manifoldgp.data.FileRows. arguments: of ManifoldGPRegressor.
-    checkpoint: where training keeps what it has reached, by default beside ``out``; a run that was killed goes on from there, and the
-    file goes away when training ends. The model knows the names of its columns: mgp predict, score and inspect need nothing else.
+    paths, target, columns, noise_std: as in manifoldgp.data.FileRows. ordered: as in fit. method: "sparse", or a Sparse(...), whose checkpoint is by default
+    beside ``out``: a run that was killed goes on from there. arguments: further ones of ManifoldGPRegressor.
+
+    The model knows the names of its columns: mgp predict, score and inspect need nothing else.
     """
     out = Path(out)
     refuse_unwritable(out)
@@ -39,17 +42,18 @@ def fit_files(
     with joined_ranks(device) as ranks:
         if device == "cuda":  # one GPU a process
             arguments["device"] = f"cuda:{ranks.rank % torch.cuda.device_count()}"
-        checkpoint = f"{out}.checkpoint" if checkpoint is None else str(checkpoint)
+        sparse = as_method(method) or Sparse()
+        if isinstance(sparse, Sparse) and sparse.checkpoint is None:
+            sparse = replace(sparse, checkpoint=f"{out}.checkpoint")
         arguments["verbose"] = bool(arguments.get("verbose", False)) and ranks.first
-        estimator = ManifoldGPRegressor(**{"method": "sparse", **arguments, "checkpoint": checkpoint})
+        estimator = ManifoldGPRegressor(method=sparse, **arguments)
         rows = FileRows(paths, target, columns, noise_std)
         refuse_overwriting([out], rows.paths)
-        estimator.fit(rows)
+        estimator.fit(rows, ordered=ordered)
         estimator.table_encoding_ = TableEncoding(  # pyright: ignore[reportAttributeAccessIssue]
             tuple(Column(name) for name in rows.names), tuple(rows.target_names), noise_std
         )
         if ranks.first:
             estimator.save(out)
-            print(f"{out}: {estimator.ensembles_[0].blocks[0].rows:,} rows, NLML at most {estimator.nlml_:.6g}", file=sys.stderr)
         ranks.gather(None)  # nobody leaves before the file is there
     return estimator

@@ -11,55 +11,98 @@ import torch
 from sklearn.base import BaseEstimator, RegressorMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from manifoldgp.averaging.settings import StackSettings
+from manifoldgp.averaging.settings import Averaging, as_averaging
 from manifoldgp.averaging.stack import SamplingReport
 from manifoldgp.averaging.stacking import HeldOutReport
 from manifoldgp.data.scaling import Standardizer
+from manifoldgp.errors import InputError
 from manifoldgp.estimators import fitting, predictions
 from manifoldgp.estimators.diagnosis import Diagnosis, diagnose
 from manifoldgp.estimators.program import to_predictor
 from manifoldgp.inference.ensemble import Ensemble
 from manifoldgp.kernels import Kernel
 from manifoldgp.means import Mean
-from manifoldgp.noise import DEFAULT_FLOOR
+from manifoldgp.noise import GaussianNoise
 from manifoldgp.parameters import Prior
 from manifoldgp.predictor import Predictor
+from manifoldgp.training.settings import Exact, Options, Sparse, as_method
 from manifoldgp.warping import TargetWarping
 
 
 class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
     """Gaussian-process regression on learned features: y = G(M(x)) + noise, M and G trained jointly on the evidence.
 
-    features: M, such as MLP((6, 2)), any torch.nn.Module or scikit-learn transformer; None means MLP(hidden, activation).
-    kernel: k on the features: a kernel, or "se", "nn", "matern12", "matern32", "matern52", "rq", "periodic", "sm", "linear".
-    hidden, activation: layer sizes (the last one is the number of features) and transfer function of the default network.
-    mean: "zero", "constant", "linear", a mean or a torch.nn.Module; a function of the inputs x, or of the features with means.Linear(on="features") and
-        means.Module(module, on="features"). noise: "learned", or "known" when fit gets noise_std and nothing else is to be added.
-    noise_floor: smallest noise standard deviation, relative to sd(y). target_warping: None or "tanh" for a learned monotone warping of y.
-    priors: parameter-name patterns to priors, {"kernel.lengthscale": LogNormal(0, 1)}; given priors make training MAP.
-    restarts: independent starts; each redraws network and kernel. max_iter, time_budget (seconds): limits of the optimiser.
-    optimizer: "l-bfgs" (all starts in one batch), "l-bfgs-b" (SciPy's, one after another) or "newton-cg".
-    levels: an exact single model of 2,000 rows or more trains its starts on few rows first, and only the best one on all of them: the same optimum, several times
-        sooner. max_iter limits each level; starts_ says how far each start came. False: every start on all rows.
-    averaging: "stack" (the plain GP and many mGPs, weighted by held-out folds), "fast" (fixed weights, no folds), "restarts" (the starts of
-        one architecture, weighted by their evidence), "nuts" (full Bayes, extra [bayes]), or "none" (the paper's single best model);
-        a manifoldgp.averaging.StackSettings is a stack of other sizes.
-    method: "exact", "sparse" (inducing points in feature space, any number of rows) or "auto": exact up to 5,000 rows, and beyond them sparse
-        where it can do what is asked for, with a warning that says which. inducing: how many inducing points.
-    checkpoint: a file in which a sparse fit keeps where it stands; one that finds it goes on from there, with a warning, and refuses one of another fit.
-    shared_features: with several targets, learn one M for all of them; otherwise each target has its own model.
-    warm_start_from: a fitted estimator whose parameters replace the first start.
-    verbose: a progress line. callback: called as callback(iterations, objective values) for all starts; true stops training.
+    Parameters
+    ----------
+    features
+        M: a feature map such as ``MLP((6, 2))``, a ``torch.nn.Module``, a scikit-learn transformer, or layer sizes, ``(10, 3)`` for ``MLP((10, 3))``.
+        None: ``MLP((6, 2))``, a network with log-sigmoid units and two features.
+    kernel
+        k on the features: a kernel, or "se", "nn", "matern12", "matern32", "matern52", "rq", "periodic", "sm", "linear".
+    mean
+        "zero", "constant", "linear", a mean or a ``torch.nn.Module``: a function of the inputs x, or of the features with
+        ``means.Linear(on="features")`` and ``means.Module(module, on="features")``.
+    noise
+        "learned"; "known" when fit gets noise_std and nothing else is to be added; or ``GaussianNoise(floor=...)``, learned noise with another smallest
+        standard deviation (relative to sd(y)).
+    target_warping
+        None, or "tanh" for a learned monotone warping of y.
+    priors
+        Patterns of parameter names to priors, ``{"kernel.lengthscale": LogNormal(0, 1)}``; given priors make training MAP.
+    averaging
+        "stack" (:class:`Stack`: the plain GP and many mGPs, weighted by held-out folds), "fast" (:class:`Fast`: fixed weights, no folds), "restarts"
+        (:class:`Restarts`: the starts of one architecture, weighted by their evidence), "nuts" (:class:`NUTS`: full Bayes), "single" (:class:`Single`: the
+        paper's single best model); or one of these objects with other settings, such as ``Single(restarts=5)``.
+    method
+        "exact" (:class:`Exact`), "sparse" (:class:`Sparse`: inducing points in feature space, any number of rows), one of these objects, such as
+        ``Sparse(inducing=256)``, or "auto": exact up to 5,000 rows, and beyond them sparse where it can do what is asked for, with a warning that says which.
+    time_budget
+        Seconds after which training stops and keeps what it has.
+    standardize
+        True: the columns of X and y are standardised for training, and predictions are in their units. "X" or "y": only those. False: neither.
+    random_state
+        Draws starts and folds: an integer, None, or a ``numpy.random.RandomState``.
+    device
+        Where PyTorch computes: "cpu", or "cuda".
+    verbose
+        Whether training shows a progress line.
+    callback
+        Called as callback(iterations, objective values) for all starts; true stops training.
 
+    Attributes
+    ----------
+    ensembles_ : list of Ensemble
+        What it predicts with, one for each target.
+    method_ : str
+        The method that was taken, "exact" or "sparse".
+    starts_ : ndarray
+        A row for each start of each target: its group, evidence, iterations, why it ended, and its weight.
+    histories_ : list of ndarray
+        The objective of each start, iteration by iteration.
+    held_out_ : list
+        For each target, what the held-out rows of a stack said; None for others.
+    sampling_ : list
+        For each target, how well the chains of NUTS mixed; None for others.
+    nlml_ : float
+        Negative log marginal likelihood of the heaviest member, added up over the targets.
+
+    Examples
+    --------
     >>> import numpy as np
+    >>> from manifoldgp import Single
     >>> x = np.linspace(-1, 1, 30)[:, None]
-    >>> model = ManifoldGPRegressor(hidden=(3, 1), restarts=2).fit(x, np.sign(x[:, 0]))
+    >>> model = ManifoldGPRegressor((3, 1), averaging=Single(restarts=2)).fit(x, np.sign(x[:, 0]))
     >>> mean, std = model.predict(x, return_std=True)
     >>> mean.shape, bool((std > 0).all())
     ((30,), True)
+
+    Settings nest as scikit-learn's do, also below a shorthand:
+
+    >>> ManifoldGPRegressor().set_params(averaging__warm_members=12)
+    ManifoldGPRegressor(averaging=Stack(warm_members=12))
     """
 
-    ensembles_: list[Ensemble]  # what it predicts with, one for each target
+    ensembles_: list[Ensemble]
     x_scaler_: Standardizer
     y_scaler_: Standardizer
     method_: str
@@ -76,26 +119,14 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
         features: Any = None,
         kernel: Kernel | str = "se",
         *,
-        hidden: Sequence[int] = (6, 2),
-        activation: str | Sequence[str] = "sigmoid",
         mean: Mean | torch.nn.Module | str = "zero",
-        noise: str = "learned",
-        noise_floor: float = DEFAULT_FLOOR,
+        noise: GaussianNoise | str = "learned",
         target_warping: TargetWarping | str | None = None,
         priors: Mapping[str, Prior] | None = None,
-        restarts: int = 20,
-        optimizer: str = "l-bfgs",
-        max_iter: int = 500,
+        averaging: Averaging | str = "stack",
+        method: Exact | Sparse | str = "auto",
         time_budget: float | None = None,
-        levels: bool = True,
-        averaging: str | StackSettings = "stack",
-        method: str = "auto",
-        inducing: int = 512,
-        checkpoint: str | None = None,
-        standardize_X: bool = True,
-        standardize_y: bool = True,
-        shared_features: bool = False,
-        warm_start_from: Any = None,
+        standardize: bool | str = True,
         random_state: Any = 0,
         device: str = "cpu",
         verbose: bool = False,
@@ -103,30 +134,38 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
     ) -> None:
         self.features = features
         self.kernel = kernel
-        self.hidden = hidden
-        self.activation = activation
         self.mean = mean
         self.noise = noise
-        self.noise_floor = noise_floor
         self.target_warping = target_warping
         self.priors = priors
-        self.restarts = restarts
-        self.optimizer = optimizer
-        self.max_iter = max_iter
-        self.time_budget = time_budget
-        self.levels = levels
         self.averaging = averaging
         self.method = method
-        self.inducing = inducing
-        self.checkpoint = checkpoint
-        self.standardize_X = standardize_X
-        self.standardize_y = standardize_y
-        self.shared_features = shared_features
-        self.warm_start_from = warm_start_from
+        self.time_budget = time_budget
+        self.standardize = standardize
         self.random_state = random_state
         self.device = device
         self.verbose = verbose
         self.callback = callback
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The arguments by name; deep=True: also those inside them, ``averaging__warm_members``, of a shorthand its defaults."""
+        params = super().get_params(deep)
+        for name in _SHORTHANDS if deep else ():
+            if isinstance(params.get(name), str) and (options := _options(name, params[name])) is not None:
+                params |= {f"{name}__{inner}": value for inner, value in options.get_params().items()}
+        return params
+
+    def set_params(self, **params: Any) -> ManifoldGPRegressor:
+        """Set arguments by name, also those inside others: ``set_params(averaging__warm_members=12)``; a shorthand becomes the object it stands for."""
+        for name in _SHORTHANDS:
+            value = params.get(name, getattr(self, name))
+            if isinstance(value, str) and any(given.startswith(f"{name}__") for given in params):
+                options = _options(name, value)
+                if options is None:
+                    raise InputError(f"{name}={value!r} has no settings of its own. Set {name} first, to Sparse() for example.")
+                params[name] = options
+        super().set_params(**params)
+        return self
 
     def fit(
         self, X: Any, y: Any = None, *, noise_std: Any = None, groups: Any = None, ordered: bool = False
@@ -135,7 +174,7 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
 
         With method="sparse", X may be memory-mapped, or a source of rows such as manifoldgp.data.FileRows (y=None): it is read chunk by chunk.
 
-        groups (N,): rows with one label (a run, a patient) stay together in the held-out folds of averaging="stack".
+        groups (N,): rows with one label (a run, a patient) stay together in the held-out folds of averaging="stack"; other averages hold out no rows, and say so.
         ordered: rows are in order of time; folds are contiguous stretches.
 
         A fit that fails leaves the estimator as it was: an earlier fit still predicts.
@@ -230,7 +269,14 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "ensembles_")
 
-    def __sklearn_clone__(self) -> ManifoldGPRegressor:
-        copy: Any = super().__sklearn_clone__()
-        copy.warm_start_from = self.warm_start_from  # a clone of it would have lost what it learnt
-        return copy
+
+_SHORTHANDS: dict[str, Callable[[Any], Options | None]] = {"averaging": as_averaging, "method": as_method}
+"""Arguments that can be a word instead of an object."""
+
+
+def _options(name: str, word: str) -> Options | None:
+    """The object that a word stands for; None where there is none."""
+    try:
+        return _SHORTHANDS[name](word)
+    except InputError:
+        return None  # fit refuses it

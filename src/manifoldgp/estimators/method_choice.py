@@ -17,37 +17,38 @@ from manifoldgp.estimators.sparse_fit import EXACT_UP_TO, SparseSettings, fit_sp
 from manifoldgp.model import Model
 from manifoldgp.training.processes import Ranks, slots_of
 from manifoldgp.training.rows import MemoryRows, StreamedRows
+from manifoldgp.training.settings import Exact, Sparse
 
-METHODS = ("auto", "exact", "sparse")
 
+def takes_sparse(method: Exact | Sparse | None, N: int, exact_because: str | None) -> bool:
+    """Whether a fit to N rows is sparse: as asked, and with "auto" (None) beyond EXACT_UP_TO unless (why_exact) only the exact method can do it.
 
-def takes_sparse(method: str, N: int, exact_because: str | None) -> bool:
-    """Whether a fit to N rows is sparse: as asked, and with "auto" beyond EXACT_UP_TO unless (why_exact) only the exact method can do it.
-
-    >>> takes_sparse("auto", 5_001, None), takes_sparse("auto", 5_001, "groups"), takes_sparse("auto", 5_000, None)
+    >>> takes_sparse(None, 5_001, None), takes_sparse(None, 5_001, "groups"), takes_sparse(None, 5_000, None)
     (True, False, False)
     """
-    return method == "sparse" or (method == "auto" and N > EXACT_UP_TO and exact_because is None)
+    return isinstance(method, Sparse) or (method is None and N > EXACT_UP_TO and exact_because is None)
 
 
-def chosen_method(method: Any, N: int, inducing: int, exact_because: str | None, calls: int) -> str:
-    """ "exact" or "sparse"; a warning says what "auto" takes beyond EXACT_UP_TO rows. calls: from here up to the line that calls fit."""
-    if not isinstance(method, str) or method not in METHODS:
-        raise InputError(f"method must be one of {', '.join(map(repr, METHODS))}; got {method!r}.")
+def chosen_method(method: Exact | Sparse | None, N: int, exact_because: str | None, calls: int) -> Exact | Sparse:
+    """The method of a fit to N rows; a warning says what "auto" (None) takes beyond EXACT_UP_TO rows. calls: from here up to the line that calls fit."""
+    if isinstance(method, Sparse) and exact_because is not None:
+        raise InputError(exact_because)
+    if method is not None:
+        return method
     sparse = takes_sparse(method, N, exact_because)
-    if method == "auto" and N > EXACT_UP_TO:
+    if N > EXACT_UP_TO:
         if sparse:
             words = (
-                f"trains the sparse model with {inducing} inducing points (the exact one up to {EXACT_UP_TO:,} rows). "
+                f"trains the sparse model with {Sparse().inducing} inducing points (the exact one up to {EXACT_UP_TO:,} rows). "
                 "Say method='sparse' or method='exact' to choose."
             )
         else:
             words = f"stays exact, which takes long with so many rows: {exact_because}"
         warnings.warn(f"{N:,} rows: method='auto' {words}", FitWarning, stacklevel=calls + 1)
-    return "sparse" if sparse else "exact"
+    return Sparse() if sparse else Exact()
 
 
-def row_source(X: Any, y: Any, noise_std: Any, method: str, exact_because: str | None) -> RowSource | None:
+def row_source(X: Any, y: Any, noise_std: Any, method: Exact | Sparse | None, exact_because: str | None) -> RowSource | None:
     """X itself where it is a source of rows, memory-mapped arrays as one (unless the exact method takes them), else None."""
     if isinstance(X, RowSource):
         if y is not None or noise_std is not None:

@@ -25,6 +25,7 @@ from manifoldgp.estimators.ensemble_file import pack, take, unpack
 from manifoldgp.estimators.exact_fit import START_FIELDS, require_device
 from manifoldgp.features import Features, Identity, Nested, as_features
 from manifoldgp.means import as_mean
+from manifoldgp.training.settings import Options
 
 FORMAT, VERSION = "manifoldgp", 1
 
@@ -76,6 +77,7 @@ def _checksum(text: str, tensors: dict[str, Tensor]) -> str:
 
 
 _NOT_STORED = ("callback", "warm_start_from", "device", "checkpoint")
+"""Arguments of the estimators, and of their settings objects, that have no meaning elsewhere."""
 
 
 def save(estimator: Any, path: str | Path) -> None:
@@ -155,6 +157,10 @@ def _unpack_encoding(plain: Any, D: int, targets: int) -> TableEncoding:
 def _settings(estimator: Any) -> Any:
     """The estimator's arguments, as plain data."""
     settings = {name: value for name, value in estimator.get_params(deep=False).items() if name not in _NOT_STORED}
+    for name, value in settings.items():
+        if isinstance(value, Options):
+            kept = {field: given for field, given in value.get_params(deep=False).items() if field not in _NOT_STORED}
+            settings[name] = type(value)(**kept)
     if not isinstance(settings["random_state"], (Integral, type(None))):
         settings["random_state"] = None
     if isinstance(settings["mean"], torch.nn.Module):

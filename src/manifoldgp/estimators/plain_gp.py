@@ -8,18 +8,31 @@ from typing import Any
 import numpy as np
 import torch
 
+from manifoldgp.averaging.settings import Single
 from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
 from manifoldgp.features import Identity
 from manifoldgp.kernels import Kernel
 from manifoldgp.means import Mean
-from manifoldgp.noise import DEFAULT_FLOOR
+from manifoldgp.noise import GaussianNoise
 from manifoldgp.parameters import Prior
+from manifoldgp.training.settings import Exact, Sparse
 from manifoldgp.warping import TargetWarping
 
 
 class GPRegressor(ManifoldGPRegressor):
-    """A plain Gaussian process: ManifoldGPRegressor with Identity features.
+    """A plain Gaussian process: the single model whose features are the inputs themselves.
 
+    Parameters
+    ----------
+    kernel, mean, noise, target_warping, priors
+        As in :class:`ManifoldGPRegressor`.
+    restarts, optimizer, max_iter, levels, warm_start_from
+        As in :class:`Single`; five starts are enough as a rule.
+    method, time_budget, standardize, random_state, device, verbose, callback
+        As in :class:`ManifoldGPRegressor`.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> x = np.linspace(0, 6, 20)[:, None]
     >>> model = GPRegressor(restarts=2).fit(x, np.sin(x[:, 0]))
@@ -32,21 +45,17 @@ class GPRegressor(ManifoldGPRegressor):
         kernel: Kernel | str = "se",
         *,
         mean: Mean | torch.nn.Module | str = "zero",
-        noise: str = "learned",
-        noise_floor: float = DEFAULT_FLOOR,
+        noise: GaussianNoise | str = "learned",
         target_warping: TargetWarping | str | None = None,
         priors: Mapping[str, Prior] | None = None,
         restarts: int = 5,
         optimizer: str = "l-bfgs",
         max_iter: int = 500,
-        time_budget: float | None = None,
         levels: bool = True,
-        method: str = "auto",
-        inducing: int = 512,
-        checkpoint: str | None = None,
-        standardize_X: bool = True,
-        standardize_y: bool = True,
         warm_start_from: Any = None,
+        method: Exact | Sparse | str = "auto",
+        time_budget: float | None = None,
+        standardize: bool | str = True,
         random_state: Any = 0,
         device: str = "cpu",
         verbose: bool = False,
@@ -55,25 +64,29 @@ class GPRegressor(ManifoldGPRegressor):
         self.kernel = kernel
         self.mean = mean
         self.noise = noise
-        self.noise_floor = noise_floor
         self.target_warping = target_warping
         self.priors = priors
         self.restarts = restarts
         self.optimizer = optimizer
         self.max_iter = max_iter
-        self.time_budget = time_budget
         self.levels = levels
-        self.method = method
-        self.inducing = inducing
-        self.checkpoint = checkpoint
-        self.standardize_X = standardize_X
-        self.standardize_y = standardize_y
         self.warm_start_from = warm_start_from
+        self.method = method
+        self.time_budget = time_budget
+        self.standardize = standardize
         self.random_state = random_state
         self.device = device
         self.verbose = verbose
         self.callback = callback
 
     features = Identity()
-    averaging = "none"
-    shared_features = False
+
+    @property
+    def averaging(self) -> Single:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """How it is trained: its own arguments, as those of a single model."""
+        return Single(self.restarts, self.optimizer, self.max_iter, self.levels, warm_start_from=self.warm_start_from)
+
+    def __sklearn_clone__(self) -> GPRegressor:
+        copy: Any = super().__sklearn_clone__()
+        copy.warm_start_from = self.warm_start_from  # a clone of it would have lost what it learnt
+        return copy

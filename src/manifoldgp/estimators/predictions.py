@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from manifoldgp.averaging.settings import as_averaging
 from manifoldgp.data import inputs
 from manifoldgp.errors import InputError
 from manifoldgp.estimators.exact_fit import Settings
@@ -94,7 +95,8 @@ def features(estimator: Any, X: Any) -> np.ndarray:
 
 def featured(estimator: Any) -> list[Ensemble]:
     """The ensembles that have features of their own."""
-    return estimator.ensembles_[:1] if estimator.shared_features else estimator.ensembles_
+    shared = getattr(as_averaging(estimator.averaging), "shared_features", False)
+    return estimator.ensembles_[:1] if shared else estimator.ensembles_
 
 
 def _predictives(estimator: Any, U: Tensor, latent: bool, noise_std: Any) -> list[Predictive]:

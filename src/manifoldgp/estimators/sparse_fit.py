@@ -13,9 +13,9 @@ import numpy as np
 import torch
 
 from manifoldgp._system.threads import Workers, training_threads
-from manifoldgp.averaging.settings import StackSettings
+from manifoldgp.averaging.settings import Stack
 from manifoldgp.averaging.sparse_stack import VARIANCE_FACTORS, fit_sparse_stack, held_out_numbers_of
-from manifoldgp.data.inputs import available_bytes, whole_number
+from manifoldgp.data.inputs import available_bytes
 from manifoldgp.data.scaling import Standardizer
 from manifoldgp.errors import InputError
 from manifoldgp.estimators.exact_fit import START_FIELDS, FittedOutput, FoldChoice, Settings, bound_model, member_values
@@ -35,9 +35,6 @@ EXACT_UP_TO = 5_000
 SAMPLE_ROWS = 12_000
 """Rows that features without targets (PCA, a scikit-learn transformer) are fitted on, and starting values are drawn from."""
 
-STACK_RESTARTS = 5
-"""Starts of each member of a sparse stack, at most."""
-
 
 @dataclass(frozen=True)
 class SparseSettings:
@@ -47,35 +44,6 @@ class SparseSettings:
     ranks: Ranks = ALONE
     checkpoint: str | None = None
     schedule: Schedule | None = None
-
-
-def why_exact(averaging: str | StackSettings, optimizer: str = "l-bfgs", shared_features: bool = False) -> str | None:
-    """Why only the exact method can do what is asked for, in words; None where the sparse one can too.
-
-    >>> why_exact("fast")
-    "averaging='fast' needs method='exact'; sparse models average with 'stack', or not at all with 'none'."
-    >>> why_exact("stack") is None
-    True
-    """
-    if averaging not in ("none", "stack"):
-        return f"averaging={averaging!r} needs method='exact'; sparse models average with 'stack', or not at all with 'none'."
-    if optimizer != "l-bfgs":
-        return f"optimizer={optimizer!r} needs method='exact'; sparse models train with optimizer='l-bfgs'."
-    if shared_features:
-        return "shared_features=True needs method='exact': sparse models learn one map for each target."
-    return None
-
-
-def why_exact_for(settings: Settings, outputs: int) -> str | None:
-    """:func:`why_exact` for the settings of a fit to so many targets."""
-    return why_exact(settings.averaging, settings.optimizer, settings.shared_features and outputs > 1)
-
-
-def refuse_what_is_not_sparse(settings: Settings, outputs: int) -> None:
-    """Settings that only the exact method knows."""
-    reason = why_exact_for(settings, outputs)
-    if reason is not None:
-        raise InputError(reason)
 
 
 def refuse_too_little_memory(inducing: int) -> None:
@@ -100,8 +68,6 @@ def fit_sparse_outputs(
 ) -> list[FittedOutput]:
     """Train one sparse model (or stack) a target. rows_of(o): the rows of target o, in the model's units."""
     outputs = len(y_scaler.scale)
-    whole_number(sparse.inducing, "inducing")
-    refuse_what_is_not_sparse(settings, outputs)
     refuse_too_little_memory(sparse.inducing)
     generator = Settings.generator(settings.random_state)
     begin = time.perf_counter()
@@ -121,7 +87,7 @@ def fit_sparse_outputs(
             with watched_phases(settings.callback, shown, settings.max_iter, rows.count, left) as watch:
                 fit = _Fit(settings, sparse, workers, generator, watch, left, o, stopped, x_scaler, y_scaler)
                 bound = bound_model(model, rows.sample(SAMPLE_ROWS, fit.seed).X)
-                if settings.averaging == "stack":
+                if isinstance(settings.averaging, Stack):
                     fitted.append(fit.stack(bound, rows, folds))
                 else:
                     fitted.append(fit.single(bound, rows))
@@ -208,8 +174,7 @@ class _Fit:
             model, rows, self.sparse.inducing, self.workers, max_iter=self.settings.max_iter, time_budget=seconds, watch=watch,
             schedule=self.sparse.schedule, seed=self.seed, device=self.settings.device, checkpoint=checkpoint,
         )  # fmt: skip
-        restarts = min(self.settings.restarts, STACK_RESTARTS) if group else self.settings.restarts
-        trained = trainer.train(self.generator, restarts, warm)
+        trained = trainer.train(self.generator, self.settings.restarts, warm)
         self.stopped = trained.stopped
         return trained
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from manifoldgp import PCA, GPRegressor, ManifoldGPRegressor, RandomEmbedding
+from manifoldgp import MLP, PCA, GPRegressor, ManifoldGPRegressor, RandomEmbedding, Restarts, Single
 from manifoldgp.experiments._experiment import Config, Method
 
 
@@ -20,7 +20,7 @@ def gp_nn(expected_seconds: float = 1.0) -> Method:
 
 def mgp_sigmoid(sizes: tuple[int, ...], expected_seconds: float = 1.0) -> Method:
     """The paper's model: a log-sigmoid network trained by marginal likelihood, the best of several starts."""
-    return Method("mgp-sigmoid", "mGP (log-sigmoid)", lambda c: _mgp(c, hidden=sizes), expected_seconds=expected_seconds)
+    return Method("mgp-sigmoid", "mGP (log-sigmoid)", lambda c: _mgp(c, sizes), expected_seconds=expected_seconds)
 
 
 def mgp_identity(sizes: tuple[int, ...], expected_seconds: float = 1.0) -> Method:
@@ -28,7 +28,7 @@ def mgp_identity(sizes: tuple[int, ...], expected_seconds: float = 1.0) -> Metho
     return Method(
         "mgp-identity",
         "mGP (identity)",
-        lambda c: _mgp(c, hidden=sizes, activation="identity"),
+        lambda c: _mgp(c, MLP(sizes, "identity")),
         expected_seconds=expected_seconds,
     )
 
@@ -38,14 +38,14 @@ def random_embedding(q: int, expected_seconds: float = 1.0) -> Method:
     return Method(
         "random-embedding",
         "RandEmb + GP SE-ARD",
-        lambda c: _mgp(c, features=RandomEmbedding(q, seed=c.seed)),
+        lambda c: _mgp(c, RandomEmbedding(q, seed=c.seed)),
         expected_seconds=expected_seconds,
     )
 
 
 def pca(q: int, expected_seconds: float = 1.0) -> Method:
     """The first q principal components, then a plain GP."""
-    return Method("pca", "PCA + GP SE-ARD", lambda c: _mgp(c, features=PCA(q)), expected_seconds=expected_seconds)
+    return Method("pca", "PCA + GP SE-ARD", lambda c: _mgp(c, PCA(q)), expected_seconds=expected_seconds)
 
 
 def mgp_restarts(sizes: tuple[int, ...], expected_seconds: float = 1.0) -> Method:
@@ -53,7 +53,7 @@ def mgp_restarts(sizes: tuple[int, ...], expected_seconds: float = 1.0) -> Metho
     return Method(
         "mgp-restarts",
         "mGP, averaged restarts",
-        lambda c: _mgp(c, hidden=sizes, averaging="restarts"),
+        lambda c: _mgp(c, sizes, Restarts),
         average=True,
         expected_seconds=expected_seconds,
     )
@@ -67,7 +67,7 @@ def stack(sizes: tuple[int, ...], expected_seconds: float = 5.0) -> Method:
     return Method(
         "stack",
         "mGP stack (our default)",
-        lambda c: ManifoldGPRegressor(hidden=sizes, averaging="stack", random_state=c.seed),
+        lambda c: ManifoldGPRegressor(sizes, averaging="stack", random_state=c.seed),
         average=True,
         expected_seconds=expected_seconds,
     )
@@ -77,7 +77,6 @@ def _gp(config: Config, kernel: str) -> GPRegressor:
     return GPRegressor(kernel, restarts=config.restarts, max_iter=config.max_iter, random_state=config.seed)
 
 
-def _mgp(config: Config, averaging: str = "none", **arguments: Any) -> ManifoldGPRegressor:
-    return ManifoldGPRegressor(
-        restarts=config.restarts, max_iter=config.max_iter, random_state=config.seed, averaging=averaging, **arguments
-    )
+def _mgp(config: Config, features: Any, kind: type[Single] | type[Restarts] = Single) -> ManifoldGPRegressor:
+    averaging = kind(restarts=config.restarts, max_iter=config.max_iter)
+    return ManifoldGPRegressor(features, averaging=averaging, random_state=config.seed)

@@ -8,7 +8,7 @@ from html import escape
 import numpy as np
 
 from manifoldgp import inspection, metrics
-from manifoldgp.averaging.settings import StackSettings
+from manifoldgp.averaging.settings import as_averaging
 from manifoldgp.inspection.page_tables import about_endings, say
 from manifoldgp.inspection.page_view import MOST_SLICES, ModelView, TargetView
 
@@ -51,7 +51,7 @@ _AVERAGINGS = {
     "fast": "The prediction is an average with fixed weights: one third a plain Gaussian process, two thirds models with learned features.",
     "restarts": "The prediction is an average over the restarts of one kind of model, weighted by how well each explains the training rows.",
     "nuts": "The prediction is an average over draws from the posterior of all parameters (full Bayes, by NUTS).",
-    "none": "The prediction comes from a single model: of all starts the one that explains the training rows best.",
+    "single": "The prediction comes from a single model: of all starts the one that explains the training rows best.",
 }
 
 
@@ -184,8 +184,7 @@ def weights(view: ModelView) -> str:
 
 def _kind(view: ModelView) -> str:
     """The name of the averaging; a model without one is a single model."""
-    kind = getattr(view.model, "averaging", "none")
-    return "stack" if isinstance(kind, StackSettings) else kind
+    return as_averaging(view.model.averaging).shorthand()
 
 
 def _groups(view: ModelView) -> list[str]:

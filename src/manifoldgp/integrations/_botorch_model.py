@@ -37,8 +37,9 @@ class ManifoldGPModel(Model, FantasizeMixin):
 
     Conditioning and fantasies keep parameters and weights, as ``estimator.update`` does.
 
+    >>> from manifoldgp import Single
     >>> X = torch.linspace(0, 1, 12, dtype=torch.float64)[:, None]
-    >>> model = ManifoldGPModel.fit(X, (6 * X).sin(), averaging="none", hidden=(2,), restarts=2, max_iter=30)
+    >>> model = ManifoldGPModel.fit(X, (6 * X).sin(), features=(2,), averaging=Single(restarts=2, max_iter=30))
     >>> model.posterior(X[:3]).mean.shape
     torch.Size([3, 1])
     """

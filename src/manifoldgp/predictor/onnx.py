@@ -35,7 +35,7 @@ def export_onnx(model: Any, path: str | Path, *, dtype: str = "float64", latent:
     if predictor.nbytes * np.dtype(dtype).itemsize // 8 > _LARGEST_FILE:
         raise InputError(
             f"The model's constants take {predictor.nbytes / 2**30:.1f} GiB, and an ONNX file cannot exceed 2 GiB. "
-            "Use dtype='float32', fewer members (averaging='none') or fewer rows; or Predictor.save."
+            "Use dtype='float32', fewer members (averaging='single') or fewer rows; or Predictor.save."
         )
     proto = _proto(predictor, np.dtype(dtype), latent)
     onnx.checker.check_model(proto, full_check=True)

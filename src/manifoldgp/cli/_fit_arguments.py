@@ -1,0 +1,97 @@
+"""From the options of ``mgp fit`` to the estimator's arguments; options that the chosen way does not obey are refused by name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import typer
+
+
+@dataclass(frozen=True)
+class FitOptions:
+    """What the command line says about training; None: not said."""
+
+    averaging: str
+    method: str
+    hidden: str | None
+    activation: str | None
+    restarts: int | None
+    max_iter: int | None
+    inducing: int | None
+    checkpoint: Path | None
+    time_budget: float | None
+    seed: int
+    device: str
+    ordered: bool
+
+    def arguments(self, shared: bool) -> dict[str, Any]:
+        """Arguments of ManifoldGPRegressor. shared: whether the processes of torchrun share the fit, which is sparse then."""
+        from manifoldgp.averaging.settings import AVERAGINGS
+        from manifoldgp.training.settings import METHODS
+
+        method = "sparse" if shared and self.method == "auto" else self.method
+        ways = {"averaging": AVERAGINGS[self.averaging], **({} if method == "auto" else {"method": METHODS[method]})}
+        self._refuse_what_is_not_sparse(method, shared)
+        given: dict[str, dict[str, Any]] = {argument: {} for argument in ways}
+        for name in ("restarts", "max_iter", "inducing", "checkpoint"):
+            if getattr(self, name) is None:
+                continue
+            home = next((argument for argument, way in ways.items() if name in {f.name for f in fields(way)}), None)
+            if home is None:
+                raise typer.BadParameter(f"{_option(name)} has no effect on {self._way(method)}. {_OBEYED_BY[name]}")
+            given[home][name] = getattr(self, name)
+        if self.ordered and self.averaging != "stack":
+            raise typer.BadParameter(
+                f"--ordered has no effect on {self._way(method)}, which holds out no rows. It needs --averaging stack."
+            )
+        return {
+            "features": self._features(method),
+            "averaging": ways["averaging"](**given["averaging"]) if given["averaging"] else self.averaging,
+            "method": ways["method"](**given["method"]) if given.get("method") else method,
+            "time_budget": self.time_budget,
+            "random_state": self.seed,
+            "device": self.device,
+        }
+
+    def _refuse_what_is_not_sparse(self, method: str, shared: bool) -> None:
+        if shared and method == "exact":
+            raise typer.BadParameter("--method exact cannot be shared by the processes of torchrun. Use --method sparse.")
+        if method == "sparse" and self.averaging not in ("stack", "single"):
+            one = "Under torchrun use" if shared else "Use --method exact, or"
+            raise typer.BadParameter(
+                f"--averaging {self.averaging} cannot be done by sparse models. {one} --averaging stack or single."
+            )
+
+    def _features(self, method: str) -> Any:
+        if self.hidden is None and self.activation is None:
+            return None
+        if self.averaging == "fast":
+            name = "hidden" if self.hidden is not None else "activation"
+            raise typer.BadParameter(
+                f"--{name} has no effect on {self._way(method)}, which has networks of its own. Use another --averaging."
+            )
+        from manifoldgp.estimators.arguments import DEFAULT_FEATURES
+        from manifoldgp.features import MLP
+
+        sizes: tuple[int, ...] = DEFAULT_FEATURES
+        if self.hidden is not None:
+            try:
+                sizes = tuple(int(size) for size in self.hidden.split(","))
+            except ValueError:
+                raise typer.BadParameter(f"--hidden must be layer sizes such as 64,32,4; got {self.hidden!r}.") from None
+        names = tuple((self.activation or "sigmoid").split(","))
+        return MLP(sizes, names[0] if len(names) == 1 else names)
+
+    def _way(self, method: str) -> str:
+        return f"--averaging {self.averaging} with --method {method}"
+
+
+_STARTS = "It needs --averaging single, restarts or nuts, or --method sparse."
+_SPARSE = "It needs --method sparse."
+_OBEYED_BY = {"restarts": _STARTS, "max_iter": _STARTS, "inducing": _SPARSE, "checkpoint": _SPARSE}
+
+
+def _option(name: str) -> str:
+    return "--" + name.replace("_", "-")

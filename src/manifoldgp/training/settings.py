@@ -1,0 +1,110 @@
+"""How the evidence is computed, as arguments of the estimators: exactly, or sparsely through inducing points.
+
+:class:`Options` is what these and the averages (:mod:`manifoldgp.averaging.settings`) have in common.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from manifoldgp.data.inputs import whole_number
+from manifoldgp.errors import InputError
+
+
+class Options(BaseEstimator):
+    """A way of fitting with exactly the arguments that it obeys. scikit-learn's contract: the constructor stores them, and fit checks them."""
+
+    def check(self) -> None:
+        """Refuse values that mean nothing."""
+
+    def changed(self) -> dict[str, Any]:
+        """The arguments that are not at their defaults.
+
+        >>> Sparse(inducing=100).changed()
+        {'inducing': 100}
+        """
+        named = {field.name: (getattr(self, field.name), field.default) for field in fields(self)}  # type: ignore[arg-type]
+        return {name: value for name, (value, default) in named.items() if not np.array_equal(value, default)}
+
+    @classmethod
+    def shorthand(cls) -> str:
+        """The word that stands for this way with its defaults.
+
+        >>> Sparse.shorthand()
+        'sparse'
+        """
+        return cls.__name__.lower()
+
+
+@dataclass(repr=False)
+class Exact(Options):
+    """The exact evidence: O(N³) for each evaluation, O(N²) memory. It has no arguments.
+
+    Examples
+    --------
+    >>> from manifoldgp import GPRegressor
+    >>> GPRegressor(method=Exact())
+    GPRegressor(method=Exact())
+    """
+
+
+@dataclass(repr=False)
+class Sparse(Options):
+    """A bound on the evidence through inducing points in feature space: O(N M²) for each evaluation, any number of rows.
+
+    Parameters
+    ----------
+    inducing
+        Inducing points M, at most.
+    checkpoint
+        A file in which training keeps where it stands. A fit that finds it goes on from there, with a warning, and refuses one of another fit;
+        the file goes away when training ends.
+    restarts
+        Starts of each member of a stack. A single model obeys its own (``Single(restarts=...)``) instead.
+    max_iter
+        Iterations of each member of a stack, at most. A single model obeys its own (``Single(max_iter=...)``) instead.
+
+    Examples
+    --------
+    >>> from manifoldgp import ManifoldGPRegressor
+    >>> ManifoldGPRegressor(method=Sparse(inducing=256))
+    ManifoldGPRegressor(method=Sparse(inducing=256))
+    """
+
+    inducing: int = 512
+    checkpoint: str | Path | None = None
+    restarts: int = 5
+    max_iter: int = 500
+
+    def check(self) -> None:
+        whole_number(self.inducing, "inducing")
+        whole_number(self.restarts, "restarts")
+        whole_number(self.max_iter, "max_iter", least=0)
+        if self.checkpoint is not None and not isinstance(self.checkpoint, (str, Path)):
+            raise InputError(f"checkpoint must be the name of a file, or None; got {self.checkpoint!r}.")
+
+
+METHODS: dict[str, type[Exact] | type[Sparse]] = {cls.shorthand(): cls for cls in (Exact, Sparse)}
+"""The methods by their shorthands; beside them there is "auto"."""
+
+
+def as_method(given: Any) -> Exact | Sparse | None:
+    """A method from its object or its shorthand; None for "auto": the rows decide.
+
+    >>> as_method("sparse"), as_method(Sparse(inducing=100)), as_method("auto")
+    (Sparse(), Sparse(inducing=100), None)
+    """
+    if isinstance(given, (Exact, Sparse)):
+        return given
+    if isinstance(given, str) and given in METHODS:
+        return METHODS[given]()
+    if isinstance(given, str) and given == "auto":
+        return None
+    raise InputError(
+        f"method must be one of 'auto', {', '.join(map(repr, METHODS))}, or an object such as Sparse(inducing=256); got {given!r}."
+    )
