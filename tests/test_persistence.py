@@ -99,7 +99,7 @@ KERNELS = [
     kernels.SquaredExponential(dims=(0,)) * kernels.Periodic(amplitude=False, dims=(1,)) + kernels.NeuralNetwork(),
 ]  # fmt: skip
 
-MEANS = ["zero", "constant", "linear", means.Zero(), means.Constant(), means.Linear()]
+MEANS = ["zero", "constant", "linear", means.Zero(), means.Constant(), means.Linear(), means.Linear(on="features")]
 
 
 @pytest.mark.parametrize("part", FEATURES, ids=repr)
@@ -224,12 +224,13 @@ def lazy():
     (lambda: [net(4, 2)], lambda m: {"features": m[0]}),
     (lambda: [lazy()], lambda m: {"features": m[0]}),
     (lambda: [Buffered().eval()], lambda m: {"features": features.Module(m[0], restarts="jitter")}),
-    (lambda: [torch.nn.Linear(2, 1)], lambda m: {"mean": m[0]}),
-    (lambda: [net(2), torch.nn.Linear(2, 1)], lambda m: {"features": m[0], "mean": m[1]}),
+    (lambda: [torch.nn.Linear(3, 1)], lambda m: {"mean": m[0]}),
+    (lambda: [net(2), torch.nn.Linear(3, 1)], lambda m: {"features": m[0], "mean": m[1]}),
+    (lambda: [net(2), torch.nn.Linear(2, 1)], lambda m: {"features": m[0], "mean": means.Module(m[1], on="features")}),
     (lambda: [net(2), net(4)], lambda m: {"features": features.Concatenate(m[0], features.Linear(1), m[1])}),
     (lambda: [net(3)], lambda m: {"features": features.Residual(m[0])}),
     (lambda: [net(2)], lambda m: {"features": features.Chain(StandardScaler(), m[0], features.MLP((2,)))}),
-], ids=["net", "lazy", "buffers", "mean", "both", "several", "residual", "chain"])  # fmt: skip
+], ids=["net", "lazy", "buffers", "mean", "both", "mean on features", "several", "residual", "chain"])  # fmt: skip
 def test_modules_are_brought_by_whoever_loads(tmp_path, make, wrap):
     given = make()
     model = mgp(**wrap(given)).fit(X, Y)

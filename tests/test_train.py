@@ -302,14 +302,15 @@ def test_priors_pull_their_parameters():
     [
         Model(),
         Model(MLP((3, 2)), Matern52(), means.Linear()),
+        Model(MLP((3, 2)), Matern52(), means.Linear(on="features")),
         Model(MLP((2, 1)), warping=TanhWarping(1), priors={"kernel.*": LogNormal()}),
     ],
-    ids=["plain", "network", "warped with priors"],
+    ids=["plain", "network", "mean on features", "warped with priors"],
 )
 def test_hessian_vector_products_against_differences_of_the_gradient(model):
     objective, theta = make_objective(model, make_data(12))
-    rng, eps = np.random.default_rng(0), 1e-6
-    for row in (0, 2):
+    rng, eps = np.random.default_rng(0), 1e-5
+    for row in (1, 2):  # starts with much noise: differences of gradients have digits left there
         vector = rng.normal(size=theta.shape[1])
         product = objective.hessian_vector(theta[row], vector, row)
         ahead, behind = (objective((theta[row] + sign * eps * vector)[None], np.array([row]))[1][0] for sign in (1, -1))
