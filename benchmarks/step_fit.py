@@ -55,6 +55,7 @@ def fit(seed: int) -> tuple[float, float, int]:
 def measure_overhead(seeds: int) -> None:
     """What L-BFGS takes beyond the evaluations it asks for, over whole fits: many starts at first, few at the end."""
     import manifoldgp.training.train as training
+
     from manifoldgp.training.objective import TrainingObjective
 
     taken = {"evaluations": 0.0, "minimiser": 0.0}

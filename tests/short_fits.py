@@ -6,7 +6,7 @@ from dataclasses import fields
 from typing import Any
 
 from manifoldgp import NUTS, Fast, ManifoldGPRegressor, Restarts, Single, Stack
-from manifoldgp.averaging.settings import AVERAGINGS
+from manifoldgp.averaging import AVERAGINGS
 from manifoldgp.training.settings import METHODS
 
 

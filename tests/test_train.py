@@ -7,6 +7,7 @@ import time
 import numpy as np
 import pytest
 import torch
+from manifoldgp.training.train import train, warm_theta
 from torch import nn
 
 from manifoldgp import means
@@ -21,7 +22,6 @@ from manifoldgp.parameters import LogNormal, Normal, leaves, map_leaves, nest
 from manifoldgp.training.minimizers import MINIMIZERS
 from manifoldgp.training.objective import TrainingObjective, first_of
 from manifoldgp.training.optimizer import Monitor
-from manifoldgp.training.train import train, warm_theta
 from manifoldgp.warping import TanhWarping
 
 NETWORK = Model(MLP((3, 2)), mean=means.Constant())

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from manifoldgp.averaging.settings import NUTS, Fast, Restarts, Single, Stack
+    from manifoldgp.averaging import NUTS, Fast, Restarts, Single, Stack
     from manifoldgp.data.encoding import TableEncoding
     from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
     from manifoldgp.estimators.model_file import load

@@ -1,5 +1,11 @@
 """What can go wrong, by name. Every message says what was expected, what came, and what to do."""
 
+from __future__ import annotations
+
+import sys
+import warnings
+from pathlib import Path
+
 
 class ManifoldGPError(Exception):
     """The root of everything this package raises on purpose."""
@@ -31,3 +37,12 @@ class MissingExtraError(ManifoldGPError, ImportError):
 
 class FitWarning(UserWarning):
     """The fit went through, and something about it deserves attention."""
+
+
+def warn(message: str) -> None:
+    """A :class:`FitWarning` that points at the line of the user's own code: the nearest call from outside this package."""
+    package = str(Path(__file__).parent)
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(package):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, FitWarning, stacklevel=level - 1)

@@ -10,10 +10,10 @@ from contextlib import suppress
 
 import numpy as np
 import pytest
+from manifoldgp.cli._fit_plan import Phase, plan_phases, plan_sparse_phases
 from rich.console import Console
 
 from manifoldgp import NUTS, ManifoldGPRegressor, Single, Stack
-from manifoldgp.cli._fit_plan import Phase, plan_phases, plan_sparse_phases
 from manifoldgp.cli._fit_progress import FitProgress
 from manifoldgp.cli._interruption import Interruption
 from manifoldgp.cli._messages import Messages

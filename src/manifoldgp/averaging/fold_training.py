@@ -8,23 +8,45 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.special import logsumexp, ndtr
 
 from manifoldgp.averaging.fold_predictions import Folds, HeldOut, predict_held_out
-from manifoldgp.averaging.members import Batch, Trainer, nested_gp, pick, plain_gp, warm_and_cold
-from manifoldgp.averaging.settings import GROUPS, STEPPED, Stack
+from manifoldgp.averaging.members import nested_gp, pick, plain_gp, warm_and_cold
 from manifoldgp.averaging.stacking import Candidates, HeldOutReport, tempered_weights
 from manifoldgp.model import Model
 from manifoldgp.parameters import Tree
+from manifoldgp.training.trained import Trained
+from manifoldgp.training.trainer import Trainer
+
+if TYPE_CHECKING:
+    from manifoldgp.averaging.stack import Stack
+
+GROUPS = ("plain GP", "warm", "cold", "own")
+"""plain GP: Identity features. warm: nested mGPs that start at the plain GP and stop early. cold: nested mGPs that start far from it.
+own: the features and kernel that the user chose (by default the paper's log-sigmoid network)."""
+
+STEPPED = ("cold", "own")
+"""Groups that are trained in steps. Warm members stop early by their nature."""
+
+GP_ON_FOLDS, NESTED_ON_FOLDS, OWN_ON_FOLDS = "plain GP on folds", "nested on folds", "own on folds"
+"""Phases, by name."""
+
+GP_FOLD_ITERATIONS = 50
+
+
+def step_phase(group: str, iterations: int) -> str:
+    """The name of the phase that trains a group on, to so many iterations in all."""
+    return f"{group} on folds, to {iterations}"
 
 
 @dataclass(frozen=True)
 class Group:
     """One group's members on K folds, fold by fold, and the inner weights (K, members) of their mixture; iterations: that each was given."""
 
-    batch: Batch
+    batch: Trained
     chosen: np.ndarray
     inner: np.ndarray
     iterations: int
@@ -72,15 +94,15 @@ def weigh_on_folds(
 def _first_step(template: Model, folds: Folds, gp_values: Tree, settings: Stack, trainer: Trainer) -> dict[str, Group]:
     K, members, first = folds.count, settings.fold_members, settings.steps[0]
     started = pick(gp_values, np.zeros(K, dtype=int))
-    gp = trainer.fit("plain GP on folds", plain_gp(template), folds.train, K, 50, lambda _: started)
+    gp = trainer.fit(GP_ON_FOLDS, plain_gp(template), folds.train, K, GP_FOLD_ITERATIONS, lambda _: started)
 
     model, is_warm = nested_gp(template, settings.hidden, settings.q), np.tile(np.arange(2 * members) < members, K)
     start = nested_start(model, pick(gp.values(), np.repeat(np.arange(K), 2 * members)), is_warm)
     limits = np.where(is_warm, settings.warm_iterations, first)
-    nested = trainer.fit("nested on folds", model, folds.for_members(2 * members).train, len(is_warm), limits, start)
-    own = trainer.fit("own on folds", template, folds.for_members(members).train, K * members, first)
+    nested = trainer.fit(NESTED_ON_FOLDS, model, folds.for_members(2 * members).train, len(is_warm), limits, start)
+    own = trainer.fit(OWN_ON_FOLDS, template, folds.for_members(members).train, K * members, first)
     return {
-        "plain GP": Group(gp, np.arange(K), np.ones((K, 1)), 50),
+        "plain GP": Group(gp, np.arange(K), np.ones((K, 1)), GP_FOLD_ITERATIONS),
         "warm": Group(nested, np.flatnonzero(is_warm), _equal(nested.objective[is_warm], K), settings.warm_iterations),
         "cold": Group(nested, np.flatnonzero(~is_warm), _equal(nested.objective[~is_warm], K), first),
         "own": Group(own, np.arange(K * members), _tempered(own.objective, K, settings.temperature), first),
@@ -92,7 +114,7 @@ def _further(group: Group, name: str, iterations: int, folds: Folds, settings: S
     K, members = group.inner.shape
     train, values = folds.for_members(members).train, group.values
     batch = trainer.fit(
-        f"{name} on folds, to {iterations}",
+        step_phase(name, iterations),
         group.batch.model,
         train,
         K * members,

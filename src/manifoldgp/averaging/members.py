@@ -1,98 +1,24 @@
-"""Members of an average: the models they are made of, where they start, and training them in batches."""
+"""Members of an average: the models they are made of, and where they start."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import torch
 
-from manifoldgp._system.threads import Workers
-from manifoldgp.errors import TrainingFailedError
 from manifoldgp.features import Identity, Nested
 from manifoldgp.kernels import SquaredExponential
 from manifoldgp.kernels.stationary import Stationary
-from manifoldgp.model import Data, Model
-from manifoldgp.parameters import Layout, LogNormal, Tree, leaves, map_leaves, nest
-from manifoldgp.training.lbfgs import minimize_lbfgs
-from manifoldgp.training.objective import TrainingObjective, first_of
-from manifoldgp.training.optimizer import CUT_SHORT, Monitor, OptimizeResult
-
-Watch = Callable[[str, np.ndarray, np.ndarray], object]
-"""Called as watch(phase, iterations, objective values) after every round; a true answer stops training."""
+from manifoldgp.model import Model
+from manifoldgp.parameters import LogNormal, Tree, leaves, map_leaves, nest
+from manifoldgp.training.plan import Phase, cost
 
 
-@dataclass(frozen=True)
-class Trainer:
-    """What all batches of one fit share: the generator of starts, the workers, the deadline and who watches."""
-
-    generator: torch.Generator
-    workers: Workers
-    deadline: float = math.inf
-    watch: Watch | None = None
-
-    def fit(
-        self,
-        phase: str,
-        model: Model,
-        data: Data,
-        count: int,
-        max_iter: int | np.ndarray,
-        start: Callable[[Tree], Tree] = lambda drawn: drawn,
-        margin: float = math.inf,
-    ) -> Batch:
-        """Draw ``count`` starts, change them by ``start``, and train them on ``data`` in one batch.
-
-        margin: nats behind the best by which a member is clearly lost and stops early.
-        """
-        layout, drawn = model.draw(data, self.generator, count)
-        constants = first_of(layout.constants(drawn))
-        theta = layout.flatten(start(drawn)).cpu().numpy() if layout.size else np.zeros((count, 0))
-        objective = TrainingObjective(model, layout, constants, data, self.workers)
-        objective.refuse_disconnected(theta)
-        callback = (
-            None if self.watch is None else (lambda iterations, values: self.watch and self.watch(phase, iterations, values))
-        )
-        result = minimize_lbfgs(objective, theta, Monitor(max_iter, self.deadline, callback, margin))
-        return Batch(phase, model, layout, constants, result)
-
-
-@dataclass(frozen=True)
-class Batch:
-    """Trained members of one architecture."""
-
-    phase: str
-    model: Model
-    layout: Layout
-    constants: Tree
-    result: OptimizeResult
-
-    @property
-    def objective(self) -> np.ndarray:
-        """Final objective (R,), +inf for members that could not be trained."""
-        return self.result.value
-
-    @property
-    def cut_short(self) -> np.ndarray:
-        """Members (R,) that the deadline or the one who watches stopped on their way."""
-        return np.isin(self.result.status.astype(str), CUT_SHORT)
-
-    def values(self, members: np.ndarray | None = None) -> Tree:
-        """Values of some members (all of them by default), leaves (len(members), *shape)."""
-        theta = self.result.theta if members is None else self.result.theta[members]
-        device = next((leaf.device for _, leaf in leaves(self.constants)), torch.device("cpu"))
-        return self.layout.batch(torch.tensor(theta, dtype=torch.float64, device=device), self.constants)
-
-    def best(self) -> int:
-        """The member with the lowest objective."""
-        if not np.isfinite(self.objective).any():
-            raise TrainingFailedError(
-                f"None of the {len(self.objective)} starts of the {self.phase} gave a positive definite covariance. "
-                "Rescale the data, or raise the noise floor."
-            )
-        return int(np.argmin(self.objective))
+def plain_phase(starts: int, most: int, N: int) -> Phase:
+    """The phase that trains the plain GP on all rows: about 60 iterations as a rule."""
+    iterations = max(min(60, most), 1)
+    return Phase("plain GP", iterations, starts * iterations * cost(N), most)
 
 
 def plain_gp(template: Model) -> Model:

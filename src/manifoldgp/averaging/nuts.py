@@ -3,23 +3,93 @@
 from __future__ import annotations
 
 import math
-import warnings
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 
-from manifoldgp._system.threads import training_threads
-from manifoldgp.averaging.members import Batch, Watch
-from manifoldgp.averaging.settings import NUTS
-from manifoldgp.averaging.stack import Averaged, SamplingReport
+from manifoldgp.averaging.averages import Averaged, Averaging, FoldChoice, SamplingReport, number_of
 from manifoldgp.averaging.verdict import sampling_remarks
-from manifoldgp.errors import FitWarning, MissingExtraError
+from manifoldgp.data.inputs import whole_number
+from manifoldgp.errors import InputError, MissingExtraError, warn
 from manifoldgp.model import Data, Model
 from manifoldgp.parameters import Layout, LogNormal, Normal, nest, with_priors
-from manifoldgp.training.lbfgs import minimize_lbfgs
-from manifoldgp.training.objective import TrainingObjective, first_of
-from manifoldgp.training.optimizer import Monitor, OptimizeResult
+from manifoldgp.training.objective import TrainingObjective
+from manifoldgp.training.optimizer import OptimizeResult
+from manifoldgp.training.plan import Phase, Plan
+from manifoldgp.training.trained import Trained
+from manifoldgp.training.trainer import Trainer
+
+
+@dataclass(repr=False)
+class NUTS(Averaging):
+    """Full Bayes over network and hyperparameters: draws of the No-U-Turn Sampler, all with the same weight (extra ``[bayes]``).
+
+    Parameters
+    ----------
+    restarts
+        Starts of the search for the best points; the chains begin at the best of them.
+    max_iter
+        Iterations of each start, at most.
+    chains
+        Chains.
+    tune
+        Draws of each chain, at its beginning, that only tune the sampler.
+    draws
+        Draws of each chain after these.
+    thin
+        Every so-many-th draw becomes a member.
+    depth
+        Largest depth of the sampler's trees: at most 2^depth gradients a draw.
+    target_accept
+        Acceptance that the step size is tuned to, between 0 and 1.
+    """
+
+    restarts: int = 20
+    max_iter: int = 500
+    chains: int = 2
+    tune: int = 200
+    draws: int = 200
+    thin: int = 8
+    depth: int = 7
+    target_accept: float = 0.8
+
+    def check(self) -> None:
+        for name in ("restarts", "chains", "tune", "draws", "thin", "depth"):
+            whole_number(getattr(self, name), name)
+        whole_number(self.max_iter, "max_iter", least=0)
+        if not 0 < number_of(self.target_accept) < 1:
+            raise InputError(f"target_accept must lie between 0 and 1; got {self.target_accept!r}.")
+
+    def plan(self, N: int) -> Plan:
+        iterations = max(self.max_iter, 1)
+        starts = Phase("MAP starts", iterations, self.restarts * iterations, self.max_iter)
+        return Plan((starts,), at_once=self.restarts, kept=(self.chains * -(-self.draws // self.thin),))
+
+    def fit(self, model: Model, data: Data, trainer: Trainer, folds: FoldChoice) -> Averaged:
+        """Draws from p(theta | D) as equally weighted members; a warning says when the chains did not mix.
+
+        The deadline stops the starts. The chains take the time they need, and a warning says so.
+        """
+        sampler = _nutpie()
+        if math.isfinite(trainer.deadline):
+            warn("time_budget limits the starts of the chains, not the chains themselves.")
+        maps = trainer.fit("MAP starts", model, data, self.restarts, self.max_iter, relaid=_with_default_priors)
+        maps.best()  # refuses when no start could be trained
+        ranked = maps.order
+        starts = maps.result.theta[ranked[np.arange(self.chains) % len(ranked)]]
+        objective = TrainingObjective(model, maps.layout, maps.constants, data)
+        seed = int(torch.randint(2**31, (), generator=trainer.generator))
+        trace = _sample(sampler, objective, starts, self, seed)
+        theta = trace.posterior["theta"].to_numpy()[:, :: self.thin].reshape(-1, maps.layout.size)
+        value, gradient = objective(theta, np.arange(len(theta)))
+        status = np.where(np.isfinite(value), "posterior draw", "invalid start").astype(object)
+        zeros = np.zeros(len(theta), dtype=int)
+        result = OptimizeResult(theta, value, gradient, status, zeros, zeros, [[float(v)] for v in value])
+        draws = Trained.on(data, "nuts", model, maps.layout, maps.constants, result)
+        weights = np.isfinite(value) / np.isfinite(value).sum()
+        return Averaged([draws], [weights[None]], sampling=_report(trace))
 
 
 def default_priors(layout: Layout) -> dict[str, Any]:
@@ -40,44 +110,8 @@ def default_priors(layout: Layout) -> dict[str, Any]:
     return priors
 
 
-def fit_nuts(
-    model: Model,
-    data: Data,
-    settings: NUTS,
-    *,
-    generator: torch.Generator,
-    deadline: float = math.inf,
-    watch: Watch | None = None,
-) -> Averaged:
-    """Draws from p(theta | D) as equally weighted members; a warning says when the chains did not mix.
-
-    deadline: when the MAP starts stop. The chains take the time they need, and a warning says so.
-    """
-    sampler = _nutpie()
-    if math.isfinite(deadline):
-        warnings.warn("time_budget limits the starts of the chains, not the chains themselves.", FitWarning, stacklevel=2)
-    layout, drawn = model.draw(data, generator, settings.restarts)
-    layout = Layout(with_priors(nest(layout.parameters), default_priors(layout)))
-    constants = first_of(layout.constants(drawn))
-    callback = None if watch is None else (lambda iterations, values: watch("MAP starts", iterations, values))
-    with training_threads() as workers:
-        objective = TrainingObjective(model, layout, constants, data, workers)
-        maps = minimize_lbfgs(objective, layout.flatten(drawn).cpu().numpy(), Monitor(settings.max_iter, deadline, callback))
-        Batch("nuts", model, layout, constants, maps).best()  # refuses when no start could be trained
-        usable = np.flatnonzero(np.isfinite(maps.value))
-        ranked = usable[np.argsort(maps.value[usable])]
-        starts = maps.theta[ranked[np.arange(settings.chains) % len(ranked)]]
-        single = TrainingObjective(model, layout, constants, data)
-        seed = int(torch.randint(2**31, (), generator=generator))
-        trace = _sample(sampler, single, starts, settings, seed)
-    report = _report(trace)
-    theta = trace.posterior["theta"].to_numpy()[:, :: settings.thin].reshape(-1, layout.size)
-    value, gradient = single(theta, np.arange(len(theta)))
-    status = np.where(np.isfinite(value), "posterior draw", "invalid start").astype(object)
-    zeros = np.zeros(len(theta), dtype=int)
-    result = OptimizeResult(theta, value, gradient, status, zeros, zeros, [[float(v)] for v in value])
-    weights = np.isfinite(value) / np.isfinite(value).sum()
-    return Averaged([Batch("nuts", model, layout, constants, result)], [weights[None]], (1.0,), None, report)
+def _with_default_priors(layout: Layout) -> Layout:
+    return Layout(with_priors(nest(layout.parameters), default_priors(layout)))
 
 
 def _nutpie() -> Any:
@@ -142,5 +176,5 @@ def _report(trace: Any) -> SamplingReport:
     divergent = float(trace.sample_stats["diverging"].to_numpy().mean())
     report = SamplingReport(rhat, ess, divergent, trace)
     for remark in sampling_remarks(report):
-        warnings.warn(remark, FitWarning, stacklevel=2)
+        warn(remark)
     return report

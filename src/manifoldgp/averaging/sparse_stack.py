@@ -8,22 +8,26 @@ conditioned on: parameters stay, and no row is lost to predictions.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import torch
 from scipy.special import ndtr
 
+from manifoldgp.averaging.averages import Averaged, FoldChoice
 from manifoldgp.averaging.folds import make_folds
 from manifoldgp.averaging.members import plain_gp
-from manifoldgp.averaging.stacking import Candidates, HeldOutReport, Weighing
+from manifoldgp.averaging.stacking import Candidates, Weighing
 from manifoldgp.errors import InputError
 from manifoldgp.features import MLP, Concatenate, Identity
 from manifoldgp.inference.sparse_posterior import SparsePosterior
 from manifoldgp.model import Data, Model
+from manifoldgp.training.plan import Plan
 from manifoldgp.training.rows import ModelRows, sampled
-from manifoldgp.training.sparse_starts import SparseTrained
+from manifoldgp.training.settings import Sparse
+from manifoldgp.training.sparse_schedule import Schedule
+from manifoldgp.training.sparse_trainer import SparseTrainer
+from manifoldgp.training.trained import Trained
 
 VARIANCE_FACTORS = (1.0, 4.0, 16.0)
 _WEIGHING = Weighing(VARIANCE_FACTORS, gp_prior=0.002, spread_prior=0.001)
@@ -35,17 +39,6 @@ SHARES = {"plain GP": 0.2, "nested": 0.5, "own": 0.3}
 
 _LARGEST_PART = 10_000
 _LOG_2PI = math.log(2 * math.pi)
-
-
-@dataclass(frozen=True)
-class SparseStack:
-    """Members by group with their weights (F,) under each variance factor, and what the held-out rows said."""
-
-    groups: list[str]
-    trained: list[SparseTrained]
-    posteriors: list[SparsePosterior]
-    weights: np.ndarray
-    report: HeldOutReport
 
 
 def network_for(N: int) -> MLP:
@@ -80,34 +73,43 @@ def held_out_numbers_of(rows: ModelRows, seed: int, ordered: bool, groups: np.nd
     return np.arange(rows.total - count, rows.total) if ordered else sampled(rows.total, count, seed + 1)
 
 
-def fit_sparse_stack(
-    template: Model,
-    rows: ModelRows,
-    held_numbers: np.ndarray,
-    train: Callable[[Model, ModelRows, str, float], SparseTrained],
-) -> SparseStack:
-    """Train every group on the rows that are not held out and weigh them on those that are.
+def plan_sparse_stack(N: int, method: Sparse) -> Plan:
+    """The phases of all groups, each with its own starts and stages."""
+    seen = N - held_out_count(N)
+    phases = [Schedule().phases(seen, method.inducing, method.restarts, method.max_iter, f"{group}, ") for group in SHARES]
+    return Plan(tuple(phase for of_group in phases for phase in of_group))
 
-    train(model, rows, group, share): trains one member within its share of the time. Groups after one that somebody stopped are left out:
-    the one that was stopped is weighed as it is.
+
+def fit_sparse_stack(template: Model, rows: ModelRows, trainer: SparseTrainer, folds: FoldChoice) -> Averaged:
+    """Train every group on the rows that are not held out, each within its share of the time, and weigh them on those that are.
+
+    Groups after one that somebody stopped are left out: the one that was stopped is weighed as it is.
     """
+    held_numbers = held_out_numbers_of(rows, trainer.seed, folds.ordered, folds.groups)
     held = rows.take(held_numbers)
     if not len(held.y):
         raise InputError(
             f"None of the {len(held_numbers):,} rows that a stack holds out has a target, so that nothing could be weighed. "
             "Leave out rows without a target, other groups or ordered=True, or say averaging='single'."
         )
-    seen = rows.without(held_numbers)
+    seen, method = rows.without(held_numbers), trainer.method
     groups = {"plain GP": plain_gp(template), "nested": nested_network(template, rows.count), "own": template}
-    trained: dict[str, SparseTrained] = {}
+    posteriors: dict[str, SparsePosterior] = {}
+    trained: list[Trained] = []
     for name, model in groups.items():
-        trained[name] = train(model, seen, name, SHARES[name])
-        if trained[name].stopped:
+        member = trainer.fit(name, model, seen, method.restarts, method.max_iter, share=SHARES[name])
+        assert member.posterior is not None
+        posteriors[name] = member.posterior
+        trained.append(replace(member, posterior=member.posterior.condition(held.X, held.y, held.known_noise)))
+        if trainer.stopped:
             break
-    candidates = Candidates.of({name: _predict(member.posterior, held) for name, member in trained.items()})
+    candidates = Candidates.of({name: _predict(posterior, held) for name, posterior in posteriors.items()})
     weights, report = _WEIGHING.weights(candidates, _WEIGHING.needed(candidates, ("nested", "own"), _KEEP))
-    posteriors = [member.posterior.condition(held.X, held.y, held.known_noise) for member in trained.values()]
-    return SparseStack(list(trained), list(trained.values()), posteriors, weights, report)
+    of_starts = [
+        weight[:, None] * (np.arange(len(member.objective)) == member.best())
+        for member, weight in zip(trained, weights, strict=True)
+    ]
+    return Averaged(trained, of_starts, VARIANCE_FACTORS, report)
 
 
 def _predict(posterior: SparsePosterior, held: Data) -> tuple[np.ndarray, np.ndarray]:

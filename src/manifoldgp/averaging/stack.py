@@ -10,45 +10,208 @@ its weight goes to the plain GP.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import torch
 
+from manifoldgp.averaging.averages import Averaged, Averaging, FoldChoice, number_of
 from manifoldgp.averaging.fold_predictions import make_batch
-from manifoldgp.averaging.fold_training import Group, nested_start, weigh_on_folds
-from manifoldgp.averaging.members import Batch, Trainer, nested_gp, pick, plain_gp
-from manifoldgp.averaging.settings import Fast, Restarts, Stack
-from manifoldgp.averaging.stacking import HeldOutReport, tempered_weights
+from manifoldgp.averaging.fold_training import (
+    GP_FOLD_ITERATIONS,
+    GP_ON_FOLDS,
+    NESTED_ON_FOLDS,
+    OWN_ON_FOLDS,
+    STEPPED,
+    Group,
+    nested_start,
+    step_phase,
+    weigh_on_folds,
+)
+from manifoldgp.averaging.folds import folds_for, held_out_in_turn
+from manifoldgp.averaging.members import nested_gp, pick, plain_gp, plain_phase
+from manifoldgp.averaging.restarts import LOST_AFTER
+from manifoldgp.averaging.sparse_stack import fit_sparse_stack, plan_sparse_stack
+from manifoldgp.averaging.stacking import Weighing, tempered_weights
+from manifoldgp.data.inputs import positive_number, whole_number
+from manifoldgp.errors import InputError
 from manifoldgp.model import Data, Model
 from manifoldgp.parameters import Tree, leaves, nest
-from manifoldgp.training.train import LOST_MARGIN
+from manifoldgp.training.plan import Phase, Plan, cost
+from manifoldgp.training.rows import ModelRows
+from manifoldgp.training.settings import Sparse
+from manifoldgp.training.sparse_trainer import SparseTrainer
+from manifoldgp.training.trained import Trained
+from manifoldgp.training.trainer import LOST_MARGIN, Trainer
 
-LOST_AFTER = 5.0
-"""Temperatures behind the best after which a member's weight, e⁻⁵ of the best one's, is not worth training for."""
-
-
-@dataclass(frozen=True)
-class SamplingReport:
-    """How well NUTS chains mixed: worst R-hat and smallest bulk ESS over all parameters, share of divergent draws; draws as ArviZ InferenceData."""
-
-    worst_rhat: float
-    smallest_ess: float
-    divergent: float
-    draws: Any
+_MANY_ROWS = 1200
+"""Rows from which on a stack has one warm and one cold member less: each is expensive."""
 
 
-@dataclass(frozen=True)
-class Averaged:
-    """Trained batches, the weights (F, R_b) of their members under each variance factor, and what held-out rows said (if asked)."""
+@dataclass(repr=False)
+class Stack(Averaging):
+    """The plain GP and many mGPs, weighted by what they predict on held-out folds (the default).
 
-    batches: list[Batch]
-    weights: list[np.ndarray]
-    variance_factors: tuple[float, ...]
-    report: HeldOutReport | None = None
-    sampling: SamplingReport | None = None
+    Four groups: the plain GP; warm and cold members, mGPs on a small network that contains the plain GP; and members of your own features and kernel.
+
+    Parameters
+    ----------
+    gp_starts
+        Starts of the plain GP.
+    warm_members
+        Members, trained on all rows, that start at the plain GP and stop early. None: 5, or 4 from 1,200 rows on.
+    cold_members
+        Members, trained on all rows, that start far from the plain GP. None: 6, or 5 from 1,200 rows on.
+    own_members
+        Members of your own features, trained on all rows, at most.
+    fold_members
+        Members of each of these groups on each fold.
+    hidden
+        Units of the network of warm and cold members.
+    q
+        Features that this network adds.
+    gp_iterations
+        Iterations of the plain GP, at most.
+    warm_iterations
+        Iterations of warm members.
+    steps
+        Iterations in all, after which held-out rows decide whether cold and own members are trained on: to the second step unless they add next to nothing
+        (half of ``keep``) and are no better than the plain GP, further if the last step gained ``go_on``.
+    polish
+        Iterations of a member on all rows that goes on where one of a fold ended; a quarter of those it had there if that is more.
+    temperature
+        Nats of the objective by which an own member must be worse to lose a factor e of weight.
+    variance_factors
+        Each member predicts once for each of these factors of its variance, with a weight of its own.
+    gp_prior
+        Pseudo-rows, as a fraction of N, that vote for the plain GP; fewer where held-out rows speak against it.
+    spread_prior
+        Pseudo-rows, as a fraction of N, that vote equally for every component.
+    own_rows
+        Up to so many rows all own members are trained, if they carry the weight; beyond, in inverse proportion to the rows.
+    keep
+        Nats a row of the held-out log density: groups that together add less are not trained on all rows.
+    go_on
+        Nats a row of the held-out log density that a step must gain for the next one to be taken.
+
+    Examples
+    --------
+    >>> from manifoldgp import ManifoldGPRegressor
+    >>> ManifoldGPRegressor(averaging=Stack(warm_members=12))
+    ManifoldGPRegressor(averaging=Stack(warm_members=12))
+    """
+
+    gp_starts: int = 5
+    warm_members: int | None = None
+    cold_members: int | None = None
+    own_members: int = 20
+    fold_members: int = 2
+    hidden: int = 8
+    q: int = 2
+    gp_iterations: int = 200
+    warm_iterations: int = 25
+    steps: tuple[int, ...] = (25, 80, 200)
+    polish: int = 25
+    temperature: float = 10.0
+    variance_factors: tuple[float, ...] = (1.0, 4.0, 16.0)
+    gp_prior: float = 0.05
+    spread_prior: float = 0.02
+    own_rows: int = 150
+    keep: float = 0.005
+    go_on: float = 0.05
+
+    def check(self) -> None:
+        for name in ("gp_starts", "own_members", "fold_members", "hidden", "q", "own_rows"):
+            whole_number(getattr(self, name), name)
+        for name in ("warm_members", "cold_members"):
+            if getattr(self, name) is not None:
+                whole_number(getattr(self, name), name)
+        for name in ("gp_iterations", "warm_iterations", "polish"):
+            whole_number(getattr(self, name), name, least=0)
+        steps = _sequence(self.steps, "steps", "iteration counts that grow, such as (25, 80, 200)")
+        growing = all(np.ndim(s) == 0 and isinstance(s, (int, np.integer)) for s in steps) and all(
+            a < b for a, b in pairwise(steps)
+        )
+        if not growing or steps[0] < 1:
+            raise InputError(f"steps must be iteration counts that grow, such as (25, 80, 200); got {self.steps!r}.")
+        positive_number(self.temperature, "temperature")
+        for factor in _sequence(self.variance_factors, "variance_factors", "positive numbers such as (1.0, 4.0, 16.0)"):
+            positive_number(factor, "Each of variance_factors")
+        for name in ("gp_prior", "spread_prior"):
+            if not number_of(getattr(self, name)) >= 0:
+                raise InputError(f"{name} must be a fraction of the rows, zero or more; got {getattr(self, name)!r}.")
+        for name in ("keep", "go_on"):
+            if math.isnan(number_of(getattr(self, name))):
+                raise InputError(f"{name} must be a number, in nats a row; got {getattr(self, name)!r}.")
+
+    def nested_members(self, rows: int) -> tuple[int, int]:
+        """How many warm and cold members are trained on so many rows.
+
+        >>> Stack().nested_members(1000), Stack().nested_members(1200), Stack(cold_members=9).nested_members(1200)
+        ((5, 6), (4, 5), (4, 9))
+        """
+        less = int(rows >= _MANY_ROWS)
+        return (
+            5 - less if self.warm_members is None else self.warm_members,
+            6 - less if self.cold_members is None else self.cold_members,
+        )
+
+    sparse_obeys = ()
+
+    @property
+    def weighing(self) -> Weighing:
+        """How the groups are weighed."""
+        return Weighing(tuple(self.variance_factors), self.gp_prior, self.spread_prior)
+
+    def plan(self, N: int) -> Plan:
+        whole, (count, used) = cost(N), folds_for(N)
+        part = used * cost(N * (count - 1) // count)
+        each = self.fold_members * part
+        first, second = self.steps[0], self.steps[min(1, len(self.steps) - 1)]
+        on_folds, members = 0.5 * (self.warm_iterations + first), sum(self.nested_members(N))
+        further = [
+            Phase(step_phase(name, to), to - since, (1.0 if since == first else 0.3) * each * (to - since), to - since)
+            for name in STEPPED
+            for since, to in pairwise(self.steps)
+        ]  # steps after the second one are taken by few
+        own = 0.5 * self.own_members * min(1.0, self.own_rows / N) * second * whole
+        limit = max(self.steps)
+        return Plan(
+            (
+                plain_phase(self.gp_starts, self.gp_iterations, N),
+                Phase(GP_ON_FOLDS, 25, 25 * part, GP_FOLD_ITERATIONS),
+                Phase(NESTED_ON_FOLDS, on_folds, 2 * each * on_folds, max(self.warm_iterations, first)),
+                Phase(OWN_ON_FOLDS, first, each * first, first),
+                *further,
+                Phase("nested", self.polish, members * self.polish * whole, max(self.warm_iterations, limit)),
+                Phase("own", second, own, limit),
+            ),
+            at_once=max(self.gp_starts, members, self.own_members),
+            kept=(1, members, self.own_members),
+        )
+
+    def fit(self, model: Model, data: Data, trainer: Trainer, folds: FoldChoice) -> Averaged:
+        # The seed itself: nothing is drawn from the generator, so that the plain GP (of the first target) has the very starts of a GPRegressor.
+        rng = np.random.default_rng(trainer.generator.initial_seed())
+        return fit_stack(model, data, held_out_in_turn(len(data.y), rng, folds.groups, folds.ordered), self, trainer)
+
+    def plan_sparse(self, N: int, method: Sparse) -> Plan:
+        return plan_sparse_stack(N, method)
+
+    def fit_sparse(self, model: Model, rows: ModelRows, trainer: SparseTrainer, folds: FoldChoice) -> Averaged:
+        return fit_sparse_stack(model, rows, trainer, folds)
+
+
+def _sequence(value: Any, name: str, expected: str) -> tuple[Any, ...]:
+    with suppress(TypeError):
+        if len(value := tuple(value)):
+            return value
+    raise InputError(f"{name} must be {expected}; got {value!r}.")
 
 
 def fit_stack(template: Model, data: Data, folds: list[np.ndarray], settings: Stack, trainer: Trainer) -> Averaged:
@@ -66,7 +229,9 @@ def fit_stack(template: Model, data: Data, folds: list[np.ndarray], settings: St
         is_warm = np.arange(warm + cold) < warm
         full = _nested(template, data, gp_values, is_warm, settings, trainer, groups["cold"])
         batches.append(full)
-        member_weights.append(share["warm"][:, None] * _equal(full, is_warm) + share["cold"][:, None] * _equal(full, ~is_warm))
+        member_weights.append(
+            share["warm"][:, None] * equal_weights(full, is_warm) + share["cold"][:, None] * equal_weights(full, ~is_warm)
+        )
     if share["own"].any():
         count = _own_count(share["own"].sum(), len(data.y), settings)
         full = _own(template, data, count, settings, trainer, groups["own"])
@@ -86,7 +251,7 @@ def _nested(
     settings: Stack,
     trainer: Trainer,
     cold_on_folds: Group | None = None,
-) -> Batch:
+) -> Trained:
     """Warm and cold members (R,) in one batch: the same architecture, different starts and iteration limits; warm ones start at the plain GP ``gp``."""
     model = nested_gp(template, settings.hidden, settings.q)
     afresh = nested_start(model, pick(gp, np.zeros(len(is_warm), dtype=int)), is_warm)
@@ -96,7 +261,7 @@ def _nested(
     return trainer.fit("nested", model, data, len(is_warm), limits, lambda drawn: start(afresh(drawn)))
 
 
-def _own(template: Model, data: Data, count: int, settings: Stack, trainer: Trainer, on_folds: Group) -> Batch:
+def _own(template: Model, data: Data, count: int, settings: Stack, trainer: Trainer, on_folds: Group) -> Trained:
     """Members of the user's own architecture."""
     limits, start = _as_on_folds(np.arange(count), on_folds, settings)
     return trainer.fit("own", template, data, count, limits, start, margin=LOST_AFTER * settings.temperature)
@@ -133,27 +298,7 @@ def _own_count(share: float, N: int, settings: Stack) -> int:
     return int(np.clip(np.ceil(count), settings.fold_members, settings.own_members))
 
 
-def _equal(batch: Batch, chosen: np.ndarray) -> np.ndarray:
+def equal_weights(batch: Trained, chosen: np.ndarray) -> np.ndarray:
     """Equal weights (R,) over the chosen members that were trained to their end; zeros where there is none."""
     usable = chosen & np.isfinite(batch.objective) & ~batch.cut_short
     return usable / max(usable.sum(), 1)
-
-
-def fit_fast(template: Model, data: Data, fast: Fast, trainer: Trainer) -> Averaged:
-    """Fixed weights, no folds: one third for the plain GP, for warm and for cold members; the plain GP has what those leave that were cut short."""
-    settings = fast.as_stack()
-    gp = trainer.fit("plain GP", plain_gp(template), data, settings.gp_starts, settings.gp_iterations, margin=LOST_MARGIN)
-    best = gp.best()
-    is_warm = np.arange(fast.warm_members + fast.cold_members) < fast.warm_members
-    nested = _nested(template, data, gp.values(np.array([best])), is_warm, settings, trainer)
-    weights = (_equal(nested, is_warm) + _equal(nested, ~is_warm)) / 3.0
-    gp_weight = np.where(np.arange(settings.gp_starts) == best, 1.0 - weights.sum(), 0.0)
-    return Averaged([gp, nested], [gp_weight[None], weights[None]], (1.0,))
-
-
-def fit_restarts(template: Model, data: Data, settings: Restarts, trainer: Trainer) -> Averaged:
-    """The restarts of one architecture, weighted by exp(−objective / temperature)."""
-    margin = LOST_AFTER * settings.temperature
-    batch = trainer.fit("restarts", template, data, settings.restarts, settings.max_iter, margin=margin)
-    batch.best()
-    return Averaged([batch], [tempered_weights(batch.objective, settings.temperature)[None]], (1.0,))

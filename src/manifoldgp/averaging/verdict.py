@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from manifoldgp.averaging.stack import SamplingReport
+from manifoldgp.averaging.averages import SamplingReport
 from manifoldgp.averaging.stacking import HeldOutReport
 
 _LEVELS = (0.5, 0.9, 0.95)

@@ -28,7 +28,7 @@ class FitOptions:
 
     def arguments(self, shared: bool) -> dict[str, Any]:
         """Arguments of ManifoldGPRegressor. shared: whether the processes of torchrun share the fit, which is sparse then."""
-        from manifoldgp.averaging.settings import AVERAGINGS
+        from manifoldgp.averaging import AVERAGINGS
         from manifoldgp.training.settings import METHODS
 
         method = "sparse" if shared and self.method == "auto" else self.method

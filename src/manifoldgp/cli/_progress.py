@@ -71,7 +71,7 @@ class TimeLeft(ProgressColumn):
 
     def __init__(self, word: str = "about") -> None:
         super().__init__()
-        self._word = word
+        self.word = word
         self._end: float | None = None
 
     def set(self, seconds: float | None) -> None:
@@ -83,7 +83,7 @@ class TimeLeft(ProgressColumn):
             return Text("")
         if self._end is None:
             return Text("estimating time left", style="dim")
-        return Text(f"{self._word} {clock(max(self._end - time.perf_counter(), 0.0))} left")
+        return Text(f"{self.word} {clock(max(self._end - time.perf_counter(), 0.0))} left")
 
 
 def clock(seconds: float) -> str:

@@ -16,7 +16,6 @@ from manifoldgp.cli._messages import Messages, print_json
 from manifoldgp.cli._options import TABLE_HELP, Averaging, Json, Method, Quiet, column_names, refuse_overwriting
 
 if TYPE_CHECKING:
-    from manifoldgp.cli._fit_plan import Phase
     from manifoldgp.cli._fit_progress import FitProgress
     from manifoldgp.data.encoding import TableEncoding
 
@@ -268,33 +267,18 @@ def fit_table(
 ) -> Fitted:
     """Train, with a progress bar, until somebody interrupts. The model carries the table's encoding."""
     from manifoldgp import NUTS, ManifoldGPRegressor
-    from manifoldgp.averaging.settings import as_averaging
+    from manifoldgp.averaging import as_averaging
     from manifoldgp.cli._fit_progress import FitProgress
 
     begin, outputs = time.perf_counter(), len(training.encoding.targets)
-    averaging = as_averaging(arguments["averaging"])
-    phases = _phases(len(training.X), averaging, arguments["method"])
-    watched = not isinstance(averaging, NUTS)
-    progress = FitProgress(phases, outputs, messages, interruption, watched=watched, budget=arguments["time_budget"])
+    watched = not isinstance(as_averaging(arguments["averaging"]), NUTS)
+    progress = FitProgress(outputs, messages, interruption, watched=watched, budget=arguments["time_budget"])
     with messages.warnings_as_messages(), progress, progress.interruptible():
         model = ManifoldGPRegressor(**arguments, callback=progress)
         model.fit(training.X, training.y, noise_std=training.noise, groups=training.groups, ordered=ordered)
     _refuse_unfinished(progress, outputs, interruption.exit_code)
     model.table_encoding_ = training.encoding  # pyright: ignore[reportAttributeAccessIssue]
     return Fitted(model, time.perf_counter() - begin, progress.stop)
-
-
-def _phases(N: int, averaging: Any, method: Any) -> list[Phase]:
-    """What training one target on N rows goes through, by the method it will take."""
-    from manifoldgp.cli._fit_plan import plan_phases, plan_sparse_phases
-    from manifoldgp.estimators.combinations import why_exact
-    from manifoldgp.estimators.method_choice import takes_sparse
-    from manifoldgp.training.settings import Sparse, as_method
-
-    chosen = as_method(method)
-    if takes_sparse(chosen, N, why_exact(averaging)):
-        return plan_sparse_phases(averaging, N, chosen if isinstance(chosen, Sparse) else Sparse())
-    return plan_phases(averaging, N)
 
 
 def _refuse_unfinished(progress: FitProgress, outputs: int, exit_code: int) -> None:
@@ -327,7 +311,7 @@ def _say_what_was_read(training: Training, rows: int, messages: Messages) -> Non
 def _say_what_was_fitted(
     fitted: Fitted, rows: int, without_target: int | None, out: Path, messages: Messages, as_json: bool
 ) -> None:
-    from manifoldgp.averaging.settings import as_averaging
+    from manifoldgp.averaging import as_averaging
 
     remarks = fitted.model.diagnose().remarks
     members = [sum(block.members for block in e.blocks) for e in fitted.model.ensembles_]

@@ -6,7 +6,6 @@ import math
 import operator
 import os
 import sys
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_array, check_consistent_length, validate_data
 
-from manifoldgp.errors import FitWarning, InputError
+from manifoldgp.errors import InputError, warn
 
 _EXTREME = 1e150
 """Squares of numbers beyond this, or below its inverse, leave the range of floating-point numbers."""
@@ -54,8 +53,7 @@ def training_table(estimator: Any, X: Any, y: Any, noise_std: Any = None) -> Tra
     _refuse_extreme_units(X[kept], "X")
     _refuse_extreme_units(Y[kept], "y")
     if len(kept) < len(Y):
-        message = f"{len(Y) - len(kept)} of {len(Y)} rows have a missing target (NaN) and are left out of the fit."
-        warnings.warn(message, FitWarning, stacklevel=4)  # the line that calls fit
+        warn(f"{len(Y) - len(kept)} of {len(Y)} rows have a missing target (NaN) and are left out of the fit.")
     return TrainingTable(X[kept], Y[kept], noise, kept, len(Y), flat)
 
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
+from sklearn.utils import check_random_state
 
-from manifoldgp.averaging.settings import Averaging, Fast, Single, Stack, as_averaging
 from manifoldgp.data import inputs
 from manifoldgp.errors import InputError
-from manifoldgp.estimators.exact_fit import Settings
-from manifoldgp.estimators.sparse_fit import SparseSettings
 from manifoldgp.estimators.units import WARPED_NOISE
 from manifoldgp.features import as_features
 from manifoldgp.kernels import as_kernel
@@ -20,8 +19,7 @@ from manifoldgp.means import as_mean
 from manifoldgp.model import Model
 from manifoldgp.noise import GaussianNoise
 from manifoldgp.parameters import LogNormal, Normal, Prior, StudentT
-from manifoldgp.training.processes import ALONE, Ranks
-from manifoldgp.training.settings import Sparse
+from manifoldgp.training.progress import Callback
 from manifoldgp.warping import NoWarping, as_warping
 
 DEFAULT_FEATURES = (6, 2)
@@ -52,34 +50,48 @@ def model_of(estimator: Any, known_noise: bool) -> Model:
     )
 
 
-def settings_of(estimator: Any) -> Settings:
-    """How to train, as the arguments say; sparse_settings_of says what the sparse method changes and adds."""
-    averaging = as_averaging(estimator.averaging)
-    averaging.check()
-    single = averaging if isinstance(averaging, Single) else Single()
-    restarts, max_iter = _starts_and_iterations(averaging)
-    return Settings(
-        restarts=restarts,
-        optimizer=single.optimizer,
-        max_iter=max_iter,
-        time_budget=estimator.time_budget,
-        shared_features=single.shared_features,
-        warm_start_from=single.warm_start_from,
-        random_state=estimator.random_state,
-        device=estimator.device,
-        verbose=estimator.verbose,
-        averaging=averaging,
-        callback=estimator.callback,
-        levels=single.levels,
-    )
+@dataclass(frozen=True)
+class RunSettings:
+    """Under which circumstances a fit runs, whatever the average and the method."""
+
+    time_budget: float | None
+    random_state: Any
+    device: str
+    verbose: bool
+    callback: Callback | None
+
+    @staticmethod
+    def of(estimator: Any) -> RunSettings:
+        """Those of an estimator's arguments, checked."""
+        if estimator.time_budget is not None:
+            inputs.positive_number(estimator.time_budget, "time_budget (seconds)")
+        if estimator.callback is not None and not callable(estimator.callback):
+            raise InputError(
+                f"callback must be a function of (iterations, objective values), or None; got {estimator.callback!r}."
+            )
+        require_device(estimator.device)
+        return RunSettings(estimator.time_budget, estimator.random_state, estimator.device, estimator.verbose, estimator.callback)
+
+    def generator(self) -> torch.Generator:
+        """The generator that draws starts and folds."""
+        return generator_of(self.random_state)
 
 
-def sparse_settings_of(settings: Settings, method: Sparse, ranks: Ranks = ALONE) -> tuple[Settings, SparseSettings]:
-    """The settings of a sparse fit: the members of a stack have the starts and iterations that the method says."""
-    if isinstance(settings.averaging, Stack):
-        settings = replace(settings, restarts=method.restarts, max_iter=method.max_iter)
-    checkpoint = None if method.checkpoint is None else str(method.checkpoint)
-    return settings, SparseSettings(method.inducing, ranks, checkpoint)
+def generator_of(random_state: Any) -> torch.Generator:
+    """An explicit generator from whatever scikit-learn accepts as random_state."""
+    seed = check_random_state(random_state).randint(np.iinfo(np.int32).max)
+    return torch.Generator().manual_seed(int(seed))
+
+
+def require_device(device: Any) -> None:
+    """Refuse a device that does not exist here, or cannot compute in float64."""
+    try:
+        torch.zeros(1, dtype=torch.float64, device=device).cpu()
+    except (RuntimeError, AssertionError, TypeError) as error:  # RuntimeError: unknown; AssertionError: built without CUDA
+        reason = str(error).splitlines()[0]
+        raise InputError(
+            f"The device {device!r} cannot be used ({reason}). Use 'cpu', or 'cuda' where PyTorch sees a GPU."
+        ) from error
 
 
 def standardized(estimator: Any) -> tuple[bool, bool]:
@@ -90,15 +102,6 @@ def standardized(estimator: Any) -> tuple[bool, bool]:
     if isinstance(given, str) and given in ("X", "y"):
         return given == "X", given == "y"
     raise InputError(f"standardize must be True (X and y), False, 'X' or 'y'; got {given!r}.")
-
-
-def _starts_and_iterations(averaging: Averaging) -> tuple[int, int]:
-    """Starts of the user's own architecture, and the largest number of iterations."""
-    if isinstance(averaging, Stack):
-        return averaging.own_members, max(averaging.gp_iterations, *averaging.steps)
-    if isinstance(averaging, Fast):
-        return averaging.gp_starts, max(averaging.gp_iterations, averaging.warm_iterations, averaging.cold_iterations)
-    return averaging.restarts, averaging.max_iter
 
 
 def _noise(given: Any) -> GaussianNoise:

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
-from manifoldgp.averaging.settings import Averaging, Fast, Single, Stack
-from manifoldgp.errors import FitWarning, InputError
+from manifoldgp.averaging import Averaging, Fast, Single, Stack
+from manifoldgp.errors import InputError
 from manifoldgp.kernels.stationary import Stationary
 from manifoldgp.means import as_mean
 from manifoldgp.model import Model
 from manifoldgp.training.settings import Exact, Sparse
-
-_SPARSE_OBEYS: dict[type[Averaging], tuple[str, ...]] = {Single: ("restarts", "max_iter", "warm_start_from"), Stack: ()}
-"""The averages that sparse models know, and the arguments of them that they obey."""
 
 _OF_SPARSE = {
     Single: "a sparse single model obeys restarts, max_iter and warm_start_from alone.",
@@ -32,10 +28,10 @@ def why_exact(averaging: Averaging, outputs: int = 2) -> str | None:
     True
     """
     kind = type(averaging)
-    if kind not in _SPARSE_OBEYS:
+    if averaging.sparse_obeys is None:
         return f"averaging={kind.shorthand()!r} needs method='exact'; sparse models average with 'stack', or not at all with 'single'."
     one_target = ("shared_features",) if outputs == 1 else ()  # all of one target's features are shared
-    unobeyed = {n: value for n, value in averaging.changed().items() if n not in (*_SPARSE_OBEYS[kind], *one_target)}
+    unobeyed = {n: value for n, value in averaging.changed().items() if n not in (*averaging.sparse_obeys, *one_target)}
     return f"{_listed(unobeyed)} needs method='exact': {_OF_SPARSE[kind]}" if unobeyed else None
 
 
@@ -91,12 +87,6 @@ def unheeded_folds(averaging: Averaging, groups: Any, ordered: bool) -> list[str
     if isinstance(averaging, Stack) or not given:
         return []
     return [f"{' and '.join(given)} of fit say which rows a stack holds out; averaging={averaging.shorthand()!r} holds out none."]
-
-
-def warn_about(words: list[str], calls: int) -> None:
-    """One warning for each. calls: from here up to the line that calls fit."""
-    for text in words:
-        warnings.warn(text, FitWarning, stacklevel=calls + 1)
 
 
 def _listed(named: dict[str, Any]) -> str:

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from manifoldgp import features, kernels, means, noise, parameters, warping
-from manifoldgp.averaging.settings import AVERAGINGS
+from manifoldgp.averaging import AVERAGINGS
 from manifoldgp.errors import FileFormatError, InputError
 from manifoldgp.model import Model
 from manifoldgp.training.settings import METHODS

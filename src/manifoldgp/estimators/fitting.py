@@ -6,79 +6,97 @@ from typing import Any
 
 import numpy as np
 
+from manifoldgp.averaging import Averaging, as_averaging
+from manifoldgp.averaging.averages import FoldChoice
 from manifoldgp.data import inputs
 from manifoldgp.data.scaling import Standardizer
 from manifoldgp.data.sources import RowSource
-from manifoldgp.errors import InputError
-from manifoldgp.estimators.arguments import model_of, settings_of, sparse_settings_of, standardized
-from manifoldgp.estimators.combinations import partly_obeyed, refuse_unobeyed, unheeded_folds, warn_about, why_exact
-from manifoldgp.estimators.exact_fit import FittedOutput, FoldChoice, Settings, fit_outputs
-from manifoldgp.estimators.method_choice import chosen_method, fit_sparse_source, fit_sparse_table, row_source, surveyed
+from manifoldgp.errors import InputError, warn
+from manifoldgp.estimators.arguments import RunSettings, model_of, standardized
+from manifoldgp.estimators.combinations import partly_obeyed, refuse_unobeyed, unheeded_folds
+from manifoldgp.estimators.method import chosen_method, row_source, surveyed, tell_method
+from manifoldgp.estimators.targets import FittedTarget, data_of_targets, fit_exact, fit_sparse
 from manifoldgp.estimators.units import model_inputs, model_noise, on_device
 from manifoldgp.inference.ensemble import prediction_threads
-from manifoldgp.training.processes import current_ranks
+from manifoldgp.model import Model
+from manifoldgp.training.processes import ALONE, current_ranks
+from manifoldgp.training.rows import MemoryRows, StreamedRows
 from manifoldgp.training.settings import Exact, Sparse, as_method
 
 
 def fit(estimator: Any, X: Any, y: Any, noise_std: Any, groups: Any, ordered: bool) -> None:
     """Train by the method that the arguments and the data ask for, and keep the result in the estimator."""
-    settings, method = settings_of(estimator), as_method(estimator.method)
-    if method is not None:
-        method.check()
-    averaging = settings.averaging
-    refuse_unobeyed(estimator, averaging, method)
-    outputs = y.shape[1] if isinstance(y, np.ndarray) and y.ndim == 2 else 1
-    source = row_source(X, y, noise_std, method, why_exact(averaging, outputs))
+    averaging, asked = as_averaging(estimator.averaging), as_method(estimator.method)
+    for given in (averaging, asked):
+        if given is not None:
+            given.check()
+    run = RunSettings.of(estimator)
+    refuse_unobeyed(estimator, averaging, asked)
+    source = row_source(X, y, noise_std, asked, averaging)
     if source is not None:
-        _fit_source(estimator, source, settings, method, groups, ordered)
+        _fit_source(estimator, source, averaging, asked, run, groups, ordered)
         return
     table = inputs.training_table(estimator, X, y, noise_std)
-    outputs = table.Y.shape[1]
-    model = model_of(estimator, noise_std is not None)
-    method = chosen_method(method, len(table.X), why_exact(averaging, outputs), calls=3)
-    warn_about(partly_obeyed(model, averaging, method) + unheeded_folds(averaging, groups, ordered), calls=3)
+    N, outputs = table.Y.shape
+    model, method = model_of(estimator, noise_std is not None), chosen_method(asked, N, averaging, outputs)
+    tell_method(asked, method, N, averaging, outputs)
+    _tell_what_is_not_obeyed(model, averaging, method, groups, ordered)
     folds = FoldChoice(inputs.group_labels(groups, table.given, table.kept), ordered)
     of_X, of_y = standardized(estimator)
     scalers = Standardizer.fit(table.X, of_X), Standardizer.fit(table.Y, of_y)
-    estimator.x_scaler_, estimator.y_scaler_ = scalers
-    estimator.method_, estimator.n_outputs_, estimator._flat = method.shorthand(), outputs, table.flat
+    _keep_shape(estimator, method, scalers, outputs, table.flat)
     if isinstance(method, Sparse):
-        settings, sparse = sparse_settings_of(settings, method)
-        _keep(estimator, fit_sparse_table(model, table, *scalers, settings, sparse, folds))
+        data = data_of_targets(table, *scalers, run.device)
+        _keep(estimator, fit_sparse(model, lambda o: MemoryRows(data[o]), *scalers, averaging, method, run, folds, ALONE))
     else:
-        inputs.refuse_too_many_rows(len(table.X), settings.matrices_at_once(len(table.X), outputs))
-        _keep(estimator, fit_outputs(model, table, *scalers, settings, folds))
+        _keep(estimator, fit_exact(model, table, *scalers, averaging, run, folds))
 
 
 def _fit_source(
-    estimator: Any, source: RowSource, settings: Settings, method: Exact | Sparse | None, groups: Any, ordered: bool
+    estimator: Any,
+    source: RowSource,
+    averaging: Averaging,
+    asked: Exact | Sparse | None,
+    run: RunSettings,
+    groups: Any,
+    ordered: bool,
 ) -> None:
     """Train on rows that need not fit into memory, together with the other processes that torchrun started."""
-    because = why_exact(settings.averaging, source.outputs)
-    if because is not None and not isinstance(method, Exact):
-        raise InputError(because)
+    if isinstance(asked, Exact):
+        raise InputError("A source of rows is read by the sparse method only. Say method='sparse', or fit arrays in memory.")
     ranks = current_ranks()
     seen = surveyed(source, ranks)
-    method = chosen_method(method, seen.rows, None, calls=4)
-    if isinstance(method, Exact):
-        raise InputError("A source of rows is read by the sparse method only. Say method='sparse', or fit arrays in memory.")
+    method = chosen_method(Sparse() if asked is None else asked, seen.rows, averaging, source.outputs)
+    assert isinstance(method, Sparse)
     model = model_of(estimator, source.has_noise)
     if ranks.first:
-        warn_about(
-            partly_obeyed(model, settings.averaging, method) + unheeded_folds(settings.averaging, groups, ordered), calls=4
-        )
-    estimator.method_, estimator.n_outputs_, estimator._flat = method.shorthand(), source.outputs, source.flat
+        _tell_what_is_not_obeyed(model, averaging, method, groups, ordered)
     estimator.n_features_in_ = source.inputs
     if source.names is not None:
         estimator.feature_names_in_ = np.array(source.names, dtype=object)
     scalers = seen.standardizers(source.inputs, *standardized(estimator))
-    estimator.x_scaler_, estimator.y_scaler_ = scalers
-    settings, sparse = sparse_settings_of(settings, method, ranks)
+    _keep_shape(estimator, method, scalers, source.outputs, source.flat)
     folds = FoldChoice(inputs.group_labels(groups, source.total), ordered)
-    _keep(estimator, fit_sparse_source(model, source, seen.rows, *scalers, settings, sparse, folds))
+
+    def rows_of(output: int) -> StreamedRows:
+        return StreamedRows(source, *scalers, seen.rows, output, run.device, ranks)
+
+    _keep(estimator, fit_sparse(model, rows_of, *scalers, averaging, method, run, folds, ranks))
 
 
-def _keep(estimator: Any, fitted: list[FittedOutput]) -> None:
+def _tell_what_is_not_obeyed(model: Model, averaging: Averaging, method: Exact | Sparse, groups: Any, ordered: bool) -> None:
+    for words in partly_obeyed(model, averaging, method) + unheeded_folds(averaging, groups, ordered):
+        warn(words)
+
+
+def _keep_shape(
+    estimator: Any, method: Exact | Sparse, scalers: tuple[Standardizer, Standardizer], outputs: int, flat: bool
+) -> None:
+    estimator.method_, estimator.n_outputs_, estimator._flat = method.shorthand(), outputs, flat
+    estimator.x_scaler_, estimator.y_scaler_ = scalers
+
+
+def _keep(estimator: Any, fitted: list[FittedTarget]) -> None:
     estimator.ensembles_ = [f.ensemble for f in fitted]
     estimator.starts_ = np.concatenate([f.starts for f in fitted])
     estimator.histories_ = [h for f in fitted for h in f.histories]

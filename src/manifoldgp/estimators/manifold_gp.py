@@ -11,8 +11,8 @@ import torch
 from sklearn.base import BaseEstimator, RegressorMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from manifoldgp.averaging.settings import Averaging, as_averaging
-from manifoldgp.averaging.stack import SamplingReport
+from manifoldgp.averaging import Averaging, as_averaging
+from manifoldgp.averaging.averages import SamplingReport
 from manifoldgp.averaging.stacking import HeldOutReport
 from manifoldgp.data.scaling import Standardizer
 from manifoldgp.errors import InputError

@@ -20,12 +20,13 @@ from manifoldgp.averaging.stacking import HeldOutReport
 from manifoldgp.data.encoding import TableEncoding
 from manifoldgp.data.scaling import Standardizer
 from manifoldgp.errors import FileFormatError, InputError, ManifoldGPError
+from manifoldgp.estimators.arguments import require_device
 from manifoldgp.estimators.descriptions import describe, place_modules, rebuild
 from manifoldgp.estimators.ensemble_file import pack, take, unpack
-from manifoldgp.estimators.exact_fit import START_FIELDS, require_device
 from manifoldgp.features import Features, Identity, Nested, as_features
 from manifoldgp.means import as_mean
 from manifoldgp.training.settings import Options
+from manifoldgp.training.trained import START_FIELDS
 
 FORMAT, VERSION = "manifoldgp", 1
 

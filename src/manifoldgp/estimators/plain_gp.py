@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from manifoldgp.averaging.settings import Single
+from manifoldgp.averaging import Single
 from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
 from manifoldgp.features import Identity
 from manifoldgp.kernels import Kernel

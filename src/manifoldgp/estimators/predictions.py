@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from manifoldgp.averaging.settings import as_averaging
+from manifoldgp.averaging import as_averaging
 from manifoldgp.data import inputs
 from manifoldgp.errors import InputError
-from manifoldgp.estimators.exact_fit import Settings
+from manifoldgp.estimators.arguments import generator_of
 from manifoldgp.estimators.units import as_columns, model_inputs, model_noise, on_device
 from manifoldgp.inference.ensemble import Ensemble, prediction_threads
 from manifoldgp.inference.mixtures import Predictive
@@ -70,7 +70,7 @@ def joint_draws(estimator: Any, X: Any, n_samples: int, random_state: Any, laten
     U = model_inputs(estimator, X)
     n_samples = inputs.whole_number(n_samples, "n_samples")
     inputs.refuse_too_many_rows(len(U), 3)
-    generator = Settings.generator(random_state)
+    generator = generator_of(random_state)
     with prediction_threads(estimator.ensembles_, len(U), joint=True):
         draws = [e.sample(U, n_samples, generator, latent).T.cpu().numpy() for e in estimator.ensembles_]
     return draws[0] if estimator._flat else np.stack(draws, 1)

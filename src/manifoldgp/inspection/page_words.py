@@ -8,7 +8,7 @@ from html import escape
 import numpy as np
 
 from manifoldgp import inspection, metrics
-from manifoldgp.averaging.settings import as_averaging
+from manifoldgp.averaging import as_averaging
 from manifoldgp.inspection.page_tables import about_endings, say
 from manifoldgp.inspection.page_view import MOST_SLICES, ModelView, TargetView
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
 import time
-import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,12 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from manifoldgp._system.files import refuse_unwritable, written_whole
-from manifoldgp.errors import FileFormatError, FitWarning, InputError, ManifoldGPError
-from manifoldgp.parameters import Layout
+from manifoldgp.errors import FileFormatError, InputError, ManifoldGPError, warn
+from manifoldgp.model import Model
+from manifoldgp.parameters import Layout, Tree
 from manifoldgp.training.inducing_placement import Placement
 from manifoldgp.training.processes import Ranks
 from manifoldgp.training.rows import ModelRows
-from manifoldgp.training.sparse_starts import Progress
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,44 @@ class Saved:
     iterations: int
     theta: np.ndarray
     names: Sequence[str]
+
+
+@dataclass
+class Progress:
+    """Where training stands: values without batch (inducing points included), iterations, and the stage. rows: those of the history."""
+
+    values: Tree
+    stage: int = 0
+    iterations: int = 0
+    history: list[float] = field(default_factory=list)
+    status: str = ""
+    evaluations: int = 0
+    rows: int = 0
+
+
+class Checkpoints:
+    """The checkpoints of one fit, one for each target and group. fit: what tells this fit from others, plain data by name."""
+
+    def __init__(self, path: str | Path, fit: Mapping[str, Any]) -> None:
+        self._path, self._fit = path, dict(fit)
+        self._made: list[Checkpoint] = []
+
+    def of(self, group: str, output: int, details: Mapping[str, Any]) -> Checkpoint:
+        """The checkpoint of one training. details: what tells it from others, beside what tells the fit."""
+        name = ".".join([str(self._path), *([group.replace(" ", "-")] if group else []), str(output)])
+        self._made.append(Checkpoint(name, fingerprint={**self._fit, **details}))
+        return self._made[-1]
+
+    def remove(self) -> None:
+        """The fit has ended: the files are of no use any more."""
+        for checkpoint in self._made:
+            checkpoint.remove()
+
+
+def fingerprint(model: Model) -> str:
+    """Tells a model from others."""
+    parts = re.sub(r" at 0x[0-9a-f]+", "", repr((model.features, model.kernel, model.mean, model.noise, model.warping)))
+    return hashlib.sha256(parts.encode()).hexdigest()
 
 
 class Checkpoint:
@@ -120,8 +159,7 @@ def resumed(saved: Saved, placement: Placement, rows: ModelRows) -> Progress:
     return Progress(values, saved.stage, saved.iterations)
 
 
-def tell_where(saved: Saved, checkpoint: Checkpoint, stages: int, calls: int) -> None:
-    """Say that training goes on, and from where. calls: how many calls up the one is that the warning points at."""
+def tell_where(saved: Saved, checkpoint: Checkpoint, stages: int) -> None:
+    """Say that training goes on, and from where."""
     words = "had ended" if saved.stage >= stages else f"had reached iteration {saved.iterations} of stage {saved.stage + 1}"
-    message = f"Training is going on from the checkpoint {checkpoint.path}, where it {words}; remove the file to start anew."
-    warnings.warn(message, FitWarning, stacklevel=calls + 1)
+    warn(f"Training is going on from the checkpoint {checkpoint.path}, where it {words}; remove the file to start anew.")

@@ -1,6 +1,6 @@
 """How the evidence is computed, as arguments of the estimators: exactly, or sparsely through inducing points.
 
-:class:`Options` is what these and the averages (:mod:`manifoldgp.averaging.settings`) have in common.
+:class:`Options` is what these and the averages (:mod:`manifoldgp.averaging`) have in common.
 """
 
 from __future__ import annotations

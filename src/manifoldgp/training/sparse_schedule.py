@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from manifoldgp.training.plan import Phase, sparse_cost
+
 
 @dataclass(frozen=True)
 class Stage:
@@ -40,29 +42,19 @@ class Schedule:
     rechoose: int = 150
     memory: int = 20
 
-    def plan(self, N: int, inducing: int, restarts: int, max_iter: int) -> list[PlannedPhase]:
-        """The phases on N rows, in their order; early convergence may end each before its last iteration."""
-        few = min(self.screen_rows, N)
-        starts = [
-            PlannedPhase(start_phase(r, restarts), few, min(self.screen_inducing, inducing), self.screen_iterations)
-            for r in range(restarts if restarts > 1 else 0)
-        ]
-        return starts + [
-            PlannedPhase(stage_phase(rows, M), rows, M, min(max_iter, stage.max_iter or max_iter))
-            for stage in self.stages
-            if not stage.left_out(N)
-            for rows, M in [(stage.rows or N, stage.inducing_of(inducing))]
-        ]
+    def phases(self, N: int, inducing: int, restarts: int, max_iter: int, prefix: str = "") -> list[Phase]:
+        """The phases on N rows, in their order; early convergence may end each before its last iteration. prefix: of their names.
 
-
-@dataclass(frozen=True)
-class PlannedPhase:
-    """What a callback is told (name), and the size of the work: iterations at most, each over so many rows and inducing points."""
-
-    name: str
-    rows: int
-    inducing: int
-    max_iter: int
+        >>> [phase.name for phase in Schedule().phases(9000, 512, restarts=1, max_iter=500)]
+        ['4,000 rows, 256 inducing points', '9,000 rows, 256 inducing points', '9,000 rows, 512 inducing points']
+        """
+        few, M = min(self.screen_rows, N), min(self.screen_inducing, inducing)
+        sizes = [(start_phase(r, restarts), few, M, self.screen_iterations) for r in range(restarts if restarts > 1 else 0)]
+        for stage in self.stages:
+            if not stage.left_out(N):
+                rows, M = stage.rows or N, stage.inducing_of(inducing)
+                sizes.append((stage_phase(rows, M), rows, M, min(max_iter, stage.max_iter or max_iter)))
+        return [Phase(prefix + name, max(most, 1), max(most, 1) * sparse_cost(rows, M), most) for name, rows, M, most in sizes]
 
 
 def start_phase(number: int, starts: int) -> str:

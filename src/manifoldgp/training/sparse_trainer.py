@@ -8,57 +8,109 @@ from __future__ import annotations
 
 import math
 import time
-import warnings
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 import torch
 
 from manifoldgp._system.threads import Workers
-from manifoldgp.errors import FitWarning, TrainingFailedError
+from manifoldgp.errors import TrainingFailedError, warn
 from manifoldgp.inference.sparse_posterior import KEPT_ROWS, from_sums
 from manifoldgp.model import Data, Model
 from manifoldgp.parameters import Layout, Tree, map_leaves, nest
-from manifoldgp.training.checkpoint import Checkpoint, Saved, resumed, saved_state, tell_where
+from manifoldgp.training.checkpoint import Checkpoint, Checkpoints, Progress, Saved, fingerprint, resumed, saved_state, tell_where
 from manifoldgp.training.inducing_placement import Placement
 from manifoldgp.training.lbfgs import minimize_lbfgs
 from manifoldgp.training.objective import first_of
-from manifoldgp.training.optimizer import Monitor
+from manifoldgp.training.optimizer import Monitor, OptimizeResult
 from manifoldgp.training.processes import Ranks
+from manifoldgp.training.progress import Watch, nobody
 from manifoldgp.training.rows import MemoryRows, ModelRows
+from manifoldgp.training.settings import Sparse
 from manifoldgp.training.sparse_schedule import Schedule, stage_phase, start_phase
-from manifoldgp.training.sparse_starts import Progress, SparseTrained, StartTable
-from manifoldgp.training.train import warm_theta
-
-Watch = Callable[[str, np.ndarray, np.ndarray], object]
+from manifoldgp.training.trained import Trained, warm_theta
 
 
 class SparseTrainer:
-    """Trains one model on one target. deadline: on the clock of time.perf_counter, kept by the first process."""
+    """What all trainings of one target share: the method's settings, the generator of starts, the workers, the time and who watches.
+
+    seconds: for the whole target, kept by the first process. seed: of all samples of rows. stopped: whether somebody, not a limit, wants training to end;
+    from then on a member has one round.
+    """
 
     def __init__(
         self,
-        model: Model,
-        rows: ModelRows,
-        inducing: int,
+        method: Sparse,
+        generator: torch.Generator,
         workers: Workers,
         *,
-        max_iter: int = 500,
-        time_budget: float | None = None,
-        watch: Watch | None = None,
-        schedule: Schedule | None = None,
-        seed: int = 0,
+        seconds: float | None = None,
+        watch: Watch = nobody,
+        output: int = 0,
         device: torch.device | str = "cpu",
-        checkpoint: Checkpoint | None = None,
+        checkpoints: Checkpoints | None = None,
+        schedule: Schedule | None = None,
+        stopped: bool = False,
     ) -> None:
-        self.model, self.rows, self.inducing, self.workers = model, rows, inducing, workers
-        self.max_iter, self.watch, self.seed, self.device = max_iter, watch, seed, device
+        self.method, self.generator, self.workers, self.seconds, self.watch = method, generator, workers, seconds, watch
+        self.output, self.device, self.checkpoints, self.stopped = output, device, checkpoints, stopped
         self.schedule = schedule or Schedule()
-        self.begin = time.perf_counter()
-        self.budget = math.inf if time_budget is None else time_budget
-        self.checkpoint = checkpoint
-        self.placement = Placement(model, {}, {}, workers, seed, device)  # parameters are known when starts are drawn
+        self.seed = int(torch.randint(2**31 - 1, (), generator=generator))
+
+    def fit(
+        self,
+        group: str,
+        model: Model,
+        rows: ModelRows,
+        restarts: int,
+        max_iter: int,
+        *,
+        share: float = 1.0,
+        warm: Tree | None = None,
+    ) -> Trained:
+        """Screen ``restarts`` drawn starts on few rows and train the best one on all, within a share of the time.
+
+        group: of an average; empty for a single model. warm: values of a fitted model that replace the first start.
+        """
+        checkpoint = None
+        if self.checkpoints is not None:
+            few = rows.sample(8, self.seed)
+            details = {
+                "rows": rows.count, "inducing": self.method.inducing, "seed": self.seed, "max_iter": max_iter, "restarts": restarts,
+                "some rows of X": few.X.mean(-1).tolist(), "some rows of y": few.y.tolist(), "model": fingerprint(model),
+            }  # fmt: skip
+            checkpoint = self.checkpoints.of(group, self.output, details)
+
+        def watch(phase: str, iterations: np.ndarray, values: np.ndarray) -> bool:
+            return self.watch(f"{group}, {phase}" if group else phase, iterations, values) or self.stopped
+
+        seconds = math.inf if self.seconds is None else share * self.seconds
+        run = _Run(self, model, rows, max_iter, seconds, watch, checkpoint)
+        trained = run.train(group or "own", restarts, warm)
+        self.stopped = run.stopped
+        return trained
+
+
+class _Run:
+    """The training of one model on one target."""
+
+    def __init__(
+        self,
+        trainer: SparseTrainer,
+        model: Model,
+        rows: ModelRows,
+        max_iter: int,
+        seconds: float,
+        watch: Watch,
+        checkpoint: Checkpoint | None,
+    ) -> None:
+        self.model, self.rows, self.inducing, self.generator = model, rows, trainer.method.inducing, trainer.generator
+        self.max_iter, self.watch, self.checkpoint = max_iter, watch, checkpoint
+        self.schedule, self.seed, self.device = trainer.schedule, trainer.seed, trainer.device
+        self.begin, self.budget = time.perf_counter(), seconds
+        self.placement = Placement(
+            model, {}, {}, trainer.workers, self.seed, self.device
+        )  # parameters are known when starts are drawn
         self.rung = 0
         self.stopped = False
 
@@ -66,10 +118,10 @@ class SparseTrainer:
     def ranks(self) -> Ranks:
         return self.rows.ranks
 
-    def train(self, generator: torch.Generator, restarts: int, warm_values: Tree | None = None) -> SparseTrained:
+    def train(self, group: str, restarts: int, warm_values: Tree | None = None) -> Trained:
         """Draw ``restarts`` starts (the first replaced by warm values), screen them, and train the best one on all rows."""
         sample = self.rows.sample(max(self._largest_subset(), 8 * self.inducing), self.seed)
-        layout, drawn = self.model.draw(sample, generator, restarts)
+        layout, drawn = self.model.draw(sample, self.generator, restarts)
         parameters, constants = nest(dict(layout.parameters)), first_of(layout.constants(drawn))
         self.placement = replace(self.placement, parameters=parameters, constants=constants)
         starts = [self._start(layout, drawn, r, warm_values) for r in range(restarts)]
@@ -80,7 +132,7 @@ class SparseTrainer:
             if saved is not None:
                 best = resumed(saved, self.placement, self.rows)
                 if self.checkpoint is not None and self.ranks.first:
-                    tell_where(saved, self.checkpoint, len(self.schedule.stages), calls=2)
+                    tell_where(saved, self.checkpoint, len(self.schedule.stages))
             else:
                 best = self._screen(starts, sample, table)
             self._stages(best, sample)
@@ -89,8 +141,8 @@ class SparseTrainer:
                 raise
             best.status = "stopped by callback"
             self.stopped = True
-            warnings.warn("Training was interrupted; the best model so far is kept.", FitWarning, stacklevel=2)
-        return self._finish(best, table)
+            warn("Training was interrupted; the best model so far is kept.")
+        return self._finish(group, best, table)
 
     def _start(self, layout: Layout, drawn: Tree, r: int, warm_values: Tree | None) -> Tree:
         if r == 0 and warm_values is not None and layout.size:
@@ -173,11 +225,7 @@ class SparseTrainer:
                 self.checkpoint.write(
                     Saved(progress.stage, progress.iterations + int(iterations[0]), objective.best[1], layout.names)
                 )
-            if (
-                self.watch is not None
-                and self.ranks.first
-                and self.watch(phase, iterations + progress.iterations, values * scale)
-            ):
+            if self.ranks.first and self.watch(phase, iterations + progress.iterations, values * scale):
                 self.stopped = True
             both = self.ranks.gather((stop, self.stopped))[0] if self.ranks.count > 1 else (stop, self.stopped)
             self.stopped = both[1]
@@ -202,7 +250,7 @@ class SparseTrainer:
     def _late(self, share: float) -> bool:
         return time.perf_counter() - self.begin > share * self.budget
 
-    def _finish(self, best: Progress, table: StartTable) -> SparseTrained:
+    def _finish(self, group: str, best: Progress, table: StartTable) -> Trained:
         """Sums over all rows at the values found, and the posterior they give."""
         Z = best.values["inducing"]["Z"]
         full, theta, objective = self.placement.at({k: v for k, v in best.values.items() if k != "inducing"}, Z, self.rows)
@@ -214,7 +262,10 @@ class SparseTrainer:
         if self.checkpoint is not None and self.ranks.first:  # a fit of several members does not repeat this one
             self.checkpoint.write(Saved(len(self.schedule.stages), best.iterations, theta, full.names))
         nlml = table.values - prior
-        return SparseTrained(posterior, table.result(), nlml, table.rows, table.history_rows, table.chosen, self.stopped)
+        return Trained(
+            group, self.model, full, self.placement.constants, table.result(), nlml, table.rows, table.history_rows,
+            posterior.alpha.device, table.chosen, posterior,
+        )  # fmt: skip
 
 
 def _first_rows(data: Data, count: int) -> Data:
@@ -223,3 +274,34 @@ def _first_rows(data: Data, count: int) -> Data:
         return data
     index = torch.linspace(0, len(data.y) - 1, count, dtype=torch.float64).round().long().to(data.X.device)
     return Data(data.X[index], data.y[index], None if data.known_noise is None else data.known_noise[index])
+
+
+class StartTable:
+    """Every start: those that were only screened keep the value they had then, on few rows; it is not comparable with the chosen one's."""
+
+    def __init__(self, restarts: int) -> None:
+        self.values = np.full(restarts, np.inf)
+        self.status = np.full(restarts, "not reached", dtype=object)
+        self.iterations, self.evaluations = np.zeros(restarts, dtype=int), np.zeros(restarts, dtype=int)
+        self.history: list[list[float]] = [[] for _ in range(restarts)]
+        self.rows, self.history_rows = np.zeros(restarts, dtype=int), np.zeros(restarts, dtype=int)
+        self.chosen = 0
+        self.theta = np.zeros((restarts, 0))
+
+    def record(self, r: int, progress: Progress) -> None:
+        self.values[r] = progress.history[-1] if progress.history else np.inf
+        self.status[r], self.iterations[r], self.evaluations[r] = "screened out", progress.iterations, progress.evaluations
+        self.history[r] = list(progress.history)
+        self.rows[r] = self.history_rows[r] = progress.rows
+
+    def finish(self, best: Progress, value: float, rows: int, theta: np.ndarray) -> None:
+        r = self.chosen
+        self.rows[r], self.history_rows[r] = rows, best.rows
+        self.values[r], self.status[r], self.history[r] = value, best.status or "iteration limit", list(best.history)
+        self.iterations[r] += best.iterations
+        self.evaluations[r] += best.evaluations
+        self.theta = np.broadcast_to(theta, (len(self.values), len(theta)))
+
+    def result(self) -> OptimizeResult:
+        gradient = np.zeros_like(self.theta)
+        return OptimizeResult(self.theta, self.values, gradient, self.status, self.iterations, self.evaluations, self.history)

@@ -1,0 +1,81 @@
+"""What every average offers: settings that a user writes, a plan, and trained, weighted members."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from manifoldgp.averaging.stacking import HeldOutReport
+from manifoldgp.model import Data, Model
+from manifoldgp.training.plan import Plan
+from manifoldgp.training.rows import ModelRows
+from manifoldgp.training.settings import Options, Sparse
+from manifoldgp.training.sparse_trainer import SparseTrainer
+from manifoldgp.training.trained import Trained
+from manifoldgp.training.trainer import Trainer
+
+if TYPE_CHECKING:
+    from arviz import InferenceData
+
+
+@dataclass(frozen=True)
+class FoldChoice:
+    """How held-out folds are made: whole groups (labels (N,)), contiguous stretches, or (neither) random rows."""
+
+    groups: np.ndarray | None = None
+    ordered: bool = False
+
+
+@dataclass(frozen=True)
+class SamplingReport:
+    """How well NUTS chains mixed: worst R-hat and smallest bulk ESS over all parameters, share of divergent draws; the draws themselves."""
+
+    worst_rhat: float
+    smallest_ess: float
+    divergent: float
+    draws: InferenceData
+
+
+@dataclass(frozen=True)
+class Averaged:
+    """Trained architectures, the weights (F, R) of the starts of each under each variance factor, and what held-out rows or chains said (if asked)."""
+
+    trained: list[Trained]
+    weights: list[np.ndarray]
+    variance_factors: tuple[float, ...] = (1.0,)
+    report: HeldOutReport | None = None
+    sampling: SamplingReport | None = None
+
+
+class Averaging(Options, ABC):
+    """A way from a model to weighted members: one file, with its settings as fields, and a line in :data:`manifoldgp.averaging.AVERAGINGS`."""
+
+    sparse_obeys: tuple[str, ...] | None = None
+    """The settings that the sparse method obeys; None where it cannot be used at all."""
+
+    @abstractmethod
+    def plan(self, N: int) -> Plan:
+        """What training one target on N rows goes through."""
+
+    @abstractmethod
+    def fit(self, model: Model, data: Data, trainer: Trainer, folds: FoldChoice) -> Averaged:
+        """Members and weights of one target."""
+
+    def plan_sparse(self, N: int, method: Sparse) -> Plan:
+        """What training one target on N rows with inducing points goes through."""
+        raise NotImplementedError(f"{self.shorthand()} has no sparse members.")
+
+    def fit_sparse(self, model: Model, rows: ModelRows, trainer: SparseTrainer, folds: FoldChoice) -> Averaged:
+        """Sparse members and weights of one target."""
+        raise NotImplementedError(f"{self.shorthand()} has no sparse members.")
+
+
+def number_of(value: Any) -> float:
+    """The value as a number, NaN where it is none."""
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return float("nan")

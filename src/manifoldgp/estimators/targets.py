@@ -1,0 +1,222 @@
+"""From rows to fitted ensembles: one for each target, in the units of y, exact or sparse."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from manifoldgp._system.threads import training_threads
+from manifoldgp.averaging import Averaging, Single
+from manifoldgp.averaging.averages import Averaged, FoldChoice, SamplingReport
+from manifoldgp.averaging.single import member_values
+from manifoldgp.averaging.stacking import HeldOutReport
+from manifoldgp.data.inputs import TrainingTable, available_bytes, refuse_too_many_rows
+from manifoldgp.data.scaling import Standardizer
+from manifoldgp.errors import InputError
+from manifoldgp.estimators.arguments import RunSettings
+from manifoldgp.inference.ensemble import Ensemble
+from manifoldgp.inference.exact_posterior import condition
+from manifoldgp.model import Data, Model
+from manifoldgp.parameters import Tree, leaves, map_leaves, nest
+from manifoldgp.training.checkpoint import Checkpoints
+from manifoldgp.training.processes import Ranks
+from manifoldgp.training.progress import watched
+from manifoldgp.training.rows import CHUNK_ROWS, ModelRows
+from manifoldgp.training.settings import Sparse
+from manifoldgp.training.sparse_trainer import SparseTrainer
+from manifoldgp.training.trained import Trained
+from manifoldgp.training.trainer import Trainer
+
+LIGHTEST = 1e-4
+"""Members of an average with less weight are dropped."""
+
+SAMPLE_ROWS = 12_000
+"""Rows that features without targets (PCA, a scikit-learn transformer) are fitted on, and starting values are drawn from, where a model is sparse."""
+
+
+@dataclass(frozen=True)
+class FittedTarget:
+    """One target's ensemble with the table and the histories of its starts, and its total NLML, in the units of y."""
+
+    ensemble: Ensemble
+    starts: np.ndarray
+    histories: list[np.ndarray]
+    nlml: float
+    report: HeldOutReport | None = None
+    sampling: SamplingReport | None = None
+
+
+def fit_exact(
+    model: Model,
+    table: TrainingTable,
+    x_scaler: Standardizer,
+    y_scaler: Standardizer,
+    averaging: Averaging,
+    run: RunSettings,
+    folds: FoldChoice,
+) -> list[FittedTarget]:
+    """Train one model (or average) a target, or one with shared features for all of them."""
+    data = data_of_targets(table, x_scaler, y_scaler, run.device)
+    X, outputs, plan = data[0].X, len(data), averaging.plan(len(data[0].X))
+    shared = averaging if isinstance(averaging, Single) and averaging.shared_features and outputs > 1 else None
+    refuse_too_many_rows(len(X), plan.matrices(outputs, torch.get_num_threads(), shared is not None))
+    model = bound_model(model, X)
+    generator, clock = run.generator(), _Clock(run.time_budget)
+    if shared is not None:
+        with watched(run.callback, run.verbose, 0, plan, len(X) * outputs) as watch, training_threads() as workers:
+            return _on_shared_features(model, data, y_scaler, shared, Trainer(generator, workers, clock.deadline, watch))
+    fitted = []
+    for o in range(outputs):
+        seconds = clock.share(outputs - o)
+        with watched(run.callback, run.verbose, o, plan, len(X), seconds) as watch, training_threads() as workers:
+            deadline = math.inf if seconds is None else time.perf_counter() + seconds
+            average = averaging.fit(model, data[o], Trainer(generator, workers, deadline, watch, o), folds)
+        fitted.append(_fitted(average, data[o], o, y_scaler))
+    return fitted
+
+
+def fit_sparse(
+    model: Model,
+    rows_of: Callable[[int], ModelRows],
+    x_scaler: Standardizer,
+    y_scaler: Standardizer,
+    averaging: Averaging,
+    method: Sparse,
+    run: RunSettings,
+    folds: FoldChoice,
+    ranks: Ranks,
+) -> list[FittedTarget]:
+    """Train one sparse model (or stack) a target. rows_of(o): the rows of target o, in the model's units."""
+    refuse_too_little_memory(method.inducing)
+    outputs, generator, clock = len(y_scaler.scale), run.generator(), _Clock(run.time_budget)
+    checkpoints = None if method.checkpoint is None else Checkpoints(method.checkpoint, _scales(x_scaler, y_scaler))
+    fitted, stopped = [], False
+    for o in range(outputs):
+        rows, seconds = rows_of(o), clock.share(outputs - o)
+        plan, shown = averaging.plan_sparse(rows.count, method), run.verbose and ranks.first
+        with watched(run.callback, shown, o, plan, rows.count, seconds) as watch, training_threads() as workers:
+            trainer = SparseTrainer(
+                method, generator, workers, seconds=seconds, watch=watch, output=o, device=run.device, checkpoints=checkpoints, stopped=stopped,
+            )  # fmt: skip
+            bound = bound_model(model, rows.sample(SAMPLE_ROWS, trainer.seed).X)
+            average, stopped = averaging.fit_sparse(bound, rows, trainer, folds), trainer.stopped
+        fitted.append(_fitted(average, None, o, y_scaler))
+    if checkpoints is not None and ranks.first:
+        checkpoints.remove()
+    return fitted
+
+
+class _Clock:
+    """The time that a fit has for all its targets, from now on."""
+
+    def __init__(self, budget: float | None) -> None:
+        self.deadline = math.inf if budget is None else time.perf_counter() + budget
+
+    def share(self, targets: int) -> float | None:
+        """Seconds for the first of so many targets: an equal part of what is left."""
+        return None if self.deadline == math.inf else max(self.deadline - time.perf_counter(), 1e-9) / targets
+
+
+def data_of_targets(table: TrainingTable, x_scaler: Standardizer, y_scaler: Standardizer, device: str) -> list[Data]:
+    """The data of each target in the model's units; all share X."""
+    X = torch.as_tensor(x_scaler.apply(table.X), device=device)
+    Y = torch.as_tensor(y_scaler.apply(table.Y), device=device)
+    noise = None if table.known_noise is None else torch.as_tensor(table.known_noise / y_scaler.scale**2, device=device)
+    return [Data(X, Y[:, o].contiguous(), None if noise is None else noise[:, o].contiguous()) for o in range(Y.shape[1])]
+
+
+def bound_model(model: Model, X: Tensor) -> Model:
+    """The model with its features fitted to X, where they have to be."""
+    try:
+        return model.bind(X)
+    except RuntimeError as error:  # PyTorch's way to say that sizes do not fit
+        raise InputError(f"The features cannot be computed for inputs with {X.shape[1]} columns: {error}") from error
+
+
+def refuse_too_little_memory(inducing: int) -> None:
+    """The M x M matrices of the bound, and chunk x M ones for each thread, must fit."""
+    threads = torch.get_num_threads()
+    needed, available = 8 * (14 * inducing**2 + 6 * threads * CHUNK_ROWS * inducing), available_bytes()
+    if needed > 0.9 * available:
+        raise InputError(
+            f"{inducing:,} inducing points need {needed / 2**30:.1f} GiB of memory; {available / 2**30:.1f} GiB are free. "
+            "Use fewer inducing points: the number of rows does not matter."
+        )
+
+
+def _fitted(average: Averaged, data: Data | None, output: int, y_scaler: Standardizer) -> FittedTarget:
+    """Drop members that carry no weight, and condition the others on all rows."""
+    offset, scale = float(y_scaler.offset[output]), float(y_scaler.scale[output])
+    log_scale = float(np.log(scale))
+    blocks, log_weights, tables, histories = [], [], [], []
+    for trained, weights in zip(average.trained, average.weights, strict=True):
+        member_weight = weights.sum(0)
+        kept = np.flatnonzero(member_weight >= LIGHTEST)
+        tables.append(trained.table(member_weight, kept, output, log_scale))
+        histories += trained.histories(log_scale)
+        if len(kept):
+            blocks.append(trained.conditioned(kept, data))
+            log_weights.append(np.log(np.maximum(weights[:, kept], 1e-300)))
+    total = np.logaddexp.reduce(np.concatenate([w.ravel() for w in log_weights]))
+    on_device = [torch.as_tensor(w - total, device=block.alpha.device) for w, block in zip(log_weights, blocks, strict=True)]
+    starts = np.concatenate(tables)
+    heaviest = float(starts["nlml"][np.argmax(starts["weight"])])
+    ensemble = Ensemble(blocks, on_device, average.variance_factors, offset, scale)
+    return FittedTarget(ensemble, starts, histories, heaviest, average.report, average.sampling)
+
+
+def _on_shared_features(
+    model: Model, data: list[Data], y_scaler: Standardizer, single: Single, trainer: Trainer
+) -> list[FittedTarget]:
+    """One model of all targets together: common features, and for each target its own kernel, mean, noise and warping."""
+    outputs = len(data)
+    known = [d.known_noise for d in data if d.known_noise is not None]
+    joint = Data(data[0].X, torch.stack([d.y for d in data]), torch.stack(known) if known else None)
+    warm = (
+        None
+        if single.warm_start_from is None
+        else _joined_values([member_values(single.warm_start_from, o) for o in range(outputs)])
+    )
+    trained = single.train(replace(model, outputs=outputs), joint, trainer, warm)
+    best, log_scale = trained.best(), float(np.log(y_scaler.scale).sum())
+    weight, kept, fitted = (np.arange(len(trained.objective)) == best).astype(float), np.array([best]), []
+    for o in range(outputs):
+        starts = trained.table(weight, kept, o, log_scale)
+        posterior = condition(model, _values_of_target(trained, o), data[o])
+        one = torch.zeros(1, 1, dtype=torch.float64, device=posterior.alpha.device)
+        ensemble = Ensemble([posterior], [one], offset=float(y_scaler.offset[o]), scale=float(y_scaler.scale[o]))
+        fitted.append(FittedTarget(ensemble, starts, trained.histories(log_scale), float(starts["nlml"][best]) / outputs))
+    return fitted
+
+
+def _values_of_target(trained: Trained, output: int) -> Tree:
+    """The best start's values for one target: its own parts, and the common features."""
+    values = trained.values(np.array([trained.best()]))
+    own = {k: map_leaves(lambda leaf: leaf[:, output], v) for k, v in values.items() if k != "features"}
+    return {**own, **({"features": values["features"]} if "features" in values else {})}
+
+
+def _joined_values(each: list[Tree]) -> Tree:
+    """Values of a model with shared features from those of its targets."""
+    named = [dict(leaves(values)) for values in each]
+    joined = {
+        name: leaf if name.startswith("features.") else torch.stack([values[name] for values in named])
+        for name, leaf in named[0].items()
+    }
+    return nest(joined)
+
+
+def _scales(x_scaler: Standardizer, y_scaler: Standardizer) -> dict[str, list[float]]:
+    """What tells data from others, as far as their scaling does."""
+    return {
+        "scale of X": x_scaler.scale.tolist(),
+        "offset of X": (x_scaler.offset / x_scaler.scale).tolist(),
+        "scale of y": y_scaler.scale.tolist(),
+        "offset of y": (y_scaler.offset / y_scaler.scale).tolist(),
+    }

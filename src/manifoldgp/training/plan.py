@@ -1,0 +1,61 @@
+"""What a fit goes through: its phases with the work that is expected in each, and the N x N matrices that live at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A phase of training one target. name: what a callback is told. iterations: what a start takes as a rule. most: its limit.
+
+    work: starts x iterations x the cost of one, in units that all phases of a plan share.
+    """
+
+    name: str
+    iterations: float
+    work: float
+    most: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The phases of one target's training in their order; an average may leave out later ones that held-out rows do not want.
+
+    at_once: starts that are trained side by side where there are threads enough. kept: for each architecture, how many members are conditioned on all rows.
+    """
+
+    phases: tuple[Phase, ...]
+    at_once: int = 1
+    kept: Sequence[int] = (1,)
+
+    @property
+    def work(self) -> float:
+        """Of all phases."""
+        return sum(phase.work for phase in self.phases)
+
+    def matrices(self, outputs: int, threads: int, shared: bool = False) -> int:
+        """How many N x N matrices a fit of so many targets holds at its peak: three for each start or member in work, one factor for each member that is kept.
+
+        One architecture is conditioned at a time, all its members together. shared: whether targets are trained together, on shared features.
+
+        >>> Plan((), at_once=20).matrices(outputs=1, threads=2), Plan((), 20, kept=(1, 11, 20)).matrices(outputs=2, threads=2)
+        (6, 104)
+        """
+        training = 3 * min(self.at_once, threads) * (outputs if shared else 1)
+        before, conditioning = 0, 0
+        for members in self.kept:
+            conditioning = max(conditioning, before + 3 * members)
+            before += members
+        return max(training, conditioning) + (outputs - 1) * before
+
+
+def cost(N: int) -> float:
+    """One exact iteration of one start on N rows: an overhead, and the growth of the factor."""
+    return 0.1 + 3.4 * (N / 400) ** 2.5
+
+
+def sparse_cost(N: int, inducing: int) -> float:
+    """One iteration of one start on N rows with inducing points."""
+    return N * (inducing**2 + 50.0 * inducing)

@@ -1,0 +1,136 @@
+"""What training leaves: every start of one architecture, where it ended and why, and the table of all of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from manifoldgp.errors import InputError, TrainingFailedError
+from manifoldgp.inference.exact_posterior import condition
+from manifoldgp.inference.posterior import Conditioned
+from manifoldgp.inference.sparse_posterior import SparsePosterior
+from manifoldgp.model import Data, Model
+from manifoldgp.parameters import Layout, Tree, leaves
+from manifoldgp.training.optimizer import CUT_SHORT, OptimizeResult
+
+START_FIELDS = np.dtype(
+    [
+        ("output", "i4"),
+        ("start", "i4"),
+        ("nlml", "f8"),
+        ("objective", "f8"),
+        ("status", "U24"),
+        ("iterations", "i4"),
+        ("evaluations", "i4"),
+        ("chosen", "?"),
+        ("group", "U16"),
+        ("weight", "f8"),
+    ]
+)
+"""The table of all starts. nlml and objective (nlml minus log prior) are totals over all rows, in the units of y; +inf where they are not known. status: why
+training ended; on levels also "lost on 500 rows" (never seen on all rows) and "trained on 500 rows" (nlml and objective of all rows, but not trained there)."""
+
+CPU = torch.device("cpu")
+
+
+@dataclass(frozen=True)
+class Trained:
+    """Every start of one architecture.
+
+    group: what the members are called in tables. nlml (R,): the objective without priors.
+    rows, history_rows (R,): how many rows each start's value, and its history, are of.
+    survivor, posterior: of a sparse model, whose other starts were only compared on few rows: the one that was trained to the end, and its posterior.
+    """
+
+    group: str
+    model: Model
+    layout: Layout
+    constants: Tree
+    result: OptimizeResult
+    nlml: np.ndarray
+    rows: np.ndarray
+    history_rows: np.ndarray
+    device: torch.device = CPU
+    survivor: int | None = None
+    posterior: SparsePosterior | None = None
+
+    @staticmethod
+    def on(data: Data, group: str, model: Model, layout: Layout, constants: Tree, result: OptimizeResult) -> Trained:
+        """Starts that were all trained on these data."""
+        prior = (
+            layout.negative_log_prior(torch.as_tensor(result.theta, dtype=torch.float64)).numpy() if layout.has_priors else 0.0
+        )
+        rows = np.full(len(result.value), data.y.shape[-1])
+        return Trained(group, model, layout, constants, result, result.value - prior, rows, rows, data.X.device)
+
+    @property
+    def objective(self) -> np.ndarray:
+        """Final objective (R,), +inf for starts that could not be trained."""
+        return self.result.value
+
+    @property
+    def cut_short(self) -> np.ndarray:
+        """Starts (R,) that the deadline or the one who watches stopped on their way."""
+        return np.isin(self.result.status.astype(str), CUT_SHORT)
+
+    @property
+    def order(self) -> np.ndarray:
+        """Usable starts, the lowest objective first."""
+        ranked = np.argsort(self.objective, kind="stable")
+        return ranked[np.isfinite(self.objective[ranked])]
+
+    def best(self) -> int:
+        """The start with the lowest objective, or the survivor; refuses where there is none that could be trained."""
+        if self.survivor is not None:
+            return self.survivor
+        if not len(self.order):
+            status = self.result.status
+            counts = ", ".join(f"{np.sum(status == s)} x {s}" for s in sorted(set(status)))
+            raise TrainingFailedError(
+                f"None of the {len(self.objective)} starts ({self.group}) gave a positive definite covariance ({counts}). "
+                "Rescale the data, raise the noise floor, or start from another kernel."
+            )
+        return int(self.order[0])
+
+    def values(self, starts: np.ndarray | None = None) -> Tree:
+        """Natural values of some starts (all of them by default), leaves (len(starts), *shape)."""
+        theta = self.result.theta if starts is None else self.result.theta[starts]
+        return self.layout.batch(torch.tensor(theta, dtype=torch.float64, device=self.device), self.constants)
+
+    def conditioned(self, starts: np.ndarray, data: Data | None) -> Conditioned:
+        """The posterior of some starts given the data; of a sparse model the one that there is."""
+        if self.posterior is not None:
+            return self.posterior
+        assert data is not None
+        return condition(self.model, self.values(starts), data)
+
+    def table(self, weight: np.ndarray, kept: np.ndarray, output: int, log_scale: float) -> np.ndarray:
+        """The rows of the table of starts. weight (R,); kept: starts that predict; log_scale: log sd(y), which turns values into the units of y."""
+        starts = np.zeros(len(self.objective), dtype=START_FIELDS)
+        starts["output"], starts["start"], starts["group"] = output, np.arange(len(starts)), self.group
+        starts["nlml"], starts["objective"] = self.nlml + self.rows * log_scale, self.objective + self.rows * log_scale
+        starts["status"] = self.result.status
+        starts["iterations"], starts["evaluations"] = self.result.iterations, self.result.evaluations
+        starts["chosen"][kept], starts["weight"] = True, weight
+        return starts
+
+    def histories(self, log_scale: float) -> list[np.ndarray]:
+        """The objective of each start, iteration by iteration, in the units of y."""
+        pairs = zip(self.result.history, self.history_rows, strict=True)
+        return [np.array(history) + rows * log_scale for history, rows in pairs]
+
+
+def warm_theta(layout: Layout, values: Tree) -> np.ndarray:
+    """Flat theta (P,) of another model's values; refuses names or shapes that do not match."""
+    named = dict(leaves(values))
+    for name in layout.names:
+        if name not in named:
+            raise InputError(f"Warm start: the other model has no parameter {name!r}. It has: {', '.join(named)}.")
+        if tuple(named[name].shape) != layout.parameters[name].shape:
+            raise InputError(
+                f"Warm start: {name!r} has shape {tuple(named[name].shape)} in the other model; "
+                f"here it is {layout.parameters[name].shape}."
+            )
+    return layout.flatten(values).cpu().numpy()
