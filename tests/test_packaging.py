@@ -30,7 +30,7 @@ def test_the_version_is_that_of_the_installed_package():
 
 def test_a_wheel_of_a_tree_without_git_has_everything_it_needs(tmp_path):
     pytest.importorskip("hatch_vcs", reason="needs the extra [dev]")
-    for name in ("src", "pyproject.toml", "README.md", "LICENSE"):
+    for name in ("src", "paper", "pyproject.toml", "README.md", "LICENSE"):
         copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
         copy(ROOT / name, tmp_path / name)
     command = [sys.executable, "-m", "build", "--no-isolation", "--wheel", "--outdir", str(tmp_path / "dist"), str(tmp_path)]
@@ -44,7 +44,7 @@ def test_a_wheel_of_a_tree_without_git_has_everything_it_needs(tmp_path):
     }
     assert sources <= set(names)
     assert "manifoldgp/py.typed" in names
-    assert not [name for name in names if name.startswith(("tests", "docs", "examples"))]
+    assert not [name for name in names if name.startswith(("tests", "docs", "examples", "paper"))]
 
 
 def test_the_lock_pins_what_the_locked_extras_ask_for():
