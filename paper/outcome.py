@@ -97,11 +97,11 @@ def headline(outcome: Outcome) -> str:
             shown = show(paper, metric) if not table.experiment.startswith(("walker", "icub", "recording")) else "other data"
             cells = [_cell(table, method, metric) for method in _HEADLINE_METHODS]
             lines.append(f"| {table.title}: {_HEADLINE_NAMES[metric]} | {shown} | {' | '.join(cells)} |")
-    command = "make demo" if outcome.plan.quick else "make paper"
+    setting = "quick setting" if outcome.plan.quick else "full setting"
     seeds = max(row.seeds for table in outcome.tables for row in table.rows)
     lines += [
         "",
-        f"Median over up to {seeds} seeds, the worst in parentheses; lower is better. Made by `{command}`.",
+        f"Median over up to {seeds} seeds, the worst in parentheses; lower is better. Made by `python -m paper reproduce` ({setting}).",
     ]
     return "\n".join(lines) + "\n"
 

@@ -20,7 +20,7 @@ _ICUB_TARGET = "q_l_knee"
 
 
 def walking_robot(path: str | Path) -> Dataset:
-    """The same task on a recording of your robot: a CSV with the columns ``WALKER_COLUMNS`` and 900 rows or more, in time order.
+    """A recording of your robot, the left knee to be predicted: a CSV with the columns ``WALKER_COLUMNS`` and 900 rows or more, in time order.
 
     Columns right_hip, left_hip, right_knee, left_knee (angles, in degrees), right_contact, left_contact (0 or 1); others are
     ignored. The first 400 rows train, the next 500 test, as in the paper. The data set is named after the file.
