@@ -25,10 +25,10 @@ $(INSTALLED): pyproject.toml $(LOCK)
 	touch $@
 
 demo: $(INSTALLED)  ## the paper's experiments in a few minutes; open report/index.html
-	$(BIN)/mgp reproduce --quick --out report
+	$(BIN)/python -m paper reproduce --quick --out report
 
 paper: $(INSTALLED)  ## the same with 20 seeds, an hour or two; can be interrupted and continued
-	$(BIN)/mgp reproduce --out report-full
+	$(BIN)/python -m paper reproduce --out report-full
 
 honesty: $(INSTALLED)  ## is the average ever worse than a plain GP? the bars, an hour or so; can be continued
 	$(BIN)/python benchmarks/honesty.py --averaging stack restarts none --only step bumps
@@ -71,7 +71,7 @@ bench-scale: $(INSTALLED)  ## the bars for many rows: time, memory, ranks, accur
 
 clean:  ## remove results, builds and caches; keeps .venv
 	rm -rf build dist report report-full site .pytest_cache .ruff_cache .hypothesis .import_linter_cache
-	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src paper tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Resolves anew in a clean environment. To move torch, edit its line in the lock first.
 # Local version suffixes and the GPU libraries of one platform are left out: they do not exist everywhere.

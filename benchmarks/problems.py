@@ -24,7 +24,7 @@ def smooth(rows: int, inputs: int = 3, seed: int = 0) -> tuple[np.ndarray, np.nd
 
 def step(seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """The paper's step experiment: 100 rows, one input; standardised."""
-    from manifoldgp.datasets import step_function
+    from manifoldgp.data import step_function
 
     data = step_function(seed)
     return standardized(data.X_train), standardized(data.y_train)

@@ -44,7 +44,7 @@ def main() -> None:
 
 def fit(seed: int) -> tuple[float, float, int]:
     from manifoldgp import ManifoldGPRegressor
-    from manifoldgp.datasets import step_function
+    from manifoldgp.data import step_function
 
     data = step_function(seed)
     begin = time.perf_counter()

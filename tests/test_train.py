@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from manifoldgp import means
-from manifoldgp.datasets import step_function
+from manifoldgp.data import step_function
 from manifoldgp.errors import DisconnectedParameterError, InputError, TrainingFailedError
 from manifoldgp.features import MLP, PCA, Module
 from manifoldgp.inference.exact_posterior import condition
