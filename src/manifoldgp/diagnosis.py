@@ -15,6 +15,7 @@ from manifoldgp.averaging.verdict import held_out_numbers, held_out_remarks, sam
 from manifoldgp.ensemble import Ensemble
 from manifoldgp.kernels import Kernel, Periodic
 from manifoldgp.levels import on_a_level
+from manifoldgp.linalg import PIVOT_ERROR, pivot_error
 from manifoldgp.optimize import CUT_SHORT
 from manifoldgp.parameters import Tree, leaves
 from manifoldgp.scaling import constant_columns
@@ -156,6 +157,14 @@ def _numerics(posterior: Any, ensemble: Ensemble, numbers: dict, remarks: list) 
         remarks.append(
             f"The covariance needed a jitter of {jitter:.1e}: nearly duplicate rows, or length-scales far above the data."
         )
+    if not isinstance(posterior, SparsePosterior):
+        error = float(pivot_error(posterior.L)[0])
+        numbers["rounding error of the smallest pivot (relative)"] = error
+        if error > PIVOT_ERROR:
+            remarks.append(
+                f"Rounding reaches {error:.1e} of the covariance's smallest pivot: predictions are no more exact than that, in units of sd(y), "
+                "and every update() factors the covariance anew, in O(N³)."
+            )
     if posterior.model.noise.learned and noise < 1.5 * floor:
         remarks.append("The noise is at its floor: the data look noise-free. Lower noise_floor if they are.")
 
