@@ -169,6 +169,14 @@ def test_jitter_is_remarked():
     assert "The covariance needed a jitter of" in remarks(model)
 
 
+def test_a_factor_without_digits_is_remarked():
+    noisy, exact = gp().fit(X, Y), gp(noise="known").fit(X, np.sin(X[:, 0]), noise_std=0.0)
+    name = "rounding error of the smallest pivot (relative)"
+    assert 0 < noisy.diagnose().numbers[name] < 1e-7 < exact.diagnose().numbers[name]
+    assert "factors the covariance anew" not in remarks(noisy)
+    assert "every update() factors the covariance anew, in O(N³)" in remarks(exact)
+
+
 @pytest.mark.parametrize("averaging", ["restarts", "fast", "stack"])
 def test_averages_are_diagnosed_by_their_heaviest_member(averaging):
     model = ManifoldGPRegressor(hidden=(3, 2), restarts=2, max_iter=10, averaging=averaging).fit(X, Y)

@@ -6,6 +6,8 @@ import math
 import subprocess
 import sys
 import time
+import warnings
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -16,6 +18,8 @@ from scipy.integrate import cumulative_trapezoid
 
 import manifoldgp
 from manifoldgp import MLP, GPRegressor, LogNormal, ManifoldGPRegressor, Normal
+from manifoldgp.averaging import nuts
+from manifoldgp.errors import FitWarning
 from manifoldgp.inference.exact_posterior import condition
 from manifoldgp.model import Data
 from manifoldgp.parameters import map_leaves
@@ -327,6 +331,31 @@ def test_update_is_the_posterior_of_all_rows_with_the_same_parameters(model, y, 
             for a, b in zip(block.mean_and_variance(U), again.mean_and_variance(U), strict=True):
                 torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-9)
     assert all(p is block.values for p, block in zip(parameters, (b for e in model.ensembles_ for b in e.blocks), strict=True))
+
+
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.parametrize("averaging", ["plain", "none", "restarts", "fast", "stack", "nuts"])
+def test_many_updates_of_noise_free_rows_equal_conditioning_anew(averaging, monkeypatch):
+    short = nuts.NutsSettings(chains=2, tune=16, draws=16, thin=4, depth=3)
+    monkeypatch.setattr(nuts, "NutsSettings", lambda: short)
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(160, 2))
+    y = np.sin(2 * rows[:, 0]) + rows[:, 1] / 2
+    model = (gp if averaging == "plain" else mgp)(noise="known", **{} if averaging == "plain" else {"averaging": averaging})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FitWarning)  # short chains
+        model.fit(rows[:40], y[:40], noise_std=0.0)
+    for i in range(40, 160):
+        model.update(rows[i : i + 1], y[i : i + 1], noise_std=0.0)
+    at = rng.normal(size=(50, 2))
+    mean, std = model.predict(at, return_std=True)
+    blocks = model.ensembles_[0].blocks
+    anew = [condition(block.model, block.values, block.data) for block in blocks]
+    model.ensembles_ = [replace(model.ensembles_[0], blocks=anew)]
+    expected, expected_std = model.predict(at, return_std=True)
+    np.testing.assert_allclose(mean, expected, rtol=0, atol=1e-6 * y.std())
+    np.testing.assert_allclose(std, expected_std, rtol=0, atol=1e-6 * y.std())
+    assert all(torch.equal(a.jitter > 0, b.jitter > 0) for a, b in zip(blocks, anew, strict=True))
 
 
 def test_update_needs_the_noise_of_the_new_rows_where_noise_is_known():
