@@ -7,7 +7,7 @@
 Sums are added in another order on another CPU, so results differ in their last digits, and a fit that is ill-conditioned or not convex makes much of them.
 A test that compares such digits passes here and fails elsewhere; this finds it. Environment variables say for which CPU each library computes: OpenBLAS (of
 NumPy and of SciPy), MKL and PyTorch's own loops, and NumPy's. A kind is left out if its instructions are missing here, or if its digits are those of another.
-The output of each run is kept in build/test-cpus. Ends with 1 if a test failed or an unknown kind was asked for.
+The output of each run is kept. Ends with 1 if a test failed, or if none of the kinds can be played.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
-OUTPUT = ROOT / "build" / "test-cpus"
 
 
 def _cpu(openblas: str, mkl: str, torch: str, numpy_without: str = "") -> dict[str, str]:
@@ -70,13 +69,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cpu", nargs="+", choices=CPUS, default=list(CPUS), help="kinds of CPU")
     parser.add_argument("--threads", nargs="+", type=int, default=[1, 2], help="threads of each library")
+    parser.add_argument("--out", type=Path, default=ROOT / "build" / "test-cpus", help="folder for the output of each run")
     parser.add_argument("pytest", nargs="*", help="arguments for pytest, after --")
     given = parser.parse_args()
     skipped = reasons_to_skip(given.cpu)
     for cpu, reason in skipped.items():
         print(f"{cpu} is left out: {reason}", flush=True)
     cpus = [cpu for cpu in given.cpu if cpu not in skipped]
-    runs = [run(cpu, threads, given.pytest) for threads in given.threads for cpu in cpus]
+    runs = [run(cpu, threads, given.pytest, given.out) for threads in given.threads for cpu in cpus]
     print("\n" + table(runs, skipped))
     return 0 if runs and all(r.passed for r in runs) else 1
 
@@ -95,17 +95,17 @@ def reasons_to_skip(cpus: list[str]) -> dict[str, str]:
     return reasons
 
 
-def run(cpu: str, threads: int, arguments: list[str]) -> Run:
+def run(cpu: str, threads: int, arguments: list[str], folder: Path) -> Run:
     limits = {name: str(threads) for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
     command = [sys.executable, "-m", "pytest", "--numprocesses", "auto", "--maxprocesses", "4", "--dist", "loadfile", *arguments]
-    OUTPUT.mkdir(parents=True, exist_ok=True)
-    file = OUTPUT / f"{cpu}-{threads}.txt"
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / f"{cpu}-{threads}.txt"
     begin = time.perf_counter()
     with file.open("w", encoding="utf-8") as output:
         code = subprocess.run(command, cwd=ROOT, env=os.environ | CPUS[cpu] | limits, stdout=output, stderr=output).returncode
     lines = file.read_text(encoding="utf-8").splitlines()
     counts = re.findall(r"\d+ (?:passed|failed|errors?|skipped)", lines[-1] if lines else "")
-    counted = ", ".join(counts) or f"no tests ran, see {file.relative_to(ROOT)}"
+    counted = ", ".join(counts) or f"no tests ran, see {file}"
     print(f"{cpu}, {threads} threads: {counted} in {time.perf_counter() - begin:.0f} s", flush=True)
     return Run(
         cpu, threads, code == 0, counted, [line.split(" - ")[0] for line in lines if line.startswith(("FAILED ", "ERROR "))]
