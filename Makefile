@@ -10,7 +10,7 @@ TORCH := $(shell grep -m1 '^torch==' $(LOCK))
 LOCKED_EXTRAS := plots,cli,bayes,sim,onnx,botorch,gpytorch,data,cluster,docs,dev
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo paper honesty study bench bench-scale test lint format docs build clean lock
+.PHONY: help venv demo paper honesty study bench bench-scale test test-cpus lint format docs build clean lock
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -49,6 +49,9 @@ $(PEERS)/.installed: benchmarks/peers.txt
 
 test: lint  ## lint, then all tests and doctests, on up to 4 cores
 	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
+
+test-cpus: $(INSTALLED)  ## the tests on every kind of CPU that this one can play, with 1 and 2 threads; CPUS="--cpu Haswell -- tests/test_train.py"
+	$(BIN)/python tests/cpus.py $(CPUS)
 
 lint: $(INSTALLED)  ## style, format, import layers, types
 	$(BIN)/ruff check .
