@@ -10,7 +10,7 @@ TORCH := $(shell grep -m1 '^torch==' $(LOCK))
 LOCKED_EXTRAS := plots,cli,bayes,sim,onnx,botorch,gpytorch,data,cluster,docs,dev
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo paper honesty study bench bench-scale test lint format docs build clean lock
+.PHONY: help venv demo paper honesty study bench bench-scale test test-cpus lint format docs build clean lock
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,10 +25,10 @@ $(INSTALLED): pyproject.toml $(LOCK)
 	touch $@
 
 demo: $(INSTALLED)  ## the paper's experiments in a few minutes; open report/index.html
-	$(BIN)/mgp reproduce --quick --out report
+	$(BIN)/python -m paper reproduce --quick --out report
 
 paper: $(INSTALLED)  ## the same with 20 seeds, an hour or two; can be interrupted and continued
-	$(BIN)/mgp reproduce --out report-full
+	$(BIN)/python -m paper reproduce --out report-full
 
 honesty: $(INSTALLED)  ## is the average ever worse than a plain GP? the bars, an hour or so; can be continued
 	$(BIN)/python benchmarks/honesty.py --averaging stack restarts single --only step bumps
@@ -49,6 +49,9 @@ $(PEERS)/.installed: benchmarks/peers.txt
 
 test: lint  ## lint, then all tests and doctests, on up to 4 cores
 	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
+
+test-cpus: $(INSTALLED)  ## the tests on every kind of CPU that this one can play, with 1 and 2 threads; CPUS="--cpu Haswell -- tests/test_train.py"
+	$(BIN)/python tests/cpus.py $(CPUS)
 
 lint: $(INSTALLED)  ## style, format, import layers, types
 	$(BIN)/ruff check .
@@ -71,7 +74,7 @@ bench-scale: $(INSTALLED)  ## the bars for many rows: time, memory, ranks, accur
 
 clean:  ## remove results, builds and caches; keeps .venv
 	rm -rf build dist report report-full site .pytest_cache .ruff_cache .hypothesis .import_linter_cache
-	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src paper tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Resolves anew in a clean environment. To move torch, edit its line in the lock first.
 # Local version suffixes and the GPU libraries of one platform are left out: they do not exist everywhere.

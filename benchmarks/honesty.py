@@ -85,15 +85,17 @@ def score(model, X, y, X_test, y_test, options) -> dict[str, float]:
 
 def load(name: str, split: int):
     """X, y, X_test, y_test, and what fit is told (groups, ordered)."""
-    from manifoldgp import datasets
+    from manifoldgp.data import rotated_bumps, step_function
 
     rng = np.random.default_rng(1000 + split)
-    if name in ("step", "bumps", "iCub"):
-        if name == "iCub":
-            data = datasets.icub_walking(recorded("icub_walking_only_100Hz.csv"))
-        else:
-            data = (datasets.step_function if name == "step" else datasets.rotated_bumps)(split)
-        return data.X_train, data.y_train, data.X_test, data.y_test, {"ordered": True} if name == "iCub" else {}
+    if name in ("step", "bumps"):
+        data = step_function(split) if name == "step" else rotated_bumps(split)
+        return data.X_train, data.y_train, data.X_test, data.y_test, {}
+    if name == "iCub":
+        table = np.genfromtxt(recorded("icub_walking_only_100Hz.csv"), delimiter=",", names=True)
+        inputs = ("q_r_hip_pitch", "q_l_hip_pitch", "q_r_knee", "rf_contact_20N", "lf_contact_20N")
+        X, y = np.stack([table[column] for column in inputs], axis=1), table["q_l_knee"]
+        return X[:400], y[:400], X[400:647], y[400:647], {"ordered": True}
     if name in UCI:
         table = np.load(recorded(f"{name}.npz"))
         X, y, test = table["X"].astype(float), table["y"].astype(float).ravel(), table["test_mask"][:, split].astype(bool)

@@ -24,7 +24,7 @@ def smooth(rows: int, inputs: int = 3, seed: int = 0) -> tuple[np.ndarray, np.nd
 
 def step(seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """The paper's step experiment: 100 rows, one input; standardised."""
-    from manifoldgp.datasets import step_function
+    from manifoldgp.data import step_function
 
     data = step_function(seed)
     return standardized(data.X_train), standardized(data.y_train)
@@ -46,13 +46,13 @@ def starts(X: np.ndarray, y: np.ndarray, count: int, network: tuple[int, ...] = 
     """The very starting values that manifoldgp's estimators draw with random_state=0; every library begins there."""
     import torch
 
-    from manifoldgp.estimators.exact_fit import Settings
+    from manifoldgp.estimators.arguments import generator_of
     from manifoldgp.features import MLP, Identity
     from manifoldgp.model import Data, Model
 
     model = Model(features=MLP(network) if network else Identity())
     data = Data(torch.from_numpy(X), torch.from_numpy(y))
-    _, drawn = model.draw(data, Settings.generator(0), count)
+    _, drawn = model.draw(data, generator_of(0), count)
     return [plain_values(drawn, i) for i in range(count)]
 
 

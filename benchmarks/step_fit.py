@@ -44,7 +44,7 @@ def main() -> None:
 
 def fit(seed: int) -> tuple[float, float, int]:
     from manifoldgp import ManifoldGPRegressor, Single
-    from manifoldgp.datasets import step_function
+    from manifoldgp.data import step_function
 
     data = step_function(seed)
     begin = time.perf_counter()
@@ -54,8 +54,7 @@ def fit(seed: int) -> tuple[float, float, int]:
 
 def measure_overhead(seeds: int) -> None:
     """What L-BFGS takes beyond the evaluations it asks for, over whole fits: many starts at first, few at the end."""
-    import manifoldgp.training.train as training
-
+    import manifoldgp.training.trainer as training
     from manifoldgp.training.objective import TrainingObjective
 
     taken = {"evaluations": 0.0, "minimiser": 0.0}

@@ -13,7 +13,7 @@ import pandas as pd
 from PIL import Image
 
 from manifoldgp import ManifoldGPRegressor, Single, Stack, plots
-from manifoldgp.datasets import rotated_bumps, step_function, walker
+from manifoldgp.data import rotated_bumps, step_function, walker
 
 
 def main(folder: Path) -> None:

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import math
+import time
 from dataclasses import fields
 from typing import Any
 
+import torch
+
 from manifoldgp import NUTS, Fast, ManifoldGPRegressor, Restarts, Single, Stack
+from manifoldgp._system.threads import training_threads
 from manifoldgp.averaging import AVERAGINGS
+from manifoldgp.model import Data, Model
+from manifoldgp.parameters import Tree
+from manifoldgp.training.progress import Callback, nobody
 from manifoldgp.training.settings import METHODS
+from manifoldgp.training.trained import Trained
+from manifoldgp.training.trainer import Trainer
 
 
 def manifold(features: Any = None, *, averaging: Any = "single", method: Any = "auto", **named: Any) -> ManifoldGPRegressor:
@@ -29,3 +39,25 @@ def few_starts(averaging: str, restarts: int = 2, max_iter: int = 20) -> Any:
         "nuts": NUTS(restarts, max_iter, chains=2, tune=16, draws=16, thin=4, depth=3),
         "single": Single(restarts, max_iter=max_iter),
     }[averaging]
+
+
+def train(
+    model: Model,
+    data: Data,
+    *,
+    restarts: int,
+    generator: torch.Generator,
+    time_budget: float | None = None,
+    callback: Callback | None = None,
+    warm_values: Tree | None = None,
+    **settings: Any,
+) -> Trained:
+    """A single model's starts, without an estimator around it; refuses, as a fit does, when none could be trained."""
+    deadline = math.inf if time_budget is None else time.perf_counter() + time_budget
+    watch = nobody if callback is None else (lambda phase, iterations, values: bool(callback(iterations, values)))
+    with training_threads() as workers:
+        single = Single(restarts, **settings)
+        single.check()
+        trained = single.train(model, data, Trainer(generator, workers, deadline, watch), warm_values)
+    trained.best()
+    return trained

@@ -1,4 +1,4 @@
-"""An Outcome as ``mgp reproduce`` finds it, made up in a moment instead of fitted: right shapes, known scores."""
+"""An Outcome as ``python -m paper reproduce`` finds it, made up in a moment instead of fitted: right shapes, known scores."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
-from manifoldgp.experiments import Config, Experiment, Outcome, Plan, Result, experiment_of, gather
-from manifoldgp.experiments._pictures import plain
-from manifoldgp.experiments.step import GRID
+from paper.experiment import Config, Experiment, Result, plain
+from paper.functions import STEP_GRID
+from paper.outcome import Outcome, gather
+from paper.plan import Plan, experiment_of
 
 KEYS = ("step", "bumps", "walker", "smooth")
 _RANK = ("mgp-sigmoid", "mgp-restarts", "stack", "mgp-identity", "gp-nn", "gp-se", "pca", "random-embedding")
@@ -39,7 +40,7 @@ def _picture(experiment: Experiment, config: Config) -> dict:
         picture = {"error": 1e-4 * rng.standard_normal(len(data.y_test))}
         return picture | ({"scaled_features": bent} if config.method.startswith("mgp-") else {})
     if experiment.key == "step":
-        mean = (GRID > 0).astype(float)
+        mean = (STEP_GRID > 0).astype(float)
         features = {"features": np.stack([mean, 1 - mean])}
     elif experiment.key == "smooth":
         mean, features = np.zeros(161), {}

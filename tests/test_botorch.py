@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +12,10 @@ import torch
 from sklearn.base import clone
 
 from manifoldgp import GPRegressor, ManifoldGPRegressor
+from manifoldgp._system.linalg import pivot_error
 from manifoldgp.errors import InputError
+from manifoldgp.inference.exact_posterior import condition
+from manifoldgp.model import Data
 from short_fits import few_starts
 
 pytest.importorskip("botorch", reason="needs the extra [botorch]")
@@ -23,6 +27,7 @@ from botorch.models import ModelList
 from botorch.optim import optimize_acqf
 from botorch.sampling.normal import SobolQMCNormalSampler
 
+from manifoldgp.integrations._botorch_members import _factored
 from manifoldgp.integrations.botorch import ManifoldGPModel, MixturePosterior
 
 RNG = np.random.default_rng(0)
@@ -234,6 +239,61 @@ def test_known_noise_follows_its_rows():
     assert float(exact.posterior(NEW[:1]).mean) == pytest.approx(97.0, abs=1e-4)
     with pytest.raises(InputError, match="give the noise variances of the new rows too"):
         model.condition_on_observations(NEW[:1], torch.tensor([[97.0]]))
+
+
+@pytest.fixture(scope="module")
+def noise_free(one_thread):
+    """A model of noise-free rows after a hundred observations, and its members conditioned on all rows anew."""
+    rng = np.random.default_rng(1)
+    rows = rng.normal(size=(160, 2))
+    y = np.sin(2 * rows[:, 0]) + rows[:, 1] / 2
+    estimator = GPRegressor(restarts=2).fit(rows[:40], y[:40])
+    model = ManifoldGPModel(estimator)
+    for i in range(40, 160):
+        model = model.condition_on_observations(torch.tensor(rows[i : i + 1]), torch.tensor(y[i : i + 1, None]))
+    U = torch.from_numpy(estimator.x_scaler_.apply(rows))
+    z = torch.from_numpy(estimator.y_scaler_.apply(y[:, None])[:, 0])
+    block = estimator.ensembles_[0].blocks[0]
+    estimator.ensembles_ = [replace(estimator.ensembles_[0], blocks=[condition(block.model, block.values, Data(U, z))])]
+    return model, estimator
+
+
+def test_many_noise_free_observations_equal_conditioning_anew(noise_free):
+    model, anew = noise_free
+    (members,), block = model._members, anew.ensembles_[0].blocks[0]
+    U = torch.randn(50, 2, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    # By the posterior's arithmetic: joint covariances have rounding errors of their own, relative to the prior variance.
+    mean, variance = replace(block, L=members.L, alpha=members.alpha).mean_and_variance(U)
+    expected, expected_variance = block.mean_and_variance(U)
+    torch.testing.assert_close(mean, expected, rtol=0, atol=1e-6)
+    torch.testing.assert_close(variance.sqrt(), expected_variance.sqrt(), rtol=0, atol=1e-6)
+    assert torch.equal(members.jitter, block.jitter)
+
+
+def test_fantasies_of_noise_free_observations_stay_what_they_were_drawn_from(noise_free):
+    model, anew = noise_free
+    at = torch.randn(3, 2, 2, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    fantasies = model.fantasize(at, SobolQMCNormalSampler(torch.Size([4]), seed=2))
+    assert fantasies.batch_shape == (4, 3)
+    where = torch.tensor(np.random.default_rng(2).normal(size=(50, 2)))
+    # What the data have told already, draws cannot change. Rounding moves predictions of this model by its pivot error.
+    expected = anew.predict(where.numpy())
+    error = float(pivot_error(anew.ensembles_[0].blocks[0].L))
+    moved = (fantasies.posterior(where).mean[..., 0] - torch.from_numpy(expected)).abs().max()
+    assert float(moved) < 0.01 * max(error, 1.0)
+
+
+def test_a_factor_computed_anew_has_the_gradient_of_a_factor():
+    A = torch.randn(2, 3, 5, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    A = (A @ A.mT + torch.eye(5, dtype=torch.float64)).requires_grad_()
+    weight = torch.randn(2, 3, 5, 5, generator=torch.Generator().manual_seed(1), dtype=torch.float64).tril()
+    L, jitter = _factored(A)
+    torch.testing.assert_close(L, torch.linalg.cholesky(A), rtol=1e-12, atol=1e-12)
+    assert jitter.shape == (2, 3)
+    assert not jitter.any()
+    (gradient,) = torch.autograd.grad((weight * L).sum(), A)
+    (expected,) = torch.autograd.grad((weight * torch.linalg.cholesky(A)).sum(), A)
+    torch.testing.assert_close(gradient + gradient.mT, expected + expected.mT, rtol=1e-9, atol=1e-10)
 
 
 # --------------------------------------------------------------------------------------------------------- warped targets

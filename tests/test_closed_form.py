@@ -20,8 +20,8 @@ from manifoldgp.parameters import LogNormal, Normal, StudentT
 from manifoldgp.training.closed_form import closed_form
 from manifoldgp.training.closed_form_arrays import Workspace
 from manifoldgp.training.objective import TrainingObjective, first_of
-from manifoldgp.training.train import train
 from manifoldgp.warping import TanhWarping
+from short_fits import train
 
 STARTS = 3
 FEATURES = {

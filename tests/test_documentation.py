@@ -23,8 +23,8 @@ from manifoldgp.errors import FitWarning
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
 PAGES = [README, *sorted((ROOT / "docs").rglob("*.md"))]
-DRAWING_PARTS = {"plot_band", "plot_feature_curves", "plot_feature_plane", "plot_observations", "plot_scores"}
-"""Pictures of arrays, not of models: parts of the others, and of the paper's report."""
+DRAWING_PARTS = {"plot_band", "plot_feature_curves", "plot_feature_plane", "plot_observations"}
+"""Pictures of arrays, not of models: parts of the others."""
 
 FENCE = re.compile(r"^(?P<indent> *)```python(?P<mark>[^\n]*)\n(?P<code>.*?)^(?P=indent)```", re.S | re.M)
 

@@ -157,6 +157,9 @@ def test_features_are_those_of_the_heaviest_member_that_learned_some():
     found = inspection.learned_features(model)
     np.testing.assert_allclose(found.H, model.transform(X), atol=1e-12)
     assert (found.group, found.weight) == ("own", 1.0)
+    np.testing.assert_array_equal(found.lengthscales, model.ensembles_[0].blocks[0].values["kernel"]["lengthscale"][0])
+    without = ManifoldGPRegressor((3, 2), "linear", averaging=Single(restarts=1)).fit(*table(40, 2))
+    assert inspection.learned_features(without).lengthscales is None
     assert inspection.learned_features(fitted("fast", 2)).group == "nested"
     with pytest.raises(InputError, match="This model is a plain GP: it has no learned features"):
         inspection.learned_features(plain_gp())

@@ -11,9 +11,7 @@ import torch
 
 import manifoldgp
 from manifoldgp import GPRegressor, ManifoldGPRegressor, Single
-from manifoldgp.cli._fit_plan import plan_phases
 from manifoldgp.errors import DisconnectedParameterError, InputError, TrainingFailedError
-from manifoldgp.estimators.arguments import settings_of
 from manifoldgp.features import MLP, Module
 from manifoldgp.inspection.page_tables import about_endings, ending
 from manifoldgp.kernels import SquaredExponential
@@ -25,8 +23,7 @@ from manifoldgp.training.lbfgs import minimize_lbfgs
 from manifoldgp.training.objective import TrainingObjective
 from manifoldgp.training.optimizer import Curvature
 from manifoldgp.training.progress import PhaseWatcher
-from manifoldgp.training.train import train
-from short_fits import manifold
+from short_fits import manifold, train
 
 N = 160
 RNG = np.random.default_rng(0)
@@ -69,7 +66,7 @@ class Stop(PhaseWatcher):
     def __init__(self, phase="", after=1):
         self.phase, self.after, self.entered, self.seen = phase, after, [], []
 
-    def begin(self, output):
+    def begin(self, output, plan):
         pass
 
     def enter(self, phase):
@@ -205,7 +202,7 @@ def test_phases_come_as_planned_with_values_scaled_to_all_rows(monkeypatch):
 
     monkeypatch.setattr(TrainingObjective, "__call__", remembered)
     model = GPRegressor(restarts=3, callback=watcher).fit(X, Y)
-    assert watcher.entered == PHASES == [phase.name for phase in plan_phases(Single(restarts=3), N)]
+    assert watcher.entered == PHASES == [phase.name for phase in Single(restarts=3).plan(N).phases]
     last = {phase: values.min() for phase, _, values in watcher.seen}
     for phase, rows in zip(PHASES, (40, 80, N), strict=True):
         assert last[phase] == pytest.approx(min(raw[rows]) * N / rows, abs=1e-5 * N)
@@ -341,8 +338,7 @@ def test_levels_must_be_a_yes_or_a_no():
 
 def test_one_start_at_a_time_needs_three_matrices():
     def matrices(rows, **changed):
-        model = GPRegressor(restarts=8, **changed)
-        return settings_of(model).matrices_at_once(rows, 1)
+        return Single(restarts=8, **changed).plan(rows).matrices(1, torch.get_num_threads())
 
     assert matrices(N) == 3
     assert matrices(N, levels=False) == 3 * min(8, torch.get_num_threads()) == matrices(N - 1)

@@ -16,6 +16,7 @@ from browser import browse, outcome_of, with_script
 from fitted_models import AVERAGINGS, fitted, full_bayes, plain_gp, table
 from manifoldgp import GPRegressor
 from manifoldgp.errors import InputError
+from manifoldgp.inspection import html_page
 from manifoldgp.inspection.page import write_model_report
 
 SECTIONS = ("summary", "predictions", "trust", "learned", "training", "data", "use")
@@ -154,6 +155,17 @@ def test_wrong_arguments_are_refused_and_no_file_is_left(arguments, message, tmp
     with pytest.raises(InputError, match=message):
         write_model_report(fitted("single"), tmp_path / "model.html", **arguments)
     assert not (tmp_path / "model.html").exists()
+
+
+def test_data_cannot_end_the_script():
+    html = html_page("t", "", [], {"evil": "</script><script>alert(1)</script>"})
+    assert "</script><script>alert" not in html
+
+
+def test_own_scripts_run_before_the_page_is_ready():
+    html = html_page("t", "", [], {}, scripts=["drawn.push(mine);"])
+    places = [html.index(text) for text in ("const drawn = []", "drawn.push(mine);", 'dataset.ready = "yes"')]
+    assert places == sorted(places)
 
 
 def test_the_page_needs_no_matplotlib():

@@ -16,7 +16,8 @@ import pytest
 import manifoldgp
 
 ROOT = Path(__file__).resolve().parents[1]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PROJECT = SETTINGS["project"]
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 
 
@@ -30,7 +31,7 @@ def test_the_version_is_that_of_the_installed_package():
 
 def test_a_wheel_of_a_tree_without_git_has_everything_it_needs(tmp_path):
     pytest.importorskip("hatch_vcs", reason="needs the extra [dev]")
-    for name in ("src", "pyproject.toml", "README.md", "LICENSE"):
+    for name in ("src", "paper", "pyproject.toml", "README.md", "LICENSE"):
         copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
         copy(ROOT / name, tmp_path / name)
     command = [sys.executable, "-m", "build", "--no-isolation", "--wheel", "--outdir", str(tmp_path / "dist"), str(tmp_path)]
@@ -44,7 +45,12 @@ def test_a_wheel_of_a_tree_without_git_has_everything_it_needs(tmp_path):
     }
     assert sources <= set(names)
     assert "manifoldgp/py.typed" in names
-    assert not [name for name in names if name.startswith(("tests", "docs", "examples"))]
+    assert not [name for name in names if name.startswith(("tests", "docs", "examples", "paper"))]
+
+
+def test_the_source_archive_has_every_folder_with_code():
+    included = SETTINGS["tool"]["hatch"]["build"]["targets"]["sdist"]["include"]
+    assert {f"/{folder}" for folder in ("src", "paper", "tests", "benchmarks", "examples")} <= set(included)
 
 
 def test_the_lock_pins_what_the_locked_extras_ask_for():

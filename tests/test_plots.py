@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import subprocess
 import sys
 
@@ -22,7 +21,7 @@ def ax():
 
 def test_a_band_has_a_line_two_edges_and_an_area(ax):
     x = np.linspace(0, 1, 5)
-    style = plots.style_of("gp-nn")
+    style = plots.Style("#D55E00", (0, (1.2, 1.2)))
     assert plots.plot_band(ax, x, x, x - 1, x + 1, style=style, label="GP") is ax
     *edges, mean = ax.lines
     np.testing.assert_array_equal(mean.get_ydata(), x)
@@ -77,53 +76,6 @@ def test_a_logarithmic_map(ax):
     assert len(ax.figure.axes) == 1
 
 
-def test_a_spectrum_marks_its_bandwidth(ax):
-    frequency = np.linspace(0, 1, 11)
-    assert plots.plot_spectrum(ax, frequency, np.exp(-frequency), bandwidth=0.4) is ax
-    assert ax.texts[0].get_text() == "95 % below 0.40"
-    assert ax.lines[-1].get_xdata()[0] == 0.4
-    assert ax.get_ylim()[0] == 0.0
-
-
-def test_scores_show_seeds_median_and_paper_and_keep_outliers_at_the_edge(ax):
-    rows = [
-        plots.Scores("good", [-3.0, -3.1, -3.2], -3.17, plots.style_of("stack")),
-        plots.Scores("bad", [-3.0, 500.0, 700.0], None, plots.style_of("mgp-sigmoid")),
-        plots.Scores("nothing", [], None, plots.style_of("gp-se")),
-    ]
-    assert plots.plot_scores(ax, rows) is ax
-    assert [t.get_text() for t in ax.get_yticklabels()] == ["good", "bad", "nothing"]
-    assert ax.texts[0].get_text() == "to 700 →"
-    drawn = np.concatenate([np.atleast_1d(np.asarray(line.get_xdata(), dtype=float)) for line in ax.lines])
-    assert drawn.max() < 10
-    assert ax.get_ylim()[0] > ax.get_ylim()[1]  # the first method on top
-
-
-def test_positive_scores_on_a_logarithmic_axis(ax):
-    plots.plot_scores(ax, [plots.Scores("a", [1e-5, 1e-2], None, plots.style_of("gp-se"))], logarithmic=True)
-    assert ax.get_xscale() == "log"
-    assert not ax.texts
-
-
-def _seen_without_red(color: str) -> np.ndarray:
-    """sRGB colour as a deuteranope sees it (Machado et al. 2009, severity 1), in linear light."""
-    rgb = np.array([int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)])
-    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
-    return np.array([[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]]) @ linear
-
-
-def test_methods_are_told_apart_without_seeing_red_and_green():
-    styles = plots.METHOD_STYLES
-    assert len({s.marker for s in styles.values()}) == len(styles)
-    for (a, one), (b, other) in itertools.combinations(styles.items(), 2):
-        distance = np.linalg.norm(np.cbrt(_seen_without_red(one.color)) - np.cbrt(_seen_without_red(other.color)))
-        assert distance > 0.12 or one.dash != other.dash, (a, b)
-    # The three that share the paper's pictures differ in both.
-    for a, b in itertools.combinations(("gp-se", "gp-nn", "mgp-sigmoid"), 2):
-        assert np.linalg.norm(np.cbrt(_seen_without_red(styles[a].color)) - np.cbrt(_seen_without_red(styles[b].color))) > 0.12
-        assert styles[a].dash != styles[b].dash
-
-
 def test_ink_and_faint_text_are_legible_on_white():
     def luminance(color: str) -> float:
         rgb = np.array([int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)])
@@ -132,10 +84,6 @@ def test_ink_and_faint_text_are_legible_on_white():
 
     assert 1.05 / (luminance(INK) + 0.05) > 7
     assert 1.05 / (luminance(FAINT) + 0.05) > 3
-
-
-def test_unknown_methods_are_drawn_in_ink():
-    assert plots.style_of("something else").color == INK
 
 
 def test_no_global_state_is_touched():

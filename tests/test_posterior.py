@@ -12,6 +12,7 @@ import reference
 from manifoldgp import means
 from manifoldgp.errors import InputError, NotPositiveDefiniteError
 from manifoldgp.features import MLP, Concatenate, Identity
+from manifoldgp.inference import exact_posterior as posterior
 from manifoldgp.inference import posterior as conditioned
 from manifoldgp.inference.ensemble import Ensemble
 from manifoldgp.inference.exact_posterior import condition
@@ -150,6 +151,75 @@ def test_near_duplicates_can_be_added_to_noise_free_data(floor):
     mean, _ = more.mean_and_variance(x)
     torch.testing.assert_close(mean[0], data.y, rtol=0, atol=1e-5)
     assert float(more.jitter) <= 1e-12 * 10.0
+
+
+def smooth_rows(rows, noise=0.0, seed=1):
+    X = normal(rows, D, seed=seed)
+    return Data(X, torch.sin(2 * X[:, 0]) + X[:, 1] / 2 + noise * normal(rows, seed=seed + 1))
+
+
+def at_noise(scale, members=(1.0, 100.0, 9000.0)):
+    """Values of members with these signal variances."""
+    named = {
+        "kernel.variance": torch.tensor(members, dtype=torch.float64),
+        "kernel.lengthscale": torch.tensor([[2.0, 9.0]] * len(members), dtype=torch.float64),
+        "noise.scale": torch.full((len(members),), scale, dtype=torch.float64),
+    }
+    return nest(named)
+
+
+def assert_conditioned_anew(online, X):
+    anew = condition(online.model, online.values, online.data)
+    (mean, variance), (expected, expected_variance) = online.mean_and_variance(X), anew.mean_and_variance(X)
+    torch.testing.assert_close(mean, expected, rtol=0, atol=1e-6)
+    torch.testing.assert_close(variance.sqrt(), expected_variance.sqrt(), rtol=0, atol=1e-6)
+    assert torch.equal(online.jitter > 0, anew.jitter > 0)
+
+
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.parametrize("noise", [1e-9, 1e-4, 1e-3, 1e-2])
+@pytest.mark.parametrize("kernel", [SquaredExponential(), Matern52()])
+def test_many_updates_equal_conditioning_anew(noise, kernel):
+    every, X = smooth_rows(180, noise), normal(50, D, seed=5)
+    online = condition(Model(kernel=kernel), at_noise(noise), Data(every.X[:20], every.y[:20]))
+    for i in range(20, 180):
+        online = online.condition(every.X[i : i + 1], every.y[i : i + 1])
+        if i % 20 == 19:
+            assert_conditioned_anew(online, X)
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_a_thousand_rows_at_the_noise_floor_in_blocks():
+    every, X = smooth_rows(1020), normal(50, D, seed=5)
+    online = condition(Model(), at_noise(1e-9, (9000.0,)), Data(every.X[:20], every.y[:20]))
+    for part in torch.arange(20, 1020).split(50):
+        online = online.condition(every.X[part], every.y[part])
+        assert_conditioned_anew(online, X)
+    assert 0.0 < float(online.jitter) <= 1e-12 * 9000.0
+    mean, _ = online.mean_and_variance(every.X)
+    torch.testing.assert_close(mean[0], every.y, rtol=0, atol=1e-2)
+
+
+def test_noisy_rows_are_never_factored_anew(monkeypatch):
+    every, X = smooth_rows(200, noise=0.1), normal(50, D, seed=5)
+    online = condition(Model(), at_noise(0.1), Data(every.X[:20], every.y[:20]))
+    with monkeypatch.context() as patched:
+        patched.setattr(posterior, "condition", None)
+        for i in range(20, 200):
+            online = online.condition(every.X[i : i + 1], every.y[i : i + 1])
+    assert_conditioned_anew(online, X)
+
+
+def test_a_row_far_from_all_gets_the_jitter_of_the_others():
+    every = smooth_rows(40)
+    twice = Data(every.X.repeat(2, 1), every.y.repeat(2))
+    fitted = condition(Model(noise=GaussianNoise(floor=1e-9)), at_noise(1e-12), twice)
+    assert bool((fitted.jitter > 0).all())
+    far = torch.full((1, D), 1e3, dtype=torch.float64)
+    more = fitted.condition(far, torch.zeros(1, dtype=torch.float64))
+    added = (more.L[:, -1] ** 2).sum(-1) - more.prior_variance(far)[:, 0] - more.noise_variance()
+    assert bool((more.jitter > 0).all())
+    torch.testing.assert_close(added, more.jitter, rtol=0.2, atol=0)
 
 
 def test_one_row_to_learn_from_and_one_to_predict(model):

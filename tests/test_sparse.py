@@ -161,6 +161,23 @@ def test_conditioning_on_more_rows_equals_conditioning_on_all(model, data):
         np.testing.assert_allclose(a, b, rtol=0, atol=1e-9)
 
 
+def test_a_thousand_updates_at_the_noise_floor_equal_conditioning_on_all():
+    X = normal(1040, D, seed=1)
+    every = Data(X, torch.sin(2 * X[:, 0]) + X[:, 1] / 2)
+    named = {"kernel.variance": [1.0], "kernel.lengthscale": [[1.5, 4.5]], "noise.scale": [1e-9]}
+    named = {name: torch.tensor(leaf, dtype=torch.float64) for name, leaf in named.items()}
+    values = nest({**named, "inducing.Z": X[None, :20]})
+    online = condition_sparse(Model(), values, Data(every.X[:40], every.y[:40]))
+    for i in range(40, 1040):
+        online = online.condition(every.X[i : i + 1], every.y[i : i + 1])
+    at = normal(50, D, seed=9)
+    (mean, variance), (expected, expected_variance) = (
+        posterior.mean_and_variance(at) for posterior in (online, condition_sparse(Model(), values, every))
+    )
+    torch.testing.assert_close(mean, expected, rtol=0, atol=1e-6)
+    torch.testing.assert_close(variance.sqrt(), expected_variance.sqrt(), rtol=0, atol=1e-6)
+
+
 def test_members_predict_as_they_do_alone(data):
     model = MODELS["network, linear mean"]
     both = [draw(model, data, seed=seed)[1] for seed in (4, 5)]

@@ -18,7 +18,7 @@ from manifoldgp.inference.ensemble import prediction_threads
 from manifoldgp.inference.exact_posterior import Posterior
 from manifoldgp.model import Data, Model
 from manifoldgp.training.objective import TrainingObjective
-from manifoldgp.training.train import train
+from short_fits import train
 
 
 def blas_threads():

@@ -7,11 +7,10 @@ import time
 import numpy as np
 import pytest
 import torch
-from manifoldgp.training.train import train, warm_theta
 from torch import nn
 
 from manifoldgp import means
-from manifoldgp.datasets import step_function
+from manifoldgp.data import step_function
 from manifoldgp.errors import DisconnectedParameterError, InputError, TrainingFailedError
 from manifoldgp.features import MLP, PCA, Module
 from manifoldgp.inference.exact_posterior import condition
@@ -22,7 +21,9 @@ from manifoldgp.parameters import LogNormal, Normal, leaves, map_leaves, nest
 from manifoldgp.training.minimizers import MINIMIZERS
 from manifoldgp.training.objective import TrainingObjective, first_of
 from manifoldgp.training.optimizer import Monitor
+from manifoldgp.training.trained import warm_theta
 from manifoldgp.warping import TanhWarping
+from short_fits import train
 
 NETWORK = Model(MLP((3, 2)), mean=means.Constant())
 

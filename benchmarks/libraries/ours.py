@@ -14,6 +14,7 @@ from manifoldgp._system.threads import Workers, training_threads
 from manifoldgp.features import MLP, Identity
 from manifoldgp.model import Data, Model
 from manifoldgp.training.objective import TrainingObjective, first_of
+from manifoldgp.training.plan import Plan
 from manifoldgp.training.progress import PhaseWatcher
 from problems import plain_values
 
@@ -81,7 +82,7 @@ class AllRows(PhaseWatcher):
     def __init__(self) -> None:
         self.trace, self._counts = Trace(), True
 
-    def begin(self, output: int) -> None:
+    def begin(self, output: int, plan: Plan) -> None:
         """There is one target only."""
 
     def enter(self, phase: str) -> None:

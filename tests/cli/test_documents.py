@@ -32,8 +32,6 @@ def steps(page: str) -> list[tuple[str, list[str]]]:
 
 def lacking(command: str) -> str | None:
     """What this installation lacks for a command, if it does."""
-    if command.startswith("mgp report") and not hasattr(importlib.import_module("manifoldgp.report"), "write_model_report"):
-        return "manifoldgp.report.write_model_report"
     if "--to numpy" in command and not hasattr(ManifoldGPRegressor, "predictor"):
         return "ManifoldGPRegressor.predictor"
     if "--to onnx" in command:
@@ -92,8 +90,6 @@ def test_exports_write_one_file_and_name_the_inputs(folder, tmp_path, to, name):
 
 
 def test_a_report_is_one_page_with_the_columns_names(folder, tmp_path):
-    if missing := lacking("mgp report"):
-        pytest.skip(f"needs {missing}")
     done = mgp("report", folder / "model.mgp", "--out", tmp_path / "report.html", "--title", "Hard and soft ground")
     assert (tmp_path / "report.html").resolve().as_uri() in done.err
     assert [path.name for path in tmp_path.iterdir()] == ["report.html"]

@@ -10,13 +10,13 @@ from contextlib import suppress
 
 import numpy as np
 import pytest
-from manifoldgp.cli._fit_plan import Phase, plan_phases, plan_sparse_phases
 from rich.console import Console
 
 from manifoldgp import NUTS, ManifoldGPRegressor, Single, Stack
 from manifoldgp.cli._fit_progress import FitProgress
 from manifoldgp.cli._interruption import Interruption
 from manifoldgp.cli._messages import Messages
+from manifoldgp.training.plan import Phase, Plan
 from manifoldgp.training.progress import PhaseWatcher
 from short_fits import few_starts, manifold
 
@@ -32,8 +32,8 @@ class Notebook(PhaseWatcher):
         self.entered: list[tuple[int, str]] = []
         self.stop_in = stop_in
 
-    def begin(self, output: int) -> None:
-        self.output = output
+    def begin(self, output: int, plan: Plan) -> None:
+        self.output, self.planned = output, [phase.name for phase in plan.phases]
 
     def enter(self, phase: str) -> None:
         self.entered.append((self.output, phase))
@@ -47,7 +47,7 @@ def test_phases_come_in_the_planned_order(averaging, outputs):
     notebook = Notebook()
     targets = np.stack([Y, X[:, 1]][:outputs], 1)
     ManifoldGPRegressor(averaging=few_starts(averaging, 2, 5), callback=notebook).fit(X, targets)
-    planned = [phase.name for phase in plan_phases(few_starts(averaging, 2, 5), len(X))]
+    planned = notebook.planned
     for output in range(outputs):
         seen = [phase for o, phase in notebook.entered if o == output]
         assert seen == [name for name in planned if name in seen]
@@ -58,15 +58,14 @@ def test_phases_come_in_the_planned_order(averaging, outputs):
 def test_phases_of_a_sparse_fit_come_as_planned(averaging, outputs):
     notebook = Notebook()
     targets = np.stack([Y, X[:, 1]][:outputs], 1)
-    model = manifold(averaging=averaging, method="sparse", restarts=2, max_iter=2, inducing=5, callback=notebook).fit(X, targets)
-    planned = [phase.name for phase in plan_sparse_phases(model.averaging, len(X), model.method)]
-    assert notebook.entered == [(output, phase) for output in range(outputs) for phase in planned]
+    manifold(averaging=averaging, method="sparse", restarts=2, max_iter=2, inducing=5, callback=notebook).fit(X, targets)
+    assert notebook.entered == [(output, phase) for output in range(outputs) for phase in notebook.planned]
 
 
 def test_a_phase_that_is_not_in_the_plan_counts_as_the_one_before():
     messages = terminal()
-    with FitProgress([Phase("a", 10, 10), Phase("b", 10, 10)], 1, messages, Interruption()) as progress:
-        progress.begin(0)
+    with FitProgress(1, messages, Interruption()) as progress:
+        progress.begin(0, Plan((Phase("a", 10, 10, 10), Phase("b", 10, 10, 10))))
         progress.enter("b")
         progress.enter("surprise")
         progress(np.array([5]), np.array([0.0]))
@@ -74,10 +73,8 @@ def test_a_phase_that_is_not_in_the_plan_counts_as_the_one_before():
 
 
 def test_a_phase_with_another_number_of_rows_is_the_planned_one():
-    with FitProgress(
-        [Phase("own, 4,000 rows, 9 points", 10, 10), Phase("own, 9,000 rows, 9 points", 10, 10)], 1, terminal(), Interruption()
-    ) as progress:
-        progress.begin(0)
+    with FitProgress(1, terminal(), Interruption()) as progress:
+        progress.begin(0, Plan((Phase("own, 4,000 rows, 9 points", 10, 10, 10), Phase("own, 9,000 rows, 9 points", 10, 10, 10))))
         progress.enter("own, 4,000 rows, 9 points")
         progress.enter("own, 8,765 rows, 9 points")
         progress(np.array([5]), np.array([0.0]))
@@ -115,9 +112,8 @@ def test_the_bar_shows_phase_share_and_time_left(monkeypatch):
     clock = [0.0]
     monkeypatch.setattr("manifoldgp.cli._fit_progress.time.perf_counter", lambda: clock[0])
     messages = terminal()
-    phases = [Phase("first", 10, 100.0), Phase("second", 10, 300.0)]
-    with FitProgress(phases, 1, messages, Interruption()) as progress:
-        progress.begin(0)
+    with FitProgress(1, messages, Interruption()) as progress:
+        progress.begin(0, Plan((Phase("first", 10, 100.0, 10), Phase("second", 10, 300.0, 10))))
         progress.enter("first")
         clock[0] = 5.0
         assert progress(np.array([5, 5]), np.zeros(2)) is False  # 50 of 400 in 5 s: 35 s are left
@@ -138,8 +134,8 @@ def test_a_budget_bounds_the_time_left_and_a_lone_phase_says_at_most(monkeypatch
     clock = [0.0]
     monkeypatch.setattr("manifoldgp.cli._fit_progress.time.perf_counter", lambda: clock[0])
     messages = terminal()
-    with FitProgress(plan_phases(Single(restarts=2), 40), 1, messages, Interruption(), budget=30.0) as progress:
-        progress.begin(0)
+    with FitProgress(1, messages, Interruption(), budget=30.0) as progress:
+        progress.begin(0, Single(restarts=2).plan(40))
         progress.enter("starts")
         clock[0] = 10.0
         progress(np.array([50, 50]), np.zeros(2))
@@ -159,8 +155,8 @@ def default_signals():
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_the_first_signal_asks_and_a_later_interrupt_ends(default_signals, number):
-    with Interruption() as interruption, FitProgress([Phase("starts", 10, 10.0)], 1, terminal(), interruption) as progress:
-        progress.begin(0)
+    with Interruption() as interruption, FitProgress(1, terminal(), interruption) as progress:
+        progress.begin(0, Single().plan(40))
         progress.enter("starts")
         with progress.interruptible():
             os.kill(os.getpid(), number)
@@ -173,8 +169,8 @@ def test_the_first_signal_asks_and_a_later_interrupt_ends(default_signals, numbe
 
 @pytest.mark.usefixtures("default_signals")
 def test_a_closing_terminal_sends_several_signals_and_they_cut_nothing_short():
-    with Interruption() as interruption, FitProgress([Phase("starts", 10, 10.0)], 1, terminal(), interruption) as progress:
-        progress.begin(0)
+    with Interruption() as interruption, FitProgress(1, terminal(), interruption) as progress:
+        progress.begin(0, Single().plan(40))
         with progress.interruptible():
             for number in (signal.SIGHUP, signal.SIGHUP, signal.SIGTERM):
                 os.kill(os.getpid(), number)
@@ -203,9 +199,9 @@ def test_an_interrupt_that_a_sampler_swallows_is_not_forgotten():
     for failure in (None, ValueError("no draws")):
         with (
             Interruption() as interruption,
-            FitProgress(plan_phases(NUTS(restarts=2, max_iter=5), 40), 1, terminal(), interruption, watched=False) as progress,
+            FitProgress(1, terminal(), interruption, watched=False) as progress,
         ):
-            progress.begin(0)
+            progress.begin(0, NUTS(restarts=2, max_iter=5).plan(40))
             progress.enter("MAP starts")
             with pytest.raises(KeyboardInterrupt):
                 _sample(progress, failure)

@@ -15,7 +15,6 @@ import pytest
 import manifoldgp
 from command_line import ENVIRONMENT, fails, mgp
 from manifoldgp.inspection.page import write_model_report
-from manifoldgp.report.readme import BEGIN, END
 
 
 @pytest.fixture
@@ -74,16 +73,6 @@ def test_standard_input_is_an_input_too(here):
     assert done.returncode == 2
     assert "data.csv is the same file as the one on standard input: writing there would destroy it." in done.stderr
     assert contents(here) == before
-
-
-def test_the_report_of_the_paper_spares_the_walk_and_the_readme(here):
-    Path("report").mkdir()
-    for name, marks in (("tables.csv", ""), ("headline.md", f"{BEGIN}\n{END}\n")):
-        Path("report", name).write_text(marks)
-    told = fails("reproduce", "--out", "report", "--walk", "report/tables.csv", code=2)
-    assert "report/tables.csv is one of the inputs: writing there would destroy it." in told
-    told = fails("reproduce", "--out", "report", "--readme", "./report/../report/headline.md", code=2)
-    assert "are the same file, and both would be written. Name two different files." in told
 
 
 def test_an_outlier_has_a_probability_whatever_the_weights_round_to(here):

@@ -76,7 +76,7 @@ def test_fit_is_the_estimator_with_these_settings(here):
 
 @pytest.mark.parametrize("averaging", ["single", "stack"])
 def test_fit_of_many_rows_is_sparse_and_says_so(averaging, here, monkeypatch):
-    monkeypatch.setattr("manifoldgp.estimators.method_choice.EXACT_UP_TO", 20)
+    monkeypatch.setattr("manifoldgp.estimators.method.EXACT_UP_TO", 20)
     arguments = ("--averaging", averaging, "--restarts", "2", "--max-iter", "3", "--inducing", "8", "--out", "m.mgp")
     done = mgp("fit", "data.csv", "-t", "y", "--drop", "z,sd", *arguments)
     assert "30 rows: method='auto' trains the sparse model with 8 inducing points" in " ".join(done.err.split())

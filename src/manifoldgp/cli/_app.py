@@ -13,9 +13,7 @@ from manifoldgp.cli.fit import fit
 from manifoldgp.cli.inspect import inspect
 from manifoldgp.cli.predict import predict
 from manifoldgp.cli.report import report
-from manifoldgp.cli.reproduce import reproduce
 from manifoldgp.cli.score import score
-from manifoldgp.cli.simulate_walker import simulate_walker
 
 _SUMMARY = "Gaussian-process regression that learns its own features: from a table to predictions with error bars."
 _EPILOG = (
@@ -54,8 +52,6 @@ def every_command(
     pass
 
 
-_TABLES, _PAPER = "Your table", "The paper and this machine"
 for command in (example, fit, inspect, report, predict, score, export):
-    app.command(rich_help_panel=_TABLES)(command)
-for command in (reproduce, simulate_walker, bench):
-    app.command(command.__name__.replace("_", "-"), rich_help_panel=_PAPER)(command)
+    app.command(rich_help_panel="Your table")(command)
+app.command(rich_help_panel="This machine")(bench)

@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeElapsedColumn
+from rich.text import Text
 
 from manifoldgp.cli._interruption import Interruption
 from manifoldgp.cli._messages import Messages
-from manifoldgp.cli._progress import TimeLeft, clock
 from manifoldgp.training.plan import Plan
 from manifoldgp.training.progress import PhaseWatcher, Position
 
@@ -116,3 +116,37 @@ class FitProgress(PhaseWatcher):
             self._interruption.listening = False
         if self.stop and not self._watched:  # the sampler keeps an interrupt to itself and returns the draws it has
             raise KeyboardInterrupt
+
+
+class TimeLeft(ProgressColumn):
+    """Counts down from the last estimate between two finished pieces."""
+
+    max_refresh = 0.5
+
+    def __init__(self, word: str = "about") -> None:
+        super().__init__()
+        self.word = word
+        self._end: float | None = None
+
+    def set(self, seconds: float | None) -> None:
+        """A new estimate."""
+        self._end = None if seconds is None else time.perf_counter() + seconds
+
+    def render(self, task: Task) -> Text:
+        if task.finished:
+            return Text("")
+        if self._end is None:
+            return Text("estimating time left", style="dim")
+        return Text(f"{self.word} {clock(max(self._end - time.perf_counter(), 0.0))} left")
+
+
+def clock(seconds: float) -> str:
+    """Seconds as a person says them.
+
+    >>> clock(42.0), clock(200.0), clock(8000.0)
+    ('42 s', '3 min 20 s', '2 h 13 min')
+    """
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    return f"{whole // 60} min {whole % 60} s" if whole < 3600 else f"{whole // 3600} h {whole % 3600 // 60} min"

@@ -78,7 +78,7 @@ def _measure(make: Callable[[], Any], N: int, messages: Messages) -> dict[str, f
 def _arrays(rows: int, seed: int) -> tuple[Any, Any]:
     import numpy as np
 
-    from manifoldgp.datasets import example_table
+    from manifoldgp.data import example_table
 
     table = example_table(rows, seed)
     X = np.column_stack([table["x1"], table["x2"], np.array(table["surface"]) == "soft"]).astype(float)

@@ -22,9 +22,9 @@ def example(
 
     Numbers x1 and x2, a text column surface, labels run, and a target y with noise of sd 0.02.
     """
+    from manifoldgp.data import example_table
     from manifoldgp.data.columns import pandas
     from manifoldgp.data.table_files import write_table
-    from manifoldgp.datasets import example_table
 
     write_table(pandas().DataFrame(example_table(rows, seed)), out)
     if out != "-":

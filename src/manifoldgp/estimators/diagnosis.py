@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from manifoldgp._system.linalg import PIVOT_ERROR, pivot_error
 from manifoldgp.averaging.verdict import held_out_numbers, held_out_remarks, sampling_numbers, sampling_remarks
 from manifoldgp.data.scaling import constant_columns
 from manifoldgp.inference.ensemble import Ensemble
@@ -159,6 +160,14 @@ def _numerics(posterior: Any, ensemble: Ensemble, numbers: dict, remarks: list) 
         remarks.append(
             f"The covariance needed a jitter of {jitter:.1e}: nearly duplicate rows, or length-scales far above the data."
         )
+    if not isinstance(posterior, SparsePosterior):
+        error = float(pivot_error(posterior.L)[0])
+        numbers["rounding error of the smallest pivot (relative)"] = error
+        if error > PIVOT_ERROR:
+            remarks.append(
+                f"Rounding reaches {error:.1e} of the covariance's smallest pivot: predictions are no more exact than that, in units of sd(y), "
+                "and every update() factors the covariance anew, in O(N³)."
+            )
     if posterior.model.noise.learned and noise < 1.5 * floor:
         remarks.append(
             "The noise is at its floor: the data look noise-free. Lower its floor, noise=GaussianNoise(floor=...), if they are."

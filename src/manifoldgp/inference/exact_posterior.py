@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from manifoldgp._system.linalg import cholesky_with_jitter, solve_lower
+from manifoldgp._system.linalg import PIVOT_ERROR, cholesky_with_jitter, factor_in_place, pivot_error, solve_lower
 from manifoldgp.errors import InputError
 from manifoldgp.evidence import LeaveOneOut, leave_one_out
 from manifoldgp.inference.posterior import CHUNK_BYTES, Conditioned
@@ -80,26 +80,36 @@ class Posterior(Conditioned):
         return leave_one_out(self.L, self.alpha, self.z)
 
     def condition(self, X: Tensor, y: Tensor, known_noise: Tensor | None = None) -> Posterior:
-        """The posterior with n more rows, parameters unchanged, in O(N² n).
+        """The posterior with n more rows, parameters unchanged: what :func:`condition` gives for all rows, to 1e-6 sd(y).
 
-        [L 0; Bᵀ C] with B = L⁻¹ K(H, H_new) and C the factor of K_new + noise − Bᵀ B.
+        In O(N² n) where the factor can grow; a factor that has lost its digits is computed anew from all rows, in O(N³).
         """
         if not len(X):
             return self
         with torch.no_grad():
-            H = self.transform(X)
-            B = solve_lower(self.L, self.model.cross(self.values, self.H, H))
-            corner = self.model.matrix(self.values, H) - B.mT @ B
-            added = self.noise_variance()[:, None] + (0.0 if known_noise is None else known_noise)
-            corner.diagonal(dim1=-2, dim2=-1).add_(added)
-            size = (self.prior_variance(X) + added).mean(-1)
-            C, jitter = cholesky_with_jitter(corner, "the covariance of the new rows", size)
-            L = torch.cat([torch.cat([self.L, torch.zeros_like(B)], -1), torch.cat([B.mT, C], -1)], -2)
-            z = torch.cat([self.z, self._warped(y)], -1)
             joined = Data(torch.cat([self.data.X, X]), torch.cat([self.data.y, y]), _join_noise(self.data, y, known_noise))
-            H = torch.cat([self.H, H], -2)
+            H = self.transform(X)
+            L = self._grown_factor(H, known_noise)
+            if L is None:
+                return condition(self.model, self.values, joined)
+            H, z = torch.cat([self.H, H], -2), torch.cat([self.z, self._warped(y)], -1)
             alpha = _weights(self.model, self.values, joined.X, H, L, z)
-            return replace(self, data=joined, H=H, L=L, z=z, alpha=alpha, jitter=torch.maximum(self.jitter, jitter))
+            return replace(self, data=joined, H=H, L=L, z=z, alpha=alpha)
+
+    def _grown_factor(self, H: Tensor, known_noise: Tensor | None) -> Tensor | None:
+        """[L 0; Bᵀ C] with B = L⁻¹ K(H, H_new) and C the factor of K_new + noise − Bᵀ B; None where that is not accurate.
+
+        Jitter belongs to a whole matrix: a factor that needs some, or already has some, does not grow.
+        """
+        if bool(self.jitter.any()):
+            return None
+        B = solve_lower(self.L, self.model.cross(self.values, self.H, H))
+        corner = self.model.matrix(self.values, H) - B.mT @ B
+        corner.diagonal(dim1=-2, dim2=-1).add_(self.noise_variance()[:, None] + (0.0 if known_noise is None else known_noise))
+        if bool(factor_in_place(corner).any()):
+            return None
+        L = torch.cat([torch.cat([self.L, torch.zeros_like(B)], -1), torch.cat([B.mT, corner.tril_()], -1)], -2)
+        return L if bool((pivot_error(L) <= PIVOT_ERROR).all()) else None
 
     def _warped(self, y: Tensor) -> Tensor:
         z, _ = self.model.warp(self.values, y)

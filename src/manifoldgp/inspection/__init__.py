@@ -1,7 +1,9 @@
 """What a fitted model looks like, as arrays in original units: the numbers behind pictures and report pages."""
 
+from manifoldgp.inspection import palette
 from manifoldgp.inspection.calibration import Calibration, calibration, coverage_band, histogram_band
 from manifoldgp.inspection.curves import Band, Surface, predicted_band, slice_band, span, surface
+from manifoldgp.inspection.html_page import html_page
 from manifoldgp.inspection.learned import LearnedFeatures, learned_features, sensitivities, widest_directions
 from manifoldgp.inspection.predictions import Predictions, predictions
 from manifoldgp.inspection.rows import (
@@ -32,11 +34,13 @@ __all__ = [
     "chosen_rows",
     "coverage_band",
     "histogram_band",
+    "html_page",
     "input_index",
     "input_names",
     "learned_features",
     "mixture_weights",
     "output_index",
+    "palette",
     "predicted_band",
     "predictions",
     "require_fitted",

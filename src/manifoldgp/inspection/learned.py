@@ -27,11 +27,16 @@ def sensitivities(model: Any, X: Any = None, *, output: int = 0, most: int = 500
 
 @dataclass(frozen=True)
 class LearnedFeatures:
-    """H = M(X) (n, Q) of one member, its group, and its weight in the mixture."""
+    """H = M(X) (n, Q) of one member, its group, and its weight in the mixture.
+
+    lengthscales: of the kernel on H, (Q,) or (1,); None where it has none of its own, as a sum of kernels. H / lengthscales has the
+    distances that the kernel sees.
+    """
 
     H: np.ndarray
     group: str
     weight: float
+    lengthscales: np.ndarray | None
 
 
 def learned_features(model: Any, X: Any = None, *, output: int = 0) -> LearnedFeatures:
@@ -50,8 +55,15 @@ def learned_features(model: Any, X: Any = None, *, output: int = 0) -> LearnedFe
     b = max(learned, key=lambda i: float(weights[i].max()))
     member = int(weights[b].argmax())
     U = on_device(model, model.x_scaler_.apply(chosen_inputs(model, X)))
-    H = ensemble.blocks[b].transform(U)[member].detach().cpu().numpy()
-    return LearnedFeatures(H, group_names(model, output)[b], float(weights[b][member]))
+    block = ensemble.blocks[b]
+    H = block.transform(U)[member].detach().cpu().numpy()
+    scales = block.values["kernel"].get("lengthscale")
+    return LearnedFeatures(
+        H=H,
+        group=group_names(model, output)[b],
+        weight=float(weights[b][member]),
+        lengthscales=None if scales is None else scales[member].detach().cpu().numpy(),
+    )
 
 
 def group_names(model: Any, output: int) -> list[str]:

@@ -19,13 +19,6 @@ for (const table of document.querySelectorAll("table.sortable")) {
   });
 }
 
-// Everything that the data asks for.
-const drawn = [], explorers = {};
-for (const spec of data.explorers || []) drawn.push((explorers[spec.id] = explorer(document.getElementById(`explorer-${spec.id}`), spec)));
-for (const spec of data.strips || []) {
-  const partner = explorers[spec.id];
-  drawn.push(strip(document.getElementById(`strip-${spec.id}`), spec, partner ? (seed) => partner.choose(seed) : null));
-}
 // Charts that come ready: one spec for each combination of choices, the last choice fastest.
 for (const { id, choices, legend, specs } of data.charts || []) {
   const flat = (picked) => picked.reduce((index, i, c) => index * choices[c].options.length + i, 0);

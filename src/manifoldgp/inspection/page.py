@@ -2,49 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
 from html import escape
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from manifoldgp import inspection
 from manifoldgp._system.files import refuse_unwritable, write_whole
 from manifoldgp.errors import InputError
-from manifoldgp.inspection import page_charts, page_trust, palette
+from manifoldgp.inspection import page_charts, page_trust
 from manifoldgp.inspection import page_words as words
+from manifoldgp.inspection.html_page import html_page
 from manifoldgp.inspection.page_tables import data_table, numbers_table, score_table, settings_table, starts_table
 from manifoldgp.inspection.page_view import MOST_TARGETS, ModelView, Spec, view_of
-
-_SCRIPTS = ("drawing.js", "chart.js", "panel.js", "experiments.js", "page.js")
-
-
-def page(title: str, head: str, sections: Sequence[tuple[str, str, str]], data: dict[str, Any]) -> str:
-    """The whole page. head: HTML above the sections. sections: (anchor, name, HTML) each. data: what the script draws."""
-    links = "".join(f'<a href="#{anchor}">{escape(name)}</a>' for anchor, name, _ in sections)
-    body = "".join(f'<section id="{anchor}">{content}</section>' for anchor, _, content in sections)
-    # "</" inside a script element could end it, wherever it stands in the data.
-    embedded = json.dumps({"ramp": palette.VIRIDIS, **data}, separators=(",", ":"), allow_nan=False).replace("</", "<\\/")
-    script = '(() => {\n"use strict";\n' + "\n".join(_asset(name) for name in _SCRIPTS) + "})();"
-    return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f'<title>{escape(title)}</title><link rel="icon" href="data:,"><style>{_colours()}{_asset("page.css")}</style></head><body>'
-        f'<header class="top">{head}</header><nav aria-label="sections"><div>{links}</div></nav><main>{body}</main>'
-        f'<script type="application/json" id="page-data">{embedded}</script><script>{script}</script></body></html>\n'
-    )
-
-
-def _asset(name: str) -> str:
-    return (resources.files("manifoldgp.inspection") / name).read_text(encoding="utf-8")
-
-
-def _colours() -> str:
-    """The palette as variables of the style sheet, lighter where the page is dark."""
-    light, dark = ("".join(f"--{name}:{value};" for name, value in shades.items()) for shades in (palette.NAMED, palette.ON_DARK))
-    return f":root{{{light}}}@media(prefers-color-scheme:dark){{:root{{{dark}}}}}"
 
 
 def write_model_report(
@@ -78,7 +49,7 @@ def write_model_report(
     ]
     heading = title or words.title(view)
     head = f'<h1>{escape(heading)}</h1><p class="lead">{words.lead(view)}</p>{_facts(view)}'
-    write_whole(path, page(heading, head, sections, {"charts": charts}))
+    write_whole(path, html_page(heading, head, sections, {"charts": charts}))
     return Path(path)
 
 

@@ -1,3 +1,6 @@
+// What is on the page, to redraw it when the window's width changes.
+const drawn = [];
+
 // A chart with what can be chosen above it
 // choices: [{label, options, start, buttons}]. legend: [{key, label, color, shown}]. specOf: from the chosen numbers to a chart's spec.
 function panel(holder, choices, legend, specOf) {

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from manifoldgp._system.linalg import solve_lower
+from manifoldgp._system.linalg import PIVOT_ERROR, cholesky_with_jitter, pivot_error, solve_lower
 from manifoldgp.errors import InputError
 from manifoldgp.inference.exact_posterior import Posterior
 from manifoldgp.inference.posterior import Conditioned
@@ -23,14 +23,17 @@ _RUNGS = (0.0, 1e-12, 1e-10, 1e-8, 1e-6)
 class Members:
     """R members of one architecture, conditioned on data that may have batch dimensions *B of their own (fantasies).
 
-    H: (R, *B, N, Q). L: lower factor (R, *B, N, N) of K + noise. residual: z − m (R, *B', N), and alpha: (K + noise)⁻¹ residual,
-    where B' is B or has further leading dimensions: several sets of targets at the same inputs share one factor.
+    H: (R, *B, N, Q). noise: variances (R, *B, N). L: lower factor (R, *B, N, N) of K + noise + jitter. jitter: (R, *B).
+    residual: z − m (R, *B', N), and alpha: (K + noise + jitter)⁻¹ residual, where B' is B or has further leading dimensions: several
+    sets of targets at the same inputs share one factor.
     """
 
     model: Model
     values: Tree
     H: Tensor
+    noise: Tensor
     L: Tensor
+    jitter: Tensor
     residual: Tensor
     alpha: Tensor
 
@@ -42,7 +45,10 @@ class Members:
                 f"ManifoldGPModel needs exact posteriors; this estimator has a {type(posterior).__name__}. Fit it on fewer rows."
             )
         mean = posterior.model.mean_at(posterior.values, posterior.data.X, posterior.H)
-        return cls(posterior.model, posterior.values, posterior.H, posterior.L, posterior.z - mean, posterior.alpha)
+        known = posterior.data.known_noise
+        noise = (posterior.noise_variance()[:, None] + (0.0 if known is None else known)).expand(posterior.z.shape)
+        factor = posterior.L, posterior.jitter
+        return cls(posterior.model, posterior.values, posterior.H, noise, *factor, posterior.z - mean, posterior.alpha)
 
     @property
     def count(self) -> int:
@@ -81,7 +87,8 @@ class Members:
     def condition(self, X: Tensor, y: Tensor, known_noise: Tensor | None) -> Members:
         """The members with n more rows at X (*T, n, D), targets y (*T', n) in the model's units; gradients flow into both.
 
-        [L 0; Bᵀ C] with B = L⁻¹ K(H, H_new) and C the factor of K_new + noise − Bᵀ B.
+        [L 0; Bᵀ C] with B = L⁻¹ K(H, H_new) and C the factor of K_new + noise − Bᵀ B. Where that is not accurate, the factor is computed
+        anew from all rows, as :meth:`manifoldgp.inference.exact_posterior.Posterior.condition` does.
         """
         H_new = self._features(X)
         mean = self._mean(X, H_new)
@@ -89,18 +96,19 @@ class Members:
         values, H, H_new = self._values(size), _padded(self.H, size, 2), _padded(H_new, size, 2)
         L = _padded(self.L, size, 2)
         B = solve_lower(L, self.model.cross(values, H, H_new))
-        prior = self.model.matrix(values, H_new)
         added = self.noise_variance().reshape(-1, *[1] * (size + 1))
         added = added if known_noise is None else added + known_noise
-        corner = prior - B.mT @ B
-        corner = corner + torch.diag_embed(added.expand(corner.shape[:-1]))
-        C = root(corner, prior.diagonal(dim1=-2, dim2=-1))
         batch = B.shape[:-2]
-        L = L.expand(*batch, *L.shape[-2:])
-        L = torch.cat([torch.cat([L, torch.zeros_like(B)], -1), torch.cat([B.mT, C], -1)], -2)
+        added = added.expand(*batch, B.shape[-1])
+        C, failed = torch.linalg.cholesky_ex(self.model.matrix(values, H_new) - B.mT @ B + torch.diag_embed(added))
+        L = torch.cat([torch.cat([L.expand(*batch, *L.shape[-2:]), torch.zeros_like(B)], -1), torch.cat([B.mT, C], -1)], -2)
         H = torch.cat([H.expand(*batch, *H.shape[-2:]), H_new.expand(*batch, *H_new.shape[-2:])], -2)
+        noise = torch.cat([_padded(self.noise, size, 1).expand(*batch, -1), added], -1)
+        jitter = torch.zeros(batch, dtype=L.dtype, device=L.device)
+        if bool(self.jitter.any()) or bool(failed.any()) or not bool((pivot_error(L) <= PIVOT_ERROR).all()):
+            L, jitter = _factored(self.model.matrix(values, H) + torch.diag_embed(noise))
         residual = self._joined(self._warped(y), mean, batch[1:])
-        return replace(self, H=H, L=L, residual=residual, alpha=_solve(L, residual))
+        return replace(self, H=H, noise=noise, L=L, jitter=jitter, residual=residual, alpha=_solve(L, residual))
 
     def _joined(self, z: Tensor, mean: Tensor, batch: torch.Size) -> Tensor:
         """The residuals of the old rows and of new ones with z (R, *T', n) and prior mean (R, *T, n)."""
@@ -130,6 +138,17 @@ class Members:
     def _values(self, size: int) -> Tree:
         """The values with leaves (R, 1, ..., 1, *shape): ``size`` dimensions for batches of rows."""
         return map_leaves(lambda leaf: leaf.reshape(len(leaf), *[1] * size, *leaf.shape[1:]), self.values)
+
+
+def _factored(A: Tensor) -> tuple[Tensor, Tensor]:
+    """The lower factor of A (*B, N, N) and the jitter (*B,) it needed, as a posterior's; the factor's first derivative is right too."""
+    factor, jitter = cholesky_with_jitter(A.detach().reshape(-1, *A.shape[-2:]))
+    L, jitter = factor.reshape(A.shape), jitter.reshape(A.shape[:-2])
+    if not A.requires_grad:
+        return L, jitter
+    # dL = L Φ(L⁻¹ dA L⁻ᵀ), Φ: the lower triangle with half of the diagonal. The difference is zero and has the derivative dA.
+    change = solve_lower(L, solve_lower(L, A - A.detach()).mT)
+    return L + L @ (change.tril() - 0.5 * torch.diag_embed(change.diagonal(dim1=-2, dim2=-1))), jitter
 
 
 def root(C: Tensor, prior_variance: Tensor) -> Tensor:

@@ -14,14 +14,10 @@ from manifoldgp.plots.calibration import plot_coverage, plot_pit, plot_predicted
 from manifoldgp.plots.learned import plot_feature_curves, plot_feature_plane, plot_features, plot_relevance
 from manifoldgp.plots.maps import plot_map, plot_mean_map, plot_std_map
 from manifoldgp.plots.predictions import plot_band, plot_observations, plot_prediction, plot_slice
-from manifoldgp.plots.scores import Scores, plot_scores
-from manifoldgp.plots.spectra import plot_spectrum
 from manifoldgp.plots.starts import plot_starts, plot_weights
-from manifoldgp.plots.style import METHOD_STYLES, Style, new_figure, style_of, styled
+from manifoldgp.plots.style import Style, new_figure, styled
 
 __all__ = [
-    "METHOD_STYLES",
-    "Scores",
     "Style",
     "new_figure",
     "plot_band",
@@ -36,12 +32,9 @@ __all__ = [
     "plot_predicted_observed",
     "plot_prediction",
     "plot_relevance",
-    "plot_scores",
     "plot_slice",
-    "plot_spectrum",
     "plot_starts",
     "plot_std_map",
     "plot_weights",
-    "style_of",
     "styled",
 ]

@@ -9,7 +9,7 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from manifoldgp.inspection.palette import BLUE, BROWN, GREEN, GREY, INK, ORANGE, PURPLE, SKY, VERMILLION
+from manifoldgp.inspection.palette import INK
 
 _RC: dict[str, Any] = {
     "font.family": "DejaVu Sans",
@@ -46,24 +46,6 @@ class Style:
     color: str
     dash: Any = "-"
     marker: str = "o"
-
-
-METHOD_STYLES: dict[str, Style] = {
-    "gp-se": Style(BLUE, "-", "o"),
-    "gp-nn": Style(VERMILLION, (0, (1.2, 1.2)), "s"),
-    "mgp-sigmoid": Style(GREEN, (0, (5, 1.6)), "^"),
-    "mgp-identity": Style(SKY, (0, (5, 1.5, 1.2, 1.5)), "v"),
-    "random-embedding": Style(GREY, (0, (3, 2)), "D"),
-    "pca": Style(BROWN, (0, (1, 2)), "P"),
-    "mgp-restarts": Style(PURPLE, "-", "X"),
-    "stack": Style(ORANGE, "-", "*"),
-}
-"""Solid blue, dotted red and dashed green are the paper's own choice for its three models."""
-
-
-def style_of(method: str) -> Style:
-    """The style of a method, ink where it has none."""
-    return METHOD_STYLES.get(method, Style(INK))
 
 
 def styled():

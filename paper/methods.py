@@ -1,0 +1,99 @@
+"""The methods of the paper's tables, ours beside them, and what figures need of their fitted models."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manifoldgp import MLP, PCA, GPRegressor, ManifoldGPRegressor, RandomEmbedding, Restarts, Single
+from manifoldgp.inspection import learned_features
+from paper.experiment import Config, Method
+
+
+def gp_se(expected_seconds: float = 1.0) -> Method:
+    """A plain GP with the squared exponential kernel and a length-scale for each input (eq. 5)."""
+    return Method("gp-se", "GP SE-ARD", lambda c: _gp(c, "se"), expected_seconds=expected_seconds)
+
+
+def gp_nn(expected_seconds: float = 1.0) -> Method:
+    """A plain GP with the neural network (arcsine) kernel (eq. 6)."""
+    return Method("gp-nn", "GP NN", lambda c: _gp(c, "nn"), expected_seconds=expected_seconds)
+
+
+def mgp_sigmoid(sizes: tuple[int, ...], expected_seconds: float = 1.0) -> Method:
+    """The paper's model: a log-sigmoid network trained by marginal likelihood, the best of several starts."""
+    return Method("mgp-sigmoid", "mGP (log-sigmoid)", lambda c: _mgp(c, sizes), expected_seconds=expected_seconds)
+
+
+def mgp_identity(sizes: tuple[int, ...], expected_seconds: float = 1.0) -> Method:
+    """The paper's linear variant: the same network without transfer functions."""
+    return Method(
+        "mgp-identity",
+        "mGP (identity)",
+        lambda c: _mgp(c, MLP(sizes, "identity")),
+        expected_seconds=expected_seconds,
+    )
+
+
+def random_embedding(q: int, expected_seconds: float = 1.0) -> Method:
+    """A random linear map to q features, drawn with the seed, then a plain GP."""
+    return Method(
+        "random-embedding",
+        "RandEmb + GP SE-ARD",
+        lambda c: _mgp(c, RandomEmbedding(q, seed=c.seed)),
+        expected_seconds=expected_seconds,
+    )
+
+
+def pca(q: int, expected_seconds: float = 1.0) -> Method:
+    """The first q principal components, then a plain GP."""
+    return Method("pca", "PCA + GP SE-ARD", lambda c: _mgp(c, PCA(q)), expected_seconds=expected_seconds)
+
+
+def mgp_restarts(sizes: tuple[int, ...], expected_seconds: float = 1.0) -> Method:
+    """Ours: all starts of the paper's model, weighted by tempered evidence, instead of the best one."""
+    return Method(
+        "mgp-restarts",
+        "mGP, averaged restarts",
+        lambda c: _mgp(c, sizes, Restarts),
+        average=True,
+        expected_seconds=expected_seconds,
+    )
+
+
+def stack(sizes: tuple[int, ...], expected_seconds: float = 5.0) -> Method:
+    """Ours: the plain GP and many mGPs, the paper's network among them, weighted by their predictions of held-out folds.
+
+    How many members and starts there are is the estimator's own default.
+    """
+    return Method(
+        "stack",
+        "mGP stack (our default)",
+        lambda c: ManifoldGPRegressor(sizes, averaging="stack", random_state=c.seed),
+        average=True,
+        expected_seconds=expected_seconds,
+    )
+
+
+def _gp(config: Config, kernel: str) -> GPRegressor:
+    return GPRegressor(kernel, restarts=config.restarts, max_iter=config.max_iter, random_state=config.seed)
+
+
+def _mgp(config: Config, features: Any, kind: type[Single] | type[Restarts] = Single) -> ManifoldGPRegressor:
+    averaging = kind(restarts=config.restarts, max_iter=config.max_iter)
+    return ManifoldGPRegressor(features, averaging=averaging, random_state=config.seed)
+
+
+def band(model: Any, X: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
+    """Predictive mean and 95 % bounds of y at X (n, D): each (n,)."""
+    lower, upper = model.predict_quantiles(X, (0.025, 0.975)).T
+    return {"mean": model.predict(X), "lower": lower, "upper": upper}
+
+
+def scaled_features(model: Any, X: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Features H = M(X) divided by the kernel's length-scales (n, Q): the distances that the kernel sees. For a single SE model."""
+    learned = learned_features(model, X)
+    assert learned.lengthscales is not None  # the SE kernel has one for each feature
+    return learned.H / learned.lengthscales
