@@ -9,10 +9,10 @@ import torch
 from manifoldgp import NUTS, GPRegressor, ManifoldGPRegressor, Stack, load
 from manifoldgp._system.threads import Workers, training_threads
 from manifoldgp.averaging import fold_training as on_folds
-from manifoldgp.averaging import methods as fit
 from manifoldgp.averaging import stack
 from manifoldgp.averaging.averages import FoldChoice
 from manifoldgp.averaging.fold_predictions import make_batch, predict_held_out
+from manifoldgp.averaging.folds import held_out_in_turn
 from manifoldgp.averaging.members import nested_gp, plain_gp, warm_and_cold
 from manifoldgp.averaging.stack import fit_stack
 from manifoldgp.errors import FitWarning, InputError
@@ -296,7 +296,7 @@ def test_members_that_could_not_be_trained_have_no_weight(monkeypatch):
     ("groups", "ordered", "largest"), [(np.repeat(np.arange(5), [1200, 75, 75, 75, 75]), False, 300), (None, True, 300)]
 )
 def test_one_held_out_fold_is_of_the_usual_size_and_the_last_in_time(groups, ordered, largest):
-    folds = fit._held_out_in_turn(1500, np.random.default_rng(0), groups, ordered)
+    folds = held_out_in_turn(1500, np.random.default_rng(0), groups, ordered)
     assert len(folds) == 1
     assert len(folds[0]) <= largest
     if ordered:

@@ -88,8 +88,9 @@ class Trained:
         if not len(self.order):
             status = self.result.status
             counts = ", ".join(f"{np.sum(status == s)} x {s}" for s in sorted(set(status)))
+            whose = "" if self.group == "own" else f" of the {self.group}"
             raise TrainingFailedError(
-                f"None of the {len(self.objective)} starts ({self.group}) gave a positive definite covariance ({counts}). "
+                f"None of the {len(self.objective)} starts{whose} gave a positive definite covariance ({counts}). "
                 "Rescale the data, raise the noise floor, or start from another kernel."
             )
         return int(self.order[0])
