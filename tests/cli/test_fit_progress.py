@@ -169,7 +169,7 @@ def test_the_first_interrupt_asks_and_the_second_ends():
 
 @pytest.mark.usefixtures("listening")
 def test_an_interrupt_that_a_sampler_swallows_is_not_forgotten():
-    with FitProgress(plan_phases("nuts", 40, 2, 5), 1, terminal(), watched=False) as progress:
+    with FitProgress(plan_phases(few_starts("nuts", 2, 5), 40), 1, terminal(), watched=False) as progress:
         progress.begin(0)
         progress.enter("MAP starts")
         for failure in (None, ValueError("no draws")):
