@@ -166,9 +166,7 @@ def _fit_shared(
     shown = messages.console.is_terminal and not messages.quiet
     with messages.warnings_as_messages():
         target = targets[0] if len(targets) == 1 else targets
-        model = fit_files(
-            files, target, out, columns=columns, noise_std=noise, ordered=ordered, verbose=shown, **arguments
-        )
+        model = fit_files(files, target, out, columns=columns, noise_std=noise, ordered=ordered, verbose=shown, **arguments)
     if first:
         rows = model.ensembles_[0].blocks[0].rows
         messages.note(f"{rows:,} rows, NLML at most {model.nlml_:.6g}")
