@@ -46,8 +46,8 @@ Y = np.sin(X[:, 0]) + X[:, 1]
 NEW = RNG.normal(size=(4, 3))
 
 
-def mgp(*arguments, **named):
-    return estimator(*(arguments or ((3, 2),)), **{"restarts": 2, "max_iter": 4, **named})
+def mgp(features=(3, 2), **named):
+    return estimator(features, **{"restarts": 2, "max_iter": 4, **named})
 
 
 def gp(**named):

@@ -68,7 +68,7 @@ def test_fit_is_the_estimator_with_these_settings(here):
     mgp("fit", "data.csv", "-t", "y", "--features", "x,wet", "--seed", "3", "--out", "m.mgp", "--quiet", *FAST)
     model = manifoldgp.load("m.mgp")
     assert (model.averaging, model.random_state) == (Single(restarts=1, max_iter=5), 3)
-    again = manifoldgp.ManifoldGPRegressor(averaging="single", restarts=1, max_iter=5, random_state=3)
+    again = manifoldgp.ManifoldGPRegressor(averaging=Single(restarts=1, max_iter=5), random_state=3)
     X = messy()[["x", "wet"]].astype(float)
     again.fit(X, messy()["y"])
     np.testing.assert_allclose(model.predict(X), again.predict(X), rtol=1e-10)
@@ -77,13 +77,15 @@ def test_fit_is_the_estimator_with_these_settings(here):
 @pytest.mark.parametrize("averaging", ["single", "stack"])
 def test_fit_of_many_rows_is_sparse_and_says_so(averaging, here, monkeypatch):
     monkeypatch.setattr("manifoldgp.estimators.method.EXACT_UP_TO", 20)
-    arguments = ("--averaging", averaging, "--restarts", "2", "--max-iter", "3", "--inducing", "8", "--out", "m.mgp")
-    done = mgp("fit", "data.csv", "-t", "y", "--drop", "z,sd", *arguments)
-    assert "30 rows: method='auto' trains the sparse model with 8 inducing points" in " ".join(done.err.split())
-    assert "start 1 of 2" in done.err
-    assert "no effect" not in done.err
+    fit = ("fit", "data.csv", "-t", "y", "--drop", "z,sd", "--averaging", averaging, "--out", "m.mgp")
+    done = mgp(*fit, "--time-budget", "1")
+    assert "30 rows: method='auto' trains the sparse model with 512 inducing points" in " ".join(done.err.split())
     assert manifoldgp.load("m.mgp").method_ == "sparse"
-    mgp("fit", "data.csv", "-t", "y", "--drop", "z,sd", "--method", "exact", *arguments)
+    done = mgp(*fit, "--method", "sparse", "--restarts", "2", "--max-iter", "3", "--inducing", "8")
+    assert "start 1 of 2" in done.err
+    starts = manifoldgp.load("m.mgp").starts_
+    assert [(starts["group"] == group).sum() for group in np.unique(starts["group"])] == [2] * len(np.unique(starts["group"]))
+    mgp(*fit, "--method", "exact", "--time-budget", "1")
     assert manifoldgp.load("m.mgp").method_ == "exact"
 
 
@@ -108,8 +110,9 @@ def test_groups_and_order_reach_the_folds(here, monkeypatch):
         return real(self, X, y, **named)
 
     monkeypatch.setattr(manifoldgp.ManifoldGPRegressor, "fit", spy)
-    mgp("fit", "data.csv", "-t", "y", "--group", "floor", "--out", "m.mgp", *FAST)
-    mgp("fit", "data.csv", "-t", "y", "--ordered", "--out", "m.mgp", *FAST)
+    done = mgp("fit", "data.csv", "-t", "y", "--group", "floor", "--out", "m.mgp", *FAST)
+    assert "warning: groups of fit say which rows a stack holds out" in done.err
+    mgp("fit", "data.csv", "-t", "y", "--ordered", "--out", "m.mgp", "--time-budget", "1")
     assert asked[0]["groups"].tolist() == messy()["floor"].tolist()
     assert asked[0]["ordered"] is False
     assert asked[1]["groups"] is None
@@ -243,9 +246,56 @@ def test_debug_shows_the_place(here):
         mgp("fit", "data.csv", "-t", "why", "-o", "m.mgp", "--debug")
 
 
-def test_what_has_no_effect_is_said_and_what_the_estimator_warns_of_too(here):
-    done = mgp("fit", "data.csv", "-t", "y", "--features", "x", "-o", "m.mgp", "--averaging", "fast", "--max-iter", "9")
-    assert "warning: --max-iter has no effect on --averaging fast" in done.err
+@pytest.mark.parametrize(("options", "message"), [
+    (["--max-iter", "9"], "--max-iter has no effect on --averaging stack with --method auto. It needs --averaging single, restarts or nuts, or --method sparse."),
+    (["--averaging", "fast", "--restarts", "2"], "--restarts has no effect on --averaging fast with --method auto."),
+    (["--averaging", "fast", "--hidden", "4,2"], "--hidden has no effect on --averaging fast with --method auto, which has networks of its own."),
+    (["--averaging", "fast", "--activation", "tanh"], "--activation has no effect on --averaging fast"),
+    (["--inducing", "9"], "--inducing has no effect on --averaging stack with --method auto. It needs --method sparse."),
+    (["--method", "exact", "--checkpoint", "c"], "--checkpoint has no effect on --averaging stack with --method exact. It needs --method sparse."),
+    (["--method", "sparse", "--averaging", "fast"], "--averaging fast cannot be done by sparse models. Use --method exact, or --averaging stack or single."),
+    (["--averaging", "single", "--ordered"], "--ordered has no effect on --averaging single with --method auto, which holds out no rows."),
+    (["--hidden", "4,two"], "--hidden must be layer sizes such as 64,32,4; got '4,two'."),
+    (["--averaging", "none"], "'none' is not one of 'stack', 'fast', 'restarts', 'nuts', 'single'"),
+])  # fmt: skip
+def test_options_without_effect_are_refused_by_name(here, options, message):
+    done = mgp("fit", "data.csv", "-t", "y", "-o", "m.mgp", *options, code=2)
+    assert message in done.err
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    (["--averaging", "fast"], "--averaging fast cannot be done by sparse models. Under torchrun use --averaging stack or single."),
+    (["--method", "exact"], "--method exact cannot be shared by the processes of torchrun."),
+    (["--drop", "z"], "--drop cannot be used under torchrun. Name the inputs with --features."),
+    (["--group", "floor"], "--group cannot be used under torchrun."),
+])  # fmt: skip
+def test_options_that_processes_cannot_share_are_refused_by_name(here, options, message, monkeypatch):
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    assert message in mgp("fit", "data.csv", "-t", "y", "-o", "m.mgp", *options, code=2).err
+
+
+def test_the_network_of_a_fit(here):
+    mgp(
+        "fit",
+        "data.csv",
+        "-t",
+        "y",
+        "--features",
+        "x,wet",
+        "--hidden",
+        "4,3",
+        "--activation",
+        "tanh,identity",
+        "-o",
+        "m.mgp",
+        "--quiet",
+        *FAST,
+    )
+    assert manifoldgp.load("m.mgp").features == manifoldgp.MLP((4, 3), ("tanh", "identity"))
+
+
+def test_what_the_estimator_warns_of_is_said_unless_quiet(here):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         quiet = mgp("fit", "data.csv", "-t", "y", "--features", "x", "-o", "m.mgp", "--averaging", "fast", "--quiet")
@@ -261,7 +311,7 @@ def test_inspect_shows_columns_settings_and_remarks(folder):
     shown = mgp("inspect", folder / "model.mgp").out
     words = " ".join(shown.split())
     for part in (
-        "Model", "target y", "rows 60", "averaging single", "restarts 2", "max_iter 15",
+        "Model", "target y", "rows 60", "averaging Single(max_iter=15, restarts=2)",
         "surface text: hard, soft", "run labels of rows that belong together; not an input",
         "What the fit looks like", "NLML per row",
     ):  # fmt: skip
@@ -270,7 +320,7 @@ def test_inspect_shows_columns_settings_and_remarks(folder):
     model = manifoldgp.load(folder / "model.mgp")
     assert about["rows"] == 60
     assert about["table"] == model.table_encoding_.to_plain()
-    assert about["settings"]["max_iter"] == 15
+    assert about["settings"]["averaging__max_iter"] == 15
     assert about["remarks"] == model.diagnose().remarks
     assert about["numbers"]["NLML per row"] == pytest.approx(model.diagnose().numbers["NLML per row"])
 

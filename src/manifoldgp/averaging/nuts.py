@@ -33,7 +33,7 @@ class NUTS(Averaging):
     max_iter
         Iterations of each start, at most.
     chains
-        Chains.
+        Chains, at least two: whether they agree says whether they mixed.
     tune
         Draws of each chain, at its beginning, that only tune the sampler.
     draws
@@ -56,8 +56,9 @@ class NUTS(Averaging):
     target_accept: float = 0.8
 
     def check(self) -> None:
-        for name in ("restarts", "chains", "tune", "draws", "thin", "depth"):
+        for name in ("restarts", "tune", "draws", "thin", "depth"):
             whole_number(getattr(self, name), name)
+        whole_number(self.chains, "chains", least=2)
         whole_number(self.max_iter, "max_iter", least=0)
         if not 0 < number_of(self.target_accept) < 1:
             raise InputError(f"target_accept must lie between 0 and 1; got {self.target_accept!r}.")

@@ -191,11 +191,10 @@ def _fit_shared(
 
     first, begin = os.environ["RANK"] == "0", time.perf_counter()
     messages = Messages(quiet or not first)
+    shown = messages.console.is_terminal and not messages.quiet
     with messages.warnings_as_messages():
         target = targets[0] if len(targets) == 1 else targets
-        model = fit_files(
-            files, target, out, columns=columns, noise_std=noise, ordered=ordered, verbose=not messages.quiet, **arguments
-        )
+        model = fit_files(files, target, out, columns=columns, noise_std=noise, ordered=ordered, verbose=shown, **arguments)
     if first:
         rows = model.ensembles_[0].blocks[0].rows
         messages.note(f"{rows:,} rows, NLML at most {model.nlml_:.6g}")

@@ -26,7 +26,9 @@ def inspect(model_file: ModelFile, json: Json = False) -> None:
         "members": [sum(block.members for block in e.blocks) for e in model.ensembles_],
         "megabytes": round(model_file.stat().st_size / 1e6, 2),
     }
-    settings = {name: _setting(value) for name, value in model.get_params(deep=False).items() if name not in _NOT_SHOWN}
+    # programs get the settings inside averaging and method one by one, people as they are written in Python
+    params = model.get_params(deep=json)
+    settings = {name: _setting(value) for name, value in params.items() if name.split("__")[-1] not in _NOT_SHOWN}
     numbers = {_with_names(name, encoding.targets): value for name, value in diagnosis.numbers.items()}
     remarks = [_with_names(remark, encoding.targets) for remark in diagnosis.remarks]
     if json:

@@ -28,8 +28,9 @@ class Options(BaseEstimator):
         >>> Sparse(inducing=100).changed()
         {'inducing': 100}
         """
-        named = {field.name: (getattr(self, field.name), field.default) for field in fields(self)}  # type: ignore[arg-type]
-        return {name: value for name, (value, default) in named.items() if not np.array_equal(value, default)}
+        defaults: dict[str, Any] = {field.name: field.default for field in fields(self)}  # type: ignore[arg-type]
+        given = {name: getattr(self, name) for name in defaults}
+        return {name: value for name, value in given.items() if not np.array_equal(value, defaults[name])}
 
     @classmethod
     def shorthand(cls) -> str:

@@ -1,0 +1,251 @@
+"""Arguments that cannot lie: in every combination each one changes what is trained, or is refused, or warned about, by name."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import fields
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
+
+from manifoldgp import (
+    NUTS,
+    Exact,
+    Fast,
+    GaussianNoise,
+    GPRegressor,
+    LogNormal,
+    ManifoldGPRegressor,
+    Restarts,
+    Single,
+    Sparse,
+    SquaredExponential,
+    Stack,
+)
+from manifoldgp.averaging import AVERAGINGS
+from manifoldgp.errors import FitWarning, InputError
+from manifoldgp.training import coarse_to_fine
+from manifoldgp.training.settings import METHODS, Options
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(40, 2))
+Y = 2.0 * (X[:, 0] > 0) + np.sin(2 * X[:, 1]) + 0.02 * RNG.normal(size=40)  # learned features help, and more training helps more
+MANY = RNG.normal(size=(160, 1))
+MANY_Y = np.sin(2 * MANY[:, 0]) + 0.1 * RNG.normal(size=160)
+
+QUICK: dict[type[Options], Options] = {
+    Stack: Stack(
+        gp_starts=2, warm_members=2, cold_members=2, own_members=60, steps=(5, 15, 40), warm_iterations=5, keep=-1.0
+    ),  # keep: all groups are trained on all rows
+    Fast: Fast(),
+    Restarts: Restarts(restarts=2, max_iter=10),
+    NUTS: NUTS(restarts=2, max_iter=10, chains=2, tune=8, draws=8, thin=2, depth=3),
+    Single: Single(restarts=3, max_iter=10),
+    Exact: Exact(),
+    Sparse: Sparse(inducing=8, restarts=2, max_iter=5),
+}
+"""From where each argument is changed."""
+
+OTHER: dict[tuple[type[Options], str], Any] = {
+    (Stack, "gp_starts"): 3, (Stack, "warm_members"): 3, (Stack, "cold_members"): 3, (Stack, "own_members"): 21, (Stack, "fold_members"): 3,
+    (Stack, "hidden"): 3, (Stack, "q"): 1, (Stack, "gp_iterations"): 2, (Stack, "warm_iterations"): 2, (Stack, "steps"): (4,), (Stack, "polish"): 1,
+    (Stack, "temperature"): 1000.0, (Stack, "variance_factors"): (1.0, 9.0), (Stack, "gp_prior"): 3.0, (Stack, "spread_prior"): 3.0, (Stack, "own_rows"): 5,
+    (Stack, "keep"): 100.0, (Stack, "go_on"): 100.0,
+    (Fast, "gp_starts"): 2, (Fast, "gp_iterations"): 2, (Fast, "warm_members"): 2, (Fast, "warm_iterations"): 2, (Fast, "cold_members"): 2,
+    (Fast, "cold_iterations"): 2, (Fast, "hidden"): 3, (Fast, "q"): 1,
+    (Restarts, "restarts"): 3, (Restarts, "max_iter"): 3, (Restarts, "temperature"): 1000.0,
+    (NUTS, "restarts"): 3, (NUTS, "max_iter"): 3, (NUTS, "chains"): 3, (NUTS, "tune"): 9, (NUTS, "draws"): 10, (NUTS, "thin"): 4, (NUTS, "depth"): 1,
+    (NUTS, "target_accept"): 0.95,
+    (Single, "restarts"): 2, (Single, "optimizer"): "l-bfgs-b", (Single, "max_iter"): 3, (Single, "levels"): False, (Single, "shared_features"): True,
+    (Single, "warm_start_from"): "a fitted estimator",
+    (Sparse, "inducing"): 5, (Sparse, "checkpoint"): "a file", (Sparse, "restarts"): 3, (Sparse, "max_iter"): 2,
+}  # fmt: skip
+"""Another value of every argument."""
+
+COMBINATIONS = [
+    pytest.param(averaging, method, home, field.name, id=f"{averaging.__name__}-{method.__name__}-{home.__name__}.{field.name}")
+    for averaging in AVERAGINGS.values()
+    for method in METHODS.values()
+    for home in (averaging, method)
+    for field in fields(home)
+]
+
+
+def test_every_argument_has_another_value():
+    assert set(OTHER) == {(way, field.name) for way in (*AVERAGINGS.values(), *METHODS.values()) for field in fields(way)}
+
+
+def data_for(name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Rows on which the argument can show: several targets to share features, and enough rows for levels."""
+    if name == "levels":
+        return MANY, MANY_Y
+    return (X, np.stack([Y, X[:, 1] ** 2], 1)) if name == "shared_features" else (X, Y)
+
+
+def trained(averaging: Options, method: Options, data: tuple[np.ndarray, np.ndarray]) -> dict[str, np.ndarray]:
+    """What was trained, as arrays: the table of starts and the predictions."""
+    features = {} if isinstance(averaging, Fast) else {"features": (3, 1)}
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The NUTS chains mix badly")
+        model = ManifoldGPRegressor(**features, averaging=averaging, method=method).fit(*data)  # type: ignore[arg-type]
+    return {
+        "starts": model.starts_,
+        "mean": model.predict(data[0][:5]),
+        "density": model.log_predictive_density(data[0][:5], data[1][:5]),
+    }
+
+
+def start(way: type[Options], averaging: type[Options] | None = None) -> Options:
+    """Where changes begin. Of a sparse method only what the average leaves to it is changed."""
+    if way is Sparse and averaging is not Stack:
+        return Sparse(inducing=8)
+    return QUICK[way]
+
+
+@pytest.mark.parametrize(("averaging", "method", "home", "name"), COMBINATIONS)
+def test_no_argument_is_passed_over_in_silence(averaging, method, home, name, tmp_path, monkeypatch):
+    if averaging is NUTS and method is Exact:
+        pytest.importorskip("nutpie", reason="needs the extra [bayes]")
+    value = OTHER[home, name]
+    if name == "warm_start_from":
+        value = ManifoldGPRegressor((3, 1), averaging=Single(restarts=1, max_iter=50, levels=False), random_state=5).fit(X, Y)
+    if name == "checkpoint":
+        value = tmp_path / "nowhere" / "checkpoint"  # a place that cannot be written, which a fit that obeys must say
+    ways = {way: start(way, averaging if way is method else None) for way in (averaging, method)}
+    if averaging is Stack and method is Sparse:
+        ways[Stack] = Stack()  # the default sizes are all that a sparse stack knows
+    if name == "levels":  # as if these were many rows
+        monkeypatch.setattr(coarse_to_fine, "LEAST_ROWS", len(MANY))
+        monkeypatch.setattr(coarse_to_fine, "FIRST_ROWS", 40)
+    ways[home] = clone(ways[home]).set_params(**{name: value})
+    data = data_for(name)
+    try:
+        after = trained(ways[averaging], ways[method], data)
+    except (InputError, OSError) as error:
+        said = str(error)
+        assert (
+            name in said
+            or f"averaging='{averaging.shorthand()}' needs method='exact'" in said
+            or (name == "checkpoint" and "nowhere" in said)
+        )
+        return
+    assert name != "checkpoint"
+    kind = name if name in ("levels", "shared_features") else "any"
+    unchanged = before_of(averaging, method, kind)
+    assert any(not np.array_equal(after[part], unchanged[part]) for part in after), f"{name} changed nothing"
+
+
+@cache
+def before_of(averaging: type[Options], method: type[Options], kind: str) -> dict[str, np.ndarray]:
+    sizes = Stack() if averaging is Stack and method is Sparse else start(averaging)
+    return trained(sizes, start(method, averaging), data_for(kind))
+
+
+@pytest.mark.parametrize("arguments", [{"features": (3, 1)}, {"priors": {"kernel.lengthscale": LogNormal()}}])
+def test_a_fast_average_refuses_what_none_of_its_members_has(arguments):
+    (name,) = arguments
+    with pytest.raises(InputError, match=f"averaging='fast' has .* would pass over {name}="):
+        ManifoldGPRegressor(averaging="fast", **arguments).fit(X, Y)
+
+
+@pytest.mark.parametrize(
+    ("method", "groups"), [("exact", "'plain GP', 'warm' and 'cold'"), ("sparse", "'plain GP' and 'nested'")]
+)
+def test_a_stack_says_which_groups_have_no_priors_of_yours(method, groups):
+    priors = {"kernel.lengthscale": LogNormal()}
+    model = ManifoldGPRegressor(
+        priors=priors, averaging=QUICK[Stack] if method == "exact" else "stack", method=QUICK_METHOD[method]
+    )
+    with pytest.warns(FitWarning, match=f"priors apply .*group 'own'.* only, not to the groups {groups}"):
+        model.fit(X, Y)
+
+
+QUICK_METHOD = {"exact": "exact", "sparse": QUICK[Sparse]}
+
+
+@pytest.mark.parametrize("averaging", [QUICK[Stack], Fast()], ids=["stack", "fast"])
+def test_averages_say_where_a_kernel_is_replaced(averaging):
+    with pytest.warns(
+        FitWarning, match="kernel=NeuralNetwork is not stationary: the groups 'warm' and 'cold' use SquaredExponential"
+    ):
+        ManifoldGPRegressor(kernel="nn", averaging=averaging).fit(X, Y)
+    with pytest.warns(FitWarning, match=r"dims=\(0,\) of kernel=SquaredExponential"):
+        ManifoldGPRegressor(kernel=SquaredExponential(dims=(0,)), averaging=averaging).fit(X, Y)
+
+
+@pytest.mark.parametrize(("options", "names"), [({"ordered": True}, "ordered"), ({"groups": np.arange(40) // 4}, "groups")])
+def test_folds_are_chosen_for_stacks_only(options, names):
+    with pytest.warns(FitWarning, match=f"{names} of fit say which rows a stack holds out; averaging='single' holds out none"):
+        ManifoldGPRegressor((3, 1), averaging=QUICK[Single]).fit(X, Y, **options)
+
+
+def test_a_plain_gp_obeys_its_own_starts_and_refuses_those_of_a_stack():
+    with pytest.raises(InputError, match="restarts=3 of Sparse is for the members of a stack"):
+        GPRegressor(method=Sparse(restarts=3)).fit(X, Y)
+    with pytest.raises(InputError, match="levels=False needs method='exact'"):
+        GPRegressor(levels=False, method="sparse").fit(X, Y)
+
+
+def test_nested_parameters_of_objects_and_of_shorthands():
+    model = ManifoldGPRegressor()
+    assert model.get_params()["averaging__own_members"] == 20
+    model.set_params(averaging__warm_members=12)
+    assert model.averaging == Stack(warm_members=12)
+    model.set_params(averaging="single", averaging__restarts=3, method="sparse", method__inducing=9)
+    assert (model.averaging, model.method) == (Single(restarts=3), Sparse(inducing=9))
+    with pytest.raises(InputError, match="method='auto' has no settings of its own"):
+        ManifoldGPRegressor().set_params(method__inducing=9)
+    with pytest.raises(ValueError, match="Invalid parameter 'warmth'"):
+        ManifoldGPRegressor().set_params(averaging__warmth=1)
+    assert clone(model).averaging == model.averaging
+    assert clone(model).averaging is not model.averaging
+    assert repr(model) == "ManifoldGPRegressor(averaging=Single(restarts=3), method=Sparse(inducing=9))"
+
+
+def test_a_grid_over_nested_parameters():
+    search = GridSearchCV(
+        ManifoldGPRegressor((3, 1), averaging="restarts"), {"averaging__restarts": [1, 2], "averaging__max_iter": [3]}, cv=2
+    )
+    search.fit(X, Y)
+    assert [p["averaging__restarts"] for p in search.cv_results_["params"]] == [1, 2]
+    assert len(search.best_estimator_.starts_) == search.best_params_["averaging__restarts"]
+
+
+def test_a_clone_of_a_single_model_keeps_the_fitted_estimator_to_start_from():
+    first = GPRegressor(restarts=1, max_iter=5).fit(X, Y)
+    copy = clone(ManifoldGPRegressor(averaging=Single(warm_start_from=first)))
+    assert copy.averaging.warm_start_from is first
+
+
+@pytest.mark.parametrize("way", [*AVERAGINGS.values(), *METHODS.values()])
+def test_fit_leaves_the_settings_as_they_are(way):
+    settings = QUICK[way]
+    if way is NUTS:
+        pytest.importorskip("nutpie", reason="needs the extra [bayes]")
+    as_given = settings.get_params()
+    argument = {"averaging": settings} if way in AVERAGINGS.values() else {"method": settings}
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The NUTS chains mix badly")
+        ManifoldGPRegressor(**argument).fit(X, Y)
+    assert settings.get_params() == as_given
+
+
+@pytest.mark.parametrize(
+    ("standardize", "of_X", "of_y"), [(True, True, True), (False, False, False), ("X", True, False), ("y", False, True)]
+)
+def test_what_is_standardized(standardize, of_X, of_y):
+    model = GPRegressor(standardize=standardize, restarts=1, max_iter=3).fit(5 * X + 1, 3 * Y)
+    assert bool((model.x_scaler_.scale != 1).all()) == of_X
+    assert bool((model.y_scaler_.scale != 1).all()) == of_y
+
+
+def test_a_noise_floor_of_its_own():
+    model = GPRegressor(noise=GaussianNoise(floor=0.5), restarts=1).fit(X, Y)
+    assert model.ensembles_[0].blocks[0].noise_variance().min() >= 0.25
+    for floor in (0, -1.0, np.nan, "low"):
+        with pytest.raises(InputError, match="The noise floor must be a positive number"):
+            GaussianNoise(floor=floor)
