@@ -527,7 +527,7 @@ def test_a_checkpoint_of_another_fit_is_refused(averaging, tmp_path):
     others = [
         ({}, X, targets[:, ::-1], "some rows of y"),
         ({}, X[::-1], targets, "some rows of X"),
-        ({}, X[:150], targets[:150], "rows, scale of X"),
+        ({}, X[:150], targets[:150], "rows, some rows of X, some rows of y, scale of X"),
         ({"inducing": 20}, X, targets, "inducing"),
         ({"max_iter": 4}, X, targets, "max_iter"),
         ({"restarts": 3}, X, targets, "restarts"),

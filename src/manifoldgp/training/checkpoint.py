@@ -58,7 +58,7 @@ class Checkpoints:
     def of(self, group: str, output: int, details: Mapping[str, Any]) -> Checkpoint:
         """The checkpoint of one training. details: what tells it from others, beside what tells the fit."""
         name = ".".join([str(self._path), *([group.replace(" ", "-")] if group else []), str(output)])
-        self._made.append(Checkpoint(name, fingerprint={**self._fit, **details}))
+        self._made.append(Checkpoint(name, fingerprint={**details, **self._fit}))
         return self._made[-1]
 
     def remove(self) -> None:
