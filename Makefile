@@ -7,7 +7,7 @@ LOCK := requirements.lock
 PEERS := .venv-peers
 # torch is installed first and exactly: an open range may fetch gigabytes of another build.
 TORCH := $(shell grep -m1 '^torch==' $(LOCK))
-LOCKED_EXTRAS := plots,cli,bayes,sim,onnx,botorch,gpytorch,data,cluster,docs,dev
+LOCKED_EXTRAS := plots,cli,bayes,sim,onnx,botorch,gpytorch,data,excel,cluster,docs,dev
 
 .DEFAULT_GOAL := help
 .PHONY: help venv demo paper honesty study bench bench-scale test test-cpus lint format docs build clean lock

@@ -225,7 +225,7 @@ def test_a_failed_prediction_leaves_the_old_file(folder, tmp_path):
     (["fit", "data.csv", "-t", "y", "-o", "m.mgp", "--time-budget", "0"], 2, "must be a positive number of seconds"),
     (["fit", "data.csv", "-t", "y", "-o", "m.mgp", "--restarts", "0"], 2, "Invalid value for '--restarts': "),
     (["predict", "none.mgp", "data.csv"], 1, "mgp: There is no model file none.mgp."),
-    (["predict", "data.csv", "data.csv", "--out", "p.xlsx"], 1, "mgp: p.xlsx: the ending says the format"),
+    (["predict", "data.csv", "data.csv", "--out", "p.doc"], 1, "mgp: p.doc: the ending says the format"),
     (["inspect", "data.csv"], 1, "mgp: data.csv is not a model file"),
     (["export", "m.mgp", "--to", "pickle", "--out", "m"], 2, "'pickle' is not one of 'onnx', 'numpy'"),
     (["forecast"], 2, "mgp: No such command 'forecast'"),

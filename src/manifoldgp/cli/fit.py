@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from manifoldgp._system.plain_text import argument, visible
 from manifoldgp.cli._fit_arguments import FitOptions
 from manifoldgp.cli._interruption import Interruption
-from manifoldgp.cli._messages import Messages, print_json
+from manifoldgp.cli._messages import Messages, print_json, size_in_words
 from manifoldgp.cli._options import TABLE_HELP, Averaging, Json, Method, Quiet, column_names, refuse_overwriting
 
 if TYPE_CHECKING:
@@ -157,7 +158,7 @@ def fit(
     _say_what_was_fitted(fitted, len(training.X), training.without_target, place, messages, json)
     if fitted.interrupted:
         kept = "the same command fits it to the end" if place == out else f"{out} is as it was"
-        typer.echo(f"mgp: Interrupted. The best model so far is in {place}; {kept}.", err=True)
+        typer.echo(visible(f"mgp: Interrupted. The best model so far is in {place}; {kept}."), err=True)
         raise typer.Exit(interruption.exit_code)
 
 
@@ -239,7 +240,8 @@ def read_training(
     from manifoldgp.data.table_files import read_tables
     from manifoldgp.errors import InputError
 
-    table = read_tables(files)
+    with messages.warnings_as_messages():
+        table = read_tables(files)
     columns = list(table.columns)
     refuse_missing_columns(targets, columns)
     rows = len(table)
@@ -311,8 +313,10 @@ def _say_what_was_fitted(
     fitted: Fitted, rows: int, without_target: int | None, out: Path, messages: Messages, as_json: bool
 ) -> None:
     from manifoldgp.averaging import as_averaging
+    from manifoldgp.cli._models import encoding_of, with_names
 
-    remarks = fitted.model.diagnose().remarks
+    targets = encoding_of(fitted.model).targets
+    remarks = [with_names(remark, targets) for remark in fitted.model.diagnose().remarks]
     members = [sum(block.members for block in e.blocks) for e in fitted.model.ensembles_]
     if as_json:
         encoding = fitted.model.table_encoding_
@@ -337,4 +341,7 @@ def _say_what_was_fitted(
     messages.note(f"Fitted in {fitted.seconds:.1f} s; {count} {'model' if count == '1' else 'models'} in the average.")
     for remark in remarks:
         messages.note(f"- {remark}")
-    messages.note(f"Wrote {out} ({out.stat().st_size / 1e6:.1f} MB). Next: mgp inspect {out}, mgp predict {out} new.csv")
+    written = argument(out)
+    messages.note(
+        f"Wrote {out} ({size_in_words(out.stat().st_size)}). Next: mgp inspect {written}, mgp predict {written} new.csv"
+    )

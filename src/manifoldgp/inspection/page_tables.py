@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from html import escape
 from typing import Any
@@ -132,7 +133,13 @@ def _scores(target: TargetView, found: inspection.Predictions, which: str) -> li
     return [escape(target.name), which, counted, say(metrics.rmse(y, found.mean)), say(spread), explained, f"{inside:.1f} %", say(metrics.nlpp(found.log_density))]  # fmt: skip
 
 
-def numbers_table(diagnosis: Diagnosis) -> str:
+def renamed(text: str, view: ModelView) -> str:
+    """A remark or a number's name of diagnose() with the target's name instead of its number."""
+    by_number = {t.output: t.name for t in view.targets}
+    return re.sub(r"^output (\d+):", lambda m: f"{by_number.get(int(m[1]), m[0][:-1])}:", text)
+
+
+def numbers_table(diagnosis: Diagnosis, view: ModelView) -> str:
     """All numbers of a diagnosis."""
     rows = []
     for name, value in diagnosis.numbers.items():
@@ -140,7 +147,7 @@ def numbers_table(diagnosis: Diagnosis) -> str:
             text = ", ".join(say(float(v)) for v in value.ravel()[:12]) + (", …" if value.size > 12 else "")
         else:
             text = say(float(value)) if isinstance(value, (int, float, np.number)) else escape(str(value))
-        rows.append([escape(name), text])
+        rows.append([escape(renamed(name, view)), text])
     return table(("number", "value"), rows, "numbers")
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from manifoldgp import inspection
+from manifoldgp._system.plain_text import visible
 from manifoldgp.errors import InputError
 
 Spec = dict[str, Any]
@@ -166,4 +167,5 @@ def _names(model: Any, columns: Sequence[str] | None) -> tuple[list[str], list[s
                 f"columns must name the {D} inputs, or the {D} inputs and then the {outputs} targets; got {columns!r}."
             )
         known[: len(columns)] = [str(name) for name in columns]
-    return known[:D], known[D:]
+    shown = [visible(name) for name in known]
+    return shown[:D], shown[D:]

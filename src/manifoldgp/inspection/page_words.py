@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from html import escape
 
 import numpy as np
 
 from manifoldgp import inspection, metrics
+from manifoldgp._system.plain_text import visible
 from manifoldgp.averaging import as_averaging
+from manifoldgp.data.encoding import TableEncoding
 from manifoldgp.inspection.page_tables import about_endings, say
 from manifoldgp.inspection.page_view import MOST_SLICES, ModelView, TargetView
 
@@ -76,12 +77,6 @@ def facts(view: ModelView) -> dict[str, str]:
         inside = float(np.mean(np.abs(target.calibration.pit - 0.5) <= 0.475))
         found[f"95 % intervals{of} hold ({_source(target)})"] = f"{100 * inside:.0f} %"
     return found
-
-
-def renamed(remark: str, view: ModelView) -> str:
-    """A remark of diagnose() with the target's name instead of its number."""
-    by_number = {t.output: t.name for t in view.targets}
-    return re.sub(r"^output (\d+):", lambda m: f"{by_number.get(int(m[1]), m[0][:-1])}:", remark)
 
 
 def prediction(view: ModelView) -> str:
@@ -200,12 +195,8 @@ def data(view: ModelView) -> str:
 
 
 def usage(view: ModelView) -> str:
-    columns = ", ".join(view.inputs[:6]) + (", ..." if len(view.inputs) > 6 else "")
-    python = (
-        'import manifoldgp\n\nmodel = manifoldgp.load("model.mgp")  # written by model.save("model.mgp")\n'
-        f"# X: rows with the columns {columns}\nmean, std = model.predict(X, return_std=True)\n"
-        "quantiles = model.predict_quantiles(X, q=(0.025, 0.5, 0.975))\nmodel.update(X_new, y_new)  # more data, without training again"
-    )
+    encoding = getattr(view.model, "table_encoding_", None)
+    python = _array_snippet(view.inputs) if encoding is None else _table_snippet(encoding)
     shell = "mgp predict model.mgp new-rows.csv --out predictions.csv"
     onnx = "mgp export model.mgp --to onnx --out model.onnx"
     return (
@@ -213,6 +204,34 @@ def usage(view: ModelView) -> str:
         f'<h3>From the command line</h3><p>A table in, a table with mean, standard deviation and quantiles out.</p><pre class="code">{escape(shell)}</pre>'
         f'<h3>Without Python</h3><p>As an ONNX file, for a robot or a server.</p><pre class="code">{escape(onnx)}</pre>'
     )
+
+
+def _array_snippet(inputs: list[str]) -> str:
+    """How to use a model that was fitted on an array or a frame of numbers."""
+    return (
+        'import manifoldgp\n\nmodel = manifoldgp.load("model.mgp")  # written by model.save("model.mgp")\n'
+        f"# X: rows with the columns {_first_names(inputs)}\nmean, std = model.predict(X, return_std=True)\n"
+        "quantiles = model.predict_quantiles(X, q=(0.025, 0.5, 0.975))\nmodel.update(X_new, y_new)  # more data, without training again"
+    )
+
+
+def _table_snippet(encoding: TableEncoding) -> str:
+    """How to use a model that was fitted on a table: its encoding turns tables with text into the numbers that it takes."""
+    noise = ", noise_std=encoding.noise_values({})" if encoding.noise else ""
+    columns = _first_names([visible(column.name) for column in encoding.columns])
+    return (
+        "import manifoldgp\nfrom manifoldgp.data import read_table\n\n"
+        'model = manifoldgp.load("model.mgp")\nencoding = model.table_encoding_\n'
+        f'table = read_table("new.csv")  # with the columns {columns}\nX = encoding.inputs(table)\n'
+        f"mean, std = model.predict(X, return_std=True{noise.format('table')})\n"
+        f"quantiles = model.predict_quantiles(X, q=(0.025, 0.5, 0.975){noise.format('table')})\n\n"
+        'more = read_table("more.csv")  # rows with known targets: learn from them too, without training again\n'
+        f"model.update(encoding.inputs(more), encoding.target_values(more){noise.format('more')})"
+    )
+
+
+def _first_names(names: list[str]) -> str:
+    return ", ".join(names[:6]) + (", ..." if len(names) > 6 else "")
 
 
 def _calibration_rows(view: ModelView) -> str:

@@ -36,7 +36,10 @@ def input_names(model: Any) -> list[str]:
 
 
 def target_name(model: Any, output: int) -> str:
-    """y, or y0, y1, ... of several targets."""
+    """The target's name in the table that the model was fitted on; without a table y, or y0, y1, ... of several targets."""
+    encoding = getattr(model, "table_encoding_", None)
+    if encoding is not None:
+        return encoding.targets[output]
     return "y" if model.n_outputs_ == 1 else f"y{output}"
 
 
