@@ -187,7 +187,11 @@ def _pack_report(report: HeldOutReport | None, name: str, tensors: dict[str, Ten
     tensors[f"{name}.weights"], tensors[f"{name}.pit"] = torch.from_numpy(report.weights), torch.from_numpy(report.pit)
     for key, value in report.log_density.items():
         tensors[f"{name}.log_density.{key}"] = torch.from_numpy(value)
+    if report.mean is not None and report.observed is not None:
+        tensors[f"{name}.mean"], tensors[f"{name}.observed"] = torch.from_numpy(report.mean), torch.from_numpy(report.observed)
     return {
+        "means": report.mean is not None and report.observed is not None,
+        "cut_short": list(report.cut_short),
         "groups": list(report.groups),
         "variance_factors": list(report.variance_factors),
         "densities": list(report.log_density),
@@ -200,7 +204,11 @@ def _unpack_report(plain: Any, name: str, tensors: dict[str, Tensor]) -> HeldOut
     pit = take(tensors, f"{name}.pit", (-1,)).cpu().numpy()
     weights = take(tensors, f"{name}.weights", (len(plain["groups"]), len(plain["variance_factors"]))).cpu().numpy()
     log_density = {key: take(tensors, f"{name}.log_density.{key}", (len(pit),)).cpu().numpy() for key in plain["densities"]}
-    return HeldOutReport(tuple(plain["groups"]), tuple(plain["variance_factors"]), weights, log_density, pit)
+    means = [
+        take(tensors, f"{name}.{part}", (len(pit),)).cpu().numpy() if plain["means"] else None for part in ("mean", "observed")
+    ]
+    groups, factors, cut_short = (tuple(plain[part]) for part in ("groups", "variance_factors", "cut_short"))
+    return HeldOutReport(groups, factors, weights, log_density, pit, *means, cut_short)
 
 
 def _kinds() -> dict[str, type]:
