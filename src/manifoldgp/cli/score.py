@@ -111,4 +111,4 @@ def _show(scores: dict[str, dict[str, float]], rows: int) -> None:
 
 
 def _number(value: float) -> str:
-    return f"{value:.4g}" if math.isfinite(value) else "-"
+    return f"{round(value, 4) + 0.0:.4g}" if math.isfinite(value) else "-"

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from manifoldgp.inspection.predictions import Predictions, predictions
-from manifoldgp.inspection.rows import output_index
+from manifoldgp.inspection.rows import held_out, output_index
 
 Source = Literal["test rows", "held-out rows", "leave-one-out"]
 
@@ -29,7 +29,7 @@ def calibration(
     known: predictions of these rows that were already computed.
     """
     output = output_index(model, output)
-    report = model.held_out_[output]
+    report = held_out(model, output)
     if X is None and y is None and report is not None:
         return Calibration(report.pit, "held-out rows")
     known = known or predictions(model, X, y, output=output, noise_std=noise_std)

@@ -9,6 +9,7 @@ import numpy as np
 from manifoldgp import inspection, metrics
 from manifoldgp._system.plain_text import visible
 from manifoldgp.averaging import as_averaging
+from manifoldgp.averaging.verdict import errors_of
 from manifoldgp.data.encoding import TableEncoding
 from manifoldgp.inspection.page_tables import about_endings, say
 from manifoldgp.inspection.page_view import MOST_SLICES, ModelView, TargetView
@@ -34,7 +35,7 @@ SCORES = (
     "Typical error: root mean squared difference between prediction and observation, in units of the target; beside it the error of always predicting the training mean. "
     "R²: share of the variation that is explained, 1 is perfect. NLPP: mean negative log density of what was observed, lower is better. "
     "Held out: rows that the folds of the stack kept from the models that predict them. Left out: each training row is predicted from all the others, with "
-    "parameters that have seen it; that flatters the model a little."
+    "parameters that have seen it; that flatters the model a little, and much where neighbours are alike, as rows of one run or of one moment are."
 )
 STARTS = (
     "<b>Every start of the optimiser, from its first step to its end (dot).</b> Lower is better; many ends at one height mean that the optimum is found "
@@ -71,9 +72,9 @@ def lead(view: ModelView) -> str:
 def facts(view: ModelView) -> dict[str, str]:
     found = {"training rows": f"{view.trained_rows:,}", "inputs": str(len(view.inputs))}
     for target in view.targets[:2]:
-        shown = target.shown
         of = f" of {target.name}" if len(view.targets) > 1 else ""
-        found[f"typical error{of} ({_which(target)})"] = escape(say(metrics.rmse(shown.observed, shown.mean)))
+        error, which = _typical_error(view, target)
+        found[f"typical error{of} ({which})"] = escape(say(error))
         inside = float(np.mean(np.abs(target.calibration.pit - 0.5) <= 0.475))
         found[f"95 % intervals{of} hold ({_source(target)})"] = f"{100 * inside:.0f} %"
     return found
@@ -167,7 +168,7 @@ def starts(view: ModelView) -> str:
 
 
 def weights(view: ModelView) -> str:
-    report = view.model.held_out_[0]
+    report = view.targets[0].held_out
     if report is None:
         return "<b>Who makes the prediction:</b> the weights of its members."
     wider = [f"{factor:g}" for factor in report.variance_factors if factor != 1.0]
@@ -253,8 +254,13 @@ def _training_rows(view: ModelView) -> str:
     return f"A sample of {len(view.X):,} training rows" if view.sampled else "Training rows"
 
 
-def _which(target: TargetView) -> str:
-    return "rows left out" if target.shown.left_out else "test rows"
+def _typical_error(view: ModelView, target: TargetView) -> tuple[float, str]:
+    """RMSE, and of which rows: test rows, else those that folds held out, else (the easiest test) training rows that were left out one at a time."""
+    report = target.held_out
+    if target.test is None and report is not None and report.mean is not None and report.observed is not None:
+        scale = view.model.ensembles_[target.output].scale
+        return errors_of(report.observed, report.mean, scale)["RMSE"], "held-out rows"
+    return metrics.rmse(target.shown.observed, target.shown.mean), "rows left out" if target.shown.left_out else "test rows"
 
 
 def _source(target: TargetView) -> str:

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from manifoldgp.averaging.stacking import HeldOutReport
+from manifoldgp.averaging.verdict import speaks_of_the_model
 from manifoldgp.data import inputs
 from manifoldgp.errors import InputError
 
@@ -63,6 +65,17 @@ def output_index(model: Any, output: int) -> int:
         if 0 <= operator.index(output) < model.n_outputs_:
             return operator.index(output)
     raise InputError(f"output must be the number of a target, 0 to {model.n_outputs_ - 1}; got {output!r}.")
+
+
+def held_out(model: Any, output: int = 0) -> HeldOutReport | None:
+    """What the rows say that a stack held out; None where there are none, or where they were predicted by members that the model does without.
+
+    The latter happens when training is stopped: the plain GP takes the weight of members that were not finished.
+    """
+    output = output_index(model, output)
+    report, starts = model.held_out_[output], model.starts_[model.starts_["output"] == output]
+    plain = float(starts["weight"][starts["group"] == "plain GP"].sum())
+    return report if report is not None and speaks_of_the_model(report, plain) else None
 
 
 @dataclass(frozen=True)

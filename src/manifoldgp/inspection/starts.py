@@ -9,7 +9,7 @@ import numpy as np
 
 from manifoldgp.errors import InputError
 from manifoldgp.inspection.learned import group_names
-from manifoldgp.inspection.rows import output_index
+from manifoldgp.inspection.rows import held_out, output_index
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Weights:
 def mixture_weights(model: Any, *, output: int = 0) -> Weights:
     """Weights of the groups of an average, or of the starts where all are of one group."""
     output = output_index(model, output)
-    report, ensemble = model.held_out_[output], model.ensembles_[output]
+    report, ensemble = held_out(model, output), model.ensembles_[output]
     if report is not None:
         return Weights(list(report.groups), tuple(report.variance_factors), np.asarray(report.weights), True)
     if sum(block.members for block in ensemble.blocks) == 1:
