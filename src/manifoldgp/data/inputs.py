@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_array, check_consistent_length, validate_data
 
+from manifoldgp._system.real_numbers import as_meant
 from manifoldgp.errors import InputError, warn
 
 _EXTREME = 1e150
@@ -42,6 +43,7 @@ def training_table(estimator: Any, X: Any, y: Any, noise_std: Any = None) -> Tra
     if y is None:
         raise InputError(f"This {type(estimator).__name__} estimator requires y to be passed, but the target y is None.")
     refuse_unusable_frame(X)
+    X = as_meant(X, "X")
     with _text_explained("X"):
         X = validate_data(estimator, X, dtype=np.float64, ensure_min_samples=2)
     Y, flat = _targets(y)
@@ -61,6 +63,8 @@ def group_labels(groups: Any, given: int, kept: np.ndarray | slice = slice(None)
     """Group labels of the rows that were kept among the given ones, or None."""
     if groups is None:
         return None
+    if np.ma.is_masked(groups):
+        raise InputError("groups has masked labels. Give every row a label.")
     labels = np.asarray(groups)
     if labels.shape != (given,):
         raise InputError(f"groups must hold one label a row, shape ({given},); got {labels.shape}.")
@@ -70,6 +74,7 @@ def group_labels(groups: Any, given: int, kept: np.ndarray | slice = slice(None)
 def query_table(estimator: Any, X: Any) -> np.ndarray:
     """Check inputs to predict at, (n, D), against what the estimator was fitted on."""
     refuse_unusable_frame(X)
+    X = as_meant(X, "X")
     with _text_explained("X"):
         X = validate_data(estimator, X, dtype=np.float64, reset=False)
     with np.errstate(over="ignore"):
@@ -95,6 +100,7 @@ def _targets(y: Any) -> tuple[np.ndarray, bool]:
     """y as (N, O), and whether it came as (N,)."""
     if isinstance(y, (str, Number)) or getattr(y, "shape", None) == ():
         raise InputError(f"y must have one entry for each row of X, shape (N,) or (N, outputs); got {y!r}.")
+    y = as_meant(y, "y", mask_is_missing=True)
     with _text_explained("y"):
         # as Any: scikit-learn's annotations are narrower than what it takes
         numbers_or_missing: Any = {"dtype": np.float64, "ensure_all_finite": "allow-nan"}
@@ -137,7 +143,9 @@ def query_noise(noise_std: Any, rows: int, outputs: int) -> np.ndarray | None:
 def _noise_table(noise_std: Any, shape: tuple[int, ...]) -> np.ndarray:
     """Known noise standard deviations as (N, O)."""
     try:
-        noise = np.asarray(noise_std, dtype=np.float64)
+        noise = np.asarray(as_meant(noise_std, "noise_std"), dtype=np.float64)
+    except InputError:
+        raise
     except (TypeError, ValueError) as error:
         raise InputError(
             f"noise_std must be numbers: the standard deviation of the noise, in the units of y ({error})."
