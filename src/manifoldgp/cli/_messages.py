@@ -58,7 +58,7 @@ class Messages:
 
 def print_json(result: Mapping[str, Any]) -> None:
     """One JSON object on standard output. What is not a finite number becomes null."""
-    sys.stdout.write(in_json(json.dumps(_plain(result), indent=2, ensure_ascii=False)) + "\n")
+    sys.stdout.write(in_json(json.dumps(plain_data(result), indent=2, ensure_ascii=False)) + "\n")
     sys.stdout.flush()
 
 
@@ -78,13 +78,14 @@ def size_in_words(bytes_: int) -> str:
     return f"{bytes_ / 1e3:.0f} kB" if bytes_ < 999_500 else f"{bytes_ / 1e6:.1f} MB"
 
 
-def _plain(value: Any) -> Any:
+def plain_data(value: Any) -> Any:
+    """The value as JSON can hold it: arrays as lists, and null for what is not a finite number."""
     if isinstance(value, Mapping):
-        return {str(key): _plain(entry) for key, entry in value.items()}
+        return {str(key): plain_data(entry) for key, entry in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(entry) for entry in value]
+        return [plain_data(entry) for entry in value]
     if hasattr(value, "tolist"):  # numpy's arrays and numbers
-        return _plain(value.tolist())
+        return plain_data(value.tolist())
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)

@@ -13,51 +13,30 @@ def inspect(model_file: ModelFile, json: Json = False) -> None:
 
     Rows, columns, categories, settings; whether the features helped, whether intervals can be trusted.
     """
-    from manifoldgp.cli._models import encoding_of, open_model, with_names
+    from manifoldgp._system.model_header import read_header
+    from manifoldgp.data.encoding import TableEncoding
 
-    model = open_model(model_file)
-    encoding = encoding_of(model)
-    diagnosis = model.diagnose()
-    about = {
-        "model": str(model_file),
-        "estimator": type(model).__name__,
-        "rows": model.ensembles_[0].blocks[0].rows,
-        "targets": list(encoding.targets),
-        "members": [sum(block.members for block in e.blocks) for e in model.ensembles_],
-        "bytes": model_file.stat().st_size,
-    }
-    # programs get the settings inside averaging and method one by one, people as they are written in Python
-    params = model.get_params(deep=json)
-    settings = {name: _setting(value) for name, value in params.items() if name.split("__")[-1] not in _NOT_SHOWN}
-    numbers = {with_names(name, encoding.targets): value for name, value in diagnosis.numbers.items()}
-    remarks = [with_names(remark, encoding.targets) for remark in diagnosis.remarks]
+    found = read_header(model_file).get("summary")
+    if found is None:  # saved from Python: look at the model itself
+        from manifoldgp.cli._models import open_model
+        from manifoldgp.cli._summary import summary_of
+
+        found = summary_of(open_model(model_file))
+    about = {"model": str(model_file), **{name: found[name] for name in _ABOUT}, "bytes": model_file.stat().st_size}
     if json:
-        print_json(about | {"table": encoding.to_plain(), "settings": settings, "numbers": numbers, "remarks": remarks})
+        print_json(about | {name: found[name] for name in ("table", "settings", "numbers", "remarks")})
     else:
-        _show(about, encoding, _changed(model, settings), numbers, remarks)
+        _show(about, TableEncoding.from_plain(found["table"]), found["changed"], found["numbers"], found["remarks"])
 
 
-_NOT_SHOWN = ("callback", "warm_start_from", "device", "verbose")
+_ABOUT = ("estimator", "rows", "targets", "members")
 _KINDS = {"number": "number", "flag": "true or false", "category": "text"}
-
-
-def _setting(value: Any) -> Any:
-    return value if isinstance(value, (str, int, float, bool, type(None))) else repr(value)
-
-
-def _changed(model: Any, settings: dict[str, Any]) -> dict[str, Any]:
-    """Settings that differ from the defaults, and the averaging, which matters most."""
-    usual = {name: _setting(value) for name, value in type(model)().get_params(deep=False).items()}
-    always = ("averaging", "restarts", "random_state")
-    return {name: value for name, value in settings.items() if name in always or value != usual[name]}
 
 
 def _show(about: dict[str, Any], encoding: Any, settings: dict[str, Any], numbers: dict[str, Any], remarks: list[str]) -> None:
     from rich.padding import Padding
     from rich.table import Table
     from rich.text import Text
-
-    from manifoldgp.estimators.diagnosis import show_value
 
     console = output()
 
@@ -97,4 +76,11 @@ def _show(about: dict[str, Any], encoding: Any, settings: dict[str, Any], number
         console.print(Padding(row, (0, 0, 0, 2), expand=False))
     console.print()
     heading("Numbers")
-    pairs({name: show_value(value) for name, value in numbers.items()})
+    pairs({name: _in_words(value) for name, value in numbers.items()})
+
+
+def _in_words(value: Any) -> str:
+    """A number or a list of them as a person reads it."""
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_in_words, value[:12])) + (", ..." if len(value) > 12 else "") + "]"
+    return f"{value:.4g}" if isinstance(value, float) else "-" if value is None else str(value)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Sequence
 from numbers import Integral
@@ -16,6 +15,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from manifoldgp._system.files import written_whole
+from manifoldgp._system.model_header import FORMAT, VERSION, Part, checked_metadata, checksum, refuse_other_checksum
 from manifoldgp.averaging.stacking import HeldOutReport
 from manifoldgp.data.encoding import TableEncoding
 from manifoldgp.data.scaling import Standardizer
@@ -27,8 +27,6 @@ from manifoldgp.features import Features, Identity, Nested, as_features
 from manifoldgp.means import as_mean
 from manifoldgp.training.settings import Options
 from manifoldgp.training.trained import START_FIELDS
-
-FORMAT, VERSION = "manifoldgp", 1
 
 
 def write(path: str | Path, header: dict[str, Any], tensors: dict[str, Tensor]) -> None:
@@ -51,38 +49,33 @@ def read(path: str | Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
-            if metadata.get("format") != FORMAT:
-                raise FileFormatError(f"{path} is a safetensors file, but not a model of this package.")
-            if metadata.get("version") != str(VERSION):
-                raise FileFormatError(
-                    f"{path} has format version {metadata.get('version')}; this package reads version {VERSION}."
-                )
+            text = checked_metadata(path, metadata)
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
     except (SafetensorError, OSError) as error:
         raise FileFormatError(f"{path} is not a model file, or it is damaged ({error}).") from error
-    text = metadata.get("header", "")
-    if _checksum(text, tensors) != metadata.get("checksum"):
-        raise FileFormatError(
-            f"{path} is damaged: its contents do not match their checksum. Copy it again, or save the model anew."
-        )
+    refuse_other_checksum(path, metadata, _checksum(text, tensors))
     return json.loads(text), tensors
 
 
 def _checksum(text: str, tensors: dict[str, Tensor]) -> str:
-    digest = hashlib.sha256(text.encode())
-    for name in sorted(tensors):
-        tensor = tensors[name]
-        digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
-        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().tobytes() if tensor.numel() else b"")
-    return digest.hexdigest()
+    return checksum(
+        text, (Part(name, tuple(tensor.shape), str(tensor.dtype), _bytes(tensor)) for name, tensor in tensors.items())
+    )
+
+
+def _bytes(tensor: Tensor) -> bytes:
+    return tensor.reshape(-1).view(torch.uint8).numpy().tobytes() if tensor.numel() else b""
 
 
 _NOT_STORED = ("callback", "warm_start_from", "device", "checkpoint")
 """Arguments of the estimators, and of their settings objects, that have no meaning elsewhere."""
 
 
-def save(estimator: Any, path: str | Path) -> None:
-    """Write a fitted estimator to ``path``. What it predicts after :func:`load` is the same to the last bit."""
+def save(estimator: Any, path: str | Path, summary: dict[str, Any] | None = None) -> None:
+    """Write a fitted estimator to ``path``. What it predicts after :func:`load` is the same to the last bit.
+
+    summary: plain data about it that can be read from the file without PyTorch; load and save forget them, for the model may change in between.
+    """
     if type(estimator) not in _kinds().values():
         raise InputError(
             f"Only {' and '.join(_kinds())} can be saved; a {type(estimator).__name__} is code that a file cannot hold."
@@ -105,6 +98,8 @@ def save(estimator: Any, path: str | Path) -> None:
     encoding = getattr(estimator, "table_encoding_", None)
     if encoding is not None:
         header["table"] = encoding.to_plain()
+    if summary is not None:
+        header["summary"] = summary
     write(path, header, tensors)
 
 
