@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import mmap
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -66,16 +65,9 @@ def read_header(path: str | Path) -> dict[str, Any]:
     if not path.is_file():
         raise FileNotFoundError(f"There is no model file {path}.")
     try:
-        with (
-            path.open("rb") as file,
-            mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content,
-            memoryview(content) as data,
-        ):
-            metadata, parts = _table(data)
-            text = checked_metadata(path, metadata)
-            found = checksum(text, parts)
-            for part in parts:
-                part.data.release()
+        metadata, parts = _table(memoryview(path.read_bytes()))
+        text = checked_metadata(path, metadata)
+        found = checksum(text, parts)
     except FileFormatError:
         raise
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:

@@ -31,7 +31,7 @@ def as_meant(values: Any, name: str, *, mask_is_missing: bool = False) -> Any:
     masked = int(np.ma.getmaskarray(values).sum())
     if masked and not mask_is_missing:
         raise InputError(f"{name} has {masked} masked entries. Fill them in, or leave these rows out.")
-    return values.astype(np.float64).filled(np.nan) if masked else values.data
+    return np.ma.filled(values.astype(np.float64), np.nan) if masked else values.data
 
 
 def _holds_times(values: Any) -> bool:

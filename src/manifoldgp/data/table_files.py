@@ -8,6 +8,7 @@ import re
 import sys
 import zipfile
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -149,18 +150,15 @@ def _read_text(name: str, kind: str) -> Any:
 
 def _read_excel(name: str) -> Any:
     try:
-        import openpyxl
+        import_module("openpyxl")
     except ImportError as error:
         raise MissingExtraError(
             "Excel files need openpyxl, which is not installed. Run: pip install 'manifoldgp[excel]', or save the sheet as CSV."
         ) from error
-    book = openpyxl.load_workbook(name, read_only=True)
-    sheets = book.sheetnames
-    book.close()
-    if len(sheets) > 1:
-        warn(f"{name} has {len(sheets)} sheets: {', '.join(sheets)}. The first one is read.")
-    table = pandas().read_excel(name, engine="openpyxl")
-    return table.dropna(how="all")  # rows that only look used
+    with pandas().ExcelFile(name, engine="openpyxl") as book:
+        if len(book.sheet_names) > 1:
+            warn(f"{name} has {len(book.sheet_names)} sheets: {', '.join(book.sheet_names)}. The first one is read.")
+        return book.parse().dropna(how="all")  # without rows that only look used
 
 
 def _refuse_repeated(names: Sequence[str], file: str) -> None:

@@ -203,7 +203,7 @@ def _unpack_report(plain: Any, name: str, tensors: dict[str, Tensor]) -> HeldOut
         take(tensors, f"{name}.{part}", (len(pit),)).cpu().numpy() if plain["means"] else None for part in ("mean", "observed")
     ]
     groups, factors, cut_short = (tuple(plain[part]) for part in ("groups", "variance_factors", "cut_short"))
-    return HeldOutReport(groups, factors, weights, log_density, pit, *means, cut_short)
+    return HeldOutReport(groups, factors, weights, log_density, pit, mean=means[0], observed=means[1], cut_short=cut_short)
 
 
 def _kinds() -> dict[str, type]:
