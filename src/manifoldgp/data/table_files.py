@@ -158,7 +158,7 @@ def _read_excel(name: str) -> Any:
     with pandas().ExcelFile(name, engine="openpyxl") as book:
         if len(book.sheet_names) > 1:
             warn(f"{name} has {len(book.sheet_names)} sheets: {', '.join(book.sheet_names)}. The first one is read.")
-        return book.parse().dropna(how="all")  # without rows that only look used
+        return pandas().read_excel(book).dropna(how="all")  # without rows that only look used
 
 
 def _refuse_repeated(names: Sequence[str], file: str) -> None:
