@@ -223,10 +223,16 @@ def _feature_space(posterior: Any, numbers: dict, remarks: list) -> None:
     rank, Q, D = _rank(H), H.shape[1], X.shape[1]
     numbers["spread of the features"] = H.std(0).cpu().numpy()
     numbers["rank of the features"] = rank
-    # Features that hold the inputs, as those of a plain GP do, lack what the inputs lack: 0/1 columns of one category always sum to one.
-    if Q - rank > (D - _rank(X) if Q >= D else 0):
+    # 0/1 columns of one category always sum to one; features that hold the inputs, as those of a plain GP do, then lack a dimension too.
+    if Q - rank > (_lacking_flags(X) if Q >= D else 0):
         spanned = "1 dimension" if rank == 1 else f"{rank} dimensions"
         remarks.append(f"The {Q} features span only {spanned}{_sample(posterior)}: fewer features would do.")
+
+
+def _lacking_flags(X: Tensor) -> int:
+    """How many of the inputs with two values follow from the others."""
+    flags = X[:, [d for d in range(X.shape[1]) if len(torch.unique(X[:, d])) <= 2]]
+    return flags.shape[1] - _rank(flags) if flags.shape[1] else 0
 
 
 def _rank(H: Tensor) -> int:

@@ -6,15 +6,16 @@ import operator
 import warnings
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from manifoldgp.averaging.stacking import HeldOutReport
-from manifoldgp.averaging.verdict import speaks_of_the_model
 from manifoldgp.data import inputs
 from manifoldgp.errors import InputError
+
+if TYPE_CHECKING:
+    from manifoldgp.averaging.stacking import HeldOutReport
 
 
 def require_fitted(model: Any) -> None:
@@ -72,6 +73,8 @@ def held_out(model: Any, output: int = 0) -> HeldOutReport | None:
 
     The latter happens when training is stopped: the plain GP takes the weight of members that were not finished.
     """
+    from manifoldgp.averaging.verdict import speaks_of_the_model  # PyTorch, which drawing alone does not need
+
     output = output_index(model, output)
     report, starts = model.held_out_[output], model.starts_[model.starts_["output"] == output]
     plain = float(starts["weight"][starts["group"] == "plain GP"].sum())
