@@ -7,10 +7,13 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
-from typing import Any
+from typing import TypeVar
 
 import torch
-from threadpoolctl import ThreadpoolController
+from threadpoolctl import LibController, ThreadpoolController
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # glibc's names: M_TRIM_THRESHOLD, M_MMAP_THRESHOLD
 _KEEP = 2**31 - 1
@@ -123,7 +126,7 @@ class BlasLimit:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._inside = self._count = 0
-        self._before: dict[str, tuple[Any, int]] = {}
+        self._before: dict[str, tuple[LibController, int]] = {}
 
     def take(self) -> None:
         """Come in; one thread each, until somebody inside says otherwise."""
@@ -157,7 +160,7 @@ class BlasLimit:
         self._count = count
 
 
-def _set_threads(library: Any, count: int) -> None:
+def _set_threads(library: LibController, count: int) -> None:
     """Newer versions of threadpoolctl let the Python thread that has set a limit first change it, and pass over others in silence."""
     release = getattr(library, "clear_controlling_thread", lambda force: None)
     release(force=True)
@@ -176,7 +179,7 @@ class Workers:
         self.count = count
         self._pool = ThreadPoolExecutor(count, initializer=TORCH.join) if count > 1 else None
 
-    def map(self, function: Callable[[Any], Any], items: Sequence[Any], large: bool) -> list[Any]:
+    def map(self, function: Callable[[Item], Result], items: Sequence[Item], large: bool) -> list[Result]:
         """[function(item) for item in items], side by side; one item alone gets all cores for BLAS if it is large."""
         if self._pool is None or len(items) == 1:
             BLAS.use(self.count if large else 1)

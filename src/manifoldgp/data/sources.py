@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -22,7 +21,7 @@ class Block:
     noise: np.ndarray | None
     number: np.ndarray
 
-    def __getitem__(self, index: Any) -> Block:
+    def __getitem__(self, index: np.ndarray | slice) -> Block:
         noise = None if self.noise is None else self.noise[index]
         return Block(self.X[index], self.Y[index], noise, self.number[index])
 
@@ -63,7 +62,7 @@ class RowSource(ABC):
 
 def checked(block: Block) -> Block:
     """The block without the rows whose target is missing; an input that is not finite is refused, by row."""
-    missing = np.isnan(block.Y).any(1)
+    missing = np.asarray(np.isnan(block.Y).any(1))
     block = block[~missing] if missing.any() else block
     bad = ~np.isfinite(block.X).all(1) | ~np.isfinite(block.Y).all(1)
     if bad.any():
@@ -90,7 +89,7 @@ class ArrayRows(RowSource):
     [2, 2, 1]
     """
 
-    def __init__(self, X: Any, y: Any, noise_std: Any = None) -> None:
+    def __init__(self, X: np.ndarray, y: np.ndarray, noise_std: np.ndarray | None = None) -> None:
         if getattr(X, "ndim", 0) != 2 or getattr(y, "ndim", 0) not in (1, 2) or len(X) != len(y):
             raise InputError(
                 f"X must have shape (N, D) and y (N,) or (N, outputs); got {getattr(X, 'shape', X)} and {getattr(y, 'shape', y)}."
@@ -110,7 +109,7 @@ class ArrayRows(RowSource):
         wanted = numbers[(numbers >= first) & (numbers < last)]
         return checked(self._rows(wanted, wanted))
 
-    def _rows(self, number: np.ndarray, index: Any) -> Block:
+    def _rows(self, number: np.ndarray, index: np.ndarray | slice) -> Block:
         X = np.asarray(self.X[index], dtype=np.float64)
         Y = np.asarray(self.y[index], dtype=np.float64).reshape(len(X), self.outputs)
         noise = None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from manifoldgp.averaging import Averaging, Fast, Single, Stack
 from manifoldgp.errors import InputError
@@ -10,6 +11,11 @@ from manifoldgp.kernels.stationary import Stationary
 from manifoldgp.means import as_mean
 from manifoldgp.model import Model
 from manifoldgp.training.settings import Exact, Sparse
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
 
 _OF_SPARSE = {
     Single: "a sparse single model obeys restarts, max_iter and warm_start_from alone.",
@@ -35,7 +41,7 @@ def why_exact(averaging: Averaging, outputs: int = 2) -> str | None:
     return f"{_listed(unobeyed)} needs method='exact': {_OF_SPARSE[kind]}" if unobeyed else None
 
 
-def refuse_unobeyed(estimator: Any, averaging: Averaging, method: Exact | Sparse | None) -> None:
+def refuse_unobeyed(estimator: ManifoldGPRegressor, averaging: Averaging, method: Exact | Sparse | None) -> None:
     """Refuse arguments that no part of the fit would obey, whatever the data."""
     if isinstance(method, Sparse) and isinstance(averaging, Single):
         unobeyed = {name: value for name, value in method.changed().items() if name in ("restarts", "max_iter")}
@@ -81,7 +87,7 @@ def partly_obeyed(model: Model, averaging: Averaging, method: Exact | Sparse) ->
     return words
 
 
-def unheeded_folds(averaging: Averaging, groups: Any, ordered: bool) -> list[str]:
+def unheeded_folds(averaging: Averaging, groups: ArrayLike | None, ordered: bool) -> list[str]:
     """Says that groups and ordered choose held-out rows, where there are none."""
     given = [name for name, is_given in (("groups", groups is not None), ("ordered", ordered)) if is_given]
     if isinstance(averaging, Stack) or not given:
@@ -89,5 +95,5 @@ def unheeded_folds(averaging: Averaging, groups: Any, ordered: bool) -> list[str
     return [f"{' and '.join(given)} of fit say which rows a stack holds out; averaging={averaging.shorthand()!r} holds out none."]
 
 
-def _listed(named: dict[str, Any]) -> str:
+def _listed(named: Mapping[str, object]) -> str:
     return ", ".join(f"{name}={value!r}" for name, value in named.items())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import reduce
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,6 +13,11 @@ from manifoldgp.errors import InputError, warn
 from manifoldgp.estimators.combinations import why_exact
 from manifoldgp.training.processes import Ranks, slots_of
 from manifoldgp.training.settings import Exact, Sparse
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from manifoldgp.data.inputs import Table
 
 EXACT_UP_TO = 5_000
 """Rows up to which method="auto" is exact: beyond, one evaluation of the evidence takes seconds, and many are needed."""
@@ -47,7 +52,9 @@ def tell_method(asked: Exact | Sparse | None, taken: Exact | Sparse, N: int, ave
     warn(f"{N:,} rows: method='auto' {words}")
 
 
-def row_source(X: Any, y: Any, noise_std: Any, method: Exact | Sparse | None, averaging: Averaging) -> RowSource | None:
+def row_source(
+    X: Table | RowSource, y: ArrayLike | None, noise_std: ArrayLike | None, method: Exact | Sparse | None, averaging: Averaging
+) -> RowSource | None:
     """X itself where it is a source of rows, memory-mapped arrays as one (unless the exact method takes them), else None."""
     if isinstance(X, RowSource):
         if y is not None or noise_std is not None:
@@ -56,7 +63,7 @@ def row_source(X: Any, y: Any, noise_std: Any, method: Exact | Sparse | None, av
     if not isinstance(X, np.memmap) or not isinstance(y, np.ndarray):
         return None
     taken = chosen_method(method, len(X), averaging, y.shape[1] if y.ndim == 2 else 1)
-    return ArrayRows(X, y, noise_std) if isinstance(taken, Sparse) else None
+    return ArrayRows(X, y, None if noise_std is None else np.asanyarray(noise_std)) if isinstance(taken, Sparse) else None
 
 
 def surveyed(source: RowSource, ranks: Ranks) -> Survey:

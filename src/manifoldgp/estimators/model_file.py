@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 from numbers import Integral
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -27,6 +27,9 @@ from manifoldgp.features import Features, Identity, Nested, as_features
 from manifoldgp.means import as_mean
 from manifoldgp.training.settings import Options
 from manifoldgp.training.trained import START_FIELDS
+
+if TYPE_CHECKING:
+    from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
 
 FORMAT, VERSION = "manifoldgp", 1
 
@@ -81,7 +84,7 @@ _NOT_STORED = ("callback", "warm_start_from", "device", "checkpoint")
 """Arguments of the estimators, and of their settings objects, that have no meaning elsewhere."""
 
 
-def save(estimator: Any, path: str | Path) -> None:
+def save(estimator: ManifoldGPRegressor, path: str | Path) -> None:
     """Write a fitted estimator to ``path``. What it predicts after :func:`load` is the same to the last bit."""
     if type(estimator) not in _kinds().values():
         raise InputError(
@@ -108,7 +111,7 @@ def save(estimator: Any, path: str | Path) -> None:
     write(path, header, tensors)
 
 
-def load(path: str | Path, modules: Sequence[torch.nn.Module] = (), device: str = "cpu") -> Any:
+def load(path: str | Path, modules: Sequence[torch.nn.Module] = (), device: str = "cpu") -> ManifoldGPRegressor:
     """The fitted estimator in ``path``.
 
     modules: your own torch modules, if the model's features or mean use any. device: where it is to predict.
@@ -124,7 +127,9 @@ def load(path: str | Path, modules: Sequence[torch.nn.Module] = (), device: str 
         raise FileFormatError(f"{path} is incomplete or inconsistent ({type(error).__name__}: {error}).") from error
 
 
-def _unpack(header: dict[str, Any], tensors: dict[str, Tensor], modules: list[torch.nn.Module], device: str) -> Any:
+def _unpack(
+    header: dict[str, Any], tensors: dict[str, Tensor], modules: list[torch.nn.Module], device: str
+) -> ManifoldGPRegressor:
     placed = place_modules(header["settings"], modules)
     estimator = _kinds()[header["estimator"]](**rebuild(header["settings"], placed), device=device)
     D, targets = len(take(tensors, "x.scale", (-1,))), len(take(tensors, "y.scale", (-1,)))
@@ -155,7 +160,7 @@ def _unpack_encoding(plain: Any, D: int, targets: int) -> TableEncoding:
     return encoding
 
 
-def _settings(estimator: Any) -> Any:
+def _settings(estimator: ManifoldGPRegressor) -> Any:
     """The estimator's arguments, as plain data."""
     settings = {name: value for name, value in estimator.get_params(deep=False).items() if name not in _NOT_STORED}
     for name, value in settings.items():
@@ -171,7 +176,7 @@ def _settings(estimator: Any) -> Any:
     return describe(settings)
 
 
-def _describable(given: Features, estimator: Any) -> Features:
+def _describable(given: Features, estimator: ManifoldGPRegressor) -> Features:
     """The features as given, or, where they hold a scikit-learn transformer, as they were when they had been fitted."""
     try:
         describe(given)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -17,6 +17,9 @@ from manifoldgp.noise import GaussianNoise
 from manifoldgp.parameters import Prior
 from manifoldgp.training.settings import Exact, Sparse
 from manifoldgp.warping import TargetWarping
+
+if TYPE_CHECKING:
+    from manifoldgp.data.inputs import RandomState
 
 
 class GPRegressor(ManifoldGPRegressor):
@@ -52,11 +55,11 @@ class GPRegressor(ManifoldGPRegressor):
         optimizer: str = "l-bfgs",
         max_iter: int = 500,
         levels: bool = True,
-        warm_start_from: Any = None,
+        warm_start_from: ManifoldGPRegressor | None = None,
         method: Exact | Sparse | str = "auto",
         time_budget: float | None = None,
         standardize: bool | str = True,
-        random_state: Any = 0,
+        random_state: RandomState = 0,
         device: str = "cpu",
         verbose: bool = False,
         callback: Callable[[np.ndarray, np.ndarray], object] | None = None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,11 +13,14 @@ from manifoldgp.estimators.program_rows import Rows
 from manifoldgp.estimators.program_writer import Writer
 from manifoldgp.predictor import Predictor
 
+if TYPE_CHECKING:
+    from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
+
 _FARTHEST_ORIGIN = 4.0
 """Up to this many standard deviations from zero, the mean of the inputs is folded into weights; beyond, (x − mean) comes first."""
 
 
-def to_predictor(estimator: Any) -> Predictor:
+def to_predictor(estimator: ManifoldGPRegressor) -> Predictor:
     """The predictor of a fitted estimator; refuses parts that only code can express."""
     writer, groups = Writer(), grouped(estimator.ensembles_)
     offset, scale = estimator.x_scaler_.offset, estimator.x_scaler_.scale

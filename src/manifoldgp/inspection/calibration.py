@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from manifoldgp.inspection.predictions import Predictions, predictions
 from manifoldgp.inspection.rows import output_index
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from manifoldgp.data.inputs import Table
+    from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
 
 Source = Literal["test rows", "held-out rows", "leave-one-out"]
 
@@ -22,7 +28,13 @@ class Calibration:
 
 
 def calibration(
-    model: Any, X: Any = None, y: Any = None, *, output: int = 0, noise_std: Any = None, known: Predictions | None = None
+    model: ManifoldGPRegressor,
+    X: Table | None = None,
+    y: ArrayLike | None = None,
+    *,
+    output: int = 0,
+    noise_std: ArrayLike | None = None,
+    known: Predictions | None = None,
 ) -> Calibration:
     """PIT values of the rows X, y; without them of the rows that the folds of a stack held out, else leave-one-out values of the training rows.
 

@@ -6,13 +6,12 @@ import json
 from collections.abc import Mapping, Sequence
 from html import escape
 from importlib import resources
-from typing import Any
 
 from manifoldgp.inspection import palette
 
 
 def html_page(
-    title: str, head: str, sections: Sequence[tuple[str, str, str]], data: Mapping[str, Any], *, scripts: Sequence[str] = ()
+    title: str, head: str, sections: Sequence[tuple[str, str, str]], data: Mapping[str, object], *, scripts: Sequence[str] = ()
 ) -> str:
     """The whole page as one text, which needs nothing from a network.
 

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from manifoldgp.errors import InputError
 from manifoldgp.inspection.rows import chosen_inputs, output_index, thinned
 
+if TYPE_CHECKING:
+    from manifoldgp.data.inputs import Table
+    from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
 
-def sensitivities(model: Any, X: Any = None, *, output: int = 0, most: int = 500) -> np.ndarray:
+
+def sensitivities(model: ManifoldGPRegressor, X: Table | None = None, *, output: int = 0, most: int = 500) -> np.ndarray:
     """s_d = sd(x_d) · sqrt(mean_i (∂m(x_i) / ∂x_d)²) (D,), in the units of y: the typical change of the posterior mean m with input d.
 
     X (n, D): where derivatives are taken, by default the training rows; at most ``most`` of them.
@@ -39,7 +43,7 @@ class LearnedFeatures:
     lengthscales: np.ndarray | None
 
 
-def learned_features(model: Any, X: Any = None, *, output: int = 0) -> LearnedFeatures:
+def learned_features(model: ManifoldGPRegressor, X: Table | None = None, *, output: int = 0) -> LearnedFeatures:
     """Features of the heaviest member that has learned any; X (n, D): by default the training rows."""
     from manifoldgp.estimators.units import on_device
     from manifoldgp.features import Identity  # PyTorch, which drawing alone does not need
@@ -66,7 +70,7 @@ def learned_features(model: Any, X: Any = None, *, output: int = 0) -> LearnedFe
     )
 
 
-def group_names(model: Any, output: int) -> list[str]:
+def group_names(model: ManifoldGPRegressor, output: int) -> list[str]:
     """The group of each block of an ensemble, in order."""
     starts = model.starts_[(model.starts_["output"] == output) & model.starts_["chosen"]]
     return list(dict.fromkeys(str(name) for name in starts["group"]))

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from manifoldgp import inspection
 from manifoldgp._system.files import refuse_unwritable, write_whole
@@ -17,15 +17,21 @@ from manifoldgp.inspection.html_page import html_page
 from manifoldgp.inspection.page_tables import data_table, numbers_table, score_table, settings_table, starts_table
 from manifoldgp.inspection.page_view import MOST_TARGETS, ModelView, Spec, view_of
 
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from manifoldgp.data.inputs import Table
+    from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
+
 
 def write_model_report(
-    model: Any,
+    model: ManifoldGPRegressor,
     path: str | os.PathLike[str],
     *,
     title: str | None = None,
     columns: Sequence[str] | None = None,
-    X: Any = None,
-    y: Any = None,
+    X: Table | None = None,
+    y: ArrayLike | None = None,
 ) -> Path:
     """Write one HTML file about a fitted model, which opens without a network; returns its path.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -14,6 +14,12 @@ from manifoldgp.inference.ensemble import Ensemble
 from manifoldgp.inference.mixtures import Predictive
 from manifoldgp.inspection.curves import predictive
 from manifoldgp.inspection.rows import chosen_rows, output_index
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from manifoldgp.data.inputs import Table
+    from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
 
 
 def left_out_mixture(ensemble: Ensemble, place: np.ndarray) -> Predictive:
@@ -48,7 +54,13 @@ class Predictions:
 
 
 def predictions(
-    model: Any, X: Any = None, y: Any = None, *, output: int = 0, noise_std: Any = None, most: int = 1000
+    model: ManifoldGPRegressor,
+    X: Table | None = None,
+    y: ArrayLike | None = None,
+    *,
+    output: int = 0,
+    noise_std: ArrayLike | None = None,
+    most: int = 1000,
 ) -> Predictions:
     """Predictions of the rows X, y, or (without them) leave-one-out predictions of the training rows; of at most ``most`` rows.
 

@@ -6,7 +6,7 @@ import operator
 import warnings
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -14,8 +14,14 @@ from sklearn.utils.validation import check_is_fitted
 from manifoldgp.data import inputs
 from manifoldgp.errors import InputError
 
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
 
-def require_fitted(model: Any) -> None:
+    from manifoldgp.data.inputs import Table
+    from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
+
+
+def require_fitted(model: ManifoldGPRegressor) -> None:
     """Refuse what is not a fitted estimator of this package."""
     check_is_fitted(model)
     if not hasattr(model, "ensembles_"):
@@ -25,7 +31,7 @@ def require_fitted(model: Any) -> None:
         )
 
 
-def input_names(model: Any) -> list[str]:
+def input_names(model: ManifoldGPRegressor) -> list[str]:
     """The columns that the model was fitted on, by name; x0, x1, ... where it saw no names, x for a single one."""
     require_fitted(model)
     named = getattr(model, "feature_names_in_", None)
@@ -35,12 +41,12 @@ def input_names(model: Any) -> list[str]:
     return ["x"] if D == 1 else [f"x{d}" for d in range(D)]
 
 
-def target_name(model: Any, output: int) -> str:
+def target_name(model: ManifoldGPRegressor, output: int) -> str:
     """y, or y0, y1, ... of several targets."""
     return "y" if model.n_outputs_ == 1 else f"y{output}"
 
 
-def input_index(model: Any, column: str | int) -> int:
+def input_index(model: ManifoldGPRegressor, column: str | int) -> int:
     """The number of an input that is given by its name or its number."""
     names = input_names(model)
     if isinstance(column, str):
@@ -53,7 +59,7 @@ def input_index(model: Any, column: str | int) -> int:
     raise InputError(f"There is no input {column!r}. Choose a number below {len(names)}, or a name: {', '.join(names)}.")
 
 
-def output_index(model: Any, output: int) -> int:
+def output_index(model: ManifoldGPRegressor, output: int) -> int:
     """The number of a target, checked."""
     require_fitted(model)
     with suppress(TypeError):
@@ -73,7 +79,7 @@ class Rows:
     given: bool
 
 
-def training_rows(model: Any, output: int = 0, most: int | None = None) -> Rows:
+def training_rows(model: ManifoldGPRegressor, output: int = 0, most: int | None = None) -> Rows:
     """The rows that a fitted model keeps; at most ``most`` of them, drawn evenly at random and kept in order."""
     output = output_index(model, output)
     try:
@@ -86,7 +92,9 @@ def training_rows(model: Any, output: int = 0, most: int | None = None) -> Rows:
     return Rows(X[place] * model.x_scaler_.scale + model.x_scaler_.offset, y[place] * scale + offset, place, len(y), False)
 
 
-def chosen_rows(model: Any, X: Any, y: Any, output: int = 0, most: int | None = None) -> Rows:
+def chosen_rows(
+    model: ManifoldGPRegressor, X: Table | None, y: ArrayLike | None, output: int = 0, most: int | None = None
+) -> Rows:
     """The user's rows X (n, D), y (n,) or (n, O), or the training rows where neither is given."""
     output = output_index(model, output)
     if X is None and y is None:
@@ -99,12 +107,12 @@ def chosen_rows(model: Any, X: Any, y: Any, output: int = 0, most: int | None = 
     return Rows(X[place], y[place], place, len(y), True)
 
 
-def chosen_inputs(model: Any, X: Any) -> np.ndarray:
+def chosen_inputs(model: ManifoldGPRegressor, X: Table | None) -> np.ndarray:
     """The user's inputs (n, D), or those of the training rows."""
     return training_rows(model).X if X is None else _checked(model, X)
 
 
-def _checked(model: Any, X: Any) -> np.ndarray:
+def _checked(model: ManifoldGPRegressor, X: Table) -> np.ndarray:
     """X (n, D) as numbers. An array has the model's columns in the model's order; that it carries no names needs no warning."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="X does not have valid feature names", category=UserWarning)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from manifoldgp.errors import InputError
 from manifoldgp.inspection.learned import group_names
 from manifoldgp.inspection.rows import output_index
+
+if TYPE_CHECKING:
+    from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
 
 
 @dataclass(frozen=True)
@@ -23,7 +26,7 @@ class Trace:
     weight: float
 
 
-def traces(model: Any, *, output: int = 0) -> list[Trace]:
+def traces(model: ManifoldGPRegressor, *, output: int = 0) -> list[Trace]:
     """The way of every start that was trained; for posterior draws, which have none, an error says where to look.
 
     Left out: starts that were never begun (time was up), and those that were only screened, whose objective on few rows is not comparable.
@@ -63,7 +66,7 @@ class Weights:
     held_out: bool
 
 
-def mixture_weights(model: Any, *, output: int = 0) -> Weights:
+def mixture_weights(model: ManifoldGPRegressor, *, output: int = 0) -> Weights:
     """Weights of the groups of an average, or of the starts where all are of one group."""
     output = output_index(model, output)
     report, ensemble = model.held_out_[output], model.ensembles_[output]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
 
 import torch
 from botorch.posteriors.posterior import Posterior
@@ -173,6 +172,6 @@ def _same_for_all_batches(
 
 
 @GetSampler.register(MixturePosterior)
-def _mixture_sampler(posterior: MixturePosterior, sample_shape: torch.Size, *, seed: int | None = None, **_: Any):
+def _mixture_sampler(posterior: MixturePosterior, sample_shape: torch.Size, *, seed: int | None = None, **_: object):
     """Quasi-random normal numbers."""
     return SobolQMCNormalSampler(sample_shape=sample_shape, seed=seed)

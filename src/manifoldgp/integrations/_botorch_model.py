@@ -135,7 +135,7 @@ class ManifoldGPModel(Model, FantasizeMixin):
             return _scalarized(mixture, posterior_transform)
         return posterior_transform(result)
 
-    def condition_on_observations(self, X: Tensor, Y: Tensor, noise: Tensor | None = None, **kwargs: Any) -> Self:
+    def condition_on_observations(self, X: Tensor, Y: Tensor, noise: Tensor | None = None, **kwargs: object) -> Self:
         """The model with n more rows: X (*T, n, d) and Y (*T', n, 1), T' broadcasting with T; parameters and weights unchanged.
 
         noise: known noise variances of these rows, shaped like Y.
@@ -151,7 +151,7 @@ class ManifoldGPModel(Model, FantasizeMixin):
         new.train_inputs, new.train_targets = self._joined_rows(X, Y)
         return new
 
-    def fantasize(self, X: Tensor, sampler: MCSampler, observation_noise: Tensor | None = None, **kwargs: Any) -> Self:
+    def fantasize(self, X: Tensor, sampler: MCSampler, observation_noise: Tensor | None = None, **kwargs: object) -> Self:
         """The model conditioned on draws of y at X (*T, n, d): a batch (*sample_shape, *T) of models."""
         noise = observation_noise
         if noise is None and self._row_noise_needed and self._known_noise is not None:

@@ -6,7 +6,6 @@ import copy
 import math
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -45,7 +44,7 @@ class GPyTorchKernel(Kernel):
     ['base_kernel.raw_lengthscale', 'raw_outputscale']
     """
 
-    kernel: Any
+    kernel: gpytorch.kernels.Kernel
     batching: str = "auto"
 
     def __post_init__(self) -> None:
@@ -122,7 +121,7 @@ class GPyTorchKernel(Kernel):
         return hash((type(self.kernel), self.dims))
 
 
-def _evaluate(kernel: Any, values: dict[str, Tensor], A: Tensor, B: Tensor, diagonal: bool) -> Tensor:
+def _evaluate(kernel: gpytorch.kernels.Kernel, values: dict[str, Tensor], A: Tensor, B: Tensor, diagonal: bool) -> Tensor:
     with ExitStack() as stack:
         stack.enter_context(gpytorch.settings.lazily_evaluate_kernels(False))
         stack.enter_context(gpytorch.settings.trace_mode(True))  # plain operations, which can be differentiated twice
@@ -137,13 +136,18 @@ def _evaluate(kernel: Any, values: dict[str, Tensor], A: Tensor, B: Tensor, diag
 
 
 def _looped(
-    kernel: Any, stacked: dict[str, Tensor], constants: dict[str, Tensor], A: Tensor, B: Tensor, diagonal: bool
+    kernel: gpytorch.kernels.Kernel,
+    stacked: dict[str, Tensor],
+    constants: dict[str, Tensor],
+    A: Tensor,
+    B: Tensor,
+    diagonal: bool,
 ) -> Tensor:
     members = ({name: value[i] for name, value in stacked.items()} | constants for i in range(len(A)))
     return torch.stack([_evaluate(kernel, values, A[i], B[i], diagonal) for i, values in enumerate(members)])
 
 
-def _way(kernel: Any, stacked: dict[str, Tensor], constants: dict[str, Tensor], A: Tensor, B: Tensor) -> str:
+def _way(kernel: gpytorch.kernels.Kernel, stacked: dict[str, Tensor], constants: dict[str, Tensor], A: Tensor, B: Tensor) -> str:
     few = {name: value[:2].detach() for name, value in stacked.items()}
     A, B = A[:2, :_ROWS_OF_PROBE].detach(), B[:2, :_ROWS_OF_PROBE].detach()
     loop = _looped(kernel, few, constants, A, B, diagonal=False)
@@ -157,7 +161,7 @@ def _way(kernel: Any, stacked: dict[str, Tensor], constants: dict[str, Tensor], 
     return "native" if same else "loop"
 
 
-def _scattered(raw: Tensor, constraint: Any) -> Law:
+def _scattered(raw: Tensor, constraint: gpytorch.constraints.Interval | None) -> Law:
     """The raw value itself, then natural values scattered by a factor of e; between two bounds, or without any, raw ones are."""
 
     def draw(generator: torch.Generator, count: int) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -11,15 +11,21 @@ from manifoldgp import inspection, metrics
 from manifoldgp.inspection.palette import BLUE, FAINT, INK
 from manifoldgp.plots.style import drawing_place, styled
 
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from manifoldgp.data.inputs import Table
+    from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
+
 
 @styled()
 def plot_predicted_observed(
-    model: Any,
-    X: Any = None,
-    y: Any = None,
+    model: ManifoldGPRegressor,
+    X: Table | None = None,
+    y: ArrayLike | None = None,
     *,
     output: int = 0,
-    noise_std: Any = None,
+    noise_std: ArrayLike | None = None,
     most: int = 500,
     ax: Axes | None = None,
 ) -> Axes:
@@ -44,12 +50,12 @@ def plot_predicted_observed(
 
 @styled()
 def plot_pit(
-    model: Any,
-    X: Any = None,
-    y: Any = None,
+    model: ManifoldGPRegressor,
+    X: Table | None = None,
+    y: ArrayLike | None = None,
     *,
     output: int = 0,
-    noise_std: Any = None,
+    noise_std: ArrayLike | None = None,
     bins: int = 10,
     ax: Axes | None = None,
 ) -> Axes:
@@ -69,7 +75,13 @@ def plot_pit(
 
 @styled()
 def plot_coverage(
-    model: Any, X: Any = None, y: Any = None, *, output: int = 0, noise_std: Any = None, ax: Axes | None = None
+    model: ManifoldGPRegressor,
+    X: Table | None = None,
+    y: ArrayLike | None = None,
+    *,
+    output: int = 0,
+    noise_std: ArrayLike | None = None,
+    ax: Axes | None = None,
 ) -> Axes:
     """Share of rows inside central intervals against the share that should be: on the diagonal if calibrated, below it if too sure.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -13,9 +13,15 @@ from manifoldgp.errors import InputError
 from manifoldgp.inspection.palette import BLUE, BROWN, GREEN, PURPLE, VERMILLION
 from manifoldgp.plots.style import drawing_place, styled
 
+if TYPE_CHECKING:
+    from manifoldgp.data.inputs import Table
+    from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
+
 
 @styled()
-def plot_relevance(model: Any, X: Any = None, *, output: int = 0, most: int = 20, ax: Axes | None = None) -> Axes:
+def plot_relevance(
+    model: ManifoldGPRegressor, X: Table | None = None, *, output: int = 0, most: int = 20, ax: Axes | None = None
+) -> Axes:
     """A bar for each input, the strongest on top: by how much the prediction typically changes with it (:func:`~manifoldgp.inspection.sensitivities`).
 
     most: inputs that are shown.
@@ -93,7 +99,13 @@ _MOST_POINTS = 2000
 
 @styled()
 def plot_features(
-    model: Any, X: Any = None, y: Any = None, *, output: int = 0, dims: int | None = None, ax: Axes | None = None
+    model: ManifoldGPRegressor,
+    X: Table | None = None,
+    y: ArrayLike | None = None,
+    *,
+    output: int = 0,
+    dims: int | None = None,
+    ax: Axes | None = None,
 ) -> Axes:
     """The learned features at the rows X, y (by default those of training), coloured by the target.
 

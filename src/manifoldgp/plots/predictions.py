@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -12,6 +12,10 @@ from manifoldgp import inspection
 from manifoldgp.errors import InputError
 from manifoldgp.inspection.palette import BLUE, INK
 from manifoldgp.plots.style import Style, drawing_place, styled
+
+if TYPE_CHECKING:
+    from manifoldgp.data.inputs import Table
+    from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
 
 
 def plot_band(
@@ -48,9 +52,9 @@ _MOST_POINTS = 2000
 
 @styled()
 def plot_prediction(
-    model: Any,
-    X: Any = None,
-    y: Any = None,
+    model: ManifoldGPRegressor,
+    X: Table | None = None,
+    y: ArrayLike | None = None,
     *,
     output: int = 0,
     level: float = 0.95,
@@ -77,10 +81,10 @@ def plot_prediction(
 
 @styled()
 def plot_slice(
-    model: Any,
+    model: ManifoldGPRegressor,
     column: str | int = 0,
     *,
-    X: Any = None,
+    X: Table | None = None,
     output: int = 0,
     level: float = 0.95,
     points: int = 200,
@@ -103,7 +107,7 @@ def plot_slice(
     return ax
 
 
-def _draw(model: Any, ax: Axes, band: inspection.Band, output: int, level: float) -> Axes:
+def _draw(model: ManifoldGPRegressor, ax: Axes, band: inspection.Band, output: int, level: float) -> Axes:
     plot_band(ax, band.x, band.mean, band.lower, band.upper, style=Style(BLUE), label="mean")
     ax.collections[-1].set_label(f"{100 * level:g} % interval")
     return ax

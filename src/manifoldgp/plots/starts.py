@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -11,12 +11,15 @@ from manifoldgp import inspection
 from manifoldgp.inspection.palette import FAINT, SEQUENCE
 from manifoldgp.plots.style import drawing_place, styled
 
+if TYPE_CHECKING:
+    from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
+
 _DASHES = ("-", (0, (5, 1.6)), (0, (1.2, 1.2)), (0, (5, 1.5, 1.2, 1.5)))
 _FEW = 10
 
 
 @styled()
-def plot_starts(model: Any, *, output: int = 0, ax: Axes | None = None) -> Axes:
+def plot_starts(model: ManifoldGPRegressor, *, output: int = 0, ax: Axes | None = None) -> Axes:
     """The objective (NLML, with priors if there are any) of every start by iteration, lower is better; starts that carry no weight are grey.
 
     The vertical axis leaves out the first steps from poor starting values.
@@ -52,7 +55,7 @@ def plot_starts(model: Any, *, output: int = 0, ax: Axes | None = None) -> Axes:
 
 
 @styled()
-def plot_weights(model: Any, *, output: int = 0, ax: Axes | None = None) -> Axes:
+def plot_weights(model: ManifoldGPRegressor, *, output: int = 0, ax: Axes | None = None) -> Axes:
     """A bar for each group of an average (for each start where there is one group), split by the factor that multiplies its variances."""
     found = inspection.mixture_weights(model, output=output)
     names, weights = found.names[:_FEW], found.weights[:_FEW]

@@ -9,7 +9,6 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -51,11 +50,11 @@ class Progress:
 class Checkpoints:
     """The checkpoints of one fit, one for each target and group. fit: what tells this fit from others, plain data by name."""
 
-    def __init__(self, path: str | Path, fit: Mapping[str, Any]) -> None:
+    def __init__(self, path: str | Path, fit: Mapping[str, object]) -> None:
         self._path, self._fit = path, dict(fit)
         self._made: list[Checkpoint] = []
 
-    def of(self, group: str, output: int, details: Mapping[str, Any]) -> Checkpoint:
+    def of(self, group: str, output: int, details: Mapping[str, object]) -> Checkpoint:
         """The checkpoint of one training. details: what tells it from others, beside what tells the fit."""
         name = ".".join([str(self._path), *([group.replace(" ", "-")] if group else []), str(output)])
         self._made.append(Checkpoint(name, fingerprint={**details, **self._fit}))
@@ -79,7 +78,7 @@ class Checkpoint:
     fingerprint: what tells this fit from others, plain data by name; a file of a fit with another one is refused.
     """
 
-    def __init__(self, path: str | Path, seconds: float = 1.0, fingerprint: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, path: str | Path, seconds: float = 1.0, fingerprint: Mapping[str, object] | None = None) -> None:
         self.path, self.seconds, self.fingerprint = Path(path), seconds, dict(fingerprint or {})
         self._last = time.perf_counter()
 
@@ -119,7 +118,7 @@ class Checkpoint:
         self.path.unlink(missing_ok=True)
 
 
-def _same(one: Any, other: Any) -> bool:
+def _same(one: object, other: object) -> bool:
     """Equal; lists of numbers up to rounding, which another number of processes changes."""
     if isinstance(one, list) and isinstance(other, list):
         return len(one) == len(other) and np.allclose(one, other, rtol=1e-6, atol=1e-9, equal_nan=True)

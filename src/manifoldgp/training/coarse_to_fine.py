@@ -13,14 +13,22 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import torch
 
 from manifoldgp.model import Data
 from manifoldgp.training.objective import TrainingObjective
-from manifoldgp.training.optimizer import CUT_SHORT, INVALID_START, ITERATION_LIMIT, LOST, Curvature, Monitor, OptimizeResult
+from manifoldgp.training.optimizer import (
+    CUT_SHORT,
+    INVALID_START,
+    ITERATION_LIMIT,
+    LOST,
+    Curvature,
+    Monitor,
+    Objective,
+    OptimizeResult,
+)
 
 LEAST_ROWS = 2000
 """Fits on fewer rows have no levels."""
@@ -211,7 +219,7 @@ class _Climb:
         whole.status[best], whole.history[best] = found.status[0], found.history[0]
 
     def _run(
-        self, objective: Any, minimizer: Callable[..., OptimizeResult], starts: np.ndarray, rows: int, max_iter: int
+        self, objective: Objective, minimizer: Callable[..., OptimizeResult], starts: np.ndarray, rows: int, max_iter: int
     ) -> OptimizeResult:
         whole, scale, watch = self.result, self._N / rows, self._monitor.callback
         callback = None if watch is None else (lambda iterations, values: watch(iterations, scale * values))

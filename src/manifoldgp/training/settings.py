@@ -94,7 +94,7 @@ METHODS: dict[str, type[Exact] | type[Sparse]] = {cls.shorthand(): cls for cls i
 """The methods by their shorthands; beside them there is "auto"."""
 
 
-def as_method(given: Any) -> Exact | Sparse | None:
+def as_method(given: object) -> Exact | Sparse | None:
     """A method from its object or its shorthand; None for "auto": the rows decide.
 
     >>> as_method("sparse"), as_method(Sparse(inducing=100)), as_method("auto")

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from manifoldgp._system.threads import Workers
+from manifoldgp._system.threads import Item, Result, Workers
 from manifoldgp.data.inputs import available_bytes
 from manifoldgp.errors import DisconnectedParameterError, NotPositiveDefiniteError
 from manifoldgp.inference.sparse_bound import Bound, Statistics, collapsed_bound
@@ -136,7 +135,7 @@ class BoundObjective:
             self.rung = inducing.rung
         return inducing
 
-    def _first_pass(self, point: Tensor, inducing: Inducing, keep: bool) -> tuple[Statistics, list[Any]]:
+    def _first_pass(self, point: Tensor, inducing: Inducing, keep: bool) -> tuple[Statistics, list[list[tuple[Tensor, Forward]]]]:
         """The sums over the rows of all processes, and for each of this process's slots the chunks that are kept."""
         M, slots = len(inducing.Z), self.rows.slots
         room = self._room(M) // max(len(slots), 1) if keep else 0
@@ -167,7 +166,7 @@ class BoundObjective:
         whole = _chunk_bytes(M, end - first + 2 * len(self.rows.slots))  # slots differ by a row
         return whole if whole <= min(KEPT_WHOLE, available_bytes() // 8) else KEPT_PART
 
-    def _second_pass(self, point: Tensor, inducing: Inducing, pull: Pull, kept: list[Any]) -> Tensor:
+    def _second_pass(self, point: Tensor, inducing: Inducing, pull: Pull, kept: list[list[tuple[Tensor, Forward]]]) -> Tensor:
         """Σ over the rows of all processes of dF/dtheta (P,), K_ZZ and prior left out."""
 
         def pull_slot(item: tuple[int, list[tuple[Tensor, Forward]]]) -> Tensor:
@@ -199,7 +198,7 @@ class BoundObjective:
             K = self.model.matrix(values, values["inducing"]["Z"])
             return torch.autograd.grad(K, leaf, inducing_gradient(bound, inducing))[0]
 
-    def _map(self, function: Callable[[Any], Any], items: list[Any]) -> list[Any]:
+    def _map(self, function: Callable[[Item], Result], items: list[Item]) -> list[Result]:
         if self.workers is None:
             return [function(item) for item in items]
         return self.workers.map(function, items, large=False)
