@@ -91,7 +91,7 @@ def objective(folder: str, N: int, M: int):
 
     from manifoldgp.data.sources import ArrayRows, survey
     from manifoldgp.features import MLP, Concatenate, Identity
-    from manifoldgp.inference.inducing import greedy_inducing_points
+    from manifoldgp.training.inducing_placement import greedy_inducing_points
     from manifoldgp.model import Model
     from manifoldgp.parameters import Layout, Parameter, constant_law, map_leaves, nest
     from manifoldgp.training.processes import current_ranks

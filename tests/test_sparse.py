@@ -12,7 +12,7 @@ from manifoldgp.errors import DisconnectedParameterError, NotPositiveDefiniteErr
 from manifoldgp.features import MLP, Concatenate, Identity
 from manifoldgp.inference.ensemble import Ensemble
 from manifoldgp.inference.exact_posterior import condition
-from manifoldgp.inference.inducing import greedy_inducing_points
+from manifoldgp.training.inducing_placement import greedy_inducing_points
 from manifoldgp.inference.sparse_posterior import condition_sparse, split_rows
 from manifoldgp.inference.sparse_sums import add_lower_product_, lower_times, place_inducing
 from manifoldgp.kernels import Linear, Matern52, SquaredExponential

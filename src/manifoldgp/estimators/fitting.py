@@ -13,8 +13,15 @@ from manifoldgp.data.scaling import Standardizer
 from manifoldgp.data.sources import RowSource
 from manifoldgp.errors import InputError, warn
 from manifoldgp.estimators.arguments import RunSettings, model_of, standardized
-from manifoldgp.estimators.combinations import partly_obeyed, refuse_unobeyed, unheeded_folds
-from manifoldgp.estimators.method import chosen_method, row_source, surveyed, tell_method
+from manifoldgp.estimators.method import (
+    chosen_method,
+    partly_obeyed,
+    refuse_unobeyed,
+    row_source,
+    surveyed,
+    tell_method,
+    unheeded_folds,
+)
 from manifoldgp.estimators.targets import FittedTarget, data_of_targets, fit_exact, fit_sparse
 from manifoldgp.estimators.units import model_inputs, model_noise, on_device
 from manifoldgp.inference.ensemble import prediction_threads

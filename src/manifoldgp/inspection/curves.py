@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from manifoldgp.errors import InputError
-from manifoldgp.inspection.rows import chosen_inputs, input_index, output_index
+from manifoldgp.inspection.chosen_rows import chosen_inputs, input_index, output_index
 
 if TYPE_CHECKING:
     from manifoldgp.data.inputs import Table

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from manifoldgp.errors import InputError
+from manifoldgp.inspection.chosen_rows import output_index
 from manifoldgp.inspection.learned import group_names
-from manifoldgp.inspection.rows import output_index
 
 if TYPE_CHECKING:
     from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor

@@ -1,29 +1,32 @@
-"""Predictions of training rows or of given ones, and what each row's own prediction is when it is left out."""
+"""Predictions beside what was observed: of given rows, or of training rows that are left out one at a time; and where observations fall in them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-import torch
 
 from manifoldgp.data import inputs
 from manifoldgp.errors import InputError
-from manifoldgp.inference.ensemble import Ensemble
-from manifoldgp.inference.mixtures import Predictive
+from manifoldgp.inspection.chosen_rows import chosen_rows, output_index
 from manifoldgp.inspection.curves import predictive
-from manifoldgp.inspection.rows import chosen_rows, output_index
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from manifoldgp.data.inputs import Table
     from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
+    from manifoldgp.inference.ensemble import Ensemble
+    from manifoldgp.inference.mixtures import Predictive
 
 
 def left_out_mixture(ensemble: Ensemble, place: np.ndarray) -> Predictive:
     """The mixture at training rows ``place`` (n,), each row left out; parameters and weights unchanged."""
+    import torch  # which drawing alone does not need
+
+    from manifoldgp.inference.mixtures import Predictive
+
     means, variances = [], []
     rows = torch.as_tensor(place, device=ensemble.blocks[0].alpha.device)
     for block in ensemble.blocks:
@@ -74,8 +77,6 @@ def predictions(
         )
     rows = chosen_rows(model, X, y, output, most)
     if left_out:
-        from manifoldgp.inspection.predictions import left_out_mixture  # PyTorch, which drawing alone does not need
-
         mixture = left_out_mixture(model.ensembles_[output], rows.place)
     else:
         known = inputs.query_noise(noise_std, rows.total, model.n_outputs_)
@@ -86,3 +87,53 @@ def predictions(
     parts = mixture.moments()[0], mixture.quantile(0.025), mixture.quantile(0.975), mixture.log_density(seen), mixture.cdf(seen)
     mean, lower, upper, log_density, pit = (part.cpu().numpy() for part in parts)
     return Predictions(rows.X, rows.y, mean, lower, upper, log_density, pit, rows.place, rows.total, left_out)
+
+
+Source = Literal["test rows", "held-out rows", "leave-one-out"]
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """PIT values (n,), P(Y_i <= y_i), uniform if the model is calibrated; and which rows they belong to."""
+
+    pit: np.ndarray
+    source: Source
+
+
+def calibration(
+    model: ManifoldGPRegressor,
+    X: Table | None = None,
+    y: ArrayLike | None = None,
+    *,
+    output: int = 0,
+    noise_std: ArrayLike | None = None,
+    known: Predictions | None = None,
+) -> Calibration:
+    """PIT values of the rows X, y; without them of the rows that the folds of a stack held out, else leave-one-out values of the training rows.
+
+    known: predictions of these rows that were already computed.
+    """
+    output = output_index(model, output)
+    report = model.held_out_[output]
+    if X is None and y is None and report is not None:
+        return Calibration(report.pit, "held-out rows")
+    known = known or predictions(model, X, y, output=output, noise_std=noise_std)
+    return Calibration(known.pit, "leave-one-out" if known.left_out else "test rows")
+
+
+def coverage_band(n: int, levels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Bounds that the observed coverage of n independent rows stays inside 95 times in 100 if the model is calibrated (binomial law).
+
+    >>> low, high = coverage_band(100, np.array([0.5]))
+    >>> float(low[0]), float(high[0])
+    (0.4, 0.6)
+    """
+    from scipy.stats import binom
+
+    return binom.ppf(0.025, n, levels) / n, binom.ppf(0.975, n, levels) / n
+
+
+def histogram_band(n: int, bins: int) -> tuple[float, float]:
+    """Bounds of the bars of a PIT histogram (densities, 1 is ideal), 95 times in 100 for each bar."""
+    low, high = coverage_band(n, np.array([1.0 / bins]))
+    return float(low[0]) * bins, float(high[0]) * bins
