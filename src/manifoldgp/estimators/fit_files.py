@@ -50,9 +50,7 @@ def fit_files(
         rows = FileRows(paths, target, columns, noise_std)
         refuse_overwriting([out], rows.paths)
         estimator.fit(rows, ordered=ordered)
-        estimator.table_encoding_ = TableEncoding(  # pyright: ignore[reportAttributeAccessIssue]
-            tuple(Column(name) for name in rows.names), tuple(rows.target_names), noise_std
-        )
+        estimator.table_encoding_ = TableEncoding(tuple(Column(name) for name in rows.names), tuple(rows.target_names), noise_std)
         if ranks.first:
             estimator.save(out)
         ranks.gather(None)  # nobody leaves before the file is there

@@ -14,10 +14,11 @@ from sklearn.utils.validation import check_is_fitted
 from manifoldgp.averaging import Averaging, as_averaging
 from manifoldgp.averaging.averages import SamplingReport
 from manifoldgp.averaging.stacking import HeldOutReport
+from manifoldgp.data.encoding import TableEncoding
 from manifoldgp.data.scaling import Standardizer
 from manifoldgp.data.sources import RowSource
 from manifoldgp.errors import InputError
-from manifoldgp.estimators import fitting, predictions
+from manifoldgp.estimators import fitting, model_file, predictions
 from manifoldgp.estimators.diagnosis import Diagnosis, diagnose
 from manifoldgp.estimators.program import to_predictor
 from manifoldgp.features import Features
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from manifoldgp.data.inputs import RandomState, Table
 
 
+@model_file.storable
 class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
     """Gaussian-process regression on learned features: y = G(M(x)) + noise, M and G trained jointly on the evidence.
 
@@ -115,6 +117,7 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
     method_: str
     n_features_in_: int
     feature_names_in_: np.ndarray  # only where X had names
+    table_encoding_: TableEncoding  # only where a table with names was encoded
     n_outputs_: int
     starts_: np.ndarray
     histories_: list[np.ndarray]
@@ -266,10 +269,8 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
 
     def save(self, path: str | Path) -> None:
         """Write the fitted model to one file that manifoldgp.load reads; no pickle."""
-        from manifoldgp.estimators.model_file import save
-
         check_is_fitted(self)
-        save(self, path)
+        model_file.save(self, path)
 
     def predictor(self) -> Predictor:
         """The fitted model as a function p(X, return_std=False, latent=False) that needs NumPy only, for use on a robot.

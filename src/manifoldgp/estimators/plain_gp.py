@@ -10,6 +10,7 @@ import torch
 
 from manifoldgp.averaging import Single
 from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
+from manifoldgp.estimators.model_file import storable
 from manifoldgp.features import Identity
 from manifoldgp.kernels import Kernel
 from manifoldgp.means import Mean
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from manifoldgp.data.inputs import RandomState
 
 
+@storable
 class GPRegressor(ManifoldGPRegressor):
     """A plain Gaussian process: the single model whose features are the inputs themselves.
 
