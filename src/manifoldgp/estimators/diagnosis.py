@@ -113,20 +113,20 @@ def _evidence(ensemble: Ensemble, posterior: Posterior, N: int, numbers: dict, r
 
 
 def _sparse(ensemble: Ensemble, posterior: SparsePosterior, estimator: ManifoldGPRegressor, numbers: dict, remarks: list) -> None:
-    M = posterior.Z.shape[1]
+    J = posterior.Z.shape[1]
     unexplained = _unexplained_share(posterior)
-    numbers["inducing points"] = M
+    numbers["inducing points"] = J
     numbers["bound on the NLML per row"] = float(posterior.bound[0]) / posterior.bound_rows + math.log(ensemble.scale)
     numbers["prior variance that the inducing points leave unexplained"] = unexplained
     asked = " (method='auto')" if estimator.method == "auto" else ""
-    remarks.append(f"The sparse model{asked} sees {posterior.rows:,} rows through {M} inducing points.")
+    remarks.append(f"The sparse model{asked} sees {posterior.rows:,} rows through {J} inducing points.")
     if unexplained > 0.01:
         remarks.append(
             f"The inducing points leave {100 * unexplained:.1f} % of the prior variance unexplained: more of them, Sparse(inducing=...), would tell more."
         )
     method = as_method(estimator.method) or Sparse()
-    if isinstance(method, Sparse) and method.inducing > M:
-        remarks.append(f"{M} inducing points explain the features already; {method.inducing} were asked for.")
+    if isinstance(method, Sparse) and method.inducing > J:
+        remarks.append(f"{J} inducing points explain the features already; {method.inducing} were asked for.")
 
 
 def _unexplained_share(posterior: SparsePosterior) -> float:

@@ -255,7 +255,7 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
         return np.array([f"{type(self).__name__.lower()}{q}" for q in range(width)], dtype=object)
 
     def update(self, X: Table, y: ArrayLike, *, noise_std: ArrayLike | None = None) -> ManifoldGPRegressor:
-        """Condition on n more rows without retraining, in O(N² n), or O(M² n) for a sparse model: an online update.
+        """Condition on n more rows without retraining, in O(N² n), or O(J² n) for a sparse model: an online update.
 
         Nearly singular covariances (noise-free data, say) are factored anew, in O(N³); diagnose() tells whether this one is.
         """

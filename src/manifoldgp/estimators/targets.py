@@ -140,7 +140,7 @@ def bound_model(model: Model, X: Tensor) -> Model:
 
 
 def refuse_too_little_memory(inducing: int) -> None:
-    """The M x M matrices of the bound, and chunk x M ones for each thread, must fit."""
+    """The J x J matrices of the bound, and chunk x J ones for each thread, must fit."""
     threads = torch.get_num_threads()
     needed, available = 8 * (14 * inducing**2 + 6 * threads * CHUNK_ROWS * inducing), available_bytes()
     if needed > 0.9 * available:

@@ -33,7 +33,7 @@ class Placement:
     device: torch.device | str
 
     def layout(self, Z: torch.Tensor) -> Layout:
-        """theta of the model with inducing points like Z (M, Q)."""
+        """theta of the model with inducing points like Z (J, Q)."""
         return Layout({**self.parameters, "inducing": {"Z": Parameter(tuple(Z.shape), constant_law(Z))}})
 
     def best(self, values: Tree, source: ModelRows, count: int, first: bool) -> tuple[Layout, np.ndarray, BoundObjective]:
@@ -56,7 +56,7 @@ class Placement:
         return made[int(np.argmin(bounds))]
 
     def at(self, plain: Tree, Z: torch.Tensor, source: ModelRows) -> tuple[Layout, np.ndarray, BoundObjective]:
-        """Layout, theta and objective with the inducing points Z (M, Q), the same in all processes."""
+        """Layout, theta and objective with the inducing points Z (J, Q), the same in all processes."""
         Z = Z.detach().clone()
         source.ranks.follow_first_(Z)
         layout = self.layout(Z)

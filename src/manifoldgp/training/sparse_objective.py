@@ -155,7 +155,7 @@ class BoundObjective:
 
         done = self._map(add_slot, slots)
         total = tree_sum([sums for sums, _ in done]) if done else Statistics.zeros(M, point)
-        self.ranks.sum_(total.P, total.a, total.scalars)
+        self.ranks.sum_(total.VV, total.a, total.scalars)
         return total, [kept for _, kept in done]
 
     def _room(self, M: int) -> int:
