@@ -91,9 +91,9 @@ def objective(folder: str, N: int, J: int):
 
     from manifoldgp.data.sources import ArrayRows, survey
     from manifoldgp.features import MLP, Concatenate, Identity
-    from manifoldgp.training.inducing_placement import greedy_inducing_points
     from manifoldgp.model import Model
     from manifoldgp.parameters import Layout, Parameter, constant_law, map_leaves, nest
+    from manifoldgp.training.inducing_placement import greedy_inducing_points
     from manifoldgp.training.processes import current_ranks
     from manifoldgp.training.rows import StreamedRows
     from manifoldgp.training.sparse_objective import BoundObjective

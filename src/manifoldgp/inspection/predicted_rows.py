@@ -17,24 +17,6 @@ if TYPE_CHECKING:
 
     from manifoldgp.data.inputs import Table
     from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
-    from manifoldgp.inference.ensemble import Ensemble
-    from manifoldgp.inference.mixtures import Predictive
-
-
-def left_out_mixture(ensemble: Ensemble, place: np.ndarray) -> Predictive:
-    """The mixture at training rows ``place`` (n,), each row left out; parameters and weights unchanged."""
-    import torch  # which drawing alone does not need
-
-    from manifoldgp.inference.mixtures import Predictive
-
-    means, variances = [], []
-    rows = torch.as_tensor(place, device=ensemble.blocks[0].alpha.device)
-    for block in ensemble.blocks:
-        mean, variance = block.left_out(rows)
-        means += [mean] * len(ensemble.variance_factors)
-        variances += [factor * variance for factor in ensemble.variance_factors]
-    weights = torch.cat([w.reshape(-1) for w in ensemble.log_weights])
-    return Predictive(torch.cat(means), torch.cat(variances), weights, ensemble._warp(), ensemble.offset, ensemble.scale)
 
 
 @dataclass(frozen=True)
@@ -77,7 +59,6 @@ def predictions(
         )
     rows = chosen_rows(model, X, y, output, most)
     if left_out:
-        mixture = left_out_mixture(model.ensembles_[output], rows.place)
     else:
         known = inputs.query_noise(noise_std, rows.total, model.n_outputs_)
         mixture = predictive(model, rows.X, output, None if known is None else np.sqrt(known[rows.place]))
