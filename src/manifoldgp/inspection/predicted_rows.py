@@ -59,6 +59,7 @@ def predictions(
         )
     rows = chosen_rows(model, X, y, output, most)
     if left_out:
+        mixture = model.ensembles_[output].left_out(rows.place)
     else:
         known = inputs.query_noise(noise_std, rows.total, model.n_outputs_)
         mixture = predictive(model, rows.X, output, None if known is None else np.sqrt(known[rows.place]))
