@@ -90,7 +90,7 @@ def _diagnose_output(estimator: ManifoldGPRegressor, ensemble: Ensemble, output:
 
 
 def _sample(posterior: Conditioned) -> str:
-    """Where a posterior holds a sample of its rows only, which statements about rows must say."""
+    """' in a sample of 1,000 rows', for remarks about rows where the posterior keeps only some of them; else empty."""
     kept = len(posterior.data.X)
     return f" in a sample of {kept:,} rows" if kept < posterior.rows else ""
 

@@ -157,7 +157,7 @@ def partly_obeyed(model: Model, averaging: Averaging, method: Exact | Sparse) ->
 
 
 def unheeded_folds(averaging: Averaging, groups: ArrayLike | None, ordered: bool) -> list[str]:
-    """Says that groups and ordered choose held-out rows, where there are none."""
+    """A warning, in words, where groups or ordered are given to an average that holds out no rows."""
     given = [name for name, is_given in (("groups", groups is not None), ("ordered", ordered)) if is_given]
     if isinstance(averaging, Stack) or not given:
         return []

@@ -213,7 +213,7 @@ def _joined_values(each: list[Tree]) -> Tree:
 
 
 def _scales(x_scaler: Standardizer, y_scaler: Standardizer) -> dict[str, list[float]]:
-    """What tells data from others, as far as their scaling does."""
+    """Scales and offsets of X and y as plain data, by which a checkpoint tells that it was written for other data."""
     return {
         "scale of X": x_scaler.scale.tolist(),
         "offset of X": (x_scaler.offset / x_scaler.scale).tolist(),

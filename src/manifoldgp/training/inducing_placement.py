@@ -1,4 +1,4 @@
-"""Where inducing points go: among the features that the rows have now, and only if the bound gains by it."""
+"""Choosing inducing points among the features that the rows have under the present parameters."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SMALLEST_VARIANCE = 1e-10
 
 @dataclass(frozen=True)
 class Placement:
-    """Inducing points for one model. parameters, constants: of the model, without inducing points."""
+    """Chooses inducing points for one model. parameters, constants: of the model, without inducing points."""
 
     model: Model
     parameters: Tree
@@ -37,7 +37,10 @@ class Placement:
         return Layout({**self.parameters, "inducing": {"Z": Parameter(tuple(Z.shape), constant_law(Z))}})
 
     def best(self, values: Tree, source: ModelRows, count: int, first: bool) -> tuple[Layout, np.ndarray, BoundObjective]:
-        """Layout, theta and objective with inducing points chosen anew; unless those at hand, and as many more as may be, give a better bound."""
+        """Choose ``count`` inducing points anew, or fill up the present ones to that number, whichever gives the better bound; layout, theta and objective.
+
+        first: whether nothing was trained yet, which is when parameters without a gradient are refused.
+        """
         sample = source.sample(max(_CANDIDATES, 8 * count), self.seed)
         plain = {name: tree for name, tree in values.items() if name != "inducing"}
         count = min(count, source.count)

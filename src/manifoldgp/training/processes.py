@@ -25,7 +25,7 @@ Summand = TypeVar("Summand", bound=Addable)
 
 @dataclass(frozen=True)
 class Ranks:
-    """rank of count processes. One process alone does nothing in any of these calls."""
+    """The number of this process, ``rank``, among ``count`` that share a fit. With one process alone every call returns at once what it was given."""
 
     rank: int = 0
     count: int = 1
@@ -74,7 +74,7 @@ class Ranks:
             tensor.copy_(part.view_as(tensor))
 
     def gather(self, thing: Thing) -> list[Thing]:
-        """What every process hands in, in order of rank."""
+        """One thing from every process, in order of rank; all get the same list."""
         if self.count == 1:
             return [thing]
         everyone: list[Any] = [None] * self.count
@@ -82,7 +82,7 @@ class Ranks:
         return everyone
 
     def decide(self, flag: bool) -> bool:
-        """The first process's answer."""
+        """The first process's answer to a question that each could answer differently, such as whether time is up."""
         if self.count == 1:
             return flag
         answer: list[Any] = [flag]

@@ -19,7 +19,7 @@ CHUNK_ROWS = 2000
 
 
 class ModelRows(ABC):
-    """Rows of one target, dealt to slots (see :func:`slots_of`). Each process works on its own slots; everything else is the same for all.
+    """The rows of one target, dealt to slots (see :func:`slots_of`). Each process reads the chunks of its own slots; samples and single rows are the same in all.
 
     count: rows with a target. total: numbers that rows can have, 0 to total − 1.
     """
