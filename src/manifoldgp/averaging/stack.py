@@ -152,6 +152,8 @@ class Stack(Averaging):
     def nested_members(self, rows: int) -> tuple[int, int]:
         """How many warm and cold members are trained on so many rows.
 
+        Examples
+        --------
         >>> Stack().nested_members(1000), Stack().nested_members(1200), Stack(cold_members=9).nested_members(1200)
         ((5, 6), (4, 5), (4, 9))
         """

@@ -45,7 +45,17 @@ _DATE_ADVICE = (
 
 @dataclass(frozen=True)
 class Column:
-    """An input column. kind: "number", "flag" (true or false, becomes 1 or 0) or "category" (one 0/1 column for each of ``categories``)."""
+    """An input column.
+
+    Parameters
+    ----------
+    name
+        Its name in the table.
+    categories
+        The values that a category can have.
+    kind
+        "number", "flag" (true or false, becomes 1 or 0) or "category" (one 0/1 column for each of ``categories``).
+    """
 
     name: str
     kind: str = "number"

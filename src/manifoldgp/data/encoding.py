@@ -23,10 +23,25 @@ _UNNAMED = re.compile(r"Unnamed: \d+|__index_level_\d+__|")
 class TableEncoding:
     """Which columns of a table are inputs and how they become numbers, which are targets, and which are neither.
 
-    columns: the inputs. targets: names. noise: the column with the known standard deviation of each row's noise, if any.
-    group: the column whose labels keep rows together, if any. constant: columns left out because they had one value only.
-    ignored: columns left out on request. All of it is plain data; as ``model.table_encoding_`` it is saved with the model.
+    All of it is plain data; as ``model.table_encoding_`` it is saved with the model.
 
+    Parameters
+    ----------
+    columns
+        The inputs.
+    targets
+        Names of the columns to predict.
+    noise
+        The column with the known standard deviation of each row's noise, if any.
+    group
+        The column whose labels keep rows together, if any.
+    constant
+        Columns left out because they had one value only.
+    ignored
+        Columns left out on request.
+
+    Examples
+    --------
     >>> import pandas as pd
     >>> table = pd.DataFrame({"speed": [1.0, 2.0, 3.0], "floor": ["ice", "sand", "ice"], "y": [0.1, 0.4, 0.2]})
     >>> encoding = TableEncoding.learn(table, ["y"])
@@ -61,9 +76,14 @@ class TableEncoding:
         noise: str | None = None,
         group: str | None = None,
     ) -> TableEncoding:
-        """The encoding of a pandas DataFrame. features: the inputs; by default all columns that have no other use and are not in ``drop``.
+        """The encoding of a pandas DataFrame.
 
         Columns without a name are left out: they are row numbers, as a rule.
+
+        Parameters
+        ----------
+        features
+            The inputs; by default all columns that have no other use and are not in ``drop``.
         """
         names = list(map(str, table.columns))
         _refuse_repeated(names)
@@ -144,7 +164,7 @@ class TableEncoding:
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> TableEncoding:
-        """The encoding that :meth:`to_plain` wrote."""
+        """The encoding that `to_plain` wrote."""
         return cls(
             columns=tuple(Column(str(c["name"]), str(c["kind"]), tuple(map(str, c["categories"]))) for c in plain["columns"]),
             targets=tuple(map(str, plain["targets"])),

@@ -22,8 +22,16 @@ _READ_ROWS = 32_768
 class FileRows(RowSource):
     """The rows of one or several files, in the order of their names; all of one format, told by the ending (.parquet, .csv).
 
-    paths: a file, a folder, a pattern such as "data/*.parquet", or several of these. target: the column (or columns) to predict.
-    columns: the inputs; all other columns by default. noise_std: the column with the known noise standard deviation, if there is one.
+    Parameters
+    ----------
+    paths
+        A file, a folder, a pattern such as "data/*.parquet", or several of these.
+    target
+        The column (or columns) to predict.
+    columns
+        The inputs; all other columns by default.
+    noise_std
+        The column with the known noise standard deviation, if there is one.
     """
 
     names: list[str]

@@ -27,10 +27,22 @@ class Block:
 
 
 class RowSource(ABC):
-    """Rows numbered 0 to total − 1. names, target_names: of the columns, where they have names. flat: y is one column, not a table.
-    has_noise: the noise of the rows is known.
+    """Rows numbered 0 to total − 1, read a block at a time.
 
     Rows without a target (NaN) are left out; a row without an input is refused.
+
+    Attributes
+    ----------
+    total
+        How many rows there are, with and without a target.
+    inputs, outputs
+        How many columns X and Y have.
+    names, target_names
+        Names of these columns, where they have names.
+    flat
+        Whether y is one column (N,), not a table (N, O).
+    has_noise
+        Whether the noise of the rows is known.
     """
 
     total: int
@@ -84,6 +96,8 @@ def joined(blocks: Sequence[Block]) -> Block:
 class ArrayRows(RowSource):
     """X (N, D), y (N,) or (N, O), and known noise standard deviations shaped like y, any of them memory-mapped.
 
+    Examples
+    --------
     >>> rows = ArrayRows(np.zeros((5, 2)), np.arange(5.0))
     >>> [len(block.number) for block in rows.blocks(0, 5, size=2)]
     [2, 2, 1]

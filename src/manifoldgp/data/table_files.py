@@ -54,7 +54,7 @@ def table_names(paths: Sequence[str | Path]) -> list[str]:
 
 
 def read_tables(paths: Sequence[str | Path]) -> Any:
-    """Several files with the same columns, one below the other; names as in :func:`table_names`."""
+    """Several files with the same columns, one below the other; names as in `table_names`."""
     names = table_names(paths)
     tables = [read_table(name) for name in names]
     for name, table in zip(names[1:], tables[1:], strict=True):

@@ -35,7 +35,15 @@ _NEAR = 1e-3
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """numbers: plain values by name, for machines. remarks: sentences. print(diagnosis) shows both."""
+    """What a fitted model looks like; ``print(diagnosis)`` shows all of it.
+
+    Attributes
+    ----------
+    numbers
+        Plain values by name, for machines.
+    remarks
+        Sentences, for people.
+    """
 
     numbers: dict[str, Any] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)

@@ -31,10 +31,18 @@ def fit_files(
 ) -> ManifoldGPRegressor:
     """Train a sparse model on Parquet or CSV files and write it to ``out``; every process reads its own part of the rows.
 
-    paths, target, columns, noise_std: as in manifoldgp.data.FileRows. ordered: as in fit. method: "sparse", or a Sparse(...), whose checkpoint is by default
-    beside ``out``: a run that was killed goes on from there. arguments: further ones of ManifoldGPRegressor.
-
     The model knows the names of its columns: mgp predict, score and inspect need nothing else.
+
+    Parameters
+    ----------
+    paths, target, columns, noise_std
+        As in ``manifoldgp.data.FileRows``.
+    ordered
+        As in ``ManifoldGPRegressor.fit``.
+    method
+        "sparse", or a Sparse(...), whose checkpoint is by default beside ``out``: a run that was killed goes on from there.
+    arguments
+        Further arguments of ``ManifoldGPRegressor``.
     """
     out = Path(out)
     refuse_unwritable(out)

@@ -59,11 +59,11 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
     priors
         Patterns of parameter names to priors, ``{"kernel.lengthscale": LogNormal(0, 1)}``; given priors make training MAP.
     averaging
-        "stack" (:class:`Stack`: the plain GP and many mGPs, weighted by held-out folds), "fast" (:class:`Fast`: fixed weights, no folds), "restarts"
-        (:class:`Restarts`: the starts of one architecture, weighted by their evidence), "nuts" (:class:`NUTS`: full Bayes), "single" (:class:`Single`: the
+        "stack" (`Stack`: the plain GP and many mGPs, weighted by held-out folds), "fast" (`Fast`: fixed weights, no folds), "restarts"
+        (`Restarts`: the starts of one architecture, weighted by their evidence), "nuts" (`NUTS`: full Bayes), "single" (`Single`: the
         paper's single best model); or one of these objects with other settings, such as ``Single(restarts=5)``.
     method
-        "exact" (:class:`Exact`), "sparse" (:class:`Sparse`: inducing points in feature space, any number of rows), one of these objects, such as
+        "exact" (`Exact`), "sparse" (`Sparse`: inducing points in feature space, any number of rows), one of these objects, such as
         ``Sparse(inducing=256)``, or "auto": exact up to 5,000 rows, and beyond them sparse where it can do what is asked for, with a warning that says which.
     time_budget
         Seconds after which training stops and keeps what it has.
@@ -188,14 +188,24 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
         groups: ArrayLike | None = None,
         ordered: bool = False,
     ) -> ManifoldGPRegressor:
-        """Train on X (N, D) and y (N,) or (N, O). noise_std: known noise of the rows, in the units of y.
+        """Train on rows X with targets y.
 
         With method="sparse", X may be memory-mapped, or a source of rows such as manifoldgp.data.FileRows (y=None): it is read chunk by chunk.
 
-        groups (N,): rows with one label (a run, a patient) stay together in the held-out folds of averaging="stack"; other averages hold out no rows, and say so.
-        ordered: rows are in order of time; folds are contiguous stretches.
-
         A fit that fails leaves the estimator as it was: an earlier fit still predicts.
+
+        Parameters
+        ----------
+        X : (N, D)
+            Inputs: an array, a data frame, anything that NumPy reads as a table of numbers; or a source of rows.
+        y : (N,) or (N, O)
+            Targets. Rows whose target is missing (NaN) are left out, with a warning.
+        noise_std : (), (N,) or (N, O)
+            Known noise of the rows, a standard deviation in the units of y.
+        groups : (N,)
+            Rows with one label (a run, a patient) stay together in the held-out folds of averaging="stack"; other averages hold out no rows, and say so.
+        ordered
+            Rows are in order of time; folds are contiguous stretches.
         """
         before = dict(vars(self))
         vars(self).pop("table_encoding_", None)  # of an earlier fit; whoever encodes a table sets it after this one
@@ -216,9 +226,25 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
         latent: bool = False,
         noise_std: ArrayLike | None = None,
     ) -> Any:
-        """Mean of y at X (n, D), with its standard deviation or joint covariance on request; latent=True: of f, without noise.
+        """Mean of y at X, with its standard deviation or joint covariance on request.
 
-        noise_std: known noise of these points, added to the learned one. Shapes: (n,) for one target, (n, O) for several; covariance (n, n) or (n, n, O).
+        Parameters
+        ----------
+        X : (n, D)
+            Where to predict.
+        return_std
+            Whether the standard deviations of y are returned too.
+        return_cov
+            Whether the joint covariance of y at all rows is returned too.
+        latent
+            Whether all of it is about f, without noise.
+        noise_std
+            Known noise of these points, added to the learned one.
+
+        Returns
+        -------
+        mean, or (mean, std), or (mean, covariance)
+            Shapes (n,) for one target and (n, O) for several; of the covariance (n, n) or (n, n, O).
         """
         return predictions.moments(self, X, return_std, return_cov, latent, noise_std)
 

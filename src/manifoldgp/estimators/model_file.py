@@ -125,7 +125,14 @@ def save(estimator: ManifoldGPRegressor, path: str | Path) -> None:
 def load(path: str | Path, modules: Sequence[torch.nn.Module] = (), device: str = "cpu") -> ManifoldGPRegressor:
     """The fitted estimator in ``path``.
 
-    modules: your own torch modules, if the model's features or mean use any. device: where it is to predict.
+    Parameters
+    ----------
+    path
+        A file that ``estimator.save`` wrote. Loading it runs no code of the file.
+    modules
+        Your own torch modules, if the model's features or mean use any.
+    device
+        Where it is to predict.
     """
     require_device(device)
     header, tensors = read(path)

@@ -30,11 +30,11 @@ class GPRegressor(ManifoldGPRegressor):
     Parameters
     ----------
     kernel, mean, noise, target_warping, priors
-        As in :class:`ManifoldGPRegressor`.
+        As in `ManifoldGPRegressor`.
     restarts, optimizer, max_iter, levels, warm_start_from
-        As in :class:`Single`; five starts are enough as a rule.
+        As in `Single`; five starts are enough as a rule.
     method, time_budget, standardize, random_state, device, verbose, callback
-        As in :class:`ManifoldGPRegressor`.
+        As in `ManifoldGPRegressor`.
 
     Examples
     --------

@@ -70,7 +70,19 @@ def output_index(model: ManifoldGPRegressor, output: int) -> int:
 
 @dataclass(frozen=True)
 class Rows:
-    """X (n, D) and the target y (n,) of one output. place (n,): which of the ``total`` rows they are. given: by the user, not for training."""
+    """Rows that are looked at, in the user's units.
+
+    Attributes
+    ----------
+    X, y : (n, D), (n,)
+        Inputs, and the target of one output.
+    place : (n,)
+        Which of the ``total`` rows they are.
+    total
+        How many rows they were drawn from.
+    given
+        Whether the user gave them; else they are training rows.
+    """
 
     X: np.ndarray
     y: np.ndarray

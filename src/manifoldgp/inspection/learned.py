@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 def sensitivities(model: ManifoldGPRegressor, X: Table | None = None, *, output: int = 0, most: int = 500) -> np.ndarray:
     """s_d = sd(x_d) · sqrt(mean_i (∂m(x_i) / ∂x_d)²) (D,), in the units of y: the typical change of the posterior mean m with input d.
 
-    X (n, D): where derivatives are taken, by default the training rows; at most ``most`` of them.
+    Parameters
+    ----------
+    X : (n, D)
+        Where derivatives are taken, by default the training rows; at most ``most`` of them.
     """
     output = output_index(model, output)
     X = chosen_inputs(model, X)
@@ -33,8 +36,14 @@ def sensitivities(model: ManifoldGPRegressor, X: Table | None = None, *, output:
 class LearnedFeatures:
     """H = M(X) (n, Q) of one member, its group, and its weight in the mixture.
 
-    lengthscales: of the kernel on H, (Q,) or (1,); None where it has none of its own, as a sum of kernels. H / lengthscales has the
-    distances that the kernel sees.
+    Attributes
+    ----------
+    H : (n, Q)
+        The features.
+    group, weight
+        Of the member in the mixture.
+    lengthscales
+        Those of the kernel on H, (Q,) or (1,); None where it has none of its own, as a sum of kernels. H / lengthscales has the distances that the kernel sees.
     """
 
     H: np.ndarray

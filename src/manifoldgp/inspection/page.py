@@ -35,8 +35,14 @@ def write_model_report(
 ) -> Path:
     """Write one HTML file about a fitted model, which opens without a network; returns its path.
 
-    title: the heading. columns: names of the inputs, or of the inputs and then the targets; by default those that the model was fitted on.
-    X, y: test rows that the model has not seen; without them the model is judged by rows held out or left out of the training rows.
+    Parameters
+    ----------
+    title
+        The heading.
+    columns
+        Names of the inputs, or of the inputs and then the targets; by default those that the model was fitted on.
+    X, y
+        Test rows that the model has not seen; without them the model is judged by rows held out or left out of the training rows.
     """
     inspection.require_fitted(model)
     if (X is None) != (y is None):

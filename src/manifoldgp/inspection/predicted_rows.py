@@ -23,7 +23,16 @@ if TYPE_CHECKING:
 class Predictions:
     """Observed y, predictive mean, bounds of the 95 % interval, log density and PIT of n rows, each (n,).
 
-    left_out: training rows, each predicted from all the others; otherwise rows that the user gave. total: rows that n were drawn from.
+    Attributes
+    ----------
+    X : (n, D)
+        Their inputs.
+    place : (n,)
+        Which of the ``total`` rows they are.
+    total
+        How many rows they were drawn from.
+    left_out
+        Whether they are training rows, each predicted from all the others; else the user gave them.
     """
 
     X: np.ndarray
@@ -49,7 +58,10 @@ def predictions(
 ) -> Predictions:
     """Predictions of the rows X, y, or (without them) leave-one-out predictions of the training rows; of at most ``most`` rows.
 
-    noise_std: known noise of the given rows, as in ``predict``. Leave-one-out keeps parameters and weights, which have seen all rows.
+    Parameters
+    ----------
+    noise_std
+        Known noise of the given rows, as in ``predict``. Leave-one-out keeps parameters and weights, which have seen all rows.
     """
     output = output_index(model, output)
     left_out = X is None and y is None
@@ -93,7 +105,10 @@ def calibration(
 ) -> Calibration:
     """PIT values of the rows X, y; without them of the rows that the folds of a stack held out, else leave-one-out values of the training rows.
 
-    known: predictions of these rows that were already computed.
+    Parameters
+    ----------
+    known
+        Predictions of these rows that were already computed.
     """
     output = output_index(model, output)
     report = model.held_out_[output]

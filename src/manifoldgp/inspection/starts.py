@@ -58,7 +58,13 @@ def traces(model: ManifoldGPRegressor, *, output: int = 0) -> list[Trace]:
 
 @dataclass(frozen=True)
 class Weights:
-    """Weights (G, F) by group (or start) and variance factor. held_out: they were found on held-out rows."""
+    """Weights (G, F) by group (or start) and variance factor.
+
+    Attributes
+    ----------
+    held_out
+        Whether they were found on held-out rows.
+    """
 
     names: list[str]
     variance_factors: tuple[float, ...]

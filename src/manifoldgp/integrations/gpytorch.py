@@ -30,15 +30,21 @@ _ROWS_OF_PROBE = 3
 class GPyTorchKernel(Kernel):
     """k(h, h') of a ``gpytorch.kernels.Kernel``, trained together with everything else. The kernel handed in is copied, never changed.
 
-    kernel: its raw parameters (``raw_lengthscale``) are trained, without constraints: GPyTorch's own constraints turn them into natural values.
-        Parameters without ``requires_grad`` and buffers are constants. A kernel with GPyTorch priors is refused: use the estimator's ``priors``.
-    batching: how a batch of parameters is computed: "native", by the kernel's own batch dimensions; "loop", one after another; or
-        "auto" for the first, if it gives the same.
-
     Parameters: those of ``kernel.named_parameters()``; dots in names are levels of the tree. The first start is the kernel as it comes; the others
     have natural values scattered by a factor of e. A file holds the learnt tensors; whoever loads it brings the kernel:
     ``manifoldgp.load(path, modules=[RBFKernel()])``.
 
+    Parameters
+    ----------
+    kernel
+        Its raw parameters (``raw_lengthscale``) are trained, without constraints: GPyTorch's own constraints turn them into natural values. Parameters
+        without ``requires_grad`` and buffers are constants. A kernel with GPyTorch priors is refused: use the estimator's ``priors``.
+    batching
+        How a batch of parameters is computed: "native", by the kernel's own batch dimensions; "loop", one after another; or "auto" for the first, if it
+        gives the same.
+
+    Examples
+    --------
     >>> kernel = GPyTorchKernel(gpytorch.kernels.ScaleKernel(gpytorch.kernels.RBFKernel()))
     >>> sorted(name for name, parameter in leaves(kernel.parameters(torch.zeros(3, 2))) if parameter.trainable)
     ['base_kernel.raw_lengthscale', 'raw_outputscale']

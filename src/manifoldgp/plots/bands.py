@@ -63,7 +63,7 @@ def plot_prediction(
 ) -> Axes:
     """A model of one input: predictive mean, the central interval that should hold a share ``level`` of observations, and the rows X, y.
 
-    Rows are those of training unless given. For more inputs see :func:`plot_slice`.
+    Rows are those of training unless given. For more inputs see `plot_slice`.
     """
     names = inspection.input_names(model)
     if len(names) != 1:

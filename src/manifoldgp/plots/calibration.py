@@ -31,7 +31,10 @@ def plot_predicted_observed(
 ) -> Axes:
     """Predictive mean with its 95 % interval against what was observed; on the diagonal a prediction is exact.
 
-    X, y: test rows. Without them every training row is predicted from all the others (leave-one-out).
+    Parameters
+    ----------
+    X, y
+        Test rows. Without them every training row is predicted from all the others (leave-one-out).
     """
     found = inspection.predictions(model, X, y, output=output, noise_std=noise_std, most=most)
     ax = drawing_place(ax, (4.2, 4.0))
@@ -61,7 +64,10 @@ def plot_pit(
 ) -> Axes:
     """Histogram of P(Y <= y): flat if the model is calibrated, high at both ends if it is too sure, high in the middle if too cautious.
 
-    X, y: test rows. Without them: the rows that the folds of a stack held out, for other averagings leave-one-out values. Grey: what chance allows.
+    Parameters
+    ----------
+    X, y
+        Test rows. Without them: the rows that the folds of a stack held out, for other averagings leave-one-out values. Grey: what chance allows.
     """
     found = inspection.calibration(model, X, y, output=output, noise_std=noise_std)
     density = metrics.pit_histogram(found.pit, bins)
@@ -85,7 +91,7 @@ def plot_coverage(
 ) -> Axes:
     """Share of rows inside central intervals against the share that should be: on the diagonal if calibrated, below it if too sure.
 
-    Rows as in :func:`plot_pit`. Grey: what chance allows.
+    Rows as in `plot_pit`. Grey: what chance allows.
     """
     found = inspection.calibration(model, X, y, output=output, noise_std=noise_std)
     levels = np.linspace(0.02, 0.99, 98)

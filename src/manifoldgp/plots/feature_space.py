@@ -22,9 +22,12 @@ if TYPE_CHECKING:
 def plot_relevance(
     model: ManifoldGPRegressor, X: Table | None = None, *, output: int = 0, most: int = 20, ax: Axes | None = None
 ) -> Axes:
-    """A bar for each input, the strongest on top: by how much the prediction typically changes with it (:func:`~manifoldgp.inspection.sensitivities`).
+    """A bar for each input, the strongest on top: by how much the prediction typically changes with it (`sensitivities`).
 
-    most: inputs that are shown.
+    Parameters
+    ----------
+    most
+        Inputs that are shown.
     """
     strength = inspection.sensitivities(model, X, output=output)
     order = np.argsort(-strength, kind="stable")[:most]
@@ -109,8 +112,11 @@ def plot_features(
 ) -> Axes:
     """The learned features at the rows X, y (by default those of training), coloured by the target.
 
-    dims: 1 shows the target over the one feature, 2 a plane, 3 a space (``ax`` needs projection="3d"); by default as many as there are
-    features, at most 2. With more features than that, their widest principal directions. Features of the heaviest member that has learned any.
+    Parameters
+    ----------
+    dims
+        1 shows the target over the one feature, 2 a plane, 3 a space (``ax`` needs projection="3d"); by default as many as there are features, at most 2.
+        With more features than that, their widest principal directions. Features of the heaviest member that has learned any.
     """
     rows = inspection.chosen_rows(model, X, y, output, _MOST_POINTS)
     found = inspection.learned_features(model, rows.X, output=output)

@@ -28,9 +28,16 @@ def plot_map(
     colorbar: bool = True,
     aspect: Literal["equal", "auto"] = "equal",
 ) -> Axes:
-    """``field`` (n1, n2), index 0 along the horizontal axis. limits: of the colours. logarithmic: for positive fields such as errors.
+    """An intensity map of ``field`` (n1, n2), index 0 along the horizontal axis.
 
-    aspect: "equal" units along both axes, or "auto" to fill the Axes.
+    Parameters
+    ----------
+    limits
+        Smallest and largest value of the colour scale; by default those of the field.
+    logarithmic
+        Whether colours follow the logarithm, for positive fields such as errors.
+    aspect
+        "equal" units along both axes, or "auto" to fill the Axes.
     """
     field = np.asarray(field, dtype=float)
     low, high = limits or (float(field.min()), float(field.max()))
