@@ -15,8 +15,11 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -25,8 +28,9 @@ SMALL = 60
 
 
 def files_of(package: Path) -> dict[str, Path]:
-    """Every module of the package by its dotted name."""
-    return {".".join(p.relative_to(package.parent).with_suffix("").parts): p for p in sorted(package.rglob("*.py"))}
+    """Every module of the package by its dotted name; a package by its own name."""
+    names = {path: path.relative_to(package.parent).with_suffix("").parts for path in sorted(package.rglob("*.py"))}
+    return {".".join(parts[:-1] if parts[-1] == "__init__" else parts): path for path, parts in names.items()}
 
 
 def sizes(package: Path) -> dict[str, Any]:
@@ -83,38 +87,38 @@ def _annotations(files: dict[str, Path]) -> tuple[int, int]:
 
 
 class Hops:
-    """Calls between files of a package, seen while the ``with`` block runs."""
+    """Calls between files of a package, in all threads that begin while the ``with`` block runs and in the one that runs it."""
 
     def __init__(self, package: Path) -> None:
         self._package = str(package) + os.sep
+        self._mine = threading.local()
         self.pairs: set[tuple[str, str]] = set()
         self.files: set[str] = set()
         self.deepest = 0
-        self._chain: list[str] = []
 
     def __enter__(self) -> Hops:
+        threading.setprofile(self._see)
         sys.setprofile(self._see)
         return self
 
     def __exit__(self, *_: object) -> None:
         sys.setprofile(None)
+        threading.setprofile(None)
 
-    def _see(self, frame: Any, event: str, _: Any) -> None:
-        if event not in ("call", "return"):
-            return
+    def _see(self, frame: FrameType, event: str, _: object) -> None:
         file = frame.f_code.co_filename
-        if not file.startswith(self._package):
+        if event not in ("call", "return") or not file.startswith(self._package):
             return
+        chain: list[str] = self._mine.__dict__.setdefault("chain", [])
         if event == "return":
-            if self._chain:
-                self._chain.pop()
+            if chain:  # a function that was called before the block began returns in it
+                chain.pop()
             return
-        before = self._chain[-1] if self._chain else file
-        if before != file:
-            self.pairs.add((before, file))
+        if chain and chain[-1] != file:
+            self.pairs.add((chain[-1], file))
         self.files.add(file)
-        self._chain.append(file)
-        self.deepest = max(self.deepest, sum(a != b for a, b in zip(self._chain, self._chain[1:], strict=False)))
+        chain.append(file)
+        self.deepest = max(self.deepest, sum(a != b for a, b in pairwise(chain)))
 
     def counts(self) -> dict[str, int]:
         return {"files": len(self.files), "hops": len(self.pairs), "deepest chain": self.deepest}
