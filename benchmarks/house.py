@@ -4,6 +4,8 @@
 
 modules, packages, lines: of the package as the wheel holds it. hops: different calls from one file of the package to another while
 a model is fitted or predicts, each pair of files counted once; deepest: the longest chain of such calls. Any: share of annotated parameters whose type is or contains Any.
+source files that a new part touches: the parts of benchmarks/new_parts are put into a copy of the package and must work there; "-" where they do not, in revisions before
+parts registered themselves.
 --tree: a checkout of another revision, which is read and traced in a process of its own.
 """
 
@@ -13,8 +15,10 @@ import argparse
 import ast
 import json
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 from collections import Counter
 from itertools import pairwise
@@ -154,12 +158,67 @@ def traced(package: Path) -> dict[str, dict[str, int]]:
     return found
 
 
+NEW_PARTS = {
+    "kernel": (
+        "cauchy.py",
+        "kernels",
+        [("from manifoldgp.errors", "from manifoldgp.kernels.cauchy import Cauchy\nfrom manifoldgp.errors")],
+    ),
+    "feature map": (
+        "stretched.py",
+        "features",
+        [("\n__all__", "\nfrom manifoldgp.features.stretched import Stretched\n\n__all__")],
+    ),
+    "averaging method": (
+        "uniform.py",
+        "averaging",
+        [
+            ("\nAVERAGINGS", "\nfrom manifoldgp.averaging.uniform import Uniform\n\nAVERAGINGS"),
+            ("NUTS, Single)}", "NUTS, Single, Uniform)}"),
+        ],
+    ),
+}
+"""New parts by kind: the file in benchmarks/new_parts, the room it goes to, and the edits of that room's __init__.py."""
+
+
+def new_parts(tree: Path) -> dict[str, int | None]:
+    """Source files that a new kernel, feature map and averaging method touch, in a copy of the tree where all three then work; None where they do not."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / "src"
+        shutil.copytree(tree / "src", copy, ignore=shutil.ignore_patterns("__pycache__"))
+        touched = {kind: _added(copy / "manifoldgp", *part) for kind, part in NEW_PARTS.items()}
+        environment = {**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
+        check = [sys.executable, str(ROOT / "benchmarks" / "new_parts" / "check.py")]
+        works = subprocess.run(check, env=environment, capture_output=True, check=False).returncode == 0
+    return {f"source files that a new {kind} touches": count if works else None for kind, count in touched.items()}
+
+
+def _added(package: Path, file: str, room: str, edits: list[tuple[str, str]]) -> int:
+    """Put a new part into a copy of the package; how many files are new or changed."""
+    before = {path: path.read_bytes() for path in package.rglob("*.py")}
+    shutil.copy(ROOT / "benchmarks" / "new_parts" / file, package / room / file)
+    init = package / room / "__init__.py"
+    text = init.read_text(encoding="utf-8")
+    for old, new in edits:
+        text = text.replace(old, new, 1)
+    init.write_text(text, encoding="utf-8")
+    return sum(before.get(path) != path.read_bytes() for path in package.rglob("*.py"))
+
+
 def measured(tree: Path) -> dict[str, Any]:
     """Everything about one checkout, in a process of its own."""
     environment = {**os.environ, "PYTHONPATH": str(tree / "src")}
     command = [sys.executable, __file__, "--one", str(tree)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     return json.loads(done.stdout.splitlines()[-1])
+
+
+def _shown(value: list | float | int | None) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, list):
+        return str(len(value))
+    return f"{value:.1%}" if isinstance(value, float) else f"{value:,}"
 
 
 def main() -> None:
@@ -169,7 +228,8 @@ def main() -> None:
     given = parser.parse_args()
     if given.one is not None:
         package = given.one.resolve() / "src" / "manifoldgp"
-        print(json.dumps({**sizes(package), **{f"{k}: {n}": v for k, c in traced(package).items() for n, v in c.items()}}))
+        calls = {f"{run}: {name}": count for run, counts in traced(package).items() for name, count in counts.items()}
+        print(json.dumps({**sizes(package), **calls, **new_parts(given.one.resolve())}))
         return
     columns = {"this tree": measured(ROOT)}
     if given.tree is not None:
@@ -177,8 +237,7 @@ def main() -> None:
     print(f"{'':48}" + "".join(f"{name:>14}" for name in columns))
     for row in columns["this tree"]:
         values = [column[row] for column in columns.values()]
-        shown = [str(len(v)) if isinstance(v, list) else f"{v:.1%}" if isinstance(v, float) else f"{v:,}" for v in values]
-        print(f"{row:48}" + "".join(f"{v:>14}" for v in shown))
+        print(f"{row:48}" + "".join(f"{_shown(value):>14}" for value in values))
         if isinstance(values[-1], list) and values[-1]:
             print("    " + ", ".join(str(item) for item in values[-1]))
 
