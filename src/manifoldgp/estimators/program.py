@@ -9,9 +9,9 @@ import numpy as np
 
 from manifoldgp.estimators.program_groups import grouped
 from manifoldgp.estimators.program_members import Components, Moments, components_of, rows_in_work
-from manifoldgp.estimators.program_rows import Rows
-from manifoldgp.estimators.program_writer import Writer
 from manifoldgp.predictor import Predictor
+from manifoldgp.predictor.rows import Rows
+from manifoldgp.predictor.writer import Writer
 
 _FARTHEST_ORIGIN = 4.0
 """Up to this many standard deviations from zero, the mean of the inputs is folded into weights; beyond, (x − mean) comes first."""
