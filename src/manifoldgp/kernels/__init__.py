@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from manifoldgp.errors import InputError
 from manifoldgp.kernels._radial import squared_distances
-from manifoldgp.kernels.kernel import Kernel, positive_parameter, spread, variance_parameter
+from manifoldgp.kernels.kernel import Kernel, constant_diagonal, positive_parameter, spread, variance_parameter
 from manifoldgp.kernels.linear import Constant, Linear
 from manifoldgp.kernels.neural_network import NeuralNetwork
 from manifoldgp.kernels.periodic import Periodic
@@ -32,6 +32,7 @@ __all__ = [
     "Stationary",
     "Sum",
     "as_kernel",
+    "constant_diagonal",
     "positive_parameter",
     "spread",
     "squared_distances",

@@ -50,6 +50,10 @@ class Graph:
         self._count += 1
         return f"{self._prefix}{kind}_{self._count}"
 
+    def body(self, name: str) -> Graph:
+        """An empty graph for the body of a loop; its names begin with the loop's."""
+        return Graph(self.dtype, prefix=f"{name}_")
+
     @property
     def tensor_type(self) -> int:
         """ONNX's number for the graph's floating-point type."""

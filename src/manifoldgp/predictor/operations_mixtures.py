@@ -187,7 +187,7 @@ def _unwarp_in_onnx(g: Graph, z: str, a: str, b: str, c: str) -> str:
     last = g.axes(-1)
     name = g.new_name("bisection")
     low, high, go_on = f"{name}_low", f"{name}_high", f"{name}_go_on"
-    body = Graph(g.dtype, prefix=f"{name}_")
+    body = g.body(name)
     t = middle_of(body, low, high)
     above = body.node("Greater", warped(body, t, tanhs(body, t)), z)
     results = [body.node("Identity", go_on), body.node("Where", above, low, t), body.node("Where", above, t, high)]
