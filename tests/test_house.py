@@ -6,8 +6,9 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import house
 import pytest
+
+import house
 
 ROOT = Path(__file__).parents[1]
 

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from manifoldgp.errors import InputError
 from manifoldgp.parameters import Parameter, Tree, log_normal_law
+from manifoldgp.registry import register
 
 DEFAULT_FLOOR = math.exp(-12.0)
 """Smallest noise standard deviation, in units of sd(y): 6.1e-6.
@@ -20,6 +21,7 @@ and cost the factorisation its digits: at 6e-6 a kernel matrix still has three s
 """
 
 
+@register("noise.GaussianNoise")
 @dataclass(frozen=True)
 class GaussianNoise:
     """Noise variance = scale² + floor² (+ the known variance of a row, when given).

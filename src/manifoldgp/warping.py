@@ -10,6 +10,7 @@ from torch import Tensor
 
 from manifoldgp.errors import InputError
 from manifoldgp.parameters import LogNormal, Normal, Parameter, Tree, log_normal_law, normal_law
+from manifoldgp.registry import register
 
 
 class TargetWarping(Protocol):
@@ -20,6 +21,7 @@ class TargetWarping(Protocol):
     def inverse(self, values: Tree, z: Tensor) -> Tensor: ...
 
 
+@register("warping.NoWarping")
 @dataclass(frozen=True)
 class NoWarping:
     """g(y) = y."""
@@ -35,6 +37,7 @@ class NoWarping:
         return z
 
 
+@register("warping.TanhWarping")
 @dataclass(frozen=True)
 class TanhWarping:
     """g(y) = y + Σ_i a_i tanh(b_i (y + c_i)) with a, b > 0, on standardised y (Snelson 2004, eq. 9); g' >= 1 everywhere."""

@@ -9,9 +9,9 @@ import numpy as np
 
 from manifoldgp.estimators.program_groups import grouped
 from manifoldgp.estimators.program_members import Components, Moments, components_of, rows_in_work
-from manifoldgp.estimators.program_rows import Rows
-from manifoldgp.estimators.program_writer import Writer
 from manifoldgp.predictor import Predictor
+from manifoldgp.predictor.rows import Rows
+from manifoldgp.predictor.writer import Writer
 
 if TYPE_CHECKING:
     from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor

@@ -9,12 +9,15 @@ import torch
 from torch import Tensor
 
 from manifoldgp.errors import InputError
-from manifoldgp.features._abstract import Features, positive_integer
-from manifoldgp.features._laws import affine
-from manifoldgp.features.linear import constants
+from manifoldgp.features.feature_map import Features, positive_integer
+from manifoldgp.features.layers import affine
+from manifoldgp.features.projections import constants
 from manifoldgp.parameters import Tree
+from manifoldgp.predictor.rows import Rows
+from manifoldgp.registry import register
 
 
+@register("features.PCA")
 @dataclass(frozen=True)
 class PCA(Features):
     """The first q principal components, H = (X - mean) V, found on the training inputs and not trained.
@@ -54,7 +57,11 @@ class PCA(Features):
     def __call__(self, values: Tree, X: Tensor) -> Tensor:
         return affine(X, values["matrix"], values["offset"])
 
+    def _program(self, values: Tree, X: Rows) -> Rows:
+        return X.times(values["matrix"]).shifted(values["offset"])
 
+
+@register("features.RandomEmbedding")
 @dataclass(frozen=True)
 class RandomEmbedding(Features):
     """H = X A with A_ij ~ N(0, 1), drawn once and not trained: the paper's random embedding.
@@ -80,3 +87,6 @@ class RandomEmbedding(Features):
 
     def __call__(self, values: Tree, X: Tensor) -> Tensor:
         return affine(X, values["matrix"])
+
+    def _program(self, values: Tree, X: Rows) -> Rows:
+        return X.times(values["matrix"])

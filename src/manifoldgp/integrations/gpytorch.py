@@ -15,6 +15,7 @@ from torch.func import functional_call
 from manifoldgp.errors import InputError, MissingExtraError
 from manifoldgp.kernels import Kernel
 from manifoldgp.parameters import Law, Parameter, Tree, constant_law, leaves, nest
+from manifoldgp.registry import register
 
 try:
     import gpytorch
@@ -26,6 +27,7 @@ except ImportError as error:
 _ROWS_OF_PROBE = 3
 
 
+@register("integrations.GPyTorchKernel")
 @dataclass(frozen=True, eq=False)
 class GPyTorchKernel(Kernel):
     """k(h, h') of a ``gpytorch.kernels.Kernel``, trained together with everything else. The kernel handed in is copied, never changed.

@@ -23,7 +23,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from manifoldgp.kernels._profiles import Profile
+from manifoldgp.errors import InputError
+from manifoldgp.kernels._profiles import SQUARED_DISTANCE, Profile
+from manifoldgp.parameters import Tree
+from manifoldgp.predictor.covariance import Covariance
+from manifoldgp.predictor.rows import Rows
 
 BLOCK = 2**18
 """Entries worked on at a time."""
@@ -48,6 +52,22 @@ def radial(Z1: Tensor, Z2: Tensor | None, variance: Tensor | None, profile: Prof
     if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (Z1, Z2, variance)):
         return _Radial.apply(Z1, Z2, variance, profile)  # type: ignore[return-value]
     return _evaluate(Z1, Z2, variance, profile, keep_slope=False)[0]
+
+
+def squared_distances(H1: Tensor, H2: Tensor | None = None) -> Tensor:
+    """|h1_i - h2_j|^2 (*B, N1, N2) for H1 (*B, N1, Q) and H2 (*B, N2, Q), or the rows of H1; differentiable any number of times."""
+    return radial(H1, H2, None, SQUARED_DISTANCE)
+
+
+def radial_program(profile: Profile, values: Tree, H: np.ndarray, new: Rows, lengthscale: np.ndarray) -> Covariance:
+    """variance * k(|h - h'|^2 / lengthscale^2) in a program; lengthscale (R, Q) or (R, 1)."""
+    if profile.operation is None:
+        raise InputError(
+            "A predictor cannot express this kernel: its profile names no operation of programs. Write the kernel's _program(values, H, new)."
+        )
+    scale = math.sqrt(abs(profile.scale)) / lengthscale
+    K = new.scaled(scale).of_distances(profile.operation, H * scale[:, None, :], exact=profile.kinked)
+    return Covariance.of(K, variance=values.get("variance"))
 
 
 class _Radial(torch.autograd.Function):

@@ -5,15 +5,20 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from manifoldgp.kernels._abstract import Kernel, constant_diagonal, positive_parameter, spread, variance_parameter
 from manifoldgp.kernels._profiles import SQUARED_EXPONENTIAL
-from manifoldgp.kernels._radial import radial
+from manifoldgp.kernels._radial import radial, radial_program
+from manifoldgp.kernels.kernel import Kernel, constant_diagonal, positive_parameter, spread, variance_parameter
 from manifoldgp.parameters import Tree
+from manifoldgp.predictor.covariance import Covariance
+from manifoldgp.predictor.rows import Rows
+from manifoldgp.registry import register
 
 
+@register("kernels.Periodic", shorthand="periodic")
 @dataclass(frozen=True)
 class Periodic(Kernel):
     """k(h, h') = variance * exp( -2 sum_q sin^2(pi (h_q - h'_q) / period_q) / lengthscale_q^2 ).
@@ -45,6 +50,15 @@ class Periodic(Kernel):
 
     def _diagonal(self, values: Tree, H: Tensor) -> Tensor:
         return constant_diagonal(values.get("variance"), H, values["lengthscale"], values["period"])
+
+    def _program(self, values: Tree, H: np.ndarray, new: Rows) -> Covariance:
+        Q = H.shape[-1]
+        speed = np.broadcast_to(2 * math.pi / values["period"], (len(values["period"]), Q))
+        phase = H * speed[:, None, :]
+        around = np.concatenate([np.cos(phase), np.sin(phase)], -1)
+        lengthscale = np.broadcast_to(values["lengthscale"], (len(values["lengthscale"]), Q))
+        circle = new.scaled(speed).through("circle", width=2 * Q)
+        return radial_program(SQUARED_EXPONENTIAL, values, around, circle, np.concatenate([lengthscale, lengthscale], -1))
 
 
 def _around_circle(values: Tree, H: Tensor) -> Tensor:

@@ -5,16 +5,22 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from manifoldgp.errors import InputError
-from manifoldgp.kernels._abstract import Kernel, constant_diagonal, positive_parameter, spread, variance_parameter
 from manifoldgp.kernels._profiles import SQUARED_EXPONENTIAL
 from manifoldgp.kernels._radial import radial
+from manifoldgp.kernels.kernel import Kernel, constant_diagonal, positive_parameter, spread, variance_parameter
 from manifoldgp.parameters import Tree
+from manifoldgp.predictor.covariance import Covariance
+from manifoldgp.predictor.expression import Expression
+from manifoldgp.predictor.rows import LARGEST_NORM, Rows
+from manifoldgp.registry import register
 
 
+@register("kernels.SpectralMixture", shorthand="sm")
 @dataclass(frozen=True)
 class SpectralMixture(Kernel):
     """k(h, h') = sum_m weights_m prod_q exp(-2 pi^2 t_q^2 bandwidth_mq^2) cos(2 pi t_q frequency_mq), t = h - h'.
@@ -58,6 +64,22 @@ class SpectralMixture(Kernel):
     def _diagonal(self, values: Tree, H: Tensor) -> Tensor:
         total = values["weights"].sum(-1)
         return constant_diagonal(total * values["variance"] if self.amplitude else total, H)
+
+    def _program(self, values: Tree, H: np.ndarray, new: Rows) -> Covariance:
+        centre, Q, weights = H.mean(-2), H.shape[-1], values["weights"]
+        M = weights.shape[-1]
+        width = math.sqrt(0.5) * 2 * math.pi * np.broadcast_to(values["bandwidth"], (len(values["bandwidth"]), M, Q))
+        speed = 2 * math.pi * np.broadcast_to(values["frequency"], (len(values["frequency"]), M, Q))
+        T = np.ascontiguousarray(np.swapaxes((H - centre[:, None, :])[:, None], -1, -2))  # (R, 1, Q, N)
+        scaled, phase = T * width[..., None], T * speed[..., None]
+        norms = (scaled**2).sum(-2, keepdims=True)
+        arrays = (
+            width[..., None, :], speed[..., None, :], scaled, norms, np.cos(phase), np.sin(phase), weights[..., None, None],
+        )  # fmt: skip
+        writer = new.writer
+        constants = [writer.constant(array) for array in arrays]
+        K = writer.do("spectral_mixture", new.shifted(-centre).slot(), *constants, expand=bool(norms.max() <= LARGEST_NORM))
+        return Covariance.of(Expression(writer, K, axes=2), weights.sum(-1), values.get("variance"))
 
     def _mixture(self, values: Tree, H1: Tensor, H2: Tensor | None) -> Tensor:
         centre = H1.detach().mean(-2, keepdim=True)  # phases are more exact near zero

@@ -6,12 +6,16 @@ import math
 from abc import abstractmethod
 from dataclasses import dataclass
 
+import numpy as np
 from torch import Tensor
 
-from manifoldgp.kernels._abstract import Kernel, constant_diagonal, positive_parameter, spread, variance_parameter
 from manifoldgp.kernels._profiles import MATERN12, MATERN32, MATERN52, SQUARED_EXPONENTIAL, Profile
-from manifoldgp.kernels._radial import radial
+from manifoldgp.kernels._radial import radial, radial_program
+from manifoldgp.kernels.kernel import Kernel, constant_diagonal, positive_parameter, spread, variance_parameter
 from manifoldgp.parameters import Tree
+from manifoldgp.predictor.covariance import Covariance
+from manifoldgp.predictor.rows import Rows
+from manifoldgp.registry import overridden, register
 
 
 @dataclass(frozen=True)
@@ -50,20 +54,30 @@ class Stationary(Kernel):
     def _diagonal(self, values: Tree, H: Tensor) -> Tensor:
         return constant_diagonal(values.get("variance"), H, *([values["lengthscale"]] if self.scaled else []))
 
+    def _program(self, values: Tree, H: np.ndarray, new: Rows) -> Covariance:
+        return radial_program(self.profile, values, H, new, values["lengthscale"] if self.scaled else np.ones((1, 1)))
+
+    def radial_profile(self) -> Profile | None:
+        if self.dims is not None or self.profile.kinked or overridden(type(self), "radial_profile", ("_parameters",)):
+            return None
+        return self.profile
+
     def _scale(self, values: Tree, H: Tensor) -> Tensor:
         """Z = H / lengthscale."""
         return H / values["lengthscale"].unsqueeze(-2) if self.scaled else H
 
 
+@register("kernels.SquaredExponential", shorthand="se")
 @dataclass(frozen=True)
 class SquaredExponential(Stationary):
     """k(h, h') = variance * exp(-r^2 / 2): infinitely smooth (the paper's eq. 5).
 
-    >>> import torch
-    >>> values = {"variance": torch.tensor(2.0), "lengthscale": torch.tensor([1.0])}
-    >>> SquaredExponential().matrix(values, torch.tensor([[0.0], [1.0]]))
-    tensor([[2.0000, 1.2131],
-            [1.2131, 2.0000]])
+        >>> import numpy as np
+    import torch
+        >>> values = {"variance": torch.tensor(2.0), "lengthscale": torch.tensor([1.0])}
+        >>> SquaredExponential().matrix(values, torch.tensor([[0.0], [1.0]]))
+        tensor([[2.0000, 1.2131],
+                [1.2131, 2.0000]])
     """
 
     @property
@@ -71,6 +85,7 @@ class SquaredExponential(Stationary):
         return SQUARED_EXPONENTIAL
 
 
+@register("kernels.Matern12", shorthand="matern12")
 @dataclass(frozen=True)
 class Matern12(Stationary):
     """k(h, h') = variance * exp(-r): continuous, nowhere differentiable.
@@ -83,6 +98,7 @@ class Matern12(Stationary):
         return MATERN12
 
 
+@register("kernels.Matern32", shorthand="matern32")
 @dataclass(frozen=True)
 class Matern32(Stationary):
     """k(h, h') = variance * (1 + a) exp(-a), a = sqrt(3) r: once differentiable."""
@@ -92,6 +108,7 @@ class Matern32(Stationary):
         return MATERN32
 
 
+@register("kernels.Matern52", shorthand="matern52")
 @dataclass(frozen=True)
 class Matern52(Stationary):
     """k(h, h') = variance * (1 + a + a^2 / 3) exp(-a), a = sqrt(5) r: twice differentiable."""

@@ -13,6 +13,7 @@ from manifoldgp._system.files import write_whole
 from manifoldgp.errors import InputError, MissingExtraError
 from manifoldgp.predictor import Predictor, Program
 from manifoldgp.predictor.onnx_graph import IR_VERSION, OPSET, Graph
+from manifoldgp.predictor.operations import OPERATIONS
 
 _LARGEST_FILE = 2**31 - 2**20
 """A single ONNX file cannot be larger."""
@@ -72,12 +73,10 @@ def _proto(predictor: Predictor, dtype: np.dtype, latent: bool) -> Any:
 
 def _translate(program: Program, graph: Graph, wanted: dict[str, str]) -> dict[str, str]:
     """Add the program's nodes to the graph; returns the tensors of the wanted outputs."""
-    from manifoldgp.predictor.onnx_operations import OPERATIONS
-
     instructions = program.needed(list(wanted.values()))
     used = {slot for instruction in instructions for slot in instruction.inputs}
     tensors = {0: "X", **{slot: graph.constant(array) for slot, array in program.constants.items() if slot in used}}
     for instruction in instructions:
         inputs = [tensors[slot] for slot in instruction.inputs]
-        tensors[instruction.output] = OPERATIONS[instruction.operation](graph, *inputs, **instruction.settings)
+        tensors[instruction.output] = graph.do(OPERATIONS[instruction.operation], *inputs, **instruction.settings)
     return {name: tensors[program.outputs[output]] for name, output in wanted.items()}

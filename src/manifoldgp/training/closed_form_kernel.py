@@ -8,34 +8,68 @@ One product of thin matrices gives s = scale |z_i − z_j|² whole:
     [−2 scale Z, scale |z|², 1] [Z, 1, scale |z|²]ᵀ
 
 so that no pass over K adds norms; the logarithm of the variance rides along for the squared exponential, whose K is then one exponential of
-the product. A row that does not take part gets a norm so large that its covariance with every other row is exactly zero.
+the product. The profiles themselves are those that autograd evaluates: PyTorch computes on NumPy's memory.
+A row that does not take part gets a norm so large that its covariance with every other row is exactly zero.
 
 Only lower triangles exist: blocks of rows, each as wide as its last row needs, worked on while they are in the processor's cache.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from manifoldgp._system import lapack
-from manifoldgp.kernels import Kernel, Matern32, Matern52, SquaredExponential
-from manifoldgp.kernels._profiles import MATERN32, MATERN52, SQUARED_EXPONENTIAL, Profile
+from manifoldgp._system.lapack import Square
+from manifoldgp.kernels._profiles import Profile
 from manifoldgp.kernels._radial import FAR, NEAR
-from manifoldgp.training.closed_form_arrays import Block, Workspace
 
 _ABSENT = 1e6
 """|scale| |z|² of a row that does not take part: exp(−sqrt(1e6)) is zero."""
 
 
-def profile_of(kernel: Kernel) -> Profile | None:
-    """The profile of a kernel that has a closed form here, or None."""
-    if kernel.dims is not None or type(kernel) not in (SquaredExponential, Matern32, Matern52):
-        return None
-    return kernel.profile  # type: ignore[attr-defined]
+_LOT_BYTES = 2**20
+_BLOCK_ENTRIES = 2**15
+_BLOCK_ROWS = 48
+
+
+class Block(NamedTuple):
+    """Rows [start, stop) of m matrices, up to column ``stop``: A and G (m, stop − start, stop), and both on the same memory in PyTorch."""
+
+    start: int
+    stop: int
+    A: np.ndarray
+    G: np.ndarray
+    tensors: tuple[Tensor, Tensor]
+
+
+class Workspace:
+    """A and G (lot, N, N): covariance, factor, inverse and M in the first, the kernel's slope in the second.
+
+    A lot is as many members as fit into about a megabyte, at least one, and no more than there are at ``most``.
+    """
+
+    def __init__(self, N: int, most: int) -> None:
+        self.largest_lot = max(1, _LOT_BYTES // (16 * N * N))
+        self.lot = min(most, self.largest_lot)
+        self.A, self.G = np.empty((self.lot, N, N)), np.empty((self.lot, N, N))
+        self.diagonal = self.A.reshape(self.lot, N * N)[:, :: N + 1]
+        self.squares = [Square(matrix) for matrix in self.A]
+
+    def blocks(self, members: int) -> list[Block]:
+        """The lower triangles of the first ``members`` matrices, block by block."""
+        N = self.A.shape[-1]
+        count = -(-N // max(_BLOCK_ROWS, _BLOCK_ENTRIES // (members * N)))
+        edges = [round(i * N / count) for i in range(count + 1)]
+        blocks = []
+        for start, stop in pairwise(edges):
+            A, G = self.A[:members, start:stop, :stop], self.G[:members, start:stop, :stop]
+            blocks.append(Block(start, stop, A, G, (torch.from_numpy(A), torch.from_numpy(G))))
+        return blocks
 
 
 class _Lot(NamedTuple):
@@ -45,7 +79,7 @@ class _Lot(NamedTuple):
     blocks: list[Block]
     left: list[np.ndarray]
     right: list[np.ndarray]
-    log_variance: np.ndarray
+    variance: Tensor
     Z1: list[int]
     product: list[int]
 
@@ -53,7 +87,7 @@ class _Lot(NamedTuple):
 class Pairs:
     """All pairs of rows of R members, computed in a workspace a lot at a time.
 
-    Z: (R, Q, N), to be written before :meth:`prepare`. log_variance: (R,), zero for no variance. dZ: (R, Q, N), the result.
+    Z: (R, Q, N), to be written before :meth:`prepare`. variance: (R,), ones if there is none. dZ: (R, Q, N), the result.
     """
 
     def __init__(self, workspace: Workspace, R: int, Q: int, profile: Profile) -> None:
@@ -62,9 +96,9 @@ class Pairs:
         self._left, self._right = np.ones((R, Q + 2, N)), np.ones((R, Q + 2, N))
         self.Z, self._scaled_Z, self._ones = self._right[:, :Q], self._left[:, :Q], self._right[:, Q : Q + 1]
         self._square, self.dZ = np.empty((R, Q, N)), np.empty((R, Q, N))
-        self.log_variance, self._norm = np.zeros(R), np.empty((R, N))
+        self.variance, self._norm = np.ones(R), np.empty((R, N))
         self._product = np.empty((R, Q + 1, N))
-        self._evaluate = _PROFILES[profile.scale]
+        self._exponential = profile.slope == "k"  # then k = exp(s), and the variance can be added to s as its logarithm
         self._lots = [self._lot(first, min(first + workspace.lot, R)) for first in range(0, R, workspace.lot)]
 
     def _lot(self, first: int, stop: int) -> _Lot:
@@ -72,7 +106,7 @@ class Pairs:
         left = [self._left[members, :, b.start : b.stop].mT for b in blocks]
         right = [self._right[members, :, : b.stop] for b in blocks]
         Z1, product = ([matrix.ctypes.data for matrix in side[members]] for side in (self._right, self._product))
-        return _Lot(members, blocks, left, right, self.log_variance[members, None, None], Z1, product)
+        return _Lot(members, blocks, left, right, torch.from_numpy(self.variance[members, None, None]), Z1, product)
 
     def prepare(self, absent: np.ndarray | None) -> np.ndarray | None:
         """Take Z as it is now; absent (R, N) marks rows that do not take part. Returns which members (R,) lose too many digits here, if any."""
@@ -86,8 +120,8 @@ class Pairs:
             self._norm[absent] = np.copysign(_ABSENT, self.profile.scale)
         self._right[:, -1] = self._norm
         np.multiply(self.Z, -2.0 * self.profile.scale, out=self._scaled_Z)
-        if self.profile is SQUARED_EXPONENTIAL:
-            self._norm += self.log_variance[:, None]
+        if self._exponential:
+            self._norm += np.log(self.variance)[:, None]
         self._left[:, -2] = self._norm
         return far
 
@@ -103,8 +137,13 @@ class Pairs:
         """Write K to A and g to G, lower triangles of a lot's members; A's diagonal is left to the caller."""
         lot = self._lots[number]
         for block, left, right in zip(lot.blocks, lot.left, lot.right, strict=True):
-            np.matmul(left, right, out=block.G if self.profile is SQUARED_EXPONENTIAL else block.A)
-            self._evaluate(block, lot.log_variance)
+            if self._exponential:  # g = k: one matrix, twice
+                np.matmul(left, right, out=block.G)
+                self.profile.evaluate(block.tensors[1], None, None)
+                np.copyto(block.A, block.G)
+            else:
+                np.matmul(left, right, out=block.A)
+                self.profile.evaluate(*block.tensors, lot.variance)
 
     def pull(self, number: int) -> None:
         """Write dNLML/dZ of a lot's members from M in A's lower triangles, which are used up."""
@@ -121,35 +160,3 @@ class Pairs:
         c = self.profile.steepness * self.profile.scale
         if c != 1.0:
             self.dZ *= c
-
-
-def _squared_exponential(block: Block, log_variance: np.ndarray) -> None:
-    torch.exp(block.tensor, out=block.tensor)
-    np.copyto(block.A, block.G)
-
-
-def _matern32(block: Block, log_variance: np.ndarray) -> None:
-    a = np.sqrt(np.maximum(block.A, 0.0, out=block.A), out=block.A)
-    np.subtract(log_variance, a, out=block.G)
-    torch.exp(block.tensor, out=block.tensor)  # variance exp(−a)
-    a += 1.0
-    a *= block.G
-
-
-def _matern52(block: Block, log_variance: np.ndarray) -> None:
-    s = np.maximum(block.A, 0.0, out=block.A)
-    a = np.sqrt(s, out=block.G)
-    decay = np.subtract(log_variance, a)
-    torch.from_numpy(decay).exp_()
-    a += 1.0
-    a *= decay
-    decay *= 1.0 / 3.0
-    s *= decay
-    s += a
-
-
-_PROFILES: dict[float, Callable[[Block, np.ndarray], None]] = {
-    SQUARED_EXPONENTIAL.scale: _squared_exponential,
-    MATERN32.scale: _matern32,
-    MATERN52.scale: _matern52,
-}

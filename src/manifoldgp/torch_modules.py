@@ -1,4 +1,4 @@
-"""Torch modules that a program can express: linear layers and transfer functions, one after the other."""
+"""Torch modules as programs: linear layers and transfer functions, one after the other."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 from torch import nn
 
 from manifoldgp.errors import InputError
-from manifoldgp.estimators.program_rows import Rows
 from manifoldgp.parameters import Tree
+from manifoldgp.predictor.rows import Rows
 
 
 def module_rows(module: nn.Module, values: Tree, X: Rows) -> Rows:

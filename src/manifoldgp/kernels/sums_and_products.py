@@ -6,13 +6,20 @@ from abc import abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import reduce
-from operator import add, mul
+from typing import TypeVar
 
+import numpy as np
 from torch import Tensor
 
 from manifoldgp.errors import InputError
-from manifoldgp.kernels._abstract import Kernel
+from manifoldgp.kernels.kernel import Kernel
 from manifoldgp.parameters import Tree
+from manifoldgp.predictor.covariance import Covariance
+from manifoldgp.predictor.rows import Rows
+from manifoldgp.registry import register
+
+Joined = TypeVar("Joined", Tensor, Covariance)
+"""What sums and products join entry by entry: covariances as numbers, or on their way through a program."""
 
 
 @dataclass(frozen=True, init=False)
@@ -35,7 +42,7 @@ class Combination(Kernel):
 
     @staticmethod
     @abstractmethod
-    def _join(first: Tensor, second: Tensor) -> Tensor: ...
+    def _join(first: Joined, second: Joined) -> Joined: ...
 
     def _dissolved(self, part: Kernel) -> tuple[Kernel, ...]:
         return part.parts if isinstance(part, Combination) and type(part) is type(self) and part.dims is None else (part,)
@@ -52,7 +59,11 @@ class Combination(Kernel):
     def _diagonal(self, values: Tree, H: Tensor) -> Tensor:
         return reduce(self._join, (part.diagonal(values.get(str(i), {}), H) for i, part in enumerate(self.parts)))
 
+    def _program(self, values: Tree, H: np.ndarray, new: Rows) -> Covariance:
+        return reduce(self._join, (part.program(values.get(str(i), {}), H, new) for i, part in enumerate(self.parts)))
 
+
+@register("kernels.Sum")
 @dataclass(frozen=True, init=False)
 class Sum(Combination):
     """k(h, h') = k_0(h, h') + k_1(h, h') + ...: a sum of independent functions.
@@ -64,10 +75,11 @@ class Sum(Combination):
     """
 
     @staticmethod
-    def _join(first: Tensor, second: Tensor) -> Tensor:
-        return add(first, second)
+    def _join(first: Joined, second: Joined) -> Joined:
+        return first + second
 
 
+@register("kernels.Product")
 @dataclass(frozen=True, init=False)
 class Product(Combination):
     """k(h, h') = k_0(h, h') k_1(h, h') ...
@@ -77,5 +89,5 @@ class Product(Combination):
     """
 
     @staticmethod
-    def _join(first: Tensor, second: Tensor) -> Tensor:
-        return mul(first, second)
+    def _join(first: Joined, second: Joined) -> Joined:
+        return first * second

@@ -11,11 +11,14 @@ import torch
 from torch import Tensor
 
 from manifoldgp.errors import InputError
-from manifoldgp.features._abstract import Features
 from manifoldgp.features.convert import as_features
+from manifoldgp.features.feature_map import Features
 from manifoldgp.parameters import Layout, Tree, map_leaves
+from manifoldgp.predictor.rows import Rows
+from manifoldgp.registry import register
 
 
+@register("features.Concatenate")
 @dataclass(frozen=True, init=False)
 class Concatenate(Features):
     """H = [M_1(X), M_2(X), ...]: several features side by side, ``Concatenate(Identity(), MLP((6, 2)))`` for [x, net(x)].
@@ -38,6 +41,9 @@ class Concatenate(Features):
             H = [h.expand(*batch, *h.shape[-2:]) for h in H]
         return torch.cat(H, -1)
 
+    def _program(self, values: Tree, X: Rows) -> Rows:
+        return Rows.side_by_side([part.program(values.get(str(i), {}), X) for i, part in enumerate(self.parts)])
+
     def bind(self, X: Tensor) -> Concatenate:
         return Concatenate(parts=tuple(part.bind(X) for part in self.parts))
 
@@ -46,6 +52,7 @@ class Concatenate(Features):
         return all(part.serialisable for part in self.parts)
 
 
+@register("features.Chain")
 @dataclass(frozen=True, init=False)
 class Chain(Features):
     """H = (M_l ∘ ... ∘ M_1)(X): each part works on the features before it. Also written ``PCA(3) >> MLP((6, 2))``.
@@ -75,6 +82,12 @@ class Chain(Features):
             H = part(values.get(str(i), {}), H)
         return H
 
+    def _program(self, values: Tree, X: Rows) -> Rows:
+        H = X
+        for i, part in enumerate(self.parts):
+            H = part.program(values.get(str(i), {}), H)
+        return H
+
     def bind(self, X: Tensor) -> Chain:
         bound, H = [], X
         for i, part in enumerate(self.parts):
@@ -88,6 +101,7 @@ class Chain(Features):
         return all(part.serialisable for part in self.parts)
 
 
+@register("features.Residual")
 @dataclass(frozen=True)
 class Residual(Features):
     """H = X + M(X), for inner features with as many outputs as inputs. Parameters: ``{"inner": ...}``."""
@@ -108,6 +122,9 @@ class Residual(Features):
                 f"{self.inner} gives {H.shape[-1]}. Change its last size to {X.shape[-1]}, or use Concatenate."
             )
         return X + H
+
+    def _program(self, values: Tree, X: Rows) -> Rows:
+        return X.plus(self.inner.program(values.get("inner", {}), X))
 
     def bind(self, X: Tensor) -> Residual:
         return Residual(self.inner.bind(X))

@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from manifoldgp.predictor import Instruction, Program
+from manifoldgp.errors import InputError
+from manifoldgp.predictor.operations import OPERATIONS
+from manifoldgp.predictor.program import Instruction, Program
 
 _SMALL = 2**14
 """Constants of up to this many entries are compared with those before them."""
@@ -48,6 +50,8 @@ class Writer:
 
     def do(self, operation: str, *inputs: int, **settings: Any) -> int:
         """The slot of a result; the same operation on the same inputs is done once."""
+        if operation not in OPERATIONS:
+            raise InputError(f"Programs have no operation {operation!r}. There are: {', '.join(sorted(OPERATIONS))}.")
         key = (operation, inputs, repr(sorted(settings.items())))
         if key not in self._known:
             self._known[key] = self._new()

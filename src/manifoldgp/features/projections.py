@@ -6,15 +6,20 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from manifoldgp.errors import InputError
-from manifoldgp.features._abstract import Features, positive_integer
-from manifoldgp.features._laws import affine
-from manifoldgp.parameters import Parameter, Tree, constant_law, normal_law
+from manifoldgp.features.feature_map import ClosedForm, Features, positive_integer
+from manifoldgp.features.layers import adjacent, affine
+from manifoldgp.parameter_arrays import Values
+from manifoldgp.parameters import Layout, Parameter, Tree, constant_law, normal_law
+from manifoldgp.predictor.rows import Rows
+from manifoldgp.registry import register
 
 
+@register("features.Identity")
 @dataclass(frozen=True)
 class Identity(Features):
     """H = X: the plain GP."""
@@ -25,7 +30,29 @@ class Identity(Features):
     def __call__(self, values: Tree, X: Tensor) -> Tensor:
         return X
 
+    def _program(self, values: Tree, X: Rows) -> Rows:
+        return X
 
+    def _closed_form(self, layout: Layout, prefix: str) -> ClosedForm:
+        return lambda values, X: _Inputs(X)
+
+
+class _Inputs:
+    """H = X."""
+
+    trained = False
+
+    def __init__(self, X: np.ndarray) -> None:
+        self.H = X[..., :-1, :]
+
+    def forward(self) -> None:
+        pass
+
+    def backward(self, dH: np.ndarray) -> None:
+        pass
+
+
+@register("features.Linear")
 @dataclass(frozen=True)
 class Linear(Features):
     """H = X W (+ b), W (D, q) learnt: supervised dimensionality reduction (Snelson & Ghahramani, 2006).
@@ -52,7 +79,35 @@ class Linear(Features):
     def __call__(self, values: Tree, X: Tensor) -> Tensor:
         return affine(X, values["weight"], values.get("bias"))
 
+    def _program(self, values: Tree, X: Rows) -> Rows:
+        H = X.times(values["weight"])
+        return H.shifted(values["bias"]) if self.bias else H
 
+    def _closed_form(self, layout: Layout, prefix: str) -> ClosedForm | None:
+        weight, bias = f"{prefix}.weight", f"{prefix}.bias" if self.bias else None
+        if bias is not None and not adjacent(layout, weight, bias):
+            return None
+        return lambda values, X: _Projection(values, X, weight, bias)
+
+
+class _Projection:
+    """H = X W (+ b)."""
+
+    trained = True
+
+    def __init__(self, values: Values, X: np.ndarray, weight: str, bias: str | None) -> None:
+        self._X = X[..., :-1, :] if bias is None else X
+        self._W, self._dW = values[weight] if bias is None else values.joined(weight, bias)
+        self.H = np.empty((len(self._W), self._W.shape[2], X.shape[-1]))
+
+    def forward(self) -> None:
+        np.matmul(self._W.mT, self._X, out=self.H)
+
+    def backward(self, dH: np.ndarray) -> None:
+        np.matmul(self._X, dH.mT, out=self._dW)
+
+
+@register("features.FixedLinear")
 @dataclass(frozen=True)
 class FixedLinear(Features):
     """H = X A + b with a given matrix A (D, Q) and offset b (Q,): constants, not trained.
@@ -86,6 +141,9 @@ class FixedLinear(Features):
 
     def __call__(self, values: Tree, X: Tensor) -> Tensor:
         return affine(X, values["matrix"], values["offset"])
+
+    def _program(self, values: Tree, X: Rows) -> Rows:
+        return X.times(values["matrix"]).shifted(values["offset"])
 
 
 def constants(**values: Tensor) -> Tree:

@@ -1,4 +1,4 @@
-"""What every kernel offers, and the choice of the features it sees."""
+"""What every kernel is: its numbers, its program for predictors, and the choice of the features it sees."""
 
 from __future__ import annotations
 
@@ -12,9 +12,13 @@ from torch import Tensor
 
 from manifoldgp.errors import InputError
 from manifoldgp.parameters import Parameter, Tree, log_normal_law
+from manifoldgp.predictor.covariance import Covariance
+from manifoldgp.predictor.rows import Rows
+from manifoldgp.registry import overridden
 
 if TYPE_CHECKING:
-    from manifoldgp.kernels.combine import Product, Sum
+    from manifoldgp.kernels._profiles import Profile
+    from manifoldgp.kernels.sums_and_products import Product, Sum
 
 
 @dataclass(frozen=True)
@@ -25,7 +29,8 @@ class Kernel(ABC):
 
     dims: the features this kernel sees, by index; None for all of them.
 
-    A new kernel implements the four methods with an underscore; they receive the chosen features only.
+    A new kernel is a frozen dataclass that implements ``_parameters``, ``_cross`` and ``_diagonal``, for predictors ``_program``, and, where it has
+    something better than ``_cross(H, H)``, ``_matrix``. They receive the chosen features only. ``@register`` lets files name it.
     """
 
     dims: tuple[int, ...] | None = field(default=None, kw_only=True)
@@ -57,27 +62,48 @@ class Kernel(ABC):
         """k(h_i, h_i) (*B, N), for H (*B, N, Q)."""
         return self._diagonal(values, self._select(H))
 
+    def program(self, values: Tree, H: np.ndarray, new: Rows) -> Covariance:
+        """K(new, H) and k(new, new) as part of a predictor's program, for values with leaves (R, *shape) and training features H (R, N, Q)."""
+        stale = overridden(type(self), "_program", _FREE)
+        if stale and type(self)._program is not Kernel._program:
+            raise InputError(
+                f"A predictor cannot express the kernel {self!r}: {type(self).__name__} has a {stale} of its own and inherits the program of another "
+                "kernel. Give it a _program(values, H, new) that computes the same."
+            )
+        chosen = H if self.dims is None else H[..., list(self.dims)]
+        return self._program(values, chosen, new.columns(self.dims))
+
+    def radial_profile(self) -> Profile | None:
+        """The profile k0 of a kernel variance · k0(|h − h'|² / lengthscale²) of all features, by which training has a closed form; otherwise None."""
+        return None
+
     def __add__(self, other: Kernel) -> Sum:
-        from manifoldgp.kernels.combine import Sum
+        from manifoldgp.kernels.sums_and_products import Sum
 
         return Sum(self, other) if isinstance(other, Kernel) else NotImplemented
 
     def __mul__(self, other: Kernel) -> Product:
-        from manifoldgp.kernels.combine import Product
+        from manifoldgp.kernels.sums_and_products import Product
 
         return Product(self, other) if isinstance(other, Kernel) else NotImplemented
 
     @abstractmethod
     def _parameters(self, H: Tensor) -> Tree: ...
 
-    @abstractmethod
-    def _matrix(self, values: Tree, H: Tensor) -> Tensor: ...
+    def _matrix(self, values: Tree, H: Tensor) -> Tensor:
+        return self._cross(values, H, H)
 
     @abstractmethod
     def _cross(self, values: Tree, H1: Tensor, H2: Tensor) -> Tensor: ...
 
     @abstractmethod
     def _diagonal(self, values: Tree, H: Tensor) -> Tensor: ...
+
+    def _program(self, values: Tree, H: np.ndarray, new: Rows) -> Covariance:
+        raise InputError(
+            f"A predictor cannot express the kernel {self!r}: it has no program. Write {type(self).__name__}._program(values, H, new), which returns a "
+            "Covariance (docs/guide/own-parts.md shows one); or predict with the model itself."
+        )
 
     def _select(self, H: Tensor) -> Tensor:
         if self.dims is None:
@@ -91,6 +117,10 @@ class Kernel(ABC):
         if self.dims == tuple(range(first, first + count)):
             return H.narrow(-1, first, count)
         return H.index_select(-1, torch.tensor(self.dims, device=H.device))
+
+
+_FREE = ("parameters", "_parameters")
+"""Methods that a subclass may override without changing what its numbers, and so its program, are."""
 
 
 def variance_parameter(centre: float = 1.0) -> Parameter:
