@@ -24,23 +24,26 @@ _SCATTER = 0.1
 class Mean(ABC):
     """A mean function: a description without state, its values handed in at each call.
 
-    on: what its points are: "inputs", the rows of X (standardised, as the model sees them), or "features", the rows of H = M(X).
-
     A new mean implements ``parameters`` and ``__call__``, and for predictors ``_program``. ``@register`` lets files name it.
+
+    Parameters
+    ----------
+    on
+        What its points are: "inputs", the rows of X (standardised, as the model sees them), or "features", the rows of H = M(X).
     """
 
     on: str = "inputs"
 
     @abstractmethod
     def parameters(self, points: Tensor) -> Tree:
-        """The parameters; their initial laws follow the points (*B, N, P): inputs, or features at the starting values."""
+        """The parameters; their initial laws follow the points `(*B, N, width)`: inputs, or features at the starting values."""
 
     @abstractmethod
     def __call__(self, values: Tree, points: Tensor) -> Tensor:
-        """m(p_i) (*B, N) for points (*B, N, P); the batches of values and points broadcast."""
+        """m(p_i) `(*B, N)` for points `(*B, N, width)`; the batches of values and points broadcast."""
 
     def program(self, values: Tree, points: Rows) -> Rows:
-        """m(points) as part of a predictor's program: rows of width 1. values: leaves (R, *shape)."""
+        """m(points) as part of a predictor's program: rows of width 1, for values with leaves `(R, *shape)`."""
         stale = overridden(type(self), "_program", ("parameters",))
         if stale and type(self)._program is not Mean._program:
             raise InputError(
@@ -76,7 +79,7 @@ class Zero(Mean):
 class Constant(Mean):
     """m = constant.
 
-    Parameters: constant ().
+    Its parameters: constant ().
     """
 
     def parameters(self, points: Tensor) -> Tree:
@@ -95,7 +98,7 @@ class Constant(Mean):
 class Linear(Mean):
     """m(x) = bias + weights . x, of the inputs; m(h) = bias + weights . h of the features with on="features".
 
-    Parameters: weights (D,), or (Q,) on features; bias ().
+    Its parameters: weights (D,), or (Q,) on features; bias ().
     """
 
     on: str = "inputs"
@@ -122,7 +125,7 @@ class Module(Mean):
     """m(x) = module(x) for any ``torch.nn.Module`` that maps inputs (N, D) to (N,) or (N, 1), row by row. The module is never changed.
 
     With on="features" it maps features: m(h) = module(h), (N, Q) to (N,) or (N, 1).
-    Parameters: those of ``module.named_parameters()`` (trained if they require a gradient) and, as constants, its buffers.
+    Its parameters: those of ``module.named_parameters()`` (trained if they require a gradient) and, as constants, its buffers.
     The first start is the module as it comes; the others scatter around it by 10 %.
     """
 

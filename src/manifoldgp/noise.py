@@ -43,7 +43,7 @@ class GaussianNoise:
         return {"scale": Parameter((), log_normal_law(centre, 1.0), positive=True)}
 
     def variance(self, values: Tree, like: Tensor) -> Tensor:
-        """Variance (*B,) shared by all rows, known variances not included."""
+        """Variance `(*B,)` shared by all rows, known variances not included."""
         if not self.learned:
             return torch.full((), self.floor**2, dtype=like.dtype, device=like.device)
         return values["scale"] ** 2 + self.floor**2

@@ -31,9 +31,14 @@ _ENTRIES: dict[str, _Entry] = {}
 def register(name: str, *, shorthand: str | None = None) -> Callable[[Part], Part]:
     """A class decorator: model files know the class by ``name``, and estimators by ``shorthand``, if it has one.
 
-    name: the same wherever the class is used; put your project's name in front ("mylab.Cauchy"). shorthand: estimators take it in place of an
-    instance with all defaults, as in ``kernel="cauchy"``.
     The class is a frozen dataclass, so write this above ``@dataclass(frozen=True)``.
+
+    Parameters
+    ----------
+    name
+        The same wherever the class is used; put your project's name in front ("mylab.Cauchy").
+    shorthand
+        Estimators take it in place of an instance with all defaults, as in ``kernel="cauchy"``.
     """
     if not (isinstance(name, str) and name.strip()):
         raise InputError(f"register expects a name for files, such as @register('mylab.Cauchy'); got {name!r}.")

@@ -14,7 +14,7 @@ from manifoldgp.registry import register
 
 
 class TargetWarping(Protocol):
-    """g with its logarithmic slope and its inverse; leaves of values (*B, *shape), y and z (*B', n), broadcast."""
+    """g with its logarithmic slope and its inverse; leaves of values `(*B, *shape)`, y and z `(*B', n)`, broadcast."""
 
     def parameters(self, y: Tensor) -> Tree: ...
     def forward(self, values: Tree, y: Tensor) -> tuple[Tensor, Tensor]: ...
@@ -58,7 +58,7 @@ class TanhWarping:
         }
 
     def forward(self, values: Tree, y: Tensor) -> tuple[Tensor, Tensor]:
-        """z = g(y) and log g'(y), both (*B'', n)."""
+        """z = g(y) and log g'(y), both `(*B'', n)`."""
         a, b, c = (values[k][..., None, :] for k in ("height", "steepness", "centre"))
         t = torch.tanh(b * (y[..., None] + c))
         slope = 1.0 + (a * b * (1.0 - t * t)).sum(-1)

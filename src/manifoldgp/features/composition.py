@@ -23,7 +23,12 @@ from manifoldgp.registry import register
 class Concatenate(Features):
     """H = [M_1(X), M_2(X), ...]: several features side by side, ``Concatenate(Identity(), MLP((6, 2)))`` for [x, net(x)].
 
-    parts: features, or what :func:`as_features` turns into features. Parameters: ``{"0": ..., "1": ...}``, one tree a part.
+    Its parameters: ``{"0": ..., "1": ...}``, one tree a part.
+
+    Parameters
+    ----------
+    parts
+        Features, or what `as_features` turns into features.
     """
 
     parts: tuple[Features, ...]
@@ -57,9 +62,13 @@ class Concatenate(Features):
 class Chain(Features):
     """H = (M_l ∘ ... ∘ M_1)(X): each part works on the features before it. Also written ``PCA(3) >> MLP((6, 2))``.
 
-    parts: features, or what :func:`as_features` turns into features; chains inside are unrolled.
-    Parameters: ``{"0": ..., "1": ...}``, one tree a part. What a later part takes from its inputs (its initial law, the matrix
-    of a PCA) it takes from one draw of the starting values of the parts before it, always the same draw.
+    Its parameters: ``{"0": ..., "1": ...}``, one tree a part. What a later part takes from its inputs (its initial law, the matrix of a PCA) it takes
+    from one draw of the starting values of the parts before it, always the same draw.
+
+    Parameters
+    ----------
+    parts
+        Features, or what `as_features` turns into features; chains inside are unrolled.
     """
 
     parts: tuple[Features, ...]
@@ -104,7 +113,7 @@ class Chain(Features):
 @register("features.Residual")
 @dataclass(frozen=True)
 class Residual(Features):
-    """H = X + M(X), for inner features with as many outputs as inputs. Parameters: ``{"inner": ...}``."""
+    """H = X + M(X), for inner features with as many outputs as inputs. Its parameters: ``{"inner": ...}``."""
 
     inner: Features
 

@@ -24,11 +24,15 @@ class Kumaraswamy(Features):
 
     u = (x - low) / (high - low),   w(u) = 1 - (1 - uᵃ)ᵇ,   h = low + (high - low) w(u)
 
-    margin: "low" and "high" (D,) are constants, the range of the training inputs widened by this fraction on both sides.
-    Parameters: "a" and "b" (D,), positive, with LogNormal(0, 0.75) priors, started near 1; a = b = 1 is the identity.
-
     Beyond the training range (without the margin) h continues along its tangent: monotone, once differentiable
     at the ends, and never flat. A constant input keeps a range of one.
+
+    Its parameters: "a" and "b" (D,), positive, with LogNormal(0, 0.75) priors, started near 1; a = b = 1 is the identity.
+
+    Parameters
+    ----------
+    margin
+        The constants "low" and "high" (D,) are the range of the training inputs, widened by this fraction on both sides.
     """
 
     margin: float = 0.01

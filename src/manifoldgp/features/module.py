@@ -76,13 +76,17 @@ _ROWS_OF_PROBE = 5
 class Module(Features):
     """H = module(X) for any ``torch.nn.Module`` that maps (N, D) to (N, Q), row by row. The module itself is never changed.
 
-    module: parameters with ``requires_grad`` are trained, the others and the buffers are constants; all in float64.
-    restarts: the first start is the module as it comes. "reset" draws the others by ``reset_parameters()`` of every
-        submodule that has it (the outermost last), and scatters what no reset reaches by 10 %; "jitter" scatters everything
-        by 10 %, for networks trained elsewhere.
-    batching: how a batch of parameters is computed: "vmap", "loop", or "auto" for the first that works.
+    Its parameters: those of ``module.named_parameters()`` and ``named_buffers()``; dots in names are levels of the tree.
 
-    Parameters: those of ``module.named_parameters()`` and ``named_buffers()``; dots in names are levels of the tree.
+    Parameters
+    ----------
+    module
+        Parameters with ``requires_grad`` are trained, the others and the buffers are constants; all in float64.
+    restarts
+        The first start is the module as it comes. "reset" draws the others by ``reset_parameters()`` of every submodule that has it (the outermost last),
+        and scatters what no reset reaches by 10 %; "jitter" scatters everything by 10 %, for networks trained elsewhere.
+    batching
+        How a batch of parameters is computed: "vmap", "loop", or "auto" for the first that works.
     """
 
     module: nn.Module

@@ -26,9 +26,17 @@ class Nested(Features):
     With B = V = 0 a kernel without length-scales of its own (``SquaredExponential(scaled=False)``) sees x / lengthscale only: the plain
     SE-ARD GP. With V = 0 it is a GP on x and a linear projection. So training can start at a fitted GP and add what the data ask for.
 
-    hidden: units of the network. q: its outputs.
-    width: how far from zero B and V start. Parameters: lengthscale (D,), skip B (D, q), inner W (D, hidden), bias (hidden,),
-    outer V (hidden, q); heavy-tailed priors keep most of the network near zero and let a few weights grow (MAP training).
+    Its parameters: lengthscale (D,), skip B (D, q), inner W (D, hidden), bias (hidden,), outer V (hidden, q); heavy-tailed priors keep most of the
+    network near zero and let a few weights grow (MAP training).
+
+    Parameters
+    ----------
+    hidden
+        Units of the network.
+    q
+        Its outputs.
+    width
+        How far from zero B and V start.
     """
 
     hidden: int = 8

@@ -27,18 +27,26 @@ _ROWS_AT_START = 256  # inputs that the initial law looks at, to centre the late
 class MLP(Features):
     """A multi-layer network, H = (T_l ∘ ... ∘ T_1)(X) with T_i(Z) = σ(Z W_i + b_i), rows as data points (eq. 16).
 
-    sizes: the outputs of each layer; the paper's [1-6-2] on one input is ``MLP((6, 2))``.
-    activation: σ, one name for every layer (the last included) or one a layer: sigmoid, identity, tanh, relu, softplus, sine.
-    rank: weight matrices are W = U V with this inner dimension wherever it is below both sides of W.
-    scale: steepness of the first layer at the start.
-
-    Parameters: ``{"0": {"weight": (D, q_1), "bias": (q_1,)}, "1": ...}``; low-rank layers have "left" (in, rank) and
+    Its parameters: ``{"0": {"weight": (D, q_1), "bias": (q_1,)}, "1": ...}``; low-rank layers have "left" (in, rank) and
     "right" (rank, out) in place of "weight".
 
     Initial law, for standardised inputs: the first layer's weights are N(0, scale² / D), and each hidden unit has its
     transition at a random training input, b = -wᵀx_n. Later weights are N(0, gain² / fan-in), gain 3 for the sigmoid, 1 for
     the identity; their biases centre the pre-activations over the training inputs.
 
+    Parameters
+    ----------
+    sizes
+        The outputs of each layer; the paper's [1-6-2] on one input is ``MLP((6, 2))``.
+    activation
+        σ, one name for every layer (the last included) or one a layer: sigmoid, identity, tanh, relu, softplus, sine.
+    rank
+        Weight matrices are W = U V with this inner dimension wherever it is below both sides of W.
+    scale
+        Steepness of the first layer at the start.
+
+    Examples
+    --------
     >>> X = torch.linspace(-1, 1, 5, dtype=torch.float64)[:, None]
     >>> net = MLP((6, 2))
     >>> [(name, tuple(p.shape)) for name, p in net.parameters(X)["0"].items()]

@@ -57,10 +57,14 @@ class _Inputs:
 class Linear(Features):
     """H = X W (+ b), W (D, q) learnt: supervised dimensionality reduction (Snelson & Ghahramani, 2006).
 
-    q: number of features.
-    bias: adds b (q,). A stationary kernel does not see it, so it is off unless the kernel has an origin.
-
     Initial law: W ~ N(0, 1/D), so that features of standardised inputs have unit variance; b = 0.
+
+    Parameters
+    ----------
+    q
+        Number of features.
+    bias
+        Adds b (q,). A stationary kernel does not see it, so it is off unless the kernel has an origin.
     """
 
     q: int

@@ -25,12 +25,16 @@ _PROBES = 64
 class Transformer(Features):
     """H = transformer.transform(X), fitted without targets and not trained: ICA, Isomap, LLE, a scaler.
 
-    transformer: any object with scikit-learn's ``fit(X)`` and ``transform(X)``. It is never changed: ``bind`` fits a clone.
-    fitted: True takes the transformer as it is, fitted elsewhere.
-
-    ``bind(X)`` returns :class:`FixedLinear` when the transform turns out to be affine (PCA, ICA, scalers; tried on points in
+    ``bind(X)`` returns `FixedLinear` when the transform turns out to be affine (PCA, ICA, scalers; tried on points in
     and around the training inputs): differentiable, and saved like any other features. Otherwise it returns a
     Transformer that holds the fitted clone: no gradients with respect to X, no saving without pickle.
+
+    Parameters
+    ----------
+    transformer
+        Any object with scikit-learn's ``fit(X)`` and ``transform(X)``. It is never changed: ``bind`` fits a clone.
+    fitted
+        True takes the transformer as it is, fitted elsewhere.
     """
 
     transformer: Any

@@ -22,10 +22,14 @@ from manifoldgp.registry import register
 class PCA(Features):
     """The first q principal components, H = (X - mean) V, found on the training inputs and not trained.
 
-    q: number of components, at most min(N, D).
-    whiten: divide each component by its standard deviation (default), as the initial laws of networks expect of their inputs.
-
     The sign of a component is chosen so that its largest loading is positive. Constants: "matrix" (D, q), "offset" (q,).
+
+    Parameters
+    ----------
+    q
+        Number of components, at most min(N, D).
+    whiten
+        Divide each component by its standard deviation (default), as the initial laws of networks expect of their inputs.
     """
 
     q: int
@@ -66,8 +70,12 @@ class PCA(Features):
 class RandomEmbedding(Features):
     """H = X A with A_ij ~ N(0, 1), drawn once and not trained: the paper's random embedding.
 
-    q: number of features.
-    seed: of the draw. All restarts share the embedding; another seed is another embedding.
+    Parameters
+    ----------
+    q
+        Number of features.
+    seed
+        Seed of the draw. All restarts share the embedding; another seed is another embedding.
     """
 
     q: int

@@ -32,7 +32,7 @@ _ROWS_OF_PROBE = 3
 class GPyTorchKernel(Kernel):
     """k(h, h') of a ``gpytorch.kernels.Kernel``, trained together with everything else. The kernel handed in is copied, never changed.
 
-    Parameters: those of ``kernel.named_parameters()``; dots in names are levels of the tree. The first start is the kernel as it comes; the others
+    Its parameters: those of ``kernel.named_parameters()``; dots in names are levels of the tree. The first start is the kernel as it comes; the others
     have natural values scattered by a factor of e. A file holds the learnt tensors; whoever loads it brings the kernel:
     ``manifoldgp.load(path, modules=[RBFKernel()])``.
 

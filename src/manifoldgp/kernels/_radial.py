@@ -37,9 +37,9 @@ NEAR, FAR = 1e2, 1e4
 
 
 def radial(Z1: Tensor, Z2: Tensor | None, variance: Tensor | None, profile: Profile) -> Tensor:
-    """variance * k(|z1_i - z2_j|^2) (*B, N1, N2), differentiable any number of times.
+    """variance * k(|z1_i - z2_j|^2) `(*B, N1, N2)`, differentiable any number of times.
 
-    Z1: (*B, N1, Q). Z2: (*B, N2, Q), or None for the rows of Z1. variance: (*B,), or None for 1. Their batches broadcast.
+    Z1: `(*B, N1, Q)`. Z2: `(*B, N2, Q)`, or None for the rows of Z1. variance: `(*B,)`, or None for 1. Their batches broadcast.
     """
     batch = Z1.shape[:-2]
     if not ((Z2 is None or Z2.shape[:-2] == batch) and (variance is None or variance.shape == batch)):
@@ -55,7 +55,7 @@ def radial(Z1: Tensor, Z2: Tensor | None, variance: Tensor | None, profile: Prof
 
 
 def squared_distances(H1: Tensor, H2: Tensor | None = None) -> Tensor:
-    """|h1_i - h2_j|^2 (*B, N1, N2) for H1 (*B, N1, Q) and H2 (*B, N2, Q), or the rows of H1; differentiable any number of times."""
+    """|h1_i - h2_j|^2 `(*B, N1, N2)` for H1 `(*B, N1, Q)` and H2 `(*B, N2, Q)`, or the rows of H1; differentiable any number of times."""
     return radial(H1, H2, None, SQUARED_DISTANCE)
 
 
@@ -108,7 +108,7 @@ class _Radial(torch.autograd.Function):
 
 
 def _evaluate(Z1: Tensor, Z2: Tensor | None, variance: Tensor | None, profile: Profile, keep_slope: bool):
-    """K (*B, N1, N2), its slope g (R, N1, N2) if it is to be kept, and A1, A2 = [Z 1] (R, N, Q+1) for the way back."""
+    """K `(*B, N1, N2)`, its slope g (R, N1, N2) if it is to be kept, and A1, A2 = [Z 1] (R, N, Q+1) for the way back."""
     A1 = torch.constant_pad_nd(Z1 if Z1.ndim == 3 else Z1.reshape(-1, *Z1.shape[-2:]), (0, 1), 1.0)
     A2 = None if Z2 is None else torch.constant_pad_nd(Z2 if Z2.ndim == 3 else Z2.reshape(-1, *Z2.shape[-2:]), (0, 1), 1.0)
     K = A1.new_empty(A1.shape[0], A1.shape[1], (A1 if A2 is None else A2).shape[1])

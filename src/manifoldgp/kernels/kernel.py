@@ -27,10 +27,13 @@ class Kernel(ABC):
 
     ``k1 + k2`` and ``k1 * k2`` are kernels again.
 
-    dims: the features this kernel sees, by index; None for all of them.
-
     A new kernel is a frozen dataclass that implements ``_parameters``, ``_cross`` and ``_diagonal``, for predictors ``_program``, and, where it has
     something better than ``_cross(H, H)``, ``_matrix``. They receive the chosen features only. ``@register`` lets files name it.
+
+    Parameters
+    ----------
+    dims
+        The features this kernel sees, by index; None for all of them.
     """
 
     dims: tuple[int, ...] | None = field(default=None, kw_only=True)
@@ -47,19 +50,19 @@ class Kernel(ABC):
         object.__setattr__(self, "dims", dims)
 
     def parameters(self, H: Tensor) -> Tree:
-        """The kernel's parameters; their initial laws follow the features H (*B, N, Q) at the starting values."""
+        """The kernel's parameters; their initial laws follow the features H `(*B, N, Q)` at the starting values."""
         return self._parameters(self._select(H))
 
     def matrix(self, values: Tree, H: Tensor) -> Tensor:
-        """K (*B, N, N) with K_ij = k(h_i, h_j), symmetric up to rounding, for H (*B, N, Q)."""
+        """K `(*B, N, N)` with K_ij = k(h_i, h_j), symmetric up to rounding, for H `(*B, N, Q)`."""
         return self._matrix(values, self._select(H))
 
     def cross(self, values: Tree, H1: Tensor, H2: Tensor) -> Tensor:
-        """K (*B, N1, N2) with K_ij = k(h1_i, h2_j), for H1 (*B, N1, Q) and H2 (*B, N2, Q)."""
+        """K `(*B, N1, N2)` with K_ij = k(h1_i, h2_j), for H1 `(*B, N1, Q)` and H2 `(*B, N2, Q)`."""
         return self._cross(values, self._select(H1), self._select(H2))
 
     def diagonal(self, values: Tree, H: Tensor) -> Tensor:
-        """k(h_i, h_i) (*B, N), for H (*B, N, Q)."""
+        """k(h_i, h_i) `(*B, N)`, for H `(*B, N, Q)`."""
         return self._diagonal(values, self._select(H))
 
     def program(self, values: Tree, H: np.ndarray, new: Rows) -> Covariance:

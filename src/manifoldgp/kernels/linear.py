@@ -18,12 +18,16 @@ from manifoldgp.registry import register
 @register("kernels.Linear", shorthand="linear")
 @dataclass(frozen=True)
 class Linear(Kernel):
-    """k(h, h') = sum_q weights_q h_q h'_q: linear functions through the origin. Add :class:`Constant` for an offset.
+    """k(h, h') = sum_q weights_q h_q h'_q: linear functions through the origin. Add `Constant` for an offset.
 
-    ard: one weight for each feature, or one for all.
-    amplitude: the weights carry the variance already; True multiplies by one more.
+    Its parameters: weights (Q,) or (1,); variance () if asked for.
 
-    Parameters: weights (Q,) or (1,); variance () if asked for.
+    Parameters
+    ----------
+    ard
+        One weight for each feature, or one for all.
+    amplitude
+        The weights carry the variance already; True multiplies by one more.
     """
 
     ard: bool = True
@@ -59,9 +63,12 @@ class Linear(Kernel):
 class Constant(Kernel):
     """k(h, h') = variance: functions that are constant. It does not depend on H, so its gradient with respect to H is none.
 
-    amplitude: False fixes the variance to 1.
+    Its parameters: variance ().
 
-    Parameters: variance ().
+    Parameters
+    ----------
+    amplitude
+        False fixes the variance to 1.
     """
 
     amplitude: bool = True

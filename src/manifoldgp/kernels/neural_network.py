@@ -27,9 +27,14 @@ class NeuralNetwork(Kernel):
     P = diag(bias, weights). Rasmussen and Williams, eq. 4.29, is the same kernel with P = 2 Sigma and a variance of 2 / pi.
     Not stationary: it suits functions that are steep somewhere and flat elsewhere, but its origin matters.
 
-    ard: one weight for each feature, or one for all. amplitude: whether there is a variance.
+    Its parameters: variance (), bias (), weights (Q,) or (1,).
 
-    Parameters: variance (), bias (), weights (Q,) or (1,).
+    Parameters
+    ----------
+    ard
+        One weight for each feature, or one for all.
+    amplitude
+        Whether there is a variance.
     """
 
     ard: bool = True

@@ -26,9 +26,14 @@ class Periodic(Kernel):
     With u_q = (cos phi_q, sin phi_q), phi_q = 2 pi h_q / period_q, this is exp(-|u - u'|^2 / (2 lengthscale^2)):
     the squared exponential of 2 Q features, and computed as such.
 
-    ard: a period and a length-scale for each feature, or one of each for all. amplitude: whether there is a variance.
+    Its parameters: variance (), period (Q,) or (1,), lengthscale (Q,) or (1,), the latter relative to the unit circle.
 
-    Parameters: variance (), period (Q,) or (1,), lengthscale (Q,) or (1,), the latter relative to the unit circle.
+    Parameters
+    ----------
+    ard
+        A period and a length-scale for each feature, or one of each for all.
+    amplitude
+        Whether there is a variance.
     """
 
     ard: bool = True

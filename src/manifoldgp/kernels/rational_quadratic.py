@@ -24,9 +24,14 @@ class RationalQuadratic(Kernel):
 
     ``shape`` is often written alpha, a letter that means something else here. For shape -> inf it is the squared exponential.
 
-    ard: one length-scale for each feature, or one for all. amplitude: whether there is a variance.
+    Its parameters: variance (), lengthscale (Q,) or (1,), shape ().
 
-    Parameters: variance (), lengthscale (Q,) or (1,), shape ().
+    Parameters
+    ----------
+    ard
+        One length-scale for each feature, or one for all.
+    amplitude
+        Whether there is a variance.
     """
 
     ard: bool = True

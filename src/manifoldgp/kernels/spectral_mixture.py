@@ -28,10 +28,16 @@ class SpectralMixture(Kernel):
     Wilson and Adams (2013), eq. 12: component m of the spectral density has mean ``frequency_m`` and standard deviation
     ``bandwidth_m`` in every dimension.
 
-    components: their number. ard: frequencies and bandwidths for each feature, or one of each for all.
-    amplitude: the weights carry the variance already, k(h, h) = sum_m weights_m; True multiplies by one more.
+    Its parameters: weights (C,), frequency (C, Q) or (C, 1), bandwidth (C, Q) or (C, 1); variance () if asked for.
 
-    Parameters: weights (M,), frequency (M, Q) or (M, 1), bandwidth (M, Q) or (M, 1); variance () if asked for.
+    Parameters
+    ----------
+    components
+        How many components the mixture has.
+    ard
+        Frequencies and bandwidths for each feature, or one of each for all.
+    amplitude
+        The weights carry the variance already, k(h, h) = sum_m weights_m; True multiplies by one more.
     """
 
     components: int = 4

@@ -22,11 +22,16 @@ from manifoldgp.registry import overridden, register
 class Stationary(Kernel):
     """k(h, h') = variance * k0(r) with r^2 = sum_q (h_q - h'_q)^2 / lengthscale_q^2; every subclass has its own profile k0.
 
-    ard: one length-scale for each feature (automatic relevance determination), or one for all.
-    amplitude: whether there is a variance; without it k(h, h) = 1.
-    scaled: whether there are length-scales; without them the features come with a scale of their own.
+    Its parameters: variance (), lengthscale (Q,) or (1,).
 
-    Parameters: variance (), lengthscale (Q,) or (1,).
+    Parameters
+    ----------
+    ard
+        One length-scale for each feature (automatic relevance determination), or one for all.
+    amplitude
+        Whether there is a variance; without it k(h, h) = 1.
+    scaled
+        Whether there are length-scales; without them the features come with a scale of their own.
     """
 
     ard: bool = True
@@ -72,6 +77,8 @@ class Stationary(Kernel):
 class SquaredExponential(Stationary):
     """k(h, h') = variance * exp(-r^2 / 2): infinitely smooth (the paper's eq. 5).
 
+    Examples
+    --------
         >>> import numpy as np
     import torch
         >>> values = {"variance": torch.tensor(2.0), "lengthscale": torch.tensor([1.0])}

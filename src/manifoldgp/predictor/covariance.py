@@ -45,7 +45,7 @@ class Diagonal:
 
 @dataclass(frozen=True)
 class Covariance:
-    """K(H*, H) = factor · slot (R, n, N), factor (R,), and k(h*, h*). Made by :meth:`of`."""
+    """K(H*, H) = factor · slot (R, n, N), factor (R,), and k(h*, h*). Made by `of`."""
 
     writer: Writer
     slot: int
@@ -56,7 +56,14 @@ class Covariance:
     def of(cls, K: Expression, diagonal: Expression | np.ndarray | float = 1.0, variance: np.ndarray | None = None) -> Covariance:
         """variance · K(H*, H) with variance · diagonal = k(h*, h*).
 
-        K: of all pairs (R, n, N). diagonal: for every row (R, n), or a number where it is constant, one or (R,). variance: (R,), or None for 1.
+        Parameters
+        ----------
+        K
+            The covariances of all pairs (R, n, N), without the variance.
+        diagonal
+            k(h*, h*) without the variance: for every row (R, n), or a number where it is constant, one or (R,).
+        variance
+            One number for each member (R,), or None for 1.
         """
         factor = _ONE if variance is None else variance
         if isinstance(diagonal, Expression):

@@ -22,9 +22,16 @@ _LARGEST_FILE = 2**31 - 2**20
 def export_onnx(model: Any, path: str | Path, *, dtype: str = "float64", latent: bool = False) -> None:
     """Write a fitted model to ``path`` as ONNX: input X (n, D) with any n, outputs mean and std, (n,) or (n, O), in the units of y.
 
-    model: a fitted estimator, or a Predictor. dtype: of input, outputs and arithmetic; float32 is half as large, and loses the standard
-    deviation's digits where the noise is small. latent=True: moments of f, without noise.
     The file's metadata hold the columns' names, the number of targets and the package's version.
+
+    Parameters
+    ----------
+    model
+        A fitted estimator, or a Predictor.
+    dtype
+        Of input, outputs and arithmetic; float32 is half as large, and loses the standard deviation's digits where the noise is small.
+    latent
+        Whether moments are those of f, without noise.
     """
     if dtype not in ("float64", "float32"):
         raise InputError(f"dtype must be 'float64' or 'float32'; got {dtype!r}.")

@@ -24,7 +24,12 @@ LARGEST_NORM = 1e2
 class Rows:
     """Σ_slot slot · matrix + shift: (R, n, width).
 
-    terms: slot -> matrix (R, P, width), or the diagonal (R, width) of one. shift (R, width). R may be 1 anywhere.
+    Parameters
+    ----------
+    terms
+        For each slot its matrix (R, columns of the slot, width), or the diagonal (R, width) of one.
+    shift : (R, width)
+        What is added. R may be 1 anywhere.
     """
 
     writer: Writer
@@ -145,7 +150,10 @@ class Rows:
     def squared_distances(self, H: np.ndarray, exact: bool = False) -> Expression:
         """|h − h'|² of all pairs (R, n, N), for the training features H (R, N, width).
 
-        exact: small distances to their last digit, for kernels with a kink at zero; it takes longer.
+        Parameters
+        ----------
+        exact
+            Small distances to their last digit, for kernels with a kink at zero; it takes longer.
         """
         return self.of_distances("squared_distances", H, exact=exact)
 
