@@ -94,8 +94,8 @@ def objective(folder: str, N: int, J: int):
     from manifoldgp.model import Model
     from manifoldgp.parameters import Layout, Parameter, constant_law, map_leaves, nest
     from manifoldgp.training.inducing_placement import greedy_inducing_points
+    from manifoldgp.training.model_rows import StreamedRows
     from manifoldgp.training.processes import current_ranks
-    from manifoldgp.training.rows import StreamedRows
     from manifoldgp.training.sparse_objective import BoundObjective
 
     X, y = (np.load(f"{folder}/{name}.npy", mmap_mode="r") for name in "Xy")

@@ -19,7 +19,7 @@ from manifoldgp.model import Data, Model
 from manifoldgp.noise import GaussianNoise
 from manifoldgp.parameters import Layout, Parameter, constant_law, leaves, map_leaves, nest
 from manifoldgp.training.inducing_placement import greedy_inducing_points
-from manifoldgp.training.rows import MemoryRows
+from manifoldgp.training.model_rows import MemoryRows
 from manifoldgp.training.sparse_objective import BoundObjective
 from manifoldgp.warping import TanhWarping
 

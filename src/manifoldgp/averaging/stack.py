@@ -42,8 +42,8 @@ from manifoldgp.data.inputs import positive_number, whole_number
 from manifoldgp.errors import InputError
 from manifoldgp.model import Data, Model
 from manifoldgp.parameters import Tree, leaves, nest
+from manifoldgp.training.model_rows import ModelRows
 from manifoldgp.training.plan import Phase, Plan, cost
-from manifoldgp.training.rows import ModelRows
 from manifoldgp.training.settings import Sparse
 from manifoldgp.training.sparse_trainer import SparseTrainer
 from manifoldgp.training.trained import Trained

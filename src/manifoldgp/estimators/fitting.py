@@ -26,8 +26,8 @@ from manifoldgp.estimators.targets import FittedTarget, data_of_targets, fit_exa
 from manifoldgp.estimators.units import model_inputs, model_noise, on_device
 from manifoldgp.inference.ensemble import prediction_threads
 from manifoldgp.model import Model
+from manifoldgp.training.model_rows import MemoryRows, StreamedRows
 from manifoldgp.training.processes import ALONE, current_ranks
-from manifoldgp.training.rows import MemoryRows, StreamedRows
 from manifoldgp.training.settings import Exact, Sparse, as_method
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from manifoldgp.data.sources import RowSource
 from manifoldgp.errors import InputError
 from manifoldgp.estimators import fitting, model_file, predictions
 from manifoldgp.estimators.diagnosis import Diagnosis, diagnose
-from manifoldgp.estimators.program import to_predictor
+from manifoldgp.estimators.program_targets import to_predictor
 from manifoldgp.features import Features
 from manifoldgp.inference.ensemble import Ensemble
 from manifoldgp.kernels import Kernel

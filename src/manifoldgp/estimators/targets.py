@@ -25,9 +25,9 @@ from manifoldgp.inference.exact_posterior import condition
 from manifoldgp.model import Data, Model
 from manifoldgp.parameters import Tree, leaves, map_leaves, nest
 from manifoldgp.training.checkpoint import Checkpoints
+from manifoldgp.training.model_rows import CHUNK_ROWS, ModelRows
 from manifoldgp.training.processes import Ranks
 from manifoldgp.training.progress import watched
-from manifoldgp.training.rows import CHUNK_ROWS, ModelRows
 from manifoldgp.training.settings import Sparse
 from manifoldgp.training.sparse_trainer import SparseTrainer
 from manifoldgp.training.trained import Trained

@@ -23,7 +23,7 @@ class Pullback(Protocol):
 
     H: (R, Q, N), or (Q, N) where no parameter takes part. trained: whether there are parameters.
     Inputs come as rows with a row of ones below them, [Xᵀ; 1] (D + 1, N) or (R, D + 1, N), so that W and b of a layer are one matrix and one product,
-    Z = [W; b]ᵀ [Xᵀ; 1].
+    U = [W; b]ᵀ [Xᵀ; 1].
     """
 
     H: np.ndarray

@@ -42,9 +42,9 @@ def _batch(X: Tensor, W: Tensor, b: Tensor | None) -> tuple[int, ...]:
 class Activation:
     """A transfer function σ.
 
-    function: σ(Z). gain: a weight of this size over the square root of its inputs keeps the spread of features of standardised inputs.
-    in_place: the closed form's σ, which overwrites Z; it may write dσ/dz to the second array on the way.
-    slope: dσ/dz written to ``out`` from h = σ(z), None for 1.
+    function: σ(U). gain: a weight of this size over the square root of its inputs keeps the spread of features of standardised inputs.
+    in_place: the closed form's σ, which overwrites U; it may write dσ/du to the second array on the way.
+    slope: dσ/du written to ``out`` from h = σ(u), None for 1.
     operation: its name in programs; None for the identity.
     """
 
@@ -55,9 +55,9 @@ class Activation:
     operation: str | None
 
 
-def _sine(Z: Tensor, derivative: np.ndarray) -> None:
-    torch.cos(Z, out=torch.from_numpy(derivative))
-    Z.sin_()
+def _sine(U: Tensor, derivative: np.ndarray) -> None:
+    torch.cos(U, out=torch.from_numpy(derivative))
+    U.sin_()
 
 
 def _sigmoid_slope(h: np.ndarray, out: np.ndarray) -> np.ndarray:
@@ -82,13 +82,13 @@ _SOFTPLUS = torch.nn.functional.softplus
 
 # In closed forms, PyTorch computes on NumPy's memory: its vectorised functions take a quarter of NumPy's time.
 ACTIVATIONS: dict[str, Activation] = {
-    "sigmoid": Activation(torch.sigmoid, 3.0, lambda Z, _: Z.sigmoid_(), _sigmoid_slope, "sigmoid"),
-    "identity": Activation(lambda Z: Z, 1.0, lambda Z, _: None, lambda h, out: None, None),
-    "tanh": Activation(torch.tanh, 1.5, lambda Z, _: Z.tanh_(), _tanh_slope, "tanh"),
+    "sigmoid": Activation(torch.sigmoid, 3.0, lambda U, _: U.sigmoid_(), _sigmoid_slope, "sigmoid"),
+    "identity": Activation(lambda U: U, 1.0, lambda U, _: None, lambda h, out: None, None),
+    "tanh": Activation(torch.tanh, 1.5, lambda U, _: U.tanh_(), _tanh_slope, "tanh"),
     "relu": Activation(
-        torch.relu, math.sqrt(2), lambda Z, _: Z.relu_(), lambda h, out: np.greater(h, 0.0, out=out, casting="unsafe"), "relu"
+        torch.relu, math.sqrt(2), lambda U, _: U.relu_(), lambda h, out: np.greater(h, 0.0, out=out, casting="unsafe"), "relu"
     ),
-    "softplus": Activation(_SOFTPLUS, math.sqrt(2), lambda Z, _: Z.copy_(_SOFTPLUS(Z)), _softplus_slope, "softplus"),
+    "softplus": Activation(_SOFTPLUS, math.sqrt(2), lambda U, _: U.copy_(_SOFTPLUS(U)), _softplus_slope, "softplus"),
     "sine": Activation(torch.sin, 1.5, _sine, lambda h, out: out, "sine"),
 }
 """Transfer functions by name; ``sigmoid`` is the paper's log-sigmoid 1 / (1 + exp(-z))."""
@@ -118,7 +118,7 @@ class ClosedFormLayer:
 
     def backward(self, dH: np.ndarray, further: bool = True) -> np.ndarray:
         """Write d[W; b]; returns dNLML/dinputs, if it goes further."""
-        dZ = self._slope(self.H, self._derivative)
-        dZ = dH if dZ is None else np.multiply(dZ, dH, out=dZ)
-        np.matmul(self._inputs, dZ.mT, out=self._dW)
-        return np.matmul(self._weights, dZ) if further else dZ
+        dU = self._slope(self.H, self._derivative)
+        dU = dH if dU is None else np.multiply(dU, dH, out=dU)
+        np.matmul(self._inputs, dU.mT, out=self._dW)
+        return np.matmul(self._weights, dU) if further else dU

@@ -25,7 +25,7 @@ _ROWS_AT_START = 256  # inputs that the initial law looks at, to centre the late
 @register("features.MLP")
 @dataclass(frozen=True)
 class MLP(Features):
-    """A multi-layer network, H = (T_l ∘ ... ∘ T_1)(X) with T_i(Z) = σ(Z W_i + b_i), rows as data points (eq. 16).
+    """A multi-layer network, H_i = σ(H_i₋₁ W_i + b_i) from H_0 = X to the last layer's H, rows as data points (eq. 16).
 
     Its parameters: ``{"0": {"weight": (D, q_1), "bias": (q_1,)}, "1": ...}``; low-rank layers have "left" (in, rank) and
     "right" (rank, out) in place of "weight".
@@ -102,10 +102,10 @@ class MLP(Features):
         for i, name in enumerate(self.activations):
             layer = values[str(i)]
             if "weight" in layer:
-                Z = affine(H, layer["weight"], layer["bias"])
+                U = affine(H, layer["weight"], layer["bias"])
             else:
-                Z = affine(affine(H, layer["left"]), layer["right"], layer["bias"])
-            H = ACTIVATIONS[name].function(Z)
+                U = affine(affine(H, layer["left"]), layer["right"], layer["bias"])
+            H = ACTIVATIONS[name].function(U)
         return H
 
     def _program(self, values: Tree, X: Rows) -> Rows:

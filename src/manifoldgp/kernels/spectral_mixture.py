@@ -50,13 +50,13 @@ class SpectralMixture(Kernel):
             raise InputError(f"SpectralMixture needs a whole number of components, at least 1; got {self.components!r}.")
 
     def _parameters(self, H: Tensor) -> Tree:
-        M, scale = self.components, spread(H, self.ard)
-        per_component = (1 / scale).unsqueeze(-2).expand(*scale.shape[:-1], M, scale.shape[-1])
-        shape = (M, scale.shape[-1])
+        C, scale = self.components, spread(H, self.ard)
+        per_component = (1 / scale).unsqueeze(-2).expand(*scale.shape[:-1], C, scale.shape[-1])
+        shape = (C, scale.shape[-1])
         # Bandwidth 1 / (2 pi l) is a squared exponential of length-scale l = spread sqrt(Q); frequencies scatter around a
         # quarter of a period per spread, widely, so that the components differ.
         return ({"variance": variance_parameter()} if self.amplitude else {}) | {
-            "weights": positive_parameter(scale.new_full((M,), 1 / M), (M,), sd=0.5),
+            "weights": positive_parameter(scale.new_full((C,), 1 / C), (C,), sd=0.5),
             "frequency": positive_parameter(per_component / 4, shape, sd=1.0),
             "bandwidth": positive_parameter(per_component / (2 * math.pi * math.sqrt(H.shape[-1])), shape, sd=0.7),
         }
@@ -73,9 +73,9 @@ class SpectralMixture(Kernel):
 
     def _program(self, values: Tree, H: np.ndarray, new: Rows) -> Covariance:
         centre, Q, weights = H.mean(-2), H.shape[-1], values["weights"]
-        M = weights.shape[-1]
-        width = math.sqrt(0.5) * 2 * math.pi * np.broadcast_to(values["bandwidth"], (len(values["bandwidth"]), M, Q))
-        speed = 2 * math.pi * np.broadcast_to(values["frequency"], (len(values["frequency"]), M, Q))
+        C = weights.shape[-1]
+        width = math.sqrt(0.5) * 2 * math.pi * np.broadcast_to(values["bandwidth"], (len(values["bandwidth"]), C, Q))
+        speed = 2 * math.pi * np.broadcast_to(values["frequency"], (len(values["frequency"]), C, Q))
         T = np.ascontiguousarray(np.swapaxes((H - centre[:, None, :])[:, None], -1, -2))  # (R, 1, Q, N)
         scaled, phase = T * width[..., None], T * speed[..., None]
         norms = (scaled**2).sum(-2, keepdims=True)
@@ -91,7 +91,7 @@ class SpectralMixture(Kernel):
         centre = H1.detach().mean(-2, keepdim=True)  # phases are more exact near zero
         H1 = (H1 - centre).unsqueeze(-3)  # (*B, 1, N1, Q): components are one more batch dimension
         H2 = None if H2 is None else (H2 - centre).unsqueeze(-3)
-        width = (2 * math.pi * values["bandwidth"]).unsqueeze(-2)  # (*B, M, 1, Q)
+        width = (2 * math.pi * values["bandwidth"]).unsqueeze(-2)  # (*B, C, 1, Q)
         speed = (2 * math.pi * values["frequency"]).unsqueeze(-2)
         K = radial(H1 * width, None if H2 is None else H2 * width, values["weights"], SQUARED_EXPONENTIAL)
         phase1 = H1 * speed

@@ -1,4 +1,4 @@
-"""Stationary kernels of Z = H / lengthscale: the squared exponential and the Matern family."""
+"""Stationary kernels of T = H / lengthscale: the squared exponential and the Matern family."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Stationary(Kernel):
         return self.profile
 
     def _scale(self, values: Tree, H: Tensor) -> Tensor:
-        """Z = H / lengthscale."""
+        """T = H / lengthscale."""
         return H / values["lengthscale"].unsqueeze(-2) if self.scaled else H
 
 

@@ -20,8 +20,8 @@ from manifoldgp.errors import FileFormatError, InputError, ManifoldGPError, warn
 from manifoldgp.model import Model
 from manifoldgp.parameters import Layout, Tree
 from manifoldgp.training.inducing_placement import Placement
+from manifoldgp.training.model_rows import ModelRows
 from manifoldgp.training.processes import Ranks
-from manifoldgp.training.rows import ModelRows
 
 
 @dataclass(frozen=True)

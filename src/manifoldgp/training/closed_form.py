@@ -64,9 +64,9 @@ class Members:
         values.load(theta)
         self._mapping.forward()
         if self._lengthscale is None:
-            pairs.Z[...] = self._mapping.H
+            pairs.T[...] = self._mapping.H
         else:
-            np.divide(self._mapping.H, self._lengthscale[0][:, :, None], out=pairs.Z)
+            np.divide(self._mapping.H, self._lengthscale[0][:, :, None], out=pairs.T)
         if self._variance is not None:
             pairs.variance[...] = self._variance[0]
         far = pairs.prepare(None if present is None else present == 0)
@@ -96,7 +96,7 @@ class Members:
         return noise
 
     def _all_pairs(self) -> None:
-        """The N x N part, a lot of members at a time: covariances, factors, inverses and what dZ needs of them."""
+        """The N x N part, a lot of members at a time: covariances, factors, inverses and what dT needs of them."""
         workspace, pairs = self._workspace, self._pairs
         wanted = self._lengthscale is not None or self._mapping.trained
         self._evidence.begin()
@@ -114,7 +114,7 @@ class Members:
     def _chain_rule(
         self, present: np.ndarray | None, known: np.ndarray | None, noise: np.ndarray, count: np.ndarray | float
     ) -> None:
-        """Every parameter's gradient from alpha, the diagonal of M, and dZ."""
+        """Every parameter's gradient from alpha, the diagonal of 2W, and dT."""
         evidence, pairs = self._evidence, self._pairs
         slopes = evidence.slopes if present is None else evidence.slopes * present
         trace = slopes.sum(-1)
@@ -126,17 +126,17 @@ class Members:
             self._variance[1][...] = 0.5 * (count - evidence.fit - diagonal) / self._variance[0]
         if self._constant is not None:
             np.negative(evidence.alpha.sum(-1), out=self._constant[1])
-        dZ = pairs.dZ
+        dT = pairs.dT
         if self._lengthscale is not None:
             lengthscale, gradient = self._lengthscale
-            per_feature = np.vecdot(dZ, pairs.Z)
+            per_feature = np.vecdot(dT, pairs.T)
             if lengthscale.shape[1] < per_feature.shape[1]:
                 per_feature = per_feature.sum(-1, keepdims=True)
             np.divide(per_feature, -lengthscale, out=gradient)
             if self._mapping.trained:
-                dZ /= lengthscale[:, :, None]
+                dT /= lengthscale[:, :, None]
         if self._mapping.trained:
-            self._mapping.backward(dZ)
+            self._mapping.backward(dT)
 
 
 _ROWS_AT_ONCE = 2**16

@@ -1,11 +1,11 @@
-"""The kernel's factor: lower triangles of K and of its slope g from scaled features Z, and dZ from dNLML/dK.
+"""The kernel's factor: lower triangles of K and of its slope g from scaled features T, and dT from dNLML/dK.
 
-    K_ij = k(|z_i − z_j|²),   dk/dr² = −c g / 2                             (see the profiles of the kernels)
-    dZ   = c [(M ∘ g) Z − diag((M ∘ g) 1) Z],   M = 2 dNLML/dK = A⁻¹ − alpha alphaᵀ
+    K_ij = k(|t_i − t_j|²),   dk/dr² = −c g / 2                             (see the profiles of the kernels)
+    dT   = c [(2W ∘ g) T − diag((2W ∘ g) 1) T],   2W = 2 dNLML/dK = A⁻¹ − alpha alphaᵀ
 
-One product of thin matrices gives s = scale |z_i − z_j|² whole:
+One product of thin matrices gives s = scale |t_i − t_j|² whole:
 
-    [−2 scale Z, scale |z|², 1] [Z, 1, scale |z|²]ᵀ
+    [−2 scale T, scale |t|², 1] [T, 1, scale |t|²]ᵀ
 
 so that no pass over K adds norms; the logarithm of the variance rides along for the squared exponential, whose K is then one exponential of
 the product. The profiles themselves are those that autograd evaluates: PyTorch computes on NumPy's memory.
@@ -29,7 +29,7 @@ from manifoldgp.kernels._profiles import Profile
 from manifoldgp.kernels._radial import FAR, NEAR
 
 _ABSENT = 1e6
-"""|scale| |z|² of a row that does not take part: exp(−sqrt(1e6)) is zero."""
+"""|scale| |t|² of a row that does not take part: exp(−sqrt(1e6)) is zero."""
 
 
 _LOT_BYTES = 2**20
@@ -48,7 +48,7 @@ class Block(NamedTuple):
 
 
 class Workspace:
-    """A and G (lot, N, N): covariance, factor, inverse and M in the first, the kernel's slope in the second.
+    """A and G (lot, N, N): covariance, factor, inverse and 2W in the first, the kernel's slope in the second.
 
     A lot is as many members as fit into about a megabyte, at least one, and no more than there are at ``most``.
     """
@@ -73,29 +73,29 @@ class Workspace:
 
 
 class _Lot(NamedTuple):
-    """Members that are worked on together, and the views it takes: [−2 scale Z, ...] by rows of each block, [Z, 1, ...] by its columns."""
+    """Members that are worked on together, and the views it takes: [−2 scale T, ...] by rows of each block, [T, 1, ...] by its columns."""
 
     members: slice
     blocks: list[Block]
     left: list[np.ndarray]
     right: list[np.ndarray]
     variance: Tensor
-    Z1: list[int]
+    T1: list[int]
     product: list[int]
 
 
 class Pairs:
     """All pairs of rows of R members, computed in a workspace a lot at a time.
 
-    Z: (R, Q, N), to be written before :meth:`prepare`. variance: (R,), ones if there is none. dZ: (R, Q, N), the result.
+    T: (R, Q, N), to be written before :meth:`prepare`. variance: (R,), ones if there is none. dT: (R, Q, N), the result.
     """
 
     def __init__(self, workspace: Workspace, R: int, Q: int, profile: Profile) -> None:
         N = workspace.A.shape[-1]
         self.profile, self._workspace = profile, workspace
         self._left, self._right = np.ones((R, Q + 2, N)), np.ones((R, Q + 2, N))
-        self.Z, self._scaled_Z, self._ones = self._right[:, :Q], self._left[:, :Q], self._right[:, Q : Q + 1]
-        self._square, self.dZ = np.empty((R, Q, N)), np.empty((R, Q, N))
+        self.T, self._scaled_T, self._ones = self._right[:, :Q], self._left[:, :Q], self._right[:, Q : Q + 1]
+        self._square, self.dT = np.empty((R, Q, N)), np.empty((R, Q, N))
         self.variance, self._norm = np.ones(R), np.empty((R, N))
         self._product = np.empty((R, Q + 1, N))
         self._exponential = profile.slope == "k"  # then k = exp(s), and the variance can be added to s as its logarithm
@@ -105,21 +105,21 @@ class Pairs:
         members, blocks = slice(first, stop), self._workspace.blocks(stop - first)
         left = [self._left[members, :, b.start : b.stop].mT for b in blocks]
         right = [self._right[members, :, : b.stop] for b in blocks]
-        Z1, product = ([matrix.ctypes.data for matrix in side[members]] for side in (self._right, self._product))
-        return _Lot(members, blocks, left, right, torch.from_numpy(self.variance[members, None, None]), Z1, product)
+        T1, product = ([matrix.ctypes.data for matrix in side[members]] for side in (self._right, self._product))
+        return _Lot(members, blocks, left, right, torch.from_numpy(self.variance[members, None, None]), T1, product)
 
     def prepare(self, absent: np.ndarray | None) -> np.ndarray | None:
-        """Take Z as it is now; absent (R, N) marks rows that do not take part. Returns which members (R,) lose too many digits here, if any."""
+        """Take T as it is now; absent (R, N) marks rows that do not take part. Returns which members (R,) lose too many digits here, if any."""
         far = None
         if self._norms() > NEAR:  # only differences matter: around their centre, vectors are shorter and fewer digits are lost
-            self.Z -= self.Z.mean(-1, keepdims=True)
+            self.T -= self.T.mean(-1, keepdims=True)
             if self._norms() > FAR:
                 far = self._norm.max(-1) > FAR
         np.multiply(self._norm, self.profile.scale, out=self._norm)
         if absent is not None:
             self._norm[absent] = np.copysign(_ABSENT, self.profile.scale)
         self._right[:, -1] = self._norm
-        np.multiply(self.Z, -2.0 * self.profile.scale, out=self._scaled_Z)
+        np.multiply(self.T, -2.0 * self.profile.scale, out=self._scaled_T)
         if self._exponential:
             self._norm += np.log(self.variance)[:, None]
         self._left[:, -2] = self._norm
@@ -127,7 +127,7 @@ class Pairs:
 
     def _norms(self) -> float:
         """Overwrite the squared norms (R, N); returns the largest."""
-        np.multiply(self.Z, self.Z, out=self._square)
+        np.multiply(self.T, self.T, out=self._square)
         return float(np.add.reduce(self._square, 1, out=self._norm).max())
 
     def lots(self) -> list[slice]:
@@ -146,17 +146,17 @@ class Pairs:
                 self.profile.evaluate(*block.tensors, lot.variance)
 
     def pull(self, number: int) -> None:
-        """Write dNLML/dZ of a lot's members from M in A's lower triangles, which are used up."""
+        """Write dNLML/dT of a lot's members from 2W in A's lower triangles, which are used up."""
         lot = self._lots[number]
         for block in lot.blocks:
             np.multiply(block.A, block.G, out=block.A)
-        for square, Z1, product in zip(self._workspace.squares, lot.Z1, lot.product, strict=False):
-            lapack.symm(square, Z1, product, self._product.shape[1])
+        for square, T1, product in zip(self._workspace.squares, lot.T1, lot.product, strict=False):
+            lapack.symm(square, T1, product, self._product.shape[1])
 
     def finish(self) -> None:
-        """Complete dZ (R, Q, N) once all lots are through."""
-        np.multiply(self._product[:, -1:], self.Z, out=self.dZ)
-        np.subtract(self._product[:, :-1], self.dZ, out=self.dZ)
+        """Complete dT (R, Q, N) once all lots are through."""
+        np.multiply(self._product[:, -1:], self.T, out=self.dT)
+        np.subtract(self._product[:, :-1], self.dT, out=self.dT)
         c = self.profile.steepness * self.profile.scale
         if c != 1.0:
-            self.dZ *= c
+            self.dT *= c

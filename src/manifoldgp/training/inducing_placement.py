@@ -11,7 +11,7 @@ from manifoldgp._system.linalg import cholesky_with_jitter, solve_lower
 from manifoldgp._system.threads import Workers
 from manifoldgp.model import Model
 from manifoldgp.parameters import Layout, Parameter, Tree, constant_law
-from manifoldgp.training.rows import ModelRows
+from manifoldgp.training.model_rows import ModelRows
 from manifoldgp.training.sparse_objective import BoundObjective
 
 _CANDIDATES = 4000
