@@ -12,7 +12,7 @@ from torch.autograd import gradcheck, gradgradcheck
 
 import manifoldgp
 from manifoldgp import GPRegressor, ManifoldGPRegressor, Stack, kernels
-from manifoldgp.errors import InputError
+from manifoldgp.errors import FitWarning, InputError
 from manifoldgp.parameters import Layout, Normal, leaves, map_leaves, nest
 
 pytest.importorskip("gpytorch", reason="needs the extra [gpytorch]")
@@ -169,7 +169,8 @@ def test_it_trains_with_features_in_an_average_and_follows_the_estimators_contra
     kernel = GPyTorchKernel(theirs.ScaleKernel(theirs.MaternKernel(nu=2.5, ard_num_dims=2))) + kernels.Linear()
     model = ManifoldGPRegressor(features=(3, 2), kernel=kernel, averaging=Stack(own_members=2))
     assert clone(model).kernel == kernel
-    model.fit(X, Y)
+    with pytest.warns(FitWarning, match="kernel=Sum is not stationary"):
+        model.fit(X, Y)
     path = tmp_path / "model.mgp"
     model.save(path)
     with pytest.raises(InputError, match=r"uses your own torch modules: load\(path, modules=\[ScaleKernel\(...\)\]\)"):

@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from html import escape
 from pathlib import Path
 
 import numpy as np
@@ -78,7 +79,7 @@ def test_numbers_of_the_data_settings_and_starts_are_there(page):
     model = fitted("stack", 5, named=True)
     assert page.count("<td>input</td>") == 5
     assert page.count("<td>target</td>") == 1
-    assert "<b>2</b>" in page  # restarts, which differ from the default
+    assert f"<b>{escape(repr(model.averaging))}</b>" in page  # settings that differ from the defaults
     assert page.split('class="sortable"')[1].split("</table>")[0].count("<tr>") == 1 + len(model.starts_)
     for name in model.diagnose().numbers:
         assert name.replace(">", "&gt;") in page

@@ -303,7 +303,7 @@ def test_what_the_estimator_warns_of_is_said_unless_quiet(here):
 
 
 def test_a_time_budget_ends_a_stack_early_and_inspect_says_so(here):
-    mgp("fit", "data.csv", "-t", "y", "--features", "x,floor", "-o", "m.mgp", "--time-budget", "0.05", "--quiet")
+    mgp("fit", "data.csv", "-t", "y", "--features", "x,floor", "-o", "m.mgp", "--time-budget", "0.001", "--quiet")
     assert "starts were stopped on their way" in " ".join(mgp("inspect", "m.mgp").out.split())
 
 

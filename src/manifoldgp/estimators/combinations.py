@@ -23,7 +23,7 @@ def why_exact(averaging: Averaging, outputs: int = 2) -> str | None:
     >>> why_exact(Fast())
     "averaging='fast' needs method='exact'; sparse models average with 'stack', or not at all with 'single'."
     >>> why_exact(Stack(hidden=16))
-    'hidden=16 needs method=\\'exact\\': the members of a sparse stack have sizes of their own; they obey restarts and max_iter of Sparse.'
+    "hidden=16 needs method='exact': the members of a sparse stack have sizes of their own; they obey restarts and max_iter of Sparse."
     >>> why_exact(Single(restarts=3)) is None
     True
     """

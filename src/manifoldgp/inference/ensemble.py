@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -159,6 +160,17 @@ class Ensemble:
         return Predictive(
             torch.cat(means), torch.cat(variances).clamp_min(1e-300), weights, self._warp(), self.offset, self.scale
         )
+
+    def left_out(self, place: np.ndarray) -> Predictive:
+        """The mixture at training rows ``place`` (n,), each row left out; parameters and weights unchanged."""
+        means, variances = [], []
+        rows = torch.as_tensor(place, device=self.blocks[0].alpha.device)
+        for block in self.blocks:
+            mean, variance = block.left_out(rows)
+            means += [mean] * len(self.variance_factors)
+            variances += [factor * variance for factor in self.variance_factors]
+        weights = torch.cat([w.reshape(-1) for w in self.log_weights])
+        return Predictive(torch.cat(means), torch.cat(variances), weights, self._warp(), self.offset, self.scale)
 
     def _warp(self) -> Warp:
         blocks = []

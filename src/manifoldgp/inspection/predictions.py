@@ -6,26 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 
 from manifoldgp.data import inputs
 from manifoldgp.errors import InputError
-from manifoldgp.inference.ensemble import Ensemble
-from manifoldgp.inference.mixtures import Predictive
 from manifoldgp.inspection.curves import predictive
 from manifoldgp.inspection.rows import chosen_rows, output_index
-
-
-def left_out_mixture(ensemble: Ensemble, place: np.ndarray) -> Predictive:
-    """The mixture at training rows ``place`` (n,), each row left out; parameters and weights unchanged."""
-    means, variances = [], []
-    rows = torch.as_tensor(place, device=ensemble.blocks[0].alpha.device)
-    for block in ensemble.blocks:
-        mean, variance = block.left_out(rows)
-        means += [mean] * len(ensemble.variance_factors)
-        variances += [factor * variance for factor in ensemble.variance_factors]
-    weights = torch.cat([w.reshape(-1) for w in ensemble.log_weights])
-    return Predictive(torch.cat(means), torch.cat(variances), weights, ensemble._warp(), ensemble.offset, ensemble.scale)
 
 
 @dataclass(frozen=True)
@@ -62,9 +47,7 @@ def predictions(
         )
     rows = chosen_rows(model, X, y, output, most)
     if left_out:
-        from manifoldgp.inspection.predictions import left_out_mixture  # PyTorch, which drawing alone does not need
-
-        mixture = left_out_mixture(model.ensembles_[output], rows.place)
+        mixture = model.ensembles_[output].left_out(rows.place)
     else:
         known = inputs.query_noise(noise_std, rows.total, model.n_outputs_)
         mixture = predictive(model, rows.X, output, None if known is None else np.sqrt(known[rows.place]))
