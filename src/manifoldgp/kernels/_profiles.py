@@ -63,14 +63,14 @@ def _matern12(K: Tensor, G: Tensor | None, factor: Tensor | None) -> None:
 def _matern32(K: Tensor, G: Tensor | None, factor: Tensor | None) -> None:
     a = K.clamp_min_(0.0).sqrt_()
     decay = _decay(a, factor, out=G)
-    a.add_(1.0).mul_(decay)
+    torch.addcmul(decay, a, decay, out=K)  # decay + a decay: one pass instead of two
 
 
 def _matern52(K: Tensor, G: Tensor | None, factor: Tensor | None) -> None:
     a = torch.sqrt(K.clamp_min_(0.0), out=G)
     decay = _decay(a, factor)
-    a.add_(1.0).mul_(decay)
-    torch.add(a, K.mul_(decay), alpha=1 / 3, out=K)
+    g = torch.addcmul(decay, a, decay, out=a)
+    torch.addcmul(g, K, decay, value=1 / 3, out=K)
 
 
 def _decay(a: Tensor, factor: Tensor | None, out: Tensor | None = None) -> Tensor:
