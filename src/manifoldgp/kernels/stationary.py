@@ -79,12 +79,11 @@ class SquaredExponential(Stationary):
 
     Examples
     --------
-        >>> import numpy as np
-    import torch
-        >>> values = {"variance": torch.tensor(2.0), "lengthscale": torch.tensor([1.0])}
-        >>> SquaredExponential().matrix(values, torch.tensor([[0.0], [1.0]]))
-        tensor([[2.0000, 1.2131],
-                [1.2131, 2.0000]])
+    >>> import torch
+    >>> values = {"variance": torch.tensor(2.0), "lengthscale": torch.tensor([1.0])}
+    >>> SquaredExponential().matrix(values, torch.tensor([[0.0], [1.0]]))
+    tensor([[2.0000, 1.2131],
+            [1.2131, 2.0000]])
     """
 
     @property
