@@ -12,17 +12,20 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, TYPE_CHECKING, Any
 
 from manifoldgp._system.files import refuse_unwritable, written_whole
 from manifoldgp.data.columns import pandas
 from manifoldgp.errors import InputError, MissingExtraError
 
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
 _PACKED = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 _TEXT, _TABBED, _PARQUET = (".csv", ".txt"), (".tsv", ".tab"), (".parquet", ".pq")
 
 
-def read_table(path: str | Path) -> Any:
+def read_table(path: str | Path) -> DataFrame:
     """The table in a file as a pandas DataFrame, rows numbered from 0; "-" is CSV on standard input.
 
     A CSV whose first line has semicolons and no comma is read with semicolons, and with decimal commas where it has such numbers.
@@ -51,7 +54,7 @@ def table_names(paths: Sequence[str | Path]) -> list[str]:
 
 
 def read_tables(paths: Sequence[str | Path]) -> Any:
-    """Several files with the same columns, one below the other; names as in :func:`table_names`."""
+    """Several files with the same columns, one below the other; names as in `table_names`."""
     names = table_names(paths)
     tables = [read_table(name) for name in names]
     for name, table in zip(names[1:], tables[1:], strict=True):
@@ -64,7 +67,7 @@ def read_tables(paths: Sequence[str | Path]) -> Any:
     return tables[0] if len(tables) == 1 else pandas().concat(tables, ignore_index=True)
 
 
-def write_table(table: Any, path: str | Path) -> None:
+def write_table(table: DataFrame, path: str | Path) -> None:
     """Write a DataFrame in the format of the file's ending; "-" is CSV on standard output. A file is there whole or not at all."""
     name = str(path)
     if name == "-":
@@ -121,7 +124,7 @@ def _read_text(name: str, kind: str) -> Any:
     return pandas().read_csv(source, sep=separator, decimal=decimal, low_memory=False)
 
 
-def _first_lines(source: Any, count: int = 20) -> list[str]:
+def _first_lines(source: str | IO[str], count: int = 20) -> list[str]:
     if isinstance(source, str):
         opened: Any = _PACKED.get(Path(source).suffix.lower(), open)
         with opened(source, "rt", encoding="utf-8-sig") as file:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,8 +20,7 @@ class Instruction(NamedTuple):
     settings: Mapping[str, Any]
 
 
-@dataclass(frozen=True)
-class Program:
+class Program(NamedTuple):
     """Predictions as array operations. Slot 0 is X (n, D); constants fill slots of their own, instructions the others, in order.
 
     Arrays of several members have them in front: features (R, n, Q), covariances (R, n, N), means (R, n); a single member has no
@@ -33,7 +31,7 @@ class Program:
     constants: Mapping[int, np.ndarray]
     instructions: Sequence[Instruction]
     outputs: Mapping[str, int]
-    row_bytes: int = field(default=8)
+    row_bytes: int = 8
 
     @property
     def slots(self) -> int:
