@@ -72,12 +72,11 @@ class Stationary(Kernel):
 class SquaredExponential(Stationary):
     """k(h, h') = variance * exp(-r^2 / 2): infinitely smooth (the paper's eq. 5).
 
-        >>> import numpy as np
-    import torch
-        >>> values = {"variance": torch.tensor(2.0), "lengthscale": torch.tensor([1.0])}
-        >>> SquaredExponential().matrix(values, torch.tensor([[0.0], [1.0]]))
-        tensor([[2.0000, 1.2131],
-                [1.2131, 2.0000]])
+    >>> import torch
+    >>> values = {"variance": torch.tensor(2.0), "lengthscale": torch.tensor([1.0])}
+    >>> SquaredExponential().matrix(values, torch.tensor([[0.0], [1.0]]))
+    tensor([[2.0000, 1.2131],
+            [1.2131, 2.0000]])
     """
 
     @property
