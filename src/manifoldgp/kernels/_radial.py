@@ -154,7 +154,14 @@ def _multiply(A1: Tensor, A2: Tensor | None, scale: float, K: Tensor) -> tuple[T
 
 
 def _fill(
-    profile: Profile, K: Tensor, slope: Any, A1: Tensor, A2: Tensor, half1: Tensor | None, half2: Tensor | None, factor: Any
+    profile: Profile,
+    K: Tensor,
+    slope: Tensor | None,
+    A1: Tensor,
+    A2: Tensor,
+    half1: Tensor | None,
+    half2: Tensor | None,
+    factor: Tensor | None,
 ) -> None:
     """Turn the products in K (R, n1, N2) into k, and overwrite the slope if it is kept. A1: (R, n1, Q+1), A2: (R, N2, Q+1).
 
@@ -211,7 +218,7 @@ def _gradient(P: Tensor, A: Tensor, profile: Profile) -> Tensor:
 
 
 def _differentiable_gradient(
-    W: Tensor, T1: Tensor, T2: Tensor | None, variance: Any, K: Any, profile: Profile, of_variance: bool
+    W: Tensor, T1: Tensor, T2: Tensor | None, variance: Tensor, K: Tensor, profile: Profile, of_variance: bool
 ):
     """The same gradient in differentiable operations. K, an output of the function, brings its own history."""
     centre = T1.detach().mean(-2, keepdim=True)  # the result does not depend on it

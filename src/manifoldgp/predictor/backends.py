@@ -16,7 +16,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+import numpy as np
+
 from manifoldgp.errors import InputError
+from manifoldgp.predictor.program import Setting
 
 Form = TypeVar("Form", bound=Callable[..., Any])
 
@@ -32,7 +35,7 @@ class Operation:
         self.forms: dict[str, Callable[..., Any]] = {}
         self.__doc__ = numpy.__doc__
 
-    def __call__(self, *arrays: Any, **settings: Any) -> Any:
+    def __call__(self, *arrays: np.ndarray, **settings: Setting) -> np.ndarray:
         return self.numpy(*arrays, **settings)
 
     def backend(self, language: str) -> Callable[[Form], Form]:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from manifoldgp.predictor.backends import Operation
+from manifoldgp.predictor.program import Setting
 
 OPSET, IR_VERSION = 17, 8
 """Old enough for the runtimes of the last years."""
@@ -59,7 +60,7 @@ class Graph:
         """ONNX's number for the graph's floating-point type."""
         return self.onnx.helper.np_dtype_to_tensor_dtype(self.dtype)
 
-    def do(self, operation: Operation, *inputs: str, **settings: Any) -> str:
+    def do(self, operation: Operation, *inputs: str, **settings: Setting) -> str:
         """The name of what another operation of programs makes of its inputs."""
         return operation.form("onnx")(self, *inputs, **settings)
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 OUTPUTS = ("mean", "std", "latent_mean", "latent_std")
 """What every program computes: of observations y, and of f without noise."""
+
+
+Setting = bool | int | float | Sequence[bool]
+"""What an operation may be told beside its arrays."""
 
 
 class Instruction(NamedTuple):
@@ -17,7 +21,7 @@ class Instruction(NamedTuple):
     operation: str
     inputs: tuple[int, ...]
     output: int
-    settings: Mapping[str, Any]
+    settings: Mapping[str, Setting]
 
 
 class Program(NamedTuple):

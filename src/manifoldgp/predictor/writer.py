@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
 from manifoldgp.errors import InputError
 from manifoldgp.predictor.operations import OPERATIONS
-from manifoldgp.predictor.program import Instruction, Program
+from manifoldgp.predictor.program import Instruction, Program, Setting
 
 _SMALL = 2**14
 """Constants of up to this many entries are compared with those before them."""
@@ -48,7 +47,7 @@ class Writer:
             self._constants[self._known[key]] = A
         return self._known[key]
 
-    def do(self, operation: str, *inputs: int, **settings: Any) -> int:
+    def do(self, operation: str, *inputs: int, **settings: Setting) -> int:
         """The slot of a result; the same operation on the same inputs is done once."""
         if operation not in OPERATIONS:
             raise InputError(f"Programs have no operation {operation!r}. There are: {', '.join(sorted(OPERATIONS))}.")
