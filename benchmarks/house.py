@@ -4,6 +4,8 @@
 
 modules, packages, lines: of the package as the wheel holds it. hops: different calls from one file of the package to another while
 a model is fitted or predicts, each pair of files counted once; deepest: the longest chain of such calls. Any: share of annotated parameters whose type is or contains Any.
+source files that a new part touches: the parts of benchmarks/new_parts are put into a copy of the package and must work there; "-" where they do not, in revisions before
+parts registered themselves.
 --tree: a checkout of another revision, which is read and traced in a process of its own.
 """
 
@@ -13,10 +15,15 @@ import argparse
 import ast
 import json
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
+import threading
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -25,8 +32,9 @@ SMALL = 60
 
 
 def files_of(package: Path) -> dict[str, Path]:
-    """Every module of the package by its dotted name."""
-    return {".".join(p.relative_to(package.parent).with_suffix("").parts): p for p in sorted(package.rglob("*.py"))}
+    """Every module of the package by its dotted name; a package by its own name."""
+    names = {path: path.relative_to(package.parent).with_suffix("").parts for path in sorted(package.rglob("*.py"))}
+    return {".".join(parts[:-1] if parts[-1] == "__init__" else parts): path for path, parts in names.items()}
 
 
 def sizes(package: Path) -> dict[str, Any]:
@@ -83,38 +91,38 @@ def _annotations(files: dict[str, Path]) -> tuple[int, int]:
 
 
 class Hops:
-    """Calls between files of a package, seen while the ``with`` block runs."""
+    """Calls between files of a package, in all threads that begin while the ``with`` block runs and in the one that runs it."""
 
     def __init__(self, package: Path) -> None:
         self._package = str(package) + os.sep
+        self._mine = threading.local()
         self.pairs: set[tuple[str, str]] = set()
         self.files: set[str] = set()
         self.deepest = 0
-        self._chain: list[str] = []
 
     def __enter__(self) -> Hops:
+        threading.setprofile(self._see)
         sys.setprofile(self._see)
         return self
 
     def __exit__(self, *_: object) -> None:
         sys.setprofile(None)
+        threading.setprofile(None)
 
-    def _see(self, frame: Any, event: str, _: Any) -> None:
-        if event not in ("call", "return"):
-            return
+    def _see(self, frame: FrameType, event: str, _: object) -> None:
         file = frame.f_code.co_filename
-        if not file.startswith(self._package):
+        if event not in ("call", "return") or not file.startswith(self._package):
             return
+        chain: list[str] = self._mine.__dict__.setdefault("chain", [])
         if event == "return":
-            if self._chain:
-                self._chain.pop()
+            if chain:  # a function that was called before the block began returns in it
+                chain.pop()
             return
-        before = self._chain[-1] if self._chain else file
-        if before != file:
-            self.pairs.add((before, file))
+        if chain and chain[-1] != file:
+            self.pairs.add((chain[-1], file))
         self.files.add(file)
-        self._chain.append(file)
-        self.deepest = max(self.deepest, sum(a != b for a, b in zip(self._chain, self._chain[1:], strict=False)))
+        chain.append(file)
+        self.deepest = max(self.deepest, sum(a != b for a, b in pairwise(chain)))
 
     def counts(self) -> dict[str, int]:
         return {"files": len(self.files), "hops": len(self.pairs), "deepest chain": self.deepest}
@@ -150,12 +158,67 @@ def traced(package: Path) -> dict[str, dict[str, int]]:
     return found
 
 
+NEW_PARTS = {
+    "kernel": (
+        "cauchy.py",
+        "kernels",
+        [("from manifoldgp.errors", "from manifoldgp.kernels.cauchy import Cauchy\nfrom manifoldgp.errors")],
+    ),
+    "feature map": (
+        "stretched.py",
+        "features",
+        [("\n__all__", "\nfrom manifoldgp.features.stretched import Stretched\n\n__all__")],
+    ),
+    "averaging method": (
+        "uniform.py",
+        "averaging",
+        [
+            ("\nAVERAGINGS", "\nfrom manifoldgp.averaging.uniform import Uniform\n\nAVERAGINGS"),
+            ("NUTS, Single)}", "NUTS, Single, Uniform)}"),
+        ],
+    ),
+}
+"""New parts by kind: the file in benchmarks/new_parts, the room it goes to, and the edits of that room's __init__.py."""
+
+
+def new_parts(tree: Path) -> dict[str, int | None]:
+    """Source files that a new kernel, feature map and averaging method touch, in a copy of the tree where all three then work; None where they do not."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / "src"
+        shutil.copytree(tree / "src", copy, ignore=shutil.ignore_patterns("__pycache__"))
+        touched = {kind: _added(copy / "manifoldgp", *part) for kind, part in NEW_PARTS.items()}
+        environment = {**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
+        check = [sys.executable, str(ROOT / "benchmarks" / "new_parts" / "check.py")]
+        works = subprocess.run(check, env=environment, capture_output=True, check=False).returncode == 0
+    return {f"source files that a new {kind} touches": count if works else None for kind, count in touched.items()}
+
+
+def _added(package: Path, file: str, room: str, edits: list[tuple[str, str]]) -> int:
+    """Put a new part into a copy of the package; how many files are new or changed."""
+    before = {path: path.read_bytes() for path in package.rglob("*.py")}
+    shutil.copy(ROOT / "benchmarks" / "new_parts" / file, package / room / file)
+    init = package / room / "__init__.py"
+    text = init.read_text(encoding="utf-8")
+    for old, new in edits:
+        text = text.replace(old, new, 1)
+    init.write_text(text, encoding="utf-8")
+    return sum(before.get(path) != path.read_bytes() for path in package.rglob("*.py"))
+
+
 def measured(tree: Path) -> dict[str, Any]:
     """Everything about one checkout, in a process of its own."""
     environment = {**os.environ, "PYTHONPATH": str(tree / "src")}
     command = [sys.executable, __file__, "--one", str(tree)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     return json.loads(done.stdout.splitlines()[-1])
+
+
+def _shown(value: list | float | int | None) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, list):
+        return str(len(value))
+    return f"{value:.1%}" if isinstance(value, float) else f"{value:,}"
 
 
 def main() -> None:
@@ -165,7 +228,8 @@ def main() -> None:
     given = parser.parse_args()
     if given.one is not None:
         package = given.one.resolve() / "src" / "manifoldgp"
-        print(json.dumps({**sizes(package), **{f"{k}: {n}": v for k, c in traced(package).items() for n, v in c.items()}}))
+        calls = {f"{run}: {name}": count for run, counts in traced(package).items() for name, count in counts.items()}
+        print(json.dumps({**sizes(package), **calls, **new_parts(given.one.resolve())}))
         return
     columns = {"this tree": measured(ROOT)}
     if given.tree is not None:
@@ -173,8 +237,7 @@ def main() -> None:
     print(f"{'':48}" + "".join(f"{name:>14}" for name in columns))
     for row in columns["this tree"]:
         values = [column[row] for column in columns.values()]
-        shown = [str(len(v)) if isinstance(v, list) else f"{v:.1%}" if isinstance(v, float) else f"{v:,}" for v in values]
-        print(f"{row:48}" + "".join(f"{v:>14}" for v in shown))
+        print(f"{row:48}" + "".join(f"{_shown(value):>14}" for value in values))
         if isinstance(values[-1], list) and values[-1]:
             print("    " + ", ".join(str(item) for item in values[-1]))
 

@@ -85,17 +85,17 @@ def written_rows(folder: str, N: int, D: int = 8) -> None:
     y.flush()
 
 
-def objective(folder: str, N: int, M: int):
-    """The bound of [x, tanh network 8-64-32-4(x)] on N mapped rows with M inducing points, and a point to evaluate it at."""
+def objective(folder: str, N: int, J: int):
+    """The bound of [x, tanh network 8-64-32-4(x)] on N mapped rows with J inducing points, and a point to evaluate it at."""
     import torch
 
     from manifoldgp.data.sources import ArrayRows, survey
     from manifoldgp.features import MLP, Concatenate, Identity
-    from manifoldgp.inference.inducing import greedy_inducing_points
     from manifoldgp.model import Model
     from manifoldgp.parameters import Layout, Parameter, constant_law, map_leaves, nest
+    from manifoldgp.training.inducing_placement import greedy_inducing_points
+    from manifoldgp.training.model_rows import StreamedRows
     from manifoldgp.training.processes import current_ranks
-    from manifoldgp.training.rows import StreamedRows
     from manifoldgp.training.sparse_objective import BoundObjective
 
     X, y = (np.load(f"{folder}/{name}.npy", mmap_mode="r") for name in "Xy")
@@ -105,12 +105,12 @@ def objective(folder: str, N: int, M: int):
     layout, drawn = model.draw(few, torch.Generator().manual_seed(0), 1)
     values = map_leaves(lambda leaf: leaf[0], drawn)
     H = model.features(values["features"], few.X)
-    Z = H[greedy_inducing_points(model, values, H, M)].clone()
+    Z = H[greedy_inducing_points(model, values, H, J)].clone()
     layout = Layout({**nest(dict(layout.parameters)), "inducing": {"Z": Parameter(tuple(Z.shape), constant_law(Z))}})
     return BoundObjective(model, layout, {}, rows, kept_bytes=0), layout.flatten({**values, "inducing": {"Z": Z}}).numpy()
 
 
-def timed_evaluation(folder: str, N: str, M: str) -> dict:
+def timed_evaluation(folder: str, N: str, J: str) -> dict:
     """Seconds of an evaluation and of matrix products with as many operations, interleaved; medians, and peak memory.
 
     cpu_*: processor seconds, which say more where others use the machine too.
@@ -119,10 +119,10 @@ def timed_evaluation(folder: str, N: str, M: str) -> dict:
 
     from manifoldgp._system.threads import training_threads
 
-    bound, theta = objective(folder, int(N), int(M))
-    count, size, chunk = int(N), int(M), 2000
+    bound, theta = objective(folder, int(N), int(J))
+    count, size, chunk = int(N), int(J), 2000
     # A = L⁻¹ K in both passes and the sum of A Aᵀ skip zero blocks (5/8 of a product); E A is whole.
-    products = (3 * 0.625 + 1.0) * count / chunk + 9 * size / chunk  # and about nine M x M x M products
+    products = (3 * 0.625 + 1.0) * count / chunk + 9 * size / chunk  # and about nine J x J x J products
     G, K = torch.randn(size, size, dtype=torch.float64), torch.randn(size, chunk, dtype=torch.float64)
     taken = {"seconds": [], "gemm": [], "cpu_seconds": [], "cpu_gemm": []}
     with training_threads() as workers:
@@ -148,7 +148,7 @@ def timed_evaluation(folder: str, N: str, M: str) -> dict:
 
 def show_evaluation(given: argparse.Namespace) -> None:
     sizes = [N for N in (10_000, 31_623, 100_000, 316_228, 1_000_000) if given.largest >= N]
-    print(f"\nBound and gradient, M = {given.inducing}, 8 inputs, memory-mapped rows, 2 threads\n")
+    print(f"\nBound and gradient, J = {given.inducing}, 8 inputs, memory-mapped rows, 2 threads\n")
     print(f"{'N':>10} {'seconds':>9} {'processor s':>12} {'GEMM':>9} {'ratio':>7} {'peak MiB':>9}")
     seconds, cpu = [], []
     with tempfile.TemporaryDirectory() as folder:
@@ -164,7 +164,7 @@ def show_evaluation(given: argparse.Namespace) -> None:
     print("ratio: processor time over that of matrix products with as many operations (bar: 1.5)")
 
 
-def ranked_evaluation(folder: str, N: str, M: str) -> dict | None:
+def ranked_evaluation(folder: str, N: str, J: str) -> dict | None:
     """Median seconds of an evaluation shared by the processes that torchrun started, and the value."""
     import torch
 
@@ -172,7 +172,7 @@ def ranked_evaluation(folder: str, N: str, M: str) -> dict | None:
 
     torch.set_num_threads(1)
     with joined_ranks() as ranks:
-        bound, theta = objective(folder, int(N), int(M))
+        bound, theta = objective(folder, int(N), int(J))
         seconds = []
         for _ in range(4):
             ranks.gather(None)
@@ -188,7 +188,7 @@ def ranked_evaluation(folder: str, N: str, M: str) -> dict | None:
 
 def show_ranks(given: argparse.Namespace) -> None:
     N = min(100_000, given.largest)
-    print(f"\nOne evaluation of {N:,} rows, M = {given.inducing}, shared by processes with one thread each\n")
+    print(f"\nOne evaluation of {N:,} rows, J = {given.inducing}, shared by processes with one thread each\n")
     with tempfile.TemporaryDirectory() as folder:
         written_rows(folder, N)
         rounds = [

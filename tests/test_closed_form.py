@@ -18,7 +18,7 @@ from manifoldgp.model import Data, Model
 from manifoldgp.noise import GaussianNoise
 from manifoldgp.parameters import LogNormal, Normal, StudentT
 from manifoldgp.training.closed_form import closed_form
-from manifoldgp.training.closed_form_arrays import Workspace
+from manifoldgp.training.closed_form_kernel import Workspace
 from manifoldgp.training.objective import TrainingObjective, first_of
 from manifoldgp.warping import TanhWarping
 from short_fits import train

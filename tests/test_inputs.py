@@ -148,7 +148,7 @@ def test_wrong_noise_std(fitted, bad, message):
     ({"features": ()}, r"MLP needs the outputs of at least one layer, such as sizes=\(6, 2\); got \(\)"),
     ({"features": 6}, r"Features, layer sizes such as \(6, 2\), .* expected, got 6"),
     ({"features": (3, 0)}, "Each size of an MLP must be a positive integer, got 0"),
-    ({"kernel": "rbf"}, "A kernel is expected, or one of the shorthands 'se'.*got 'rbf'"),
+    ({"kernel": "rbf"}, "A kernel is expected, or one of the shorthands .*'se'.*got 'rbf'"),
     ({"kernel": SquaredExponential}, "A kernel is expected"),
     ({"kernel": SquaredExponential(dims=(4,))}, r"uses the features \(4,\), but there are only 1"),
     ({"mean": "quadratic"}, "A mean is expected, a torch.nn.Module, or one of 'zero', 'constant', 'linear'; got 'quadratic'"),

@@ -37,7 +37,8 @@ from manifoldgp import (
 )
 from manifoldgp.errors import FileFormatError, InputError
 from manifoldgp.estimators import model_file as container
-from manifoldgp.estimators.descriptions import _CLASSES, describe, rebuild
+from manifoldgp.estimators.descriptions import describe, rebuild
+from manifoldgp.registry import registered
 from short_fits import manifold as estimator
 
 RNG = np.random.default_rng(0)
@@ -395,7 +396,7 @@ def tensors_have_more_than_one_row(saved, name):
     (lambda h, t: h.update(feature_names=["a"]), "targets or feature names do not match its 1 targets and 3 inputs"),
     (lambda h, t: h.update(starts=[[1, 2]]), "is incomplete or inconsistent"),
     (lambda h, t: h["settings"]["items"].update(colour="red"), "is incomplete or inconsistent .*colour"),
-    (lambda h, t: h["ensembles"][0]["models"][0].update({"class": "os.system"}), "names an unknown part 'os.system'. It may come from a newer"),
+    (lambda h, t: h["ensembles"][0]["models"][0].update({"class": "os.system"}), "names an unknown part 'os.system'. If it is a class of your own, import or define it"),
     (lambda h, t: h["ensembles"][0]["models"][0]["fields"].update(colour="red"), "description of model.Model does not fit this version"),
     (lambda h, t: h["ensembles"][0]["models"][0]["fields"]["features"]["fields"].update(sizes=[-1]), "description of features.MLP does not fit"),
     (lambda h, t: t.update({"ensemble0.block0.values.extra": t["x.scale"]}), "tensors that its model does not know: values.extra"),
@@ -428,10 +429,9 @@ print(model.predict(np.zeros((1, 3))).shape, [name for name in set(sys.modules) 
 def test_every_public_part_can_be_written():
     public = [getattr(module, name) for module in (features, kernels) for name in module.__all__]
     public += [cls for cls in vars(means).values() if isinstance(cls, type) and issubclass(cls, means.Mean)]
-    parts = {
-        c for c in public if isinstance(c, type) and dataclasses.is_dataclass(c) and not getattr(c, "__abstractmethods__", None)
-    }
-    assert parts - set(_CLASSES.values()) == {features.Transformer}
+    kinds = (features.Features, kernels.Kernel, means.Mean)
+    parts = {c for c in public if isinstance(c, type) and issubclass(c, kinds) and not getattr(c, "__abstractmethods__", None)}
+    assert parts - set(registered().values()) == {features.Transformer}
 
 
 @pytest.mark.parametrize(
@@ -446,7 +446,10 @@ def test_what_cannot_be_described_is_said():
     class Own(features.Identity):
         pass
 
-    with pytest.raises(InputError, match=r"Own\(\) \(a Own\) cannot be written to a model file; only pickle can store it"):
+    with pytest.raises(
+        InputError,
+        match=r"Own\(\) \(a Own\) cannot be written to a model file: files name registered parts only. Write @manifoldgp.register",
+    ):
         describe(Own())
 
 

@@ -12,14 +12,14 @@ from manifoldgp.errors import DisconnectedParameterError, NotPositiveDefiniteErr
 from manifoldgp.features import MLP, Concatenate, Identity
 from manifoldgp.inference.ensemble import Ensemble
 from manifoldgp.inference.exact_posterior import condition
-from manifoldgp.inference.inducing import greedy_inducing_points
 from manifoldgp.inference.sparse_posterior import condition_sparse, split_rows
 from manifoldgp.inference.sparse_sums import add_lower_product_, lower_times, place_inducing
 from manifoldgp.kernels import Linear, Matern52, SquaredExponential
 from manifoldgp.model import Data, Model
 from manifoldgp.noise import GaussianNoise
 from manifoldgp.parameters import Layout, Parameter, constant_law, leaves, map_leaves, nest
-from manifoldgp.training.rows import MemoryRows
+from manifoldgp.training.inducing_placement import greedy_inducing_points
+from manifoldgp.training.model_rows import MemoryRows
 from manifoldgp.training.sparse_objective import BoundObjective
 from manifoldgp.warping import TanhWarping
 

@@ -25,9 +25,9 @@ from manifoldgp.errors import FileFormatError, FitWarning, InputError
 from manifoldgp.model import Data, Model
 from manifoldgp.parameters import map_leaves
 from manifoldgp.training.checkpoint import Checkpoint, Saved
+from manifoldgp.training.model_rows import MemoryRows, StreamedRows
 from manifoldgp.training.processes import ALONE, Ranks, slots_of, tree_sum
 from manifoldgp.training.progress import PhaseWatcher, nobody
-from manifoldgp.training.rows import MemoryRows, StreamedRows
 from manifoldgp.training.sparse_objective import BoundObjective
 from manifoldgp.training.sparse_schedule import Schedule, Stage
 from manifoldgp.training.sparse_trainer import SparseTrainer, _Run
@@ -570,7 +570,7 @@ from manifoldgp.model import Model
 from manifoldgp.parameters import Layout, Parameter, constant_law, map_leaves, nest
 from manifoldgp.data import ArrayRows, survey
 from manifoldgp.training.sparse_objective import BoundObjective
-from manifoldgp.training.rows import StreamedRows
+from manifoldgp.training.model_rows import StreamedRows
 
 X, y = (np.load(sys.argv[1] + name, mmap_mode="r") for name in ("/X.npy", "/y.npy"))
 peaks = []

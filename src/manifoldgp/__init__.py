@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from manifoldgp.noise import GaussianNoise
     from manifoldgp.parameters import LogNormal, Normal, StudentT
     from manifoldgp.predictor import Predictor
+    from manifoldgp.registry import register
     from manifoldgp.training.settings import Exact, Sparse
     from manifoldgp.warping import TanhWarping
 
@@ -60,6 +61,7 @@ _HOME = {
     "TableEncoding": "data",
     "TanhWarping": "warping",
     "load": "estimators.model_file",
+    "register": "registry",
 }
 
 __all__ = [
@@ -90,6 +92,7 @@ __all__ = [
     "TableEncoding",
     "TanhWarping",
     "load",
+    "register",
 ]
 
 

@@ -13,6 +13,9 @@ from torch.func import functional_call, vmap
 
 from manifoldgp.errors import InputError
 from manifoldgp.parameters import Law, Parameter, Tree, constant_law, leaves, nest, normal_law
+from manifoldgp.predictor.rows import Rows
+from manifoldgp.registry import overridden, register, shorthands
+from manifoldgp.torch_modules import module_rows
 
 _SCATTER = 0.1
 """Targets are standardised, so means start within about a tenth of zero."""
@@ -21,20 +24,42 @@ _SCATTER = 0.1
 class Mean(ABC):
     """A mean function: a description without state, its values handed in at each call.
 
-    on: what its points are: "inputs", the rows of X (standardised, as the model sees them), or "features", the rows of H = M(X).
+    A new mean implements ``parameters`` and ``__call__``, and for predictors ``_program``. ``@register`` lets files name it.
+
+    Parameters
+    ----------
+    on
+        What its points are: "inputs", the rows of X (standardised, as the model sees them), or "features", the rows of H = M(X).
     """
 
     on: str = "inputs"
 
     @abstractmethod
     def parameters(self, points: Tensor) -> Tree:
-        """The parameters; their initial laws follow the points (*B, N, P): inputs, or features at the starting values."""
+        """The parameters; their initial laws follow the points `(*B, N, width)`: inputs, or features at the starting values."""
 
     @abstractmethod
     def __call__(self, values: Tree, points: Tensor) -> Tensor:
-        """m(p_i) (*B, N) for points (*B, N, P); the batches of values and points broadcast."""
+        """m(p_i) `(*B, N)` for points `(*B, N, width)`; the batches of values and points broadcast."""
+
+    def program(self, values: Tree, points: Rows) -> Rows:
+        """m(points) as part of a predictor's program: rows of width 1, for values with leaves `(R, *shape)`."""
+        stale = overridden(type(self), "_program", ("parameters",))
+        if stale and type(self)._program is not Mean._program:
+            raise InputError(
+                f"A predictor cannot express the mean {self!r}: {type(self).__name__} has a {stale} of its own and inherits the program of another mean. "
+                "Give it a _program(values, points) that computes the same."
+            )
+        return self._program(values, points)
+
+    def _program(self, values: Tree, points: Rows) -> Rows:
+        raise InputError(
+            f"A predictor cannot express the mean {self!r}: it has no program. Write {type(self).__name__}._program(values, points), which returns Rows of "
+            "width 1 (docs/guide/own-parts.md shows one); or use 'zero', 'constant', 'linear' or a torch.nn.Sequential."
+        )
 
 
+@register("means.Zero", shorthand="zero")
 @dataclass(frozen=True)
 class Zero(Mean):
     """m = 0, as in the paper."""
@@ -45,12 +70,16 @@ class Zero(Mean):
     def __call__(self, values: Tree, points: Tensor) -> Tensor:
         return points.new_zeros(points.shape[:-1])
 
+    def _program(self, values: Tree, points: Rows) -> Rows:
+        return Rows.constant(points.writer, np.zeros((1, 1)))
 
+
+@register("means.Constant", shorthand="constant")
 @dataclass(frozen=True)
 class Constant(Mean):
     """m = constant.
 
-    Parameters: constant ().
+    Its parameters: constant ().
     """
 
     def parameters(self, points: Tensor) -> Tree:
@@ -60,12 +89,16 @@ class Constant(Mean):
         batch = np.broadcast_shapes(values["constant"].shape, points.shape[:-2])
         return values["constant"].unsqueeze(-1).expand(*batch, points.shape[-2])
 
+    def _program(self, values: Tree, points: Rows) -> Rows:
+        return Rows.constant(points.writer, values["constant"][:, None])
 
+
+@register("means.Linear", shorthand="linear")
 @dataclass(frozen=True)
 class Linear(Mean):
     """m(x) = bias + weights . x, of the inputs; m(h) = bias + weights . h of the features with on="features".
 
-    Parameters: weights (D,), or (Q,) on features; bias ().
+    Its parameters: weights (D,), or (Q,) on features; bias ().
     """
 
     on: str = "inputs"
@@ -82,13 +115,17 @@ class Linear(Mean):
     def __call__(self, values: Tree, points: Tensor) -> Tensor:
         return (points @ values["weights"].unsqueeze(-1)).squeeze(-1) + values["bias"].unsqueeze(-1)
 
+    def _program(self, values: Tree, points: Rows) -> Rows:
+        return points.times(values["weights"][..., None]).shifted(values["bias"][:, None])
 
+
+@register("means.Module")
 @dataclass(frozen=True, eq=False)
 class Module(Mean):
     """m(x) = module(x) for any ``torch.nn.Module`` that maps inputs (N, D) to (N,) or (N, 1), row by row. The module is never changed.
 
     With on="features" it maps features: m(h) = module(h), (N, Q) to (N,) or (N, 1).
-    Parameters: those of ``module.named_parameters()`` (trained if they require a gradient) and, as constants, its buffers.
+    Its parameters: those of ``module.named_parameters()`` (trained if they require a gradient) and, as constants, its buffers.
     The first start is the module as it comes; the others scatter around it by 10 %.
     """
 
@@ -124,6 +161,9 @@ class Module(Mean):
         except (RuntimeError, ValueError, TypeError):  # not every module can be batched; what else is wrong, the loop will say
             means = torch.stack([self._one({n: v[i] for n, v in stacked.items()}, rows[i]) for i in range(count)])
         return means.reshape(*batch, N)
+
+    def _program(self, values: Tree, points: Rows) -> Rows:
+        return module_rows(self.module, values, points)
 
     def __eq__(self, other: object) -> bool:
         # Modules compare by identity only; two descriptions are equal when structure and values are.
@@ -181,10 +221,10 @@ def as_mean(mean: Mean | nn.Module | str) -> Mean:
         return mean
     if isinstance(mean, nn.Module):
         return Module(mean)
-    shorthands: dict[str, type[Mean]] = {"zero": Zero, "constant": Constant, "linear": Linear}
-    if isinstance(mean, str) and mean in shorthands:
-        return shorthands[mean]()
-    raise InputError(f"A mean is expected, a torch.nn.Module, or one of {', '.join(map(repr, shorthands))}; got {mean!r}.")
+    known = shorthands(Mean)
+    if isinstance(mean, str) and mean in known:
+        return known[mean]()
+    raise InputError(f"A mean is expected, a torch.nn.Module, or one of {', '.join(map(repr, known))}; got {mean!r}.")
 
 
 def _check_points(mean: Mean) -> None:

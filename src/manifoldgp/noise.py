@@ -11,6 +11,7 @@ from torch import Tensor
 
 from manifoldgp.errors import InputError
 from manifoldgp.parameters import Parameter, Tree, log_normal_law
+from manifoldgp.registry import register
 
 DEFAULT_FLOOR = math.exp(-12.0)
 """Smallest noise standard deviation, in units of sd(y): 6.1e-6.
@@ -20,6 +21,7 @@ and cost the factorisation its digits: at 6e-6 a kernel matrix still has three s
 """
 
 
+@register("noise.GaussianNoise")
 @dataclass(frozen=True)
 class GaussianNoise:
     """Noise variance = scale² + floor² (+ the known variance of a row, when given).
@@ -41,7 +43,7 @@ class GaussianNoise:
         return {"scale": Parameter((), log_normal_law(centre, 1.0), positive=True)}
 
     def variance(self, values: Tree, like: Tensor) -> Tensor:
-        """Variance (*B,) shared by all rows, known variances not included."""
+        """Variance `(*B,)` shared by all rows, known variances not included."""
         if not self.learned:
             return torch.full((), self.floor**2, dtype=like.dtype, device=like.device)
         return values["scale"] ** 2 + self.floor**2

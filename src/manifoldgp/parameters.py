@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from manifoldgp.errors import InputError
+from manifoldgp.registry import register
 
 Law = Callable[[torch.Generator, int], Tensor]
 """Draws ``count`` natural values, shape ``(count, *shape)``."""
@@ -29,6 +30,7 @@ Tree = dict[str, Any]
 """Nested dict of parameters (or of their values, of the same shape)."""
 
 
+@register("priors.Normal")
 @dataclass(frozen=True)
 class Normal:
     """Normal prior on the natural value."""
@@ -37,6 +39,7 @@ class Normal:
     sd: float = 1.0
 
 
+@register("priors.StudentT")
 @dataclass(frozen=True)
 class StudentT:
     """Student-t prior on the natural value: most values near ``mean``, a few far away."""
@@ -46,6 +49,7 @@ class StudentT:
     scale: float = 1.0
 
 
+@register("priors.LogNormal")
 @dataclass(frozen=True)
 class LogNormal:
     """Normal prior on the logarithm of a positive value.

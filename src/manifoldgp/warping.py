@@ -10,16 +10,18 @@ from torch import Tensor
 
 from manifoldgp.errors import InputError
 from manifoldgp.parameters import LogNormal, Normal, Parameter, Tree, log_normal_law, normal_law
+from manifoldgp.registry import register
 
 
 class TargetWarping(Protocol):
-    """g with its logarithmic slope and its inverse; leaves of values (*B, *shape), y and z (*B', n), broadcast."""
+    """g with its logarithmic slope and its inverse; leaves of values `(*B, *shape)`, y and z `(*B', n)`, broadcast."""
 
     def parameters(self, y: Tensor) -> Tree: ...
     def forward(self, values: Tree, y: Tensor) -> tuple[Tensor, Tensor]: ...
     def inverse(self, values: Tree, z: Tensor) -> Tensor: ...
 
 
+@register("warping.NoWarping")
 @dataclass(frozen=True)
 class NoWarping:
     """g(y) = y."""
@@ -35,6 +37,7 @@ class NoWarping:
         return z
 
 
+@register("warping.TanhWarping")
 @dataclass(frozen=True)
 class TanhWarping:
     """g(y) = y + Σ_i a_i tanh(b_i (y + c_i)) with a, b > 0, on standardised y (Snelson 2004, eq. 9); g' >= 1 everywhere."""
@@ -55,7 +58,7 @@ class TanhWarping:
         }
 
     def forward(self, values: Tree, y: Tensor) -> tuple[Tensor, Tensor]:
-        """z = g(y) and log g'(y), both (*B'', n)."""
+        """z = g(y) and log g'(y), both `(*B'', n)`."""
         a, b, c = (values[k][..., None, :] for k in ("height", "steepness", "centre"))
         t = torch.tanh(b * (y[..., None] + c))
         slope = 1.0 + (a * b * (1.0 - t * t)).sum(-1)

@@ -2,7 +2,7 @@
 
 import torch
 
-from manifoldgp.features._laws import JointLaw
+from manifoldgp.features.joint_law import JointLaw
 
 
 def pair(generator, count):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from manifoldgp.errors import InputError
 from manifoldgp.features import ACTIVATIONS, MLP
-from manifoldgp.features._laws import affine
+from manifoldgp.features.layers import affine
 from manifoldgp.parameters import Layout, map_leaves
 
 SLOW = {

@@ -19,7 +19,6 @@ from manifoldgp import GPRegressor, ManifoldGPRegressor, Predictor, Single
 from manifoldgp.errors import FileFormatError, InputError
 from manifoldgp.features import MLP, Module
 from manifoldgp.kernels import SquaredExponential
-from manifoldgp.predictor.operations import OPERATIONS
 
 QUICK = Single(restarts=1, max_iter=5)
 
@@ -189,9 +188,10 @@ class TestRefusals:
 
     def test_a_kernel_of_ones_own(self, data):
         class Own(SquaredExponential):
-            pass
+            def _cross(self, values, H1, H2):
+                return super()._cross(values, H1, H2)
 
-        with pytest.raises(InputError, match="cannot express the kernel"):
+        with pytest.raises(InputError, match="cannot express the kernel.*Own has a _cross of its own"):
             GPRegressor(Own(), restarts=1, max_iter=5).fit(*data).predictor()
 
     def test_an_unfitted_model(self):
@@ -262,10 +262,3 @@ class TestFiles:
         assert zipfile.is_zipfile(path)
         with pytest.raises(FileFormatError, match="allow_pickle"):
             Predictor.load(path)
-
-
-def test_every_operation_has_an_onnx_counterpart():
-    pytest.importorskip("onnx")
-    from manifoldgp.predictor.onnx_operations import OPERATIONS as IN_ONNX
-
-    assert set(IN_ONNX) == set(OPERATIONS)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -34,7 +35,7 @@ _ONE, _PLUS, _MINUS = _integer(1), ctypes.byref(ctypes.c_double(1.0)), ctypes.by
 _ZERO = ctypes.byref(ctypes.c_double(0.0))
 
 
-def _routine(module: Any, name: str, arguments: int):
+def _routine(module: ModuleType, name: str, arguments: int):
     """The compiled routine as a function of ``arguments`` pointers."""
     capsule = module.__pyx_capi__[name]
     signature = ctypes.pythonapi.PyCapsule_GetName

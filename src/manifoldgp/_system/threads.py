@@ -7,10 +7,13 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
-from typing import Any
+from typing import TypeVar
 
 import torch
-from threadpoolctl import ThreadpoolController
+from threadpoolctl import LibController, ThreadpoolController
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # glibc's names: M_TRIM_THRESHOLD, M_MMAP_THRESHOLD
 _KEEP = 2**31 - 1
@@ -56,7 +59,7 @@ def kept_pages() -> Iterator[None]:
 
 
 class _Mine(threading.local):
-    """Of one Python thread: how often it has come in, and how many threads PyTorch may use in it outside."""
+    """What the limit knows of one Python thread: how many times it is inside, and how many threads PyTorch had in it before."""
 
     depth = 0
     allowed = 1
@@ -79,7 +82,10 @@ class TorchLimit:
         return self._inside == 0 and torch.get_num_threads() == 1
 
     def take(self, lasting: bool) -> int:
-        """Come in; how many threads PyTorch was allowed. lasting: for long enough to matter to others who leave earlier."""
+        """Enter the limit; returns how many threads PyTorch was allowed before.
+
+        lasting: the caller stays long (a fit, not a prediction), so that whoever leaves earlier must not lift the limit for it.
+        """
         mine = self._mine
         mine.depth += 1
         with self._lock:
@@ -97,7 +103,7 @@ class TorchLimit:
             return allowed
 
     def give_back(self, lasting: bool) -> None:
-        """Leave, as often as one came in, in the same Python thread."""
+        """Leave the limit, once for each :meth:`take`, in the same Python thread."""
         mine = self._mine
         mine.depth -= 1
         with self._lock:
@@ -112,7 +118,7 @@ class TorchLimit:
                 limiting.join()
 
     def join(self) -> None:
-        """Called in a thread that works for one who is inside, and that ends before."""
+        """Put a worker thread of a fit under the limit; it ends before the fit does, and restores nothing."""
         self._mine.depth = 1
         torch.set_num_threads(1)
 
@@ -123,10 +129,10 @@ class BlasLimit:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._inside = self._count = 0
-        self._before: dict[str, tuple[Any, int]] = {}
+        self._before: dict[str, tuple[LibController, int]] = {}
 
     def take(self) -> None:
-        """Come in; one thread each, until somebody inside says otherwise."""
+        """Enter: every BLAS keeps to one thread, until :meth:`use` says otherwise."""
         with self._lock:
             for library in ThreadpoolController().lib_controllers:
                 if library.user_api == "blas" and library.filepath not in self._before:
@@ -141,7 +147,7 @@ class BlasLimit:
                 self._set(count)
 
     def give_back(self) -> None:
-        """Leave, as often as one came in."""
+        """Leave, once for each :meth:`take`; the last one out restores what was."""
         with self._lock:
             self._inside -= 1
             if self._inside:
@@ -157,7 +163,7 @@ class BlasLimit:
         self._count = count
 
 
-def _set_threads(library: Any, count: int) -> None:
+def _set_threads(library: LibController, count: int) -> None:
     """Newer versions of threadpoolctl let the Python thread that has set a limit first change it, and pass over others in silence."""
     release = getattr(library, "clear_controlling_thread", lambda force: None)
     release(force=True)
@@ -176,7 +182,7 @@ class Workers:
         self.count = count
         self._pool = ThreadPoolExecutor(count, initializer=TORCH.join) if count > 1 else None
 
-    def map(self, function: Callable[[Any], Any], items: Sequence[Any], large: bool) -> list[Any]:
+    def map(self, function: Callable[[Item], Result], items: Sequence[Item], large: bool) -> list[Result]:
         """[function(item) for item in items], side by side; one item alone gets all cores for BLAS if it is large."""
         if self._pool is None or len(items) == 1:
             BLAS.use(self.count if large else 1)

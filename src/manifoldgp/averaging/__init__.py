@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from manifoldgp.averaging.averages import Averaging
 from manifoldgp.averaging.fast import Fast
 from manifoldgp.averaging.nuts import NUTS
@@ -18,7 +16,7 @@ AVERAGINGS: dict[str, type[Averaging]] = {cls.shorthand(): cls for cls in (Stack
 __all__ = ["AVERAGINGS", "NUTS", "Averaging", "Fast", "Restarts", "Single", "Stack", "as_averaging"]
 
 
-def as_averaging(given: Any) -> Averaging:
+def as_averaging(given: object) -> Averaging:
     """An average from its object or its shorthand.
 
     >>> as_averaging("stack"), as_averaging(Fast(hidden=4))

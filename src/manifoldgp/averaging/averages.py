@@ -10,8 +10,8 @@ import numpy as np
 
 from manifoldgp.averaging.stacking import HeldOutReport
 from manifoldgp.model import Data, Model
+from manifoldgp.training.model_rows import ModelRows
 from manifoldgp.training.plan import Plan
-from manifoldgp.training.rows import ModelRows
 from manifoldgp.training.settings import Options, Sparse
 from manifoldgp.training.sparse_trainer import SparseTrainer
 from manifoldgp.training.trained import Trained

@@ -14,8 +14,8 @@ from manifoldgp.model import Data, Model
 from manifoldgp.parameters import Tree, map_leaves
 from manifoldgp.training.coarse_to_fine import level_iterations, level_rows, phase_names, starts_on
 from manifoldgp.training.minimizers import MINIMIZERS
+from manifoldgp.training.model_rows import ModelRows
 from manifoldgp.training.plan import Phase, Plan, cost
-from manifoldgp.training.rows import ModelRows
 from manifoldgp.training.settings import Sparse
 from manifoldgp.training.sparse_schedule import Schedule
 from manifoldgp.training.sparse_trainer import SparseTrainer

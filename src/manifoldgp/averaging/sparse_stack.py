@@ -23,8 +23,8 @@ from manifoldgp.features import MLP, Concatenate, Identity
 from manifoldgp.inference.mixtures import Predictive, Warp
 from manifoldgp.inference.sparse_posterior import SparsePosterior
 from manifoldgp.model import Data, Model
+from manifoldgp.training.model_rows import ModelRows, sampled
 from manifoldgp.training.plan import Plan
-from manifoldgp.training.rows import ModelRows, sampled
 from manifoldgp.training.settings import Sparse
 from manifoldgp.training.sparse_schedule import Schedule
 from manifoldgp.training.sparse_trainer import SparseTrainer

@@ -42,8 +42,8 @@ from manifoldgp.data.inputs import positive_number, whole_number
 from manifoldgp.errors import InputError
 from manifoldgp.model import Data, Model
 from manifoldgp.parameters import Tree, leaves, nest
+from manifoldgp.training.model_rows import ModelRows
 from manifoldgp.training.plan import Phase, Plan, cost
-from manifoldgp.training.rows import ModelRows
 from manifoldgp.training.settings import Sparse
 from manifoldgp.training.sparse_trainer import SparseTrainer
 from manifoldgp.training.trained import Trained
@@ -152,6 +152,8 @@ class Stack(Averaging):
     def nested_members(self, rows: int) -> tuple[int, int]:
         """How many warm and cold members are trained on so many rows.
 
+        Examples
+        --------
         >>> Stack().nested_members(1000), Stack().nested_members(1200), Stack(cold_members=9).nested_members(1200)
         ((5, 6), (4, 5), (4, 9))
         """

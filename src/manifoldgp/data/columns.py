@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from manifoldgp._system.plain_text import option
 from manifoldgp.errors import InputError, MissingExtraError
+
+if TYPE_CHECKING:
+    from pandas import DataFrame, Series
 
 
 def pandas() -> Any:
@@ -21,6 +25,12 @@ def pandas() -> Any:
     except ImportError as error:
         raise MissingExtraError("Tables need pandas, which is not installed. Run: pip install 'manifoldgp[data]'") from error
     return pandas
+
+
+def column_of(table: DataFrame, name: str) -> Series:
+    """The column of that name; names occur once."""
+    column: Any = table[name]  # pandas says that it could be a table
+    return column
 
 
 KINDS = ("number", "flag", "category")
@@ -42,7 +52,17 @@ class UnusableColumn(InputError):  # noqa: N818 - what it is, not that something
 
 @dataclass(frozen=True)
 class Column:
-    """An input column. kind: "number", "flag" (true or false, becomes 1 or 0) or "category" (one 0/1 column for each of ``categories``)."""
+    """An input column.
+
+    Parameters
+    ----------
+    name
+        Its name in the table.
+    categories
+        The values that a category can have.
+    kind
+        "number", "flag" (true or false, becomes 1 or 0) or "category" (one 0/1 column for each of ``categories``).
+    """
 
     name: str
     kind: str = "number"
@@ -59,7 +79,7 @@ class Column:
         """Names of the columns of numbers that it becomes: its own, or name=value for each category."""
         return tuple(f"{self.name}={category}" for category in self.categories) or (self.name,)
 
-    def numbers(self, values: Any, allow_unknown: bool = False) -> np.ndarray:
+    def numbers(self, values: Series, allow_unknown: bool = False) -> np.ndarray:
         """The values (a pandas Series without missing entries) as numbers (n, len(names)).
 
         A category that was not there when the column was learnt is refused; with allow_unknown it is zero in every column.
@@ -70,11 +90,11 @@ class Column:
             return self._flags(values)[:, None]
         return _numbers(values, self.name)[:, None]
 
-    def unknown(self, values: Any) -> list[str]:
+    def unknown(self, values: Series) -> list[str]:
         """Categories among the values that the column does not have."""
         return sorted(set(map(text, values)) - set(self.categories)) if self.kind == "category" else []
 
-    def _one_hot(self, values: Any, allow_unknown: bool) -> np.ndarray:
+    def _one_hot(self, values: Series, allow_unknown: bool) -> np.ndarray:
         unknown = self.unknown(values)
         if unknown and not allow_unknown:
             known = ", ".join(self.categories[:8]) + (", ..." if len(self.categories) > 8 else "")
@@ -88,7 +108,7 @@ class Column:
         chosen = np.array([index.get(text(value), -1) for value in values], dtype=int)
         return (chosen[:, None] == np.arange(len(index))).astype(np.float64)
 
-    def _flags(self, values: Any) -> np.ndarray:
+    def _flags(self, values: Series) -> np.ndarray:
         flags = np.array([_FLAGS.get(text(value).lower(), math.nan) for value in values])
         wrong = np.isnan(flags)
         if wrong.any():
@@ -99,7 +119,7 @@ class Column:
         return flags
 
 
-def learn_column(name: str, values: Any) -> Column:
+def learn_column(name: str, values: Series) -> Column:
     """What kind of column this is, from its values (a pandas Series without missing entries); dates and labels of rows are refused."""
     types = pandas().api.types
     if types.is_bool_dtype(values.dtype) or (values.dtype == object and all(isinstance(v, (bool, np.bool_)) for v in values)):
@@ -121,7 +141,7 @@ def learn_column(name: str, values: Any) -> Column:
     return Column(name, "category", _categories(name, values))
 
 
-def refuse_dates(name: str, values: Any) -> None:
+def refuse_dates(name: str, values: Series) -> None:
     """Dates, times and durations are refused: as numbers they would count in units nobody asked for."""
     types = pandas().api.types
     dated = types.is_datetime64_any_dtype(values.dtype) or types.is_timedelta64_dtype(values.dtype)
@@ -133,9 +153,9 @@ def refuse_dates(name: str, values: Any) -> None:
         raise UnusableColumn(f"Column {name!r} holds dates or times ({_quoted(values.iloc[:1])}). {_DATE_ADVICE}", name)
 
 
-def target_numbers(name: str, values: Any) -> np.ndarray:
+def target_numbers(name: str, values: Series) -> np.ndarray:
     """A target (n,), NaN where it is missing; text and dates are refused."""
-    present = values[~values.isna()]
+    present: Any = values[~values.isna()]
     if not _has_numbers(values):
         refuse_dates(name, present)
     numbers = np.full(len(values), np.nan)
@@ -143,14 +163,14 @@ def target_numbers(name: str, values: Any) -> np.ndarray:
     return numbers
 
 
-def text(value: Any) -> str:
+def text(value: object) -> str:
     """A value as a category's name: a whole number without its point, so that 1, 1.0 and "1" are one category."""
     if isinstance(value, (float, np.floating)) and float(value).is_integer():
         return str(int(value))
     return str(value)
 
 
-def rows_where(chosen: np.ndarray, index: Any, most: int = 3) -> str:
+def rows_where(chosen: np.ndarray, index: ArrayLike, most: int = 3) -> str:
     """ "rows 2, 5, 9 and 4 more", counted from 1 at the first row below the header; index: positions in the table.
 
     >>> rows_where(np.array([False, True]), [0, 1])
@@ -161,7 +181,7 @@ def rows_where(chosen: np.ndarray, index: Any, most: int = 3) -> str:
     return f"{'row' if len(rows) == 1 else 'rows'} {listed}"
 
 
-def _categories(name: str, values: Any) -> tuple[str, ...]:
+def _categories(name: str, values: Series) -> tuple[str, ...]:
     categories = sorted(set(map(text, values)))
     if len(categories) > MOST_CATEGORIES or (len(categories) > 0.5 * len(values) and len(values) >= 20):
         raise UnusableColumn(
@@ -172,7 +192,7 @@ def _categories(name: str, values: Any) -> tuple[str, ...]:
     return tuple(categories)
 
 
-def _numbers(values: Any, name: str) -> np.ndarray:
+def _numbers(values: Series, name: str) -> np.ndarray:
     if _has_numbers(values):
         return values.to_numpy(dtype=np.float64)
     readable = _readable(values)
@@ -184,12 +204,12 @@ def _numbers(values: Any, name: str) -> np.ndarray:
     return np.array([float(value) for value in values], dtype=np.float64)
 
 
-def _has_numbers(values: Any) -> bool:
+def _has_numbers(values: Series) -> bool:
     types = pandas().api.types
     return types.is_numeric_dtype(values.dtype) and not types.is_complex_dtype(values.dtype)
 
 
-def _readable(values: Any) -> np.ndarray:
+def _readable(values: Series) -> np.ndarray:
     """Which values (n,) can be read as numbers."""
 
     def reads(value: Any) -> bool:
@@ -202,6 +222,6 @@ def _readable(values: Any) -> np.ndarray:
     return np.fromiter(map(reads, values), dtype=bool, count=len(values))
 
 
-def _quoted(values: Sequence[Any] | Any, most: int = 3) -> str:
+def _quoted(values: Iterable[object], most: int = 3) -> str:
     different = list(dict.fromkeys(map(text, values)))
     return ", ".join(map(repr, different[:most])) + (", ..." if len(different) > most else "")

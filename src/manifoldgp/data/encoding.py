@@ -5,13 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from manifoldgp._system.plain_text import option
-from manifoldgp.data.columns import Column, UnusableColumn, learn_column, pandas, rows_where, target_numbers
+from manifoldgp.data.columns import Column, UnusableColumn, column_of, learn_column, pandas, rows_where, target_numbers
 from manifoldgp.errors import InputError
+
+if TYPE_CHECKING:
+    from pandas import DataFrame, Series
 
 _UNNAMED = re.compile(r"Unnamed: \d+|__index_level_\d+__|")
 """What pandas calls a column without a name: as a rule the row numbers of whoever wrote the file."""
@@ -21,10 +24,25 @@ _UNNAMED = re.compile(r"Unnamed: \d+|__index_level_\d+__|")
 class TableEncoding:
     """Which columns of a table are inputs and how they become numbers, which are targets, and which are neither.
 
-    columns: the inputs. targets: names. noise: the column with the known standard deviation of each row's noise, if any.
-    group: the column whose labels keep rows together, if any. constant: columns left out because they had one value only.
-    ignored: columns left out on request. All of it is plain data; as ``model.table_encoding_`` it is saved with the model.
+    All of it is plain data; as ``model.table_encoding_`` it is saved with the model.
 
+    Parameters
+    ----------
+    columns
+        The inputs.
+    targets
+        Names of the columns to predict.
+    noise
+        The column with the known standard deviation of each row's noise, if any.
+    group
+        The column whose labels keep rows together, if any.
+    constant
+        Columns left out because they had one value only.
+    ignored
+        Columns left out on request.
+
+    Examples
+    --------
     >>> import pandas as pd
     >>> table = pd.DataFrame({"speed": [1.0, 2.0, 3.0], "floor": ["ice", "sand", "ice"], "y": [0.1, 0.4, 0.2]})
     >>> encoding = TableEncoding.learn(table, ["y"])
@@ -51,7 +69,7 @@ class TableEncoding:
     @classmethod
     def learn(
         cls,
-        table: Any,
+        table: DataFrame,
         targets: Sequence[str],
         *,
         features: Sequence[str] | None = None,
@@ -59,9 +77,14 @@ class TableEncoding:
         noise: str | None = None,
         group: str | None = None,
     ) -> TableEncoding:
-        """The encoding of a pandas DataFrame. features: the inputs; by default all columns that have no other use and are not in ``drop``.
+        """The encoding of a pandas DataFrame.
 
         Columns without a name are left out: they are row numbers, as a rule.
+
+        Parameters
+        ----------
+        features
+            The inputs; by default all columns that have no other use and are not in ``drop``.
         """
         names = list(map(str, table.columns))
         _refuse_repeated(names)
@@ -75,8 +98,8 @@ class TableEncoding:
         chosen = list(features) if features is not None else names
         unnamed = [name for name in names if _UNNAMED.fullmatch(name) and name not in (features or ())]
         inputs = [name for name in dict.fromkeys(chosen) if name not in (*special, *drop, *unnamed)]
-        varying = [name for name in inputs if table[name].nunique() > 1]
-        constant = tuple(name for name in inputs if name not in varying and not table[name].isna().any())
+        varying = [name for name in inputs if column_of(table, name).nunique() > 1]
+        constant = tuple(name for name in inputs if name not in varying and not column_of(table, name).isna().any())
         inputs = [name for name in inputs if name not in constant]
         return cls(
             columns=_learn_columns(table, inputs),
@@ -92,38 +115,40 @@ class TableEncoding:
         """Names of the D columns that the model sees."""
         return tuple(name for column in self.columns for name in column.names)
 
-    def inputs(self, table: Any, allow_unknown: bool = False) -> Any:
+    def inputs(self, table: DataFrame, allow_unknown: bool = False) -> DataFrame:
         """The inputs as a DataFrame of numbers (n, D) with the columns ``names``, from a DataFrame that has at least the input columns."""
         wanted = [column.name for column in self.columns]
         refuse_missing_columns(wanted, list(map(str, table.columns)))
         if not len(table):
             raise InputError("The table has no rows.")
         refuse_missing_values(table, wanted)
-        blocks = [column.numbers(table[column.name], allow_unknown) for column in self.columns]
+        blocks = [column.numbers(column_of(table, column.name), allow_unknown) for column in self.columns]
         numbers = np.concatenate(blocks, axis=1)
         return pandas().DataFrame(numbers, columns=list(self.names), index=table.index)
 
-    def target_values(self, table: Any) -> np.ndarray:
+    def target_values(self, table: DataFrame) -> np.ndarray:
         """Targets (n,), or (n, O) where there are several; NaN where one is missing."""
         refuse_missing_columns(self.targets, list(map(str, table.columns)))
-        columns = [target_numbers(name, table[name]) for name in self.targets]
+        columns = [target_numbers(name, column_of(table, name)) for name in self.targets]
         return columns[0] if len(columns) == 1 else np.stack(columns, 1)
 
-    def noise_values(self, table: Any) -> np.ndarray | None:
+    def noise_values(self, table: DataFrame) -> np.ndarray | None:
         """Known noise (n,), None where the model has no such column or the table lacks it."""
         if self.noise is None or self.noise not in table.columns:
             return None
         refuse_missing_values(table, [self.noise])
-        return target_numbers(self.noise, table[self.noise])
+        return target_numbers(self.noise, column_of(table, self.noise))
 
-    def extra(self, table: Any) -> list[str]:
+    def extra(self, table: DataFrame) -> list[str]:
         """Columns of a table that the encoding has never seen."""
         known = {column.name for column in self.columns} | {self.noise, self.group, *self.targets, *self.constant, *self.ignored}
         return [str(name) for name in table.columns if str(name) not in known]
 
-    def unknown(self, table: Any) -> dict[str, list[str]]:
+    def unknown(self, table: DataFrame) -> dict[str, list[str]]:
         """Categories of a table that the encoding has never seen, by column."""
-        found = {c.name: c.unknown(table[c.name]) for c in self.columns if c.kind == "category" and c.name in table.columns}
+        found = {
+            c.name: c.unknown(column_of(table, c.name)) for c in self.columns if c.kind == "category" and c.name in table.columns
+        }
         return {name: values for name, values in found.items() if values}
 
     def to_plain(self) -> dict[str, Any]:
@@ -139,7 +164,7 @@ class TableEncoding:
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> TableEncoding:
-        """The encoding that :meth:`to_plain` wrote."""
+        """The encoding that `to_plain` wrote."""
         return cls(
             columns=tuple(Column(str(c["name"]), str(c["kind"]), tuple(map(str, c["categories"]))) for c in plain["columns"]),
             targets=tuple(map(str, plain["targets"])),
@@ -150,16 +175,16 @@ class TableEncoding:
         )
 
 
-def _learn_columns(table: Any, names: Sequence[str]) -> tuple[Column, ...]:
+def _learn_columns(table: DataFrame, names: Sequence[str]) -> tuple[Column, ...]:
     """What kind of column each one is. All that cannot be used are refused at once, so that nobody has to try again for each of them."""
     columns, refused = [], {}
     for name in names:
-        missing = _missing(table[name])
+        missing = _missing(column_of(table, name))
         if missing.any():
             refused[name] = _missing_in_words(name, missing, table.index)
             continue
         try:
-            columns.append(learn_column(name, table[name]))
+            columns.append(learn_column(name, column_of(table, name)))
         except UnusableColumn as error:
             refused[name] = error.reason
     if not refused:
@@ -169,7 +194,7 @@ def _learn_columns(table: Any, names: Sequence[str]) -> tuple[Column, ...]:
     raise InputError(f"{reasons} Correct or remove these rows, or fit without: {without}")
 
 
-def _missing(values: Any) -> np.ndarray:
+def _missing(values: Series) -> np.ndarray:
     """Which values (n,) are missing or infinite."""
     missing = values.isna().to_numpy()
     if pandas().api.types.is_float_dtype(values.dtype):
@@ -181,9 +206,9 @@ def _missing_in_words(name: str, missing: np.ndarray, index: Any) -> str:
     return f"Values are missing or infinite in column {name!r} in {int(missing.sum())} of {len(missing)} rows ({rows_where(missing, index)})."
 
 
-def refuse_missing_values(table: Any, columns: Sequence[str]) -> None:
+def refuse_missing_values(table: DataFrame, columns: Sequence[str]) -> None:
     """Missing or infinite inputs are refused, with their columns and first rows."""
-    found = {name: missing for name in columns if (missing := _missing(table[name])).any()}
+    found = {name: missing for name in columns if (missing := _missing(column_of(table, name))).any()}
     if found:
         reasons = " ".join(_missing_in_words(name, missing, table.index) for name, missing in found.items())
         without = " ".join(option("--drop", name) for name in found)

@@ -61,6 +61,8 @@ def step_function(seed: int = 0) -> Dataset:
 
     Test targets carry the same noise, so no model can score a mean NLPP below log(0.01 sqrt(2 pi e)) = -3.19 on average.
 
+    Examples
+    --------
     >>> step_function(0).X_train.shape
     (100, 1)
     """
@@ -148,6 +150,8 @@ def walker() -> Dataset:
 def example_table(rows: int = 120, seed: int = 0) -> dict[str, list[Any]]:
     """Columns x1, x2, surface, run and y, by name: the rotated bumps, 0.3 lower on soft ground, with noise of sd 0.02; ten rows a run.
 
+    Examples
+    --------
     >>> table = example_table(rows=2)
     >>> list(table), table["run"]
     (['x1', 'x2', 'surface', 'run', 'y'], ['run-01', 'run-01'])

@@ -11,19 +11,38 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from numbers import Number
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_array, check_consistent_length, validate_data
 
 from manifoldgp._system.real_numbers import as_meant
+from manifoldgp.data.scaling import Standardizer
 from manifoldgp.errors import InputError, warn
+
+if TYPE_CHECKING:
+    from pandas import Series
+
+Table = ArrayLike
+"""Rows as users hand them in: whatever NumPy reads as a table of numbers. Arrays, lists of lists, tensors, frames of pandas or polars, Arrow tables."""
+
+RandomState = int | np.random.RandomState | None
+"""What scikit-learn takes as a source of random numbers."""
 
 _EXTREME = 1e150
 """Squares of numbers beyond this, or below its inverse, leave the range of floating-point numbers."""
 
 _FARTHEST = 1e100
 """Standardised inputs to predict at; beyond, even divided by a length-scale, their squares overflow."""
+
+
+class Fitted(Protocol):
+    """What the checks of new rows need to know of a fitted estimator."""
+
+    x_scaler_: Standardizer
+    n_outputs_: int
 
 
 @dataclass(frozen=True)
@@ -38,28 +57,25 @@ class TrainingTable:
     flat: bool
 
 
-def training_table(estimator: Any, X: Any, y: Any, noise_std: Any = None) -> TrainingTable:
+def training_table(estimator: BaseEstimator, X: Table, y: ArrayLike | None, noise_std: ArrayLike | None = None) -> TrainingTable:
     """Check X (N, D), y (N,) or (N, O) and noise_std (scalar, (N,) or (N, O)); rows whose y is NaN are dropped, with a warning that counts them."""
     if y is None:
         raise InputError(f"This {type(estimator).__name__} estimator requires y to be passed, but the target y is None.")
-    refuse_unusable_frame(X)
-    X = as_meant(X, "X")
-    with _text_explained("X"):
-        X = validate_data(estimator, X, dtype=np.float64, ensure_min_samples=2)
+    A = _numbers(estimator, X, ensure_min_samples=2)
     Y, flat = _targets(y)
-    check_consistent_length(X, Y)
+    check_consistent_length(A, Y)
     kept = np.flatnonzero(~np.isnan(Y).any(1))
     if len(kept) < 2:
         raise InputError(f"At least 2 rows with a target are needed; there {'is' if len(kept) == 1 else 'are'} {len(kept)}.")
     noise = None if noise_std is None else _variances(_noise_table(noise_std, Y.shape)[kept])
-    _refuse_extreme_units(X[kept], "X")
+    _refuse_extreme_units(A[kept], "X")
     _refuse_extreme_units(Y[kept], "y")
     if len(kept) < len(Y):
         warn(f"{len(Y) - len(kept)} of {len(Y)} rows have a missing target (NaN) and are left out of the fit.")
-    return TrainingTable(X[kept], Y[kept], noise, kept, len(Y), flat)
+    return TrainingTable(A[kept], Y[kept], noise, kept, len(Y), flat)
 
 
-def group_labels(groups: Any, given: int, kept: np.ndarray | slice = slice(None)) -> np.ndarray | None:
+def group_labels(groups: ArrayLike | None, given: int, kept: np.ndarray | slice = slice(None)) -> np.ndarray | None:
     """Group labels of the rows that were kept among the given ones, or None."""
     if groups is None:
         return None
@@ -71,20 +87,26 @@ def group_labels(groups: Any, given: int, kept: np.ndarray | slice = slice(None)
     return labels[kept]
 
 
-def query_table(estimator: Any, X: Any) -> np.ndarray:
+def query_table(estimator: Fitted, X: Table) -> np.ndarray:
     """Check inputs to predict at, (n, D), against what the estimator was fitted on."""
-    refuse_unusable_frame(X)
-    X = as_meant(X, "X")
-    with _text_explained("X"):
-        X = validate_data(estimator, X, dtype=np.float64, reset=False)
+    A = _numbers(estimator, X, reset=False)
     with np.errstate(over="ignore"):
-        largest = float(np.abs(estimator.x_scaler_.apply(X)).max())
+        largest = float(np.abs(estimator.x_scaler_.apply(A)).max())
     if largest > _FARTHEST:
         raise InputError(f"X lies up to {largest:.1e} standard deviations from the training data: arithmetic overflows there.")
-    return X
+    return A
 
 
-def target_table(estimator: Any, y: Any, rows: int) -> np.ndarray:
+def _numbers(estimator: object, X: Table, **how: bool | int) -> np.ndarray:
+    """X (n, D) as scikit-learn checks it, with the columns that the estimator knows or will know."""
+    refuse_unusable_frame(X)
+    given: Any = as_meant(X, "X")  # scikit-learn's annotations are narrower than what it takes
+    with _text_explained("X"):
+        checked: Any = validate_data(estimator, given, dtype=np.float64, **how)  # pyright: ignore[reportArgumentType]
+    return checked
+
+
+def target_table(estimator: Fitted, y: ArrayLike, rows: int) -> np.ndarray:
     """Targets (n, O) to score or to condition on, one row for each of the ``rows`` inputs, none of them missing."""
     Y, _ = _targets(y)
     outputs = estimator.n_outputs_
@@ -96,7 +118,7 @@ def target_table(estimator: Any, y: Any, rows: int) -> np.ndarray:
     return Y
 
 
-def _targets(y: Any) -> tuple[np.ndarray, bool]:
+def _targets(y: ArrayLike) -> tuple[np.ndarray, bool]:
     """y as (N, O), and whether it came as (N,)."""
     if isinstance(y, (str, Number)) or getattr(y, "shape", None) == ():
         raise InputError(f"y must have one entry for each row of X, shape (N,) or (N, outputs); got {y!r}.")
@@ -135,12 +157,12 @@ def _refuse_extreme_units(A: np.ndarray, name: str) -> None:
         )
 
 
-def query_noise(noise_std: Any, rows: int, outputs: int) -> np.ndarray | None:
+def query_noise(noise_std: ArrayLike | None, rows: int, outputs: int) -> np.ndarray | None:
     """Known noise variances (n, O) of points to predict at, or None."""
     return None if noise_std is None else _variances(_noise_table(noise_std, (rows, outputs)))
 
 
-def _noise_table(noise_std: Any, shape: tuple[int, ...]) -> np.ndarray:
+def _noise_table(noise_std: ArrayLike, shape: tuple[int, ...]) -> np.ndarray:
     """Known noise standard deviations as (N, O)."""
     try:
         noise = np.asarray(as_meant(noise_std, "noise_std"), dtype=np.float64)
@@ -190,7 +212,7 @@ def _refuse_repeated_names(names: list[str]) -> None:
         raise InputError(f"Column names must differ; these occur more than once: {', '.join(repeated)}. Rename or drop them.")
 
 
-def _holds_numbers(column: Any) -> bool:
+def _holds_numbers(column: Series) -> bool:
     """Whether a pandas column can be used: numbers of any dtype, objects that are numbers, but no dates and no text."""
     if sys.modules["pandas"].api.types.is_numeric_dtype(column.dtype):
         return True
@@ -203,7 +225,7 @@ def _holds_numbers(column: Any) -> bool:
     return True
 
 
-def quantile_levels(q: Any) -> np.ndarray:
+def quantile_levels(q: ArrayLike) -> np.ndarray:
     """Levels (n,) between 0 and 1, exclusively; one number is one level."""
     try:
         levels = np.atleast_1d(np.asarray(q, dtype=np.float64))

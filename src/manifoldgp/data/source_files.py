@@ -5,12 +5,16 @@ from __future__ import annotations
 import glob
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from manifoldgp.data.sources import Block, RowSource
 from manifoldgp.errors import InputError, MissingExtraError
+
+if TYPE_CHECKING:
+    from pyarrow import Array, RecordBatch, Schema
+    from pyarrow.dataset import Fragment
 
 _READ_ROWS = 32_768
 
@@ -18,8 +22,16 @@ _READ_ROWS = 32_768
 class FileRows(RowSource):
     """The rows of one or several files, in the order of their names; all of one format, told by the ending (.parquet, .csv).
 
-    paths: a file, a folder, a pattern such as "data/*.parquet", or several of these. target: the column (or columns) to predict.
-    columns: the inputs; all other columns by default. noise_std: the column with the known noise standard deviation, if there is one.
+    Parameters
+    ----------
+    paths
+        A file, a folder, a pattern such as "data/*.parquet", or several of these.
+    target
+        The column (or columns) to predict.
+    columns
+        The inputs; all other columns by default.
+    noise_std
+        The column with the known noise standard deviation, if there is one.
     """
 
     names: list[str]
@@ -55,7 +67,9 @@ class FileRows(RowSource):
                 yield from self._of_fragment(fragment, start, first, last, size, wanted)
             start += count
 
-    def _of_fragment(self, fragment: Any, start: int, first: int, last: int, size: int, wanted: list[str]) -> Iterator[Block]:
+    def _of_fragment(
+        self, fragment: Fragment, start: int, first: int, last: int, size: int, wanted: list[str]
+    ) -> Iterator[Block]:
         for piece, rows in _row_groups(fragment):
             if rows is not None and (start + rows <= first or start >= last):
                 start += rows
@@ -72,7 +86,7 @@ class FileRows(RowSource):
                 if start >= last:
                     return
 
-    def _block(self, batch: Any, number: int) -> Block:
+    def _block(self, batch: RecordBatch, number: int) -> Block:
         table = np.column_stack([_numbers(batch.column(name)) for name in batch.schema.names])
         place = {name: i for i, name in enumerate(batch.schema.names)}
         X, Y = (table[:, [place[name] for name in group]] for group in (self.names, self.target_names))
@@ -107,7 +121,7 @@ def _dataset(files: list[str]) -> Any:
     return dataset.dataset(files, format="csv" if files[0].lower().endswith(".csv") else "parquet")
 
 
-def _row_groups(fragment: Any) -> Iterator[tuple[Any, int | None]]:
+def _row_groups(fragment: Fragment) -> Iterator[tuple[Fragment, int | None]]:
     """The pieces of a file that can be read by themselves, with their rows: the row groups of Parquet; a CSV file is one piece."""
     if hasattr(fragment, "split_by_row_group"):
         for piece in fragment.split_by_row_group():
@@ -116,7 +130,7 @@ def _row_groups(fragment: Any) -> Iterator[tuple[Any, int | None]]:
         yield fragment, None
 
 
-def _refuse_columns(schema: Any, wanted: Sequence[str], file: str) -> None:
+def _refuse_columns(schema: Schema, wanted: Sequence[str], file: str) -> None:
     from pyarrow import types
 
     missing = [name for name in wanted if name not in schema.names]
@@ -137,7 +151,7 @@ def _refuse_columns(schema: Any, wanted: Sequence[str], file: str) -> None:
         )
 
 
-def _numbers(column: Any) -> np.ndarray:
+def _numbers(column: Array) -> np.ndarray:
     """A column as float64; missing entries become NaN."""
     import pyarrow
 

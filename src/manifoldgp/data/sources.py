@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -23,16 +22,28 @@ class Block:
     noise: np.ndarray | None
     number: np.ndarray
 
-    def __getitem__(self, index: Any) -> Block:
+    def __getitem__(self, index: np.ndarray | slice) -> Block:
         noise = None if self.noise is None else self.noise[index]
         return Block(self.X[index], self.Y[index], noise, self.number[index])
 
 
 class RowSource(ABC):
-    """Rows numbered 0 to total − 1. names, target_names: of the columns, where they have names. flat: y is one column, not a table.
-    has_noise: the noise of the rows is known.
+    """Rows numbered 0 to total − 1, read a block at a time.
 
     Rows without a target (NaN) are left out; a row without an input is refused.
+
+    Attributes
+    ----------
+    total
+        How many rows there are, with and without a target.
+    inputs, outputs
+        How many columns X and Y have.
+    names, target_names
+        Names of these columns, where they have names.
+    flat
+        Whether y is one column (N,), not a table (N, O).
+    has_noise
+        Whether the noise of the rows is known.
     """
 
     total: int
@@ -64,7 +75,7 @@ class RowSource(ABC):
 
 def checked(block: Block) -> Block:
     """The block without the rows whose target is missing; an input that is not finite is refused, by row."""
-    missing = np.isnan(block.Y).any(1)
+    missing = np.asarray(np.isnan(block.Y).any(1))
     block = block[~missing] if missing.any() else block
     bad = ~np.isfinite(block.X).all(1) | ~np.isfinite(block.Y).all(1)
     if bad.any():
@@ -86,12 +97,14 @@ def joined(blocks: Sequence[Block]) -> Block:
 class ArrayRows(RowSource):
     """X (N, D), y (N,) or (N, O), and known noise standard deviations shaped like y, any of them memory-mapped.
 
+    Examples
+    --------
     >>> rows = ArrayRows(np.zeros((5, 2)), np.arange(5.0))
     >>> [len(block.number) for block in rows.blocks(0, 5, size=2)]
     [2, 2, 1]
     """
 
-    def __init__(self, X: Any, y: Any, noise_std: Any = None) -> None:
+    def __init__(self, X: np.ndarray, y: np.ndarray, noise_std: np.ndarray | None = None) -> None:
         if getattr(X, "ndim", 0) != 2 or getattr(y, "ndim", 0) not in (1, 2) or len(X) != len(y):
             raise InputError(
                 f"X must have shape (N, D) and y (N,) or (N, outputs); got {getattr(X, 'shape', X)} and {getattr(y, 'shape', y)}."
@@ -111,7 +124,7 @@ class ArrayRows(RowSource):
         wanted = numbers[(numbers >= first) & (numbers < last)]
         return checked(self._rows(wanted, wanted))
 
-    def _rows(self, number: np.ndarray, index: Any) -> Block:
+    def _rows(self, number: np.ndarray, index: np.ndarray | slice) -> Block:
         X = np.asarray(as_meant(self.X[index], "X"), dtype=np.float64)
         Y = np.asarray(as_meant(self.y[index], "y", mask_is_missing=True), dtype=np.float64).reshape(len(X), self.outputs)
         noise = None

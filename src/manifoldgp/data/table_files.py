@@ -10,7 +10,7 @@ import zipfile
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from manifoldgp._system.files import refuse_unwritable, written_whole
 from manifoldgp._system.plain_text import cell, one_line, visible
@@ -18,11 +18,14 @@ from manifoldgp.data.columns import pandas
 from manifoldgp.data.text_files import PACKED, text_source
 from manifoldgp.errors import InputError, MissingExtraError, warn
 
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
 _TEXT, _TABBED, _PARQUET, _EXCEL = (".csv", ".txt"), (".tsv", ".tab"), (".parquet", ".pq"), (".xlsx", ".xlsm")
 _CALLED = {"parquet": "Parquet", "excel": "Excel"}
 
 
-def read_table(path: str | Path) -> Any:
+def read_table(path: str | Path) -> DataFrame:
     """The table in a file as a pandas DataFrame, rows numbered from 0; "-" is CSV on standard input.
 
     A CSV whose first line has semicolons and no comma is read with semicolons, and with decimal commas where it has such numbers. Text is UTF-8, UTF-16 or,
@@ -51,7 +54,7 @@ def table_names(paths: Sequence[str | Path]) -> list[str]:
 
 
 def read_tables(paths: Sequence[str | Path]) -> Any:
-    """Several files with the same columns, one below the other; names as in :func:`table_names`."""
+    """Several files with the same columns, one below the other; names as in `table_names`."""
     names = table_names(paths)
     tables = [read_table(name) for name in names]
     for name, table in zip(names[1:], tables[1:], strict=True):
@@ -64,7 +67,7 @@ def read_tables(paths: Sequence[str | Path]) -> Any:
     return tables[0] if len(tables) == 1 else pandas().concat(tables, ignore_index=True)
 
 
-def write_table(table: Any, path: str | Path) -> None:
+def write_table(table: DataFrame, path: str | Path) -> None:
     """Write a DataFrame in the format of the file's ending; "-" is CSV on standard output. A file is there whole or not at all."""
     name = str(path)
     if name == "-":

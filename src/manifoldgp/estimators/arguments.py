@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -22,11 +22,15 @@ from manifoldgp.parameters import LogNormal, Normal, Prior, StudentT
 from manifoldgp.training.progress import Callback
 from manifoldgp.warping import NoWarping, as_warping
 
+if TYPE_CHECKING:
+    from manifoldgp.data.inputs import RandomState
+    from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
+
 DEFAULT_FEATURES = (6, 2)
 """Layer sizes of the network that features=None stands for: the paper's."""
 
 
-def model_of(estimator: Any, known_noise: bool) -> Model:
+def model_of(estimator: ManifoldGPRegressor, known_noise: bool) -> Model:
     """The model that the arguments describe. known_noise: whether fit was given the noise of the rows."""
     noise = _noise(estimator.noise)
     if not noise.learned and not known_noise:
@@ -55,13 +59,13 @@ class RunSettings:
     """Under which circumstances a fit runs, whatever the average and the method."""
 
     time_budget: float | None
-    random_state: Any
+    random_state: RandomState
     device: str
     verbose: bool
     callback: Callback | None
 
     @staticmethod
-    def of(estimator: Any) -> RunSettings:
+    def of(estimator: ManifoldGPRegressor) -> RunSettings:
         """Those of an estimator's arguments, checked."""
         if estimator.time_budget is not None:
             inputs.positive_number(estimator.time_budget, "time_budget (seconds)")
@@ -77,13 +81,13 @@ class RunSettings:
         return generator_of(self.random_state)
 
 
-def generator_of(random_state: Any) -> torch.Generator:
+def generator_of(random_state: RandomState) -> torch.Generator:
     """An explicit generator from whatever scikit-learn accepts as random_state."""
     seed = check_random_state(random_state).randint(np.iinfo(np.int32).max)
     return torch.Generator().manual_seed(int(seed))
 
 
-def require_device(device: Any) -> None:
+def require_device(device: str) -> None:
     """Refuse a device that does not exist here, or cannot compute in float64."""
     try:
         torch.zeros(1, dtype=torch.float64, device=device).cpu()
@@ -94,7 +98,7 @@ def require_device(device: Any) -> None:
         ) from error
 
 
-def standardized(estimator: Any) -> tuple[bool, bool]:
+def standardized(estimator: ManifoldGPRegressor) -> tuple[bool, bool]:
     """Whether the columns of X, and those of y, are standardised."""
     given = estimator.standardize
     if isinstance(given, (bool, np.bool_)):
@@ -104,7 +108,7 @@ def standardized(estimator: Any) -> tuple[bool, bool]:
     raise InputError(f"standardize must be True (X and y), False, 'X' or 'y'; got {given!r}.")
 
 
-def _noise(given: Any) -> GaussianNoise:
+def _noise(given: object) -> GaussianNoise:
     if isinstance(given, GaussianNoise):
         return given
     if isinstance(given, str) and given in ("learned", "known"):
@@ -112,7 +116,7 @@ def _noise(given: Any) -> GaussianNoise:
     raise InputError(f"noise must be 'learned', 'known' (given to fit as noise_std) or GaussianNoise(floor=...); got {given!r}.")
 
 
-def _priors(estimator: Any) -> dict[str, Prior]:
+def _priors(estimator: ManifoldGPRegressor) -> dict[str, Prior]:
     """The priors by pattern, checked: a prior of another kind would be passed over in silence."""
     priors = {} if estimator.priors is None else estimator.priors
     if not isinstance(priors, Mapping) or not all(isinstance(p, (LogNormal, Normal, StudentT)) for p in priors.values()):

@@ -1,6 +1,7 @@
 """Descriptions (features, kernels, means, noise, warpings, priors) to JSON and back.
 
-Only the classes listed here are ever built, and only by their constructors, so that loading runs no foreign code.
+Only registered classes (:mod:`manifoldgp.registry`) and those listed here are ever built, and only by their constructors: loading runs no code that
+the program did not bring along itself.
 A torch.nn.Module is code: the file says where one belongs and holds its tensors, and whoever loads the model brings the module.
 """
 
@@ -14,36 +15,25 @@ from typing import Any
 import numpy as np
 import torch
 
-from manifoldgp import features, kernels, means, noise, parameters, warping
 from manifoldgp.averaging import AVERAGINGS
 from manifoldgp.errors import FileFormatError, InputError
+from manifoldgp.features import Features, Transformer
+from manifoldgp.kernels import Kernel
+from manifoldgp.means import Mean
 from manifoldgp.model import Model
+from manifoldgp.registry import name_of, part_named
 from manifoldgp.training.settings import METHODS
 
-_CLASSES: dict[str, type] = {
-    f"{room}.{cls.__name__}": cls
-    for room, classes in {
-        "features": (
-            features.MLP, features.PCA, features.Chain, features.Concatenate, features.FixedLinear, features.Identity,
-            features.Kumaraswamy, features.Linear, features.Module, features.Nested, features.RandomEmbedding, features.Residual,
-        ),
-        "kernels": (
-            kernels.Constant, kernels.Linear, kernels.Matern12, kernels.Matern32, kernels.Matern52, kernels.NeuralNetwork,
-            kernels.Periodic, kernels.Product, kernels.RationalQuadratic, kernels.SpectralMixture, kernels.SquaredExponential, kernels.Sum,
-        ),
-        "means": (means.Constant, means.Linear, means.Module, means.Zero),
-        "noise": (noise.GaussianNoise,),
-        "priors": (parameters.LogNormal, parameters.Normal, parameters.StudentT),
-        "warping": (warping.NoWarping, warping.TanhWarping),
-        "model": (Model,),
-        "averaging": tuple(AVERAGINGS.values()),
-        "method": tuple(METHODS.values()),
-    }.items()
-    for cls in classes
-}  # fmt: skip
-_NAMES = {cls: name for name, cls in _CLASSES.items()}
-_OPTIONAL = {"integrations.GPyTorchKernel": ("manifoldgp.integrations.gpytorch", "GPyTorchKernel")}
-"""Classes that need an extra: their module is imported when a file names one."""
+_SETTINGS: dict[str, type] = {
+    "model.Model": Model,
+    **{f"averaging.{cls.__name__}": cls for cls in AVERAGINGS.values()},
+    **{f"method.{cls.__name__}": cls for cls in METHODS.values()},
+}
+"""What a file describes beside registered parts."""
+
+_NAMES = {cls: name for name, cls in _SETTINGS.items()}
+_OPTIONAL = {"integrations.GPyTorchKernel": "manifoldgp.integrations.gpytorch"}
+"""Parts that need an extra: their module, which registers them, is imported when a file names one."""
 
 
 def describe(thing: Any, where: str = "") -> Any:
@@ -58,16 +48,25 @@ def describe(thing: Any, where: str = "") -> Any:
         return [describe(item, f"{where}.{i}") for i, item in enumerate(thing)]
     if isinstance(thing, Mapping):
         return {"items": {str(key): describe(value, f"{where}.{key}") for key, value in thing.items()}}
-    if isinstance(thing, features.Transformer):
+    if isinstance(thing, Transformer):
         raise InputError(
             f"{thing!r} holds a fitted scikit-learn object, which only pickle can store. Use joblib.dump(estimator, path), or features "
             "that this package can describe (PCA, RandomEmbedding, an affine transformer)."
         )
-    name = _NAMES.get(type(thing)) or _optional_name(type(thing))
+    name = _NAMES.get(type(thing)) or name_of(type(thing))
     if name is not None:
         named = {f.name: describe(getattr(thing, f.name), f"{where}.{f.name}") for f in fields(thing)}
         return {"class": name, "fields": named}
-    raise InputError(f"{thing!r} (a {type(thing).__name__}) cannot be written to a model file; only pickle can store it.")
+    raise InputError(f"{thing!r} (a {type(thing).__name__}) cannot be written to a model file{_what_to_do(type(thing))}")
+
+
+def _what_to_do(cls: type) -> str:
+    if not issubclass(cls, (Features, Kernel, Mean)):
+        return "; only pickle can store it."
+    return (
+        f": files name registered parts only. Write @manifoldgp.register('yourproject.{cls.__name__}') above the @dataclass(frozen=True) of "
+        f"{cls.__name__}; or use pickle."
+    )
 
 
 def rebuild(plain: Any, modules: Mapping[str, torch.nn.Module]) -> Any:
@@ -80,24 +79,23 @@ def rebuild(plain: Any, modules: Mapping[str, torch.nn.Module]) -> Any:
         return modules[plain["where"]]
     if "items" in plain:
         return {key: rebuild(value, modules) for key, value in plain["items"].items()}
-    cls = _CLASSES.get(plain.get("class", "")) or _optional_class(plain.get("class", ""))
-    if cls is None:
-        raise FileFormatError(f"The file names an unknown part {plain.get('class')!r}. It may come from a newer version.")
+    cls = _class_named(plain.get("class", ""))
     try:
         return cls(**{name: rebuild(value, modules) for name, value in plain["fields"].items()})
     except (TypeError, InputError) as error:
         raise FileFormatError(f"The file's description of {plain['class']} does not fit this version: {error}") from error
 
 
-def _optional_name(cls: type) -> str | None:
-    return next((name for name, home in _OPTIONAL.items() if home == (cls.__module__, cls.__name__)), None)
-
-
-def _optional_class(name: str) -> type | None:
-    if name not in _OPTIONAL:
-        return None
-    module, attribute = _OPTIONAL[name]
-    return getattr(import_module(module), attribute)
+def _class_named(name: str) -> type:
+    if name in _OPTIONAL:
+        import_module(_OPTIONAL[name])
+    cls = _SETTINGS.get(name) or part_named(name)
+    if cls is None:
+        raise FileFormatError(
+            f"The file names an unknown part {name!r}. If it is a class of your own, import or define it before loading, with "
+            f"@manifoldgp.register({name!r}) above it; otherwise the file may come from a newer version."
+        )
+    return cls
 
 
 def place_modules(plain: Any, given: list[torch.nn.Module]) -> dict[str, torch.nn.Module]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -22,6 +22,8 @@ from manifoldgp.averaging.verdict import (
 )
 from manifoldgp.data.scaling import constant_columns
 from manifoldgp.inference.ensemble import Ensemble
+from manifoldgp.inference.exact_posterior import Posterior
+from manifoldgp.inference.posterior import Conditioned
 from manifoldgp.inference.sparse_posterior import SparsePosterior
 from manifoldgp.inference.sparse_sums import JITTER_LADDER
 from manifoldgp.kernels import Kernel, Periodic
@@ -30,6 +32,9 @@ from manifoldgp.training.coarse_to_fine import on_a_level
 from manifoldgp.training.optimizer import CUT_SHORT
 from manifoldgp.training.settings import Sparse, as_method
 
+if TYPE_CHECKING:
+    from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
+
 _AGREE = 0.01
 _FAR = 1e3
 _NEAR = 1e-3
@@ -37,7 +42,15 @@ _NEAR = 1e-3
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """numbers: plain values by name, for machines. remarks: sentences. print(diagnosis) shows both."""
+    """What a fitted model looks like; ``print(diagnosis)`` shows all of it.
+
+    Attributes
+    ----------
+    numbers
+        Plain values by name, for machines.
+    remarks
+        Sentences, for people.
+    """
 
     numbers: dict[str, Any] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)
@@ -48,7 +61,7 @@ class Diagnosis:
         return "\n".join([*lines, "", *(f"- {remark}" for remark in self.remarks)]).strip()
 
 
-def diagnose(estimator: Any) -> Diagnosis:
+def diagnose(estimator: ManifoldGPRegressor) -> Diagnosis:
     """Jitter, noise floor, length-scales, features, leave-one-out density and agreement of the starts of a fitted estimator."""
     parts = [_diagnose_output(estimator, ensemble, o) for o, ensemble in enumerate(estimator.ensembles_)]
     if len(parts) == 1:
@@ -57,7 +70,7 @@ def diagnose(estimator: Any) -> Diagnosis:
     return Diagnosis(numbers, [f"output {o}: {remark}" for o, part in enumerate(parts) for remark in part.remarks])
 
 
-def _diagnose_output(estimator: Any, ensemble: Ensemble, output: int) -> Diagnosis:
+def _diagnose_output(estimator: ManifoldGPRegressor, ensemble: Ensemble, output: int) -> Diagnosis:
     starts, held_out = estimator.starts_[estimator.starts_["output"] == output], estimator.held_out_[output]
     block, member = ensemble.heaviest()
     posterior = block.only(torch.tensor([member]))
@@ -82,7 +95,7 @@ def _diagnose_output(estimator: Any, ensemble: Ensemble, output: int) -> Diagnos
     _size(posterior, averaged, N, numbers, remarks)
     if isinstance(posterior, SparsePosterior):
         _sparse(ensemble, posterior, estimator, numbers, remarks)
-    else:
+    elif isinstance(posterior, Posterior):
         _evidence(ensemble, posterior, N, numbers, remarks)
     _numerics(posterior, ensemble, numbers, remarks)
     _lengthscales(posterior, numbers, remarks)
@@ -98,13 +111,13 @@ def _diagnose_output(estimator: Any, ensemble: Ensemble, output: int) -> Diagnos
     return Diagnosis(numbers, remarks or ["Nothing unusual."])
 
 
-def _sample(posterior: Any) -> str:
-    """Where a posterior holds a sample of its rows only, which statements about rows must say."""
+def _sample(posterior: Conditioned) -> str:
+    """' in a sample of 1,000 rows', for remarks about rows where the posterior keeps only some of them; else empty."""
     kept = len(posterior.data.X)
     return f" in a sample of {kept:,} rows" if kept < posterior.rows else ""
 
 
-def _evidence(ensemble: Ensemble, posterior: Any, N: int, numbers: dict, remarks: list) -> None:
+def _evidence(ensemble: Ensemble, posterior: Posterior, N: int, numbers: dict, remarks: list) -> None:
     _, log_slope = posterior.model.warp(posterior.values, posterior.data.y)
     units = float(log_slope.mean()) - math.log(ensemble.scale)  # log dz/dy a row: from densities of z to densities of y
     density = float(posterior.leave_one_out().log_density.mean()) + units
@@ -121,21 +134,21 @@ def _evidence(ensemble: Ensemble, posterior: Any, N: int, numbers: dict, remarks
         )
 
 
-def _sparse(ensemble: Ensemble, posterior: SparsePosterior, estimator: Any, numbers: dict, remarks: list) -> None:
-    M = posterior.Z.shape[1]
+def _sparse(ensemble: Ensemble, posterior: SparsePosterior, estimator: ManifoldGPRegressor, numbers: dict, remarks: list) -> None:
+    J = posterior.Z.shape[1]
     unexplained = _unexplained_share(posterior)
-    numbers["inducing points"] = M
+    numbers["inducing points"] = J
     numbers["bound on the NLML per row"] = float(posterior.bound[0]) / posterior.bound_rows + math.log(ensemble.scale)
     numbers["prior variance that the inducing points leave unexplained"] = unexplained
     asked = " (method='auto')" if estimator.method == "auto" else ""
-    remarks.append(f"The sparse model{asked} sees {posterior.rows:,} rows through {M} inducing points.")
+    remarks.append(f"The sparse model{asked} sees {posterior.rows:,} rows through {J} inducing points.")
     if unexplained > 0.01:
         remarks.append(
             f"The inducing points leave {100 * unexplained:.1f} % of the prior variance unexplained: more of them, Sparse(inducing=...), would tell more."
         )
     method = as_method(estimator.method) or Sparse()
-    if isinstance(method, Sparse) and method.inducing > M:
-        remarks.append(f"{M} inducing points explain the features already; {method.inducing} were asked for.")
+    if isinstance(method, Sparse) and method.inducing > J:
+        remarks.append(f"{J} inducing points explain the features already; {method.inducing} were asked for.")
 
 
 def _unexplained_share(posterior: SparsePosterior) -> float:
@@ -146,7 +159,7 @@ def _unexplained_share(posterior: SparsePosterior) -> float:
         return float(((prior - (V * V).sum(-2)) / prior).clamp_min(0.0).mean())
 
 
-def _size(posterior: Any, averaged: bool, N: int, numbers: dict, remarks: list) -> None:
+def _size(posterior: Conditioned, averaged: bool, N: int, numbers: dict, remarks: list) -> None:
     # Neither the NLML nor leave-one-out densities show it when a single network overfits: both are computed at parameters that saw all rows.
     learnt = [p.shape for _, p in leaves(posterior.model.features.parameters(posterior.data.X)) if p.trainable]
     learnt += [leaf.shape[1:] for part, tree in posterior.values.items() if part != "features" for _, leaf in leaves(tree)]
@@ -159,7 +172,7 @@ def _size(posterior: Any, averaged: bool, N: int, numbers: dict, remarks: list) 
         )
 
 
-def _numerics(posterior: Any, ensemble: Ensemble, numbers: dict, remarks: list) -> None:
+def _numerics(posterior: Conditioned, ensemble: Ensemble, numbers: dict, remarks: list) -> None:
     jitter, floor = float(posterior.jitter[0]), posterior.model.noise.floor
     noise = float(posterior.noise_variance()[0]) ** 0.5
     numbers["jitter used (variance, relative to sd(y)²)"] = jitter
@@ -174,7 +187,7 @@ def _numerics(posterior: Any, ensemble: Ensemble, numbers: dict, remarks: list) 
         remarks.append(
             f"The covariance needed a jitter of {jitter:.1e}: nearly duplicate rows, or length-scales far above the data."
         )
-    if not isinstance(posterior, SparsePosterior):
+    if isinstance(posterior, Posterior):
         error = float(pivot_error(posterior.L)[0])
         numbers["rounding error of the smallest pivot (relative)"] = error
         if error > PIVOT_ERROR:
@@ -188,7 +201,7 @@ def _numerics(posterior: Any, ensemble: Ensemble, numbers: dict, remarks: list) 
         )
 
 
-def _lengthscales(posterior: Any, numbers: dict, remarks: list) -> None:
+def _lengthscales(posterior: Conditioned, numbers: dict, remarks: list) -> None:
     for name, H, lengthscale in _scaled_kernels(
         posterior.model.kernel, posterior.values.get("kernel", {}), _training_features(posterior), "kernel"
     ):
@@ -212,13 +225,13 @@ def _scaled_kernels(kernel: Kernel, values: Tree, H: Tensor, name: str) -> Itera
         yield f"{name}.lengthscale", H, values["lengthscale"][0]
 
 
-def _training_features(posterior: Any) -> Tensor:
+def _training_features(posterior: Conditioned) -> Tensor:
     """Features (n, Q) of the rows that the posterior holds."""
     with torch.no_grad():
         return posterior.transform(posterior.data.X)[0]
 
 
-def _feature_space(posterior: Any, numbers: dict, remarks: list) -> None:
+def _feature_space(posterior: Conditioned, numbers: dict, remarks: list) -> None:
     H, X = _training_features(posterior), posterior.data.X
     rank, Q, D = _rank(H), H.shape[1], X.shape[1]
     numbers["spread of the features"] = H.std(0).cpu().numpy()
@@ -282,7 +295,7 @@ def _starts_in_words(starts: np.ndarray) -> str:
     return "1 start was" if len(starts) == 1 else f"{len(starts)} starts were"
 
 
-def show_value(value: Any) -> str:
+def show_value(value: object) -> str:
     """A number or an array as a person reads it."""
     if isinstance(value, np.ndarray):
         return "[" + ", ".join(f"{v:.3g}" for v in value.ravel()[:12]) + (", ..." if value.size > 12 else "") + "]"

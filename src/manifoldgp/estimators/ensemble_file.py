@@ -101,14 +101,14 @@ def _unpack_block(model: Model, part: Mapping[str, Tensor], data: Data) -> Poste
 
 def _unpack_sparse(model: Model, part: Mapping[str, Tensor], data: Data, rows: int, bound_rows: int) -> SparsePosterior:
     alpha = take(part, "alpha", (-1, -1))
-    R, M = alpha.shape
-    Z = take(part, "Z", (R, M, -1))
+    R, J = alpha.shape
+    Z = take(part, "Z", (R, J, -1))
     inducing = {"inducing": {"Z": Parameter(tuple(Z.shape[1:]), constant_law(Z[0]))}}
     values = _unpack_values(model, part, data, Z, inducing)
     Q = model.features_at(values, data.X[:1]).shape[-1]
-    L, LB = (_from_triangle(take(part, field, (R, M * (M + 1) // 2)), M) for field in ("L", "LB"))
+    L, LB = (_from_triangle(take(part, field, (R, J * (J + 1) // 2)), J) for field in ("L", "LB"))
     jitter, bound = (take(part, field, (R,)) for field in ("jitter", "bound"))
-    a, Z = take(part, "a", (R, M)), take(part, "Z", (R, M, Q))
+    a, Z = take(part, "a", (R, J)), take(part, "Z", (R, J, Q))
     return SparsePosterior(model, values, data, Z, L, LB, a, alpha, jitter, bound, rows, bound_rows)
 
 

@@ -31,10 +31,18 @@ def fit_files(
 ) -> ManifoldGPRegressor:
     """Train a sparse model on Parquet or CSV files and write it to ``out``; every process reads its own part of the rows.
 
-    paths, target, columns, noise_std: as in manifoldgp.data.FileRows. ordered: as in fit. method: "sparse", or a Sparse(...), whose checkpoint is by default
-    beside ``out``: a run that was killed goes on from there. arguments: further ones of ManifoldGPRegressor.
-
     The model knows the names of its columns: mgp predict, score and inspect need nothing else.
+
+    Parameters
+    ----------
+    paths, target, columns, noise_std
+        As in ``manifoldgp.data.FileRows``.
+    ordered
+        As in ``ManifoldGPRegressor.fit``.
+    method
+        "sparse", or a Sparse(...), whose checkpoint is by default beside ``out``: a run that was killed goes on from there.
+    arguments
+        Further arguments of ``ManifoldGPRegressor``.
     """
     out = Path(out)
     refuse_unwritable(out)
@@ -50,9 +58,7 @@ def fit_files(
         rows = FileRows(paths, target, columns, noise_std)
         refuse_overwriting([out], rows.paths)
         estimator.fit(rows, ordered=ordered)
-        estimator.table_encoding_ = TableEncoding(  # pyright: ignore[reportAttributeAccessIssue]
-            tuple(Column(name) for name in rows.names), tuple(rows.target_names), noise_std
-        )
+        estimator.table_encoding_ = TableEncoding(tuple(Column(name) for name in rows.names), tuple(rows.target_names), noise_std)
         if ranks.first:
             estimator.save(out)
         ranks.gather(None)  # nobody leaves before the file is there

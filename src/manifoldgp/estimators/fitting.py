@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,18 +13,38 @@ from manifoldgp.data.scaling import Standardizer
 from manifoldgp.data.sources import RowSource
 from manifoldgp.errors import InputError, warn
 from manifoldgp.estimators.arguments import RunSettings, model_of, standardized
-from manifoldgp.estimators.combinations import partly_obeyed, refuse_unobeyed, unheeded_folds
-from manifoldgp.estimators.method import chosen_method, row_source, surveyed, tell_method
+from manifoldgp.estimators.method import (
+    chosen_method,
+    partly_obeyed,
+    refuse_unobeyed,
+    row_source,
+    surveyed,
+    tell_method,
+    unheeded_folds,
+)
 from manifoldgp.estimators.targets import FittedTarget, data_of_targets, fit_exact, fit_sparse
 from manifoldgp.estimators.units import model_inputs, model_noise, on_device
 from manifoldgp.inference.ensemble import prediction_threads
 from manifoldgp.model import Model
+from manifoldgp.training.model_rows import MemoryRows, StreamedRows
 from manifoldgp.training.processes import ALONE, current_ranks
-from manifoldgp.training.rows import MemoryRows, StreamedRows
 from manifoldgp.training.settings import Exact, Sparse, as_method
 
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
 
-def fit(estimator: Any, X: Any, y: Any, noise_std: Any, groups: Any, ordered: bool) -> None:
+    from manifoldgp.data.inputs import Table
+    from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
+
+
+def fit(
+    estimator: ManifoldGPRegressor,
+    X: Table | RowSource,
+    y: ArrayLike | None,
+    noise_std: ArrayLike | None,
+    groups: ArrayLike | None,
+    ordered: bool,
+) -> None:
     """Train by the method that the arguments and the data ask for, and keep the result in the estimator."""
     averaging, asked = as_averaging(estimator.averaging), as_method(estimator.method)
     for given in (averaging, asked):
@@ -36,6 +56,7 @@ def fit(estimator: Any, X: Any, y: Any, noise_std: Any, groups: Any, ordered: bo
     if source is not None:
         _fit_source(estimator, source, averaging, asked, run, groups, ordered)
         return
+    assert not isinstance(X, RowSource)  # row_source would have returned it
     table = inputs.training_table(estimator, X, y, noise_std)
     N, outputs = table.Y.shape
     model, method = model_of(estimator, noise_std is not None), chosen_method(asked, N, averaging, outputs)
@@ -53,12 +74,12 @@ def fit(estimator: Any, X: Any, y: Any, noise_std: Any, groups: Any, ordered: bo
 
 
 def _fit_source(
-    estimator: Any,
+    estimator: ManifoldGPRegressor,
     source: RowSource,
     averaging: Averaging,
     asked: Exact | Sparse | None,
     run: RunSettings,
-    groups: Any,
+    groups: ArrayLike | None,
     ordered: bool,
 ) -> None:
     """Train on rows that need not fit into memory, together with the other processes that torchrun started."""
@@ -84,19 +105,21 @@ def _fit_source(
     _keep(estimator, fit_sparse(model, rows_of, *scalers, averaging, method, run, folds, ranks))
 
 
-def _tell_what_is_not_obeyed(model: Model, averaging: Averaging, method: Exact | Sparse, groups: Any, ordered: bool) -> None:
+def _tell_what_is_not_obeyed(
+    model: Model, averaging: Averaging, method: Exact | Sparse, groups: ArrayLike | None, ordered: bool
+) -> None:
     for words in partly_obeyed(model, averaging, method) + unheeded_folds(averaging, groups, ordered):
         warn(words)
 
 
 def _keep_shape(
-    estimator: Any, method: Exact | Sparse, scalers: tuple[Standardizer, Standardizer], outputs: int, flat: bool
+    estimator: ManifoldGPRegressor, method: Exact | Sparse, scalers: tuple[Standardizer, Standardizer], outputs: int, flat: bool
 ) -> None:
     estimator.method_, estimator.n_outputs_, estimator._flat = method.shorthand(), outputs, flat
     estimator.x_scaler_, estimator.y_scaler_ = scalers
 
 
-def _keep(estimator: Any, fitted: list[FittedTarget]) -> None:
+def _keep(estimator: ManifoldGPRegressor, fitted: list[FittedTarget]) -> None:
     estimator.ensembles_ = [f.ensemble for f in fitted]
     estimator.starts_ = np.concatenate([f.starts for f in fitted])
     estimator.histories_ = [h for f in fitted for h in f.histories]
@@ -105,7 +128,7 @@ def _keep(estimator: Any, fitted: list[FittedTarget]) -> None:
     estimator.nlml_ = float(sum(f.nlml for f in fitted))
 
 
-def update(estimator: Any, X: Any, y: Any, noise_std: Any) -> None:
+def update(estimator: ManifoldGPRegressor, X: Table, y: ArrayLike, noise_std: ArrayLike | None) -> None:
     """Condition on n more rows, parameters unchanged."""
     U = model_inputs(estimator, X)
     T = on_device(estimator, estimator.y_scaler_.apply(inputs.target_table(estimator, y, len(U))))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -14,11 +14,14 @@ from sklearn.utils.validation import check_is_fitted
 from manifoldgp.averaging import Averaging, as_averaging
 from manifoldgp.averaging.averages import SamplingReport
 from manifoldgp.averaging.stacking import HeldOutReport
+from manifoldgp.data.encoding import TableEncoding
 from manifoldgp.data.scaling import Standardizer
+from manifoldgp.data.sources import RowSource
 from manifoldgp.errors import InputError
-from manifoldgp.estimators import fitting, predictions
+from manifoldgp.estimators import fitting, model_file, predictions
 from manifoldgp.estimators.diagnosis import Diagnosis, diagnose
-from manifoldgp.estimators.program import to_predictor
+from manifoldgp.estimators.program_targets import to_predictor
+from manifoldgp.features import Features
 from manifoldgp.inference.ensemble import Ensemble
 from manifoldgp.kernels import Kernel
 from manifoldgp.means import Mean
@@ -28,7 +31,13 @@ from manifoldgp.predictor import Predictor
 from manifoldgp.training.settings import Exact, Options, Sparse, as_method
 from manifoldgp.warping import TargetWarping
 
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
 
+    from manifoldgp.data.inputs import RandomState, Table
+
+
+@model_file.storable
 class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
     """Gaussian-process regression on learned features: y = G(M(x)) + noise, M and G trained jointly on the evidence.
 
@@ -50,11 +59,11 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
     priors
         Patterns of parameter names to priors, ``{"kernel.lengthscale": LogNormal(0, 1)}``; given priors make training MAP.
     averaging
-        "stack" (:class:`Stack`: the plain GP and many mGPs, weighted by held-out folds), "fast" (:class:`Fast`: fixed weights, no folds), "restarts"
-        (:class:`Restarts`: the starts of one architecture, weighted by their evidence), "nuts" (:class:`NUTS`: full Bayes), "single" (:class:`Single`: the
+        "stack" (`Stack`: the plain GP and many mGPs, weighted by held-out folds), "fast" (`Fast`: fixed weights, no folds), "restarts"
+        (`Restarts`: the starts of one architecture, weighted by their evidence), "nuts" (`NUTS`: full Bayes), "single" (`Single`: the
         paper's single best model); or one of these objects with other settings, such as ``Single(restarts=5)``.
     method
-        "exact" (:class:`Exact`), "sparse" (:class:`Sparse`: inducing points in feature space, any number of rows), one of these objects, such as
+        "exact" (`Exact`), "sparse" (`Sparse`: inducing points in feature space, any number of rows), one of these objects, such as
         ``Sparse(inducing=256)``, or "auto": exact up to 5,000 rows, and beyond them sparse where it can do what is asked for, with a warning that says which.
     time_budget
         Seconds after which training stops and keeps what it has.
@@ -106,6 +115,9 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
     x_scaler_: Standardizer
     y_scaler_: Standardizer
     method_: str
+    n_features_in_: int
+    feature_names_in_: np.ndarray  # only where X had names
+    table_encoding_: TableEncoding  # only where a table with names was encoded
     n_outputs_: int
     starts_: np.ndarray
     histories_: list[np.ndarray]
@@ -116,7 +128,7 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
 
     def __init__(
         self,
-        features: Any = None,
+        features: Features | torch.nn.Module | BaseEstimator | Sequence[int] | None = None,
         kernel: Kernel | str = "se",
         *,
         mean: Mean | torch.nn.Module | str = "zero",
@@ -127,7 +139,7 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
         method: Exact | Sparse | str = "auto",
         time_budget: float | None = None,
         standardize: bool | str = True,
-        random_state: Any = 0,
+        random_state: RandomState = 0,
         device: str = "cpu",
         verbose: bool = False,
         callback: Callable[[np.ndarray, np.ndarray], object] | None = None,
@@ -155,7 +167,7 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
                 params |= {f"{name}__{inner}": value for inner, value in options.get_params().items()}
         return params
 
-    def set_params(self, **params: Any) -> ManifoldGPRegressor:
+    def set_params(self, **params: object) -> ManifoldGPRegressor:
         """Set arguments by name, also those inside others: ``set_params(averaging__warm_members=12)``; a shorthand becomes the object it stands for."""
         for name in _SHORTHANDS:
             value = params.get(name, getattr(self, name))
@@ -168,16 +180,32 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
         return self
 
     def fit(
-        self, X: Any, y: Any = None, *, noise_std: Any = None, groups: Any = None, ordered: bool = False
+        self,
+        X: Table | RowSource,
+        y: ArrayLike | None = None,
+        *,
+        noise_std: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+        ordered: bool = False,
     ) -> ManifoldGPRegressor:
-        """Train on X (N, D) and y (N,) or (N, O). noise_std: known noise of the rows, in the units of y.
+        """Train on rows X with targets y.
 
         With method="sparse", X may be memory-mapped, or a source of rows such as manifoldgp.data.FileRows (y=None): it is read chunk by chunk.
 
-        groups (N,): rows with one label (a run, a patient) stay together in the held-out folds of averaging="stack"; other averages hold out no rows, and say so.
-        ordered: rows are in order of time; folds are contiguous stretches.
-
         A fit that fails leaves the estimator as it was: an earlier fit still predicts.
+
+        Parameters
+        ----------
+        X : (N, D)
+            Inputs: an array, a data frame, anything that NumPy reads as a table of numbers; or a source of rows.
+        y : (N,) or (N, O)
+            Targets. Rows whose target is missing (NaN) are left out, with a warning.
+        noise_std : (), (N,) or (N, O)
+            Known noise of the rows, a standard deviation in the units of y.
+        groups : (N,)
+            Rows with one label (a run, a patient) stay together in the held-out folds of averaging="stack"; other averages hold out no rows, and say so.
+        ordered
+            Rows are in order of time; folds are contiguous stretches.
         """
         before = dict(vars(self))
         vars(self).pop("table_encoding_", None)  # of an earlier fit; whoever encodes a table sets it after this one
@@ -190,48 +218,70 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
         return self
 
     def predict(
-        self, X: Any, return_std: bool = False, return_cov: bool = False, *, latent: bool = False, noise_std: Any = None
+        self,
+        X: Table,
+        return_std: bool = False,
+        return_cov: bool = False,
+        *,
+        latent: bool = False,
+        noise_std: ArrayLike | None = None,
     ) -> Any:
-        """Mean of y at X (n, D), with its standard deviation or joint covariance on request; latent=True: of f, without noise.
+        """Mean of y at X, with its standard deviation or joint covariance on request.
 
-        noise_std: known noise of these points, added to the learned one. Shapes: (n,) for one target, (n, O) for several; covariance (n, n) or (n, n, O).
+        Parameters
+        ----------
+        X : (n, D)
+            Where to predict.
+        return_std
+            Whether the standard deviations of y are returned too.
+        return_cov
+            Whether the joint covariance of y at all rows is returned too.
+        latent
+            Whether all of it is about f, without noise.
+        noise_std
+            Known noise of these points, added to the learned one.
+
+        Returns
+        -------
+        mean, or (mean, std), or (mean, covariance)
+            Shapes (n,) for one target and (n, O) for several; of the covariance (n, n) or (n, n, O).
         """
         return predictions.moments(self, X, return_std, return_cov, latent, noise_std)
 
     def predict_quantiles(
-        self, X: Any, q: Sequence[float] = (0.05, 0.5, 0.95), *, latent: bool = False, noise_std: Any = None
+        self, X: Table, q: Sequence[float] = (0.05, 0.5, 0.95), *, latent: bool = False, noise_std: ArrayLike | None = None
     ) -> np.ndarray:
         """Quantiles of y at X: (n, len(q)), or (n, len(q), O)."""
         return predictions.quantiles(self, X, q, latent, noise_std)
 
-    def log_predictive_density(self, X: Any, y: Any, *, noise_std: Any = None) -> np.ndarray:
+    def log_predictive_density(self, X: Table, y: ArrayLike, *, noise_std: ArrayLike | None = None) -> np.ndarray:
         """log p(y_i | x_i) (n,), in the units of y; several targets are independent, so their densities add up."""
         return predictions.log_density(self, X, y, noise_std)
 
-    def predict_cdf(self, X: Any, y: Any, *, noise_std: Any = None) -> np.ndarray:
+    def predict_cdf(self, X: Table, y: ArrayLike, *, noise_std: ArrayLike | None = None) -> np.ndarray:
         """P(Y_i <= y_i | x_i), shaped like y: the probability integral transform, uniform for a calibrated model."""
         return predictions.cdf(self, X, y, noise_std)
 
-    def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0, *, latent: bool = False) -> np.ndarray:
+    def sample_y(self, X: Table, n_samples: int = 1, random_state: RandomState = 0, *, latent: bool = False) -> np.ndarray:
         """Joint draws of y (or f) at X: (n, n_samples), or (n, O, n_samples). Of the noise, the learned part is added."""
         return predictions.joint_draws(self, X, n_samples, random_state, latent)
 
-    def predict_gradient(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
+    def predict_gradient(self, X: Table) -> tuple[np.ndarray, np.ndarray]:
         """Derivatives of mean and variance of f with respect to the inputs, in original units: (n, D) each, or (n, D, O)."""
         return predictions.gradients(self, X)
 
-    def transform(self, X: Any) -> np.ndarray:
+    def transform(self, X: Table) -> np.ndarray:
         """Features H = M(X) (n, Q); several targets with their own features: side by side."""
         return predictions.features(self, X)
 
-    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+    def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> np.ndarray:
         """Names of the columns that transform gives: the class's name and a number."""
         check_is_fitted(self)
         width = sum(e.heaviest()[0].points.shape[-1] for e in predictions.featured(self))
         return np.array([f"{type(self).__name__.lower()}{q}" for q in range(width)], dtype=object)
 
-    def update(self, X: Any, y: Any, *, noise_std: Any = None) -> ManifoldGPRegressor:
-        """Condition on n more rows without retraining, in O(N² n), or O(M² n) for a sparse model: an online update.
+    def update(self, X: Table, y: ArrayLike, *, noise_std: ArrayLike | None = None) -> ManifoldGPRegressor:
+        """Condition on n more rows without retraining, in O(N² n), or O(J² n) for a sparse model: an online update.
 
         Nearly singular covariances (noise-free data, say) are factored anew, in O(N³); diagnose() tells whether this one is.
         """
@@ -245,10 +295,8 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
 
     def save(self, path: str | Path) -> None:
         """Write the fitted model to one file that manifoldgp.load reads; no pickle."""
-        from manifoldgp.estimators.model_file import save
-
         check_is_fitted(self)
-        save(self, path)
+        model_file.save(self, path)
 
     def predictor(self) -> Predictor:
         """The fitted model as a function p(X, return_std=False, latent=False) that needs NumPy only, for use on a robot.

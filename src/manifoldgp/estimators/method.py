@@ -1,18 +1,30 @@
-"""The one decision between the exact and the sparse method, and rows that only the sparse one can read."""
+"""The one decision between the exact and the sparse method, and what a method and an average obey together.
+
+An argument that the combination cannot obey is refused; one that only a part of the fit obeys is warned about.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import reduce
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from manifoldgp.averaging import Averaging
+from manifoldgp.averaging import Averaging, Fast, Single, Stack
 from manifoldgp.data.sources import ArrayRows, RowSource, Survey, survey
 from manifoldgp.errors import InputError, warn
-from manifoldgp.estimators.combinations import why_exact
+from manifoldgp.kernels.stationary import Stationary
+from manifoldgp.means import as_mean
+from manifoldgp.model import Model
 from manifoldgp.training.processes import Ranks, slots_of
 from manifoldgp.training.settings import Exact, Sparse
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from manifoldgp.data.inputs import Table
+    from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
 
 EXACT_UP_TO = 5_000
 """Rows up to which method="auto" is exact: beyond, one evaluation of the evidence takes seconds, and many are needed."""
@@ -47,7 +59,9 @@ def tell_method(asked: Exact | Sparse | None, taken: Exact | Sparse, N: int, ave
     warn(f"{N:,} rows: method='auto' {words}")
 
 
-def row_source(X: Any, y: Any, noise_std: Any, method: Exact | Sparse | None, averaging: Averaging) -> RowSource | None:
+def row_source(
+    X: Table | RowSource, y: ArrayLike | None, noise_std: ArrayLike | None, method: Exact | Sparse | None, averaging: Averaging
+) -> RowSource | None:
     """X itself where it is a source of rows, memory-mapped arrays as one (unless the exact method takes them), else None."""
     if isinstance(X, RowSource):
         if y is not None or noise_std is not None:
@@ -56,7 +70,7 @@ def row_source(X: Any, y: Any, noise_std: Any, method: Exact | Sparse | None, av
     if not isinstance(X, np.memmap) or not isinstance(y, np.ndarray):
         return None
     taken = chosen_method(method, len(X), averaging, y.shape[1] if y.ndim == 2 else 1)
-    return ArrayRows(X, y, noise_std) if isinstance(taken, Sparse) else None
+    return ArrayRows(X, y, None if noise_std is None else np.asanyarray(noise_std)) if isinstance(taken, Sparse) else None
 
 
 def surveyed(source: RowSource, ranks: Ranks) -> Survey:
@@ -70,3 +84,85 @@ def surveyed(source: RowSource, ranks: Ranks) -> Survey:
     if total.left_out and ranks.first:
         warn(f"{total.left_out:,} of {source.total:,} rows have a missing target (NaN) and are left out of the fit.")
     return total
+
+
+_OF_SPARSE = {
+    Single: "a sparse single model obeys restarts, max_iter and warm_start_from alone.",
+    Stack: "the members of a sparse stack have sizes of their own; they obey restarts and max_iter of Sparse.",
+}
+
+
+def why_exact(averaging: Averaging, outputs: int = 2) -> str | None:
+    """Why only the exact method can do what is asked for, in words; None where the sparse one can too. outputs: targets of the fit.
+
+    >>> why_exact(Fast())
+    "averaging='fast' needs method='exact'; sparse models average with 'stack', or not at all with 'single'."
+    >>> why_exact(Stack(hidden=16))
+    "hidden=16 needs method='exact': the members of a sparse stack have sizes of their own; they obey restarts and max_iter of Sparse."
+    >>> why_exact(Single(restarts=3)) is None
+    True
+    """
+    kind = type(averaging)
+    if averaging.sparse_obeys is None:
+        return f"averaging={kind.shorthand()!r} needs method='exact'; sparse models average with 'stack', or not at all with 'single'."
+    one_target = ("shared_features",) if outputs == 1 else ()  # all of one target's features are shared
+    unobeyed = {n: value for n, value in averaging.changed().items() if n not in (*averaging.sparse_obeys, *one_target)}
+    return f"{_listed(unobeyed)} needs method='exact': {_OF_SPARSE[kind]}" if unobeyed else None
+
+
+def refuse_unobeyed(estimator: ManifoldGPRegressor, averaging: Averaging, method: Exact | Sparse | None) -> None:
+    """Refuse arguments that no part of the fit would obey, whatever the data."""
+    if isinstance(method, Sparse) and isinstance(averaging, Single):
+        unobeyed = {name: value for name, value in method.changed().items() if name in ("restarts", "max_iter")}
+        if unobeyed:
+            raise InputError(
+                f"{_listed(unobeyed)} of Sparse is for the members of a stack, and this is a single model: give it to Single "
+                "(averaging=Single(...)) or to GPRegressor itself."
+            )
+    if isinstance(averaging, (Stack, Fast)) and as_mean(estimator.mean).on == "features":
+        raise InputError(
+            f"mean={estimator.mean!r} is a function of the features, and averaging={averaging.shorthand()!r} has members with other features than "
+            "yours (the plain GP has none). Use a mean on the inputs, such as mean='linear' or Module(module, on='inputs'); or "
+            "averaging='single', 'restarts' or 'nuts'."
+        )
+    if isinstance(averaging, Fast):
+        for name, its in (("features", "the plain GP and small networks"), ("priors", "the priors of its own networks")):
+            if getattr(estimator, name) is not None:
+                raise InputError(
+                    f"averaging='fast' has {its} only, and would pass over {name}={getattr(estimator, name)!r}. "
+                    f"Leave out {name}, or use averaging='stack', 'restarts' or 'single'."
+                )
+
+
+def partly_obeyed(model: Model, averaging: Averaging, method: Exact | Sparse) -> list[str]:
+    """What only some members of an average obey, in words."""
+    words = []
+    others = "'plain GP', 'warm' and 'cold'" if isinstance(method, Exact) else "'plain GP' and 'nested'"
+    if model.priors and isinstance(averaging, Stack):
+        words.append(
+            f"priors apply to the members of your own features (group 'own') only, not to the groups {others}. "
+            "averaging='single', 'restarts' and 'nuts' use them throughout."
+        )
+    if isinstance(averaging, (Stack, Fast)) and isinstance(method, Exact):
+        kernel = model.kernel
+        name = type(kernel).__name__
+        if not isinstance(kernel, Stationary):
+            words.append(
+                f"kernel={name} is not stationary: the groups 'warm' and 'cold' use SquaredExponential instead. "
+                "averaging='single', 'restarts' and 'nuts' use it throughout."
+            )
+        elif kernel.dims is not None:
+            words.append(f"dims={kernel.dims!r} of kernel={name} choose features, of which the groups 'warm' and 'cold' use all.")
+    return words
+
+
+def unheeded_folds(averaging: Averaging, groups: ArrayLike | None, ordered: bool) -> list[str]:
+    """A warning, in words, where groups or ordered are given to an average that holds out no rows."""
+    given = [name for name, is_given in (("groups", groups is not None), ("ordered", ordered)) if is_given]
+    if isinstance(averaging, Stack) or not given:
+        return []
+    return [f"{' and '.join(given)} of fit say which rows a stack holds out; averaging={averaging.shorthand()!r} holds out none."]
+
+
+def _listed(named: Mapping[str, object]) -> str:
+    return ", ".join(f"{name}={value!r}" for name, value in named.items())

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from numbers import Integral
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import torch
@@ -27,6 +27,20 @@ from manifoldgp.features import Features, Identity, Nested, as_features
 from manifoldgp.means import as_mean
 from manifoldgp.training.settings import Options
 from manifoldgp.training.trained import START_FIELDS
+
+if TYPE_CHECKING:
+    from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
+
+Kind = TypeVar("Kind", bound=type)
+
+_KINDS: dict[str, type[ManifoldGPRegressor]] = {}
+"""The estimators that a file can hold, by name."""
+
+
+def storable(cls: Kind) -> Kind:
+    """Decorates an estimator that a file can hold."""
+    _KINDS[cls.__name__] = cls
+    return cls
 
 
 def write(path: str | Path, header: dict[str, Any], tensors: dict[str, Tensor]) -> None:
@@ -71,14 +85,14 @@ _NOT_STORED = ("callback", "warm_start_from", "device", "checkpoint")
 """Arguments of the estimators, and of their settings objects, that have no meaning elsewhere."""
 
 
-def save(estimator: Any, path: str | Path, summary: dict[str, Any] | None = None) -> None:
+def save(estimator: ManifoldGPRegressor, path: str | Path, summary: dict[str, Any] | None = None) -> None:
     """Write a fitted estimator to ``path``. What it predicts after :func:`load` is the same to the last bit.
 
     summary: plain data about it that can be read from the file without PyTorch; load and save forget them, for the model may change in between.
     """
-    if type(estimator) not in _kinds().values():
+    if type(estimator) not in _KINDS.values():
         raise InputError(
-            f"Only {' and '.join(_kinds())} can be saved; a {type(estimator).__name__} is code that a file cannot hold."
+            f"Only {' and '.join(_KINDS)} can be saved; a {type(estimator).__name__} is code that a file cannot hold."
         )
     tensors: dict[str, Tensor] = {}
     for axis, scaler in (("x", estimator.x_scaler_), ("y", estimator.y_scaler_)):
@@ -103,10 +117,17 @@ def save(estimator: Any, path: str | Path, summary: dict[str, Any] | None = None
     write(path, header, tensors)
 
 
-def load(path: str | Path, modules: Sequence[torch.nn.Module] = (), device: str = "cpu") -> Any:
+def load(path: str | Path, modules: Sequence[torch.nn.Module] = (), device: str = "cpu") -> ManifoldGPRegressor:
     """The fitted estimator in ``path``.
 
-    modules: your own torch modules, if the model's features or mean use any. device: where it is to predict.
+    Parameters
+    ----------
+    path
+        A file that ``estimator.save`` wrote. Loading it runs no code of the file.
+    modules
+        Your own torch modules, if the model's features or mean use any.
+    device
+        Where it is to predict.
     """
     require_device(device)
     header, tensors = read(path)
@@ -119,9 +140,11 @@ def load(path: str | Path, modules: Sequence[torch.nn.Module] = (), device: str 
         raise FileFormatError(f"{path} is incomplete or inconsistent ({type(error).__name__}: {error}).") from error
 
 
-def _unpack(header: dict[str, Any], tensors: dict[str, Tensor], modules: list[torch.nn.Module], device: str) -> Any:
+def _unpack(
+    header: dict[str, Any], tensors: dict[str, Tensor], modules: list[torch.nn.Module], device: str
+) -> ManifoldGPRegressor:
     placed = place_modules(header["settings"], modules)
-    estimator = _kinds()[header["estimator"]](**rebuild(header["settings"], placed), device=device)
+    estimator = _KINDS[header["estimator"]](**rebuild(header["settings"], placed), device=device)
     D, targets = len(take(tensors, "x.scale", (-1,))), len(take(tensors, "y.scale", (-1,)))
     estimator.n_features_in_, estimator.n_outputs_ = D, targets
     estimator.x_scaler_ = Standardizer(*(take(tensors, f"x.{part}", (D,)).cpu().numpy() for part in ("offset", "scale")))
@@ -150,7 +173,7 @@ def _unpack_encoding(plain: Any, D: int, targets: int) -> TableEncoding:
     return encoding
 
 
-def _settings(estimator: Any) -> Any:
+def _settings(estimator: ManifoldGPRegressor) -> Any:
     """The estimator's arguments, as plain data."""
     settings = {name: value for name, value in estimator.get_params(deep=False).items() if name not in _NOT_STORED}
     for name, value in settings.items():
@@ -166,7 +189,7 @@ def _settings(estimator: Any) -> Any:
     return describe(settings)
 
 
-def _describable(given: Features, estimator: Any) -> Features:
+def _describable(given: Features, estimator: ManifoldGPRegressor) -> Features:
     """The features as given, or, where they hold a scikit-learn transformer, as they were when they had been fitted."""
     try:
         describe(given)
@@ -204,10 +227,3 @@ def _unpack_report(plain: Any, name: str, tensors: dict[str, Tensor]) -> HeldOut
     ]
     groups, factors, cut_short = (tuple(plain[part]) for part in ("groups", "variance_factors", "cut_short"))
     return HeldOutReport(groups, factors, weights, log_density, pit, mean=means[0], observed=means[1], cut_short=cut_short)
-
-
-def _kinds() -> dict[str, type]:
-    """The estimators that a file can hold, by name."""
-    from manifoldgp import estimators  # which imports this module when it saves
-
-    return {cls.__name__: cls for cls in (estimators.ManifoldGPRegressor, estimators.GPRegressor)}

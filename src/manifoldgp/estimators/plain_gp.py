@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from manifoldgp.averaging import Single
 from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
+from manifoldgp.estimators.model_file import storable
 from manifoldgp.features import Identity
 from manifoldgp.kernels import Kernel
 from manifoldgp.means import Mean
@@ -18,18 +19,22 @@ from manifoldgp.parameters import Prior
 from manifoldgp.training.settings import Exact, Sparse
 from manifoldgp.warping import TargetWarping
 
+if TYPE_CHECKING:
+    from manifoldgp.data.inputs import RandomState
 
+
+@storable
 class GPRegressor(ManifoldGPRegressor):
     """A plain Gaussian process: the single model whose features are the inputs themselves.
 
     Parameters
     ----------
     kernel, mean, noise, target_warping, priors
-        As in :class:`ManifoldGPRegressor`.
+        As in `ManifoldGPRegressor`.
     restarts, optimizer, max_iter, levels, warm_start_from
-        As in :class:`Single`; five starts are enough as a rule.
+        As in `Single`; five starts are enough as a rule.
     method, time_budget, standardize, random_state, device, verbose, callback
-        As in :class:`ManifoldGPRegressor`.
+        As in `ManifoldGPRegressor`.
 
     Examples
     --------
@@ -52,11 +57,11 @@ class GPRegressor(ManifoldGPRegressor):
         optimizer: str = "l-bfgs",
         max_iter: int = 500,
         levels: bool = True,
-        warm_start_from: Any = None,
+        warm_start_from: ManifoldGPRegressor | None = None,
         method: Exact | Sparse | str = "auto",
         time_budget: float | None = None,
         standardize: bool | str = True,
-        random_state: Any = 0,
+        random_state: RandomState = 0,
         device: str = "cpu",
         verbose: bool = False,
         callback: Callable[[np.ndarray, np.ndarray], object] | None = None,

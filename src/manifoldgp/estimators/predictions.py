@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -17,8 +17,16 @@ from manifoldgp.estimators.units import as_columns, model_inputs, model_noise, o
 from manifoldgp.inference.ensemble import Ensemble, prediction_threads
 from manifoldgp.inference.mixtures import Predictive
 
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
 
-def moments(estimator: Any, X: Any, return_std: bool, return_cov: bool, latent: bool, noise_std: Any) -> Any:
+    from manifoldgp.data.inputs import RandomState, Table
+    from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
+
+
+def moments(
+    estimator: ManifoldGPRegressor, X: Table, return_std: bool, return_cov: bool, latent: bool, noise_std: ArrayLike | None
+) -> Any:
     """Mean of y at X, alone or with standard deviations or with the joint covariance."""
     if return_std and return_cov:
         raise InputError("Ask for return_std or for return_cov, not for both.")
@@ -38,7 +46,9 @@ def moments(estimator: Any, X: Any, return_std: bool, return_cov: bool, latent: 
         return (mean, as_columns(estimator, [v.sqrt() for _, v in found])) if return_std else mean
 
 
-def quantiles(estimator: Any, X: Any, q: Sequence[float], latent: bool, noise_std: Any) -> np.ndarray:
+def quantiles(
+    estimator: ManifoldGPRegressor, X: Table, q: Sequence[float], latent: bool, noise_std: ArrayLike | None
+) -> np.ndarray:
     """Quantiles of y at X."""
     levels = inputs.quantile_levels(q)
     U = model_inputs(estimator, X)
@@ -47,7 +57,7 @@ def quantiles(estimator: Any, X: Any, q: Sequence[float], latent: bool, noise_st
         return as_columns(estimator, [torch.stack([p.quantile(float(level)) for level in levels], -1) for p in predictives])
 
 
-def log_density(estimator: Any, X: Any, y: Any, noise_std: Any) -> np.ndarray:
+def log_density(estimator: ManifoldGPRegressor, X: Table, y: ArrayLike, noise_std: ArrayLike | None) -> np.ndarray:
     """log p(y_i | x_i), summed over targets."""
     U = model_inputs(estimator, X)
     Y = on_device(estimator, inputs.target_table(estimator, y, len(U)))
@@ -56,7 +66,7 @@ def log_density(estimator: Any, X: Any, y: Any, noise_std: Any) -> np.ndarray:
         return torch.stack([p.log_density(Y[:, o]) for o, p in enumerate(predictives)]).sum(0).cpu().numpy()
 
 
-def cdf(estimator: Any, X: Any, y: Any, noise_std: Any) -> np.ndarray:
+def cdf(estimator: ManifoldGPRegressor, X: Table, y: ArrayLike, noise_std: ArrayLike | None) -> np.ndarray:
     """P(Y_i <= y_i | x_i)."""
     U = model_inputs(estimator, X)
     Y = on_device(estimator, inputs.target_table(estimator, y, len(U)))
@@ -65,7 +75,7 @@ def cdf(estimator: Any, X: Any, y: Any, noise_std: Any) -> np.ndarray:
         return as_columns(estimator, [p.cdf(Y[:, o]) for o, p in enumerate(predictives)])
 
 
-def joint_draws(estimator: Any, X: Any, n_samples: int, random_state: Any, latent: bool) -> np.ndarray:
+def joint_draws(estimator: ManifoldGPRegressor, X: Table, n_samples: int, random_state: RandomState, latent: bool) -> np.ndarray:
     """Joint draws of y at X."""
     U = model_inputs(estimator, X)
     n_samples = inputs.whole_number(n_samples, "n_samples")
@@ -76,7 +86,7 @@ def joint_draws(estimator: Any, X: Any, n_samples: int, random_state: Any, laten
     return draws[0] if estimator._flat else np.stack(draws, 1)
 
 
-def gradients(estimator: Any, X: Any) -> tuple[np.ndarray, np.ndarray]:
+def gradients(estimator: ManifoldGPRegressor, X: Table) -> tuple[np.ndarray, np.ndarray]:
     """Derivatives of mean and variance of f with respect to X: the chain rule through its standardisation."""
     U = model_inputs(estimator, X)
     slopes = on_device(estimator, estimator.x_scaler_.scale)
@@ -86,19 +96,19 @@ def gradients(estimator: Any, X: Any) -> tuple[np.ndarray, np.ndarray]:
         return as_columns(estimator, mean), as_columns(estimator, variance)
 
 
-def features(estimator: Any, X: Any) -> np.ndarray:
+def features(estimator: ManifoldGPRegressor, X: Table) -> np.ndarray:
     """H = M(X); of several targets with their own features side by side."""
     U, ensembles = model_inputs(estimator, X), featured(estimator)
     with torch.no_grad(), prediction_threads(ensembles, len(U), variance=False):
         return torch.cat([e.transform(U) for e in ensembles], -1).cpu().numpy()
 
 
-def featured(estimator: Any) -> list[Ensemble]:
+def featured(estimator: ManifoldGPRegressor) -> list[Ensemble]:
     """The ensembles that have features of their own."""
     shared = getattr(as_averaging(estimator.averaging), "shared_features", False)
     return estimator.ensembles_[:1] if shared else estimator.ensembles_
 
 
-def _predictives(estimator: Any, U: Tensor, latent: bool, noise_std: Any) -> list[Predictive]:
+def _predictives(estimator: ManifoldGPRegressor, U: Tensor, latent: bool, noise_std: ArrayLike | None) -> list[Predictive]:
     noise = model_noise(estimator, noise_std, len(U))
     return [e.predict(U, latent, None if noise is None else noise[:, o]) for o, e in enumerate(estimator.ensembles_)]

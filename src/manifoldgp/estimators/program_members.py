@@ -8,12 +8,9 @@ from itertools import pairwise
 import numpy as np
 
 from manifoldgp.errors import InputError
-from manifoldgp.estimators.program_features import feature_rows
 from manifoldgp.estimators.program_groups import Group
-from manifoldgp.estimators.program_kernels import covariance
-from manifoldgp.estimators.program_means import mean_of
-from manifoldgp.estimators.program_rows import Rows
 from manifoldgp.parameters import Tree
+from manifoldgp.predictor.rows import Rows
 from manifoldgp.warping import NoWarping, TanhWarping
 
 _BLOCK_ROWS = 100
@@ -61,14 +58,14 @@ def components_of(group: Group, X: Rows) -> list[Components]:
 def _moments(group: Group, X: Rows, scale: np.ndarray) -> tuple[Moments, Moments]:
     """scale · p(f | D) with noise and without; scale (R,) is folded into the weights."""
     model, values, writer = group.model, group.values, X.writer
-    H = feature_rows(model.features, values.get("features", {}), X)
-    k = covariance(model.kernel, values.get("kernel", {}), group.points, H)
+    H = model.features.program(values.get("features", {}), X)
+    k = model.kernel.program(values.get("kernel", {}), group.points, H)
     factor = scale * k.factor
     mean = writer.do("weighted", k.slot, writer.vector(factor[:, None] * group.alpha, keep_members=True))
     points = H if model.mean.on == "features" else X
-    added, constant = mean_of(model.mean, values.get("mean", {}), points, scale)
+    added, constant = model.mean.program(values.get("mean", {}), points).scaled(scale[:, None]).column()
     if added is not None:
-        mean = writer.do("add", mean, added)
+        mean = writer.do("add", mean, added.slot)
     if constant.any():
         mean = writer.do("add", mean, writer.constant(constant[:, None]))
     blocks = [writer.constant(block, keep_members=True) for block in _row_blocks(group.whitener, factor)]

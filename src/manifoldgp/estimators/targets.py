@@ -25,9 +25,9 @@ from manifoldgp.inference.exact_posterior import condition
 from manifoldgp.model import Data, Model
 from manifoldgp.parameters import Tree, leaves, map_leaves, nest
 from manifoldgp.training.checkpoint import Checkpoints
+from manifoldgp.training.model_rows import CHUNK_ROWS, ModelRows
 from manifoldgp.training.processes import Ranks
 from manifoldgp.training.progress import watched
-from manifoldgp.training.rows import CHUNK_ROWS, ModelRows
 from manifoldgp.training.settings import Sparse
 from manifoldgp.training.sparse_trainer import SparseTrainer
 from manifoldgp.training.trained import Trained
@@ -140,7 +140,7 @@ def bound_model(model: Model, X: Tensor) -> Model:
 
 
 def refuse_too_little_memory(inducing: int) -> None:
-    """The M x M matrices of the bound, and chunk x M ones for each thread, must fit."""
+    """The J x J matrices of the bound, and chunk x J ones for each thread, must fit."""
     threads = torch.get_num_threads()
     needed, available = 8 * (14 * inducing**2 + 6 * threads * CHUNK_ROWS * inducing), available_bytes()
     if needed > 0.9 * available:
@@ -213,7 +213,7 @@ def _joined_values(each: list[Tree]) -> Tree:
 
 
 def _scales(x_scaler: Standardizer, y_scaler: Standardizer) -> dict[str, list[float]]:
-    """What tells data from others, as far as their scaling does."""
+    """Scales and offsets of X and y as plain data, by which a checkpoint tells that it was written for other data."""
     return {
         "scale of X": x_scaler.scale.tolist(),
         "offset of X": (x_scaler.offset / x_scaler.scale).tolist(),

@@ -3,16 +3,18 @@
 Every class is a description without state; see :class:`Features` for the contract.
 """
 
-from manifoldgp.features._abstract import Features
-from manifoldgp.features.combine import Chain, Concatenate, Residual
+from manifoldgp.features.composition import Chain, Concatenate, Residual
 from manifoldgp.features.convert import as_features
+from manifoldgp.features.feature_map import Features, Pullback
 from manifoldgp.features.kumaraswamy import Kumaraswamy
-from manifoldgp.features.linear import FixedLinear, Identity, Linear
+from manifoldgp.features.layers import ACTIVATIONS
 from manifoldgp.features.module import Module
 from manifoldgp.features.nested import Nested
-from manifoldgp.features.network import ACTIVATIONS, MLP
+from manifoldgp.features.network import MLP
+from manifoldgp.features.projections import FixedLinear, Identity, Linear
 from manifoldgp.features.transformer import Transformer
 from manifoldgp.features.unsupervised import PCA, RandomEmbedding
+from manifoldgp.predictor.rows import Rows
 
 __all__ = [
     "ACTIVATIONS",
@@ -27,8 +29,10 @@ __all__ = [
     "Linear",
     "Module",
     "Nested",
+    "Pullback",
     "RandomEmbedding",
     "Residual",
+    "Rows",
     "Transformer",
     "as_features",
 ]

@@ -8,10 +8,10 @@ import numpy as np
 import torch
 
 from manifoldgp.errors import InputError
-from manifoldgp.features._abstract import Features
-from manifoldgp.features.linear import Identity
+from manifoldgp.features.feature_map import Features
 from manifoldgp.features.module import Module
 from manifoldgp.features.network import MLP
+from manifoldgp.features.projections import Identity
 from manifoldgp.features.transformer import Transformer
 
 

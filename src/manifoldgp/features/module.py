@@ -1,4 +1,4 @@
-"""Starting values of a torch.nn.Module: what it comes with, then what its own reset draws."""
+"""Any torch.nn.Module as features. Its starting values: what it comes with, then what its own reset draws."""
 
 from __future__ import annotations
 
@@ -15,10 +15,13 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
 from manifoldgp.errors import InputError
-from manifoldgp.features._abstract import Features
-from manifoldgp.features._laws import JointLaw
-from manifoldgp.features.linear import constants
+from manifoldgp.features.feature_map import Features
+from manifoldgp.features.joint_law import JointLaw
+from manifoldgp.features.projections import constants
 from manifoldgp.parameters import Parameter, Tree, leaves, nest
+from manifoldgp.predictor.rows import Rows
+from manifoldgp.registry import register
+from manifoldgp.torch_modules import module_rows
 
 
 @contextmanager
@@ -68,17 +71,22 @@ _DROPOUT = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropou
 _ROWS_OF_PROBE = 5
 
 
+@register("features.Module")
 @dataclass(frozen=True, eq=False)
 class Module(Features):
     """H = module(X) for any ``torch.nn.Module`` that maps (N, D) to (N, Q), row by row. The module itself is never changed.
 
-    module: parameters with ``requires_grad`` are trained, the others and the buffers are constants; all in float64.
-    restarts: the first start is the module as it comes. "reset" draws the others by ``reset_parameters()`` of every
-        submodule that has it (the outermost last), and scatters what no reset reaches by 10 %; "jitter" scatters everything
-        by 10 %, for networks trained elsewhere.
-    batching: how a batch of parameters is computed: "vmap", "loop", or "auto" for the first that works.
+    Its parameters: those of ``module.named_parameters()`` and ``named_buffers()``; dots in names are levels of the tree.
 
-    Parameters: those of ``module.named_parameters()`` and ``named_buffers()``; dots in names are levels of the tree.
+    Parameters
+    ----------
+    module
+        Parameters with ``requires_grad`` are trained, the others and the buffers are constants; all in float64.
+    restarts
+        The first start is the module as it comes. "reset" draws the others by ``reset_parameters()`` of every submodule that has it (the outermost last),
+        and scatters what no reset reaches by 10 %; "jitter" scatters everything by 10 %, for networks trained elsewhere.
+    batching
+        How a batch of parameters is computed: "vmap", "loop", or "auto" for the first that works.
     """
 
     module: nn.Module
@@ -144,6 +152,9 @@ class Module(Features):
         inputs = X if X.ndim == 2 else X.expand(*batch, N, D).reshape(count, N, D)
         H = _BATCHED[self.batching](self.module, stacked, shared, inputs)
         return H.reshape(*batch, N, H.shape[-1])
+
+    def _program(self, values: Tree, X: Rows) -> Rows:
+        return module_rows(self.module, values, X)
 
     @property
     def serialisable(self) -> bool:

@@ -3,48 +3,50 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from manifoldgp.errors import InputError
-from manifoldgp.features._abstract import Features, positive_integer, positive_number
-from manifoldgp.features._laws import JointLaw, affine
-from manifoldgp.parameters import Parameter, Tree, nest
+from manifoldgp.features.feature_map import ClosedForm, Features, positive_integer, positive_number
+from manifoldgp.features.joint_law import JointLaw
+from manifoldgp.features.layers import ACTIVATIONS, ClosedFormLayer, adjacent, affine
+from manifoldgp.parameter_arrays import Values
+from manifoldgp.parameters import Layout, Parameter, Tree, nest
+from manifoldgp.predictor.rows import Rows
+from manifoldgp.registry import register
 
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "sigmoid": torch.sigmoid,
-    "identity": lambda Z: Z,
-    "tanh": torch.tanh,
-    "relu": torch.relu,
-    "softplus": torch.nn.functional.softplus,
-    "sine": torch.sin,
-}
-"""Transfer functions by name; ``sigmoid`` is the paper's log-sigmoid 1 / (1 + exp(-z))."""
-
-_GAIN = {"sigmoid": 3.0, "identity": 1.0, "tanh": 1.5, "relu": math.sqrt(2), "softplus": math.sqrt(2), "sine": 1.5}
 _ROWS_AT_START = 256  # inputs that the initial law looks at, to centre the later layers
 
 
+@register("features.MLP")
 @dataclass(frozen=True)
 class MLP(Features):
-    """A multi-layer network, H = (T_l ∘ ... ∘ T_1)(X) with T_i(Z) = σ(Z W_i + b_i), rows as data points (eq. 16).
+    """A multi-layer network, H_i = σ(H_i₋₁ W_i + b_i) from H_0 = X to the last layer's H, rows as data points (eq. 16).
 
-    sizes: the outputs of each layer; the paper's [1-6-2] on one input is ``MLP((6, 2))``.
-    activation: σ, one name for every layer (the last included) or one a layer: sigmoid, identity, tanh, relu, softplus, sine.
-    rank: weight matrices are W = U V with this inner dimension wherever it is below both sides of W.
-    scale: steepness of the first layer at the start.
-
-    Parameters: ``{"0": {"weight": (D, q_1), "bias": (q_1,)}, "1": ...}``; low-rank layers have "left" (in, rank) and
+    Its parameters: ``{"0": {"weight": (D, q_1), "bias": (q_1,)}, "1": ...}``; low-rank layers have "left" (in, rank) and
     "right" (rank, out) in place of "weight".
 
     Initial law, for standardised inputs: the first layer's weights are N(0, scale² / D), and each hidden unit has its
     transition at a random training input, b = -wᵀx_n. Later weights are N(0, gain² / fan-in), gain 3 for the sigmoid, 1 for
     the identity; their biases centre the pre-activations over the training inputs.
 
+    Parameters
+    ----------
+    sizes
+        The outputs of each layer; the paper's [1-6-2] on one input is ``MLP((6, 2))``.
+    activation
+        σ, one name for every layer (the last included) or one a layer: sigmoid, identity, tanh, relu, softplus, sine.
+    rank
+        Weight matrices are W = U V with this inner dimension wherever it is below both sides of W.
+    scale
+        Steepness of the first layer at the start.
+
+    Examples
+    --------
     >>> X = torch.linspace(-1, 1, 5, dtype=torch.float64)[:, None]
     >>> net = MLP((6, 2))
     >>> [(name, tuple(p.shape)) for name, p in net.parameters(X)["0"].items()]
@@ -100,11 +102,26 @@ class MLP(Features):
         for i, name in enumerate(self.activations):
             layer = values[str(i)]
             if "weight" in layer:
-                Z = affine(H, layer["weight"], layer["bias"])
+                U = affine(H, layer["weight"], layer["bias"])
             else:
-                Z = affine(affine(H, layer["left"]), layer["right"], layer["bias"])
-            H = ACTIVATIONS[name](Z)
+                U = affine(affine(H, layer["left"]), layer["right"], layer["bias"])
+            H = ACTIVATIONS[name].function(U)
         return H
+
+    def _program(self, values: Tree, X: Rows) -> Rows:
+        H = X
+        for i, name in enumerate(self.activations):
+            layer, operation = values[str(i)], ACTIVATIONS[name].operation
+            H = H.times(layer["weight"]) if "weight" in layer else H.times(layer["left"]).times(layer["right"])
+            H = H.shifted(layer["bias"])
+            H = H if operation is None else H.through(operation)
+        return H
+
+    def _closed_form(self, layout: Layout, prefix: str) -> ClosedForm | None:
+        layers = [f"{prefix}.{i}" for i in range(len(self.sizes))]
+        if not all(adjacent(layout, f"{layer}.weight", f"{layer}.bias") for layer in layers):
+            return None
+        return lambda values, X: _ClosedFormNetwork(values, X, layers, self.activations)
 
     def _is_low_rank(self, fan_in: int, fan_out: int) -> bool:
         return self.rank is not None and self.rank < min(fan_in, fan_out)
@@ -117,7 +134,7 @@ class MLP(Features):
         for i, (name, fan_out) in enumerate(zip(self.activations, self.sizes, strict=True)):
             fan_in = H.shape[-1]
             has_centres = i == 0 and name != "identity"
-            sd = (self.scale if has_centres else _GAIN[name]) / math.sqrt(fan_in)
+            sd = (self.scale if has_centres else ACTIVATIONS[name].gain) / math.sqrt(fan_in)
             if self._is_low_rank(fan_in, fan_out):
                 assert self.rank is not None
                 left = sd * _standard_normal((count, fan_in, self.rank), generator)
@@ -133,9 +150,33 @@ class MLP(Features):
             else:
                 bias = -torch.einsum("cdq,cd->cq", weight, H.mean(-2).expand(count, fan_in))
             values[f"{i}.bias"] = bias
-            H = ACTIVATIONS[name](affine(H, weight, bias))
+            H = ACTIVATIONS[name].function(affine(H, weight, bias))
         return {name: value.to(X.device) for name, value in values.items()}
 
 
 def _standard_normal(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
     return torch.randn(shape, generator=generator, dtype=torch.float64)
+
+
+class _ClosedFormNetwork:
+    """H = σ_l(... σ_1(X W_1 + b_1) ...), with layers of full rank."""
+
+    trained = True
+
+    def __init__(self, values: Values, X: np.ndarray, layers: list[str], activations: tuple[str, ...]) -> None:
+        self._layers: list[ClosedFormLayer] = []
+        inputs = X
+        for layer, activation in zip(layers, activations, strict=True):
+            weights = values.joined(f"{layer}.weight", f"{layer}.bias")
+            self._layers.append(ClosedFormLayer(*weights, inputs, activation, extended=layer != layers[-1]))
+            inputs = self._layers[-1].outputs
+        self.H = inputs
+
+    def forward(self) -> None:
+        for layer in self._layers:
+            layer.forward()
+
+    def backward(self, dH: np.ndarray) -> None:
+        for layer in reversed(self._layers[1:]):
+            dH = layer.backward(dH)
+        self._layers[0].backward(dH, further=False)

@@ -12,9 +12,10 @@ from sklearn.base import clone
 from torch import Tensor
 
 from manifoldgp.errors import InputError
-from manifoldgp.features._abstract import Features
-from manifoldgp.features.linear import FixedLinear
+from manifoldgp.features.feature_map import Features
+from manifoldgp.features.projections import FixedLinear
 from manifoldgp.parameters import Tree
+from manifoldgp.predictor.rows import Rows
 
 _AFFINE_TOLERANCE = 1e-9  # relative to the largest output on the probes
 _PROBES = 64
@@ -24,12 +25,16 @@ _PROBES = 64
 class Transformer(Features):
     """H = transformer.transform(X), fitted without targets and not trained: ICA, Isomap, LLE, a scaler.
 
-    transformer: any object with scikit-learn's ``fit(X)`` and ``transform(X)``. It is never changed: ``bind`` fits a clone.
-    fitted: True takes the transformer as it is, fitted elsewhere.
-
-    ``bind(X)`` returns :class:`FixedLinear` when the transform turns out to be affine (PCA, ICA, scalers; tried on points in
+    ``bind(X)`` returns `FixedLinear` when the transform turns out to be affine (PCA, ICA, scalers; tried on points in
     and around the training inputs): differentiable, and saved like any other features. Otherwise it returns a
     Transformer that holds the fitted clone: no gradients with respect to X, no saving without pickle.
+
+    Parameters
+    ----------
+    transformer
+        Any object with scikit-learn's ``fit(X)`` and ``transform(X)``. It is never changed: ``bind`` fits a clone.
+    fitted
+        True takes the transformer as it is, fitted elsewhere.
     """
 
     transformer: Any
@@ -66,6 +71,12 @@ class Transformer(Features):
         if self.training is not None and torch.equal(X, self.training[0]):
             return self.training[1]
         return _transform(self.transformer, X)
+
+    def _program(self, values: Tree, X: Rows) -> Rows:
+        raise InputError(
+            f"A predictor cannot express {self!r}, which is scikit-learn's code. Use an affine scikit-learn transformer, features of this package or a "
+            "torch.nn.Sequential of linear layers and transfer functions; or predict with the model itself."
+        )
 
     @property
     def serialisable(self) -> bool:

@@ -9,20 +9,27 @@ import torch
 from torch import Tensor
 
 from manifoldgp.errors import InputError
-from manifoldgp.features._abstract import Features, positive_integer
-from manifoldgp.features._laws import affine
-from manifoldgp.features.linear import constants
+from manifoldgp.features.feature_map import Features, positive_integer
+from manifoldgp.features.layers import affine
+from manifoldgp.features.projections import constants
 from manifoldgp.parameters import Tree
+from manifoldgp.predictor.rows import Rows
+from manifoldgp.registry import register
 
 
+@register("features.PCA")
 @dataclass(frozen=True)
 class PCA(Features):
     """The first q principal components, H = (X - mean) V, found on the training inputs and not trained.
 
-    q: number of components, at most min(N, D).
-    whiten: divide each component by its standard deviation (default), as the initial laws of networks expect of their inputs.
-
     The sign of a component is chosen so that its largest loading is positive. Constants: "matrix" (D, q), "offset" (q,).
+
+    Parameters
+    ----------
+    q
+        Number of components, at most min(N, D).
+    whiten
+        Divide each component by its standard deviation (default), as the initial laws of networks expect of their inputs.
     """
 
     q: int
@@ -54,13 +61,21 @@ class PCA(Features):
     def __call__(self, values: Tree, X: Tensor) -> Tensor:
         return affine(X, values["matrix"], values["offset"])
 
+    def _program(self, values: Tree, X: Rows) -> Rows:
+        return X.times(values["matrix"]).shifted(values["offset"])
 
+
+@register("features.RandomEmbedding")
 @dataclass(frozen=True)
 class RandomEmbedding(Features):
     """H = X A with A_ij ~ N(0, 1), drawn once and not trained: the paper's random embedding.
 
-    q: number of features.
-    seed: of the draw. All restarts share the embedding; another seed is another embedding.
+    Parameters
+    ----------
+    q
+        Number of features.
+    seed
+        Seed of the draw. All restarts share the embedding; another seed is another embedding.
     """
 
     q: int
@@ -80,3 +95,6 @@ class RandomEmbedding(Features):
 
     def __call__(self, values: Tree, X: Tensor) -> Tensor:
         return affine(X, values["matrix"])
+
+    def _program(self, values: Tree, X: Rows) -> Rows:
+        return X.times(values["matrix"])

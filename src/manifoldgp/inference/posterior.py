@@ -22,7 +22,7 @@ class Conditioned(ABC):
     """Members (a leading dimension R of all values) conditioned on data, in the model's units.
 
     data: rows it was conditioned on: all of them (exact), or a few for diagnosis (sparse). points: features that predictions go
-    through, (R, N, Q) or (R, M, Q). alpha: their weights in the mean, (R, N) or (R, M). jitter: (R,).
+    through, (R, N, Q) or (R, J, Q). alpha: their weights in the mean, (R, N) or (R, J). jitter: (R,).
     """
 
     model: Model
@@ -50,7 +50,7 @@ class Conditioned(ABC):
 
     @abstractmethod
     def whitener(self) -> Tensor:
-        """T (R, N, N) or (R, M, M), lower triangular: the data explain |T k*|² of the prior variance of f*, k* = K(points, h*)."""
+        """T (R, N, N) or (R, J, J), lower triangular: the data explain |T k*|² of the prior variance of f*, k* = K(points, h*)."""
 
     @abstractmethod
     def left_out(self, rows: Tensor) -> tuple[Tensor, Tensor]:

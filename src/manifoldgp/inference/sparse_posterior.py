@@ -1,9 +1,9 @@
-"""The sparse posterior of a batch of members: what M inducing points know of all rows (Titsias 2009, eqs. 6-8).
+"""The sparse posterior of a batch of members: what J inducing points know of all rows (Titsias 2009, eqs. 6-8).
 
-    mean*     = m(x*) + k_*Z alpha,          alpha = L⁻ᵀ B⁻¹ a
-    cov*      = k** − VᵀV + UᵀU,             V = L⁻¹ K_Z*,   U = LB⁻¹ V
+    mean*     = m(x*) + k_*Z alpha,          alpha = L⁻ᵀ (I + VV)⁻¹ a
+    cov*      = k** − VᵀV + Vᵀ (I + VV)⁻¹ V,   V = L⁻¹ K_Z*
 
-with L, B, a of :mod:`manifoldgp.inference.sparse_bound`. Nothing in it grows with the number of rows.
+with L, VV, a of :mod:`manifoldgp.inference.sparse_bound`. Nothing in it grows with the number of rows.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ _CHUNK = 2000
 class SparsePosterior(Conditioned):
     """Members conditioned on N rows through their inducing points.
 
-    Z: (R, M, Q). L: lower factor (R, M, M) of K_ZZ. LB: lower factor (R, M, M) of B = I + P. a: Σ w r A (R, M).
-    alpha: L⁻ᵀ B⁻¹ a (R, M). bound: the collapsed bound on the NLML (R,), targets in the model's units. data: up to KEPT_ROWS of the rows.
+    Z: (R, J, Q). L: lower factor (R, J, J) of K_ZZ. LB: lower factor (R, J, J) of I + VV. a: Σ w r V (R, J).
+    alpha: L⁻ᵀ (I + VV)⁻¹ a (R, J). bound: the collapsed bound on the NLML (R,), targets in the model's units. data: up to KEPT_ROWS of the rows.
     bound_rows: how many rows the bound is of; those that :meth:`condition` added are in N alone.
     """
 
@@ -60,24 +60,24 @@ class SparsePosterior(Conditioned):
 
     def moments(self, X: Tensor, variance: bool = True) -> tuple[Tensor, Tensor, Tensor]:
         H = self.transform(X)
-        k = self.model.cross(self.values, self.Z, H)  # (R, M, n)
+        k = self.model.cross(self.values, self.Z, H)  # (R, J, n)
         mean = self.model.mean_at(self.values, X, H) + (self.alpha[:, None, :] @ k)[:, 0, :]
         if not variance:
             return mean, torch.zeros_like(mean), k
         V = solve_lower(self.L, k)
-        U = solve_lower(self.LB, V)
+        learnt = solve_lower(self.LB, V)  # |LB⁻¹ v|² = vᵀ (I + VV)⁻¹ v
         prior = self.model.prior_diagonal(self.values, H)
-        return mean, (prior - (V * V).sum(-2)).clamp_min(0.0) + (U * U).sum(-2), V
+        return mean, (prior - (V * V).sum(-2)).clamp_min(0.0) + (learnt * learnt).sum(-2), V
 
     def covariance(self, X: Tensor) -> tuple[Tensor, Tensor]:
         with torch.no_grad():
             mean, _, V = self.moments(X)
-            U = solve_lower(self.LB, V)
+            learnt = solve_lower(self.LB, V)
             prior = self.model.matrix(self.values, self.transform(X))
-            return mean, prior - V.mT @ V + U.mT @ U
+            return mean, prior - V.mT @ V + learnt.mT @ learnt
 
     def whitener(self) -> Tensor:
-        """k** − VᵀV + UᵀU = k** − |T k|² with TᵀT = L⁻ᵀ (I − B⁻¹) L⁻¹, so T = Sᵀ L⁻¹ for I − B⁻¹ = S Sᵀ, S upper triangular."""
+        """cov* = k** − |T k|² with TᵀT = L⁻ᵀ (I − (I + VV)⁻¹) L⁻¹, so T = Sᵀ L⁻¹ for I − (I + VV)⁻¹ = S Sᵀ, S upper triangular."""
         identity = torch.eye(self.Z.shape[1], dtype=self.Z.dtype, device=self.Z.device)
         known = identity - torch.cholesky_inverse(self.LB)
         mirrored, _ = cholesky_with_jitter(known.flip(-1, -2).contiguous(), "what the rows say of the inducing points")
@@ -101,7 +101,7 @@ class SparsePosterior(Conditioned):
         return replace(self, values=self._values_of(members, self.values), **picked)
 
     def condition(self, X: Tensor, y: Tensor, known_noise: Tensor | None = None) -> SparsePosterior:
-        """The posterior with n more rows, parameters and inducing points unchanged, in O(n M²): B and a are sums over rows.
+        """The posterior with n more rows, parameters and inducing points unchanged, in O(n J²): VV and a are sums over rows.
 
         The bound is left as training found it.
         """
@@ -111,7 +111,7 @@ class SparsePosterior(Conditioned):
         with torch.no_grad():
             for r in range(self.members):
                 sums = Statistics.zeros(self.Z.shape[1], self.Z)
-                sums.P.add_(self.LB[r] @ self.LB[r].mT).diagonal().sub_(1.0)
+                sums.VV.add_(self.LB[r] @ self.LB[r].mT).diagonal().sub_(1.0)
                 sums.a.add_(self.a[r])
                 self._add_rows(sums, r, Data(X, y, known_noise))
                 LB.append(_required_factor(sums))
@@ -187,6 +187,6 @@ def _required_factor(sums: Statistics) -> Tensor:
 
 
 def _alpha(L: Tensor, LB: Tensor, a: Tensor) -> Tensor:
-    """L⁻ᵀ B⁻¹ a (R, M)."""
+    """L⁻ᵀ (I + VV)⁻¹ a (R, J)."""
     solved = torch.cholesky_solve(a[..., None], LB)
     return torch.linalg.solve_triangular(L.mT, solved, upper=True)[..., 0]

@@ -1,12 +1,7 @@
 """What a fitted model looks like, as arrays in original units: the numbers behind pictures and report pages."""
 
 from manifoldgp.inspection import palette
-from manifoldgp.inspection.calibration import Calibration, calibration, coverage_band, histogram_band
-from manifoldgp.inspection.curves import Band, Surface, predicted_band, slice_band, span, surface
-from manifoldgp.inspection.html_page import html_page
-from manifoldgp.inspection.learned import LearnedFeatures, learned_features, sensitivities, widest_directions
-from manifoldgp.inspection.predictions import Predictions, predictions
-from manifoldgp.inspection.rows import (
+from manifoldgp.inspection.chosen_rows import (
     Rows,
     chosen_inputs,
     chosen_rows,
@@ -19,6 +14,10 @@ from manifoldgp.inspection.rows import (
     thinned,
     training_rows,
 )
+from manifoldgp.inspection.curves import Band, Surface, predicted_band, slice_band, span, surface
+from manifoldgp.inspection.html_page import html_page
+from manifoldgp.inspection.learned import LearnedFeatures, learned_features, sensitivities, widest_directions
+from manifoldgp.inspection.predicted_rows import Calibration, Predictions, calibration, coverage_band, histogram_band, predictions
 from manifoldgp.inspection.starts import Trace, Weights, mixture_weights, traces
 
 __all__ = [

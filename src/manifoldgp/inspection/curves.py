@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from manifoldgp.errors import InputError
-from manifoldgp.inspection.rows import chosen_inputs, input_index, output_index
+from manifoldgp.inspection.chosen_rows import chosen_inputs, input_index, output_index
 
 if TYPE_CHECKING:
+    from manifoldgp.data.inputs import Table
+    from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
     from manifoldgp.inference.mixtures import Predictive
 
 
@@ -34,7 +36,7 @@ class Surface:
     std: np.ndarray
 
 
-def predicted_band(model: Any, X: np.ndarray, x: np.ndarray, output: int = 0, level: float = 0.95) -> Band:
+def predicted_band(model: ManifoldGPRegressor, X: np.ndarray, x: np.ndarray, output: int = 0, level: float = 0.95) -> Band:
     """Mean and the central interval that should hold a share ``level`` of observations, at X (n, D); x (n,): where to draw them."""
     if not 0 < level < 1:
         raise InputError(f"level must be between 0 and 1, such as 0.95; got {level!r}.")
@@ -44,7 +46,14 @@ def predicted_band(model: Any, X: np.ndarray, x: np.ndarray, output: int = 0, le
 
 
 def slice_band(
-    model: Any, column: str | int, *, X: Any = None, output: int = 0, level: float = 0.95, points: int = 200, margin: float = 0.05
+    model: ManifoldGPRegressor,
+    column: str | int,
+    *,
+    X: Table | None = None,
+    output: int = 0,
+    level: float = 0.95,
+    points: int = 200,
+    margin: float = 0.05,
 ) -> Band:
     """The prediction when one input runs over its range and the others stay at their medians; X: the rows they are taken from."""
     d, output = input_index(model, column), output_index(model, output)
@@ -56,7 +65,13 @@ def slice_band(
 
 
 def surface(
-    model: Any, columns: tuple[str | int, str | int], *, X: Any = None, output: int = 0, points: int = 60, margin: float = 0.02
+    model: ManifoldGPRegressor,
+    columns: tuple[str | int, str | int],
+    *,
+    X: Table | None = None,
+    output: int = 0,
+    points: int = 60,
+    margin: float = 0.02,
 ) -> Surface:
     """The prediction over a grid of two inputs, the others at their medians."""
     if len(columns) != 2:
@@ -84,7 +99,7 @@ def span(values: np.ndarray, margin: float) -> tuple[float, float]:
     return low - extra, high + extra
 
 
-def predictive(model: Any, X: np.ndarray, output: int, noise_std: np.ndarray | None = None) -> Predictive:
+def predictive(model: ManifoldGPRegressor, X: np.ndarray, output: int, noise_std: np.ndarray | None = None) -> Predictive:
     """The predictive distribution of one target at X (n, D), checked inputs in original units. noise_std: known noise of these rows (n, O)."""
     from manifoldgp.estimators.units import model_noise, on_device  # PyTorch, which drawing alone does not need
 

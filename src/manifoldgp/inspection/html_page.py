@@ -6,19 +6,28 @@ import json
 from collections.abc import Mapping, Sequence
 from html import escape
 from importlib import resources
-from typing import Any
 
 from manifoldgp.inspection import palette
 
 
 def html_page(
-    title: str, head: str, sections: Sequence[tuple[str, str, str]], data: Mapping[str, Any], *, scripts: Sequence[str] = ()
+    title: str, head: str, sections: Sequence[tuple[str, str, str]], data: Mapping[str, object], *, scripts: Sequence[str] = ()
 ) -> str:
     """The whole page as one text, which needs nothing from a network.
 
-    head: HTML above the sections. sections: (anchor, name, HTML) each. data: what the scripts draw; "charts" are specs for places with
-    the id "chart-...". scripts: JavaScript for charts of your own; it finds the page's ``data``, ``panel()`` and ``chart()``, and what it
-    appends to ``drawn`` is redrawn when the window's width changes.
+    Parameters
+    ----------
+    title
+        The title of the window.
+    head
+        HTML above the sections.
+    sections
+        Each is (anchor, name, HTML).
+    data
+        What the scripts draw; "charts" are specs for places with the id "chart-...".
+    scripts
+        JavaScript for charts of your own; it finds the page's ``data``, ``panel()`` and ``chart()``, and what it appends to ``drawn`` is redrawn when the
+        window's width changes.
     """
     links = "".join(f'<a href="#{anchor}">{escape(name)}</a>' for anchor, name, _ in sections)
     body = "".join(f'<section id="{anchor}">{content}</section>' for anchor, _, content in sections)
@@ -34,7 +43,7 @@ def html_page(
     )
 
 
-def _embedded(data: Mapping[str, Any]) -> str:
+def _embedded(data: Mapping[str, object]) -> str:
     """JSON for the inside of a script element, where neither "</script" nor "<!--" may stand, wherever they come from."""
     text = json.dumps(data, separators=(",", ":"), allow_nan=False)
     for sign in "<>&":

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from manifoldgp.errors import InputError
-from manifoldgp.inspection.rows import chosen_inputs, output_index, thinned
+from manifoldgp.inspection.chosen_rows import chosen_inputs, output_index, thinned
+
+if TYPE_CHECKING:
+    from manifoldgp.data.inputs import Table
+    from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
 
 
-def sensitivities(model: Any, X: Any = None, *, output: int = 0, most: int = 500) -> np.ndarray:
+def sensitivities(model: ManifoldGPRegressor, X: Table | None = None, *, output: int = 0, most: int = 500) -> np.ndarray:
     """s_d = sd(x_d) · sqrt(mean_i (∂m(x_i) / ∂x_d)²) (D,), in the units of y: the typical change of the posterior mean m with input d.
 
-    X (n, D): where derivatives are taken, by default the training rows; at most ``most`` of them.
+    Parameters
+    ----------
+    X : (n, D)
+        Where derivatives are taken, by default the training rows; at most ``most`` of them.
     """
     output = output_index(model, output)
     X = chosen_inputs(model, X)
@@ -29,8 +36,14 @@ def sensitivities(model: Any, X: Any = None, *, output: int = 0, most: int = 500
 class LearnedFeatures:
     """H = M(X) (n, Q) of one member, its group, and its weight in the mixture.
 
-    lengthscales: of the kernel on H, (Q,) or (1,); None where it has none of its own, as a sum of kernels. H / lengthscales has the
-    distances that the kernel sees.
+    Attributes
+    ----------
+    H : (n, Q)
+        The features.
+    group, weight
+        Of the member in the mixture.
+    lengthscales
+        Those of the kernel on H, (Q,) or (1,); None where it has none of its own, as a sum of kernels. H / lengthscales has the distances that the kernel sees.
     """
 
     H: np.ndarray
@@ -39,7 +52,7 @@ class LearnedFeatures:
     lengthscales: np.ndarray | None
 
 
-def learned_features(model: Any, X: Any = None, *, output: int = 0) -> LearnedFeatures:
+def learned_features(model: ManifoldGPRegressor, X: Table | None = None, *, output: int = 0) -> LearnedFeatures:
     """Features of the heaviest member that has learned any; X (n, D): by default the training rows."""
     from manifoldgp.estimators.units import on_device
     from manifoldgp.features import Identity  # PyTorch, which drawing alone does not need
@@ -66,7 +79,7 @@ def learned_features(model: Any, X: Any = None, *, output: int = 0) -> LearnedFe
     )
 
 
-def group_names(model: Any, output: int) -> list[str]:
+def group_names(model: ManifoldGPRegressor, output: int) -> list[str]:
     """The group of each block of an ensemble, in order."""
     starts = model.starts_[(model.starts_["output"] == output) & model.starts_["chosen"]]
     return list(dict.fromkeys(str(name) for name in starts["group"]))

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from manifoldgp import inspection
 from manifoldgp._system.files import refuse_unwritable, write_whole
@@ -18,20 +18,32 @@ from manifoldgp.inspection.html_page import html_page
 from manifoldgp.inspection.page_tables import data_table, numbers_table, renamed, score_table, settings_table, starts_table
 from manifoldgp.inspection.page_view import MOST_TARGETS, ModelView, Spec, view_of
 
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from manifoldgp.data.inputs import Table
+    from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
+
 
 def write_model_report(
-    model: Any,
+    model: ManifoldGPRegressor,
     path: str | os.PathLike[str],
     *,
     title: str | None = None,
     columns: Sequence[str] | None = None,
-    X: Any = None,
-    y: Any = None,
+    X: Table | None = None,
+    y: ArrayLike | None = None,
 ) -> Path:
     """Write one HTML file about a fitted model, which opens without a network; returns its path.
 
-    title: the heading. columns: names of the inputs, or of the inputs and then the targets; by default those that the model was fitted on.
-    X, y: test rows that the model has not seen; without them the model is judged by rows held out or left out of the training rows.
+    Parameters
+    ----------
+    title
+        The heading.
+    columns
+        Names of the inputs, or of the inputs and then the targets; by default those that the model was fitted on.
+    X, y
+        Test rows that the model has not seen; without them the model is judged by rows held out or left out of the training rows.
     """
     inspection.require_fitted(model)
     if (X is None) != (y is None):

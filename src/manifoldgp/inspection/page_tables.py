@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Sequence
 from html import escape
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from manifoldgp.estimators.diagnosis import Diagnosis
 from manifoldgp.inspection.page_view import ModelView, TargetView
 from manifoldgp.training.coarse_to_fine import on_a_level
 from manifoldgp.training.optimizer import CUT_SHORT
+
+if TYPE_CHECKING:
+    from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
 
 _ENDINGS = {
     "clearly lost": "stopped early: the best was out of reach",
@@ -166,7 +169,7 @@ def numbers_table(diagnosis: Diagnosis, view: ModelView) -> str:
     return table(("number", "value"), rows, "numbers")
 
 
-def settings_table(model: Any) -> str:
+def settings_table(model: ManifoldGPRegressor) -> str:
     """The arguments that the estimator was made with; those that differ from the defaults are marked."""
     given, usual = model.get_params(deep=False), type(model)().get_params(deep=False)
     rows = []
@@ -178,7 +181,7 @@ def settings_table(model: Any) -> str:
     return table(("argument", "value", ""), rows, "numbers")
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 200 else text[:199] + "…"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,6 +12,12 @@ from manifoldgp import inspection
 from manifoldgp._system.plain_text import visible
 from manifoldgp.averaging.stacking import HeldOutReport
 from manifoldgp.errors import InputError
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from manifoldgp.data.inputs import Table
+    from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
 
 Spec = dict[str, Any]
 
@@ -33,7 +39,7 @@ POINT = "Point at the picture to read values."
 BAR = "Point at a bar to read its value."
 
 
-def numbers(values: Any, digits: int = 5) -> list[float | None]:
+def numbers(values: ArrayLike, digits: int = 5) -> list[float | None]:
     """An array (n,) as numbers with this many significant digits; None where it is not finite.
 
     >>> numbers(np.array([1.23456789, np.inf]))
@@ -42,7 +48,7 @@ def numbers(values: Any, digits: int = 5) -> list[float | None]:
     return [float(f"{v:.{digits}g}") if np.isfinite(v) else None for v in np.asarray(values, dtype=float).ravel().tolist()]
 
 
-def padded(*values: Any, share: float = 0.05) -> list[float]:
+def padded(*values: ArrayLike, share: float = 0.05) -> list[float]:
     """A range that holds all finite values, and a little more."""
     every = np.concatenate([np.asarray(v, dtype=float).ravel() for v in values])
     every = every[np.isfinite(every)]
@@ -53,7 +59,7 @@ def padded(*values: Any, share: float = 0.05) -> list[float]:
     return [low - margin, high + margin]
 
 
-def axis(label: str, limits: Sequence[float], **more: Any) -> Spec:
+def axis(label: str, limits: Sequence[float], **more: object) -> Spec:
     return {"label": label, "name": label, "range": [float(v) for v in limits], **more}
 
 
@@ -113,7 +119,7 @@ class TargetView:
 class ModelView:
     """A fitted model with the names of its inputs, its targets, and how many rows predictions of it can be asked for at once."""
 
-    model: Any
+    model: ManifoldGPRegressor
     inputs: list[str]
     targets: list[TargetView]
     X: np.ndarray
@@ -146,7 +152,7 @@ class ModelView:
         return [int(d) for d in np.argsort(-strongest, kind="stable")]
 
 
-def view_of(model: Any, columns: Sequence[str] | None, X: Any, y: Any) -> ModelView:
+def view_of(model: ManifoldGPRegressor, columns: Sequence[str] | None, X: Table | None, y: ArrayLike | None) -> ModelView:
     """Look at a fitted model; columns: names of the inputs, or of the inputs and then the targets. X, y: test rows, or neither."""
     inputs, targets = _names(model, columns)
     ensemble = model.ensembles_[0]
@@ -174,7 +180,7 @@ def view_of(model: Any, columns: Sequence[str] | None, X: Any, y: Any) -> ModelV
     return ModelView(model, inputs, views, inspection.chosen_inputs(model, None), affordable)
 
 
-def _names(model: Any, columns: Sequence[str] | None) -> tuple[list[str], list[str]]:
+def _names(model: ManifoldGPRegressor, columns: Sequence[str] | None) -> tuple[list[str], list[str]]:
     D, outputs = model.n_features_in_, model.n_outputs_
     known = [*inspection.input_names(model), *(inspection.target_name(model, o) for o in range(outputs))]
     if columns is not None:

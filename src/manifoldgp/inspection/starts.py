@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from manifoldgp.errors import InputError
+from manifoldgp.inspection.chosen_rows import held_out, output_index
 from manifoldgp.inspection.learned import group_names
-from manifoldgp.inspection.rows import held_out, output_index
+
+if TYPE_CHECKING:
+    from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
 
 
 @dataclass(frozen=True)
@@ -23,7 +26,7 @@ class Trace:
     weight: float
 
 
-def traces(model: Any, *, output: int = 0) -> list[Trace]:
+def traces(model: ManifoldGPRegressor, *, output: int = 0) -> list[Trace]:
     """The way of every start that was trained; for posterior draws, which have none, an error says where to look.
 
     Left out: starts that were never begun (time was up), and those that were only screened, whose objective on few rows is not comparable.
@@ -55,7 +58,13 @@ def traces(model: Any, *, output: int = 0) -> list[Trace]:
 
 @dataclass(frozen=True)
 class Weights:
-    """Weights (G, F) by group (or start) and variance factor. held_out: they were found on held-out rows."""
+    """Weights (G, F) by group (or start) and variance factor.
+
+    Attributes
+    ----------
+    held_out
+        Whether they were found on held-out rows.
+    """
 
     names: list[str]
     variance_factors: tuple[float, ...]
@@ -63,7 +72,7 @@ class Weights:
     held_out: bool
 
 
-def mixture_weights(model: Any, *, output: int = 0) -> Weights:
+def mixture_weights(model: ManifoldGPRegressor, *, output: int = 0) -> Weights:
     """Weights of the groups of an average, or of the starts where all are of one group."""
     output = output_index(model, output)
     report, ensemble = held_out(model, output), model.ensembles_[output]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
 
 import torch
 from botorch.posteriors.posterior import Posterior
@@ -25,8 +24,18 @@ class MixturePosterior(Posterior):
 
     ``mean`` and ``variance`` are those of the mixture, so analytic acquisition functions see the Gaussian with the same moments.
 
-    means: (R, *T, q) and covariances (R, *T, q, q) of the members, in model units. prior_variance: (R, *T, q), the size of the numbers they are
-    differences of. member (S,), factor (S,), log_weights (S,): the components. warp: their target warpings.
+    Parameters
+    ----------
+    means, covariances : `(R, *T, q)`, `(R, *T, q, q)`
+        Of the members, in model units.
+    prior_variance : `(R, *T, q)`
+        The size of the numbers that the covariances are differences of.
+    member, factor, log_weights : (S,)
+        The components: which member, times which variance factor, with which weight.
+    warp
+        The target warpings of the components.
+    offset, scale
+        From model units to those of y.
     """
 
     def __init__(
@@ -61,12 +70,12 @@ class MixturePosterior(Posterior):
 
     @property
     def event_shape(self) -> torch.Size:
-        """(*T, q, 1)."""
+        """`(*T, q, 1)`."""
         return torch.Size([*self.means.shape[1:], 1])
 
     @property
     def base_sample_shape(self) -> torch.Size:
-        """(*T, q + 1): a normal number for each point, and one that chooses the component."""
+        """`(*T, q + 1)`: a normal number for each point, and one that chooses the component."""
         return torch.Size([*self.means.shape[1:-1], self.means.shape[-1] + 1])
 
     @property
@@ -91,17 +100,17 @@ class MixturePosterior(Posterior):
 
     @property
     def mean(self) -> Tensor:
-        """(*T, q, 1)."""
+        """`(*T, q, 1)`."""
         return self._moments[0].reshape(self.event_shape)
 
     @property
     def variance(self) -> Tensor:
-        """(*T, q, 1)."""
+        """`(*T, q, 1)`."""
         return self._moments[1].reshape(self.event_shape)
 
     @property
     def covariance_matrix(self) -> Tensor:
-        """Joint covariance (*T, q, q): Σ w (f C + (m − mean)(m − mean)ᵀ); of targets without a warping."""
+        """Joint covariance `(*T, q, q)`: Σ w (f C + (m − mean)(m − mean)ᵀ); of targets without a warping."""
         if not self.warp.trivial:
             raise NotImplementedError("The joint covariance of a warped target has no closed form; draw samples instead.")
         weights, width = self.log_weights.exp(), self.means.shape[0]
@@ -112,23 +121,23 @@ class MixturePosterior(Posterior):
         return self.scale**2 * (torch.tensordot(spread, self.covariances, 1) + torch.tensordot(member, outer, 1))
 
     def quantile(self, value: Tensor) -> Tensor:
-        """Quantiles of the points' own distributions: (*T, q, 1), or (len(value), *T, q, 1)."""
+        """Quantiles of the points' own distributions: `(*T, q, 1)`, or `(len(value), *T, q, 1)`."""
         rows = [self.marginals.quantile(float(v)).reshape(self.event_shape) for v in value.reshape(-1)]
         return torch.stack(rows) if value.numel() > 1 else rows[0]
 
     def density(self, value: Tensor) -> Tensor:
-        """Densities of the points' own distributions at values that broadcast to (*T, q, 1)."""
+        """Densities of the points' own distributions at values that broadcast to `(*T, q, 1)`."""
         flat = value.expand(self.event_shape).reshape(-1)
         return self.marginals.log_density(flat).exp().reshape(self.event_shape)
 
     def rsample(self, sample_shape: torch.Size | None = None) -> Tensor:
-        """Joint draws (*sample_shape, *T, q, 1), without fixed base samples."""
+        """Joint draws `(*sample_shape, *T, q, 1)`, without fixed base samples."""
         shape = torch.Size([1]) if sample_shape is None else sample_shape
         base = torch.randn(*shape, *self.base_sample_shape, dtype=self.dtype, device=self.device)
         return self.rsample_from_base_samples(shape, base)
 
     def rsample_from_base_samples(self, sample_shape: torch.Size, base_samples: Tensor) -> Tensor:
-        """Joint draws (*sample_shape, *T, q, 1) from normal numbers (*sample_shape, *T, q + 1)."""
+        """Joint draws `(*sample_shape, *T, q, 1)` from normal numbers `(*sample_shape, *T, q + 1)`."""
         T, q = self.means.shape[1:-1], self.means.shape[-1]
         base = base_samples.reshape(sample_shape.numel(), T.numel(), q + 1)
         component = self._chosen(base[..., -1])
@@ -173,6 +182,6 @@ def _same_for_all_batches(
 
 
 @GetSampler.register(MixturePosterior)
-def _mixture_sampler(posterior: MixturePosterior, sample_shape: torch.Size, *, seed: int | None = None, **_: Any):
+def _mixture_sampler(posterior: MixturePosterior, sample_shape: torch.Size, *, seed: int | None = None, **_: object):
     """Quasi-random normal numbers."""
     return SobolQMCNormalSampler(sample_shape=sample_shape, seed=seed)

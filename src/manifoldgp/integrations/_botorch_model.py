@@ -30,13 +30,20 @@ _POSTERIORS = ("mixture", "gaussian")
 class ManifoldGPModel(Model, FantasizeMixin):
     """One target of a fitted estimator as a BoTorch model with one outcome, in the original units of X and y; BoTorch maximises.
 
-    estimator: a fitted ManifoldGPRegressor or GPRegressor. It is not changed, and later changes of it do not reach this model.
-    output: which of its targets. Several: ``botorch.models.ModelList(*(ManifoldGPModel(e, output=o) for o in range(m)))``.
-    posterior: "mixture" gives acquisition functions the weighted members as they are; "gaussian" one Gaussian with the mixture's mean and
-        joint covariance, for acquisition functions that need a MultivariateNormal. A single model without target warping is Gaussian anyway.
-
     Conditioning and fantasies keep parameters and weights, as ``estimator.update`` does.
 
+    Parameters
+    ----------
+    estimator
+        A fitted ManifoldGPRegressor or GPRegressor. It is not changed, and later changes of it do not reach this model.
+    output
+        Which of its targets. Several: ``botorch.models.ModelList(*(ManifoldGPModel(e, output=o) for o in range(m)))``.
+    posterior
+        "mixture" gives acquisition functions the weighted members as they are; "gaussian" one Gaussian with the mixture's mean and joint covariance, for
+        acquisition functions that need a MultivariateNormal. A single model without target warping is Gaussian anyway.
+
+    Examples
+    --------
     >>> from manifoldgp import Single
     >>> X = torch.linspace(0, 1, 12, dtype=torch.float64)[:, None]
     >>> model = ManifoldGPModel.fit(X, (6 * X).sin(), features=(2,), averaging=Single(restarts=2, max_iter=30))
@@ -108,10 +115,12 @@ class ManifoldGPModel(Model, FantasizeMixin):
         observation_noise: bool | Tensor = False,
         posterior_transform: PosteriorTransform | None = None,
     ) -> Posterior:
-        """The joint posterior of f, or with observation_noise of y, at X (*T, q, d).
+        """The joint posterior of f, or with observation_noise of y, at X `(*T, q, d)`.
 
-        observation_noise: True adds the learned noise and the average of the known one; a tensor (*T, q or 1, 1) of variances
-        stands in for the known noise.
+        Parameters
+        ----------
+        observation_noise
+            True adds the learned noise and the average of the known one; a tensor `(*T, q or 1, 1)` of variances stands in for the known noise.
         """
         if output_indices not in (None, [0]):
             raise InputError(f"This model has one outcome; output_indices must be None or [0], got {output_indices!r}.")
@@ -135,10 +144,13 @@ class ManifoldGPModel(Model, FantasizeMixin):
             return _scalarized(mixture, posterior_transform)
         return posterior_transform(result)
 
-    def condition_on_observations(self, X: Tensor, Y: Tensor, noise: Tensor | None = None, **kwargs: Any) -> Self:
-        """The model with n more rows: X (*T, n, d) and Y (*T', n, 1), T' broadcasting with T; parameters and weights unchanged.
+    def condition_on_observations(self, X: Tensor, Y: Tensor, noise: Tensor | None = None, **kwargs: object) -> Self:
+        """The model with n more rows: X `(*T, n, d)` and Y `(*T', n, 1)`, T' broadcasting with T; parameters and weights unchanged.
 
-        noise: known noise variances of these rows, shaped like Y.
+        Parameters
+        ----------
+        noise
+            Known noise variances of these rows, shaped like Y.
         """
         if noise is None and self._row_noise_needed:
             raise InputError("This model has noise='known': give the noise variances of the new rows too, noise=...")
@@ -151,8 +163,8 @@ class ManifoldGPModel(Model, FantasizeMixin):
         new.train_inputs, new.train_targets = self._joined_rows(X, Y)
         return new
 
-    def fantasize(self, X: Tensor, sampler: MCSampler, observation_noise: Tensor | None = None, **kwargs: Any) -> Self:
-        """The model conditioned on draws of y at X (*T, n, d): a batch (*sample_shape, *T) of models."""
+    def fantasize(self, X: Tensor, sampler: MCSampler, observation_noise: Tensor | None = None, **kwargs: object) -> Self:
+        """The model conditioned on draws of y at X `(*T, n, d)`: a batch `(*sample_shape, *T)` of models."""
         noise = observation_noise
         if noise is None and self._row_noise_needed and self._known_noise is not None:
             noise = (self._known_noise * self._scale**2).reshape(1, 1)
@@ -173,7 +185,7 @@ class ManifoldGPModel(Model, FantasizeMixin):
         return (X.to(self._x_scale) - self._x_offset) / self._x_scale
 
     def _noise(self, observation_noise: bool | Tensor, size: int) -> Tensor:
-        """Noise variances (R, ...) in model units, to broadcast over (R, *T, q), where (*T, q) are ``size`` dimensions."""
+        """Noise variances (R, ...) in model units, to broadcast over (R, *T, q), where `(*T, q)` are ``size`` dimensions."""
         learned = torch.cat([block.noise_variance() for block in self._members]).reshape(-1, *[1] * size)
         if isinstance(observation_noise, Tensor):
             self._refuse_warped_noise(observation_noise)

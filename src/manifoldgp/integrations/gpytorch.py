@@ -6,7 +6,6 @@ import copy
 import math
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -16,6 +15,7 @@ from torch.func import functional_call
 from manifoldgp.errors import InputError, MissingExtraError
 from manifoldgp.kernels import Kernel
 from manifoldgp.parameters import Law, Parameter, Tree, constant_law, leaves, nest
+from manifoldgp.registry import register
 
 try:
     import gpytorch
@@ -27,25 +27,32 @@ except ImportError as error:
 _ROWS_OF_PROBE = 3
 
 
+@register("integrations.GPyTorchKernel")
 @dataclass(frozen=True, eq=False)
 class GPyTorchKernel(Kernel):
     """k(h, h') of a ``gpytorch.kernels.Kernel``, trained together with everything else. The kernel handed in is copied, never changed.
 
-    kernel: its raw parameters (``raw_lengthscale``) are trained, without constraints: GPyTorch's own constraints turn them into natural values.
-        Parameters without ``requires_grad`` and buffers are constants. A kernel with GPyTorch priors is refused: use the estimator's ``priors``.
-    batching: how a batch of parameters is computed: "native", by the kernel's own batch dimensions; "loop", one after another; or
-        "auto" for the first, if it gives the same.
-
-    Parameters: those of ``kernel.named_parameters()``; dots in names are levels of the tree. The first start is the kernel as it comes; the others
+    Its parameters: those of ``kernel.named_parameters()``; dots in names are levels of the tree. The first start is the kernel as it comes; the others
     have natural values scattered by a factor of e. A file holds the learnt tensors; whoever loads it brings the kernel:
     ``manifoldgp.load(path, modules=[RBFKernel()])``.
 
+    Parameters
+    ----------
+    kernel
+        Its raw parameters (``raw_lengthscale``) are trained, without constraints: GPyTorch's own constraints turn them into natural values. Parameters
+        without ``requires_grad`` and buffers are constants. A kernel with GPyTorch priors is refused: use the estimator's ``priors``.
+    batching
+        How a batch of parameters is computed: "native", by the kernel's own batch dimensions; "loop", one after another; or "auto" for the first, if it
+        gives the same.
+
+    Examples
+    --------
     >>> kernel = GPyTorchKernel(gpytorch.kernels.ScaleKernel(gpytorch.kernels.RBFKernel()))
     >>> sorted(name for name, parameter in leaves(kernel.parameters(torch.zeros(3, 2))) if parameter.trainable)
     ['base_kernel.raw_lengthscale', 'raw_outputscale']
     """
 
-    kernel: Any
+    kernel: gpytorch.kernels.Kernel
     batching: str = "auto"
 
     def __post_init__(self) -> None:
@@ -122,7 +129,7 @@ class GPyTorchKernel(Kernel):
         return hash((type(self.kernel), self.dims))
 
 
-def _evaluate(kernel: Any, values: dict[str, Tensor], A: Tensor, B: Tensor, diagonal: bool) -> Tensor:
+def _evaluate(kernel: gpytorch.kernels.Kernel, values: dict[str, Tensor], A: Tensor, B: Tensor, diagonal: bool) -> Tensor:
     with ExitStack() as stack:
         stack.enter_context(gpytorch.settings.lazily_evaluate_kernels(False))
         stack.enter_context(gpytorch.settings.trace_mode(True))  # plain operations, which can be differentiated twice
@@ -137,13 +144,18 @@ def _evaluate(kernel: Any, values: dict[str, Tensor], A: Tensor, B: Tensor, diag
 
 
 def _looped(
-    kernel: Any, stacked: dict[str, Tensor], constants: dict[str, Tensor], A: Tensor, B: Tensor, diagonal: bool
+    kernel: gpytorch.kernels.Kernel,
+    stacked: dict[str, Tensor],
+    constants: dict[str, Tensor],
+    A: Tensor,
+    B: Tensor,
+    diagonal: bool,
 ) -> Tensor:
     members = ({name: value[i] for name, value in stacked.items()} | constants for i in range(len(A)))
     return torch.stack([_evaluate(kernel, values, A[i], B[i], diagonal) for i, values in enumerate(members)])
 
 
-def _way(kernel: Any, stacked: dict[str, Tensor], constants: dict[str, Tensor], A: Tensor, B: Tensor) -> str:
+def _way(kernel: gpytorch.kernels.Kernel, stacked: dict[str, Tensor], constants: dict[str, Tensor], A: Tensor, B: Tensor) -> str:
     few = {name: value[:2].detach() for name, value in stacked.items()}
     A, B = A[:2, :_ROWS_OF_PROBE].detach(), B[:2, :_ROWS_OF_PROBE].detach()
     loop = _looped(kernel, few, constants, A, B, diagonal=False)
@@ -157,7 +169,7 @@ def _way(kernel: Any, stacked: dict[str, Tensor], constants: dict[str, Tensor], 
     return "native" if same else "loop"
 
 
-def _scattered(raw: Tensor, constraint: Any) -> Law:
+def _scattered(raw: Tensor, constraint: gpytorch.constraints.Interval | None) -> Law:
     """The raw value itself, then natural values scattered by a factor of e; between two bounds, or without any, raw ones are."""
 
     def draw(generator: torch.Generator, count: int) -> Tensor:

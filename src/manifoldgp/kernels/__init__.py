@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from manifoldgp.errors import InputError
-from manifoldgp.kernels._abstract import Kernel
-from manifoldgp.kernels.combine import Product, Sum
+from manifoldgp.kernels._radial import squared_distances
+from manifoldgp.kernels.kernel import Kernel, constant_diagonal, positive_parameter, spread, variance_parameter
 from manifoldgp.kernels.linear import Constant, Linear
 from manifoldgp.kernels.neural_network import NeuralNetwork
 from manifoldgp.kernels.periodic import Periodic
 from manifoldgp.kernels.rational_quadratic import RationalQuadratic
 from manifoldgp.kernels.spectral_mixture import SpectralMixture
-from manifoldgp.kernels.stationary import Matern12, Matern32, Matern52, SquaredExponential
+from manifoldgp.kernels.stationary import Matern12, Matern32, Matern52, SquaredExponential, Stationary
+from manifoldgp.kernels.sums_and_products import Product, Sum
+from manifoldgp.predictor.covariance import Covariance
+from manifoldgp.registry import shorthands
 
 __all__ = [
     "Constant",
+    "Covariance",
     "Kernel",
     "Linear",
     "Matern12",
@@ -25,21 +29,15 @@ __all__ = [
     "RationalQuadratic",
     "SpectralMixture",
     "SquaredExponential",
+    "Stationary",
     "Sum",
     "as_kernel",
+    "constant_diagonal",
+    "positive_parameter",
+    "spread",
+    "squared_distances",
+    "variance_parameter",
 ]
-
-_SHORTHANDS: dict[str, type[Kernel]] = {
-    "se": SquaredExponential,
-    "nn": NeuralNetwork,
-    "matern12": Matern12,
-    "matern32": Matern32,
-    "matern52": Matern52,
-    "rq": RationalQuadratic,
-    "periodic": Periodic,
-    "sm": SpectralMixture,
-    "linear": Linear,
-}
 
 
 def as_kernel(kernel: Kernel | str) -> Kernel:
@@ -50,7 +48,7 @@ def as_kernel(kernel: Kernel | str) -> Kernel:
     """
     if isinstance(kernel, Kernel):
         return kernel
-    if isinstance(kernel, str) and kernel in _SHORTHANDS:
-        return _SHORTHANDS[kernel]()
-    known = ", ".join(map(repr, _SHORTHANDS))
-    raise InputError(f"A kernel is expected, or one of the shorthands {known}; got {kernel!r}.")
+    known = shorthands(Kernel)
+    if isinstance(kernel, str) and kernel in known:
+        return known[kernel]()
+    raise InputError(f"A kernel is expected, or one of the shorthands {', '.join(map(repr, known))}; got {kernel!r}.")

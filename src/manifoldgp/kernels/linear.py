@@ -7,18 +7,27 @@ from dataclasses import dataclass
 import numpy as np
 from torch import Tensor
 
-from manifoldgp.kernels._abstract import Kernel, constant_diagonal, positive_parameter, spread, variance_parameter
+from manifoldgp.kernels.kernel import Kernel, constant_diagonal, positive_parameter, spread, variance_parameter
 from manifoldgp.parameters import Tree
+from manifoldgp.predictor.covariance import Covariance
+from manifoldgp.predictor.expression import Expression
+from manifoldgp.predictor.rows import Rows
+from manifoldgp.registry import register
 
 
+@register("kernels.Linear", shorthand="linear")
 @dataclass(frozen=True)
 class Linear(Kernel):
-    """k(h, h') = sum_q weights_q h_q h'_q: linear functions through the origin. Add :class:`Constant` for an offset.
+    """k(h, h') = sum_q weights_q h_q h'_q: linear functions through the origin. Add `Constant` for an offset.
 
-    ard: one weight for each feature, or one for all.
-    amplitude: the weights carry the variance already; True multiplies by one more.
+    Its parameters: weights (Q,) or (1,); variance () if asked for.
 
-    Parameters: weights (Q,) or (1,); variance () if asked for.
+    Parameters
+    ----------
+    ard
+        One weight for each feature, or one for all.
+    amplitude
+        The weights carry the variance already; True multiplies by one more.
     """
 
     ard: bool = True
@@ -39,18 +48,27 @@ class Linear(Kernel):
     def _diagonal(self, values: Tree, H: Tensor) -> Tensor:
         return self._scaled(values, H).square().sum(-1)
 
+    def _program(self, values: Tree, H: np.ndarray, new: Rows) -> Covariance:
+        root = np.sqrt(np.broadcast_to(values["weights"], (len(values["weights"]), H.shape[-1])))
+        rows = new.scaled(root)
+        return Covariance.of(rows.inner_products(H * root[:, None, :]), rows.square_sum(), values.get("variance"))
+
     def _scaled(self, values: Tree, H: Tensor) -> Tensor:
         weights = values["weights"] * values["variance"].unsqueeze(-1) if self.amplitude else values["weights"]
         return H * weights.sqrt().unsqueeze(-2)
 
 
+@register("kernels.Constant")
 @dataclass(frozen=True)
 class Constant(Kernel):
     """k(h, h') = variance: functions that are constant. It does not depend on H, so its gradient with respect to H is none.
 
-    amplitude: False fixes the variance to 1.
+    Its parameters: variance ().
 
-    Parameters: variance ().
+    Parameters
+    ----------
+    amplitude
+        False fixes the variance to 1.
     """
 
     amplitude: bool = True
@@ -68,3 +86,7 @@ class Constant(Kernel):
 
     def _diagonal(self, values: Tree, H: Tensor) -> Tensor:
         return constant_diagonal(values.get("variance"), H)
+
+    def _program(self, values: Tree, H: np.ndarray, new: Rows) -> Covariance:
+        ones = Rows.constant(new.writer, np.ones((1, H.shape[-2])))
+        return Covariance.of(Expression(new.writer, ones.slot(), axes=2), variance=values.get("variance"))

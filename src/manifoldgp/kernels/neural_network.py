@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from manifoldgp.kernels._abstract import Kernel, positive_parameter, spread, variance_parameter
+from manifoldgp.kernels.kernel import Kernel, positive_parameter, spread, variance_parameter
 from manifoldgp.parameters import Tree
+from manifoldgp.predictor.covariance import Covariance
+from manifoldgp.predictor.expression import Expression
+from manifoldgp.predictor.rows import Rows
+from manifoldgp.registry import register
 
 _LARGEST_SINE = 1.0 - 1e-15
 
 
+@register("kernels.NeuralNetwork", shorthand="nn")
 @dataclass(frozen=True)
 class NeuralNetwork(Kernel):
     """k(h, h') = variance * arcsin( p(h, h') / sqrt((1 + p(h, h)) (1 + p(h', h'))) )     (the paper's eq. 6)
@@ -21,9 +27,14 @@ class NeuralNetwork(Kernel):
     P = diag(bias, weights). Rasmussen and Williams, eq. 4.29, is the same kernel with P = 2 Sigma and a variance of 2 / pi.
     Not stationary: it suits functions that are steep somewhere and flat elsewhere, but its origin matters.
 
-    ard: one weight for each feature, or one for all. amplitude: whether there is a variance.
+    Its parameters: variance (), bias (), weights (Q,) or (1,).
 
-    Parameters: variance (), bias (), weights (Q,) or (1,).
+    Parameters
+    ----------
+    ard
+        One weight for each feature, or one for all.
+    amplitude
+        Whether there is a variance.
     """
 
     ard: bool = True
@@ -47,6 +58,17 @@ class NeuralNetwork(Kernel):
         p = (H * H * values["weights"].unsqueeze(-2)).sum(-1) + values["bias"].unsqueeze(-1)
         angle = torch.arcsin((p / (1 + p)).clamp(max=_LARGEST_SINE))
         return angle * values["variance"].unsqueeze(-1) if self.amplitude else angle
+
+    def _program(self, values: Tree, H: np.ndarray, new: Rows) -> Covariance:
+        root = np.broadcast_to(np.sqrt(values["weights"]), (len(values["weights"]), H.shape[-1]))
+        A, bias = H * root[:, None, :], values["bias"][:, None]
+        size = np.sqrt(1 + bias + (A * A).sum(-1))
+        U, u = np.ascontiguousarray(np.swapaxes(A / size[..., None], -1, -2)), bias[..., None] / size[:, None, :]
+        writer, rows = new.writer, new.scaled(root).slot()
+        one_plus_bias = writer.constant(1 + bias)
+        K = writer.do("neural_network", rows, writer.constant(U), writer.constant(u), one_plus_bias)
+        diagonal = writer.do("neural_network_diagonal", rows, one_plus_bias)
+        return Covariance.of(Expression(writer, K, axes=2), Expression(writer, diagonal, axes=1), values.get("variance"))
 
     def _arcsine(self, values: Tree, sine: Tensor) -> Tensor:
         # |sine| < 1 but for rounding; where rounding reaches 1 the slope of arcsin is infinite, so it stops just before.

@@ -5,15 +5,20 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from manifoldgp.kernels._abstract import Kernel, constant_diagonal, positive_parameter, spread, variance_parameter
 from manifoldgp.kernels._profiles import SQUARED_EXPONENTIAL
-from manifoldgp.kernels._radial import radial
+from manifoldgp.kernels._radial import radial, radial_program
+from manifoldgp.kernels.kernel import Kernel, constant_diagonal, positive_parameter, spread, variance_parameter
 from manifoldgp.parameters import Tree
+from manifoldgp.predictor.covariance import Covariance
+from manifoldgp.predictor.rows import Rows
+from manifoldgp.registry import register
 
 
+@register("kernels.Periodic", shorthand="periodic")
 @dataclass(frozen=True)
 class Periodic(Kernel):
     """k(h, h') = variance * exp( -2 sum_q sin^2(pi (h_q - h'_q) / period_q) / lengthscale_q^2 ).
@@ -21,9 +26,14 @@ class Periodic(Kernel):
     With u_q = (cos phi_q, sin phi_q), phi_q = 2 pi h_q / period_q, this is exp(-|u - u'|^2 / (2 lengthscale^2)):
     the squared exponential of 2 Q features, and computed as such.
 
-    ard: a period and a length-scale for each feature, or one of each for all. amplitude: whether there is a variance.
+    Its parameters: variance (), period (Q,) or (1,), lengthscale (Q,) or (1,), the latter relative to the unit circle.
 
-    Parameters: variance (), period (Q,) or (1,), lengthscale (Q,) or (1,), the latter relative to the unit circle.
+    Parameters
+    ----------
+    ard
+        A period and a length-scale for each feature, or one of each for all.
+    amplitude
+        Whether there is a variance.
     """
 
     ard: bool = True
@@ -45,6 +55,15 @@ class Periodic(Kernel):
 
     def _diagonal(self, values: Tree, H: Tensor) -> Tensor:
         return constant_diagonal(values.get("variance"), H, values["lengthscale"], values["period"])
+
+    def _program(self, values: Tree, H: np.ndarray, new: Rows) -> Covariance:
+        Q = H.shape[-1]
+        speed = np.broadcast_to(2 * math.pi / values["period"], (len(values["period"]), Q))
+        phase = H * speed[:, None, :]
+        around = np.concatenate([np.cos(phase), np.sin(phase)], -1)
+        lengthscale = np.broadcast_to(values["lengthscale"], (len(values["lengthscale"]), Q))
+        circle = new.scaled(speed).through("circle", width=2 * Q)
+        return radial_program(SQUARED_EXPONENTIAL, values, around, circle, np.concatenate([lengthscale, lengthscale], -1))
 
 
 def _around_circle(values: Tree, H: Tensor) -> Tensor:

@@ -5,24 +5,33 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from manifoldgp.kernels._abstract import Kernel, constant_diagonal, positive_parameter, spread, variance_parameter
-from manifoldgp.kernels._profiles import SQUARED_DISTANCE
-from manifoldgp.kernels._radial import radial
+from manifoldgp.kernels._radial import squared_distances
+from manifoldgp.kernels.kernel import Kernel, constant_diagonal, positive_parameter, spread, variance_parameter
 from manifoldgp.parameters import Tree
+from manifoldgp.predictor.covariance import Covariance
+from manifoldgp.predictor.rows import Rows
+from manifoldgp.registry import register
 
 
+@register("kernels.RationalQuadratic", shorthand="rq")
 @dataclass(frozen=True)
 class RationalQuadratic(Kernel):
     """k(h, h') = variance * (1 + r^2 / (2 shape))^(-shape), r^2 = sum_q (h_q - h'_q)^2 / lengthscale_q^2.
 
     ``shape`` is often written alpha, a letter that means something else here. For shape -> inf it is the squared exponential.
 
-    ard: one length-scale for each feature, or one for all. amplitude: whether there is a variance.
+    Its parameters: variance (), lengthscale (Q,) or (1,), shape ().
 
-    Parameters: variance (), lengthscale (Q,) or (1,), shape ().
+    Parameters
+    ----------
+    ard
+        One length-scale for each feature, or one for all.
+    amplitude
+        Whether there is a variance.
     """
 
     ard: bool = True
@@ -36,14 +45,21 @@ class RationalQuadratic(Kernel):
         }
 
     def _matrix(self, values: Tree, H: Tensor) -> Tensor:
-        return self._of_distance(values, radial(H / values["lengthscale"].unsqueeze(-2), None, None, SQUARED_DISTANCE))
+        return self._of_distance(values, squared_distances(H / values["lengthscale"].unsqueeze(-2)))
 
     def _cross(self, values: Tree, H1: Tensor, H2: Tensor) -> Tensor:
         lengthscale = values["lengthscale"].unsqueeze(-2)
-        return self._of_distance(values, radial(H1 / lengthscale, H2 / lengthscale, None, SQUARED_DISTANCE))
+        return self._of_distance(values, squared_distances(H1 / lengthscale, H2 / lengthscale))
 
     def _diagonal(self, values: Tree, H: Tensor) -> Tensor:
         return constant_diagonal(values.get("variance"), H, values["lengthscale"])
+
+    def _program(self, values: Tree, H: np.ndarray, new: Rows) -> Covariance:
+        shape = values["shape"]
+        scale = 1.0 / (values["lengthscale"] * np.sqrt(2 * shape)[:, None])
+        exponent = new.writer.constant(shape[:, None, None])
+        K = new.scaled(scale).of_distances("rational_quadratic", H * scale[:, None, :], exponent)
+        return Covariance.of(K, variance=values.get("variance"))
 
     def _of_distance(self, values: Tree, r2: Tensor) -> Tensor:
         shape = values["shape"][..., None, None]

@@ -1,4 +1,4 @@
-"""Stationary kernels of Z = H / lengthscale: the squared exponential and the Matern family."""
+"""Stationary kernels of T = H / lengthscale: the squared exponential and the Matern family."""
 
 from __future__ import annotations
 
@@ -6,23 +6,32 @@ import math
 from abc import abstractmethod
 from dataclasses import dataclass
 
+import numpy as np
 from torch import Tensor
 
-from manifoldgp.kernels._abstract import Kernel, constant_diagonal, positive_parameter, spread, variance_parameter
 from manifoldgp.kernels._profiles import MATERN12, MATERN32, MATERN52, SQUARED_EXPONENTIAL, Profile
-from manifoldgp.kernels._radial import radial
+from manifoldgp.kernels._radial import radial, radial_program
+from manifoldgp.kernels.kernel import Kernel, constant_diagonal, positive_parameter, spread, variance_parameter
 from manifoldgp.parameters import Tree
+from manifoldgp.predictor.covariance import Covariance
+from manifoldgp.predictor.rows import Rows
+from manifoldgp.registry import overridden, register
 
 
 @dataclass(frozen=True)
 class Stationary(Kernel):
     """k(h, h') = variance * k0(r) with r^2 = sum_q (h_q - h'_q)^2 / lengthscale_q^2; every subclass has its own profile k0.
 
-    ard: one length-scale for each feature (automatic relevance determination), or one for all.
-    amplitude: whether there is a variance; without it k(h, h) = 1.
-    scaled: whether there are length-scales; without them the features come with a scale of their own.
+    Its parameters: variance (), lengthscale (Q,) or (1,).
 
-    Parameters: variance (), lengthscale (Q,) or (1,).
+    Parameters
+    ----------
+    ard
+        One length-scale for each feature (automatic relevance determination), or one for all.
+    amplitude
+        Whether there is a variance; without it k(h, h) = 1.
+    scaled
+        Whether there are length-scales; without them the features come with a scale of their own.
     """
 
     ard: bool = True
@@ -50,15 +59,26 @@ class Stationary(Kernel):
     def _diagonal(self, values: Tree, H: Tensor) -> Tensor:
         return constant_diagonal(values.get("variance"), H, *([values["lengthscale"]] if self.scaled else []))
 
+    def _program(self, values: Tree, H: np.ndarray, new: Rows) -> Covariance:
+        return radial_program(self.profile, values, H, new, values["lengthscale"] if self.scaled else np.ones((1, 1)))
+
+    def radial_profile(self) -> Profile | None:
+        if self.dims is not None or self.profile.kinked or overridden(type(self), "radial_profile", ("_parameters",)):
+            return None
+        return self.profile
+
     def _scale(self, values: Tree, H: Tensor) -> Tensor:
-        """Z = H / lengthscale."""
+        """T = H / lengthscale."""
         return H / values["lengthscale"].unsqueeze(-2) if self.scaled else H
 
 
+@register("kernels.SquaredExponential", shorthand="se")
 @dataclass(frozen=True)
 class SquaredExponential(Stationary):
     """k(h, h') = variance * exp(-r^2 / 2): infinitely smooth (the paper's eq. 5).
 
+    Examples
+    --------
     >>> import torch
     >>> values = {"variance": torch.tensor(2.0), "lengthscale": torch.tensor([1.0])}
     >>> SquaredExponential().matrix(values, torch.tensor([[0.0], [1.0]]))
@@ -71,6 +91,7 @@ class SquaredExponential(Stationary):
         return SQUARED_EXPONENTIAL
 
 
+@register("kernels.Matern12", shorthand="matern12")
 @dataclass(frozen=True)
 class Matern12(Stationary):
     """k(h, h') = variance * exp(-r): continuous, nowhere differentiable.
@@ -83,6 +104,7 @@ class Matern12(Stationary):
         return MATERN12
 
 
+@register("kernels.Matern32", shorthand="matern32")
 @dataclass(frozen=True)
 class Matern32(Stationary):
     """k(h, h') = variance * (1 + a) exp(-a), a = sqrt(3) r: once differentiable."""
@@ -92,6 +114,7 @@ class Matern32(Stationary):
         return MATERN32
 
 
+@register("kernels.Matern52", shorthand="matern52")
 @dataclass(frozen=True)
 class Matern52(Stationary):
     """k(h, h') = variance * (1 + a + a^2 / 3) exp(-a), a = sqrt(5) r: twice differentiable."""

@@ -10,12 +10,12 @@ try:
 except ImportError as error:
     raise MissingExtraError("Pictures need matplotlib, which is not installed. Run: pip install 'manifoldgp[plots]'.") from error
 
+from manifoldgp.plots.bands import plot_band, plot_observations, plot_prediction, plot_slice
 from manifoldgp.plots.calibration import plot_coverage, plot_pit, plot_predicted_observed
-from manifoldgp.plots.learned import plot_feature_curves, plot_feature_plane, plot_features, plot_relevance
+from manifoldgp.plots.feature_space import plot_feature_curves, plot_feature_plane, plot_features, plot_relevance
 from manifoldgp.plots.maps import plot_map, plot_mean_map, plot_std_map
-from manifoldgp.plots.predictions import plot_band, plot_observations, plot_prediction, plot_slice
-from manifoldgp.plots.starts import plot_starts, plot_weights
 from manifoldgp.plots.style import Style, new_figure, styled
+from manifoldgp.plots.traces import plot_starts, plot_weights
 
 __all__ = [
     "Style",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -11,21 +11,30 @@ from manifoldgp import inspection, metrics
 from manifoldgp.inspection.palette import BLUE, FAINT, INK
 from manifoldgp.plots.style import drawing_place, styled, target_label
 
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from manifoldgp.data.inputs import Table
+    from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
+
 
 @styled()
 def plot_predicted_observed(
-    model: Any,
-    X: Any = None,
-    y: Any = None,
+    model: ManifoldGPRegressor,
+    X: Table | None = None,
+    y: ArrayLike | None = None,
     *,
     output: int = 0,
-    noise_std: Any = None,
+    noise_std: ArrayLike | None = None,
     most: int = 500,
     ax: Axes | None = None,
 ) -> Axes:
     """Predictive mean with its 95 % interval against what was observed; on the diagonal a prediction is exact.
 
-    X, y: test rows. Without them every training row is predicted from all the others (leave-one-out).
+    Parameters
+    ----------
+    X, y
+        Test rows. Without them every training row is predicted from all the others (leave-one-out).
     """
     found = inspection.predictions(model, X, y, output=output, noise_std=noise_std, most=most)
     ax = drawing_place(ax, (4.2, 4.0))
@@ -44,18 +53,21 @@ def plot_predicted_observed(
 
 @styled()
 def plot_pit(
-    model: Any,
-    X: Any = None,
-    y: Any = None,
+    model: ManifoldGPRegressor,
+    X: Table | None = None,
+    y: ArrayLike | None = None,
     *,
     output: int = 0,
-    noise_std: Any = None,
+    noise_std: ArrayLike | None = None,
     bins: int = 10,
     ax: Axes | None = None,
 ) -> Axes:
     """Histogram of P(Y <= y): flat if the model is calibrated, high at both ends if it is too sure, high in the middle if too cautious.
 
-    X, y: test rows. Without them: the rows that the folds of a stack held out, for other averagings leave-one-out values. Grey: what chance allows.
+    Parameters
+    ----------
+    X, y
+        Test rows. Without them: the rows that the folds of a stack held out, for other averagings leave-one-out values. Grey: what chance allows.
     """
     found = inspection.calibration(model, X, y, output=output, noise_std=noise_std)
     density = metrics.pit_histogram(found.pit, bins)
@@ -69,11 +81,17 @@ def plot_pit(
 
 @styled()
 def plot_coverage(
-    model: Any, X: Any = None, y: Any = None, *, output: int = 0, noise_std: Any = None, ax: Axes | None = None
+    model: ManifoldGPRegressor,
+    X: Table | None = None,
+    y: ArrayLike | None = None,
+    *,
+    output: int = 0,
+    noise_std: ArrayLike | None = None,
+    ax: Axes | None = None,
 ) -> Axes:
     """Share of rows inside central intervals against the share that should be: on the diagonal if calibrated, below it if too sure.
 
-    Rows as in :func:`plot_pit`. Grey: what chance allows.
+    Rows as in `plot_pit`. Grey: what chance allows.
     """
     found = inspection.calibration(model, X, y, output=output, noise_std=noise_std)
     levels = np.linspace(0.02, 0.99, 98)

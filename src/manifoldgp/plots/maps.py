@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -11,6 +11,10 @@ from numpy.typing import ArrayLike
 
 from manifoldgp import inspection
 from manifoldgp.plots.style import drawing_place, input_labels, styled, target_label
+
+if TYPE_CHECKING:
+    from manifoldgp.data.inputs import Table
+    from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
 
 
 def plot_map(
@@ -24,9 +28,16 @@ def plot_map(
     colorbar: bool = True,
     aspect: Literal["equal", "auto"] = "equal",
 ) -> Axes:
-    """``field`` (n1, n2), index 0 along the horizontal axis. limits: of the colours. logarithmic: for positive fields such as errors.
+    """An intensity map of ``field`` (n1, n2), index 0 along the horizontal axis.
 
-    aspect: "equal" units along both axes, or "auto" to fill the Axes.
+    Parameters
+    ----------
+    limits
+        Smallest and largest value of the colour scale; by default those of the field.
+    logarithmic
+        Whether colours follow the logarithm, for positive fields such as errors.
+    aspect
+        "equal" units along both axes, or "auto" to fill the Axes.
     """
     field = np.asarray(field, dtype=float)
     low, high = limits or (float(field.min()), float(field.max()))
@@ -43,10 +54,10 @@ def plot_map(
 
 @styled()
 def plot_mean_map(
-    model: Any,
+    model: ManifoldGPRegressor,
     columns: tuple[str | int, str | int] = (0, 1),
     *,
-    X: Any = None,
+    X: Table | None = None,
     output: int = 0,
     points: int = 60,
     ax: Axes | None = None,
@@ -57,10 +68,10 @@ def plot_mean_map(
 
 @styled()
 def plot_std_map(
-    model: Any,
+    model: ManifoldGPRegressor,
     columns: tuple[str | int, str | int] = (0, 1),
     *,
-    X: Any = None,
+    X: Table | None = None,
     output: int = 0,
     points: int = 60,
     ax: Axes | None = None,
@@ -69,7 +80,15 @@ def plot_std_map(
     return _surface_map(model, columns, "std", X, output, points, ax)
 
 
-def _surface_map(model: Any, columns: Any, what: str, X: Any, output: int, points: int, ax: Axes | None) -> Axes:
+def _surface_map(
+    model: ManifoldGPRegressor,
+    columns: tuple[str | int, str | int],
+    what: str,
+    X: Table | None,
+    output: int,
+    points: int,
+    ax: Axes | None,
+) -> Axes:
     s = inspection.surface(model, columns, X=X, output=output, points=points)
     d1, d2 = (inspection.input_index(model, column) for column in columns)
     ax = drawing_place(ax, (4.8, 3.9))

@@ -37,7 +37,7 @@ def _straight_line(program: Program, names: Sequence[str]) -> Callable[[np.ndarr
     objects: dict[str, Any] = {f"s{slot:d}": constant for slot, constant in program.constants.items()}
     lines = ["def once(s0):"]
     for step, instruction in enumerate(program.needed(names)):
-        function = OPERATIONS[instruction.operation]
+        function = OPERATIONS[instruction.operation].numpy
         objects[f"f{step}"] = partial(function, **instruction.settings) if instruction.settings else function
         arguments = ", ".join(f"s{slot:d}" for slot in instruction.inputs)
         lines.append(f"    s{instruction.output:d} = f{step}({arguments})")

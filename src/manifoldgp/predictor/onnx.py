@@ -13,6 +13,7 @@ from manifoldgp._system.files import write_whole
 from manifoldgp.errors import InputError, MissingExtraError
 from manifoldgp.predictor import Predictor, Program
 from manifoldgp.predictor.onnx_graph import IR_VERSION, OPSET, Graph
+from manifoldgp.predictor.operations import OPERATIONS
 
 _LARGEST_FILE = 2**31 - 2**20
 """A single ONNX file cannot be larger."""
@@ -21,9 +22,16 @@ _LARGEST_FILE = 2**31 - 2**20
 def export_onnx(model: Any, path: str | Path, *, dtype: str = "float64", latent: bool = False) -> None:
     """Write a fitted model to ``path`` as ONNX: input X (n, D) with any n, outputs mean and std, (n,) or (n, O), in the units of y.
 
-    model: a fitted estimator, or a Predictor. dtype: of input, outputs and arithmetic; float32 is half as large, and loses the standard
-    deviation's digits where the noise is small. latent=True: moments of f, without noise.
     The file's metadata hold the columns' names, the number of targets and the package's version.
+
+    Parameters
+    ----------
+    model
+        A fitted estimator, or a Predictor.
+    dtype
+        Of input, outputs and arithmetic; float32 is half as large, and loses the standard deviation's digits where the noise is small.
+    latent
+        Whether moments are those of f, without noise.
     """
     if dtype not in ("float64", "float32"):
         raise InputError(f"dtype must be 'float64' or 'float32'; got {dtype!r}.")
@@ -72,12 +80,10 @@ def _proto(predictor: Predictor, dtype: np.dtype, latent: bool) -> Any:
 
 def _translate(program: Program, graph: Graph, wanted: dict[str, str]) -> dict[str, str]:
     """Add the program's nodes to the graph; returns the tensors of the wanted outputs."""
-    from manifoldgp.predictor.onnx_operations import OPERATIONS
-
     instructions = program.needed(list(wanted.values()))
     used = {slot for instruction in instructions for slot in instruction.inputs}
     tensors = {0: "X", **{slot: graph.constant(array) for slot, array in program.constants.items() if slot in used}}
     for instruction in instructions:
         inputs = [tensors[slot] for slot in instruction.inputs]
-        tensors[instruction.output] = OPERATIONS[instruction.operation](graph, *inputs, **instruction.settings)
+        tensors[instruction.output] = graph.do(OPERATIONS[instruction.operation], *inputs, **instruction.settings)
     return {name: tensors[program.outputs[output]] for name, output in wanted.items()}

@@ -6,6 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from manifoldgp.predictor.backends import Operation
+from manifoldgp.predictor.program import Setting
+
 OPSET, IR_VERSION = 17, 8
 """Old enough for the runtimes of the last years."""
 
@@ -30,7 +33,7 @@ class Graph:
         self.nodes.append(self.onnx.helper.make_node(operator, list(inputs), [output], **attributes))
         return output
 
-    def constant(self, value: Any) -> str:
+    def constant(self, value: np.ndarray | float) -> str:
         """The name of a constant; floating-point numbers take the graph's type. Small ones that occur again are stored once."""
         array = np.asarray(value)
         array = np.ascontiguousarray(array, dtype=self.dtype if array.dtype.kind == "f" else array.dtype).reshape(array.shape)
@@ -48,7 +51,27 @@ class Graph:
         self._count += 1
         return f"{self._prefix}{kind}_{self._count}"
 
+    def body(self, name: str) -> Graph:
+        """An empty graph for the body of a loop; its names begin with the loop's."""
+        return Graph(self.dtype, prefix=f"{name}_")
+
     @property
     def tensor_type(self) -> int:
         """ONNX's number for the graph's floating-point type."""
         return self.onnx.helper.np_dtype_to_tensor_dtype(self.dtype)
+
+    def do(self, operation: Operation, *inputs: str, **settings: Setting) -> str:
+        """The name of what another operation of programs makes of its inputs."""
+        return operation.form("onnx")(self, *inputs, **settings)
+
+    def sum_over(self, A: str, *axes: int, keep: bool = False) -> str:
+        """Σ a over some axes."""
+        return self.node("ReduceSum", A, self.axes(*axes), keepdims=int(keep))
+
+    def square_sum(self, A: str, keep: bool = False) -> str:
+        """Σ a² over the last axis."""
+        return self.node("ReduceSumSquare", A, axes=[-1], keepdims=int(keep))
+
+    def columns(self, A: str, first: int, last: int, axis: int = -1) -> str:
+        """A[..., first:last]."""
+        return self.node("Slice", A, self.axes(first), self.axes(last), self.axes(axis))

@@ -20,10 +20,20 @@ _FARTHEST = 1e100
 class Predictor:
     """Mean and standard deviation of y at X (n, D), computed by NumPy alone; made by ``model.predictor()``.
 
-    program: what is computed. n_features: D. n_outputs: the number of targets; flat: a single one, without a dimension of its own.
-    feature_names: the columns of the training data,
-    in order, if they had names; a table with named columns must have the same.
-    x_offset, x_scale (D,): mean and spread of the training inputs.
+    Parameters
+    ----------
+    program
+        What is computed.
+    n_features
+        The number of inputs, D.
+    n_outputs
+        The number of targets.
+    flat
+        Whether there is a single target, without a dimension of its own.
+    feature_names
+        The columns of the training data, in order, if they had names; a table with named columns must have the same.
+    x_offset, x_scale : (D,)
+        Mean and spread of the training inputs.
     """
 
     def __init__(

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 OUTPUTS = ("mean", "std", "latent_mean", "latent_std")
 """What every program computes: of observations y, and of f without noise."""
+
+
+Setting = bool | int | float | Sequence[bool]
+"""What an operation may be told beside its arrays."""
 
 
 class Instruction(NamedTuple):
@@ -18,11 +21,10 @@ class Instruction(NamedTuple):
     operation: str
     inputs: tuple[int, ...]
     output: int
-    settings: Mapping[str, Any]
+    settings: Mapping[str, Setting]
 
 
-@dataclass(frozen=True)
-class Program:
+class Program(NamedTuple):
     """Predictions as array operations. Slot 0 is X (n, D); constants fill slots of their own, instructions the others, in order.
 
     Arrays of several members have them in front: features (R, n, Q), covariances (R, n, N), means (R, n); a single member has no
@@ -33,7 +35,7 @@ class Program:
     constants: Mapping[int, np.ndarray]
     instructions: Sequence[Instruction]
     outputs: Mapping[str, int]
-    row_bytes: int = field(default=8)
+    row_bytes: int = 8
 
     @property
     def slots(self) -> int:

@@ -9,7 +9,6 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -21,13 +20,13 @@ from manifoldgp.errors import FileFormatError, InputError, ManifoldGPError, warn
 from manifoldgp.model import Model
 from manifoldgp.parameters import Layout, Tree
 from manifoldgp.training.inducing_placement import Placement
+from manifoldgp.training.model_rows import ModelRows
 from manifoldgp.training.processes import Ranks
-from manifoldgp.training.rows import ModelRows
 
 
 @dataclass(frozen=True)
 class Saved:
-    """theta (P,) of a stage after some iterations. names: of the parameters in theta, in order."""
+    """What a checkpoint file holds: theta (P,) after so many iterations of a stage, and the names of its parameters, in order."""
 
     stage: int
     iterations: int
@@ -37,7 +36,10 @@ class Saved:
 
 @dataclass
 class Progress:
-    """Where training stands: values without batch (inducing points included), iterations, and the stage. rows: those of the history."""
+    """What training has reached: values without batch dimension (inducing points included), the stage, and the iterations in it.
+
+    rows: how many rows the objective values in ``history`` were computed on.
+    """
 
     values: Tree
     stage: int = 0
@@ -49,14 +51,14 @@ class Progress:
 
 
 class Checkpoints:
-    """The checkpoints of one fit, one for each target and group. fit: what tells this fit from others, plain data by name."""
+    """The checkpoints of one fit, a file for each target and group. fit: plain data by name in which other fits differ; see :class:`Checkpoint`."""
 
-    def __init__(self, path: str | Path, fit: Mapping[str, Any]) -> None:
+    def __init__(self, path: str | Path, fit: Mapping[str, object]) -> None:
         self._path, self._fit = path, dict(fit)
         self._made: list[Checkpoint] = []
 
-    def of(self, group: str, output: int, details: Mapping[str, Any]) -> Checkpoint:
-        """The checkpoint of one training. details: what tells it from others, beside what tells the fit."""
+    def of(self, group: str, output: int, details: Mapping[str, object]) -> Checkpoint:
+        """The checkpoint of one training. details: further data by name in which other trainings differ."""
         name = ".".join([str(self._path), *([group.replace(" ", "-")] if group else []), str(output)])
         self._made.append(Checkpoint(name, fingerprint={**details, **self._fit}))
         return self._made[-1]
@@ -68,7 +70,7 @@ class Checkpoints:
 
 
 def fingerprint(model: Model) -> str:
-    """Tells a model from others."""
+    """A hash of the model's parts, the same in every process; different models have different ones."""
     parts = re.sub(r" at 0x[0-9a-f]+", "", repr((model.features, model.kernel, model.mean, model.noise, model.warping)))
     return hashlib.sha256(parts.encode()).hexdigest()
 
@@ -76,10 +78,10 @@ def fingerprint(model: Model) -> str:
 class Checkpoint:
     """A file that is written at most every ``seconds`` and replaced at once or not at all.
 
-    fingerprint: what tells this fit from others, plain data by name; a file of a fit with another one is refused.
+    fingerprint: plain data by name (rows, seed, a hash of the model). A file whose fingerprint differs was written by another fit and is refused.
     """
 
-    def __init__(self, path: str | Path, seconds: float = 1.0, fingerprint: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, path: str | Path, seconds: float = 1.0, fingerprint: Mapping[str, object] | None = None) -> None:
         self.path, self.seconds, self.fingerprint = Path(path), seconds, dict(fingerprint or {})
         self._last = time.perf_counter()
 
@@ -119,7 +121,7 @@ class Checkpoint:
         self.path.unlink(missing_ok=True)
 
 
-def _same(one: Any, other: Any) -> bool:
+def _same(one: object, other: object) -> bool:
     """Equal; lists of numbers up to rounding, which another number of processes changes."""
     if isinstance(one, list) and isinstance(other, list):
         return len(one) == len(other) and np.allclose(one, other, rtol=1e-6, atol=1e-9, equal_nan=True)
@@ -130,7 +132,7 @@ _OTHER_MODEL = "The checkpoint belongs to another model. Remove it, or continue 
 
 
 def saved_state(checkpoint: Checkpoint | None, ranks: Ranks) -> Saved | None:
-    """What the checkpoint holds, as the first process reads it."""
+    """What the checkpoint holds, None where there is none. The first process reads it for all, so that all go on from the same state."""
     mine: Saved | ManifoldGPError | None = None
     if checkpoint is not None and ranks.first:
         try:
@@ -144,7 +146,7 @@ def saved_state(checkpoint: Checkpoint | None, ranks: Ranks) -> Saved | None:
 
 
 def resumed(saved: Saved, placement: Placement, rows: ModelRows) -> Progress:
-    """Where the checkpoint stands, on the stage it was written in."""
+    """The values and the stage that a checkpoint holds, to go on training from; refuses those of another model."""
     plain, device = Layout(placement.parameters), placement.device
     any_values = plain.unflatten(torch.zeros(plain.size, dtype=torch.float64, device=device), placement.constants)
     sample = rows.sample(2, placement.seed)

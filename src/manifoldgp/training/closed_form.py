@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from manifoldgp.features import Pullback
 from manifoldgp.kernels._profiles import Profile
 from manifoldgp.means import Constant, Zero
 from manifoldgp.model import Data, Model
 from manifoldgp.noise import GaussianNoise
+from manifoldgp.parameter_arrays import LogPrior, Values
 from manifoldgp.parameters import Layout, Tree
-from manifoldgp.training.closed_form_arrays import LogPrior, Values, Workspace
 from manifoldgp.training.closed_form_evidence import Evidence
-from manifoldgp.training.closed_form_features import Mapping, mapping_of
-from manifoldgp.training.closed_form_kernel import Pairs, profile_of
+from manifoldgp.training.closed_form_kernel import Pairs, Workspace
 from manifoldgp.warping import NoWarping
 
 
@@ -28,7 +28,7 @@ class Problem:
     """
 
     layout: Layout
-    mapping: Callable[[Values, np.ndarray], Mapping]
+    mapping: Callable[[Values, np.ndarray], Pullback]
     profile: Profile
     noise_floor: float
     X: np.ndarray
@@ -64,11 +64,11 @@ class Members:
         values.load(theta)
         self._mapping.forward()
         if self._lengthscale is None:
-            pairs.Z[...] = self._mapping.H
+            pairs.T[...] = self._mapping.H
         else:
-            np.divide(self._mapping.H, self._lengthscale[0][:, :, None], out=pairs.Z)
+            np.divide(self._mapping.H, self._lengthscale[0][:, :, None], out=pairs.T)
         if self._variance is not None:
-            np.log(self._variance[0], out=pairs.log_variance)
+            pairs.variance[...] = self._variance[0]
         far = pairs.prepare(None if present is None else present == 0)
         np.subtract(y, 0.0 if self._constant is None else self._constant[0][:, None], out=evidence.residual)
         if present is not None:
@@ -96,7 +96,7 @@ class Members:
         return noise
 
     def _all_pairs(self) -> None:
-        """The N x N part, a lot of members at a time: covariances, factors, inverses and what dZ needs of them."""
+        """The N x N part, a lot of members at a time: covariances, factors, inverses and what dT needs of them."""
         workspace, pairs = self._workspace, self._pairs
         wanted = self._lengthscale is not None or self._mapping.trained
         self._evidence.begin()
@@ -114,7 +114,7 @@ class Members:
     def _chain_rule(
         self, present: np.ndarray | None, known: np.ndarray | None, noise: np.ndarray, count: np.ndarray | float
     ) -> None:
-        """Every parameter's gradient from alpha, the diagonal of M, and dZ."""
+        """Every parameter's gradient from alpha, the diagonal of 2W, and dT."""
         evidence, pairs = self._evidence, self._pairs
         slopes = evidence.slopes if present is None else evidence.slopes * present
         trace = slopes.sum(-1)
@@ -126,17 +126,17 @@ class Members:
             self._variance[1][...] = 0.5 * (count - evidence.fit - diagonal) / self._variance[0]
         if self._constant is not None:
             np.negative(evidence.alpha.sum(-1), out=self._constant[1])
-        dZ = pairs.dZ
+        dT = pairs.dT
         if self._lengthscale is not None:
             lengthscale, gradient = self._lengthscale
-            per_feature = np.vecdot(dZ, pairs.Z)
+            per_feature = np.vecdot(dT, pairs.T)
             if lengthscale.shape[1] < per_feature.shape[1]:
                 per_feature = per_feature.sum(-1, keepdims=True)
             np.divide(per_feature, -lengthscale, out=gradient)
             if self._mapping.trained:
-                dZ /= lengthscale[:, :, None]
+                dT /= lengthscale[:, :, None]
         if self._mapping.trained:
-            self._mapping.backward(dZ)
+            self._mapping.backward(dT)
 
 
 _ROWS_AT_ONCE = 2**16
@@ -149,10 +149,10 @@ _KEPT = 4
 def closed_form(model: Model, layout: Layout, constants: Tree, data: Data) -> Evaluation | None:
     """The evaluation of this model's training objective in closed form, or None if it has none here.
 
-    It has one with Identity, Linear, MLP (full rank) or Nested features, a squared exponential or Matern 3/2 or 5/2 kernel on all of them, a zero or
-    constant mean, Gaussian noise, one output without warping, on the CPU.
+    It has one where the features have one (Identity, Linear, MLP of full rank, Nested), with a kernel that has a radial profile (the squared exponential,
+    Matern 3/2 and 5/2, on all features), a zero or constant mean, Gaussian noise, one output without warping, on the CPU.
     """
-    mapping, profile = mapping_of(model.features, layout), profile_of(model.kernel)
+    mapping, profile = model.features.closed_form(layout, "features"), model.kernel.radial_profile()
     usual = (
         type(model.mean) in (Zero, Constant)
         and type(model.noise) is GaussianNoise

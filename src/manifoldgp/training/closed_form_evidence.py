@@ -1,7 +1,7 @@
-"""The evidence's factor: NLML and M = 2 dNLML/dK from A = K + diag(noise), member by member in place.
+"""The evidence's factor: NLML and 2W = 2 dNLML/dK from A = K + diag(noise), member by member in place.
 
 A = L Lᵀ,   alpha = A⁻¹ r,   NLML = ½ rᵀ alpha + Σ log L_ii + (N/2) log 2π          (eq. 7)
-M = A⁻¹ − alpha alphaᵀ
+2W = A⁻¹ − alpha alphaᵀ
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Evidence:
     """Room for what the factors of R members give.
 
     residual r and alpha (R, N), both zero for rows that do not take part: those are rows of the identity in A. pivots: L_ii (R, N).
-    slopes: the diagonal of M (R, N). fit: rᵀ alpha (R,). failed (R,): no factor.
+    slopes: the diagonal of 2W (R, N). fit: rᵀ alpha (R,). failed (R,): no factor.
     """
 
     def __init__(self, R: int, N: int) -> None:
@@ -33,9 +33,9 @@ class Evidence:
         self.failed[...] = False
 
     def differentiate(self, A: np.ndarray, squares: list[lapack.Square], diagonal: np.ndarray, first: int) -> None:
-        """Turn the lower triangles of the covariances A (m, N, N) into those of M; they are the members from ``first`` on.
+        """Turn the lower triangles of the covariances A (m, N, N) into those of 2W; they are the members from ``first`` on.
 
-        A member without a factor is marked, and its M is zero. diagonal: a view of A's diagonals (m, N). squares: where A's matrices are.
+        A member without a factor is marked, and its W is zero. diagonal: a view of A's diagonals (m, N). squares: where A's matrices are.
         """
         for i in range(len(A)):
             b, square = first + i, squares[i]

@@ -13,14 +13,22 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import torch
 
 from manifoldgp.model import Data
 from manifoldgp.training.objective import TrainingObjective
-from manifoldgp.training.optimizer import CUT_SHORT, INVALID_START, ITERATION_LIMIT, LOST, Curvature, Monitor, OptimizeResult
+from manifoldgp.training.optimizer import (
+    CUT_SHORT,
+    INVALID_START,
+    ITERATION_LIMIT,
+    LOST,
+    Curvature,
+    Monitor,
+    Objective,
+    OptimizeResult,
+)
 
 LEAST_ROWS = 2000
 """Fits on fewer rows have no levels."""
@@ -94,7 +102,7 @@ def trained_on(rows: int) -> str:
 
 
 def on_a_level(status: Iterable[str]) -> np.ndarray:
-    """Which statuses (R,) of a table of starts are those of starts that were not trained on all rows, because others were."""
+    """Marks (R,) the statuses of starts that were left behind on a level: others were better, and only the best goes on to all rows."""
     return np.array([str(s).startswith(("lost on ", "trained on ", COMPARED)) for s in status], dtype=bool)
 
 
@@ -113,8 +121,8 @@ def minimize_on_levels(
 
     value, gradient, history: on all rows, +inf, zero and empty for starts that never got there. iterations, evaluations: over all levels.
     monitor: max_iter limits each level; the callback sees the starts in work, their values scaled to all rows. enter: told the name of each level when it begins.
-    straight: so many of the first starts know more than a few rows would teach them, and enter where all rows are compared.
-    Whoever stops training on a level gets the best start so far, with its value on all rows.
+    straight: how many of the first starts skip the levels and enter where all rows are compared; a warm start knows more than few rows would teach it.
+    Where training is stopped on a level, the best start so far has its value on all rows.
     """
     N = _count(data)
     shuffled = torch.randperm(N, generator=generator)
@@ -140,7 +148,7 @@ def minimize_on_levels(
 
 
 class _Climb:
-    """Where the starts stand. alive: those that go on, best first. reason: why somebody's patience ended, if it did."""
+    """The starts on their way up the levels. alive: those that go on, best first. reason: why training was cut short (time, callback), if it was."""
 
     def __init__(self, theta: np.ndarray, monitor: Monitor, N: int, straight: int) -> None:
         R = len(theta)
@@ -154,7 +162,7 @@ class _Climb:
         self._curvature: Curvature | None = None  # of all starts, for one row
 
     def level(self, number: int, objective: TrainingObjective, minimizer: Callable[..., OptimizeResult], rows: int) -> None:
-        """Train the best of those that came here on so many rows."""
+        """Train the starts that are alive on one level; from the second level on, only those that are the best on its rows."""
         whole, self._rows = self.result, rows
         if number == 0:
             objective.refuse_disconnected(whole.theta[self.alive])
@@ -169,7 +177,7 @@ class _Climb:
         self._keep(np.where(found.status == LOST, np.inf, found.value), len(self.alive))
 
     def _keep(self, value: np.ndarray, most: int) -> None:
-        """Of the starts that are alive, those with the lowest values (A,) stay so; one that has no factor where it began keeps saying that."""
+        """Keep the ``most`` living starts with the lowest values (A,); the others are marked as lost on this level, or keep the reason why they never began."""
         ranked = np.argsort(value, kind="stable")
         kept = ranked[: min(most, np.count_nonzero(np.isfinite(value)))]
         left = self.alive[np.setdiff1d(ranked, kept)]
@@ -179,7 +187,11 @@ class _Climb:
         self.alive = self.alive[kept]
 
     def compare(self, objective: TrainingObjective) -> None:
-        """Those that came up to all rows, one at a time, as memory wants it; of those that were stopped on their way, until one is usable."""
+        """Evaluate the starts that are still alive on all rows: which of them is the best is decided there.
+
+        One start at a time, because several N x N matrices may not fit into memory. Where training was stopped on a level, the first start with a
+        finite value is enough.
+        """
         whole, stopped = self.result, self.reason is not None
         whole.status[self.alive] = self.reason or lost_on(self._N)
         whole.status[self._straight] = self.reason or COMPARED
@@ -202,7 +214,7 @@ class _Climb:
                         return
 
     def polish(self, objective: TrainingObjective, minimizer: Callable[..., OptimizeResult]) -> None:
-        """The best on all rows goes on there, until the end."""
+        """Minimise the best start on all rows until the usual tolerances."""
         whole, best = self.result, int(np.argmin(self.result.value))
         first = _Remembering(objective, whole.theta[best], whole.value[best], whole.gradient[best])
         found = self._run(first, minimizer, np.array([best]), self._N, int(self._monitor.max_iter))
@@ -211,7 +223,7 @@ class _Climb:
         whole.status[best], whole.history[best] = found.status[0], found.history[0]
 
     def _run(
-        self, objective: Any, minimizer: Callable[..., OptimizeResult], starts: np.ndarray, rows: int, max_iter: int
+        self, objective: Objective, minimizer: Callable[..., OptimizeResult], starts: np.ndarray, rows: int, max_iter: int
     ) -> OptimizeResult:
         whole, scale, watch = self.result, self._N / rows, self._monitor.callback
         callback = None if watch is None else (lambda iterations, values: watch(iterations, scale * values))
@@ -235,7 +247,7 @@ class _Climb:
 
 
 class _Remembering:
-    """An objective of one start whose value and gradient at one theta (P,) are known."""
+    """The objective of one start, with its value and gradient at one theta (P,) remembered: :meth:`_Climb.compare` has paid for them."""
 
     def __init__(self, objective: TrainingObjective, theta: np.ndarray, value: float, gradient: np.ndarray) -> None:
         self.hessian_vector = objective.hessian_vector

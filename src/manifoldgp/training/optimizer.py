@@ -20,7 +20,7 @@ CONVERGED, ITERATION_LIMIT, TIME_LIMIT, STALLED, INVALID_START, STOPPED, LOST = 
 )
 
 CUT_SHORT = (TIME_LIMIT, STOPPED)
-"""Starts that ended because of somebody's patience, not because of what they had reached."""
+"""Why a start was stopped from outside, by the deadline or the callback, whatever it had reached."""
 
 _LOOK_BACK, _HOPE = 10, 4.0
 

@@ -21,7 +21,7 @@ class Phase:
 
 @dataclass(frozen=True)
 class Plan:
-    """The phases of one target's training in their order; an average may leave out later ones that held-out rows do not want.
+    """The phases of one target's training, in order. An average leaves out later phases where held-out rows show that their members would get no weight.
 
     at_once: starts that are trained side by side where there are threads enough. kept: for each architecture, how many members are conditioned on all rows.
     """

@@ -6,16 +6,26 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, Self, TypeVar
 
 import torch
 from torch import Tensor
 from torch import distributed as dist
 
 
+class Addable(Protocol):
+    """Something that takes the sum of another one and itself: a tensor, the sums of a bound."""
+
+    def add_(self, other: Self, /) -> Self: ...
+
+
+Thing = TypeVar("Thing")
+Summand = TypeVar("Summand", bound=Addable)
+
+
 @dataclass(frozen=True)
 class Ranks:
-    """rank of count processes. One process alone does nothing in any of these calls."""
+    """The number of this process, ``rank``, among ``count`` that share a fit. With one process alone every call returns at once what it was given."""
 
     rank: int = 0
     count: int = 1
@@ -63,8 +73,8 @@ class Ranks:
         for tensor, part in zip(tensors, flat.split([t.numel() for t in tensors]), strict=True):
             tensor.copy_(part.view_as(tensor))
 
-    def gather(self, thing: Any) -> list[Any]:
-        """What every process hands in, in order of rank."""
+    def gather(self, thing: Thing) -> list[Thing]:
+        """One thing from every process, in order of rank; all get the same list."""
         if self.count == 1:
             return [thing]
         everyone: list[Any] = [None] * self.count
@@ -72,7 +82,7 @@ class Ranks:
         return everyone
 
     def decide(self, flag: bool) -> bool:
-        """The first process's answer."""
+        """The first process's answer to a question that each could answer differently, such as whether time is up."""
         if self.count == 1:
             return flag
         answer: list[Any] = [flag]
@@ -100,7 +110,7 @@ def slots_of(count: int, ranks: Ranks) -> tuple[int, list[int]]:
     return slots, [slot for slot in range(slots) if slot * ranks.count // slots == ranks.rank]
 
 
-def tree_sum(parts: list[Any]) -> Any:
+def tree_sum(parts: list[Summand]) -> Summand:
     """The sum of the parts (with an in-place add_) as a balanced binary tree."""
     while len(parts) > 1:
         pairs = [parts[i].add_(parts[i + 1]) for i in range(0, len(parts) - 1, 2)]

@@ -53,7 +53,8 @@ class Position:
         return self.plan.phases[self.number]
 
     def enter(self, phase: str) -> None:
-        """A phase that is not in the plan counts as the next one that differs from it in numbers of rows only, else as part of the one before it."""
+        """Move to the phase of that name. A name that is not in the plan is taken for the next phase that differs from it in its number of rows only
+        (held-out groups may leave more or fewer rows than planned); where there is none, the present phase goes on."""
         names = [planned.name for planned in self.plan.phases]
         later = range(self.number + 1, len(names))
         like = next((i for i in later if _without_rows(names[i]) == _without_rows(phase)), self.number)

@@ -56,12 +56,12 @@ class Exact(Options):
 
 @dataclass(repr=False)
 class Sparse(Options):
-    """A bound on the evidence through inducing points in feature space: O(N M²) for each evaluation, any number of rows.
+    """A bound on the evidence through inducing points in feature space: O(N J²) for each evaluation, any number of rows.
 
     Parameters
     ----------
     inducing
-        Inducing points M, at most.
+        Inducing points J, at most.
     checkpoint
         A file in which training keeps where it stands. A fit that finds it goes on from there, with a warning, and refuses one of another fit;
         the file goes away when training ends.
@@ -94,7 +94,7 @@ METHODS: dict[str, type[Exact] | type[Sparse]] = {cls.shorthand(): cls for cls i
 """The methods by their shorthands; beside them there is "auto"."""
 
 
-def as_method(given: Any) -> Exact | Sparse | None:
+def as_method(given: object) -> Exact | Sparse | None:
     """A method from its object or its shorthand; None for "auto": the rows decide.
 
     >>> as_method("sparse"), as_method(Sparse(inducing=100)), as_method("auto")

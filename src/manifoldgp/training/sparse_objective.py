@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from manifoldgp._system.threads import Workers
+from manifoldgp._system.threads import Item, Result, Workers
 from manifoldgp.data.inputs import available_bytes
 from manifoldgp.errors import DisconnectedParameterError, NotPositiveDefiniteError
 from manifoldgp.inference.sparse_bound import Bound, Statistics, collapsed_bound
@@ -25,8 +24,8 @@ from manifoldgp.inference.sparse_sums import (
 )
 from manifoldgp.model import Model
 from manifoldgp.parameters import Layout, Tree, leaves, nest
+from manifoldgp.training.model_rows import ModelRows
 from manifoldgp.training.processes import tree_sum
-from manifoldgp.training.rows import ModelRows
 
 KEPT_WHOLE, KEPT_PART = 2**30, 2**28
 """Bytes. The chunks of the first pass are kept for the second if all of them together need no more than the first of these; otherwise those
@@ -136,15 +135,15 @@ class BoundObjective:
             self.rung = inducing.rung
         return inducing
 
-    def _first_pass(self, point: Tensor, inducing: Inducing, keep: bool) -> tuple[Statistics, list[Any]]:
+    def _first_pass(self, point: Tensor, inducing: Inducing, keep: bool) -> tuple[Statistics, list[list[tuple[Tensor, Forward]]]]:
         """The sums over the rows of all processes, and for each of this process's slots the chunks that are kept."""
-        M, slots = len(inducing.Z), self.rows.slots
-        room = self._room(M) // max(len(slots), 1) if keep else 0
+        J, slots = len(inducing.Z), self.rows.slots
+        room = self._room(J) // max(len(slots), 1) if keep else 0
 
         def add_slot(slot: int) -> tuple[Statistics, list[tuple[Tensor, Forward]]]:
-            sums, kept, left = Statistics.zeros(M, point), [], room
+            sums, kept, left = Statistics.zeros(J, point), [], room
             for rows in self.rows.chunks(slot):
-                left -= _chunk_bytes(M, len(rows.y))
+                left -= _chunk_bytes(J, len(rows.y))
                 with torch.set_grad_enabled(left > 0):
                     leaf = point.clone().requires_grad_(left > 0)
                     chunk = forward(self.model, self.layout.unflatten(leaf, self.constants), inducing, rows)
@@ -155,19 +154,19 @@ class BoundObjective:
             return sums, kept
 
         done = self._map(add_slot, slots)
-        total = tree_sum([sums for sums, _ in done]) if done else Statistics.zeros(M, point)
-        self.ranks.sum_(total.P, total.a, total.scalars)
+        total = tree_sum([sums for sums, _ in done]) if done else Statistics.zeros(J, point)
+        self.ranks.sum_(total.VV, total.a, total.scalars)
         return total, [kept for _, kept in done]
 
-    def _room(self, M: int) -> int:
+    def _room(self, J: int) -> int:
         """Bytes for the chunks that are kept."""
         if self.kept_bytes is not None:
             return self.kept_bytes
         first, end = self.rows.my_span()
-        whole = _chunk_bytes(M, end - first + 2 * len(self.rows.slots))  # slots differ by a row
+        whole = _chunk_bytes(J, end - first + 2 * len(self.rows.slots))  # slots differ by a row
         return whole if whole <= min(KEPT_WHOLE, available_bytes() // 8) else KEPT_PART
 
-    def _second_pass(self, point: Tensor, inducing: Inducing, pull: Pull, kept: list[Any]) -> Tensor:
+    def _second_pass(self, point: Tensor, inducing: Inducing, pull: Pull, kept: list[list[tuple[Tensor, Forward]]]) -> Tensor:
         """Σ over the rows of all processes of dF/dtheta (P,), K_ZZ and prior left out."""
 
         def pull_slot(item: tuple[int, list[tuple[Tensor, Forward]]]) -> Tensor:
@@ -199,12 +198,12 @@ class BoundObjective:
             K = self.model.matrix(values, values["inducing"]["Z"])
             return torch.autograd.grad(K, leaf, inducing_gradient(bound, inducing))[0]
 
-    def _map(self, function: Callable[[Any], Any], items: list[Any]) -> list[Any]:
+    def _map(self, function: Callable[[Item], Result], items: list[Item]) -> list[Result]:
         if self.workers is None:
             return [function(item) for item in items]
         return self.workers.map(function, items, large=False)
 
 
-def _chunk_bytes(M: int, rows: int) -> int:
-    """K and A (M, rows), and about as much again for kernel and features on the way; networks are taken to have some 100 units."""
-    return 4 * 8 * (M + 100) * rows
+def _chunk_bytes(J: int, rows: int) -> int:
+    """K and V (J, rows), and about as much again for kernel and features on the way; networks are taken to have some 100 units."""
+    return 4 * 8 * (J + 100) * rows

@@ -48,13 +48,13 @@ class Schedule:
         >>> [phase.name for phase in Schedule().phases(9000, 512, restarts=1, max_iter=500)]
         ['4,000 rows, 256 inducing points', '9,000 rows, 256 inducing points', '9,000 rows, 512 inducing points']
         """
-        few, M = min(self.screen_rows, N), min(self.screen_inducing, inducing)
-        sizes = [(start_phase(r, restarts), few, M, self.screen_iterations) for r in range(restarts if restarts > 1 else 0)]
+        few, J = min(self.screen_rows, N), min(self.screen_inducing, inducing)
+        sizes = [(start_phase(r, restarts), few, J, self.screen_iterations) for r in range(restarts if restarts > 1 else 0)]
         for stage in self.stages:
             if not stage.left_out(N):
-                rows, M = stage.rows or N, stage.inducing_of(inducing)
-                sizes.append((stage_phase(rows, M), rows, M, min(max_iter, stage.max_iter or max_iter)))
-        return [Phase(prefix + name, max(most, 1), max(most, 1) * sparse_cost(rows, M), most) for name, rows, M, most in sizes]
+                rows, J = stage.rows or N, stage.inducing_of(inducing)
+                sizes.append((stage_phase(rows, J), rows, J, min(max_iter, stage.max_iter or max_iter)))
+        return [Phase(prefix + name, max(most, 1), max(most, 1) * sparse_cost(rows, J), most) for name, rows, J, most in sizes]
 
 
 def start_phase(number: int, starts: int) -> str:

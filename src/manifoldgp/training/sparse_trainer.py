@@ -21,11 +21,11 @@ from manifoldgp.parameters import Layout, Tree, map_leaves, nest
 from manifoldgp.training.checkpoint import Checkpoint, Checkpoints, Progress, Saved, fingerprint, resumed, saved_state, tell_where
 from manifoldgp.training.inducing_placement import Placement
 from manifoldgp.training.lbfgs import minimize_lbfgs
+from manifoldgp.training.model_rows import MemoryRows, ModelRows
 from manifoldgp.training.objective import first_of
 from manifoldgp.training.optimizer import Monitor, OptimizeResult
 from manifoldgp.training.processes import Ranks
 from manifoldgp.training.progress import Watch, nobody
-from manifoldgp.training.rows import MemoryRows, ModelRows
 from manifoldgp.training.settings import Sparse
 from manifoldgp.training.sparse_schedule import Schedule, stage_phase, start_phase
 from manifoldgp.training.trained import Trained, warm_theta

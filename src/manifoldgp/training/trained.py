@@ -101,7 +101,7 @@ class Trained:
         return self.layout.batch(torch.tensor(theta, dtype=torch.float64, device=self.device), self.constants)
 
     def conditioned(self, starts: np.ndarray, data: Data | None) -> Conditioned:
-        """The posterior of some starts given the data; of a sparse model the one that there is."""
+        """The posterior of some starts given the data; a sparse model has one posterior, which training made."""
         if self.posterior is not None:
             return self.posterior
         assert data is not None

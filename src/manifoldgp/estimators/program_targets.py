@@ -1,0 +1,69 @@
+"""A fitted estimator as a predictor: all targets, all members, one program."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from manifoldgp.estimators.program_groups import grouped
+from manifoldgp.estimators.program_members import Components, Moments, components_of, rows_in_work
+from manifoldgp.predictor import Predictor
+from manifoldgp.predictor.rows import Rows
+from manifoldgp.predictor.writer import Writer
+
+if TYPE_CHECKING:
+    from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
+
+_FARTHEST_ORIGIN = 4.0
+"""Up to this many standard deviations from zero, the mean of the inputs is folded into weights; beyond, (x − mean) comes first."""
+
+
+def to_predictor(estimator: ManifoldGPRegressor) -> Predictor:
+    """The predictor of a fitted estimator; refuses parts that only code can express."""
+    writer, groups = Writer(), grouped(estimator.ensembles_)
+    offset, scale = estimator.x_scaler_.offset, estimator.x_scaler_.scale
+    X = _standardised(writer, offset, scale)
+    components = [found for group in groups for found in components_of(group, X)]
+    origins = np.array([ensemble.offset for ensemble in estimator.ensembles_])
+    outputs = {}
+    for prefix, moments in (("", [c.observed for c in components]), ("latent_", [c.latent for c in components])):
+        mean, std = _mixture(writer, components, moments, origins)
+        for name, slot in ((f"{prefix}mean", mean), (f"{prefix}std", std)):
+            outputs[name] = slot if estimator._flat else writer.do("transpose" if len(origins) > 1 else "column", slot)
+    program = writer.program(outputs, 8 * max(rows_in_work(group) for group in groups))
+    names = tuple(str(name) for name in getattr(estimator, "feature_names_in_", ()))
+    return Predictor(program, offset.copy(), scale.copy(), len(origins), estimator._flat, names)
+
+
+def _standardised(writer: Writer, offset: np.ndarray, scale: np.ndarray) -> Rows:
+    """(X − offset) / scale."""
+    if np.abs(offset / scale).max() <= _FARTHEST_ORIGIN:
+        return Rows.of(writer, 0, len(offset)).scaled(1.0 / scale[None]).shifted(-(offset / scale)[None])
+    # x / scale − offset / scale would lose the digits that x and offset have in common
+    return Rows.of(writer, writer.do("subtract", 0, writer.plain(offset)), len(offset)).scaled(1.0 / scale[None])
+
+
+def _mixture(
+    writer: Writer, components: Sequence[Components], moments: Sequence[Moments], origins: np.ndarray
+) -> tuple[int, int]:
+    """Slots of mean and standard deviation of the targets: (n,) for one, (O, n) for several."""
+    owner = np.concatenate([c.owner for c in components])
+    weights, spreads = (np.concatenate([getattr(c, name) for c in components]) for name in ("weights", "spreads"))
+    means, variances = [m.mean for m in moments], [m.variance for m in moments]
+    targets = len(origins)
+    origin = writer.plain(origins if targets == 1 else origins[:, None])
+    alone = np.array_equal(owner, np.arange(targets)) and (weights == 1.0).all() and (spreads == 1.0).all()
+    if alone and len(components) == 1:  # every target is a single Gaussian
+        return writer.do("add", means[0], origin), writer.do("square_root", variances[0])
+    M, V = (_joined(writer, slots, [len(c.owner) == 1 for c in components]) for slots in (means, variances))
+    W, G = (w if targets == 1 else np.where(owner == np.arange(targets)[:, None], w, 0.0) for w in (weights, spreads))
+    mixed = writer.do("mix", M, writer.plain(W))
+    arguments = [M, V, mixed, writer.plain(W), writer.plain(G)] + ([writer.plain(owner)] if targets > 1 else [])
+    return writer.do("add", mixed, origin), writer.do("mixture_std", *arguments)
+
+
+def _joined(writer: Writer, slots: Sequence[int], lift: Sequence[bool]) -> int:
+    """All members' values (S, n) in one slot; lift: those of a single member, (n,)."""
+    return slots[0] if len(slots) == 1 and not lift[0] else writer.do("members", *slots, lift=list(lift))

@@ -1,0 +1,159 @@
+"""Which rows and columns of a fitted model are looked at, and what they are called."""
+
+from __future__ import annotations
+
+import operator
+import warnings
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from manifoldgp.data import inputs
+from manifoldgp.errors import InputError
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from manifoldgp.averaging.stacking import HeldOutReport
+    from manifoldgp.data.inputs import Table
+    from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
+
+
+def require_fitted(model: ManifoldGPRegressor) -> None:
+    """Refuse what is not a fitted estimator of this package."""
+    check_is_fitted(model)
+    if not hasattr(model, "ensembles_"):
+        raise InputError(
+            f"Expected a fitted ManifoldGPRegressor or GPRegressor; got a {type(model).__name__}. Of a pipeline give the last step, "
+            "pipeline[-1], and transformed inputs, X=pipeline[:-1].transform(X)."
+        )
+
+
+def input_names(model: ManifoldGPRegressor) -> list[str]:
+    """The columns that the model was fitted on, by name; x0, x1, ... where it saw no names, x for a single one."""
+    require_fitted(model)
+    named = getattr(model, "feature_names_in_", None)
+    if named is not None:
+        return [str(name) for name in named]
+    D = model.n_features_in_
+    return ["x"] if D == 1 else [f"x{d}" for d in range(D)]
+
+
+def target_name(model: ManifoldGPRegressor, output: int) -> str:
+    """The target's name in the table that the model was fitted on; without a table y, or y0, y1, ... of several targets."""
+    encoding = getattr(model, "table_encoding_", None)
+    if encoding is not None:
+        return encoding.targets[output]
+    return "y" if model.n_outputs_ == 1 else f"y{output}"
+
+
+def input_index(model: ManifoldGPRegressor, column: str | int) -> int:
+    """The number of an input that is given by its name or its number."""
+    names = input_names(model)
+    if isinstance(column, str):
+        if column in names:
+            return names.index(column)
+    else:
+        with suppress(TypeError):
+            if -len(names) <= operator.index(column) < len(names):
+                return operator.index(column) % len(names)
+    raise InputError(f"There is no input {column!r}. Choose a number below {len(names)}, or a name: {', '.join(names)}.")
+
+
+def output_index(model: ManifoldGPRegressor, output: int) -> int:
+    """The number of a target, checked."""
+    require_fitted(model)
+    with suppress(TypeError):
+        if 0 <= operator.index(output) < model.n_outputs_:
+            return operator.index(output)
+    raise InputError(f"output must be the number of a target, 0 to {model.n_outputs_ - 1}; got {output!r}.")
+
+
+def held_out(model: ManifoldGPRegressor, output: int = 0) -> HeldOutReport | None:
+    """What the rows say that a stack held out; None where there are none, or where they were predicted by members that the model does without.
+
+    The latter happens when training is stopped: the plain GP takes the weight of members that were not finished.
+    """
+    from manifoldgp.averaging.verdict import speaks_of_the_model  # PyTorch, which drawing alone does not need
+
+    output = output_index(model, output)
+    report, starts = model.held_out_[output], model.starts_[model.starts_["output"] == output]
+    plain = float(starts["weight"][starts["group"] == "plain GP"].sum())
+    return report if report is not None and speaks_of_the_model(report, plain) else None
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows that are looked at, in the user's units.
+
+    Attributes
+    ----------
+    X, y : (n, D), (n,)
+        Inputs, and the target of one output.
+    place : (n,)
+        Which of the ``total`` rows they are.
+    total
+        How many rows they were drawn from.
+    given
+        Whether the user gave them; else they are training rows.
+    """
+
+    X: np.ndarray
+    y: np.ndarray
+    place: np.ndarray
+    total: int
+    given: bool
+
+
+def training_rows(model: ManifoldGPRegressor, output: int = 0, most: int | None = None) -> Rows:
+    """The rows that a fitted model keeps; at most ``most`` of them, drawn evenly at random and kept in order."""
+    output = output_index(model, output)
+    try:
+        data = model.ensembles_[output].blocks[0].data
+        X, y = data.X.detach().cpu().numpy(), data.y.detach().cpu().numpy()
+    except AttributeError as error:
+        raise InputError(f"This {type(model).__name__} does not keep its training rows. Give rows: X=..., y=....") from error
+    place = thinned(len(y), most)
+    scale, offset = model.y_scaler_.scale[output], model.y_scaler_.offset[output]
+    return Rows(X[place] * model.x_scaler_.scale + model.x_scaler_.offset, y[place] * scale + offset, place, len(y), False)
+
+
+def chosen_rows(
+    model: ManifoldGPRegressor, X: Table | None, y: ArrayLike | None, output: int = 0, most: int | None = None
+) -> Rows:
+    """The user's rows X (n, D), y (n,) or (n, O), or the training rows where neither is given."""
+    output = output_index(model, output)
+    if X is None and y is None:
+        return training_rows(model, output, most)
+    if X is None or y is None:
+        raise InputError("X and y belong together: give both, or neither to see the training rows.")
+    X = _checked(model, X)
+    y = inputs.target_table(model, y, len(X))[:, output]
+    place = thinned(len(y), most)
+    return Rows(X[place], y[place], place, len(y), True)
+
+
+def chosen_inputs(model: ManifoldGPRegressor, X: Table | None) -> np.ndarray:
+    """The user's inputs (n, D), or those of the training rows."""
+    return training_rows(model).X if X is None else _checked(model, X)
+
+
+def _checked(model: ManifoldGPRegressor, X: Table) -> np.ndarray:
+    """X (n, D) as numbers. An array has the model's columns in the model's order; that it carries no names needs no warning."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="X does not have valid feature names", category=UserWarning)
+        return inputs.query_table(model, X)
+
+
+def thinned(rows: int, most: int | None) -> np.ndarray:
+    """Indices of at most ``most`` rows, in order; always the same ones.
+
+    >>> thinned(3, 5), len(thinned(1000, 10))
+    (array([0, 1, 2]), 10)
+    """
+    if most is None or rows <= most:
+        return np.arange(rows)
+    return np.sort(np.random.default_rng(0).choice(rows, most, replace=False))

@@ -1,0 +1,136 @@
+"""Predictions beside what was observed: of given rows, or of training rows that are left out one at a time; and where observations fall in them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from manifoldgp.data import inputs
+from manifoldgp.errors import InputError
+from manifoldgp.inspection.chosen_rows import chosen_rows, held_out, output_index
+from manifoldgp.inspection.curves import predictive
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from manifoldgp.data.inputs import Table
+    from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """Observed y, predictive mean, bounds of the 95 % interval, log density and PIT of n rows, each (n,).
+
+    Attributes
+    ----------
+    X : (n, D)
+        Their inputs.
+    place : (n,)
+        Which of the ``total`` rows they are.
+    total
+        How many rows they were drawn from.
+    left_out
+        Whether they are training rows, each predicted from all the others; else the user gave them.
+    """
+
+    X: np.ndarray
+    observed: np.ndarray
+    mean: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+    log_density: np.ndarray
+    pit: np.ndarray
+    place: np.ndarray
+    total: int
+    left_out: bool
+
+
+def predictions(
+    model: ManifoldGPRegressor,
+    X: Table | None = None,
+    y: ArrayLike | None = None,
+    *,
+    output: int = 0,
+    noise_std: ArrayLike | None = None,
+    most: int = 1000,
+) -> Predictions:
+    """Predictions of the rows X, y, or (without them) leave-one-out predictions of the training rows; of at most ``most`` rows.
+
+    Parameters
+    ----------
+    noise_std
+        Known noise of the given rows, as in ``predict``. Leave-one-out keeps parameters and weights, which have seen all rows.
+    """
+    output = output_index(model, output)
+    left_out = X is None and y is None
+    if left_out and noise_std is not None:
+        raise InputError(
+            "noise_std is the noise of given rows; the training rows have theirs. Give X and y too, or leave it out."
+        )
+    rows = chosen_rows(model, X, y, output, most)
+    if left_out:
+        mixture = model.ensembles_[output].left_out(rows.place)
+    else:
+        known = inputs.query_noise(noise_std, rows.total, model.n_outputs_)
+        mixture = predictive(model, rows.X, output, None if known is None else np.sqrt(known[rows.place]))
+    from manifoldgp.estimators.units import on_device  # PyTorch, which drawing alone does not need
+
+    seen = on_device(model, rows.y)
+    parts = mixture.moments()[0], mixture.quantile(0.025), mixture.quantile(0.975), mixture.log_density(seen), mixture.cdf(seen)
+    mean, lower, upper, log_density, pit = (part.cpu().numpy() for part in parts)
+    return Predictions(rows.X, rows.y, mean, lower, upper, log_density, pit, rows.place, rows.total, left_out)
+
+
+Source = Literal["test rows", "held-out rows", "leave-one-out"]
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """PIT values (n,), P(Y_i <= y_i), uniform if the model is calibrated; and which rows they belong to."""
+
+    pit: np.ndarray
+    source: Source
+
+
+def calibration(
+    model: ManifoldGPRegressor,
+    X: Table | None = None,
+    y: ArrayLike | None = None,
+    *,
+    output: int = 0,
+    noise_std: ArrayLike | None = None,
+    known: Predictions | None = None,
+) -> Calibration:
+    """PIT values of the rows X, y; without them of the rows that the folds of a stack held out, else leave-one-out values of the training rows.
+
+    Parameters
+    ----------
+    known
+        Predictions of these rows that were already computed.
+    """
+    output = output_index(model, output)
+    report = held_out(model, output)
+    if X is None and y is None and report is not None:
+        return Calibration(report.pit, "held-out rows")
+    known = known or predictions(model, X, y, output=output, noise_std=noise_std)
+    return Calibration(known.pit, "leave-one-out" if known.left_out else "test rows")
+
+
+def coverage_band(n: int, levels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Bounds that the observed coverage of n independent rows stays inside 95 times in 100 if the model is calibrated (binomial law).
+
+    >>> low, high = coverage_band(100, np.array([0.5]))
+    >>> float(low[0]), float(high[0])
+    (0.4, 0.6)
+    """
+    from scipy.stats import binom
+
+    return binom.ppf(0.025, n, levels) / n, binom.ppf(0.975, n, levels) / n
+
+
+def histogram_band(n: int, bins: int) -> tuple[float, float]:
+    """Bounds of the bars of a PIT histogram (densities, 1 is ideal), 95 times in 100 for each bar."""
+    low, high = coverage_band(n, np.array([1.0 / bins]))
+    return float(low[0]) * bins, float(high[0]) * bins

@@ -1,0 +1,113 @@
+"""Predicted curves with their bands, and observations."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from numpy.typing import ArrayLike
+
+from manifoldgp import inspection
+from manifoldgp.errors import InputError
+from manifoldgp.inspection.palette import BLUE, INK
+from manifoldgp.plots.style import Style, drawing_place, input_labels, styled, target_label
+
+if TYPE_CHECKING:
+    from manifoldgp.data.inputs import Table
+    from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
+
+
+def plot_band(
+    ax: Axes,
+    x: ArrayLike,
+    mean: ArrayLike,
+    lower: ArrayLike,
+    upper: ArrayLike,
+    *,
+    style: Style | None = None,
+    label: str | None = None,
+) -> Axes:
+    """A predictive mean as a line and its bounds as a shaded band with thin edges, over x (n,)."""
+    style = style or Style(INK)
+    x, mean, lower, upper = (np.asarray(a, dtype=float) for a in (x, mean, lower, upper))
+    ax.fill_between(x, lower, upper, color=style.color, alpha=0.16, linewidth=0, zorder=1)
+    for edge in (lower, upper):
+        ax.plot(x, edge, color=style.color, linewidth=0.6, alpha=0.7, zorder=2)
+    ax.plot(x, mean, color=style.color, linestyle=style.dash, label=label, zorder=3)
+    return ax
+
+
+def plot_observations(
+    ax: Axes, x: ArrayLike, y: ArrayLike, *, label: str | None = None, size: float = 7.0, **points: Any
+) -> Axes:
+    """Observed values as small points in ink."""
+    settings = {"color": INK, "linewidths": 0.0, "alpha": 0.75, "zorder": 4} | points
+    ax.scatter(np.asarray(x, dtype=float), np.asarray(y, dtype=float), s=size, label=label, **settings)
+    return ax
+
+
+_MOST_POINTS = 2000
+
+
+@styled()
+def plot_prediction(
+    model: ManifoldGPRegressor,
+    X: Table | None = None,
+    y: ArrayLike | None = None,
+    *,
+    output: int = 0,
+    level: float = 0.95,
+    points: int = 400,
+    ax: Axes | None = None,
+) -> Axes:
+    """A model of one input: predictive mean, the central interval that should hold a share ``level`` of observations, and the rows X, y.
+
+    Rows are those of training unless given. For more inputs see `plot_slice`.
+    """
+    names = input_labels(model)
+    if len(names) != 1:
+        raise InputError(
+            f"plot_prediction shows a model of one input; this one has {len(names)}. Use plot_slice(model, {names[0]!r})."
+        )
+    rows = inspection.chosen_rows(model, X, y, output, _MOST_POINTS)
+    band = inspection.slice_band(model, 0, X=rows.X, output=output, level=level, points=points, margin=0.08)
+    ax = _draw(model, drawing_place(ax), band, output, level)
+    plot_observations(ax, rows.X[:, 0], rows.y, label="given rows" if rows.given else "training rows")
+    ax.set(xlabel=names[0], ylabel=target_label(model, output), xlim=(band.x[0], band.x[-1]))
+    ax.legend(loc="best")
+    return ax
+
+
+@styled()
+def plot_slice(
+    model: ManifoldGPRegressor,
+    column: str | int = 0,
+    *,
+    X: Table | None = None,
+    output: int = 0,
+    level: float = 0.95,
+    points: int = 200,
+    ax: Axes | None = None,
+) -> Axes:
+    """The prediction when one input (by name or number) varies and the others stay at their medians.
+
+    Ticks at the bottom show where the rows X (by default those of training) lie along this input.
+    """
+    d = inspection.input_index(model, column)
+    band = inspection.slice_band(model, d, X=X, output=output, level=level, points=points)
+    rows = inspection.chosen_inputs(model, X)
+    ax = _draw(model, drawing_place(ax), band, output, level)
+    ticks = rows[inspection.thinned(len(rows), 500), d]
+    ax.plot(
+        ticks, np.zeros(len(ticks)), "|", color=INK, alpha=0.5, markersize=5, transform=ax.get_xaxis_transform(), label="rows"
+    )
+    ax.set(xlabel=input_labels(model)[d], ylabel=target_label(model, output), xlim=(band.x[0], band.x[-1]))
+    ax.legend(loc="best")
+    return ax
+
+
+def _draw(model: ManifoldGPRegressor, ax: Axes, band: inspection.Band, output: int, level: float) -> Axes:
+    plot_band(ax, band.x, band.mean, band.lower, band.upper, style=Style(BLUE), label="mean")
+    ax.collections[-1].set_label(f"{100 * level:g} % interval")
+    return ax

@@ -1,0 +1,213 @@
+"""From covariances to moments: means and variances of members, of warped targets, and of their mixture."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from manifoldgp.predictor.backends import operation
+from manifoldgp.predictor.operations_rows import product
+
+if TYPE_CHECKING:
+    from manifoldgp.predictor.onnx_graph import Graph
+
+BISECTIONS, NEWTON_STEPS = 40, 2
+
+
+@operation
+def weighted(K: np.ndarray, a: np.ndarray) -> np.ndarray:
+    """Σ_j K_ij a_j: (n,) for a (N,), (R, n) for a (R, N, 1)."""
+    return product(K, a) if a.ndim == 1 else (K @ a)[..., 0]
+
+
+@weighted.backend("onnx")
+def _(g: Graph, K: str, a: str) -> str:
+    total = g.node("MatMul", K, a)
+    return total if g.initializers[a].ndim == 1 else g.node("Squeeze", total, g.axes(-1))
+
+
+@operation
+def explained(K: np.ndarray, *blocks: np.ndarray) -> np.ndarray:
+    """|L⁻¹ k|² (..., n), the variance that the data explain.
+
+    L⁻¹ comes as blocks of its rows, transposed, without the zeros beyond the diagonal: (..., columns, rows).
+    """
+    if len(K) == 1 and K.ndim == blocks[0].ndim == 2:
+        return np.array([_explained_row(K[0], blocks)])
+    N = K.shape[-1]
+    batch = blocks[0].shape[:-2] or K.shape[:-2]
+    V = np.empty((*batch, K.shape[-2], N))
+    first = 0
+    for block in blocks:
+        columns, rows = block.shape[-2:]
+        np.matmul(K[..., :columns], block, out=V[..., first : first + rows])
+        first += rows
+    return np.einsum("...j,...j->...", V, V)
+
+
+def _explained_row(k: np.ndarray, blocks: Sequence[np.ndarray]) -> float:
+    """The same for one row of one member, where calls cost more than arithmetic."""
+    total = 0.0
+    for block in blocks:
+        v = k[: len(block)].dot(block)
+        total += v.dot(v)
+    return total
+
+
+@explained.backend("onnx")
+def _(g: Graph, K: str, *blocks: str) -> str:
+    parts = [g.square_sum(g.node("MatMul", g.columns(K, 0, g.initializers[b].shape[-2]), b)) for b in blocks]
+    return parts[0] if len(parts) == 1 else g.node("Sum", *parts)
+
+
+@operation
+def variance(e: np.ndarray, prior: np.ndarray, noise: np.ndarray) -> np.ndarray:
+    """max(prior − explained, 0) + noise."""
+    v = prior - e
+    np.maximum(v, 0.0, out=v)
+    v += noise
+    return v
+
+
+@variance.backend("onnx")
+def _(g: Graph, e: str, prior: str, noise: str) -> str:
+    return g.node("Add", g.node("Max", g.node("Sub", prior, e), g.constant(0.0)), noise)
+
+
+@operation
+def members(*parts: np.ndarray, lift: Sequence[bool]) -> np.ndarray:
+    """All members' values (S, n) from (n,) where ``lift`` says so, else (R, n)."""
+    return np.concatenate([part[None] if alone else part for part, alone in zip(parts, lift, strict=True)])
+
+
+@members.backend("onnx")
+def _(g: Graph, *parts: str, lift: Sequence[bool]) -> str:
+    lifted = [g.node("Unsqueeze", part, g.axes(0)) if alone else part for part, alone in zip(parts, lift, strict=True)]
+    return g.node("Concat", *lifted, axis=0)
+
+
+@operation
+def mix(M: np.ndarray, W: np.ndarray) -> np.ndarray:
+    """W M: the means (n,) or (O, n) of the mixtures with weights W (S,) or (O, S)."""
+    return W @ M
+
+
+@mix.backend("onnx")
+def _(g: Graph, M: str, W: str) -> str:
+    return g.node("MatMul", W, M)
+
+
+@operation
+def mixture_std(
+    M: np.ndarray, V: np.ndarray, mean: np.ndarray, W: np.ndarray, G: np.ndarray, owner: np.ndarray | None = None
+) -> np.ndarray:
+    """√(Σ_s G_s v_s + W_s (m_s − mean)²); G: weights times variance factors. owner (S,): the target of each member."""
+    D = M - (mean if owner is None else mean[owner])
+    D *= D
+    return np.sqrt(G @ V + W @ D)
+
+
+@mixture_std.backend("onnx")
+def _(g: Graph, M: str, V: str, mean: str, W: str, G: str, owner: str | None = None) -> str:
+    away = g.node("Sub", M, mean if owner is None else g.node("Gather", mean, owner, axis=0))
+    return g.node("Sqrt", g.node("Add", g.node("MatMul", G, V), g.node("MatMul", W, g.node("Mul", away, away))))
+
+
+@operation
+def warped_moments(
+    m: np.ndarray,
+    v: np.ndarray,
+    height: np.ndarray,
+    steepness: np.ndarray,
+    centre: np.ndarray,
+    nodes: np.ndarray,
+    weights: np.ndarray,
+) -> np.ndarray:
+    """E[t] and var[t] (2, ..., n) of t = g⁻¹(z), z ~ N(m, v): Gauss-Hermite quadrature around t(m).
+
+    g(t) = t + Σ_i height_i tanh(steepness_i (t + centre_i)), each (..., 1, T). nodes, weights: of the standard normal density.
+    """
+    column = (-1, *[1] * m.ndim)
+    t = _unwarp(m + np.sqrt(v) * nodes.reshape(column), height, steepness, centre)
+    middle = _unwarp(m, height, steepness, centre)
+    away = t - middle
+    w = weights.reshape(column)
+    first, second = (w * away).sum(0), (w * away**2).sum(0)
+    return np.stack([middle + first, np.maximum(second - first**2, 0.0)])
+
+
+def _unwarp(z: np.ndarray, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+    """t with g(t) = z: bisection, then Newton."""
+    reach = a.sum(-1)
+    low, high = z - reach, z + reach
+    for _ in range(BISECTIONS):
+        t = 0.5 * (low + high)
+        above = t + (a * np.tanh(b * (t[..., None] + c))).sum(-1) > z
+        low, high = np.where(above, low, t), np.where(above, t, high)
+    t = 0.5 * (low + high)
+    for _ in range(NEWTON_STEPS):
+        T = np.tanh(b * (t[..., None] + c))
+        t = t - (t + (a * T).sum(-1) - z) / (1.0 + (a * b * (1.0 - T * T)).sum(-1))
+    return t
+
+
+@warped_moments.backend("onnx")
+def _(g: Graph, m: str, v: str, height: str, steepness: str, centre: str, nodes: str, weights: str) -> str:
+    rank = 1 if g.initializers[height].ndim == 2 else 2
+    column = (-1, *[1] * rank)
+    at = g.constant(g.initializers[nodes].reshape(column))
+    w = g.constant(g.initializers[weights].reshape(column))
+    t = _unwarp_in_onnx(g, g.node("Add", m, g.node("Mul", g.node("Sqrt", v), at)), height, steepness, centre)
+    middle = _unwarp_in_onnx(g, m, height, steepness, centre)
+    away = g.node("Sub", t, middle)
+    first = g.sum_over(g.node("Mul", w, away), 0)
+    second = g.sum_over(g.node("Mul", w, g.node("Mul", away, away)), 0)
+    spread = g.node("Max", g.node("Sub", second, g.node("Mul", first, first)), g.constant(0.0))
+    both = (g.node("Add", middle, first), spread)
+    return g.node("Concat", *(g.node("Unsqueeze", part, g.axes(0)) for part in both), axis=0)
+
+
+def _unwarp_in_onnx(g: Graph, z: str, a: str, b: str, c: str) -> str:
+    """t with g(t) = z: bisection as a loop, then Newton."""
+    helper, TensorProto = g.onnx.helper, g.onnx.TensorProto
+    reach = g.constant(g.initializers[a].sum(-1))
+    half, one = g.constant(0.5), g.constant(1.0)
+
+    def middle_of(graph: Graph, low: str, high: str) -> str:
+        return graph.node("Mul", graph.node("Add", low, high), half)
+
+    def tanhs(graph: Graph, t: str) -> str:
+        return graph.node("Tanh", graph.node("Mul", b, graph.node("Add", graph.node("Unsqueeze", t, last), c)))
+
+    def warped(graph: Graph, t: str, T: str) -> str:
+        return graph.node("Add", t, graph.node("ReduceSum", graph.node("Mul", a, T), last, keepdims=0))
+
+    last = g.axes(-1)
+    name = g.new_name("bisection")
+    low, high, go_on = f"{name}_low", f"{name}_high", f"{name}_go_on"
+    body = g.body(name)
+    t = middle_of(body, low, high)
+    above = body.node("Greater", warped(body, t, tanhs(body, t)), z)
+    results = [body.node("Identity", go_on), body.node("Where", above, low, t), body.node("Where", above, t, high)]
+    value = helper.make_tensor_value_info
+    inside = helper.make_graph(
+        body.nodes,
+        name,
+        [value(f"{name}_step", TensorProto.INT64, []), value(go_on, TensorProto.BOOL, [])]
+        + [value(end, g.tensor_type, None) for end in (low, high)],
+        [value(results[0], TensorProto.BOOL, [])] + [value(end, g.tensor_type, None) for end in results[1:]],
+    )
+    ends = [g.new_name("low"), g.new_name("high")]
+    start = [g.node("Sub", z, reach), g.node("Add", z, reach)]
+    always, steps = g.constant(np.array(True)), g.constant(np.array(BISECTIONS, dtype=np.int64))
+    g.nodes.append(helper.make_node("Loop", [steps, always, *start], ends, body=inside))
+    t = middle_of(g, *ends)
+    for _ in range(NEWTON_STEPS):
+        T = tanhs(g, t)
+        gap = g.node("Sub", warped(g, t, T), z)
+        flat = g.node("Mul", g.node("Mul", a, b), g.node("Sub", one, g.node("Mul", T, T)))
+        slope = g.node("Add", g.sum_over(flat, -1), one)
+        t = g.node("Sub", t, g.node("Div", gap, slope))
+    return t
