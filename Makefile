@@ -7,10 +7,10 @@ LOCK := requirements.lock
 PEERS := .venv-peers
 # torch is installed first and exactly: an open range may fetch gigabytes of another build.
 TORCH := $(shell grep -m1 '^torch==' $(LOCK))
-LOCKED_EXTRAS := plots,cli,bayes,sim,onnx,botorch,gpytorch,data,cluster,docs,dev
+LOCKED_EXTRAS := plots,cli,bayes,sim,onnx,botorch,gpytorch,data,excel,cluster,docs,dev
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo paper honesty study bench bench-scale house test test-cpus lint format docs build clean lock
+.PHONY: help venv demo paper honesty study bench bench-scale house results test test-cpus lint format docs build clean lock
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -68,6 +68,9 @@ docs: $(INSTALLED)  ## the documentation in site/; every warning is an error
 
 build: $(INSTALLED)  ## wheel and source archive in dist/
 	$(BIN)/python -m build --no-isolation
+
+results: $(INSTALLED)  ## run the commands of README and docs/command-line.md, and write there what they print now; some minutes
+	$(BIN)/python benchmarks/results.py
 
 bench-scale: $(INSTALLED)  ## the bars for many rows: time, memory, ranks, accuracy; three quarters of an hour on 2 idle cores
 	$(BIN)/python benchmarks/scale.py

@@ -1,5 +1,7 @@
 """Stacking weights, tempered weights, folds, and the words about them."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -16,7 +18,7 @@ from manifoldgp.averaging.stacking import (
     stacking_weights,
     tempered_weights,
 )
-from manifoldgp.averaging.verdict import coverage, held_out_numbers, held_out_remarks
+from manifoldgp.averaging.verdict import coverage, held_out_numbers, held_out_remarks, interval_remarks
 from manifoldgp.errors import InputError
 
 
@@ -116,9 +118,49 @@ def test_words_for_intervals_that_are_too_narrow():
     densities = {"plain GP": 1.0, "warm": 1.1, "cold": 1.1, "own": 1.1, "control": 1.0, "stack": 1.0}
     pit = np.r_[np.full(40, 0.001), np.full(160, 0.5)]
     remarks = held_out_remarks(report_with([[1.0, 0.0], [0.0, 0.0], [0.0, 0.0], [0.0, 0.0]], densities, pit))
-    assert any("The 95 % intervals hold 80.0 % of held-out rows: they are too narrow." in remark for remark in remarks)
+    assert any("The 95 % intervals hold 80.0 % of 200 held-out rows: they are too narrow." in remark for remark in remarks)
     assert any("a single mGP would overfit here" in remark for remark in remarks)
     assert coverage(pit)[0.95] == 0.8
+
+
+def test_words_do_not_call_chance_too_narrow():
+    inside, outside = np.full(18, 0.5), np.full(2, 0.001)
+    assert interval_remarks(np.r_[inside, outside]) == []  # 18 of 20: one calibrated model in four does worse
+    assert interval_remarks(np.full(20, 0.5)) == []
+    assert "too narrow" in interval_remarks(np.tile(np.r_[inside, outside], 20))[0]  # 360 of 400
+    assert "too wide" in interval_remarks(np.full(400, 0.5))[0]
+
+
+STACKED = [[0.04, 0.01], [0.0, 0.0], [0.75, 0.05], [0.15, 0.0]]
+
+
+def test_words_follow_from_what_was_done():
+    densities = {"plain GP": 1.0, "warm": 1.1, "cold": 0.3, "own": 0.9, "control": 0.95, "stack": 0.25}
+    report = report_with(STACKED, densities)
+    assert "Learned features carry 95 %" in held_out_remarks(report, 0.05)[0]
+    alone = held_out_remarks(report, 1.0)
+    assert alone == [
+        "Training was stopped before the members with learned features were finished: the plain GP predicts alone. On held-out rows the whole stack "
+        "was 0.75 nats a row better than the plain GP. Give it more time."
+    ]
+    never = replace(report_with([[1.0, 0.0], *[[0.0, 0.0]] * 3], densities | {"stack": 1.0}), cut_short=("warm", "cold"))
+    text = " ".join(held_out_remarks(never, 1.0))
+    assert "before warm and cold members were trained to their end: whether features help here is not known" in text
+    assert "add little" not in text
+    assert "overfit" not in text
+
+
+def test_held_out_errors_are_in_the_units_of_y_and_of_the_model_that_predicts():
+    rng = np.random.default_rng(0)
+    observed = rng.normal(size=200)
+    mean = observed + 0.1 * rng.normal(size=200)
+    densities = {"plain GP": 1.0, "warm": 1.1, "cold": 0.3, "own": 0.9, "control": 0.95, "stack": 0.25}
+    report = replace(report_with(STACKED, densities), mean=mean, observed=observed)
+    numbers = held_out_numbers(report, 7.0, 0.05)
+    assert numbers["held-out RMSE"] == pytest.approx(7.0 * np.sqrt(np.mean((mean - observed) ** 2)))
+    assert numbers["held-out MAE"] == pytest.approx(7.0 * np.abs(mean - observed).mean())
+    assert numbers["held-out R²"] == pytest.approx(1 - np.mean((mean - observed) ** 2) / observed.var())
+    assert not [name for name in held_out_numbers(report, 7.0, 1.0) if "RMSE" in name or "coverage" in name]
 
 
 def substitutes():

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 import torch
 
-from manifoldgp import PCA, GPRegressor, LogNormal, ManifoldGPRegressor, Restarts, Single
+from manifoldgp import MLP, PCA, GPRegressor, LogNormal, ManifoldGPRegressor, Restarts, Single
 from manifoldgp.estimators.diagnosis import Diagnosis, _scaled_kernels
 from manifoldgp.kernels import Matern32, Periodic, SquaredExponential
 from manifoldgp.noise import DEFAULT_FLOOR, GaussianNoise
@@ -152,7 +152,7 @@ def test_features_that_collapse_are_remarked():
         torch.nn.Sequential(torch.nn.Linear(2, 1), torch.nn.Linear(1, 3)), averaging=Single(restarts=1, max_iter=5)
     ).fit(X, Y)
     assert model.diagnose().numbers["rank of the features"] == 1
-    assert "The 3 features span only 1 dimensions: fewer features would do." in remarks(model)
+    assert "The 3 features span only 1 dimension: fewer features would do." in remarks(model)
 
 
 def test_starts_that_disagree_or_stop_early_are_remarked():
@@ -252,3 +252,26 @@ def test_phases_have_lines_with_their_own_limits_and_the_time_left_of_all(monkey
     assert "30 s left" in shown  # a quarter of the work took 10 s
     assert shown.index("plain GP: 1 starts") < shown.index("\n") < shown.index("warm: 1 starts")
     assert "iteration 10/25, best NLML 0.500 a row, 25.0 s, about 15 s left \n" in shown
+
+
+def test_columns_of_one_category_do_not_make_features_superfluous():
+    """0/1 columns of one category sum to one: the inputs lack a dimension, and so do features that hold the inputs; a network's own do not."""
+    one_hot = np.eye(3)[RNG.integers(0, 3, 30)]
+    table = np.c_[X[:, :1], one_hot]
+    assert not [r for r in gp(restarts=1).fit(table, Y).diagnose().remarks if "span only" in r]
+    twice = np.c_[X[:, :1], X[:, :1]]
+    collapsed = ManifoldGPRegressor(PCA(1) >> MLP((3,), "identity"), averaging=Single(restarts=1, max_iter=3)).fit(twice, Y)
+    assert [r for r in collapsed.diagnose().remarks if "The 3 features span only 1 dimension:" in r]
+
+
+def test_a_constant_target_is_called_constant_and_nothing_else():
+    remarks = gp(restarts=1).fit(X, np.full(30, 4.0)).diagnose().remarks
+    assert remarks == ["The target has one value only: there is nothing to learn, and nothing is said about the fit."]
+
+
+def test_one_of_a_kind_is_singular():
+    model = gp(restarts=1, max_iter=2, kernel=SquaredExponential()).fit(X, Y)
+    model.ensembles_[0].blocks[0].values["kernel"]["lengthscale"][0, 1] = 1e6
+    text = " ".join(model.diagnose().remarks)
+    assert "kernel.lengthscale: 1 feature has no influence" in text
+    assert "1 of 1 start stopped at the iteration limit" in text

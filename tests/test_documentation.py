@@ -13,7 +13,6 @@ import tomllib
 import warnings
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -44,9 +43,7 @@ WITH_CODE = [page for page in PAGES if blocks(page) and page.name not in ELSEWHE
 def folder(tmp_path, monkeypatch):
     """An empty folder to work in, with the table that the README's second block reads."""
     monkeypatch.chdir(tmp_path)
-    rng = np.random.default_rng(0)
-    table = pd.DataFrame(rng.normal(size=(40, 2)), columns=["a", "b"])
-    table.assign(y=np.sin(table["a"]) + 0.1 * rng.normal(size=40)).to_csv("data.csv", index=False)
+    pd.DataFrame(data.example_table(60, 0)).to_csv("data.csv", index=False)  # what mgp example writes, with text and labels
     return tmp_path
 
 

@@ -26,12 +26,13 @@ from manifoldgp import (
     Stack,
     StudentT,
 )
-from manifoldgp.data import inputs
+from manifoldgp.data import ArrayRows, inputs
 from manifoldgp.errors import FitWarning, InputError, ManifoldGPError, TrainingFailedError
 from short_fits import manifold
 
 X = np.random.default_rng(0).normal(size=(12, 2))
 Y = np.sin(X[:, 0])
+DATES = np.arange("2024-01-01", "2024-01-13", dtype="datetime64[D]")
 
 
 def mgp(**arguments):
@@ -77,6 +78,12 @@ def with_entry(A, value):
     (pd.DataFrame(X, columns=["a", 1]), "Feature names are only supported if all input features have string names"),
     (pl.DataFrame({"a": ["x"] * 12, "b": Y, "c": ["y"] * 12}), "These columns are not numbers: a, c"),
     (pl.DataFrame({"a": [1.0, None] * 6, "b": Y}), "Input X contains NaN"),
+    (DATES[:, None], r"X holds dates, times or durations. Turn them into numbers .*hours since the start"),
+    ((DATES - DATES[0])[:, None], "X holds dates, times or durations"),
+    (np.where(DATES[3] < DATES, DATES, np.datetime64("NaT"))[:, None], "X holds dates, times or durations"),
+    ([[day, day] for day in DATES], "X holds dates, times or durations"),
+    (np.array([[day, 1.0] for day in DATES.tolist()], dtype=object), "X holds dates, times or durations"),
+    (np.ma.masked_greater(X, 1.0), "X has [0-9]+ masked entries. Fill them in, or leave these rows out"),
     (pl.LazyFrame({"a": Y, "b": Y}), r"X is a lazy polars frame.* Pass X.collect\(\)"),
 ])  # fmt: skip
 def test_unusable_inputs(bad, message):
@@ -95,6 +102,8 @@ def test_unusable_inputs(bad, message):
     (np.array(["a"] * 12), "y must hold numbers, and it has text"),
     (pl.Series(["a"] * 12), "y must hold numbers, and it has text"),
     (Y + 1j, "Complex data not supported"),
+    (DATES, "y holds dates, times or durations"),
+    (pd.Series(DATES), "y holds dates, times or durations"),
     (np.full(12, np.nan), "At least 2 rows with a target are needed; there are 0"),
     (np.r_[1.0, np.full(11, np.nan)], "At least 2 rows with a target are needed; there is 1"),
     (Y * 1e200, "y has values up to .* Change its units"),
@@ -113,6 +122,7 @@ def test_unusable_targets(bad, message):
     (np.ones((12, 2)), r"got shape \(12, 2\)"),
     (np.ones((12, 1, 1)), r"got shape \(12, 1, 1\)"),
     ("wide", "noise_std must be numbers"),
+    (np.ma.array(np.ones(12), mask=[True] + [False] * 11), "noise_std has 1 masked entries"),
     ([None] * 12, "noise_std must be"),
 ])  # fmt: skip
 def test_wrong_noise_std(fitted, bad, message):
@@ -249,6 +259,22 @@ def test_missing_targets_are_dropped_and_counted():
         model = gp().fit(X, y)
     assert caught[0].filename == __file__
     np.testing.assert_array_equal(model.predict(X), gp().fit(X[kept], y[kept]).predict(X))
+
+
+def test_masked_targets_are_missing_and_masks_of_queries_are_seen(fitted):
+    with pytest.warns(FitWarning, match="2 of 12 rows have a missing target"):
+        model = gp().fit(X, np.ma.array(Y, mask=np.arange(12) < 2))
+    np.testing.assert_allclose(model.predict(X), gp().fit(X[2:], Y[2:]).predict(X), rtol=1e-6, atol=1e-6)
+    whole = np.ma.array(X, mask=np.zeros_like(X, dtype=bool))
+    np.testing.assert_array_equal(fitted.predict(whole), fitted.predict(X))
+    some = np.ma.masked_greater(X, 1.0)
+    for ask in (fitted.predict, fitted.predictor()):
+        with pytest.raises(InputError, match="X has .* masked entries"):
+            ask(some)
+        with pytest.raises(InputError, match="X holds dates"):
+            ask(np.stack([DATES, DATES], 1))
+    with pytest.raises(InputError, match="X has .* masked entries"):
+        list(ArrayRows(some, Y).blocks(0, 12, 5))
 
 
 def test_missing_targets_take_their_noise_along():

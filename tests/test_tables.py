@@ -15,7 +15,7 @@ import manifoldgp
 from manifoldgp import ManifoldGPRegressor, Single, TableEncoding
 from manifoldgp.data.columns import Column
 from manifoldgp.data.table_files import read_table, read_tables, write_table
-from manifoldgp.errors import FileFormatError, InputError, MissingExtraError
+from manifoldgp.errors import FileFormatError, FitWarning, InputError, MissingExtraError
 from manifoldgp.estimators import model_file as container
 
 
@@ -227,6 +227,74 @@ def test_the_table_of_a_spreadsheet_with_semicolons_and_decimal_commas(tmp_path)
     assert read["y"].tolist() == [0.25, 3.0]
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be"])
+def test_text_is_read_in_the_encoding_it_has(tmp_path, encoding):
+    (tmp_path / "a.csv").write_bytes("temperature [°C],y\n1.5,2\n2.5,3\n".encode(encoding))
+    read = read_table(tmp_path / "a.csv")
+    assert list(read.columns) == ["temperature [°C]", "y"]
+    assert read.to_numpy().tolist() == [[1.5, 2.0], [2.5, 3.0]]
+
+
+def test_western_european_text_is_read_with_a_warning_wherever_it_differs(tmp_path):
+    rows = "\n".join(["plain,1"] * 200_000)  # the first letter that is no ASCII comes after megabytes
+    (tmp_path / "a.csv").write_bytes(f"floor,y\n{rows}\ngrün,2\n".encode("latin-1"))
+    with pytest.warns(FitWarning, match=r"a.csv is not UTF-8; it is read as Windows-1252"):
+        read = read_table(tmp_path / "a.csv")
+    assert read["floor"].iloc[-1] == "grün"
+
+
+@pytest.mark.parametrize(("text", "columns", "rows"), [
+    ("# rig 3, second day\n# speed in m/s\nx,y\n1,2\n3,4\n", ["x", "y"], [[1, 2], [3, 4]]),
+    ("# rig 3, second day\nx,y\n1,2\n# paused here\n3,4\n", ["x", "y"], [[1, 2], [3, 4]]),
+    ("# x,y\n1,2\n3,4\n", ["x", "y"], [[1, 2], [3, 4]]),  # as NumPy writes it
+    ("# rig 3\n# x;y\n1,5;2\n3;4\n", ["x", "y"], [[1.5, 2], [3, 4]]),
+    ("#kind,y\na,2\n#b,4\n", ["kind", "y"], [["a", 2], ["#b", 4]]),
+    ("\nx\n1\n# why\n", ["x"], [[1], ["# why"]]),  # one column: nothing tells a comment from a value
+])  # fmt: skip
+def test_lines_with_a_hash_are_comments(tmp_path, text, columns, rows):
+    (tmp_path / "a.csv").write_text(text, encoding="utf-8")
+    read = read_table(tmp_path / "a.csv")
+    assert list(read.columns) == columns
+    assert read.map(lambda v: v if isinstance(v, str) and not v.isdigit() else float(v)).to_numpy().tolist() == rows
+
+
+def test_the_first_sheet_of_an_excel_file_is_read(tmp_path, monkeypatch):
+    pytest.importorskip("openpyxl", reason="needs the extra excel")
+    with pd.ExcelWriter(tmp_path / "a.xlsx") as book:
+        table().to_excel(book, sheet_name="runs", index=False)
+        table()[:1].to_excel(book, sheet_name="notes", index=False)
+    with pytest.warns(FitWarning, match=r"a.xlsx has 2 sheets: runs, notes. The first one is read."):
+        read = read_table(tmp_path / "a.xlsx")
+    pd.testing.assert_frame_equal(read, table(), check_dtype=False)
+    (tmp_path / "b.xlsx").write_bytes(b"no book")
+    with pytest.raises(InputError, match=r"b.xlsx cannot be read as Excel"):
+        read_table(tmp_path / "b.xlsx")
+
+
+def test_excel_files_need_their_extra_and_are_not_written(tmp_path, monkeypatch):
+    (tmp_path / "a.xlsx").write_bytes(b"")
+    monkeypatch.setitem(sys.modules, "openpyxl", None)
+    with pytest.raises(MissingExtraError, match=r"need openpyxl.*pip install 'manifoldgp\[excel\]'"):
+        read_table(tmp_path / "a.xlsx")
+    with pytest.raises(InputError, match="Excel files are read, not written"):
+        write_table(table(), tmp_path / "b.xlsx")
+
+
+def test_every_bad_column_is_named_at_once():
+    bad = table().assign(
+        when=["2024-01-01"] * 3 + ["2024-01-02"], speed=[1.0, np.nan, 2.0, np.inf], **{"the mix": ["1", "2", "3", "n/a"]}
+    )
+    with pytest.raises(InputError) as refusal:
+        TableEncoding.learn(bad, ["y"])
+    for part in (
+        "'when' holds dates",
+        "missing or infinite in column 'speed' in 2 of 4 rows",
+        "'the mix' holds numbers, and text in 1 of 4",
+    ):
+        assert part in str(refusal.value)
+    assert str(refusal.value).endswith("or fit without: --drop speed --drop when --drop 'the mix'")
+
+
 def test_several_files_are_one_table(tmp_path):
     write_table(table()[:2], tmp_path / "a1.csv")
     write_table(table()[2:][list(reversed(table().columns))], tmp_path / "a2.parquet")
@@ -244,11 +312,12 @@ def test_several_files_are_one_table(tmp_path):
 @pytest.mark.parametrize(("name", "content", "message"), [
     ("a.csv", b"", "is empty: a line with the names"),
     ("a.csv", b"a,b\n1,2\n1,2,3,4\n", "cannot be read as CSV: .*line 3"),
-    ("a.csv", b"\xff\xfe\x00a,b", "cannot be read as CSV"),
+    ("a.csv", b"\xff\xfea", "cannot be read as CSV"),
     ("a.csv", b"a,b,a\n1,2,3\n", "several columns named a"),
     ("a.parquet", b"PAR0", "cannot be read as Parquet"),
     ("a.csv.gz", b"no gzip", "gz"),
-    ("a.xlsx", b"", "the ending says the format, one of .csv, .txt, .tsv"),
+    ("a.doc", b"", "the ending says the format, one of .csv, .txt, .tsv"),
+    ("a.xls", b"", "spreadsheets are read from .xlsx, .xlsm only. Save it as one of these, or as CSV"),
     ("missing", None, "There is no file|the ending says"),
 ])  # fmt: skip
 def test_files_that_cannot_be_read(tmp_path, name, content, message):

@@ -13,6 +13,7 @@ from torch import Tensor
 from manifoldgp._system.linalg import cholesky_with_jitter, solve_lower
 from manifoldgp.errors import NotPositiveDefiniteError
 from manifoldgp.evidence import isolate_masked_rows
+from manifoldgp.inference.mixtures import Predictive, Warp
 from manifoldgp.model import Data, Model
 from manifoldgp.parameters import Tree, map_leaves
 
@@ -99,6 +100,22 @@ def predict_held_out(model: Model, values: Tree, folds: Folds, variance_factors:
     pieces = [np.arange(a, min(a + step, folds.count)) for a in range(0, folds.count, step)]
     factors = torch.tensor(variance_factors, dtype=torch.float64, device=folds.X.device)[:, None, None]
     return HeldOut.joined([_held_out_part(model, values, folds, piece, factors) for piece in pieces])
+
+
+@torch.no_grad()
+def held_out_means(model: Model, values: Tree, folds: Folds, variance_factors: Sequence[float]) -> np.ndarray:
+    """Means of y (F, R, m) that member r, trained on folds.train[r], predicts at folds.X[r]; zero where its covariance has no factor."""
+    found = np.zeros((len(variance_factors), folds.count, folds.X.shape[1]))
+    for r in range(folds.count):
+        own = map_leaves(lambda leaf, r=r: leaf[r : r + 1], values)
+        try:
+            mean, variance, _, _ = _predict(model, own, folds, torch.tensor([r], device=folds.X.device))
+        except NotPositiveDefiniteError:
+            continue
+        warp, one = Warp([(model.warping, own.get("warping", {}), 1)]), mean.new_zeros(1)
+        for f, factor in enumerate(variance_factors):
+            found[f, r] = Predictive(mean, factor * variance, one, warp).component_means()[0].cpu().numpy()
+    return found
 
 
 def _held_out_part(model: Model, values: Tree, folds: Folds, members: np.ndarray, factors: Tensor) -> HeldOut:

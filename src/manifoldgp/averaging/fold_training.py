@@ -7,13 +7,13 @@ further, one that a step made worse stays as it was before that step (early stop
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.special import logsumexp, ndtr
 
-from manifoldgp.averaging.fold_predictions import Folds, HeldOut, predict_held_out
+from manifoldgp.averaging.fold_predictions import Folds, HeldOut, held_out_means, predict_held_out
 from manifoldgp.averaging.members import nested_gp, pick, plain_gp, warm_and_cold
 from manifoldgp.averaging.stacking import Candidates, HeldOutReport, tempered_weights
 from manifoldgp.model import Model
@@ -88,7 +88,22 @@ def weigh_on_folds(
                 break
     candidates = Candidates.of(predicted)
     weights, report = settings.weighing.weights(candidates, settings.weighing.needed(candidates, GROUPS[1:], settings.keep))
-    return weights, report, groups
+    return weights, _with_means(report, groups, folds, settings), groups
+
+
+def _with_means(report: HeldOutReport, groups: dict[str, Group], folds: Folds, settings: Stack) -> HeldOutReport:
+    """The report with the stack's means of the held-out rows, their targets, and the groups that were stopped on their way."""
+    mean = np.zeros(folds.N)
+    for group, weights in zip(groups.values(), report.weights, strict=True):
+        if weights.any():
+            K, members = group.inner.shape
+            each = held_out_means(group.batch.model, group.values, folds.for_members(members), settings.variance_factors)
+            mixed = (group.inner[None, :, :, None] * each.reshape(len(weights), K, members, -1)).sum(2)
+            mean += np.tensordot(weights, folds.by_row(mixed), 1)
+    observed = folds.by_row(folds.y.cpu().numpy())
+    seen = np.isfinite(observed)
+    stopped = tuple(name for name, group in groups.items() if group.batch.cut_short[group.chosen].any())
+    return replace(report, mean=mean[seen], observed=observed[seen], cut_short=stopped)
 
 
 def _first_step(template: Model, folds: Folds, gp_values: Tree, settings: Stack, trainer: Trainer) -> dict[str, Group]:

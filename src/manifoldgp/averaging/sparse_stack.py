@@ -20,6 +20,7 @@ from manifoldgp.averaging.members import plain_gp
 from manifoldgp.averaging.stacking import Candidates, Weighing
 from manifoldgp.errors import InputError
 from manifoldgp.features import MLP, Concatenate, Identity
+from manifoldgp.inference.mixtures import Predictive, Warp
 from manifoldgp.inference.sparse_posterior import SparsePosterior
 from manifoldgp.model import Data, Model
 from manifoldgp.training.model_rows import ModelRows, sampled
@@ -105,11 +106,28 @@ def fit_sparse_stack(template: Model, rows: ModelRows, trainer: SparseTrainer, f
             break
     candidates = Candidates.of({name: _predict(posterior, held) for name, posterior in posteriors.items()})
     weights, report = _WEIGHING.weights(candidates, _WEIGHING.needed(candidates, ("nested", "own"), _KEEP))
+    shares = dict(zip(posteriors, weights, strict=True))
+    report = replace(
+        report,
+        mean=sum(np.tensordot(shares[name], _means(posterior, held), 1) for name, posterior in posteriors.items()),
+        observed=held.y.cpu().numpy(),
+        cut_short=tuple(member.group for member in trained if member.cut_short.any()),
+    )
     of_starts = [
         weight[:, None] * (np.arange(len(member.objective)) == member.best())
         for member, weight in zip(trained, weights, strict=True)
     ]
     return Averaged(trained, of_starts, VARIANCE_FACTORS, report)
+
+
+@torch.no_grad()
+def _means(posterior: SparsePosterior, held: Data) -> np.ndarray:
+    """Means of held-out targets (F, n) under the variance factors, in the model's units."""
+    mean, variance = posterior.mean_and_variance(held.X)
+    variance = variance + posterior.noise_variance()[:, None] + (0.0 if held.known_noise is None else held.known_noise)
+    warp = Warp([posterior.warping])
+    each = [Predictive(mean, factor * variance, mean.new_zeros(1), warp).component_means() for factor in VARIANCE_FACTORS]
+    return torch.cat(each).cpu().numpy()
 
 
 def _predict(posterior: SparsePosterior, held: Data) -> tuple[np.ndarray, np.ndarray]:

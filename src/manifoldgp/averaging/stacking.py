@@ -68,7 +68,8 @@ def log_mixture(log_density: np.ndarray, weights: np.ndarray) -> np.ndarray:
 class HeldOutReport:
     """What the n held-out rows say: log densities (n,) of groups, of the control (the plain GP with variance-scaled copies) and of the stack; PIT (n,) of the stack.
 
-    weights: (G, F) by group and variance factor.
+    weights: (G, F) by group and variance factor. mean, observed: the stack's predictive means of the held-out rows and their targets (n,), standardised.
+    cut_short: groups whose training on the folds was stopped on its way.
     """
 
     groups: tuple[str, ...]
@@ -76,6 +77,9 @@ class HeldOutReport:
     weights: np.ndarray
     log_density: dict[str, np.ndarray]
     pit: np.ndarray
+    mean: np.ndarray | None = None
+    observed: np.ndarray | None = None
+    cut_short: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

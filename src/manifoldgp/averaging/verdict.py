@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import numpy as np
+from scipy.special import bdtr, bdtrc
 
 from manifoldgp.averaging.averages import SamplingReport
 from manifoldgp.averaging.stacking import HeldOutReport
@@ -13,41 +14,97 @@ from manifoldgp.averaging.stacking import HeldOutReport
 _LEVELS = (0.5, 0.9, 0.95)
 
 
-def held_out_numbers(report: HeldOutReport, scale: float) -> dict[str, Any]:
-    """Weights, held-out negative log densities (units of y, nats a row) and calibration, by name. scale: sd of y."""
+def held_out_numbers(report: HeldOutReport, scale: float, plain_weight: float | None = None) -> dict[str, Any]:
+    """Weights, held-out negative log densities (units of y, nats a row), errors and calibration, by name. scale: sd of y.
+
+    plain_weight: as in :func:`held_out_remarks`; errors and calibration of another model than the one that predicts are left out.
+    """
     share = report.weights.sum(1)
     numbers: dict[str, Any] = {f"weight of {name}": float(w) for name, w in zip(report.groups, share, strict=True)}
-    by_factor = report.weights.sum(0)
-    numbers["weight of widened copies"] = float(by_factor[1:].sum())
+    numbers["weight of widened copies"] = float(report.weights[:, 1:].sum())
     for name, log_density in report.log_density.items():
         numbers[f"held-out negative log density, {name}"] = float(-log_density.mean()) + math.log(scale)
+    if plain_weight is not None and not speaks_of_the_model(report, plain_weight):
+        return numbers
+    if report.mean is not None and report.observed is not None:
+        numbers |= {f"held-out {name}": value for name, value in errors_of(report.observed, report.mean, scale).items()}
     for level, share_inside in coverage(report.pit).items():
         numbers[f"held-out coverage of {100 * level:g} % intervals"] = share_inside
     numbers["held-out PIT histogram (10 bins)"] = np.histogram(report.pit, 10, (0.0, 1.0))[0] / max(len(report.pit), 1)
     return numbers
 
 
-def held_out_remarks(report: HeldOutReport) -> list[str]:
-    """Sentences: who carries the weight, what the features add beyond calibration, and whether intervals can be trusted."""
+def errors_of(observed: np.ndarray, mean: np.ndarray, scale: float = 1.0) -> dict[str, float]:
+    """RMSE, MAE and R² of predictions; scale: the unit of y in which they are told.
+
+    >>> errors_of(np.array([0.0, 2.0]), np.array([1.0, 2.0]))
+    {'RMSE': 0.7071067811865476, 'MAE': 0.5, 'R²': 0.5}
+    """
+    error = observed - mean
+    square, spread = float(np.mean(error**2)), float(observed.var())
+    found = {"RMSE": scale * square**0.5, "MAE": scale * float(np.abs(error).mean())}
+    return found | ({"R²": 1.0 - square / spread} if spread > 0 else {})
+
+
+def speaks_of_the_model(report: HeldOutReport, plain_weight: float) -> bool:
+    """Whether the model that predicts is the one that the held-out rows were predicted with.
+
+    It is not where members on all rows were stopped on their way: the plain GP, whose weight is ``plain_weight`` then, took theirs.
+    """
+    return abs(plain_weight - float(report.weights[report.groups.index("plain GP")].sum())) < 0.01
+
+
+def held_out_remarks(report: HeldOutReport, plain_weight: float | None = None) -> list[str]:
+    """Sentences: who carries the weight, what the features add beyond calibration, and whether intervals can be trusted.
+
+    plain_weight: of the plain GP in the model that predicts, where that is known. What was not trained to its end is not judged.
+    """
     share = dict(zip(report.groups, report.weights.sum(1), strict=True))
     density = {name: float(-value.mean()) for name, value in report.log_density.items()}
     plain, control, stack = density["plain GP"], density["control"], density["stack"]
     learned = [name for name in report.groups if name != "plain GP"]
-    if learned:
-        remarks = [_weights_in_words(share), _gain_in_words(plain, control, stack)]
-    else:
-        remarks = ["Training was stopped before any features were trained: the average holds the plain GP only."]
-    best = min(learned, key=density.__getitem__, default="plain GP")
+    if not learned:
+        return ["Training was stopped before any features were trained: the average holds the plain GP only."]
+    if plain_weight is not None and not speaks_of_the_model(report, plain_weight):
+        return [_unfinished_in_words(plain_weight, plain - stack)]
+    stopped = [name for name in report.cut_short if name in learned]
+    if stopped:
+        return [_untried_in_words(stopped, share["plain GP"])]
+    remarks = [_weights_in_words(share), _gain_in_words(plain, control, stack)]
+    best = min(learned, key=density.__getitem__)
     if density[best] > plain + 0.02:
         remarks.append(
             f"Every group of mGPs alone predicts held-out rows worse than the plain GP (best: {best}, by {density[best] - plain:.2f} nats a "
             "row): a single mGP would overfit here; the mixture does not."
         )
-    inside = coverage(report.pit)[0.95]
-    if abs(inside - 0.95) > 0.03:
-        word = "too narrow" if inside < 0.95 else "too wide"
-        remarks.append(f"The 95 % intervals hold {100 * inside:.1f} % of held-out rows: they are {word}.")
-    return remarks
+    return remarks + interval_remarks(report.pit)
+
+
+def errors_in_words(report: HeldOutReport, scale: float) -> list[str]:
+    """The error on held-out rows, in the units of y; scale: sd of y."""
+    if report.mean is None or report.observed is None:
+        return []
+    found = errors_of(report.observed, report.mean, scale)
+    explained = f", R² {found['R²']:.2f}" if "R²" in found else ""
+    return [
+        f"On {len(report.mean):,} held-out rows the typical error (RMSE) is {found['RMSE']:.3g}, the mean error (MAE) {found['MAE']:.3g}{explained}."
+    ]
+
+
+def interval_remarks(pit: np.ndarray, level: float = 0.95) -> list[str]:
+    """A sentence where intervals hold another share of the held-out rows than they say, by more than three points and by more than chance explains.
+
+    Chance: what happens to one calibrated model in a hundred (binomial law).
+
+    >>> interval_remarks(np.r_[np.full(18, 0.5), 0.0, 0.0])  # 18 of 20 rows
+    []
+    """
+    n, inside = len(pit), int((np.abs(pit - 0.5) <= 0.5 * level).sum())
+    unlikely = 2.0 * min(bdtr(inside, n, level), bdtrc(inside - 1, n, level)) < 0.01
+    if abs(inside / n - level) <= 0.03 or not unlikely:
+        return []
+    word = "too narrow" if inside < level * n else "too wide"
+    return [f"The {100 * level:g} % intervals hold {100 * inside / n:.1f} % of {n:,} held-out rows: they are {word}."]
 
 
 def sampling_numbers(report: SamplingReport) -> dict[str, Any]:
@@ -76,6 +133,21 @@ def coverage(pit: np.ndarray) -> dict[float, float]:
     {0.5: 0.5, 0.9: 0.5, 0.95: 0.5}
     """
     return {level: float((np.abs(pit - 0.5) <= 0.5 * level).mean()) for level in _LEVELS}
+
+
+def _unfinished_in_words(plain_weight: float, gain: float) -> str:
+    """Of a stack whose members on all rows were stopped."""
+    alone = "predicts alone" if plain_weight > 0.995 else f"carries {100 * plain_weight:.0f} % of the weight"
+    more = f" On held-out rows the whole stack was {gain:.2f} nats a row better than the plain GP." if gain > 0.02 else ""
+    return f"Training was stopped before the members with learned features were finished: the plain GP {alone}.{more} Give it more time."
+
+
+def _untried_in_words(stopped: list[str], plain: float) -> str:
+    """Of a stack whose groups were stopped on the folds."""
+    return (
+        f"Training was stopped on the folds, before {' and '.join(stopped)} members were trained to their end: whether features help here is not known. "
+        f"The plain GP carries {100 * plain:.0f} % of the weight. Give it more time."
+    )
 
 
 def _weights_in_words(share: dict[str, float]) -> str:

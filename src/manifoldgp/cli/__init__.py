@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
+from manifoldgp._system.plain_text import one_line
+
 _MISSING = "mgp: the command line needs typer and rich, which are not installed. Run: pip install 'manifoldgp[cli]'"
 OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 
@@ -30,7 +32,7 @@ def main() -> None:
     except Exception as error:
         if debug:
             raise
-        print(f"mgp: {_one_line(error)}", file=sys.stderr)
+        print(f"mgp: {one_line(_explained(error))}", file=sys.stderr)
         raise SystemExit(FAILED) from None
 
 
@@ -50,16 +52,16 @@ def _run(arguments: list[str]) -> int:
             raise
         context = getattr(error, "ctx", None)
         command = context.command_path if context is not None else "mgp"
-        print(f"{command}: {_sentence(explain())} See: {command} --help", file=sys.stderr)
+        print(f"{command}: {_sentence(one_line(explain()))} See: {command} --help", file=sys.stderr)
         return getattr(error, "exit_code", USAGE)
     return code if isinstance(code, int) else OK
 
 
-def _one_line(error: Exception) -> str:
-    """What happened and what to do, on one line."""
+def _explained(error: Exception) -> str:
+    """What happened and what to do."""
     from manifoldgp.errors import ManifoldGPError
 
-    message = " ".join(str(error).split())
+    message = str(error)
     if isinstance(error, ManifoldGPError):
         return message
     if isinstance(error, OSError):
@@ -71,5 +73,4 @@ def _one_line(error: Exception) -> str:
 
 
 def _sentence(message: str) -> str:
-    message = " ".join(message.split())
     return message if message.endswith((".", "?", "!")) else message + "."

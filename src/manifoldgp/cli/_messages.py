@@ -1,4 +1,7 @@
-"""What commands say to a person: notes on standard error, results on standard output."""
+"""What commands say to a person: notes on standard error, results on standard output.
+
+Most texts hold names and values from data. A :class:`PlainConsole` shows them as they are: it knows no markup, and control characters are written out.
+"""
 
 from __future__ import annotations
 
@@ -13,22 +16,35 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from manifoldgp._system.plain_text import in_json, one_line, visible
+
+
+class PlainConsole(Console):
+    """A console on which strings, in lines as in cells of tables, are text and nothing else."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(markup=False, emoji=False, highlight=False, **settings)
+
+    def render_str(self, text: str, **settings: Any) -> Text:
+        """Every string that rich shows comes by here."""
+        return super().render_str("\n".join(map(visible, text.split("\n"))), **settings)
+
 
 class Messages:
     """Notes and warnings on standard error, so that standard output holds nothing but the result; quiet: neither."""
 
     def __init__(self, quiet: bool = False) -> None:
         self.quiet = quiet
-        self.console = Console(stderr=True, highlight=False, quiet=quiet)
+        self.console = PlainConsole(stderr=True, quiet=quiet)
         self._whole_lines = not self.console.is_terminal
 
     def note(self, text: str) -> None:
         """Something to know."""
-        self.console.print(Text(text), soft_wrap=self._whole_lines)
+        self.console.print(Text(visible(text)), soft_wrap=self._whole_lines)
 
     def warn(self, text: str) -> None:
         """Something to look at."""
-        self.console.print(Text.assemble(("warning: ", "bold yellow"), " ".join(text.split())), soft_wrap=self._whole_lines)
+        self.console.print(Text.assemble(("warning: ", "bold yellow"), one_line(text)), soft_wrap=self._whole_lines)
 
     @contextmanager
     def warnings_as_messages(self) -> Iterator[None]:
@@ -42,22 +58,34 @@ class Messages:
 
 def print_json(result: Mapping[str, Any]) -> None:
     """One JSON object on standard output. What is not a finite number becomes null."""
-    sys.stdout.write(json.dumps(_plain(result), indent=2, ensure_ascii=False) + "\n")
+    sys.stdout.write(in_json(json.dumps(plain_data(result), indent=2, ensure_ascii=False)) + "\n")
     sys.stdout.flush()
 
 
 def output() -> Console:
     """The console for results that a person reads."""
-    return Console(highlight=False)
+    return PlainConsole()
 
 
-def _plain(value: Any) -> Any:
+def size_in_words(bytes_: int) -> str:
+    """How large a file is.
+
+    >>> size_in_words(812), size_in_words(43_210), size_in_words(4_321_000)
+    ('812 bytes', '43 kB', '4.3 MB')
+    """
+    if bytes_ < 1000:
+        return f"{bytes_} bytes"
+    return f"{bytes_ / 1e3:.0f} kB" if bytes_ < 999_500 else f"{bytes_ / 1e6:.1f} MB"
+
+
+def plain_data(value: Any) -> Any:
+    """The value as JSON can hold it: arrays as lists, and null for what is not a finite number."""
     if isinstance(value, Mapping):
-        return {str(key): _plain(entry) for key, entry in value.items()}
+        return {str(key): plain_data(entry) for key, entry in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(entry) for entry in value]
+        return [plain_data(entry) for entry in value]
     if hasattr(value, "tolist"):  # numpy's arrays and numbers
-        return _plain(value.tolist())
+        return plain_data(value.tolist())
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)

@@ -54,6 +54,17 @@ def encoding_of(model: Any, table: Any = None, targets: Sequence[str] = ()) -> T
     return TableEncoding(tuple(Column(name) for name in names), tuple(targets or named))
 
 
+def with_names(text: str, targets: Sequence[str]) -> str:
+    """A remark or a number's name of diagnose() with the target's name instead of its number.
+
+    >>> with_names("output 1: rows", ["y", "force"]), with_names("rows", ["y"])
+    ('force: rows', 'rows')
+    """
+    number, colon, rest = text.removeprefix("output ").partition(": ")
+    numbered = text.startswith("output ") and colon and number.isdigit() and int(number) < len(targets)
+    return f"{targets[int(number)]}: {rest}" if numbered else text
+
+
 def prepare(encoding: TableEncoding, table: Any, allow_unknown: bool, messages: Messages) -> Query:
     """Encode rows, and say what is ignored, unknown or lacking."""
     extra = encoding.extra(table)

@@ -19,7 +19,7 @@ AllowUnknown = Annotated[
         help="Predict rows with a category that the model has not seen, with zeros for it, instead of refusing.",
     ),
 ]
-TABLE_HELP = "CSV, TSV (also .gz) or Parquet by the ending; - is CSV on standard input."
+TABLE_HELP = "CSV, TSV (also .gz), Parquet or Excel by the ending; - is CSV on standard input."
 
 
 class Averaging(StrEnum):

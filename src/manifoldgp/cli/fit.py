@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from manifoldgp._system.plain_text import argument, visible
 from manifoldgp.cli._fit_arguments import FitOptions
 from manifoldgp.cli._interruption import Interruption
-from manifoldgp.cli._messages import Messages, print_json
+from manifoldgp.cli._messages import Messages, print_json, size_in_words
 from manifoldgp.cli._options import TABLE_HELP, Averaging, Json, Method, Quiet, column_names, refuse_overwriting
 
 if TYPE_CHECKING:
@@ -150,15 +151,36 @@ def fit(
             training = read_training(files, target, features, drop, noise_column, group, messages)
             fitted = fit_table(training, messages, interruption, ordered, arguments)
             place = unfinished if fitted.interrupted and out.exists() else out
-            fitted.model.save(place)
+            remarks = _save(fitted, place)
         except KeyboardInterrupt:
             typer.echo("mgp: Interrupted: no model was written.", err=True)
             raise typer.Exit(interruption.exit_code) from None
-    _say_what_was_fitted(fitted, len(training.X), training.without_target, place, messages, json)
+    _say_what_was_fitted(fitted, remarks, len(training.X), training.without_target, place, messages, json)
     if fitted.interrupted:
         kept = "the same command fits it to the end" if place == out else f"{out} is as it was"
-        typer.echo(f"mgp: Interrupted. The best model so far is in {place}; {kept}.", err=True)
+        typer.echo(visible(f"mgp: Interrupted. The best model so far is in {place}; {kept}."), err=True)
         raise typer.Exit(interruption.exit_code)
+
+
+def _save(fitted: Fitted, place: Path) -> list[str]:
+    """Write the model, with a summary for ``mgp inspect``; returns the remarks of its diagnosis.
+
+    What was interrupted is written first and looked at afterwards: whoever sent the signal may not wait.
+    """
+    from manifoldgp.cli._summary import summary_of
+    from manifoldgp.estimators import model_file
+
+    if fitted.interrupted:
+        fitted.model.save(place)
+        return fitted.model.diagnose().remarks
+    try:
+        diagnosis = fitted.model.diagnose()
+        summary = summary_of(fitted.model, diagnosis)
+    except Exception:
+        fitted.model.save(place)  # a model that cannot be diagnosed is a model all the same
+        raise
+    model_file.save(fitted.model, place, summary)
+    return diagnosis.remarks
 
 
 def _checked_places(out: Path, replace_if_interrupted: bool, files: list[str]) -> Path:
@@ -198,7 +220,8 @@ def _fit_shared(
     if first:
         rows = model.ensembles_[0].blocks[0].rows
         messages.note(f"{rows:,} rows, NLML at most {model.nlml_:.6g}")
-        _say_what_was_fitted(Fitted(model, time.perf_counter() - begin, False), rows, None, out, messages, json)
+        fitted = Fitted(model, time.perf_counter() - begin, False)
+        _say_what_was_fitted(fitted, model.diagnose().remarks, rows, None, out, messages, json)
 
 
 @dataclass(frozen=True)
@@ -239,7 +262,8 @@ def read_training(
     from manifoldgp.data.table_files import read_tables
     from manifoldgp.errors import InputError
 
-    table = read_tables(files)
+    with messages.warnings_as_messages():
+        table = read_tables(files)
     columns = list(table.columns)
     refuse_missing_columns(targets, columns)
     rows = len(table)
@@ -308,11 +332,13 @@ def _say_what_was_read(training: Training, rows: int, messages: Messages) -> Non
 
 
 def _say_what_was_fitted(
-    fitted: Fitted, rows: int, without_target: int | None, out: Path, messages: Messages, as_json: bool
+    fitted: Fitted, remarks: list[str], rows: int, without_target: int | None, out: Path, messages: Messages, as_json: bool
 ) -> None:
     from manifoldgp.averaging import as_averaging
+    from manifoldgp.cli._models import encoding_of, with_names
 
-    remarks = fitted.model.diagnose().remarks
+    targets = encoding_of(fitted.model).targets
+    remarks = [with_names(remark, targets) for remark in remarks]
     members = [sum(block.members for block in e.blocks) for e in fitted.model.ensembles_]
     if as_json:
         encoding = fitted.model.table_encoding_
@@ -337,4 +363,7 @@ def _say_what_was_fitted(
     messages.note(f"Fitted in {fitted.seconds:.1f} s; {count} {'model' if count == '1' else 'models'} in the average.")
     for remark in remarks:
         messages.note(f"- {remark}")
-    messages.note(f"Wrote {out} ({out.stat().st_size / 1e6:.1f} MB). Next: mgp inspect {out}, mgp predict {out} new.csv")
+    written = argument(out)
+    messages.note(
+        f"Wrote {out} ({size_in_words(out.stat().st_size)}). Next: mgp inspect {written}, mgp predict {written} new.csv"
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from manifoldgp.cli._messages import output, print_json
+from manifoldgp.cli._messages import output, print_json, size_in_words
 from manifoldgp.cli._options import Json, ModelFile
 
 
@@ -13,57 +13,30 @@ def inspect(model_file: ModelFile, json: Json = False) -> None:
 
     Rows, columns, categories, settings; whether the features helped, whether intervals can be trusted.
     """
-    from manifoldgp.cli._models import encoding_of, open_model
+    from manifoldgp._system.model_header import read_header
+    from manifoldgp.data.encoding import TableEncoding
 
-    model = open_model(model_file)
-    encoding = encoding_of(model)
-    diagnosis = model.diagnose()
-    about = {
-        "model": str(model_file),
-        "estimator": type(model).__name__,
-        "rows": model.ensembles_[0].blocks[0].rows,
-        "targets": list(encoding.targets),
-        "members": [sum(block.members for block in e.blocks) for e in model.ensembles_],
-        "megabytes": round(model_file.stat().st_size / 1e6, 2),
-    }
-    # programs get the settings inside averaging and method one by one, people as they are written in Python
-    params = model.get_params(deep=json)
-    settings = {name: _setting(value) for name, value in params.items() if name.split("__")[-1] not in _NOT_SHOWN}
-    numbers = {_with_names(name, encoding.targets): value for name, value in diagnosis.numbers.items()}
-    remarks = [_with_names(remark, encoding.targets) for remark in diagnosis.remarks]
+    found = read_header(model_file).get("summary")
+    if found is None:  # saved from Python: look at the model itself
+        from manifoldgp.cli._models import open_model
+        from manifoldgp.cli._summary import summary_of
+
+        found = summary_of(open_model(model_file))
+    about = {"model": str(model_file), **{name: found[name] for name in _ABOUT}, "bytes": model_file.stat().st_size}
     if json:
-        print_json(about | {"table": encoding.to_plain(), "settings": settings, "numbers": numbers, "remarks": remarks})
+        print_json(about | {name: found[name] for name in ("table", "settings", "numbers", "remarks")})
     else:
-        _show(about, encoding, _changed(model, settings), numbers, remarks)
+        _show(about, TableEncoding.from_plain(found["table"]), found["changed"], found["numbers"], found["remarks"])
 
 
-_NOT_SHOWN = ("callback", "warm_start_from", "device", "verbose")
+_ABOUT = ("estimator", "rows", "targets", "members")
 _KINDS = {"number": "number", "flag": "true or false", "category": "text"}
-
-
-def _setting(value: Any) -> Any:
-    return value if isinstance(value, (str, int, float, bool, type(None))) else repr(value)
-
-
-def _changed(model: Any, settings: dict[str, Any]) -> dict[str, Any]:
-    """Settings that differ from the defaults, and the averaging, which matters most."""
-    usual = {name: _setting(value) for name, value in type(model)().get_params(deep=False).items()}
-    always = ("averaging", "restarts", "random_state")
-    return {name: value for name, value in settings.items() if name in always or value != usual[name]}
-
-
-def _with_names(text: str, targets: tuple[str, ...]) -> str:
-    for o, target in enumerate(targets):
-        text = text.replace(f"output {o}: ", f"{target}: ") if text.startswith(f"output {o}: ") else text
-    return text
 
 
 def _show(about: dict[str, Any], encoding: Any, settings: dict[str, Any], numbers: dict[str, Any], remarks: list[str]) -> None:
     from rich.padding import Padding
     from rich.table import Table
     from rich.text import Text
-
-    from manifoldgp.estimators.diagnosis import show_value
 
     console = output()
 
@@ -75,12 +48,12 @@ def _show(about: dict[str, Any], encoding: Any, settings: dict[str, Any], number
         table.add_column(style="dim")
         table.add_column(overflow="fold")
         for name, value in entries.items():
-            table.add_row(Text(name), Text(value))
+            table.add_row(name, value)
         console.print(Padding(table, (0, 0, 1, 2), expand=False))
 
     heading("Model")
     pairs({
-        "file": f"{about['model']} ({about['megabytes']} MB)",
+        "file": f"{about['model']} ({size_in_words(about['bytes'])})",
         "target": ", ".join(about["targets"]),
         "rows": str(about["rows"]),
         "models in the average": ", ".join(map(str, about["members"])),
@@ -99,8 +72,15 @@ def _show(about: dict[str, Any], encoding: Any, settings: dict[str, Any], number
     heading("What the fit looks like")
     for remark in remarks:
         row = Table.grid(padding=(0, 1))
-        row.add_row("-", Text(remark))
+        row.add_row("-", remark)
         console.print(Padding(row, (0, 0, 0, 2), expand=False))
     console.print()
     heading("Numbers")
-    pairs({name: show_value(value) for name, value in numbers.items()})
+    pairs({name: _in_words(value) for name, value in numbers.items()})
+
+
+def _in_words(value: Any) -> str:
+    """A number or a list of them as a person reads it."""
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_in_words, value[:12])) + (", ..." if len(value) > 12 else "") + "]"
+    return f"{value:.4g}" if isinstance(value, float) else "-" if value is None else str(value)

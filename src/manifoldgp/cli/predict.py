@@ -42,7 +42,9 @@ def predict(
         )
     refuse_overwriting([out], [model_file, table_file])
     check_writable(out)
-    model, table = open_model(model_file), read_table(table_file)
+    model = open_model(model_file)
+    with messages.warnings_as_messages():
+        table = read_table(table_file)
     encoding = encoding_of(model, table)
     query = prepare(encoding, table, allow_unknown, messages)
     begin = time.perf_counter()

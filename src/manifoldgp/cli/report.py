@@ -23,7 +23,7 @@ def report(
     Did the features help, are the intervals right, which inputs matter. One HTML file that needs no network.
     """
     from manifoldgp._system.files import refuse_unwritable
-    from manifoldgp.cli._models import encoding_of, open_model
+    from manifoldgp.cli._models import open_model
     from manifoldgp.inspection.page import write_model_report
 
     refuse_overwriting([out], [model_file])
@@ -31,7 +31,7 @@ def report(
     messages = Messages(quiet)
     model = open_model(model_file)
     with messages.warnings_as_messages():
-        write_model_report(model, out, title=title, columns=list(encoding_of(model).names))
+        write_model_report(model, out, title=title)
     messages.note(f"The report: {out.resolve().as_uri()}")
     if show:
         typer.launch(str(out.resolve()))

@@ -40,7 +40,9 @@ def score(
     from manifoldgp.inference.ensemble import prediction_threads
 
     messages = Messages(quiet)
-    model, table = open_model(model_file), read_table(table_file)
+    model = open_model(model_file)
+    with messages.warnings_as_messages():
+        table = read_table(table_file)
     encoding = encoding_of(model, table, target or ())
     if target and tuple(target) != encoding.targets:
         raise InputError(f"This model predicts {', '.join(encoding.targets)}; --target says {', '.join(target)}. Leave it out.")
@@ -109,4 +111,4 @@ def _show(scores: dict[str, dict[str, float]], rows: int) -> None:
 
 
 def _number(value: float) -> str:
-    return f"{value:.4g}" if math.isfinite(value) else "-"
+    return f"{round(value, 4) + 0.0:.4g}" if math.isfinite(value) else "-"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from manifoldgp._system.plain_text import option
 from manifoldgp.errors import InputError, MissingExtraError
 
 if TYPE_CHECKING:
@@ -38,9 +39,15 @@ MOST_CATEGORIES = 100
 
 _DATE = re.compile(r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}\b.*|\d{1,2}[-/.]\d{1,2}[-/.]\d{4}\b.*|\d{1,2}:\d{2}(:\d{2})?(\.\d+)?")
 _FLAGS = {"true": 1.0, "false": 0.0, "1": 1.0, "0": 0.0}
-_DATE_ADVICE = (
-    "Turn it into numbers that mean something for your task (hours since the start, hour of the day), or leave it out: --drop"
-)
+_DATE_ADVICE = "Turn them into numbers that mean something for your task: hours since the start, hour of the day."
+
+
+class UnusableColumn(InputError):  # noqa: N818 - what it is, not that something failed
+    """A column that cannot be an input; reason: why."""
+
+    def __init__(self, reason: str, name: str) -> None:
+        super().__init__(f"{reason} Correct or remove these rows, or leave the column out: {option('--drop', name)}")
+        self.reason = reason
 
 
 @dataclass(frozen=True)
@@ -126,9 +133,10 @@ def learn_column(name: str, values: Series) -> Column:
     if readable.all() and len(values):
         return Column(name)
     if readable.mean() > 0.5:
-        raise InputError(
+        raise UnusableColumn(
             f"Column {name!r} holds numbers, and text in {(~readable).sum()} of {len(values)} rows: {_quoted(values[~readable])} "
-            f"({rows_where(~readable, values.index)}). Correct or remove these rows, or leave the column out: --drop {name}"
+            f"({rows_where(~readable, values.index)}).",
+            name,
         )
     return Column(name, "category", _categories(name, values))
 
@@ -142,7 +150,7 @@ def refuse_dates(name: str, values: Series) -> None:
         sample = [text(value) for value in values.iloc[:50]]
         dated = all(_DATE.fullmatch(value.strip()) for value in sample)
     if dated:
-        raise InputError(f"Column {name!r} holds dates or times ({_quoted(values.iloc[:1])}). {_DATE_ADVICE} {name}")
+        raise UnusableColumn(f"Column {name!r} holds dates or times ({_quoted(values.iloc[:1])}). {_DATE_ADVICE}", name)
 
 
 def target_numbers(name: str, values: Series) -> np.ndarray:
@@ -176,9 +184,10 @@ def rows_where(chosen: np.ndarray, index: ArrayLike, most: int = 3) -> str:
 def _categories(name: str, values: Series) -> tuple[str, ...]:
     categories = sorted(set(map(text, values)))
     if len(categories) > MOST_CATEGORIES or (len(categories) > 0.5 * len(values) and len(values) >= 20):
-        raise InputError(
+        raise UnusableColumn(
             f"Column {name!r} has {len(categories)} different texts in {len(values)} rows, such as {_quoted(categories)}: a name of each row, "
-            f"or free text, not a category. Leave it out: --drop {name}"
+            "or free text, not a category.",
+            name,
         )
     return tuple(categories)
 

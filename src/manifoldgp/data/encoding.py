@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from manifoldgp.data.columns import Column, column_of, learn_column, pandas, rows_where, target_numbers
+from manifoldgp._system.plain_text import option
+from manifoldgp.data.columns import Column, UnusableColumn, column_of, learn_column, pandas, rows_where, target_numbers
 from manifoldgp.errors import InputError
 
 if TYPE_CHECKING:
-    from pandas import DataFrame
+    from pandas import DataFrame, Series
 
 _UNNAMED = re.compile(r"Unnamed: \d+|__index_level_\d+__|")
 """What pandas calls a column without a name: as a rule the row numbers of whoever wrote the file."""
@@ -100,9 +101,8 @@ class TableEncoding:
         varying = [name for name in inputs if column_of(table, name).nunique() > 1]
         constant = tuple(name for name in inputs if name not in varying and not column_of(table, name).isna().any())
         inputs = [name for name in inputs if name not in constant]
-        refuse_missing_values(table, inputs)
         return cls(
-            columns=tuple(learn_column(name, column_of(table, name)) for name in inputs),
+            columns=_learn_columns(table, inputs),
             targets=tuple(targets),
             noise=noise,
             group=group,
@@ -175,20 +175,44 @@ class TableEncoding:
         )
 
 
+def _learn_columns(table: DataFrame, names: Sequence[str]) -> tuple[Column, ...]:
+    """What kind of column each one is. All that cannot be used are refused at once, so that nobody has to try again for each of them."""
+    columns, refused = [], {}
+    for name in names:
+        missing = _missing(column_of(table, name))
+        if missing.any():
+            refused[name] = _missing_in_words(name, missing, table.index)
+            continue
+        try:
+            columns.append(learn_column(name, column_of(table, name)))
+        except UnusableColumn as error:
+            refused[name] = error.reason
+    if not refused:
+        return tuple(columns)
+    reasons = " ".join(refused.values())
+    without = " ".join(option("--drop", name) for name in refused)
+    raise InputError(f"{reasons} Correct or remove these rows, or fit without: {without}")
+
+
+def _missing(values: Series) -> np.ndarray:
+    """Which values (n,) are missing or infinite."""
+    missing = values.isna().to_numpy()
+    if pandas().api.types.is_float_dtype(values.dtype):
+        missing = missing | np.isinf(values.to_numpy(dtype=np.float64, na_value=np.nan))
+    return missing
+
+
+def _missing_in_words(name: str, missing: np.ndarray, index: Any) -> str:
+    return f"Values are missing or infinite in column {name!r} in {int(missing.sum())} of {len(missing)} rows ({rows_where(missing, index)})."
+
+
 def refuse_missing_values(table: DataFrame, columns: Sequence[str]) -> None:
     """Missing or infinite inputs are refused, with their columns and first rows."""
-    found = {}
-    for name in columns:
-        bad = table[name].isna().to_numpy()
-        if pandas().api.types.is_float_dtype(table[name].dtype):
-            bad = bad | np.isinf(table[name].to_numpy(dtype=np.float64, na_value=np.nan))
-        if bad.any():
-            found[name] = f"{name!r} in {int(bad.sum())} of {len(table)} rows ({rows_where(bad, table.index)})"
+    found = {name: missing for name in columns if (missing := _missing(column_of(table, name))).any()}
     if found:
-        raise InputError(
-            f"Values are missing or infinite in column {', '.join(found.values())}. Fill them in, remove these rows, or fit without: "
-            f"{' '.join(f'--drop {name}' for name in found)}"
-        )
+        reasons = " ".join(_missing_in_words(name, missing, table.index) for name, missing in found.items())
+        without = " ".join(option("--drop", name) for name in found)
+        raise InputError(f"{reasons} Fill them in, remove these rows, or fit without: {without}")
 
 
 def _refuse_repeated(names: Sequence[str]) -> None:

@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_array, check_consistent_length, validate_data
 
+from manifoldgp._system.real_numbers import as_meant
 from manifoldgp.data.scaling import Standardizer
 from manifoldgp.errors import InputError, warn
 
@@ -78,6 +79,8 @@ def group_labels(groups: ArrayLike | None, given: int, kept: np.ndarray | slice 
     """Group labels of the rows that were kept among the given ones, or None."""
     if groups is None:
         return None
+    if np.ma.is_masked(groups):
+        raise InputError("groups has masked labels. Give every row a label.")
     labels = np.asarray(groups)
     if labels.shape != (given,):
         raise InputError(f"groups must hold one label a row, shape ({given},); got {labels.shape}.")
@@ -97,7 +100,7 @@ def query_table(estimator: Fitted, X: Table) -> np.ndarray:
 def _numbers(estimator: object, X: Table, **how: bool | int) -> np.ndarray:
     """X (n, D) as scikit-learn checks it, with the columns that the estimator knows or will know."""
     refuse_unusable_frame(X)
-    given: Any = X  # scikit-learn's annotations are narrower than what it takes
+    given: Any = as_meant(X, "X")  # scikit-learn's annotations are narrower than what it takes
     with _text_explained("X"):
         checked: Any = validate_data(estimator, given, dtype=np.float64, **how)  # pyright: ignore[reportArgumentType]
     return checked
@@ -119,6 +122,7 @@ def _targets(y: ArrayLike) -> tuple[np.ndarray, bool]:
     """y as (N, O), and whether it came as (N,)."""
     if isinstance(y, (str, Number)) or getattr(y, "shape", None) == ():
         raise InputError(f"y must have one entry for each row of X, shape (N,) or (N, outputs); got {y!r}.")
+    y = as_meant(y, "y", mask_is_missing=True)
     with _text_explained("y"):
         # as Any: scikit-learn's annotations are narrower than what it takes
         numbers_or_missing: Any = {"dtype": np.float64, "ensure_all_finite": "allow-nan"}
@@ -161,7 +165,9 @@ def query_noise(noise_std: ArrayLike | None, rows: int, outputs: int) -> np.ndar
 def _noise_table(noise_std: ArrayLike, shape: tuple[int, ...]) -> np.ndarray:
     """Known noise standard deviations as (N, O)."""
     try:
-        noise = np.asarray(noise_std, dtype=np.float64)
+        noise = np.asarray(as_meant(noise_std, "noise_std"), dtype=np.float64)
+    except InputError:
+        raise
     except (TypeError, ValueError) as error:
         raise InputError(
             f"noise_std must be numbers: the standard deviation of the noise, in the units of y ({error})."

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from manifoldgp._system.real_numbers import as_meant
 from manifoldgp.data.scaling import Standardizer
 from manifoldgp.errors import InputError
 
@@ -124,11 +125,11 @@ class ArrayRows(RowSource):
         return checked(self._rows(wanted, wanted))
 
     def _rows(self, number: np.ndarray, index: np.ndarray | slice) -> Block:
-        X = np.asarray(self.X[index], dtype=np.float64)
-        Y = np.asarray(self.y[index], dtype=np.float64).reshape(len(X), self.outputs)
+        X = np.asarray(as_meant(self.X[index], "X"), dtype=np.float64)
+        Y = np.asarray(as_meant(self.y[index], "y", mask_is_missing=True), dtype=np.float64).reshape(len(X), self.outputs)
         noise = None
         if self.noise_std is not None:
-            noise = np.asarray(self.noise_std[index], dtype=np.float64).reshape(len(X), self.outputs) ** 2
+            noise = np.asarray(as_meant(self.noise_std[index], "noise_std"), dtype=np.float64).reshape(len(X), self.outputs) ** 2
         return Block(X, Y, noise, number)
 
 

@@ -1,48 +1,48 @@
-"""Tables in files: CSV, TSV and Parquet by the file's ending, CSV on standard input and output as "-"."""
+"""Tables in files: CSV, TSV, Parquet and (to read) Excel by the file's ending, CSV on standard input and output as "-"."""
 
 from __future__ import annotations
 
-import bz2
 import csv
 import glob
-import gzip
-import io
-import lzma
 import re
 import sys
+import zipfile
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from manifoldgp._system.files import refuse_unwritable, written_whole
+from manifoldgp._system.plain_text import cell, one_line, visible
 from manifoldgp.data.columns import pandas
-from manifoldgp.errors import InputError, MissingExtraError
+from manifoldgp.data.text_files import PACKED, text_source
+from manifoldgp.errors import InputError, MissingExtraError, warn
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-_PACKED = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
-_TEXT, _TABBED, _PARQUET = (".csv", ".txt"), (".tsv", ".tab"), (".parquet", ".pq")
+_TEXT, _TABBED, _PARQUET, _EXCEL = (".csv", ".txt"), (".tsv", ".tab"), (".parquet", ".pq"), (".xlsx", ".xlsm")
+_CALLED = {"parquet": "Parquet", "excel": "Excel"}
 
 
 def read_table(path: str | Path) -> DataFrame:
     """The table in a file as a pandas DataFrame, rows numbered from 0; "-" is CSV on standard input.
 
-    A CSV whose first line has semicolons and no comma is read with semicolons, and with decimal commas where it has such numbers.
+    A CSV whose first line has semicolons and no comma is read with semicolons, and with decimal commas where it has such numbers. Text is UTF-8, UTF-16 or,
+    with a warning, Windows-1252; lines that begin with # are comments. Of an Excel file the first sheet is read.
     """
     name = str(path)
     kind = "text" if name == "-" else _kind(name)
     if name != "-" and not Path(name).is_file():
         raise InputError(f"There is no file {name}. Check its name.")
     try:
-        table = _read_parquet(name) if kind == "parquet" else _read_text(name, kind)
+        table = _READERS[kind](name) if kind in _READERS else _read_text(name, kind)
     except (InputError, MissingExtraError, OSError):
         raise
     except pandas().errors.EmptyDataError as error:
         raise InputError(f"{_called(name)} is empty: a line with the names of the columns was expected, then rows.") from error
-    except (ValueError, UnicodeError, EOFError) as error:  # what pandas and pyarrow raise for damaged files
-        reason = " ".join(str(error).split())
-        raise InputError(f"{_called(name)} cannot be read as {'Parquet' if kind == 'parquet' else 'CSV'}: {reason}") from error
+    except (ValueError, UnicodeError, EOFError, KeyError, zipfile.BadZipFile) as error:  # what readers raise for damaged files
+        raise InputError(f"{_called(name)} cannot be read as {_CALLED.get(kind, 'CSV')}: {one_line(str(error))}") from error
     table.columns = [str(column).strip() for column in table.columns]
     _refuse_repeated(list(table.columns), name)
     return table.reset_index(drop=True)
@@ -71,29 +71,41 @@ def write_table(table: DataFrame, path: str | Path) -> None:
     """Write a DataFrame in the format of the file's ending; "-" is CSV on standard output. A file is there whole or not at all."""
     name = str(path)
     if name == "-":
-        table.to_csv(sys.stdout, index=False, lineterminator="\n")
+        text = _text(table)
+        sys.stdout.write("\n".join(map(visible, text.split("\n"))) if sys.stdout.isatty() else text)
         sys.stdout.flush()
         return
     target = Path(name)
     if _is_device(target):
-        table.to_csv(target, index=False, lineterminator="\n")
+        target.write_text(_text(table), encoding="utf-8")
         return
     refuse_unwritable(name)
-    kind = _kind(name)
+    kind = _written_kind(name)
     if kind == "parquet":
         _parquet()
     with written_whole(name) as partial:
         if kind == "parquet":
             table.to_parquet(partial, index=False)
         else:  # packed as the ending says, which the partial file has too
-            table.to_csv(partial, index=False, sep="\t" if kind == "tabbed" else ",", lineterminator="\n")
+            _text(table, partial, "\t" if kind == "tabbed" else ",")
+
+
+def _text(table: Any, to: Path | None = None, separator: str = ",") -> Any:
+    """Write a table as text, or return it; names that a spreadsheet would compute get an apostrophe, for a table may come from anyone."""
+    header = [cell(str(name)) for name in table.columns]
+    texts = [
+        *header,
+        *(v for _, values in table.items() if values.dtype.kind not in "biuf" for v in values if isinstance(v, str)),
+    ]
+    quoting = csv.QUOTE_NONNUMERIC if any("\r" in text for text in texts) else csv.QUOTE_MINIMAL  # which leaves a lone \r bare
+    return table.to_csv(to, index=False, sep=separator, header=header, lineterminator="\n", quoting=quoting)
 
 
 def check_writable(path: str | Path) -> None:
     """Refuse a file whose ending or place cannot be written, before any work is done for it."""
     if str(path) != "-" and not _is_device(Path(path)):
         refuse_unwritable(path)
-        _kind(str(path))
+        _written_kind(str(path))
 
 
 def _is_device(path: Path) -> bool:
@@ -103,43 +115,53 @@ def _is_device(path: Path) -> bool:
 
 def _kind(name: str) -> str:
     path = Path(name)
-    ending = (Path(path.stem) if path.suffix.lower() in _PACKED else path).suffix.lower()
-    for kind, endings in (("text", _TEXT), ("tabbed", _TABBED), ("parquet", _PARQUET)):
-        if ending in endings and (kind != "parquet" or path.suffix.lower() not in _PACKED):
+    packed = path.suffix.lower() in PACKED
+    ending = (Path(path.stem) if packed else path).suffix.lower()
+    for kind, endings in (("text", _TEXT), ("tabbed", _TABBED), ("parquet", _PARQUET), ("excel", _EXCEL)):
+        if ending in endings and not (packed and kind in _READERS):
             return kind
+    if ending in (".xls", ".xlsb", ".ods"):
+        raise InputError(f"{name}: spreadsheets are read from {', '.join(_EXCEL)} only. Save it as one of these, or as CSV.")
     raise InputError(
-        f"{name}: the ending says the format, one of {', '.join((*_TEXT, *_TABBED, *_PARQUET))} (text also with {', '.join(_PACKED)}). Rename the file."
+        f"{name}: the ending says the format, one of {', '.join((*_TEXT, *_TABBED, *_PARQUET, *_EXCEL))} (text also with {', '.join(PACKED)}). "
+        "Rename the file."
     )
 
 
+def _written_kind(name: str) -> str:
+    if (kind := _kind(name)) == "excel":
+        raise InputError(f"{name}: Excel files are read, not written. Write .csv, which Excel opens, or .parquet.")
+    return kind
+
+
 def _read_text(name: str, kind: str) -> Any:
-    source: Any = name
-    if name == "-":
-        if sys.stdin.isatty():
-            raise InputError("- means standard input, and nothing is piped into it. Name a file, or write: cat new.csv | mgp ...")
-        source = io.StringIO(sys.stdin.read().removeprefix("\ufeff"))
-    lines = _first_lines(source)
-    separator, decimal = ("\t", ".") if kind == "tabbed" else _separator_and_decimal(lines)
-    _refuse_repeated(next(csv.reader(lines[:1], delimiter=separator), []), name)  # pandas would rename them
-    return pandas().read_csv(source, sep=separator, decimal=decimal, low_memory=False)
+    source = text_source(name)
+    separator, decimal = ("\t", ".") if kind == "tabbed" else source.separator_and_decimal()
+    layout = source.layout(separator)
+    _refuse_repeated(layout.names, name)  # pandas would rename them
+    named: dict[str, Any] = {"names": layout.names, "header": None} if layout.in_comment else {}
+    return pandas().read_csv(
+        source.opened(),
+        sep=separator,
+        decimal=decimal,
+        skiprows=layout.skipped,
+        encoding=source.encoding,
+        low_memory=False,
+        **named,
+    )
 
 
-def _first_lines(source: str | IO[str], count: int = 20) -> list[str]:
-    if isinstance(source, str):
-        opened: Any = _PACKED.get(Path(source).suffix.lower(), open)
-        with opened(source, "rt", encoding="utf-8-sig") as file:
-            return [file.readline() for _ in range(count)]
-    lines = [source.readline() for _ in range(count)]
-    source.seek(0)
-    return lines
-
-
-def _separator_and_decimal(lines: list[str]) -> tuple[str, str]:
-    """What the first lines use: comma and point, or semicolon or tabulator (with decimal commas, if there are any)."""
-    header = lines[0]
-    if "," in header or not (";" in header or "\t" in header):
-        return ",", "."
-    return ";" if ";" in header else "\t", "," if any(re.search(r"\d,\d", line) for line in lines[1:]) else "."
+def _read_excel(name: str) -> Any:
+    try:
+        import_module("openpyxl")
+    except ImportError as error:
+        raise MissingExtraError(
+            "Excel files need openpyxl, which is not installed. Run: pip install 'manifoldgp[excel]', or save the sheet as CSV."
+        ) from error
+    with pandas().ExcelFile(name, engine="openpyxl") as book:
+        if len(book.sheet_names) > 1:
+            warn(f"{name} has {len(book.sheet_names)} sheets: {', '.join(book.sheet_names)}. The first one is read.")
+        return pandas().read_excel(book).dropna(how="all")  # without rows that only look used
 
 
 def _refuse_repeated(names: Sequence[str], file: str) -> None:
@@ -152,6 +174,9 @@ def _refuse_repeated(names: Sequence[str], file: str) -> None:
 def _read_parquet(name: str) -> Any:
     _parquet()
     return pandas().read_parquet(name)
+
+
+_READERS = {"parquet": _read_parquet, "excel": _read_excel}
 
 
 def _parquet() -> None:

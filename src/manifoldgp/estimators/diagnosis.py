@@ -12,7 +12,14 @@ import torch
 from torch import Tensor
 
 from manifoldgp._system.linalg import PIVOT_ERROR, pivot_error
-from manifoldgp.averaging.verdict import held_out_numbers, held_out_remarks, sampling_numbers, sampling_remarks
+from manifoldgp.averaging.verdict import (
+    errors_in_words,
+    held_out_numbers,
+    held_out_remarks,
+    sampling_numbers,
+    sampling_remarks,
+    speaks_of_the_model,
+)
 from manifoldgp.data.scaling import constant_columns
 from manifoldgp.inference.ensemble import Ensemble
 from manifoldgp.inference.exact_posterior import Posterior
@@ -70,9 +77,16 @@ def _diagnose_output(estimator: ManifoldGPRegressor, ensemble: Ensemble, output:
     N = posterior.rows
     numbers: dict[str, Any] = {"rows": N, "inputs": posterior.data.X.shape[1], "features": posterior.points.shape[-1]}
     remarks: list[str] = []
+    if np.ptp(posterior.data.y.cpu().numpy()) == 0.0:
+        return Diagnosis(
+            numbers,
+            [f"The target has one value only{_sample(posterior)}: there is nothing to learn, and nothing is said about the fit."],
+        )
     if held_out is not None:
-        numbers |= held_out_numbers(held_out, ensemble.scale)
-        remarks += held_out_remarks(held_out)
+        plain = float(starts["weight"][starts["group"] == "plain GP"].sum())
+        numbers |= held_out_numbers(held_out, ensemble.scale, plain)
+        remarks += errors_in_words(held_out, ensemble.scale) if speaks_of_the_model(held_out, plain) else []
+        remarks += held_out_remarks(held_out, plain)
     sampling = estimator.sampling_[output]
     if sampling is not None:
         numbers |= sampling_numbers(sampling)
@@ -195,11 +209,11 @@ def _lengthscales(posterior: Conditioned, numbers: dict, remarks: list) -> None:
         numbers[f"{name} / spread of the feature"] = relative.cpu().numpy()
         far, near = int((relative > _FAR).sum()), int((relative < _NEAR).sum())
         if far:
-            remarks.append(f"{name}: {far} features have no influence (length-scale above {_FAR:g} spreads{_sample(posterior)}).")
+            some = "1 feature has" if far == 1 else f"{far} features have"
+            remarks.append(f"{name}: {some} no influence (length-scale above {_FAR:g} spreads{_sample(posterior)}).")
         if near:
-            remarks.append(
-                f"{name}: {near} length-scales are below {_NEAR:g} spreads{_sample(posterior)}: nothing is shared between rows."
-            )
+            some = "1 length-scale is" if near == 1 else f"{near} length-scales are"
+            remarks.append(f"{name}: {some} below {_NEAR:g} spreads{_sample(posterior)}: nothing is shared between rows.")
 
 
 def _scaled_kernels(kernel: Kernel, values: Tree, H: Tensor, name: str) -> Iterator[tuple[str, Tensor, Tensor]]:
@@ -218,13 +232,26 @@ def _training_features(posterior: Conditioned) -> Tensor:
 
 
 def _feature_space(posterior: Conditioned, numbers: dict, remarks: list) -> None:
-    H = _training_features(posterior)
-    singular = torch.linalg.svdvals(H - H.mean(0))
-    rank = int((singular > 1e-8 * singular.max().clamp_min(1e-300)).sum())
+    H, X = _training_features(posterior), posterior.data.X
+    rank, Q, D = _rank(H), H.shape[1], X.shape[1]
     numbers["spread of the features"] = H.std(0).cpu().numpy()
     numbers["rank of the features"] = rank
-    if rank < H.shape[1]:
-        remarks.append(f"The {H.shape[1]} features span only {rank} dimensions{_sample(posterior)}: fewer features would do.")
+    # 0/1 columns of one category always sum to one; features that hold the inputs, as those of a plain GP do, then lack a dimension too.
+    if Q - rank > (_lacking_flags(X) if Q >= D else 0):
+        spanned = "1 dimension" if rank == 1 else f"{rank} dimensions"
+        remarks.append(f"The {Q} features span only {spanned}{_sample(posterior)}: fewer features would do.")
+
+
+def _lacking_flags(X: Tensor) -> int:
+    """How many of the inputs with two values follow from the others."""
+    flags = X[:, [d for d in range(X.shape[1]) if len(torch.unique(X[:, d])) <= 2]]
+    return flags.shape[1] - _rank(flags) if flags.shape[1] else 0
+
+
+def _rank(H: Tensor) -> int:
+    """How many directions points H (n, Q) vary in."""
+    singular = torch.linalg.svdvals(H - H.mean(0))
+    return int((singular > 1e-8 * singular.max().clamp_min(1e-300)).sum())
 
 
 def _starts(starts: np.ndarray, N: int, numbers: dict, remarks: list) -> None:
@@ -238,14 +265,14 @@ def _starts(starts: np.ndarray, N: int, numbers: dict, remarks: list) -> None:
     invalid = int((starts["status"] == "invalid start").sum())
     numbers["invalid starts"] = invalid
     if invalid:
-        remarks.append(f"{invalid} of {len(starts)} starts were not finite or not positive definite and were left out.")
+        remarks.append(f"{invalid} of {_starts_in_words(starts)} not finite or not positive definite and left out.")
     cut = int(np.isin(starts["status"], CUT_SHORT).sum())
     if cut:
-        remarks.append(f"{cut} of {len(starts)} starts were stopped on their way: a fit with more time may predict better.")
+        remarks.append(f"{cut} of {_starts_in_words(starts)} stopped on their way: a fit with more time may predict better.")
     idle = int((starts["status"] == "not reached").sum())
     if idle:
         remarks.append(
-            f"{idle} of {len(starts)} starts were never begun, because time was up: a fit with more time tries them too."
+            f"{idle} of {_starts_in_words(starts)} never begun, because time was up: a fit with more time tries them too."
         )
     if len(set(starts["group"])) > 1 or np.count_nonzero(starts["weight"]) > 1:
         return  # members of an average need not agree, and some stop early on purpose
@@ -259,7 +286,13 @@ def _starts(starts: np.ndarray, N: int, numbers: dict, remarks: list) -> None:
         remarks.append("Only one start found the best optimum: more restarts may find a better one.")
     limited = int((starts["status"] == "iteration limit").sum())
     if limited:
-        remarks.append(f"{limited} of {len(starts)} starts stopped at the iteration limit: raise max_iter to see them converge.")
+        remarks.append(
+            f"{limited} of {len(starts)} {'start' if len(starts) == 1 else 'starts'} stopped at the iteration limit: raise max_iter to see them converge."
+        )
+
+
+def _starts_in_words(starts: np.ndarray) -> str:
+    return "1 start was" if len(starts) == 1 else f"{len(starts)} starts were"
 
 
 def show_value(value: object) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Sequence
 from numbers import Integral
@@ -16,6 +15,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from manifoldgp._system.files import written_whole
+from manifoldgp._system.model_header import FORMAT, VERSION, Part, checked_metadata, checksum, refuse_other_checksum
 from manifoldgp.averaging.stacking import HeldOutReport
 from manifoldgp.data.encoding import TableEncoding
 from manifoldgp.data.scaling import Standardizer
@@ -30,8 +30,6 @@ from manifoldgp.training.trained import START_FIELDS
 
 if TYPE_CHECKING:
     from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
-
-FORMAT, VERSION = "manifoldgp", 1
 
 Kind = TypeVar("Kind", bound=type)
 
@@ -65,38 +63,33 @@ def read(path: str | Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
-            if metadata.get("format") != FORMAT:
-                raise FileFormatError(f"{path} is a safetensors file, but not a model of this package.")
-            if metadata.get("version") != str(VERSION):
-                raise FileFormatError(
-                    f"{path} has format version {metadata.get('version')}; this package reads version {VERSION}."
-                )
+            text = checked_metadata(path, metadata)
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
     except (SafetensorError, OSError) as error:
         raise FileFormatError(f"{path} is not a model file, or it is damaged ({error}).") from error
-    text = metadata.get("header", "")
-    if _checksum(text, tensors) != metadata.get("checksum"):
-        raise FileFormatError(
-            f"{path} is damaged: its contents do not match their checksum. Copy it again, or save the model anew."
-        )
+    refuse_other_checksum(path, metadata, _checksum(text, tensors))
     return json.loads(text), tensors
 
 
 def _checksum(text: str, tensors: dict[str, Tensor]) -> str:
-    digest = hashlib.sha256(text.encode())
-    for name in sorted(tensors):
-        tensor = tensors[name]
-        digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
-        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().tobytes() if tensor.numel() else b"")
-    return digest.hexdigest()
+    return checksum(
+        text, (Part(name, tuple(tensor.shape), str(tensor.dtype), _bytes(tensor)) for name, tensor in tensors.items())
+    )
+
+
+def _bytes(tensor: Tensor) -> bytes:
+    return tensor.reshape(-1).view(torch.uint8).numpy().tobytes() if tensor.numel() else b""
 
 
 _NOT_STORED = ("callback", "warm_start_from", "device", "checkpoint")
 """Arguments of the estimators, and of their settings objects, that have no meaning elsewhere."""
 
 
-def save(estimator: ManifoldGPRegressor, path: str | Path) -> None:
-    """Write a fitted estimator to ``path``. What it predicts after :func:`load` is the same to the last bit."""
+def save(estimator: ManifoldGPRegressor, path: str | Path, summary: dict[str, Any] | None = None) -> None:
+    """Write a fitted estimator to ``path``. What it predicts after :func:`load` is the same to the last bit.
+
+    summary: plain data about it that can be read from the file without PyTorch; load and save forget them, for the model may change in between.
+    """
     if type(estimator) not in _KINDS.values():
         raise InputError(
             f"Only {' and '.join(_KINDS)} can be saved; a {type(estimator).__name__} is code that a file cannot hold."
@@ -119,6 +112,8 @@ def save(estimator: ManifoldGPRegressor, path: str | Path) -> None:
     encoding = getattr(estimator, "table_encoding_", None)
     if encoding is not None:
         header["table"] = encoding.to_plain()
+    if summary is not None:
+        header["summary"] = summary
     write(path, header, tensors)
 
 
@@ -210,7 +205,11 @@ def _pack_report(report: HeldOutReport | None, name: str, tensors: dict[str, Ten
     tensors[f"{name}.weights"], tensors[f"{name}.pit"] = torch.from_numpy(report.weights), torch.from_numpy(report.pit)
     for key, value in report.log_density.items():
         tensors[f"{name}.log_density.{key}"] = torch.from_numpy(value)
+    if report.mean is not None and report.observed is not None:
+        tensors[f"{name}.mean"], tensors[f"{name}.observed"] = torch.from_numpy(report.mean), torch.from_numpy(report.observed)
     return {
+        "means": report.mean is not None and report.observed is not None,
+        "cut_short": list(report.cut_short),
         "groups": list(report.groups),
         "variance_factors": list(report.variance_factors),
         "densities": list(report.log_density),
@@ -223,4 +222,8 @@ def _unpack_report(plain: Any, name: str, tensors: dict[str, Tensor]) -> HeldOut
     pit = take(tensors, f"{name}.pit", (-1,)).cpu().numpy()
     weights = take(tensors, f"{name}.weights", (len(plain["groups"]), len(plain["variance_factors"]))).cpu().numpy()
     log_density = {key: take(tensors, f"{name}.log_density.{key}", (len(pit),)).cpu().numpy() for key in plain["densities"]}
-    return HeldOutReport(tuple(plain["groups"]), tuple(plain["variance_factors"]), weights, log_density, pit)
+    means = [
+        take(tensors, f"{name}.{part}", (len(pit),)).cpu().numpy() if plain["means"] else None for part in ("mean", "observed")
+    ]
+    groups, factors, cut_short = (tuple(plain[part]) for part in ("groups", "variance_factors", "cut_short"))
+    return HeldOutReport(groups, factors, weights, log_density, pit, mean=means[0], observed=means[1], cut_short=cut_short)

@@ -77,6 +77,10 @@ class Predictive:
     offset: float = 0.0
     scale: float = 1.0
 
+    def component_means(self) -> Tensor:
+        """Mean of y under each component (S, n)."""
+        return self.offset + self.scale * (self.means if self.warp.trivial else self._warped_moments()[0])
+
     def moments(self) -> tuple[Tensor, Tensor]:
         """Mean (n,) and variance (n,) of y."""
         w = self.log_weights.exp()[:, None]

@@ -17,6 +17,7 @@ from manifoldgp.errors import InputError
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
+    from manifoldgp.averaging.stacking import HeldOutReport
     from manifoldgp.data.inputs import Table
     from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
 
@@ -42,7 +43,10 @@ def input_names(model: ManifoldGPRegressor) -> list[str]:
 
 
 def target_name(model: ManifoldGPRegressor, output: int) -> str:
-    """y, or y0, y1, ... of several targets."""
+    """The target's name in the table that the model was fitted on; without a table y, or y0, y1, ... of several targets."""
+    encoding = getattr(model, "table_encoding_", None)
+    if encoding is not None:
+        return encoding.targets[output]
     return "y" if model.n_outputs_ == 1 else f"y{output}"
 
 
@@ -66,6 +70,19 @@ def output_index(model: ManifoldGPRegressor, output: int) -> int:
         if 0 <= operator.index(output) < model.n_outputs_:
             return operator.index(output)
     raise InputError(f"output must be the number of a target, 0 to {model.n_outputs_ - 1}; got {output!r}.")
+
+
+def held_out(model: ManifoldGPRegressor, output: int = 0) -> HeldOutReport | None:
+    """What the rows say that a stack held out; None where there are none, or where they were predicted by members that the model does without.
+
+    The latter happens when training is stopped: the plain GP takes the weight of members that were not finished.
+    """
+    from manifoldgp.averaging.verdict import speaks_of_the_model  # PyTorch, which drawing alone does not need
+
+    output = output_index(model, output)
+    report, starts = model.held_out_[output], model.starts_[model.starts_["output"] == output]
+    plain = float(starts["weight"][starts["group"] == "plain GP"].sum())
+    return report if report is not None and speaks_of_the_model(report, plain) else None
 
 
 @dataclass(frozen=True)

@@ -31,8 +31,7 @@ def html_page(
     """
     links = "".join(f'<a href="#{anchor}">{escape(name)}</a>' for anchor, name, _ in sections)
     body = "".join(f'<section id="{anchor}">{content}</section>' for anchor, _, content in sections)
-    # "</" inside a script element could end it, wherever it stands in the data.
-    embedded = json.dumps({"ramp": palette.VIRIDIS, **data}, separators=(",", ":"), allow_nan=False).replace("</", "<\\/")
+    embedded = _embedded({"ramp": palette.VIRIDIS, **data})
     parts = [_asset("drawing.js"), _asset("chart.js"), _asset("panel.js"), *scripts, _asset("page.js")]
     script = '(() => {\n"use strict";\n' + "\n".join(parts) + "})();"
     return (
@@ -42,6 +41,14 @@ def html_page(
         f'<header class="top">{head}</header><nav aria-label="sections"><div>{links}</div></nav><main>{body}</main>'
         f'<script type="application/json" id="page-data">{embedded}</script><script>{script}</script></body></html>\n'
     )
+
+
+def _embedded(data: Mapping[str, object]) -> str:
+    """JSON for the inside of a script element, where neither "</script" nor "<!--" may stand, wherever they come from."""
+    text = json.dumps(data, separators=(",", ":"), allow_nan=False)
+    for sign in "<>&":
+        text = text.replace(sign, f"\\u{ord(sign):04x}")
+    return text
 
 
 def _asset(name: str) -> str:

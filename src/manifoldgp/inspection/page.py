@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 
 from manifoldgp import inspection
 from manifoldgp._system.files import refuse_unwritable, write_whole
+from manifoldgp._system.plain_text import visible
 from manifoldgp.errors import InputError
 from manifoldgp.inspection import page_charts, page_trust
 from manifoldgp.inspection import page_words as words
 from manifoldgp.inspection.html_page import html_page
-from manifoldgp.inspection.page_tables import data_table, numbers_table, score_table, settings_table, starts_table
+from manifoldgp.inspection.page_tables import data_table, numbers_table, renamed, score_table, settings_table, starts_table
 from manifoldgp.inspection.page_view import MOST_TARGETS, ModelView, Spec, view_of
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def write_model_report(
         ("data", "Data", _data(view)),
         ("use", "Use it", words.usage(view)),
     ]
-    heading = title or words.title(view)
+    heading = visible(title or words.title(view))
     head = f'<h1>{escape(heading)}</h1><p class="lead">{words.lead(view)}</p>{_facts(view)}'
     write_whole(path, html_page(heading, head, sections, {"charts": charts}))
     return Path(path)
@@ -72,10 +73,10 @@ def _facts(view: ModelView) -> str:
 
 def _summary(view: ModelView) -> str:
     diagnosis = view.model.diagnose()
-    remarks = "".join(f"<li>{escape(words.renamed(remark, view))}</li>" for remark in diagnosis.remarks)
+    remarks = "".join(f"<li>{escape(renamed(remark, view))}</li>" for remark in diagnosis.remarks)
     return (
         f'<h2>In words</h2><ul class="words">{remarks}</ul><p class="soft">{words.glossary(view)}</p>'
-        f"<details><summary>All numbers of the diagnosis</summary>{numbers_table(diagnosis)}</details>"
+        f"<details><summary>All numbers of the diagnosis</summary>{numbers_table(diagnosis, view)}</details>"
     )
 
 

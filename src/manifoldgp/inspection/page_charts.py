@@ -172,7 +172,7 @@ def features_chart(view: ModelView) -> Spec | None:
             mine.append(_feature_curves(view, x, H))
             labels.append(f"as functions of {view.inputs[0]}")
         if Q == 1:
-            mine.append(_feature_plane(target, found.H[:, 0], target.rows.y, "feature 1", target.name))
+            mine.append(_feature_plane(target, found.H[:, 0], target.rows.y, "feature 1", f"observed {target.name}"))
             labels.append("against the target")
         elif Q == 2:
             mine.append(_feature_plane(target, found.H[:, 0], found.H[:, 1], "feature 1", "feature 2"))
@@ -181,7 +181,9 @@ def features_chart(view: ModelView) -> Spec | None:
             H, share = inspection.widest_directions(found.H, 3)
             axes = [f"direction {q + 1} ({100 * s:.0f} % of the spread)" for q, s in enumerate(share)]
             for a, b in combinations(range(3), 2):
-                mine.append(_feature_plane(target, H[:, a], H[:, b], axes[a], axes[b]))
+                mine.append(
+                    _feature_plane(target, H[:, a], H[:, b], axes[a], axes[b], (f"direction {a + 1}", f"direction {b + 1}"))
+                )
                 labels.append(f"directions {a + 1} and {b + 1}")
         specs.append(mine)
         names = labels
@@ -213,8 +215,11 @@ def _feature_curves(view: ModelView, x: np.ndarray, H: np.ndarray) -> Spec:
     }
 
 
-def _feature_plane(target: TargetView, a: np.ndarray, b: np.ndarray, a_label: str, b_label: str) -> Spec:
-    y = target.rows.y
+def _feature_plane(
+    target: TargetView, a: np.ndarray, b: np.ndarray, a_label: str, b_label: str, names: tuple[str, str] | None = None
+) -> Spec:
+    """Two features of the rows, coloured by the target; names: of the axes where they are read, shorter than their labels."""
+    y, (a_name, b_name) = target.rows.y, names or (a_label, b_label)
     points = {
         "kind": "points",
         "color": BLUE,
@@ -223,7 +228,7 @@ def _feature_plane(target: TargetView, a: np.ndarray, b: np.ndarray, a_label: st
         "x": numbers(a),
         "y": numbers(b),
         "values": numbers(y),
-        "tell": [[a_label.split(" (")[0], "x"], [b_label.split(" (")[0], "y"], [f"observed {target.name}", "values"]],
+        "tell": [[a_name, "x"], [b_name, "y"], [f"observed {target.name}", "values"]],
     }
     return {
         "title": f"Learned features, coloured by {target.name}",

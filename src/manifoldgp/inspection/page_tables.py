@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from manifoldgp import inspection, metrics
+from manifoldgp.averaging.verdict import errors_of
 from manifoldgp.estimators.diagnosis import Diagnosis
 from manifoldgp.inspection.page_view import ModelView, TargetView
 from manifoldgp.training.coarse_to_fine import on_a_level
@@ -90,10 +92,18 @@ def data_table(view: ModelView) -> str:
     """Range, median and spread of every input and target, in the training rows that the model keeps."""
     columns = list(zip(view.inputs, view.X.T, ["input"] * len(view.inputs), strict=True))[:_MOST_COLUMNS]
     columns += [(t.name, inspection.training_rows(view.model, t.output).y, "target") for t in view.targets]
-    rows = [
-        [escape(name), kind, *(say(float(v)) for v in (a.min(), np.median(a), a.max(), a.std()))] for name, a, kind in columns
-    ]
+    rows = [[escape(name), kind, *map(say, _summary(a))] for name, a, kind in columns]
     return table(("column", "", "smallest", "median", "largest", "standard deviation"), rows)
+
+
+def _summary(a: np.ndarray) -> list[float]:
+    """Smallest, median, largest, standard deviation; zero where rounding left a trace only.
+
+    >>> _summary(np.array([-0.3, 0.1 + 0.2 - 0.3, 0.3]))[:3]
+    [-0.3, 0.0, 0.3]
+    """
+    trace = 1e-12 * np.abs(a).max()
+    return [float(v) if abs(v) > trace else 0.0 for v in (a.min(), np.median(a), a.max(), a.std())]
 
 
 def score_table(view: ModelView) -> str:
@@ -102,40 +112,52 @@ def score_table(view: ModelView) -> str:
     for target in view.targets:
         if target.test is not None:
             rows.append(_scores(target, target.test, "test rows"))
-        report = view.model.held_out_[target.output]
-        if report is not None:
-            inside = 100 * float(np.mean(np.abs(report.pit - 0.5) <= 0.475))
-            nlpp = metrics.nlpp(report.log_density["stack"]) + math.log(view.model.ensembles_[target.output].scale)
-            rows.append(
-                [
-                    escape(target.name),
-                    "training rows, held out",
-                    f"{len(report.pit):,}",
-                    "–",
-                    "–",
-                    "–",
-                    f"{inside:.1f} %",
-                    say(nlpp),
-                ]
-            )
+        if target.held_out is not None:
+            rows.append(_held_out_scores(target, view.model.ensembles_[target.output].scale))
         which = "a sample of the training rows, left out" if view.sampled else "training rows, left out"
         rows.append(_scores(target, target.left_out, which))
     heads = (
-        "target", "scored on", "rows", "typical error (RMSE)", "error of always predicting the mean", "explained (R²)", "95 % intervals hold", "NLPP",
+        "target", "scored on", "rows", "typical error (RMSE)", "mean error (MAE)", "RMSE of always predicting the mean", "explained (R²)", "95 % intervals hold", "NLPP",
     )  # fmt: skip
     return table(heads, rows)
+
+
+def _held_out_scores(target: TargetView, scale: float) -> list[str]:
+    """Scores of the rows that the folds of a stack kept from the models that predict them; scale: sd of y."""
+    report = target.held_out
+    assert report is not None
+    inside = 100 * float(np.mean(np.abs(report.pit - 0.5) <= 0.475))
+    nlpp = metrics.nlpp(report.log_density["stack"]) + math.log(scale)
+    errors = ["–"] * 4
+    if report.mean is not None and report.observed is not None:
+        found = errors_of(report.observed, report.mean, scale)
+        spread = scale * float(np.sqrt(np.mean(report.observed**2)))  # targets are standardised: the training mean is zero
+        errors = [say(found["RMSE"]), say(found["MAE"]), say(spread), _explained(found.get("R²"))]
+    return [escape(target.name), "training rows, held out", f"{len(report.pit):,}", *errors, f"{inside:.1f} %", say(nlpp)]
+
+
+def _explained(share: float | None) -> str:
+    """R² for reading: four digits after the point are more than enough, and rounding leaves no 2e-17."""
+    return "–" if share is None else say(round(share, 4) + 0.0)
 
 
 def _scores(target: TargetView, found: inspection.Predictions, which: str) -> list[str]:
     y = found.observed
     spread = float(np.sqrt(np.mean((y - target.rows.y.mean()) ** 2)))
-    explained = say(1.0 - metrics.nmse(y, found.mean)) if y.var() > 0 else "–"
+    errors = errors_of(y, found.mean)
     inside = 100 * metrics.coverage(y, found.lower, found.upper)
     counted = f"{len(y):,}" + (f" of {found.total:,}" if found.total > len(y) else "")
-    return [escape(target.name), which, counted, say(metrics.rmse(y, found.mean)), say(spread), explained, f"{inside:.1f} %", say(metrics.nlpp(found.log_density))]  # fmt: skip
+    sizes = [say(errors["RMSE"]), say(errors["MAE"]), say(spread), _explained(errors.get("R²"))]
+    return [escape(target.name), which, counted, *sizes, f"{inside:.1f} %", say(metrics.nlpp(found.log_density))]
 
 
-def numbers_table(diagnosis: Diagnosis) -> str:
+def renamed(text: str, view: ModelView) -> str:
+    """A remark or a number's name of diagnose() with the target's name instead of its number."""
+    by_number = {t.output: t.name for t in view.targets}
+    return re.sub(r"^output (\d+):", lambda m: f"{by_number.get(int(m[1]), m[0][:-1])}:", text)
+
+
+def numbers_table(diagnosis: Diagnosis, view: ModelView) -> str:
     """All numbers of a diagnosis."""
     rows = []
     for name, value in diagnosis.numbers.items():
@@ -143,7 +165,7 @@ def numbers_table(diagnosis: Diagnosis) -> str:
             text = ", ".join(say(float(v)) for v in value.ravel()[:12]) + (", …" if value.size > 12 else "")
         else:
             text = say(float(value)) if isinstance(value, (int, float, np.number)) else escape(str(value))
-        rows.append([escape(name), text])
+        rows.append([escape(renamed(name, view)), text])
     return table(("number", "value"), rows, "numbers")
 
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from manifoldgp import inspection
+from manifoldgp._system.plain_text import visible
+from manifoldgp.averaging.stacking import HeldOutReport
 from manifoldgp.errors import InputError
 
 if TYPE_CHECKING:
@@ -93,7 +95,10 @@ _WORK = 5e10
 
 @dataclass(frozen=True)
 class TargetView:
-    """One target: its name, training rows, strength of the inputs (D,), and predictions: of test rows if there are any, else leave-one-out."""
+    """One target: its name, training rows, strength of the inputs (D,), and predictions: of test rows if there are any, else leave-one-out.
+
+    held_out: what the rows say that a stack held out.
+    """
 
     output: int
     name: str
@@ -102,6 +107,7 @@ class TargetView:
     left_out: inspection.Predictions
     test: inspection.Predictions | None
     calibration: inspection.Calibration
+    held_out: HeldOutReport | None
 
     @property
     def shown(self) -> inspection.Predictions:
@@ -159,7 +165,18 @@ def view_of(model: ManifoldGPRegressor, columns: Sequence[str] | None, X: Table 
         test = None if X is None and y is None else inspection.predictions(model, X, y, output=o, most=affordable)
         found = inspection.calibration(model, X, y, output=o, known=left_out if test is None else test)
         strength = inspection.sensitivities(model, output=o, most=min(affordable // 4, 400))
-        views.append(TargetView(o, targets[o], inspection.training_rows(model, o, MOST_ROWS), strength, left_out, test, found))
+        views.append(
+            TargetView(
+                o,
+                targets[o],
+                inspection.training_rows(model, o, MOST_ROWS),
+                strength,
+                left_out,
+                test,
+                found,
+                inspection.held_out(model, o),
+            )
+        )
     return ModelView(model, inputs, views, inspection.chosen_inputs(model, None), affordable)
 
 
@@ -172,4 +189,5 @@ def _names(model: ManifoldGPRegressor, columns: Sequence[str] | None) -> tuple[l
                 f"columns must name the {D} inputs, or the {D} inputs and then the {outputs} targets; got {columns!r}."
             )
         known[: len(columns)] = [str(name) for name in columns]
-    return known[:D], known[D:]
+    shown = [visible(name) for name in known]
+    return shown[:D], shown[D:]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from html import escape
 
 import numpy as np
 
 from manifoldgp import inspection, metrics
+from manifoldgp._system.plain_text import visible
 from manifoldgp.averaging import as_averaging
+from manifoldgp.averaging.verdict import errors_of
+from manifoldgp.data.encoding import TableEncoding
 from manifoldgp.inspection.page_tables import about_endings, say
 from manifoldgp.inspection.page_view import MOST_SLICES, ModelView, TargetView
 
@@ -33,7 +35,7 @@ SCORES = (
     "Typical error: root mean squared difference between prediction and observation, in units of the target; beside it the error of always predicting the training mean. "
     "R²: share of the variation that is explained, 1 is perfect. NLPP: mean negative log density of what was observed, lower is better. "
     "Held out: rows that the folds of the stack kept from the models that predict them. Left out: each training row is predicted from all the others, with "
-    "parameters that have seen it; that flatters the model a little."
+    "parameters that have seen it; that flatters the model a little, and much where neighbours are alike, as rows of one run or of one moment are."
 )
 STARTS = (
     "<b>Every start of the optimiser, from its first step to its end (dot).</b> Lower is better; many ends at one height mean that the optimum is found "
@@ -70,18 +72,12 @@ def lead(view: ModelView) -> str:
 def facts(view: ModelView) -> dict[str, str]:
     found = {"training rows": f"{view.trained_rows:,}", "inputs": str(len(view.inputs))}
     for target in view.targets[:2]:
-        shown = target.shown
         of = f" of {target.name}" if len(view.targets) > 1 else ""
-        found[f"typical error{of} ({_which(target)})"] = escape(say(metrics.rmse(shown.observed, shown.mean)))
+        error, which = _typical_error(view, target)
+        found[f"typical error{of} ({which})"] = escape(say(error))
         inside = float(np.mean(np.abs(target.calibration.pit - 0.5) <= 0.475))
         found[f"95 % intervals{of} hold ({_source(target)})"] = f"{100 * inside:.0f} %"
     return found
-
-
-def renamed(remark: str, view: ModelView) -> str:
-    """A remark of diagnose() with the target's name instead of its number."""
-    by_number = {t.output: t.name for t in view.targets}
-    return re.sub(r"^output (\d+):", lambda m: f"{by_number.get(int(m[1]), m[0][:-1])}:", remark)
 
 
 def prediction(view: ModelView) -> str:
@@ -172,7 +168,7 @@ def starts(view: ModelView) -> str:
 
 
 def weights(view: ModelView) -> str:
-    report = view.model.held_out_[0]
+    report = view.targets[0].held_out
     if report is None:
         return "<b>Who makes the prediction:</b> the weights of its members."
     wider = [f"{factor:g}" for factor in report.variance_factors if factor != 1.0]
@@ -200,12 +196,8 @@ def data(view: ModelView) -> str:
 
 
 def usage(view: ModelView) -> str:
-    columns = ", ".join(view.inputs[:6]) + (", ..." if len(view.inputs) > 6 else "")
-    python = (
-        'import manifoldgp\n\nmodel = manifoldgp.load("model.mgp")  # written by model.save("model.mgp")\n'
-        f"# X: rows with the columns {columns}\nmean, std = model.predict(X, return_std=True)\n"
-        "quantiles = model.predict_quantiles(X, q=(0.025, 0.5, 0.975))\nmodel.update(X_new, y_new)  # more data, without training again"
-    )
+    encoding = getattr(view.model, "table_encoding_", None)
+    python = _array_snippet(view.inputs) if encoding is None else _table_snippet(encoding)
     shell = "mgp predict model.mgp new-rows.csv --out predictions.csv"
     onnx = "mgp export model.mgp --to onnx --out model.onnx"
     return (
@@ -213,6 +205,34 @@ def usage(view: ModelView) -> str:
         f'<h3>From the command line</h3><p>A table in, a table with mean, standard deviation and quantiles out.</p><pre class="code">{escape(shell)}</pre>'
         f'<h3>Without Python</h3><p>As an ONNX file, for a robot or a server.</p><pre class="code">{escape(onnx)}</pre>'
     )
+
+
+def _array_snippet(inputs: list[str]) -> str:
+    """How to use a model that was fitted on an array or a frame of numbers."""
+    return (
+        'import manifoldgp\n\nmodel = manifoldgp.load("model.mgp")  # written by model.save("model.mgp")\n'
+        f"# X: rows with the columns {_first_names(inputs)}\nmean, std = model.predict(X, return_std=True)\n"
+        "quantiles = model.predict_quantiles(X, q=(0.025, 0.5, 0.975))\nmodel.update(X_new, y_new)  # more data, without training again"
+    )
+
+
+def _table_snippet(encoding: TableEncoding) -> str:
+    """How to use a model that was fitted on a table: its encoding turns tables with text into the numbers that it takes."""
+    noise = ", noise_std=encoding.noise_values({})" if encoding.noise else ""
+    columns = _first_names([visible(column.name) for column in encoding.columns])
+    return (
+        "import manifoldgp\nfrom manifoldgp.data import read_table\n\n"
+        'model = manifoldgp.load("model.mgp")\nencoding = model.table_encoding_\n'
+        f'table = read_table("new.csv")  # with the columns {columns}\nX = encoding.inputs(table)\n'
+        f"mean, std = model.predict(X, return_std=True{noise.format('table')})\n"
+        f"quantiles = model.predict_quantiles(X, q=(0.025, 0.5, 0.975){noise.format('table')})\n\n"
+        'more = read_table("more.csv")  # rows with known targets: learn from them too, without training again\n'
+        f"model.update(encoding.inputs(more), encoding.target_values(more){noise.format('more')})"
+    )
+
+
+def _first_names(names: list[str]) -> str:
+    return ", ".join(names[:6]) + (", ..." if len(names) > 6 else "")
 
 
 def _calibration_rows(view: ModelView) -> str:
@@ -234,8 +254,13 @@ def _training_rows(view: ModelView) -> str:
     return f"A sample of {len(view.X):,} training rows" if view.sampled else "Training rows"
 
 
-def _which(target: TargetView) -> str:
-    return "rows left out" if target.shown.left_out else "test rows"
+def _typical_error(view: ModelView, target: TargetView) -> tuple[float, str]:
+    """RMSE, and of which rows: test rows, else those that folds held out, else (the easiest test) training rows that were left out one at a time."""
+    report = target.held_out
+    if target.test is None and report is not None and report.mean is not None and report.observed is not None:
+        scale = view.model.ensembles_[target.output].scale
+        return errors_of(report.observed, report.mean, scale)["RMSE"], "held-out rows"
+    return metrics.rmse(target.shown.observed, target.shown.mean), "rows left out" if target.shown.left_out else "test rows"
 
 
 def _source(target: TargetView) -> str:

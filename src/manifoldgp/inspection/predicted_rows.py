@@ -9,7 +9,7 @@ import numpy as np
 
 from manifoldgp.data import inputs
 from manifoldgp.errors import InputError
-from manifoldgp.inspection.chosen_rows import chosen_rows, output_index
+from manifoldgp.inspection.chosen_rows import chosen_rows, held_out, output_index
 from manifoldgp.inspection.curves import predictive
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def calibration(
         Predictions of these rows that were already computed.
     """
     output = output_index(model, output)
-    report = model.held_out_[output]
+    report = held_out(model, output)
     if X is None and y is None and report is not None:
         return Calibration(report.pit, "held-out rows")
     known = known or predictions(model, X, y, output=output, noise_std=noise_std)

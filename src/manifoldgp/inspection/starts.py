@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from manifoldgp.errors import InputError
-from manifoldgp.inspection.chosen_rows import output_index
+from manifoldgp.inspection.chosen_rows import held_out, output_index
 from manifoldgp.inspection.learned import group_names
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class Weights:
 def mixture_weights(model: ManifoldGPRegressor, *, output: int = 0) -> Weights:
     """Weights of the groups of an average, or of the starts where all are of one group."""
     output = output_index(model, output)
-    report, ensemble = model.held_out_[output], model.ensembles_[output]
+    report, ensemble = held_out(model, output), model.ensembles_[output]
     if report is not None:
         return Weights(list(report.groups), tuple(report.variance_factors), np.asarray(report.weights), True)
     if sum(block.members for block in ensemble.blocks) == 1:

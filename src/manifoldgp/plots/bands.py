@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from manifoldgp import inspection
 from manifoldgp.errors import InputError
 from manifoldgp.inspection.palette import BLUE, INK
-from manifoldgp.plots.style import Style, drawing_place, styled
+from manifoldgp.plots.style import Style, drawing_place, input_labels, styled, target_label
 
 if TYPE_CHECKING:
     from manifoldgp.data.inputs import Table
@@ -65,7 +65,7 @@ def plot_prediction(
 
     Rows are those of training unless given. For more inputs see `plot_slice`.
     """
-    names = inspection.input_names(model)
+    names = input_labels(model)
     if len(names) != 1:
         raise InputError(
             f"plot_prediction shows a model of one input; this one has {len(names)}. Use plot_slice(model, {names[0]!r})."
@@ -74,7 +74,7 @@ def plot_prediction(
     band = inspection.slice_band(model, 0, X=rows.X, output=output, level=level, points=points, margin=0.08)
     ax = _draw(model, drawing_place(ax), band, output, level)
     plot_observations(ax, rows.X[:, 0], rows.y, label="given rows" if rows.given else "training rows")
-    ax.set(xlabel=names[0], ylabel=inspection.target_name(model, output), xlim=(band.x[0], band.x[-1]))
+    ax.set(xlabel=names[0], ylabel=target_label(model, output), xlim=(band.x[0], band.x[-1]))
     ax.legend(loc="best")
     return ax
 
@@ -102,7 +102,7 @@ def plot_slice(
     ax.plot(
         ticks, np.zeros(len(ticks)), "|", color=INK, alpha=0.5, markersize=5, transform=ax.get_xaxis_transform(), label="rows"
     )
-    ax.set(xlabel=inspection.input_names(model)[d], ylabel=inspection.target_name(model, output), xlim=(band.x[0], band.x[-1]))
+    ax.set(xlabel=input_labels(model)[d], ylabel=target_label(model, output), xlim=(band.x[0], band.x[-1]))
     ax.legend(loc="best")
     return ax
 

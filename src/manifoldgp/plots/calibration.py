@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 
 from manifoldgp import inspection, metrics
 from manifoldgp.inspection.palette import BLUE, FAINT, INK
-from manifoldgp.plots.style import drawing_place, styled
+from manifoldgp.plots.style import drawing_place, styled, target_label
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -45,7 +45,7 @@ def plot_predicted_observed(
     both = np.concatenate([found.observed, found.mean])
     low, high = inspection.span(both, 0.05)
     ax.plot([low, high], [low, high], color=INK, linewidth=0.9, linestyle=(0, (4, 2)), zorder=1)
-    name = inspection.target_name(model, output)
+    name = target_label(model, output)
     how = "from all other rows" if found.left_out else "test rows"
     ax.set(xlabel=f"observed {name}", ylabel=f"predicted {name} ({how})", xlim=(low, high))
     return ax

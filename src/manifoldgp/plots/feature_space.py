@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from manifoldgp import inspection
 from manifoldgp.errors import InputError
 from manifoldgp.inspection.palette import BLUE, BROWN, GREEN, PURPLE, VERMILLION
-from manifoldgp.plots.style import drawing_place, styled
+from manifoldgp.plots.style import drawing_place, input_labels, styled, target_label
 
 if TYPE_CHECKING:
     from manifoldgp.data.inputs import Table
@@ -31,13 +31,13 @@ def plot_relevance(
     """
     strength = inspection.sensitivities(model, X, output=output)
     order = np.argsort(-strength, kind="stable")[:most]
-    names = inspection.input_names(model)
+    names = input_labels(model)
     ax = drawing_place(ax, (5.2, 1.1 + 0.26 * len(order)))
     ax.barh(range(len(order)), strength[order], height=0.62, color=BLUE)
     ax.set_yticks(range(len(order)), [names[d] for d in order])
     ax.set_ylim(len(order) - 0.4, -0.6)
     ax.grid(axis="y", visible=False)
-    name = inspection.target_name(model, output)
+    name = target_label(model, output)
     ax.set_xlabel(f"typical change of {name} as the input varies by one standard deviation")
     return ax
 
@@ -133,7 +133,7 @@ def plot_features(
         H, share = inspection.widest_directions(found.H, dims)
         labels = [f"direction {q + 1} ({100 * s:.0f} % of the spread)" for q, s in enumerate(share)]
     ax = drawing_place(ax, (4.8, 3.8), **({"projection": "3d"} if dims == 3 else {}))
-    name = inspection.target_name(model, output)
+    name = target_label(model, output)
     if dims == 1:
         ax.scatter(H[:, 0], rows.y, c=rows.y, cmap="viridis", s=10, linewidths=0)
         ax.set(xlabel=labels[0], ylabel=name)

@@ -10,7 +10,7 @@ from matplotlib.colors import LogNorm, Normalize
 from numpy.typing import ArrayLike
 
 from manifoldgp import inspection
-from manifoldgp.plots.style import drawing_place, styled
+from manifoldgp.plots.style import drawing_place, input_labels, styled, target_label
 
 if TYPE_CHECKING:
     from manifoldgp.data.inputs import Table
@@ -92,14 +92,14 @@ def _surface_map(
     s = inspection.surface(model, columns, X=X, output=output, points=points)
     d1, d2 = (inspection.input_index(model, column) for column in columns)
     ax = drawing_place(ax, (4.8, 3.9))
-    name = inspection.target_name(model, output)
+    name = target_label(model, output)
     label = f"predicted {name}" if what == "mean" else f"standard deviation of {name}"
     extent = (float(s.x1[0]), float(s.x1[-1]), float(s.x2[0]), float(s.x2[-1]))
     plot_map(ax, s.mean if what == "mean" else s.std, extent=extent, label=label, aspect="auto")
     rows = inspection.chosen_inputs(model, X)
     rows = rows[inspection.thinned(len(rows), 1000)]
     ax.scatter(rows[:, d1], rows[:, d2], s=6, c="white", edgecolors="#1b1f24", linewidths=0.4, zorder=3)
-    names = inspection.input_names(model)
+    names = input_labels(model)
     ax.set(xlabel=names[d1], ylabel=names[d2], xlim=extent[:2], ylim=extent[2:])
     if len(names) > 2:
         ax.set_title("other inputs at their medians", fontweight="normal", fontsize=8.5)

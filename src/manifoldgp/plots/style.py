@@ -9,6 +9,8 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from manifoldgp import inspection
+from manifoldgp._system.plain_text import without_formulas
 from manifoldgp.inspection.palette import INK
 
 _RC: dict[str, Any] = {
@@ -46,6 +48,16 @@ class Style:
     color: str
     dash: Any = "-"
     marker: str = "o"
+
+
+def input_labels(model: Any) -> list[str]:
+    """The names of a model's inputs, as text for pictures."""
+    return [without_formulas(name) for name in inspection.input_names(model)]
+
+
+def target_label(model: Any, output: int) -> str:
+    """The name of a model's target, as text for pictures."""
+    return without_formulas(inspection.target_name(model, output))
 
 
 def styled():

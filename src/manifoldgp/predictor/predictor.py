@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from manifoldgp._system.real_numbers import as_meant
 from manifoldgp.errors import InputError
 from manifoldgp.predictor.file import read, write
 from manifoldgp.predictor.interpreter import runner
@@ -97,7 +98,9 @@ class Predictor:
                 f"got {', '.join(map(str, names))}."
             )
         try:
-            table = np.asarray(X, dtype=np.float64)
+            table = np.asarray(as_meant(X, "X"), dtype=np.float64)
+        except InputError:
+            raise
         except (TypeError, ValueError) as error:
             raise InputError(f"X must be numbers, shape (n, {self.n_features}); {error}.") from error
         if table.ndim != 2 or table.shape[1] != self.n_features or not len(table):

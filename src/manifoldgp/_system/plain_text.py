@@ -1,0 +1,69 @@
+"""Names from data on their way out: what a terminal, a shell, a spreadsheet and a picture would take for an order is made plain text."""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+_ORDERS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb\ud800-\udfff]")
+"""Control characters, marks that turn the direction of text or cannot be seen, ends of lines, and halves of characters."""
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""How a cell begins that a spreadsheet computes instead of showing it."""
+
+
+def visible(text: str) -> str:
+    """The text with control characters written out, so that it moves no cursor, changes no colour and ends no line.
+
+    >>> print(visible("speed\\x1b[31m\\n"))
+    speed\\x1b[31m\\n
+    """
+    return _ORDERS.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
+
+
+def in_json(text: str) -> str:
+    """JSON text in which the control characters that JSON itself lets through are escaped too."""
+    return _ORDERS.sub(lambda found: found[0] if found[0] == "\n" else f"\\u{ord(found[0]):04x}", text)
+
+
+def one_line(text: str) -> str:
+    """The words of a text on one line, every control character among them written out."""
+    return visible(" ".join(re.split(r"[ \t\r\n]+", text.strip())))
+
+
+def argument(value: object) -> str:
+    """A name as a shell takes it, on a command line that begins no option with it.
+
+    >>> argument("my model.mgp"), argument("-x.csv")
+    ("'my model.mgp'", './-x.csv')
+    """
+    quoted = shlex.quote(str(value))
+    return f"./{quoted}" if quoted.startswith("-") else quoted
+
+
+def option(flag: str, value: object) -> str:
+    """An option of the command line with its value, as a shell takes it.
+
+    >>> option("--drop", "force [N]"), option("--drop", "-x")
+    ("--drop 'force [N]'", '--drop=-x')
+    """
+    quoted = shlex.quote(str(value))
+    return f"{flag}={quoted}" if quoted.startswith("-") else f"{flag} {quoted}"
+
+
+def cell(name: str) -> str:
+    """A column's name as a spreadsheet shows it: an apostrophe stands before what it would compute.
+
+    >>> cell("=1+1"), cell("force [N]")
+    ("'=1+1", 'force [N]')
+    """
+    return f"'{name}" if name.startswith(_FORMULA) else name
+
+
+def without_formulas(text: str) -> str:
+    """A name in a picture's text, where matplotlib would read what stands between two dollar signs as a formula.
+
+    >>> print(without_formulas("cost [$]"))
+    cost [\\$]
+    """
+    return visible(text).replace("$", r"\$")

@@ -1,0 +1,126 @@
+"""Tables as text, the way programs and instruments write them: in several encodings, with comments, points or commas."""
+
+from __future__ import annotations
+
+import bz2
+import codecs
+import csv
+import gzip
+import io
+import lzma
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+from manifoldgp.errors import InputError, warn
+
+PACKED: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+_MARKS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
+_NUMBER = re.compile(r"\s*[-+]?(\d+[.,]?\d*|[.,]\d+)([eE][-+]?\d+)?\s*")
+_CHUNK = 2**20
+
+
+class Layout(NamedTuple):
+    """The columns' names, whether they stand in a comment line, and the numbers of the lines that are no rows."""
+
+    names: list[str]
+    in_comment: bool
+    skipped: list[int]
+
+
+@dataclass(frozen=True)
+class TextSource:
+    """Text of a file, or what standard input held, and its encoding."""
+
+    name: str
+    held: bytes | None
+    encoding: str
+
+    def opened(self) -> Any:
+        """What pandas reads: the name of the file, or the bytes."""
+        return self.name if self.held is None else io.BytesIO(self.held)
+
+    def lines(self) -> Iterator[str]:
+        with _binary(self.name, self.held) as file, io.TextIOWrapper(file, encoding=self.encoding) as text:
+            yield from text
+
+    def separator_and_decimal(self) -> tuple[str, str]:
+        """What the first lines use: comma and point, or semicolon or tabulator (with decimal commas, if there are any)."""
+        rows = list(islice((line for line in self.lines() if line.strip() and not line.startswith("#")), 21)) or [""]
+        header = re.sub(r"(?<=\d),(?=\d)", "", rows[0])  # the names may stand in a comment, and this be the first row
+        if "," in header or not (";" in header or "\t" in header):
+            return ",", "."
+        return ";" if ";" in header else "\t", "," if any(re.search(r"\d,\d", line) for line in rows) else "."
+
+    def layout(self, separator: str) -> Layout:
+        """Lines that begin with # are comments: those above the table, and those between its rows that have another number of cells.
+
+        The last one above may hold the columns' names, as NumPy writes them: if it has as many cells as the line below, and that one has numbers.
+        """
+        above: list[str] = []
+        names: list[str] | None = None
+        in_comment, skipped = False, []
+        for number, line in enumerate(self.lines()):
+            if not line.strip():
+                continue
+            if names is None and line.startswith("#"):
+                above.append(line)
+                skipped.append(number)
+            elif names is None:
+                cells = _cells(line, separator)
+                above_cells = _cells(above[-1].lstrip("# "), separator) if above else []
+                in_comment = len(above_cells) == len(cells) > 1 and any(_NUMBER.fullmatch(cell) for cell in cells)
+                names = [cell.strip() for cell in above_cells] if in_comment else cells
+            elif line.startswith("#") and len(_cells(line, separator)) != len(names):
+                skipped.append(number)
+        return Layout(names or [], in_comment, skipped)
+
+
+def text_source(name: str) -> TextSource:
+    """The text of a file, packed or not; "-" is standard input."""
+    held = _standard_input() if name == "-" else None
+    encoding = _encoding(name, held)
+    if encoding == "cp1252":
+        called = "Standard input" if name == "-" else name
+        warn(f"{called} is not UTF-8; it is read as Windows-1252 (Western European). If names look wrong, save it as UTF-8.")
+    return TextSource(name, held, encoding)
+
+
+def _standard_input() -> bytes:
+    if sys.stdin.isatty():
+        raise InputError("- means standard input, and nothing is piped into it. Name a file, or write: cat new.csv | mgp ...")
+    binary = getattr(sys.stdin, "buffer", None)
+    return sys.stdin.read().encode() if binary is None else binary.read()
+
+
+def _binary(name: str, held: bytes | None) -> BinaryIO:
+    return io.BytesIO(held) if held is not None else PACKED.get(Path(name).suffix.lower(), open)(name, "rb")
+
+
+def _encoding(name: str, held: bytes | None) -> str:
+    """By the mark at the beginning, else UTF-8 if all of it is, else UTF-16 if every other byte is zero, else Windows-1252."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    with _binary(name, held) as file:
+        first = file.read(_CHUNK)
+        for mark, encoding in _MARKS.items():
+            if first.startswith(mark):
+                return encoding
+        for place, encoding in ((1, "utf-16-le"), (0, "utf-16-be")):
+            if len(first) > 3 and first[place:64:2].count(0) > 0.8 * len(first[place:64:2]):
+                return encoding
+        try:
+            decoder.decode(first)
+            while chunk := file.read(_CHUNK):
+                decoder.decode(chunk)
+            decoder.decode(b"", final=True)
+        except UnicodeDecodeError:
+            return "cp1252"
+    return "utf-8"
+
+
+def _cells(line: str, separator: str) -> list[str]:
+    return next(csv.reader([line.rstrip("\r\n")], delimiter=separator), [])

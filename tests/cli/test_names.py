@@ -1,0 +1,198 @@
+"""Names from data are text wherever they arrive: on a terminal, in a page and its scripts, in tables, in pictures, in exported models."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import shlex
+from html import unescape
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pandas as pd
+import pytest
+from hypothesis import Phase, example, given, settings
+from hypothesis import strategies as st
+
+from browser import browse, outcome_of, with_script
+from command_line import fails, mgp
+from manifoldgp import GPRegressor
+from manifoldgp._system.plain_text import visible
+from manifoldgp.data import read_table, write_table
+from manifoldgp.inspection.page import write_model_report
+
+FAST = ("--averaging", "single", "--restarts", "1", "--max-iter", "2", "--quiet")
+ORDERS = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+nasty = st.text(
+    st.sampled_from("[]()/$<>!-=+@&'\"\\;:,{}%|`~#^_ x\t\n\r\x00\x07\x1b\x7f\x9b\u2028\u202eé汉")
+    | st.characters(exclude_categories=["Cs"]),
+    min_size=1,
+    max_size=12,
+).filter(lambda name: name.strip() != "")
+
+
+def table(inputs: list[str], targets: list[str], category: str = "[/b]") -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    numbers = dict(zip([*inputs, *targets], rng.normal(size=(len(inputs) + len(targets), 24)), strict=True))
+    return pd.DataFrame(numbers | {f"kind {inputs[0]}": rng.choice([category, "other"], 24)})
+
+
+class Scripts(HTMLParser):
+    """The scripts of a page, as a browser's parser would separate them."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.inside, self.texts = False, []
+        self.feed(html)
+
+    def handle_starttag(self, tag, attrs):
+        if tag == "script":
+            self.inside = True
+            self.texts.append("")
+
+    def handle_endtag(self, tag):
+        self.inside &= tag != "script"
+
+    def handle_data(self, data):
+        if self.inside:
+            self.texts[-1] += data
+
+
+@settings(max_examples=5, phases=[Phase.explicit, Phase.generate])
+@given(st.lists(nasty, min_size=5, max_size=5, unique_by=str.strip))
+@example(["<!--<script>", "a\x1b[31mred", "$x", "force [/N]", "mpg [mi/gal]"])
+@example(["</script>", "[bold]", ":warning:", "=cmd|' /C calc'!A0", "@SUM(1)"])
+def test_any_name_goes_through_every_command(tmp_path_factory, names):
+    names = [name.strip() for name in names]
+    here: Path = tmp_path_factory.mktemp("names")
+    data, model, out = here / "t.parquet", here / "m.mgp", here / "p.csv"
+    table(names[:3], names[3:], category=names[0]).to_parquet(data)
+    said = []
+
+    def run(*arguments: str | Path) -> str:
+        done = mgp(*arguments)
+        said.append(done.out + done.err)
+        return done.out
+
+    run("fit", data, *(f"--target={name}" for name in names[3:]), "--out", model, *FAST[:-1])
+    run("predict", model, data, "--with-inputs", "--out", out)
+    with out.open(newline="", encoding="utf-8") as file:
+        header = next(csv.reader(file))
+    assert [name.removeprefix("'") for name in header[:5]] == [name.removeprefix("'") for name in names]
+    assert not [name for name in header if name.startswith(("=", "+", "-", "@", "\t", "\r"))]
+    assert all(name in json.loads(run("score", model, data, "--json"))["scores"] for name in names[3:])
+    assert visible(names[4])[:4].strip() in run("score", model, data)
+    shown = "".join(run("inspect", model).split())
+    assert all("".join(visible(name).split()) in shown for name in names)
+    assert json.loads(run("inspect", model, "--json"))["targets"] == names[3:]
+    run("report", model, "--out", here / "r.html")
+    page = (here / "r.html").read_text(encoding="utf-8")
+    found = Scripts(page)
+    assert len(found.texts) == 2
+    assert "<" not in found.texts[0]
+    charts = {chart["id"]: chart for chart in json.loads(found.texts[0])["charts"]}
+    assert [choice["options"] for choice in charts["observed"]["choices"]] == [[visible(name) for name in names[3:]]]
+    assert page.count("<!--") == 0
+    run("export", model, "--to", "onnx", "--out", here / "m.onnx")
+    properties = {p.key: p.value for p in onnx.load(here / "m.onnx").metadata_props}
+    assert json.loads(properties["columns"])[:3] == names[:3]
+    run("export", model, "--to", "numpy", "--out", here / "m.npz")
+    assert not [text for text in said if ORDERS.search(text)]
+
+
+@settings(phases=[Phase.explicit, Phase.generate])
+@given(nasty)
+def test_wrong_columns_are_named_without_orders(name):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.stdin", io.StringIO("a,y\n1,2\n3,4\n"))
+        told = fails("fit", "-", f"--target={name}", "--out", "m.mgp")
+    assert not ORDERS.search(told)
+    assert "The table has no column" in told
+
+
+def test_advice_can_be_pasted(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    frame = table(["x", "force [N]", "-v"], ["y"])
+    frame.loc[3, "force [N]"], frame.loc[5, "-v"] = np.nan, np.inf
+    frame.to_parquet("my table.parquet")
+    told = fails("fit", "my table.parquet", "--target", "y", "--out", "m.mgp")
+    advice = shlex.split(told.split("fit without: ")[1])
+    done = mgp("fit", "my table.parquet", "--target", "y", "--out", "my model.mgp", *advice, *FAST[:-1])
+    assert "mgp inspect 'my model.mgp', mgp predict 'my model.mgp' new.csv" in done.err
+
+
+def test_a_table_on_a_terminal_holds_no_orders_and_in_a_pipe_holds_what_is_there(capsys, monkeypatch):
+    frame = pd.DataFrame({"a\x1b[31m": ["\x9b5m", "b"], "=1+1": [1, 2]})
+    write_table(frame, "-")
+    assert capsys.readouterr().out == "a\x1b[31m,'=1+1\n\x9b5m,1\nb,2\n"
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    write_table(frame, "-")
+    assert capsys.readouterr().out == "a\\x1b[31m,'=1+1\n\\x9b5m,1\nb,2\n"
+
+
+def test_parquet_keeps_names_as_they_are(tmp_path):
+    write_table(pd.DataFrame({"=1+1": [1.0]}), tmp_path / "t.parquet")
+    assert list(read_table(tmp_path / "t.parquet").columns) == ["=1+1"]
+
+
+def test_a_dollar_in_a_name_is_no_formula():
+    from manifoldgp import plots
+
+    frame = table(["cost [$]", r"$\frac$"], ["y"])[["cost [$]", r"$\frac$"]]
+    model = GPRegressor(restarts=1, max_iter=2).fit(frame, np.sin(frame["cost [$]"]))
+    for ax in (plots.plot_slice(model, 1), plots.plot_slice(model, 1), plots.plot_relevance(model)):
+        ax.figure.savefig(io.BytesIO(), format="png")
+        texts = [ax.get_xlabel(), ax.get_ylabel(), *(label.get_text() for label in ax.get_yticklabels())]
+        assert r"\$\frac\$" in texts
+
+
+def test_charts_are_drawn_whatever_columns_are_called(chromium, tmp_path):
+    frame = table(["<!--<script>", "</script>"], ["y"])[["<!--<script>", "</script>"]]
+    model = GPRegressor(restarts=1, max_iter=2).fit(frame, np.sin(frame["</script>"]))
+    write_model_report(model, tmp_path / "model.html")
+    code = "return [document.documentElement.dataset.ready, document.querySelectorAll('svg.plot').length, document.body.textContent.includes('\\x3c!--\\x3cscript>')];"
+    page = with_script((tmp_path / "model.html").read_text(encoding="utf-8"), code, tmp_path / "scripted.html")
+    dom, console = browse(chromium, page, tmp_path / "profile")
+    ready, drawn, named = outcome_of(dom)
+    assert (ready, named, console) == ("yes", True, [])
+    assert drawn >= 6
+
+
+def test_targets_names_and_units_reach_title_axes_and_tables(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    frame = table(["speed [m/s]", "load (kg)"], ["force [N]"])
+    frame.to_csv("data.csv", index=False)
+    mgp("fit", "data.csv", "-t", "force [N]", "--out", "m.mgp", *FAST)
+    mgp("report", "m.mgp", "--out", "r.html")
+    page = Path("r.html").read_text(encoding="utf-8")
+    assert "<h1>A model of force [N]</h1>" in page
+    assert '<th scope="row">force [N]</th>' in page
+    charts = {chart["id"]: chart["specs"] for chart in json.loads(Scripts(page).texts[0])["charts"]}
+    assert {spec["y"]["label"] for spec in charts["prediction"]} == {"force [N]"}
+    assert charts["observed"][0]["x"]["label"] == "observed force [N]"
+    assert {"speed [m/s]", "load (kg)"} <= {spec["x"]["label"] for spec in charts["prediction"]}
+    assert "y" not in {spec["y"].get("label") for specs in charts.values() for spec in specs}
+
+
+def test_the_pages_python_runs_as_printed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = table(["speed", "load\n(kg)"], ["y"]).assign(sd=0.1)
+    rows.to_csv("data.csv", index=False)
+    rows[:10].to_csv("new.csv", index=False)
+    rows[10:15].to_csv("more.csv", index=False)
+    for noise in ([], ["--noise-column", "sd"]):
+        mgp("fit", "data.csv", "-t", "y", "--out", "model.mgp", *noise, *FAST)
+        mgp("report", "model.mgp", "--out", "r.html")
+        snippet = re.search(r'<pre class="code">(import manifoldgp.*?)</pre>', Path("r.html").read_text(encoding="utf-8"), re.S)
+        assert snippet
+        names: dict = {}
+        exec(compile(unescape(snippet.group(1)), "the page", "exec"), names)
+        assert names["quantiles"].shape == (10, 3)
+        mgp("predict", "model.mgp", "new.csv", "--out", "p.csv", "--quiet")
+        np.testing.assert_allclose(names["mean"], pd.read_csv("p.csv")["mean"], rtol=1e-9)
+        assert names["model"].ensembles_[0].blocks[0].rows == 24 + 5

@@ -1,0 +1,84 @@
+"""Commands that need no PyTorch do without it, and answer soon; what they read from the file is what the model says."""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+
+import manifoldgp
+from command_line import ENVIRONMENT, fails, mgp
+from manifoldgp._system.model_header import read_header
+from manifoldgp.cli._summary import summary_of
+from manifoldgp.errors import FileFormatError
+from manifoldgp.estimators import model_file
+
+HEAVY = ("torch", "sklearn", "scipy", "pandas", "matplotlib")
+
+
+def test_inspect_needs_neither_pytorch_nor_scikit_learn(folder):
+    code = (
+        "import sys; sys.argv = ['mgp', 'inspect', 'model.mgp', '--json']\n"
+        "from manifoldgp.cli import main\n"
+        "try: main()\n"
+        f"except SystemExit: print([m for m in {HEAVY} if m in sys.modules], file=sys.stderr)"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=folder, env=ENVIRONMENT, timeout=60)
+    assert ran.stderr.strip() == "[]"
+    assert json.loads(ran.stdout)["rows"] == 60
+
+
+def test_inspect_costs_at_most_1_2_seconds_of_processor_time(folder):
+    def spent() -> float:
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return used.ru_utime + used.ru_stime
+
+    command, taken = [sys.executable, "-m", "manifoldgp", "inspect", "model.mgp"], []
+    for _ in range(3):
+        before = spent()
+        subprocess.run(command, capture_output=True, cwd=folder, env=ENVIRONMENT, timeout=60, check=True)
+        taken.append(spent() - before)
+    assert min(taken) <= 1.2
+
+
+def test_what_inspect_reads_is_what_the_model_says(folder, tmp_path):
+    model = manifoldgp.load(folder / "model.mgp")
+    kept, computed = read_header(folder / "model.mgp")["summary"], summary_of(model)
+    numbers, again = kept.pop("numbers"), computed.pop("numbers")
+    assert kept == json.loads(json.dumps(computed))
+    assert numbers.keys() == again.keys()
+    for name in numbers:
+        np.testing.assert_allclose(np.array(numbers[name], float), np.array(again[name], float), rtol=1e-6, atol=1e-12)
+    model.update(model.table_encoding_.inputs(manifoldgp.data.read_table(folder / "new.csv")), np.zeros(25))
+    model.save(tmp_path / "more.mgp")  # another model now: the summary of the old one must not come along
+    assert "summary" not in read_header(tmp_path / "more.mgp")
+    assert json.loads(mgp("inspect", tmp_path / "more.mgp", "--json").out)["rows"] == 60 + 25
+
+
+def test_a_header_is_what_the_loader_reads(folder):
+    header, _ = model_file.read(folder / "model.mgp")
+    assert read_header(folder / "model.mgp") == header
+
+
+def test_damage_anywhere_is_seen_without_pytorch(folder, tmp_path):
+    whole = (folder / "model.mgp").read_bytes()
+    rng = np.random.default_rng(0)
+    places = [0, 7, 8, 9, len(whole) - 1, *rng.integers(8, len(whole), 60).tolist()]
+    for place in places:
+        damaged = bytearray(whole)
+        damaged[place] ^= 1 << int(rng.integers(8))
+        (tmp_path / "m.mgp").write_bytes(damaged)
+        with pytest.raises(FileFormatError):
+            read_header(tmp_path / "m.mgp")
+    for size in (0, 5, 8, 100, len(whole) - 1):
+        (tmp_path / "m.mgp").write_bytes(whole[:size])
+        with pytest.raises(FileFormatError, match="is not a model file, or it is damaged"):
+            read_header(tmp_path / "m.mgp")
+    save_file({"a": torch.zeros(2)}, tmp_path / "foreign.mgp")
+    assert "but not a model of this package" in fails("inspect", tmp_path / "foreign.mgp")
