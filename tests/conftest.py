@@ -11,6 +11,9 @@ import hypothesis
 import pytest
 import torch
 
+collect_ignore = ["own_parts.py"]
+"""A user's module, which is imported once: parts are registered under one name."""
+
 hypothesis.settings.register_profile("tests", deadline=None, derandomize=True, max_examples=30, database=None)
 hypothesis.settings.load_profile("tests")
 

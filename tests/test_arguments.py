@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from functools import cache
 from typing import Any
 
@@ -27,7 +27,10 @@ from manifoldgp import (
     Stack,
 )
 from manifoldgp.averaging import AVERAGINGS
+from manifoldgp.cli import _options as options
 from manifoldgp.errors import FitWarning, InputError
+from manifoldgp.estimators.method import why_exact
+from manifoldgp.inspection import page_words
 from manifoldgp.training import coarse_to_fine
 from manifoldgp.training.settings import METHODS, Options
 
@@ -170,7 +173,8 @@ QUICK_METHOD = {"exact": "exact", "sparse": QUICK[Sparse]}
 @pytest.mark.parametrize("averaging", [QUICK[Stack], Fast()], ids=["stack", "fast"])
 def test_averages_say_where_a_kernel_is_replaced(averaging):
     with pytest.warns(
-        FitWarning, match="kernel=NeuralNetwork is not stationary: the groups 'warm' and 'cold' use SquaredExponential"
+        FitWarning,
+        match="kernel=NeuralNetwork has no length-scales that the networks of the groups 'warm' and 'cold' could take over",
     ):
         ManifoldGPRegressor(kernel="nn", averaging=averaging).fit(X, Y)
     with pytest.warns(FitWarning, match=r"dims=\(0,\) of kernel=SquaredExponential"):
@@ -181,6 +185,50 @@ def test_averages_say_where_a_kernel_is_replaced(averaging):
 def test_folds_are_chosen_for_stacks_only(options, names):
     with pytest.warns(FitWarning, match=f"{names} of fit say which rows a stack holds out; averaging='single' holds out none"):
         ManifoldGPRegressor((3, 1), averaging=QUICK[Single]).fit(X, Y, **options)
+
+
+@pytest.mark.parametrize("method", ["exact", QUICK[Sparse]], ids=["exact", "sparse"])
+def test_groups_and_ordered_together_are_refused(method):
+    with pytest.raises(InputError, match="groups and ordered are two ways to hold rows out"):
+        ManifoldGPRegressor(averaging="stack", method=method).fit(X, Y, groups=np.arange(40) // 4, ordered=True)
+
+
+def test_a_sparse_stack_says_whose_features_dims_choose():
+    with pytest.warns(FitWarning, match=r"dims=\(0,\) of kernel=SquaredExponential .*'plain GP' and 'nested'"):
+        ManifoldGPRegressor((3, 2), SquaredExponential(dims=(0,)), method=QUICK[Sparse]).fit(X, Y)
+
+
+def test_dims_beyond_the_inputs_choose_features():
+    with pytest.warns(FitWarning, match=r"dims=\(4,\)"):
+        ManifoldGPRegressor((3, 5), SquaredExponential(dims=(4,)), averaging=QUICK[Stack]).fit(X, Y)
+
+
+@dataclass(repr=False)
+class Mine(Single):
+    """An average of a user's own, with a setting that its sparse members do not obey."""
+
+    size: int = 3
+    sparse_obeys = ()
+
+
+def test_a_new_average_says_what_its_sparse_members_do_not_obey():
+    assert (
+        why_exact(Mine(size=4))
+        == "size=4 needs method='exact': a sparse single model obeys restarts, max_iter and warm_start_from alone."
+    )
+
+
+def test_every_average_is_known_to_the_command_line_and_to_pages():
+    assert [str(a) for a in options.Averaging] == list(AVERAGINGS) == list(page_words._AVERAGINGS)
+
+
+def test_refused_parameters_change_nothing():
+    model = ManifoldGPRegressor()
+    with pytest.raises(ValueError, match="Invalid parameter 'nope'"):
+        model.set_params(averaging__nope=1)
+    assert model.averaging == "stack"
+    with pytest.raises(InputError, match="Unknown averaging 'stak'"):
+        ManifoldGPRegressor(averaging="stak").set_params(averaging__hidden=3)
 
 
 def test_a_plain_gp_obeys_its_own_starts_and_refuses_those_of_a_stack():

@@ -169,7 +169,7 @@ def test_it_trains_with_features_in_an_average_and_follows_the_estimators_contra
     kernel = GPyTorchKernel(theirs.ScaleKernel(theirs.MaternKernel(nu=2.5, ard_num_dims=2))) + kernels.Linear()
     model = ManifoldGPRegressor(features=(3, 2), kernel=kernel, averaging=Stack(own_members=2))
     assert clone(model).kernel == kernel
-    with pytest.warns(FitWarning, match="kernel=Sum is not stationary"):
+    with pytest.warns(FitWarning, match="kernel=Sum has no length-scales"):
         model.fit(X, Y)
     path = tmp_path / "model.mgp"
     model.save(path)

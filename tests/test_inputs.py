@@ -151,7 +151,7 @@ def test_wrong_noise_std(fitted, bad, message):
     ({"kernel": "rbf"}, "A kernel is expected, or one of the shorthands .*'se'.*got 'rbf'"),
     ({"kernel": SquaredExponential}, "A kernel is expected"),
     ({"kernel": SquaredExponential(dims=(4,))}, r"uses the features \(4,\), but there are only 1"),
-    ({"mean": "quadratic"}, "A mean is expected, a torch.nn.Module, or one of 'zero', 'constant', 'linear'; got 'quadratic'"),
+    ({"mean": "quadratic"}, "A mean is expected, a torch.nn.Module, or one of 'zero', 'constant', 'linear'.*; got 'quadratic'"),
     ({"noise": "none"}, "noise must be 'learned', 'known' .*got 'none'"),
     ({"noise": "known"}, r"noise='known' needs the noise of the rows: fit\(X, y, noise_std=...\)"),
     ({"standardize": "both"}, "standardize must be True .X and y., False, 'X' or 'y'; got 'both'"),

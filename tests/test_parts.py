@@ -9,6 +9,7 @@ import subprocess
 import sys
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,11 +21,11 @@ import manifoldgp
 import own_parts
 from drawn_estimators import D, drawn_estimator, make_inputs, rounding
 from manifoldgp import GPRegressor, ManifoldGPRegressor, Restarts, Single, features, kernels, means, register
-from manifoldgp.errors import InputError
+from manifoldgp.errors import FileFormatError, InputError
 from manifoldgp.estimators.descriptions import describe, rebuild
-from manifoldgp.features import MLP, Features
+from manifoldgp.features import MLP, Features, Identity, as_features
 from manifoldgp.kernels import Kernel, SquaredExponential
-from manifoldgp.means import Mean
+from manifoldgp.means import Mean, Zero, as_mean
 from manifoldgp.model import Data, Model
 from manifoldgp.predictor.operations import OPERATIONS
 from manifoldgp.registry import name_of, part_named, registered, shorthands
@@ -381,3 +382,82 @@ def test_descriptions_hold_what_files_can_hold():
     for name, part in registered().items():
         assert vars(part)["__dataclass_params__"].frozen, name
         assert all(field.init for field in fields(part)), name
+
+
+@register("test_parts.Shift", shorthand="shift")
+@dataclass(frozen=True)
+class Shift(Features):
+    """H = X + shift, by a number, a dict or a torch module."""
+
+    by: Any = 1.0
+
+    def parameters(self, X):
+        return {}
+
+    def __call__(self, values, X):
+        if isinstance(self.by, torch.nn.Module):
+            return self.by(X)
+        return X + (self.by.get(1, 0.0) if isinstance(self.by, dict) else self.by)
+
+
+def _fitted_shift(by):
+    X = np.random.default_rng(0).normal(size=(20, 2))
+    return ManifoldGPRegressor(Shift(by), averaging=Single(restarts=1, max_iter=5)).fit(X, np.sin(X[:, 0]))
+
+
+def test_a_shorthand_of_features_stands_for_them():
+    assert as_features("shift") == Shift()
+
+
+@pytest.mark.parametrize(("by", "words"), [({1: 2.0}, "the keys of a dict must be text"), (np.array([1j]), "cannot be written")])
+def test_fields_that_would_come_back_as_something_else_are_refused(by, words):
+    with pytest.raises(InputError, match=words):
+        describe(Shift(by))
+
+
+def test_a_dict_with_numbers_for_keys_is_refused_when_the_model_is_saved(tmp_path):
+    with pytest.raises(InputError, match="the keys of a dict must be text"):
+        _fitted_shift({1: 2.0}).save(tmp_path / "model.mgp")
+
+
+def test_a_module_with_other_weights_than_those_of_the_fit_is_refused(tmp_path):
+    network = torch.nn.Linear(2, 2).double()
+    model = _fitted_shift(network)
+    model.save(tmp_path / "model.mgp")
+    X = np.zeros((1, 2))
+    assert manifoldgp.load(tmp_path / "model.mgp", modules=[network]).predict(X) == model.predict(X)
+    with pytest.raises(FileFormatError, match="gives other numbers here than where the model was fitted"):
+        manifoldgp.load(tmp_path / "model.mgp", modules=[torch.nn.Linear(2, 2).double()])
+
+
+def test_a_class_that_was_defined_again_says_so(tmp_path):
+    def cell():
+        @register("test_parts.Cell")
+        @dataclass(frozen=True)
+        class Cell(Identity):
+            pass
+
+        return Cell()
+
+    X = np.random.default_rng(0).normal(size=(20, 2))
+    model = ManifoldGPRegressor(cell(), averaging=Single(restarts=1, max_iter=2)).fit(X, X[:, 0])
+    cell()
+    with pytest.raises(InputError, match="Cell was defined again after this model was made"):
+        model.save(tmp_path / "model.mgp")
+
+
+@pytest.mark.parametrize(("name", "shorthand", "words"), [
+    ("model.Model", None, "are taken by files themselves"), ("averaging.Mine", None, "are taken by files"), ("mine.Part", 5, "A shorthand is a word"),
+])  # fmt: skip
+def test_names_that_no_part_can_have(name, shorthand, words):
+    with pytest.raises(InputError, match=words):
+        register(name, shorthand=shorthand)
+
+
+def test_a_mean_on_something_else_is_refused():
+    @dataclass(frozen=True)
+    class Odd(Zero):
+        on: str = "feature"
+
+    with pytest.raises(InputError, match="must be 'inputs' or 'features'; got 'feature'"):
+        as_mean(Odd())

@@ -218,6 +218,7 @@ def as_mean(mean: Mean | nn.Module | str) -> Mean:
     Linear(on='inputs')
     """
     if isinstance(mean, Mean):
+        _check_points(mean)
         return mean
     if isinstance(mean, nn.Module):
         return Module(mean)

@@ -26,6 +26,7 @@ class _Entry(NamedTuple):
 
 
 _ENTRIES: dict[str, _Entry] = {}
+_RESERVED = ("model.", "averaging.", "method.")
 
 
 def register(name: str, *, shorthand: str | None = None) -> Callable[[Part], Part]:
@@ -42,6 +43,12 @@ def register(name: str, *, shorthand: str | None = None) -> Callable[[Part], Par
     """
     if not (isinstance(name, str) and name.strip()):
         raise InputError(f"register expects a name for files, such as @register('mylab.Cauchy'); got {name!r}.")
+    if shorthand is not None and not (isinstance(shorthand, str) and shorthand.strip()):
+        raise InputError(f"A shorthand is a word, such as shorthand='cauchy'; got {shorthand!r}.")
+    if name.startswith(_RESERVED):
+        raise InputError(
+            f"Names that begin with {', '.join(_RESERVED)} are taken by files themselves. Put your project's name in front; got {name!r}."
+        )
 
     def keep(part: Part) -> Part:
         _refuse_what_no_file_can_hold(part)
@@ -60,6 +67,11 @@ def register(name: str, *, shorthand: str | None = None) -> Callable[[Part], Par
 def name_of(part: type) -> str | None:
     """The name by which files know a class; None for one that is not registered."""
     return next((name for name, entry in _ENTRIES.items() if entry.part is part), None)
+
+
+def defined_again(part: type) -> bool:
+    """Whether a class was registered and another one of the same definition has taken its place since, as when a notebook's cell runs twice."""
+    return name_of(part) is None and any(_same_definition(entry.part, part) for entry in _ENTRIES.values())
 
 
 def part_named(name: str) -> type | None:

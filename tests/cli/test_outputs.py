@@ -92,3 +92,19 @@ def test_an_outlier_has_a_probability_whatever_the_weights_round_to(here):
     assert scores["coverage_95"] <= 58 / 60
     page = write_model_report(model, here / "page.html", X=X, y=table["y"])
     assert page.stat().st_size > 10_000
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("fit", "data.csv", "-t", "y", "-o", "-"),
+        ("report", "m.mgp", "--out", "-"),
+        ("export", "m.mgp", "--to", "numpy", "--out", "-"),
+    ],
+)
+def test_commands_that_write_files_only_do_not_take_standard_output(arguments, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data.csv").write_text("x,y\n1,2\n2,3\n")
+    (tmp_path / "m.mgp").write_bytes(b"")
+    assert "this command writes files only" in " ".join(mgp(*arguments, code=2).err.replace("│", " ").split())
+    assert not (tmp_path / "-").exists()

@@ -84,7 +84,7 @@ def test_reproduce_is_interrupted_continued_and_reported(tmp_path):
     )
     results = tmp_path / "report" / "results"
     end = time.monotonic() + 200
-    while len(list(results.rglob("*.json"))) < 2 and time.monotonic() < end and process.poll() is None:
+    while len(list(results.rglob("seed-*.json"))) < 2 and time.monotonic() < end and process.poll() is None:
         time.sleep(0.02)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to all processes of the group
     _, errors = process.communicate(timeout=60)
@@ -92,7 +92,7 @@ def test_reproduce_is_interrupted_continued_and_reported(tmp_path):
     assert "run the same command to continue" in errors
     assert "Traceback" not in errors
     assert gone(process.pid), "a process of the run is left"
-    kept = {path: path.stat().st_mtime_ns for path in results.rglob("*.json")}
+    kept = {path: path.stat().st_mtime_ns for path in results.rglob("seed-*.json")}
     assert earlier in kept
     assert len(kept) >= 2
     done = paper(*arguments, cwd=tmp_path)

@@ -67,13 +67,15 @@ def read_header(path: str | Path) -> dict[str, Any]:
     try:
         metadata, parts = _table(memoryview(path.read_bytes()))
         text = checked_metadata(path, metadata)
-        found = checksum(text, parts)
+        found, header = checksum(text, parts), json.loads(text)
+        if not isinstance(header, dict):
+            raise ValueError("its header is not a table")
     except FileFormatError:
         raise
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise FileFormatError(f"{path} is not a model file, or it is damaged ({error}).") from error
     refuse_other_checksum(path, metadata, found)
-    return json.loads(text)
+    return header
 
 
 def _table(data: memoryview) -> tuple[dict[str, str], list[Part]]:

@@ -56,6 +56,9 @@ class Averaging(Options, ABC):
     sparse_obeys: tuple[str, ...] | None = None
     """The settings that the sparse method obeys; None where it cannot be used at all."""
 
+    sparse_words: str = "its sparse members obey no other settings."
+    """Why a setting needs the exact method, for whoever reads that it does."""
+
     @abstractmethod
     def plan(self, N: int) -> Plan:
         """What training one target on N rows goes through."""

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from manifoldgp.features import Identity, Nested
-from manifoldgp.kernels import SquaredExponential
+from manifoldgp.kernels import Kernel, SquaredExponential
 from manifoldgp.kernels.stationary import Stationary
 from manifoldgp.model import Model
 from manifoldgp.parameters import LogNormal, Tree, leaves, map_leaves, nest
@@ -23,7 +23,12 @@ def plain_phase(starts: int, most: int, N: int) -> Phase:
 
 def plain_gp(template: Model) -> Model:
     """The plain GP: the template's kernel on the inputs themselves."""
-    return replace(template, features=Identity(), priors={})
+    return replace(template, features=Identity(), kernel=on_all_features(template.kernel), priors={})
+
+
+def on_all_features(kernel: Kernel) -> Kernel:
+    """The kernel without dims, which choose among the user's own features."""
+    return kernel if kernel.dims is None else replace(kernel, dims=None)
 
 
 def nested_gp(template: Model, hidden: int, q: int) -> Model:

@@ -58,6 +58,7 @@ class Single(Averaging):
     warm_start_from: Any = None
 
     sparse_obeys = ("restarts", "max_iter", "warm_start_from")
+    sparse_words = "a sparse single model obeys restarts, max_iter and warm_start_from alone."
 
     def check(self) -> None:
         whole_number(self.restarts, "restarts")

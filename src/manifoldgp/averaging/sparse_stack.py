@@ -16,7 +16,7 @@ from scipy.special import ndtr
 
 from manifoldgp.averaging.averages import Averaged, FoldChoice
 from manifoldgp.averaging.folds import make_folds
-from manifoldgp.averaging.members import plain_gp
+from manifoldgp.averaging.members import on_all_features, plain_gp
 from manifoldgp.averaging.stacking import Candidates, Weighing
 from manifoldgp.errors import InputError
 from manifoldgp.features import MLP, Concatenate, Identity
@@ -54,7 +54,7 @@ def network_for(N: int) -> MLP:
 
 def nested_network(template: Model, N: int) -> Model:
     """The mGP on [x, network(x)] with the template's kernel, mean, noise and warping: it contains the plain GP."""
-    return replace(template, features=Concatenate(Identity(), network_for(N)), priors={})
+    return replace(template, features=Concatenate(Identity(), network_for(N)), kernel=on_all_features(template.kernel), priors={})
 
 
 def held_out_count(total: int) -> int:

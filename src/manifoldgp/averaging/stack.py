@@ -164,6 +164,7 @@ class Stack(Averaging):
         )
 
     sparse_obeys = ()
+    sparse_words = "the members of a sparse stack have sizes of their own; they obey restarts and max_iter of Sparse."
 
     @property
     def weighing(self) -> Weighing:

@@ -40,13 +40,19 @@ class Method(StrEnum):
     sparse = "sparse"
 
 
-def refuse_overwriting(outputs: Iterable[str | Path], inputs: Iterable[str | Path]) -> None:
-    """Refuse, as wrong usage and before any work is done, an output that is one of the inputs or another output."""
-    from manifoldgp._system import files as whole_files
+def refuse_overwriting(outputs: Iterable[str | Path], inputs: Iterable[str | Path], standard_output: bool = False) -> None:
+    """Refuse, as wrong usage and before any work is done, an output that is one of the inputs or another output.
+
+    standard_output: whether "-" is that; a command that writes files only refuses it.
+    """
+    from manifoldgp._system import files
     from manifoldgp.errors import InputError
 
+    outputs = list(outputs)
+    if not standard_output and any(str(output) == "-" for output in outputs):
+        raise typer.BadParameter("- would be standard output, and this command writes files only. Name a file.")
     try:
-        whole_files.refuse_overwriting(outputs, inputs)
+        files.refuse_overwriting(outputs, inputs)
     except InputError as error:
         raise typer.BadParameter(str(error)) from None
 

@@ -115,7 +115,9 @@ def fit(
 
     The model file knows all this: other commands need nothing else. Ctrl-C, SIGTERM and SIGHUP stop training early and keep the best so far, a second Ctrl-C ends at once.
 
-    An option that the chosen --averaging and --method do not obey is refused. Under torchrun all processes share one sparse fit to Parquet or CSV files of numbers.
+    An option that the chosen --averaging and --method do not obey is refused.
+
+    Under torchrun all processes share one sparse fit to Parquet or CSV files of numbers; a job that is stopped writes no model, and goes on from its --checkpoint.
     """
     from manifoldgp.training.processes import launched
 
@@ -143,6 +145,10 @@ def fit(
         for name, given in (("--group", group), ("--drop", drop)):
             if given is not None:
                 raise typer.BadParameter(f"{name} cannot be used under torchrun. Name the inputs with --features.")
+        if replace_if_interrupted:
+            raise typer.BadParameter(
+                "--replace-if-interrupted has no effect under torchrun: a job that is stopped goes on from its --checkpoint."
+            )
         _fit_shared(files, target, out, column_names(features, []) or None, noise_column, ordered, arguments, json, quiet)
         return
     messages = Messages(quiet)

@@ -40,7 +40,7 @@ def predict(
         raise typer.BadParameter(
             "--json prints a summary on standard output, where the table goes too. Add --out predictions.csv."
         )
-    refuse_overwriting([out], [model_file, table_file])
+    refuse_overwriting([out], [model_file, table_file], standard_output=True)
     check_writable(out)
     model = open_model(model_file)
     with messages.warnings_as_messages():

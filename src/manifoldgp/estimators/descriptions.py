@@ -21,7 +21,7 @@ from manifoldgp.features import Features, Transformer
 from manifoldgp.kernels import Kernel
 from manifoldgp.means import Mean
 from manifoldgp.model import Model
-from manifoldgp.registry import name_of, part_named
+from manifoldgp.registry import defined_again, name_of, part_named
 from manifoldgp.training.settings import METHODS
 
 _SETTINGS: dict[str, type] = {
@@ -41,13 +41,17 @@ def describe(thing: Any, where: str = "") -> Any:
     if thing is None or isinstance(thing, (bool, int, float, str)):
         return thing
     if isinstance(thing, (np.generic, np.ndarray)):
-        return thing.tolist()
+        return describe(thing.tolist(), where)
     if isinstance(thing, torch.nn.Module):
         return {"torch_module": type(thing).__name__, "where": where}
     if isinstance(thing, (tuple, list)):
         return [describe(item, f"{where}.{i}") for i, item in enumerate(thing)]
     if isinstance(thing, Mapping):
-        return {"items": {str(key): describe(value, f"{where}.{key}") for key, value in thing.items()}}
+        if not all(isinstance(key, str) for key in thing):
+            raise InputError(
+                f"{thing!r} cannot be written to a model file: the keys of a dict must be text, and come back as it."
+            )
+        return {"items": {key: describe(value, f"{where}.{key}") for key, value in thing.items()}}
     if isinstance(thing, Transformer):
         raise InputError(
             f"{thing!r} holds a fitted scikit-learn object, which only pickle can store. Use joblib.dump(estimator, path), or features "
@@ -63,6 +67,8 @@ def describe(thing: Any, where: str = "") -> Any:
 def _what_to_do(cls: type) -> str:
     if not issubclass(cls, (Features, Kernel, Mean)):
         return "; only pickle can store it."
+    if defined_again(cls):
+        return f": {cls.__name__} was defined again after this model was made. Fit the model again, with the class as it is now."
     return (
         f": files name registered parts only. Write @manifoldgp.register('yourproject.{cls.__name__}') above the @dataclass(frozen=True) of "
         f"{cls.__name__}; or use pickle."
@@ -89,7 +95,7 @@ def rebuild(plain: Any, modules: Mapping[str, torch.nn.Module]) -> Any:
 def _class_named(name: str) -> type:
     if name in _OPTIONAL:
         import_module(_OPTIONAL[name])
-    cls = _SETTINGS.get(name) or part_named(name)
+    cls = part_named(name) or _SETTINGS.get(name)
     if cls is None:
         raise FileFormatError(
             f"The file names an unknown part {name!r}. If it is a class of your own, import or define it before loading, with "

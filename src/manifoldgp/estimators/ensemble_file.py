@@ -94,9 +94,24 @@ def _unpack_block(model: Model, part: Mapping[str, Tensor], data: Data) -> Poste
     values = _unpack_values(model, part, data, H, {})
     Q = model.features_at(values, data.X[:1]).shape[-1]
     L = _from_triangle(take(part, "L", (R, N * (N + 1) // 2)), N)
+    _refuse_other_numbers(model, values, data.X, H, L)
     return Posterior(
         model, values, data, take(part, "H", (R, N, Q)), L, take(part, "z", (R, N)), alpha, take(part, "jitter", (R,))
     )
+
+
+@torch.no_grad()
+def _refuse_other_numbers(model: Model, values: Tree, X: Tensor, H: Tensor, L: Tensor, few: int = 4) -> None:
+    """Refuse features or a kernel that do not compute here what they computed where the model was fitted: code of the user's that has changed since, say."""
+    for part, found, stored in (
+        (model.features, model.features_at(values, X[:few]).expand(len(H), -1, -1), H[:, :few]),
+        (model.kernel, *(K.tril(-1) for K in (model.matrix(values, H[:, :few]), L[:, :few, :few] @ L[:, :few, :few].mT))),
+    ):
+        if not torch.allclose(found, stored, rtol=1e-6, atol=1e-8 * (1.0 + float(stored.abs().max()))):
+            raise FileFormatError(
+                f"{part!r} gives other numbers here than where the model was fitted. Its code has changed since, or it holds a torch module with "
+                "other weights than then: load the model with those it was fitted with, or fit it again."
+            )
 
 
 def _unpack_sparse(model: Model, part: Mapping[str, Tensor], data: Data, rows: int, bound_rows: int) -> SparsePosterior:

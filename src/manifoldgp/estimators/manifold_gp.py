@@ -169,14 +169,19 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
 
     def set_params(self, **params: object) -> ManifoldGPRegressor:
         """Set arguments by name, also those inside others: ``set_params(averaging__warm_members=12)``; a shorthand becomes the object it stands for."""
-        for name in _SHORTHANDS:
-            value = params.get(name, getattr(self, name))
+        before = {name: getattr(self, name) for name in _SHORTHANDS}
+        for name, meant in _SHORTHANDS.items():
+            value = params.get(name, before[name])
             if isinstance(value, str) and any(given.startswith(f"{name}__") for given in params):
-                options = _options(name, value)
+                options = meant(value)  # refuses a word that stands for nothing
                 if options is None:
                     raise InputError(f"{name}={value!r} has no settings of its own. Set {name} first, to Sparse() for example.")
                 params[name] = options
-        super().set_params(**params)
+        try:
+            super().set_params(**params)
+        except ValueError:
+            vars(self).update(before)
+            raise
         return self
 
     def fit(

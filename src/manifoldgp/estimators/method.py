@@ -86,12 +86,6 @@ def surveyed(source: RowSource, ranks: Ranks) -> Survey:
     return total
 
 
-_OF_SPARSE = {
-    Single: "a sparse single model obeys restarts, max_iter and warm_start_from alone.",
-    Stack: "the members of a sparse stack have sizes of their own; they obey restarts and max_iter of Sparse.",
-}
-
-
 def why_exact(averaging: Averaging, outputs: int = 2) -> str | None:
     """Why only the exact method can do what is asked for, in words; None where the sparse one can too. outputs: targets of the fit.
 
@@ -107,7 +101,7 @@ def why_exact(averaging: Averaging, outputs: int = 2) -> str | None:
         return f"averaging={kind.shorthand()!r} needs method='exact'; sparse models average with 'stack', or not at all with 'single'."
     one_target = ("shared_features",) if outputs == 1 else ()  # all of one target's features are shared
     unobeyed = {n: value for n, value in averaging.changed().items() if n not in (*averaging.sparse_obeys, *one_target)}
-    return f"{_listed(unobeyed)} needs method='exact': {_OF_SPARSE[kind]}" if unobeyed else None
+    return f"{_listed(unobeyed)} needs method='exact': {averaging.sparse_words}" if unobeyed else None
 
 
 def refuse_unobeyed(estimator: ManifoldGPRegressor, averaging: Averaging, method: Exact | Sparse | None) -> None:
@@ -143,21 +137,24 @@ def partly_obeyed(model: Model, averaging: Averaging, method: Exact | Sparse) ->
             f"priors apply to the members of your own features (group 'own') only, not to the groups {others}. "
             "averaging='single', 'restarts' and 'nuts' use them throughout."
         )
-    if isinstance(averaging, (Stack, Fast)) and isinstance(method, Exact):
-        kernel = model.kernel
-        name = type(kernel).__name__
-        if not isinstance(kernel, Stationary):
+    if isinstance(averaging, (Stack, Fast)):
+        kernel, name = model.kernel, type(model.kernel).__name__
+        if isinstance(method, Exact) and not isinstance(kernel, Stationary):
             words.append(
-                f"kernel={name} is not stationary: the groups 'warm' and 'cold' use SquaredExponential instead. "
-                "averaging='single', 'restarts' and 'nuts' use it throughout."
+                f"kernel={name} has no length-scales that the networks of the groups 'warm' and 'cold' could take over: they use SquaredExponential "
+                "instead. averaging='single', 'restarts' and 'nuts' use it throughout."
             )
-        elif kernel.dims is not None:
-            words.append(f"dims={kernel.dims!r} of kernel={name} choose features, of which the groups 'warm' and 'cold' use all.")
+        if kernel.dims is not None:
+            words.append(
+                f"dims={kernel.dims!r} of kernel={name} choose among your own features; the groups {others} have others, and use all of theirs."
+            )
     return words
 
 
 def unheeded_folds(averaging: Averaging, groups: ArrayLike | None, ordered: bool) -> list[str]:
-    """A warning, in words, where groups or ordered are given to an average that holds out no rows."""
+    """A warning, in words, where groups or ordered are given to an average that holds out no rows; both together are refused."""
+    if groups is not None and ordered:
+        raise InputError("groups and ordered are two ways to hold rows out. Choose one.")
     given = [name for name, is_given in (("groups", groups is not None), ("ordered", ordered)) if is_given]
     if isinstance(averaging, Stack) or not given:
         return []

@@ -52,10 +52,6 @@ class Concatenate(Features):
     def bind(self, X: Tensor) -> Concatenate:
         return Concatenate(parts=tuple(part.bind(X) for part in self.parts))
 
-    @property
-    def serialisable(self) -> bool:
-        return all(part.serialisable for part in self.parts)
-
 
 @register("features.Chain")
 @dataclass(frozen=True, init=False)
@@ -105,10 +101,6 @@ class Chain(Features):
                 H = _at_start(bound[i], bound[i].parameters(H), H)
         return Chain(parts=tuple(bound))
 
-    @property
-    def serialisable(self) -> bool:
-        return all(part.serialisable for part in self.parts)
-
 
 @register("features.Residual")
 @dataclass(frozen=True)
@@ -137,10 +129,6 @@ class Residual(Features):
 
     def bind(self, X: Tensor) -> Residual:
         return Residual(self.inner.bind(X))
-
-    @property
-    def serialisable(self) -> bool:
-        return self.inner.serialisable
 
 
 def _parts(owner: str, args: tuple[Any, ...], parts: Sequence[Any] | None) -> tuple[Features, ...]:

@@ -13,6 +13,7 @@ from manifoldgp.features.module import Module
 from manifoldgp.features.network import MLP
 from manifoldgp.features.projections import Identity
 from manifoldgp.features.transformer import Transformer
+from manifoldgp.registry import shorthands
 
 
 def as_features(thing: Any) -> Features:
@@ -29,6 +30,8 @@ def as_features(thing: Any) -> Features:
         return thing
     if thing is None:
         return Identity()
+    if isinstance(thing, str) and thing in (known := shorthands(Features)):
+        return known[thing]()
     if isinstance(thing, (tuple, list, np.ndarray)):
         return MLP(tuple(thing))
     if isinstance(thing, torch.nn.Module):

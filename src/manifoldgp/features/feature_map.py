@@ -41,7 +41,7 @@ class Pullback(Protocol):
 ClosedForm = Callable[[Values, np.ndarray], Pullback]
 """Makes the pullback of R members from their values and the inputs ([R,] D + 1, N)."""
 
-_FREE = ("parameters", "bind", "serialisable")
+_FREE = ("parameters", "bind")
 """Methods that a subclass may override without changing what H, and so its program and its closed form, are."""
 
 
@@ -70,11 +70,6 @@ class Features(ABC):
         Most features return themselves. Only a bound object is asked for ``parameters``.
         """
         return self
-
-    @property
-    def serialisable(self) -> bool:
-        """Whether the fields are plain data, so that the model can be saved without pickle."""
-        return True
 
     def program(self, values: Tree, X: Rows) -> Rows:
         """H = M(X) as part of a predictor's program, for values with leaves (R, *shape)."""

@@ -156,10 +156,6 @@ class Module(Features):
     def _program(self, values: Tree, X: Rows) -> Rows:
         return module_rows(self.module, values, X)
 
-    @property
-    def serialisable(self) -> bool:
-        return False
-
     def __eq__(self, other: object) -> bool:
         # Modules compare by identity only; two descriptions are equal when structure, modes and values are.
         if not isinstance(other, Module) or (self.restarts, self.batching) != (other.restarts, other.batching):

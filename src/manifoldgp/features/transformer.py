@@ -78,10 +78,6 @@ class Transformer(Features):
             "torch.nn.Sequential of linear layers and transfer functions; or predict with the model itself."
         )
 
-    @property
-    def serialisable(self) -> bool:
-        return False
-
     def __eq__(self, other: object) -> bool:
         # Estimators compare by identity only. Unfitted ones are what their class and parameters say.
         if not isinstance(other, Transformer) or self.fitted != other.fitted:

@@ -71,7 +71,11 @@ class Checkpoints:
 
 def fingerprint(model: Model) -> str:
     """A hash of the model's parts, the same in every process; different models have different ones."""
-    parts = re.sub(r" at 0x[0-9a-f]+", "", repr((model.features, model.kernel, model.mean, model.noise, model.warping)))
+    parts = re.sub(
+        r" at 0x[0-9a-f]+",
+        "",
+        repr((model.features, model.kernel, model.mean, model.noise, model.warping, sorted(model.priors.items()))),
+    )
     return hashlib.sha256(parts.encode()).hexdigest()
 
 
