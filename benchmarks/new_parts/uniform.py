@@ -19,6 +19,7 @@ class Uniform(Averaging):
 
     restarts: int = 3
     max_iter: int = 20
+    in_words = "The prediction is an average over all starts of one kind of model, with equal weights."
 
     def check(self) -> None:
         whole_number(self.restarts, "restarts")

@@ -53,6 +53,9 @@ class Averaged:
 class Averaging(Options, ABC):
     """A way from a model to weighted members: one file, with its settings as fields, and a line in :data:`manifoldgp.averaging.AVERAGINGS`."""
 
+    in_words: str = ""
+    """What the prediction is, in a sentence for the page of a model."""
+
     sparse_obeys: tuple[str, ...] | None = None
     """The settings that the sparse method obeys; None where it cannot be used at all."""
 

@@ -49,6 +49,8 @@ class Fast(Averaging):
     hidden: int = 8
     q: int = 2
 
+    in_words = "The prediction is an average with fixed weights: one third a plain Gaussian process, two thirds models with learned features."
+
     def check(self) -> None:
         for name in ("gp_starts", "warm_members", "cold_members", "hidden", "q", "cold_iterations"):
             whole_number(getattr(self, name), name)

@@ -55,6 +55,8 @@ class NUTS(Averaging):
     depth: int = 7
     target_accept: float = 0.8
 
+    in_words = "The prediction is an average over draws from the posterior of all parameters (full Bayes, by NUTS)."
+
     def check(self) -> None:
         for name in ("restarts", "tune", "draws", "thin", "depth"):
             whole_number(getattr(self, name), name)

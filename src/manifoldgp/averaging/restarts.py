@@ -33,6 +33,8 @@ class Restarts(Averaging):
     max_iter: int = 500
     temperature: float = 10.0
 
+    in_words = "The prediction is an average over the restarts of one kind of model, weighted by how well each explains the training rows."
+
     def check(self) -> None:
         whole_number(self.restarts, "restarts")
         whole_number(self.max_iter, "max_iter", least=0)

@@ -57,6 +57,7 @@ class Single(Averaging):
     shared_features: bool = False
     warm_start_from: Any = None
 
+    in_words = "The prediction comes from a single model: of all starts the one that explains the training rows best."
     sparse_obeys = ("restarts", "max_iter", "warm_start_from")
     sparse_words = "a sparse single model obeys restarts, max_iter and warm_start_from alone."
 

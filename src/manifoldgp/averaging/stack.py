@@ -163,6 +163,10 @@ class Stack(Averaging):
             6 - less if self.cold_members is None else self.cold_members,
         )
 
+    in_words = (
+        "The prediction is a weighted average of several models. "
+        "Weights were found on held-out rows: whoever predicts those best counts most, and copies with wider intervals are in the choice."
+    )
     sparse_obeys = ()
     sparse_words = "the members of a sparse stack have sizes of their own; they obey restarts and max_iter of Sparse."
 

@@ -48,13 +48,6 @@ _GROUPS = {
     "own": "models with the features that were asked for",
     "nested": "models with learned features that contain the plain GP",
 }
-_AVERAGINGS = {
-    "stack": "The prediction is a weighted average of several models. Weights were found on held-out rows: whoever predicts those best counts most, and copies with wider intervals are in the choice.",
-    "fast": "The prediction is an average with fixed weights: one third a plain Gaussian process, two thirds models with learned features.",
-    "restarts": "The prediction is an average over the restarts of one kind of model, weighted by how well each explains the training rows.",
-    "nuts": "The prediction is an average over draws from the posterior of all parameters (full Bayes, by NUTS).",
-    "single": "The prediction comes from a single model: of all starts the one that explains the training rows best.",
-}
 
 
 def title(view: ModelView) -> str:
@@ -158,7 +151,9 @@ def glossary(view: ModelView) -> str:
 def averaging(view: ModelView) -> str:
     kind = _kind(view)
     what = "; ".join(f"<b>{escape(g)}</b>: {_GROUPS[g]}" for g in _groups(view) if g in _GROUPS)
-    return escape(_AVERAGINGS.get(kind, "")) + (f" Groups: {what}." if what and kind in ("stack", "fast") else "")
+    return escape(as_averaging(view.model.averaging).in_words) + (
+        f" Groups: {what}." if what and kind in ("stack", "fast") else ""
+    )
 
 
 def starts(view: ModelView) -> str:
