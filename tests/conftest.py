@@ -21,11 +21,14 @@ hypothesis.settings.load_profile("tests")
 def pytest_configure() -> None:
     """At most two threads for torch, in tests and doctests, so that timings and rounding vary little between machines.
 
-    Ctrl-C has its usual meaning: jobs that a shell starts in the background ignore it, as do their children, and tests of interrupts would wait in vain.
+    Ctrl-C and a closed terminal have their usual meaning: jobs that a shell starts in the background ignore the one, jobs under nohup the other, as do their
+    children, and tests of interrupts would wait in vain.
     """
     torch.set_num_threads(min(2, torch.get_num_threads()))
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture(scope="module")
