@@ -88,7 +88,9 @@ def rebuild(plain: Any, modules: Mapping[str, torch.nn.Module]) -> Any:
     cls = _class_named(plain.get("class", ""))
     try:
         return cls(**{name: rebuild(value, modules) for name, value in plain["fields"].items()})
-    except (TypeError, InputError) as error:
+    except (TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        if isinstance(error, FileFormatError):
+            raise
         raise FileFormatError(f"The file's description of {plain['class']} does not fit this version: {error}") from error
 
 
@@ -104,13 +106,17 @@ def _class_named(name: str) -> type:
     return cls
 
 
+class ModulesError(InputError):
+    """The modules given to load are not those that the file asks for: the call is wrong, not the file."""
+
+
 def place_modules(plain: Any, given: list[torch.nn.Module]) -> dict[str, torch.nn.Module]:
     """The modules that whoever loads the model gave, by their place in the description; refuses others than those that belong there."""
     wanted = dict(_wanted_modules(plain))
     if [type(module).__name__ for module in given] != list(wanted.values()):
         needed = ", ".join(f"{name}(...)" for name in wanted.values())
         came = ", ".join(type(module).__name__ for module in given)
-        raise InputError(
+        raise ModulesError(
             f"This model {f'uses your own torch modules: load(path, modules=[{needed}])' if wanted else 'has no torch modules of yours'}; "
             f"load got modules=[{came}]."
         )

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from manifoldgp.errors import FileFormatError, InputError
-from manifoldgp.estimators.descriptions import describe, rebuild
+from manifoldgp.errors import FileFormatError
+from manifoldgp.estimators.descriptions import ModulesError, describe, rebuild
 from manifoldgp.inference.ensemble import Ensemble
 from manifoldgp.inference.exact_posterior import Posterior
 from manifoldgp.inference.sparse_posterior import SparsePosterior
@@ -22,18 +23,38 @@ _FIELDS: dict[type, tuple[tuple[str, ...], tuple[str, ...]]] = {
 }
 """Tensors of a block that a file holds: as they are, and as lower triangles."""
 
+_ROUNDING = 1e-6
 
-def take(tensors: Mapping[str, Tensor], name: str, shape: tuple[int, ...], dtype: torch.dtype = torch.float64) -> Tensor:
-    """A tensor of the file, which must have this shape (−1: any size) and dtype."""
+
+FINITE, POSITIVE, NOT_NEGATIVE, PROBABILITY, LOGARITHM = (
+    "finite", "finite and positive", "finite and not negative", "between 0 and 1", "logarithms of weights or densities",
+)  # fmt: skip
+"""What the values of a tensor must be."""
+
+_HOLDS: dict[str, Callable[[Tensor], Tensor]] = {
+    FINITE: torch.isfinite,
+    POSITIVE: lambda t: torch.isfinite(t) & (t > 0),
+    NOT_NEGATIVE: lambda t: torch.isfinite(t) & (t >= 0),
+    PROBABILITY: lambda t: (t >= 0) & (t <= 1),
+    LOGARITHM: lambda t: t < math.inf,  # minus infinity: a weight of zero
+}
+
+
+def take(
+    tensors: Mapping[str, Tensor], name: str, shape: tuple[int, ...], dtype: torch.dtype = torch.float64, domain: str = FINITE
+) -> Tensor:
+    """A tensor of the file, which must have this shape (−1: any size but zero), this dtype, and values of this domain."""
     if name not in tensors:
         raise FileFormatError(f"The file has no tensor {name!r}.")
     tensor = tensors[name]
-    fits = len(shape) == tensor.ndim and all(s in (-1, t) for s, t in zip(shape, tensor.shape, strict=True))
+    fits = len(shape) == tensor.ndim and all(t == s or (s == -1 and t > 0) for s, t in zip(shape, tensor.shape, strict=True))
     if not fits or tensor.dtype != dtype:
         raise FileFormatError(
             f"The tensor {name!r} should be {dtype} of shape {shape}; the file has {tensor.dtype} of shape {tuple(tensor.shape)}. "
             "The file is damaged, or a module given to load differs from the one that was saved."
         )
+    if not bool(_HOLDS[domain](tensor).all()):
+        raise FileFormatError(f"The values of the tensor {name!r} should be {domain}, and some are not. The file is damaged or forged.")
     return tensor
 
 
@@ -68,9 +89,12 @@ def unpack(plain: Any, name: str, tensors: Mapping[str, Tensor], modules: Mappin
     """The ensemble that :func:`pack` packed, every shape and dtype checked. modules: torch modules by place. inputs: D."""
     X = take(tensors, f"{name}.X", (-1, inputs))
     N = len(X)
-    known = take(tensors, f"{name}.known_noise", (N,)) if f"{name}.known_noise" in tensors else None
+    known = take(tensors, f"{name}.known_noise", (N,), domain=NOT_NEGATIVE) if f"{name}.known_noise" in tensors else None
     data = Data(X, take(tensors, f"{name}.y", (N,)), known)
-    factors = tuple(plain["variance_factors"])
+    factors = tuple(map(float, plain["variance_factors"]))
+    offset, scale = float(plain["offset"]), float(plain["scale"])
+    if not (factors and math.isfinite(offset) and all(0.0 < number < math.inf for number in (scale, *factors))):
+        raise FileFormatError(f"Scale and variance factors should be positive, and offsets finite; the file has {scale}, {factors} and {offset}.")
     blocks, log_weights = [], []
     for b, described in enumerate(plain["models"]):
         model = rebuild(described, modules)
@@ -82,8 +106,11 @@ def unpack(plain: Any, name: str, tensors: Mapping[str, Tensor], modules: Mappin
             blocks.append(_unpack_block(model, part, data))
         else:
             blocks.append(_unpack_sparse(model, part, data, int(rows), int(plain["bound_rows"][b])))
-        log_weights.append(take(part, "log_weights", (len(factors), blocks[-1].members)))
-    return Ensemble(blocks, log_weights, factors, float(plain["offset"]), float(plain["scale"]))
+        log_weights.append(take(part, "log_weights", (len(factors), blocks[-1].members), domain=LOGARITHM))
+    total = sum(float(block.exp().sum()) for block in log_weights)
+    if not abs(total - 1.0) < _ROUNDING:
+        raise FileFormatError(f"The weights of all members should sum to one; the file's sum to {total}.")
+    return Ensemble(blocks, log_weights, factors, offset, scale)
 
 
 def _unpack_block(model: Model, part: Mapping[str, Tensor], data: Data) -> Posterior:
@@ -95,9 +122,8 @@ def _unpack_block(model: Model, part: Mapping[str, Tensor], data: Data) -> Poste
     Q = model.features_at(values, data.X[:1]).shape[-1]
     L = _from_triangle(take(part, "L", (R, N * (N + 1) // 2)), N)
     _refuse_other_numbers(model, values, data.X, H, L)
-    return Posterior(
-        model, values, data, take(part, "H", (R, N, Q)), L, take(part, "z", (R, N)), alpha, take(part, "jitter", (R,))
-    )
+    jitter = take(part, "jitter", (R,), domain=NOT_NEGATIVE)
+    return Posterior(model, values, data, take(part, "H", (R, N, Q)), L, take(part, "z", (R, N)), alpha, jitter)
 
 
 @torch.no_grad()
@@ -122,7 +148,9 @@ def _unpack_sparse(model: Model, part: Mapping[str, Tensor], data: Data, rows: i
     values = _unpack_values(model, part, data, Z, inducing)
     Q = model.features_at(values, data.X[:1]).shape[-1]
     L, LB = (_from_triangle(take(part, field, (R, J * (J + 1) // 2)), J) for field in ("L", "LB"))
-    jitter, bound = (take(part, field, (R,)) for field in ("jitter", "bound"))
+    jitter, bound = take(part, "jitter", (R,), domain=NOT_NEGATIVE), take(part, "bound", (R,))
+    if rows < 1 or bound_rows < 1:
+        raise FileFormatError(f"A sparse posterior is of at least one row; the file says {rows} and {bound_rows}.")
     a, Z = take(part, "a", (R, J)), take(part, "Z", (R, J, Q))
     return SparsePosterior(model, values, data, Z, L, LB, a, alpha, jitter, bound, rows, bound_rows)
 
@@ -146,7 +174,8 @@ def _unpack_values(model: Model, part: Mapping[str, Tensor], data: Data, H: Tens
         dtype = (
             torch.float64 if parameter.trainable else parameter.initial(generator, 1).dtype
         )  # a module's buffer may hold integers
-        named[name] = take(part, f"values.{name}", (len(H), *parameter.shape), dtype)
+        domain = POSITIVE if parameter.positive else FINITE
+        named[name] = take(part, f"values.{name}", (len(H), *parameter.shape), dtype, domain)
     return nest(named)
 
 
@@ -154,7 +183,7 @@ def _bound(model: Model, X: Tensor) -> Model:
     try:
         return model.bind(X)
     except RuntimeError as error:  # PyTorch's way to say that sizes do not fit
-        raise InputError(f"A module given to load does not accept this model's inputs: {error}") from error
+        raise ModulesError(f"A module given to load does not accept this model's inputs: {error}") from error
 
 
 def _triangle(N: int) -> tuple[Tensor, Tensor]:
@@ -168,4 +197,6 @@ def _from_triangle(packed: Tensor, N: int) -> Tensor:
     rows, columns = _triangle(N)
     factor = packed.new_zeros(len(packed), N, N)
     factor[:, rows, columns] = packed
+    if not bool((factor.diagonal(dim1=-2, dim2=-1) > 0).all()):
+        raise FileFormatError("A factor of a covariance should have a positive diagonal, and the file's has not. It is damaged or forged.")
     return factor

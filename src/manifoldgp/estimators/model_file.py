@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from numbers import Integral
 from pathlib import Path
@@ -14,18 +13,20 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from manifoldgp._system.bounded_json import dump, parse_table
 from manifoldgp._system.files import written_whole
-from manifoldgp._system.model_header import FORMAT, VERSION, Part, checked_metadata, checksum, refuse_other_checksum
+from manifoldgp._system.model_header import FORMAT, MOST_TENSORS, VERSION, Part, checked_metadata, checksum, refuse_other_checksum
 from manifoldgp.averaging.stacking import HeldOutReport
 from manifoldgp.data.encoding import TableEncoding
 from manifoldgp.data.scaling import Standardizer
 from manifoldgp.errors import FileFormatError, InputError, ManifoldGPError
 from manifoldgp.estimators.arguments import require_device
-from manifoldgp.estimators.descriptions import describe, place_modules, rebuild
-from manifoldgp.estimators.ensemble_file import pack, take, unpack
+from manifoldgp.estimators.descriptions import ModulesError, describe, place_modules, rebuild
+from manifoldgp.estimators.ensemble_file import LOGARITHM, NOT_NEGATIVE, POSITIVE, PROBABILITY, pack, take, unpack
+from manifoldgp.estimators.size_limit import SizeLimit
 from manifoldgp.features import Features, Identity, Nested, as_features
 from manifoldgp.means import as_mean
-from manifoldgp.training.settings import Options
+from manifoldgp.training.settings import METHODS, Options
 from manifoldgp.training.trained import START_FIELDS
 
 if TYPE_CHECKING:
@@ -46,7 +47,10 @@ def storable(cls: Kind) -> Kind:
 def write(path: str | Path, header: dict[str, Any], tensors: dict[str, Tensor]) -> None:
     """Write header and tensors, with format, version and a checksum of both. An existing file is replaced at once or not at all."""
     stored = {name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format) for name, tensor in tensors.items()}
-    text = json.dumps(header)
+    try:
+        text = dump(header)
+    except ValueError as error:
+        raise InputError(f"This model cannot be written to a file: its description has {error}. Use joblib.dump(estimator, path).") from error
     metadata = {"format": FORMAT, "version": str(VERSION), "checksum": _checksum(text, stored), "header": text}
     with written_whole(path) as partial:
         try:
@@ -64,11 +68,16 @@ def read(path: str | Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
             text = checked_metadata(path, metadata)
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
-    except (SafetensorError, OSError) as error:
+            names = list(file.keys())
+            if len(names) > MOST_TENSORS:
+                raise FileFormatError(f"{path} has {len(names)} tensors; no model has more than {MOST_TENSORS}.")
+            tensors = {name: file.get_tensor(name) for name in names}
+        refuse_other_checksum(path, metadata, _checksum(text, tensors))
+        return parse_table(text), tensors
+    except (SafetensorError, OSError, ValueError, OverflowError) as error:
+        if isinstance(error, FileFormatError):
+            raise
         raise FileFormatError(f"{path} is not a model file, or it is damaged ({error}).") from error
-    refuse_other_checksum(path, metadata, _checksum(text, tensors))
-    return json.loads(text), tensors
 
 
 def _checksum(text: str, tensors: dict[str, Tensor]) -> str:
@@ -133,35 +142,53 @@ def load(path: str | Path, modules: Sequence[torch.nn.Module] = (), device: str 
     header, tensors = read(path)
     tensors = {name: tensor.to(device) for name, tensor in tensors.items()}
     try:
-        return _unpack(header, tensors, list(modules), device)
-    except ManifoldGPError:
-        raise
-    except (KeyError, IndexError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+        with SizeLimit(sum(tensor.numel() for tensor in tensors.values())):
+            return _unpack(header, tensors, place_modules(header.get("settings"), list(modules)), device)
+    except ManifoldGPError as error:
+        if isinstance(error, (FileFormatError, ModulesError)):
+            raise
+        raise FileFormatError(f"{path} is inconsistent: {error}") from error
+    except Exception as error:  # whatever a forged file leads to, it is the file that is wrong
         raise FileFormatError(f"{path} is incomplete or inconsistent ({type(error).__name__}: {error}).") from error
 
 
 def _unpack(
-    header: dict[str, Any], tensors: dict[str, Tensor], modules: list[torch.nn.Module], device: str
+    header: dict[str, Any], tensors: dict[str, Tensor], placed: dict[str, torch.nn.Module], device: str
 ) -> ManifoldGPRegressor:
-    placed = place_modules(header["settings"], modules)
-    estimator = _KINDS[header["estimator"]](**rebuild(header["settings"], placed), device=device)
+    estimator = _KINDS[header["estimator"]](**_stored_settings(rebuild(header["settings"], placed)), device=device)
     D, targets = len(take(tensors, "x.scale", (-1,))), len(take(tensors, "y.scale", (-1,)))
     estimator.n_features_in_, estimator.n_outputs_ = D, targets
-    estimator.x_scaler_ = Standardizer(*(take(tensors, f"x.{part}", (D,)).cpu().numpy() for part in ("offset", "scale")))
-    estimator.y_scaler_ = Standardizer(*(take(tensors, f"y.{part}", (targets,)).cpu().numpy() for part in ("offset", "scale")))
+    estimator.x_scaler_, estimator.y_scaler_ = _unpack_scaler(tensors, "x", D), _unpack_scaler(tensors, "y", targets)
     if len(header["ensembles"]) != targets or len(header["feature_names"]) not in (0, D):
         raise FileFormatError(f"The file's targets or feature names do not match its {targets} targets and {D} inputs.")
     estimator.ensembles_ = [unpack(plain, f"ensemble{o}", tensors, placed, D) for o, plain in enumerate(header["ensembles"])]
     if header["feature_names"]:
         estimator.feature_names_in_ = np.array(header["feature_names"], dtype=object)
-    estimator._flat, estimator.nlml_, estimator.method_ = bool(header["flat"]), float(header["nlml"]), str(header["method"])
+    estimator._flat, estimator.nlml_, estimator.method_ = header["flat"], float(header["nlml"]), header["method"]
+    if estimator.method_ not in METHODS or not isinstance(estimator._flat, bool) or (estimator._flat and targets > 1):
+        raise FileFormatError(f"The file's method {estimator.method_!r}, or its shape of targets {estimator._flat!r}, is unknown.")
     estimator.starts_ = np.array([tuple(row) for row in header["starts"]], dtype=START_FIELDS)
-    estimator.histories_ = [np.array(h) for h in header["histories"]]
+    estimator.histories_ = [np.array(h, dtype=np.float64).reshape(-1) for h in header["histories"]]
     estimator.sampling_ = [None] * targets  # a file does not hold the draws of the chains
     estimator.held_out_ = [_unpack_report(plain, f"held_out{o}", tensors) for o, plain in enumerate(header["held_out"])]
     if "table" in header:
         estimator.table_encoding_ = _unpack_encoding(header["table"], D, targets)
     return estimator
+
+
+def _stored_settings(settings: dict[str, Any]) -> dict[str, Any]:
+    """The arguments without those that no file holds: a forged one must not name a file to write to."""
+    kept = {name: value for name, value in settings.items() if name not in _NOT_STORED}
+    return {name: _without_places(value) if isinstance(value, Options) else value for name, value in kept.items()}
+
+
+def _without_places(options: Options) -> Options:
+    return type(options)(**{name: value for name, value in options.get_params(deep=False).items() if name not in _NOT_STORED})
+
+
+def _unpack_scaler(tensors: dict[str, Tensor], axis: str, columns: int) -> Standardizer:
+    offset, scale = take(tensors, f"{axis}.offset", (columns,)), take(tensors, f"{axis}.scale", (columns,), domain=POSITIVE)
+    return Standardizer(offset.cpu().numpy(), scale.cpu().numpy())
 
 
 def _unpack_encoding(plain: Any, D: int, targets: int) -> TableEncoding:
@@ -175,11 +202,7 @@ def _unpack_encoding(plain: Any, D: int, targets: int) -> TableEncoding:
 
 def _settings(estimator: ManifoldGPRegressor) -> Any:
     """The estimator's arguments, as plain data."""
-    settings = {name: value for name, value in estimator.get_params(deep=False).items() if name not in _NOT_STORED}
-    for name, value in settings.items():
-        if isinstance(value, Options):
-            kept = {field: given for field, given in value.get_params(deep=False).items() if field not in _NOT_STORED}
-            settings[name] = type(value)(**kept)
+    settings = _stored_settings(estimator.get_params(deep=False))
     if not isinstance(settings["random_state"], (Integral, type(None))):
         settings["random_state"] = None
     if isinstance(settings["mean"], torch.nn.Module):
@@ -219,9 +242,12 @@ def _pack_report(report: HeldOutReport | None, name: str, tensors: dict[str, Ten
 def _unpack_report(plain: Any, name: str, tensors: dict[str, Tensor]) -> HeldOutReport | None:
     if plain is None:
         return None
-    pit = take(tensors, f"{name}.pit", (-1,)).cpu().numpy()
-    weights = take(tensors, f"{name}.weights", (len(plain["groups"]), len(plain["variance_factors"]))).cpu().numpy()
-    log_density = {key: take(tensors, f"{name}.log_density.{key}", (len(pit),)).cpu().numpy() for key in plain["densities"]}
+    pit = take(tensors, f"{name}.pit", (-1,), domain=PROBABILITY).cpu().numpy()
+    shape = len(plain["groups"]), len(plain["variance_factors"])
+    weights = take(tensors, f"{name}.weights", shape, domain=NOT_NEGATIVE).cpu().numpy()
+    log_density = {
+        key: take(tensors, f"{name}.log_density.{key}", (len(pit),), domain=LOGARITHM).cpu().numpy() for key in plain["densities"]
+    }
     means = [
         take(tensors, f"{name}.{part}", (len(pit),)).cpu().numpy() if plain["means"] else None for part in ("mean", "observed")
     ]

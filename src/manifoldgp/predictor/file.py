@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import io
 import json
+import math
 import zipfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from manifoldgp._system.bounded_json import parse_table
 from manifoldgp._system.files import written_whole
 from manifoldgp.errors import FileFormatError
 from manifoldgp.predictor.operations import OPERATIONS
 from manifoldgp.predictor.program import OUTPUTS, Instruction, Program
+from manifoldgp.predictor.trial import try_out
 
 FORMAT, VERSION = "manifoldgp-predictor", 1
+
+MOST_ARRAYS = 100_000
+_DTYPES = {"<f8", "<i8", "|u1"}
+"""What constants and the header are made of, as NumPy writes it."""
 
 
 def write(path: str | Path, program: Program, facts: dict[str, Any]) -> None:
@@ -38,9 +46,8 @@ def read(path: str | Path) -> tuple[Program, dict[str, Any]]:
     if not Path(path).is_file():
         raise FileNotFoundError(f"There is no predictor file {path}.")
     try:
-        with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
-        header = json.loads(arrays.pop("header").tobytes())
+        arrays = _arrays(Path(path))
+        header = parse_table(arrays.pop("header").tobytes())
         if header["format"] != FORMAT:
             raise FileFormatError(f"{path} is not a predictor of this package.")
         if header["version"] != VERSION:
@@ -48,7 +55,7 @@ def read(path: str | Path) -> tuple[Program, dict[str, Any]]:
         program = Program(
             {int(name.removeprefix("slot")): array for name, array in arrays.items()},
             [
-                Instruction(str(name), tuple(map(int, inputs)), int(output), dict(settings))
+                Instruction(str(name), tuple(map(int, inputs)), int(output), _settings(settings))
                 for name, inputs, output, settings in header["instructions"]
             ],
             {name: int(slot) for name, slot in header["outputs"].items()},
@@ -58,17 +65,70 @@ def read(path: str | Path) -> tuple[Program, dict[str, Any]]:
         facts = header["facts"]
         if missing := {"n_outputs", "flat", "feature_names", "x_offset", "x_scale"} - set(facts):
             raise FileFormatError(f"{path} lacks {', '.join(sorted(missing))}.")
+        _check_facts(facts)
+        try_out(program, np.array(facts["x_offset"], dtype=np.float64), () if facts["flat"] else (facts["n_outputs"],))
         return program, facts
     except FileFormatError:
         raise
-    except (KeyError, TypeError, ValueError, AttributeError, zipfile.BadZipFile, EOFError, OSError) as error:
+    except Exception as error:  # whatever a forged file leads to, it is the file that is wrong
         raise FileFormatError(
             f"{path} is not a predictor file, or it is damaged ({type(error).__name__}: {error}). Save it again with p.save(path)."
         ) from error
 
 
+def _arrays(path: Path) -> dict[str, np.ndarray]:
+    """The arrays of an archive whose parts are stored as they are: nothing in it is larger than the file."""
+    with zipfile.ZipFile(path) as archive:
+        parts = archive.infolist()
+        if len(parts) > MOST_ARRAYS:
+            raise FileFormatError(f"{path} has {len(parts)} arrays; no predictor has more than {MOST_ARRAYS}.")
+        if any(part.compress_type != zipfile.ZIP_STORED for part in parts) or sum(part.file_size for part in parts) > path.stat().st_size:
+            raise FileFormatError(f"{path} is compressed, or its parts claim more than the file holds; predictors are not compressed. It is damaged or forged.")
+        return {part.filename.removesuffix(".npy"): _array(archive.read(part)) for part in parts}
+
+
+def _array(data: bytes) -> np.ndarray:
+    """An array in NumPy's own format; its shape must be that of the bytes that are there."""
+    file = io.BytesIO(data)
+    version = np.lib.format.read_magic(file)
+    reader = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}[version]
+    shape, fortran, dtype = reader(file)
+    if dtype.str not in _DTYPES:
+        raise ValueError(f"arrays of {dtype} are not read, whether pickled (allow_pickle) or not")
+    if math.prod(shape) * dtype.itemsize != len(data) - file.tell():
+        raise ValueError(f"an array of shape {shape} was announced, and its bytes are not there")
+    array = np.frombuffer(data, dtype, offset=file.tell()).reshape(shape, order="F" if fortran else "C")
+    if not np.isfinite(array).all():
+        raise ValueError("not all constants are finite")
+    return array
+
+
+def _settings(settings: Any) -> dict[str, Any]:
+    """What an operation is told beside its arrays: words, with numbers, truth values or lists of these."""
+    named = dict(settings)
+    for value in named.values():
+        if not all(isinstance(item, (bool, int, float)) for item in (value if isinstance(value, list) else [value])):
+            raise ValueError(f"{value!r} is no setting of an operation")
+    return named
+
+
+def _check_facts(facts: dict[str, Any]) -> None:
+    offset, scale = (np.array(facts[name], dtype=np.float64) for name in ("x_offset", "x_scale"))
+    if not (offset.ndim == scale.ndim == 1 and 0 < len(offset) == len(scale) and np.isfinite(offset).all()):
+        raise FileFormatError("The file's x_offset and x_scale should be one finite number for each input.")
+    if not (np.isfinite(scale) & (scale > 0)).all():
+        raise FileFormatError("The file's x_scale should be finite and positive.")
+    names, outputs = facts["feature_names"], facts["n_outputs"]
+    if not (isinstance(names, list) and all(isinstance(name, str) for name in names) and len(names) in (0, len(offset))):
+        raise FileFormatError(f"The file's feature_names should be {len(offset)} names, or none.")
+    if type(outputs) is not int or outputs < 1 or type(facts["flat"]) is not bool or (facts["flat"] and outputs > 1):
+        raise FileFormatError(f"The file's number of targets should be at least 1; it has {outputs!r}, flat={facts['flat']!r}.")
+
+
 def _check(program: Program) -> None:
     """Every operation is known, and reads only what was made before it."""
+    if min(program.constants, default=1) < 1:
+        raise FileFormatError("The file's constants should be numbered from 1.")
     known = {0, *program.constants}
     for instruction in program.instructions:
         if instruction.operation not in OPERATIONS:

@@ -1,0 +1,97 @@
+"""A trial of a program from a file, with two rows, before anybody relies on it: shapes fit, sizes are those that its constants account for, results are numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from manifoldgp.errors import FileFormatError
+from manifoldgp.predictor.interpreter import function_of
+from manifoldgp.predictor.program import OUTPUTS, Instruction, Program
+
+FREE_NUMBERS, TIMES_THE_CONSTANTS = 2**24, 16
+"""Numbers that one result may have whatever the file's size, and beyond, how many times as many as all constants have together."""
+
+Shape = tuple[int, ...]
+
+_PRODUCTS = {
+    "affine", "weighted", "neural_network", "squared_distances", "squared_exponential",
+    "matern12", "matern32", "matern52", "rational_quadratic",
+}  # fmt: skip
+"""Operations whose result is (..., rows of the first, columns of the second)."""
+
+_ROWS = 2
+
+
+def try_out(program: Program, x: np.ndarray, shape: tuple[int, ...]) -> None:
+    """Refuse a program that fails at x (D,), twice, or that gives other than finite numbers of the given shape there."""
+    arrays: dict[int, np.ndarray] = {0: np.tile(x, (_ROWS, 1)), **program.constants}
+    most = FREE_NUMBERS + TIMES_THE_CONSTANTS * sum(constant.size for constant in program.constants.values())
+    total, largest = 0, 1
+    with np.errstate(all="ignore"):
+        for instruction in program.needed(OUTPUTS):
+            inputs = [arrays[slot] for slot in instruction.inputs]
+            _refuse_large(instruction, [array.shape for array in inputs], most)
+            result = np.asarray(function_of(instruction)(*inputs))
+            total, largest = total + result.size, max(largest, result.nbytes)
+            if total > 4 * most:
+                raise FileFormatError(f"The file's program takes far more memory than its constants account for (beyond {4 * most} numbers).")
+            arrays[instruction.output] = result
+    _refuse_results({name: arrays[slot] for name, slot in program.outputs.items()}, shape)
+    if 64 * program.row_bytes * _ROWS < largest - _constant_bytes(program):
+        raise FileFormatError(f"The file says that a row takes {program.row_bytes} bytes while it is worked on; it takes {largest // _ROWS}.")
+
+
+def _refuse_results(results: dict[str, np.ndarray], shape: tuple[int, ...]) -> None:
+    for name, result in results.items():
+        if result.shape != (_ROWS, *shape) or result.dtype != np.float64 or not np.isfinite(result).all():
+            raise FileFormatError(f"The file's program should give finite numbers as {name}, and does not. It is damaged or forged.")
+        if name.endswith("std") and (result < 0.0).any():
+            raise FileFormatError(f"The file's program gives a negative {name}. It is damaged or forged.")
+
+
+def _refuse_large(instruction: Instruction, shapes: Sequence[Shape], most: int) -> None:
+    """Refuse an operation that makes too many numbers, before it makes them."""
+    numbers = _most_numbers(instruction.operation, shapes)
+    if numbers > most:
+        raise FileFormatError(f"The file's program makes up to {numbers} numbers by {instruction.operation!r}; its constants account for {most}.")
+
+
+def _most_numbers(operation: str, shapes: Sequence[Shape]) -> int:
+    """How many numbers an operation on arrays of these shapes makes at most; shapes that do not fit are refused by NumPy itself."""
+    if operation in _PRODUCTS:
+        factors = shapes if operation == "affine" else shapes[:2]
+        pairs = [_product(left, right) for left, right in zip(factors[0::2], factors[1::2], strict=False)]
+        return _broadcast([*pairs, *factors[2 * len(pairs) :]])
+    if operation == "mix":
+        return _broadcast([_product(right, left) for left, right in zip(shapes[:1], shapes[1:], strict=False)])
+    if operation == "explained":
+        return math.prod(shapes[0]) * max(math.prod(shape[:-2]) for shape in shapes)
+    if operation == "warped_moments":
+        return math.prod(shapes[0]) * math.prod(max(shape, default=1) for shape in shapes[2:])
+    if operation == "spectral_mixture":
+        shapes = [(*shapes[0][:-2], 1, *shapes[0][-2:]), *shapes[1:]]
+    return max(_broadcast(shapes), 2 * sum(math.prod(shape) for shape in shapes))
+
+
+def _product(left: Shape, right: Shape) -> Shape:
+    """The shape of left @ right, for arrays of two and more dimensions that of all batches."""
+    if len(left) < 2 or len(right) < 2:
+        return left[:-1] + right[1:]
+    batch = left[:-2] if len(left) >= len(right) else right[:-2]
+    other = right[:-2] if len(left) >= len(right) else left[:-2]
+    sizes = [max(pair) for pair in zip(batch[len(batch) - len(other) :], other, strict=True)]
+    return (*batch[: len(batch) - len(other)], *sizes, left[-2], right[-1])
+
+
+def _broadcast(shapes: Sequence[Shape]) -> int:
+    """Numbers of what broadcasts all shapes; shapes that do not fit give no less."""
+    axes = max((len(shape) for shape in shapes), default=0)
+    padded = [(1,) * (axes - len(shape)) + tuple(shape) for shape in shapes]
+    return math.prod(max(sizes) for sizes in zip(*padded, strict=True))
+
+
+def _constant_bytes(program: Program) -> int:
+    return sum(constant.nbytes for constant in program.constants.values())
