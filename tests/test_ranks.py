@@ -134,7 +134,8 @@ def test_a_killed_process_makes_the_job_go_on_from_its_checkpoint(files, tmp_pat
         2, files, out, "--max-iter", "100000", "--time-budget", "15", "--restarts", "1", "--inducing", "150", restarts=2
     )
     try:
-        checkpoint = _wait_for(lambda: next(iter(tmp_path.glob("model.mgp.checkpoint.*")), None), job)
+        found = tmp_path.glob
+        checkpoint = _wait_for(lambda: next((p for p in found("model.mgp.checkpoint.*") if p.stat().st_size > 10_000), None), job)
         assert checkpoint
         children = _wait_for(lambda: _children(job.pid), job)
         os.kill(children[-1], signal.SIGKILL)

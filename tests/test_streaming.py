@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -24,7 +25,7 @@ from manifoldgp.data.sources import ArrayRows, survey
 from manifoldgp.errors import FileFormatError, FitWarning, InputError
 from manifoldgp.model import Data, Model
 from manifoldgp.parameters import map_leaves
-from manifoldgp.training.checkpoint import Checkpoint, Saved
+from manifoldgp.training.checkpoint import Checkpoint
 from manifoldgp.training.model_rows import MemoryRows, StreamedRows
 from manifoldgp.training.processes import ALONE, Ranks, slots_of, tree_sum
 from manifoldgp.training.progress import PhaseWatcher, nobody
@@ -444,14 +445,15 @@ class _Stop(Exception):
     pass
 
 
-def run_of(X, y, tmp_path=None, watch=nobody, max_iter=12):
+def run_of(X, y, tmp_path=None, watch=nobody, max_iter=12, memory=20):
     data = Data(torch.from_numpy((X - X.mean(0)) / X.std(0)), torch.from_numpy((y - y.mean()) / y.std()))
     checkpoint = None if tmp_path is None else Checkpoint(tmp_path / "fit.checkpoint", seconds=0.0)
     trainer = SparseTrainer(Sparse(inducing=25), torch.Generator().manual_seed(0), Workers(1))
     trainer.seed = 0
     schedule = Schedule(
-        screen_rows=100, screen_inducing=10, screen_iterations=3, stages=(Stage(200, 0.5, 0.3), Stage(None, 1.0, 1.0)), rechoose=5
-    )
+        screen_rows=100, screen_inducing=10, screen_iterations=3, stages=(Stage(200, 0.5, 0.3), Stage(None, 1.0, 1.0)), rechoose=5,
+        memory=memory,
+    )  # fmt: skip
     trainer.generator.manual_seed(0)
     trainer.schedule = schedule
     return _Run(trainer, Model(MLP((3, 2))), MemoryRows(data), max_iter, np.inf, watch, checkpoint)
@@ -473,43 +475,113 @@ def test_an_interruption_keeps_the_best_model_so_far():
     assert np.isfinite(float(trained.posterior.bound[0]))
 
 
-def test_a_killed_fit_goes_on_from_its_checkpoint(tmp_path):
+def killed_after(evaluations, X, y, tmp_path, **more):
+    """Train with a checkpoint until so many bounds were computed, and leave in their midst."""
+    asked = []
+
+    def die(self, theta):
+        asked.append(theta)
+        if len(asked) > evaluations:
+            raise _Stop
+        return compute(self, theta)
+
+    compute = BoundObjective._computed
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(_Stop):
+        patch.setattr(BoundObjective, "_computed", die)
+        run_of(X, y, tmp_path, **more).train("own", 2)
+
+
+def assert_same_training(one, other):
+    """Two trainings that went the same way to the last bit."""
+    for name in ("theta", "value", "iterations", "evaluations"):
+        np.testing.assert_array_equal(getattr(one.result, name), getattr(other.result, name))
+    assert one.result.history == other.result.history
+    assert one.result.status.tolist() == other.result.status.tolist()
+    for name in ("Z", "alpha", "L", "LB", "bound"):
+        assert torch.equal(getattr(one.posterior, name), getattr(other.posterior, name))
+
+
+@pytest.mark.parametrize("evaluations", [0, 3, 9, 20, 33])
+def test_a_killed_fit_ends_like_one_that_was_not_killed_to_the_last_bit(tmp_path, evaluations, monkeypatch):
     X, y = table()
-
-    before = []
-
-    def die(phase, iterations, values):
-        if phase.startswith(f"{N} rows"):
-            before.append(values[0])
-            if iterations[0] >= 6:
-                raise _Stop
-
-    with pytest.raises(_Stop):
-        run_of(X, y, tmp_path, die).train("own", 2)
-    saved = Checkpoint(tmp_path / "fit.checkpoint").read()
-    assert saved is not None
-    assert saved.stage == 1
-    phases = []
-    with pytest.warns(FitWarning, match="going on from the checkpoint .* of stage 2"):
-        trained = run_of(X, y, tmp_path, lambda phase, *_: phases.append(phase)).train("own", 2)
-    assert set(phases) == {f"{N} rows, 25 inducing points"}  # neither screening nor the subset again
-    assert trained.result.history[0][0] < before[0]  # not from the beginning of the stage
-    phases.clear()
-    with pytest.warns(FitWarning, match="going on from the checkpoint .* had ended"):
-        again = run_of(X, y, tmp_path, lambda phase, *_: phases.append(phase)).train("own", 2)
-    assert not phases  # a member that is done is not trained again
-    assert float(again.posterior.bound[0]) == pytest.approx(float(trained.posterior.bound[0]), rel=1e-9)
+    whole = run_of(X, y).train("own", 2)
+    killed_after(evaluations, X, y, tmp_path)
+    computed, compute = [], BoundObjective._computed
+    monkeypatch.setattr(BoundObjective, "_computed", lambda self, theta: (computed.append(1), compute(self, theta))[1])
+    with pytest.warns(FitWarning, match="going on from the checkpoint"):
+        resumed = run_of(X, y, tmp_path).train("own", 2)
+    assert_same_training(resumed, whole)
+    assert len(computed) == whole.result.evaluations.sum() - evaluations  # nothing is computed twice
+    computed.clear()
+    with pytest.warns(FitWarning, match="going on from the checkpoint"):
+        again = run_of(X, y, tmp_path).train("own", 2)
+    assert not computed  # a member that is done is not trained again
+    assert_same_training(again, whole)
 
 
-def test_a_checkpoint_of_another_model_is_refused(tmp_path):
+def test_a_fit_that_is_killed_twice_and_whose_file_ends_in_the_middle_of_a_record_ends_the_same(tmp_path):
+    X, y = table()
+    whole = run_of(X, y).train("own", 2)
+    path = tmp_path / "fit.checkpoint"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FitWarning)
+        for _ in range(2):
+            killed_after(11, X, y, tmp_path)
+            path.write_bytes(path.read_bytes()[:-5])
+        resumed = run_of(X, y, tmp_path).train("own", 2)
+    assert_same_training(resumed, whole)
+
+
+def test_every_damage_of_a_checkpoint_is_refused_or_computed_anew(tmp_path):
+    X, y = table(300)
+    whole = run_of(X, y).train("own", 2)
+    killed_after(20, X, y, tmp_path)
+    path = tmp_path / "fit.checkpoint"
+    data, rng = path.read_bytes(), np.random.default_rng(0)
+    for position in [3, 25, 40, *rng.integers(60, len(data), size=6)]:
+        damaged = bytearray(data)
+        damaged[position] ^= 1 << int(rng.integers(8))
+        path.write_bytes(bytes(damaged))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FitWarning)
+            try:
+                assert_same_training(run_of(X, y, tmp_path).train("own", 2), whole)
+            except FileFormatError as error:
+                assert position < 60
+                assert "is damaged" in str(error)
+
+
+def test_answers_to_other_questions_are_left_out(tmp_path):
+    """As from another version, whose minimiser takes other steps: from there on the points are not those that are asked for."""
+    X, y = table(300)
+    killed_after(20, X, y, tmp_path)
+    with pytest.warns(FitWarning) as told:
+        other = run_of(X, y, tmp_path, memory=1).train("own", 2)
+    assert any("another way of training" in str(warning.message) for warning in told)
+    with pytest.warns(FitWarning, match="going on from the checkpoint"):  # the file now tells of this way
+        assert_same_training(run_of(X, y, tmp_path, memory=1).train("own", 2), other)
+
+
+def test_a_full_disk_ends_the_checkpoint_and_not_the_training(tmp_path, monkeypatch):
+    X, y = table(300)
+
+    def full(self, records):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Checkpoint, "_append", full)
+    with pytest.warns(FitWarning, match=r"can no longer be written \(No space left on device\); training goes on without it"):
+        trained = run_of(X, y, tmp_path).train("own", 2)
+    assert_same_training(trained, run_of(X, y).train("own", 2))
+
+
+def test_a_file_that_is_no_checkpoint_is_refused(tmp_path):
     X, y = table(300)
     path = tmp_path / "fit.checkpoint"
-    Checkpoint(path).write(Saved(1, 3, np.zeros(5), ["features.0.weight"]))
-    with pytest.raises(InputError, match="belongs to another model"):
-        run_of(X, y, tmp_path).train("own", 1)
-    path.write_text("nothing")
-    with pytest.raises(FileFormatError, match="not a checkpoint"):
-        run_of(X, y, tmp_path).train("own", 1)
+    for content in (b"", b"nothing", b"manifoldgp-checkpoint 2\n" + b"\xff" * 8, b"manifoldgp-checkpoint 2\n" + bytes(100)):
+        path.write_bytes(content)
+        with pytest.raises(FileFormatError, match="not a checkpoint"):
+            run_of(X, y, tmp_path).train("own", 1)
+        assert path.read_bytes() == content
 
 
 @pytest.mark.parametrize("averaging", ["single", "stack"])
@@ -517,7 +589,7 @@ def test_a_checkpoint_of_another_fit_is_refused(averaging, tmp_path):
     X, y = table(200)
 
     def die_late(iterations, values):
-        if list(tmp_path.iterdir()):
+        if len(list(tmp_path.iterdir())) > 1:
             raise _Stop
 
     killed = small(checkpoint=str(tmp_path / "c"), max_iter=3, averaging=averaging)

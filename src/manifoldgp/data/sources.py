@@ -27,6 +27,17 @@ class Block:
         return Block(self.X[index], self.Y[index], noise, self.number[index])
 
 
+def arrays_of(block: Block) -> list[np.ndarray]:
+    """A block as arrays alone, to be sent to other processes; :func:`block_of` is the way back."""
+    return [block.X, block.Y, block.number, *([] if block.noise is None else [block.noise])]
+
+
+def block_of(arrays: Sequence[np.ndarray]) -> Block:
+    """The block that :func:`arrays_of` took apart."""
+    X, Y, number, *noise = arrays
+    return Block(X, Y, noise[0] if noise else None, number)
+
+
 class RowSource(ABC):
     """Rows numbered 0 to total − 1, read a block at a time.
 

@@ -110,7 +110,19 @@ def unpack(plain: Any, name: str, tensors: Mapping[str, Tensor], modules: Mappin
     total = sum(float(block.exp().sum()) for block in log_weights)
     if not abs(total - 1.0) < _ROUNDING:
         raise FileFormatError(f"The weights of all members should sum to one; the file's sum to {total}.")
-    return Ensemble(blocks, log_weights, factors, offset, scale)
+    ensemble = Ensemble(blocks, log_weights, factors, offset, scale)
+    _refuse_other_than_numbers(ensemble, X[:2])
+    return ensemble
+
+
+@torch.no_grad()
+def _refuse_other_than_numbers(ensemble: Ensemble, X: Tensor) -> None:
+    """Refuse values that overflow where the model was fitted: each of them may be a number, and what they give together none."""
+    mean, variance = ensemble.predict(X).moments()
+    if not bool((torch.isfinite(mean) & torch.isfinite(variance) & (variance > 0)).all()):
+        raise FileFormatError(
+            "The file's model does not predict finite numbers at its own training rows. The file is damaged or forged."
+        )
 
 
 def _unpack_block(model: Model, part: Mapping[str, Tensor], data: Data) -> Posterior:

@@ -61,5 +61,5 @@ def fit_files(
         estimator.table_encoding_ = TableEncoding(tuple(Column(name) for name in rows.names), tuple(rows.target_names), noise_std)
         if ranks.first:
             estimator.save(out)
-        ranks.gather(None)  # nobody leaves before the file is there
+        ranks.gather()  # nobody leaves before the file is there
     return estimator

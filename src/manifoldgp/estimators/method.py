@@ -77,8 +77,13 @@ def surveyed(source: RowSource, ranks: Ranks) -> Survey:
     """The survey of all processes' rows; refuses too few, and says how many have no target."""
     slots, mine = slots_of(source.total, ranks)
     spans = [(source.total * slot // slots, source.total * (slot + 1) // slots) for slot in mine]
-    parts = [part for several in ranks.gather([survey(source, *span) for span in spans]) for part in several]
-    total = reduce(Survey.merged, parts)
+    parts = [survey(source, *span) for span in spans]
+    sent = ranks.gather([[part.rows, part.left_out] for part in parts], [array for part in parts for array in (part.mean, part.squares)])
+    everyone = [
+        Survey(*counts, mean, squares) for all_counts, arrays in sent
+        for counts, mean, squares in zip(all_counts, arrays[0::2], arrays[1::2], strict=True)
+    ]  # fmt: skip
+    total = reduce(Survey.merged, everyone)
     if total.rows < 2:
         raise InputError(f"At least 2 rows with a target are needed; there {'is' if total.rows == 1 else 'are'} {total.rows}.")
     if total.left_out and ranks.first:

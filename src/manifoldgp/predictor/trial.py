@@ -1,4 +1,4 @@
-"""A trial of a program from a file, with two rows, before anybody relies on it: shapes fit, sizes are those that its constants account for, results are numbers."""
+"""A trial of a program from a file, with one row and with two, before anybody relies on it: shapes fit, sizes are those that its constants account for, results are numbers."""
 
 from __future__ import annotations
 
@@ -22,12 +22,16 @@ _PRODUCTS = {
 }  # fmt: skip
 """Operations whose result is (..., rows of the first, columns of the second)."""
 
-_ROWS = 2
 
 
-def try_out(program: Program, x: np.ndarray, shape: tuple[int, ...]) -> None:
-    """Refuse a program that fails at x (D,), twice, or that gives other than finite numbers of the given shape there."""
-    arrays: dict[int, np.ndarray] = {0: np.tile(x, (_ROWS, 1)), **program.constants}
+def try_out(program: Program, x: np.ndarray, shape: Shape) -> None:
+    """Refuse a program that fails at x (D,), or that gives other than finite numbers of the given shape there."""
+    for rows in (1, 2):
+        _try_rows(program, np.tile(x, (rows, 1)), shape)
+
+
+def _try_rows(program: Program, X: np.ndarray, shape: Shape) -> None:
+    arrays: dict[int, np.ndarray] = {0: X, **program.constants}
     most = FREE_NUMBERS + TIMES_THE_CONSTANTS * sum(constant.size for constant in program.constants.values())
     total, largest = 0, 1
     with np.errstate(all="ignore"):
@@ -39,14 +43,14 @@ def try_out(program: Program, x: np.ndarray, shape: tuple[int, ...]) -> None:
             if total > 4 * most:
                 raise FileFormatError(f"The file's program takes far more memory than its constants account for (beyond {4 * most} numbers).")
             arrays[instruction.output] = result
-    _refuse_results({name: arrays[slot] for name, slot in program.outputs.items()}, shape)
-    if 64 * program.row_bytes * _ROWS < largest - _constant_bytes(program):
-        raise FileFormatError(f"The file says that a row takes {program.row_bytes} bytes while it is worked on; it takes {largest // _ROWS}.")
+    _refuse_results({name: arrays[slot] for name, slot in program.outputs.items()}, (len(X), *shape))
+    if 64 * program.row_bytes * len(X) < largest - _constant_bytes(program):
+        raise FileFormatError(f"The file says that a row takes {program.row_bytes} bytes while it is worked on; it takes {largest // len(X)}.")
 
 
-def _refuse_results(results: dict[str, np.ndarray], shape: tuple[int, ...]) -> None:
+def _refuse_results(results: dict[str, np.ndarray], shape: Shape) -> None:
     for name, result in results.items():
-        if result.shape != (_ROWS, *shape) or result.dtype != np.float64 or not np.isfinite(result).all():
+        if result.shape != shape or result.dtype != np.float64 or not np.isfinite(result).all():
             raise FileFormatError(f"The file's program should give finite numbers as {name}, and does not. It is damaged or forged.")
         if name.endswith("std") and (result < 0.0).any():
             raise FileFormatError(f"The file's program gives a negative {name}. It is damaged or forged.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -12,6 +12,7 @@ from manifoldgp._system.threads import Workers
 from manifoldgp.model import Model
 from manifoldgp.parameters import Layout, Parameter, Tree, constant_law
 from manifoldgp.training.model_rows import ModelRows
+from manifoldgp.training.replay import PLACEMENT, Replay
 from manifoldgp.training.sparse_objective import BoundObjective
 
 _CANDIDATES = 4000
@@ -31,6 +32,7 @@ class Placement:
     workers: Workers
     seed: int
     device: torch.device | str
+    replay: Replay = field(default_factory=Replay)
 
     def layout(self, Z: torch.Tensor) -> Layout:
         """theta of the model with inducing points like Z (J, Q)."""
@@ -41,6 +43,15 @@ class Placement:
 
         first: whether nothing was trained yet, which is when parameters without a gradient are refused.
         """
+        answer = self.replay.numbers(PLACEMENT, lambda: self._chosen(values, source, count, first))
+        (J, Q, rung), theta = (int(number) for number in answer[:3]), answer[3:]
+        layout = self.layout(torch.zeros(J, Q, dtype=torch.float64, device=self.device))
+        objective = self._objective(layout, source)
+        objective.rung = rung
+        return layout, theta, objective
+
+    def _chosen(self, values: Tree, source: ModelRows, count: int, first: bool) -> np.ndarray:
+        """Number and width of the inducing points, the rung of the jitter ladder, and theta with the points: (3 + P,)."""
         sample = source.sample(max(_CANDIDATES, 8 * count), self.seed)
         plain = {name: tree for name, tree in values.items() if name != "inducing"}
         count = min(count, source.count)
@@ -53,10 +64,10 @@ class Placement:
         made = [self.at(plain, candidate, source) for candidate in candidates]
         if first:
             made[0][2].refuse_disconnected(made[0][1])
-        if len(made) == 1:
-            return made[0]
-        bounds = [objective.value(theta) for _, theta, objective in made]
-        return made[int(np.argmin(bounds))]
+        bounds = [objective.value(theta) for _, theta, objective in made] if len(made) > 1 else [0.0]
+        best = int(np.argmin(bounds))
+        _, theta, objective = made[best]
+        return np.concatenate([[*candidates[best].shape, objective.rung], theta])
 
     def at(self, plain: Tree, Z: torch.Tensor, source: ModelRows) -> tuple[Layout, np.ndarray, BoundObjective]:
         """Layout, theta and objective with the inducing points Z (J, Q), the same in all processes."""
@@ -65,8 +76,10 @@ class Placement:
         layout = self.layout(Z)
         theta = layout.flatten({**plain, "inducing": {"Z": Z}}).detach()
         source.ranks.follow_first_(theta)
-        objective = BoundObjective(self.model, layout, self.constants, source, self.device, self.workers)
-        return layout, theta.cpu().numpy(), objective
+        return layout, theta.cpu().numpy(), self._objective(layout, source)
+
+    def _objective(self, layout: Layout, source: ModelRows) -> BoundObjective:
+        return BoundObjective(self.model, layout, self.constants, source, self.device, self.workers, replay=self.replay)
 
 
 @torch.no_grad()

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from manifoldgp.data.scaling import Standardizer
-from manifoldgp.data.sources import Block, RowSource, joined
+from manifoldgp.data.sources import Block, RowSource, arrays_of, block_of, joined
 from manifoldgp.model import Data
 from manifoldgp.training.processes import ALONE, Ranks, slots_of
 
@@ -132,7 +132,7 @@ class StreamedRows(ModelRows):
 
     def take(self, numbers: np.ndarray) -> Data:
         mine = self.source.take(numbers, *self.my_span(), 32 * self.size)
-        return self._data(joined(self.ranks.gather(mine)))
+        return self._data(joined([block_of(arrays) for _, arrays in self.ranks.gather(arrays=arrays_of(mine))]))
 
     def without(self, numbers: np.ndarray) -> StreamedRows:
         excluded = numbers if self.excluded is None else np.union1d(self.excluded, numbers)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import math
 import os
-from collections.abc import Iterator
+import socket
+import sys
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol, Self, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch import distributed as dist
@@ -19,7 +24,6 @@ class Addable(Protocol):
     def add_(self, other: Self, /) -> Self: ...
 
 
-Thing = TypeVar("Thing")
 Summand = TypeVar("Summand", bound=Addable)
 
 
@@ -73,21 +77,58 @@ class Ranks:
         for tensor, part in zip(tensors, flat.split([t.numel() for t in tensors]), strict=True):
             tensor.copy_(part.view_as(tensor))
 
-    def gather(self, thing: Thing) -> list[Thing]:
-        """One thing from every process, in order of rank; all get the same list."""
+    def gather(self, plain: Any = None, arrays: Sequence[np.ndarray] = ()) -> list[tuple[Any, list[np.ndarray]]]:
+        """Plain data and arrays from every process, in order of rank; all get the same list. They travel as JSON and bytes: nothing is unpickled."""
         if self.count == 1:
-            return [thing]
-        everyone: list[Any] = [None] * self.count
-        dist.all_gather_object(everyone, thing)
-        return everyone
+            return [(plain, list(arrays))]
+        mine = packed(plain, arrays)
+        lengths = [_on_backend(torch.zeros(1, dtype=torch.int64)) for _ in range(self.count)]
+        dist.all_gather(lengths, _on_backend(torch.tensor([len(mine)])))
+        longest = int(max(int(length) for length in lengths))
+        padded = _on_backend(torch.frombuffer(bytearray(mine.ljust(longest, b"\0")), dtype=torch.uint8))
+        everyone = [torch.empty_like(padded) for _ in range(self.count)]
+        dist.all_gather(everyone, padded)
+        return [
+            unpacked(theirs[: int(length)].cpu().numpy().tobytes()) for theirs, length in zip(everyone, lengths, strict=True)
+        ]
 
     def decide(self, flag: bool) -> bool:
         """The first process's answer to a question that each could answer differently, such as whether time is up."""
         if self.count == 1:
             return flag
-        answer: list[Any] = [flag]
-        dist.broadcast_object_list(answer, 0)
-        return bool(answer[0])
+        answer = _on_backend(torch.tensor([int(flag)]))
+        dist.broadcast(answer, 0)
+        return bool(int(answer))
+
+
+def packed(plain: Any, arrays: Sequence[np.ndarray]) -> bytes:
+    """A message: the length of its JSON, the JSON, and the bytes of the arrays.
+
+    >>> unpacked(packed({"rows": 2}, [np.arange(2)]))
+    ({'rows': 2}, [array([0, 1])])
+    """
+    contiguous = [np.ascontiguousarray(array) for array in arrays]
+    head = json.dumps([plain, [[array.dtype.str, list(array.shape)] for array in contiguous]]).encode()
+    return len(head).to_bytes(8, "little") + head + b"".join(array.tobytes() for array in contiguous)
+
+
+def unpacked(message: bytes) -> tuple[Any, list[np.ndarray]]:
+    """What :func:`packed` packed: plain data, and arrays of numbers."""
+    end = 8 + int.from_bytes(message[:8], "little")
+    plain, kinds = json.loads(message[8:end])
+    arrays = []
+    for kind, shape in kinds:
+        if np.dtype(kind).kind not in "biuf":
+            raise ValueError(f"A message holds an array of {kind}, and only numbers are sent.")
+        count = math.prod(shape)
+        arrays.append(np.frombuffer(message, kind, count, end).reshape(shape).copy())
+        end += count * np.dtype(kind).itemsize
+    return plain, arrays
+
+
+def _on_backend(tensor: Tensor) -> Tensor:
+    """The tensor where the processes' messages have to be: on the GPU for nccl."""
+    return tensor.cuda() if dist.get_backend() == "nccl" else tensor
 
 
 ALONE = Ranks()
@@ -130,16 +171,21 @@ def launched() -> bool:
 
 @contextmanager
 def joined_ranks(device: str = "cpu") -> Iterator[Ranks]:
-    """Join the processes that torchrun started, for as long as the block lasts; alone where it did not start this one."""
+    """Join the processes that torchrun started, for as long as the block lasts; alone where it did not start this one.
+
+    Processes of one machine talk over its loopback interface, unless GLOO_SOCKET_IFNAME names another one.
+    """
     if not launched():
         yield ALONE
         return
     backend = "nccl" if device.startswith("cuda") else "gloo"
     if os.environ.get("GROUP_WORLD_SIZE", "1") == "1":
+        if sys.platform.startswith("linux"):
+            os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
         # After a restart on one machine torchrun's store still holds the addresses of the processes that died: a prefix hides them.
-        store, rank, count = next(dist.rendezvous("env://"))  # pyright: ignore[reportPrivateImportUsage]
         number = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-        attempt = dist.PrefixStore(f"attempt{number}", store)  # pyright: ignore[reportPrivateImportUsage]
+        attempt = dist.PrefixStore(f"attempt{number}", _store())  # pyright: ignore[reportPrivateImportUsage]
+        rank, count = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
         dist.init_process_group(backend, store=attempt, rank=rank, world_size=count)
     else:
         dist.init_process_group(backend)
@@ -147,3 +193,17 @@ def joined_ranks(device: str = "cpu") -> Iterator[Ranks]:
         yield Ranks(dist.get_rank(), dist.get_world_size())
     finally:
         dist.destroy_process_group()
+
+
+def _store() -> Any:
+    """Where the processes find each other: torchrun's own store, or one that the first process opens at MASTER_ADDR and nowhere else."""
+    if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
+        return next(dist.rendezvous("env://"))[0]  # pyright: ignore[reportPrivateImportUsage]
+    address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    first, count = os.environ["RANK"] == "0", int(os.environ["WORLD_SIZE"])
+    if not first:
+        return dist.TCPStore(address, port, count, is_master=False)  # pyright: ignore[reportPrivateImportUsage]
+    listening = socket.create_server((address, port))
+    return dist.TCPStore(  # pyright: ignore[reportPrivateImportUsage]
+        address, port, count, is_master=True, master_listen_fd=listening.detach(), wait_for_workers=False
+    )

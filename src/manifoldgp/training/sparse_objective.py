@@ -26,6 +26,7 @@ from manifoldgp.model import Model
 from manifoldgp.parameters import Layout, Tree, leaves, nest
 from manifoldgp.training.model_rows import ModelRows
 from manifoldgp.training.processes import tree_sum
+from manifoldgp.training.replay import EVALUATION, Replay
 
 KEPT_WHOLE, KEPT_PART = 2**30, 2**28
 """Bytes. The chunks of the first pass are kept for the second if all of them together need no more than the first of these; otherwise those
@@ -48,7 +49,9 @@ class BoundObjective:
         device: torch.device | str = "cpu",
         workers: Workers | None = None,
         kept_bytes: int | None = None,
+        replay: Replay | None = None,
     ) -> None:
+        self.replay = replay or Replay()
         self.model, self.layout, self.constants, self.rows = model, layout, constants, rows
         self.device, self.ranks, self.workers, self.kept_bytes = device, rows.ranks, workers, kept_bytes
         self.rung = 0  # of the jitter ladder; it only ever rises, so that the bound does not jump back and forth
@@ -65,6 +68,14 @@ class BoundObjective:
     def evaluate(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
         """F and its gradient (P,) at theta (P,); +inf where K_ZZ has no factor or the sums are not finite."""
         self.evaluations += 1
+        answer = self.replay.numbers(EVALUATION, lambda: self._computed(theta), point=theta)
+        value, self.rung, gradient = float(answer[0]), int(answer[1]), answer[2:]
+        if np.isfinite(value) and (self.best is None or value < self.best[0]):
+            self.best = value, theta.copy()
+        return value, gradient
+
+    def _computed(self, theta: np.ndarray) -> np.ndarray:
+        """F, the rung of the jitter ladder, and the gradient: (2 + P,)."""
         point = torch.tensor(theta, dtype=torch.float64, device=self.device)
         inducing = self._place(point)
         sums, kept = self._first_pass(point, inducing, keep=True) if inducing is not None else (None, [])
@@ -72,7 +83,7 @@ class BoundObjective:
         # Everyone has the same sums, but the first process decides what is finite.
         fine = self.ranks.decide(bound is not None and bool(torch.isfinite(bound.value)))
         if not fine or bound is None or inducing is None:
-            return np.inf, np.zeros(len(theta))
+            return np.concatenate([[np.inf, self.rung], np.zeros(len(theta))])
         gradient = self._second_pass(point, inducing, Pull.of(bound, inducing), kept)
         value = bound.value.clone()
         gradient += self._inducing_part(point, bound, inducing)
@@ -83,9 +94,7 @@ class BoundObjective:
                 gradient += torch.autograd.grad(prior, leaf)[0]
                 value += prior.detach()
         self.ranks.follow_first_(value, gradient)
-        if self.best is None or float(value) < self.best[0]:
-            self.best = float(value), theta.copy()
-        return float(value), gradient.cpu().numpy()
+        return np.concatenate([[float(value), self.rung], gradient.cpu().numpy()])
 
     def value(self, theta: np.ndarray) -> float:
         """F alone at theta (P,), in one pass, without the prior; +inf where it does not exist."""
@@ -93,7 +102,7 @@ class BoundObjective:
         inducing = self._place(point)
         bound = None if inducing is None else collapsed_bound(self._first_pass(point, inducing, keep=False)[0])
         value = np.inf if bound is None or not bool(torch.isfinite(bound.value)) else float(bound.value)
-        return self.ranks.gather(value)[0]
+        return float(self.ranks.gather(value)[0][0])
 
     def sums(self, theta: np.ndarray) -> tuple[Tree, Inducing, Statistics, float]:
         """Values, inducing points, the sums over all rows and F at theta (P,): what a posterior is made of."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -18,7 +18,7 @@ from manifoldgp.errors import TrainingFailedError, warn
 from manifoldgp.inference.sparse_posterior import KEPT_ROWS, from_sums
 from manifoldgp.model import Data, Model
 from manifoldgp.parameters import Layout, Tree, map_leaves, nest
-from manifoldgp.training.checkpoint import Checkpoint, Checkpoints, Progress, Saved, fingerprint, resumed, saved_state, tell_where
+from manifoldgp.training.checkpoint import Checkpoint, Checkpoints, fingerprint
 from manifoldgp.training.inducing_placement import Placement
 from manifoldgp.training.lbfgs import minimize_lbfgs
 from manifoldgp.training.model_rows import MemoryRows, ModelRows
@@ -26,9 +26,25 @@ from manifoldgp.training.objective import first_of
 from manifoldgp.training.optimizer import Monitor, OptimizeResult
 from manifoldgp.training.processes import Ranks
 from manifoldgp.training.progress import Watch, nobody
+from manifoldgp.training.replay import Replay
 from manifoldgp.training.settings import Sparse
 from manifoldgp.training.sparse_schedule import Schedule, stage_phase, start_phase
 from manifoldgp.training.trained import Trained, warm_theta
+
+
+@dataclass
+class Progress:
+    """What training has reached: values without batch dimension (inducing points included), and the iterations in the present stage.
+
+    rows: how many rows the objective values in ``history`` were computed on.
+    """
+
+    values: Tree
+    iterations: int = 0
+    history: list[float] = field(default_factory=list)
+    status: str = ""
+    evaluations: int = 0
+    rows: int = 0
 
 
 class SparseTrainer:
@@ -105,11 +121,12 @@ class _Run:
         checkpoint: Checkpoint | None,
     ) -> None:
         self.model, self.rows, self.inducing, self.generator = model, rows, trainer.method.inducing, trainer.generator
-        self.max_iter, self.watch, self.checkpoint = max_iter, watch, checkpoint
+        self.max_iter, self.watch = max_iter, watch
+        self.replay = Replay(checkpoint, rows.ranks)
         self.schedule, self.seed, self.device = trainer.schedule, trainer.seed, trainer.device
         self.begin, self.budget = time.perf_counter(), seconds
         self.placement = Placement(
-            model, {}, {}, trainer.workers, self.seed, self.device
+            model, {}, {}, trainer.workers, self.seed, self.device, self.replay
         )  # parameters are known when starts are drawn
         self.rung = 0
         self.stopped = False
@@ -127,14 +144,9 @@ class _Run:
         starts = [self._start(layout, drawn, r, warm_values) for r in range(restarts)]
         table = StartTable(restarts)
         best = Progress(starts[0])
-        saved = saved_state(self.checkpoint, self.ranks)
+        self.replay.begin()
         try:
-            if saved is not None:
-                best = resumed(saved, self.placement, self.rows)
-                if self.checkpoint is not None and self.ranks.first:
-                    tell_where(saved, self.checkpoint, len(self.schedule.stages))
-            else:
-                best = self._screen(starts, sample, table)
+            best = self._screen(starts, sample, table)
             self._stages(best, sample)
         except KeyboardInterrupt:
             if self.ranks.count > 1 or not best.history:
@@ -142,6 +154,8 @@ class _Run:
             best.status = "stopped by callback"
             self.stopped = True
             warn("Training was interrupted; the best model so far is kept.")
+        finally:
+            self.replay.end()
         return self._finish(group, best, table)
 
     def _start(self, layout: Layout, drawn: Tree, r: int, warm_values: Tree | None) -> Tree:
@@ -184,14 +198,13 @@ class _Run:
         return Progress(ends[table.chosen].values)
 
     def _stages(self, best: Progress, sample: Data) -> None:
-        """Every stage of the schedule in turn; one that a checkpoint has seen is not repeated."""
+        """Every stage of the schedule in turn."""
         N = self.rows.count
-        for index, stage in enumerate(self.schedule.stages):
-            if index < best.stage or stage.left_out(N):
+        for stage in self.schedule.stages:
+            if stage.left_out(N):
                 continue
-            resumed = best.iterations if index == best.stage else 0
-            best.stage, best.iterations, best.history = index, 0, []
-            limit = min(self.max_iter, stage.max_iter or self.max_iter) - resumed
+            best.iterations, best.history = 0, []
+            limit = min(self.max_iter, stage.max_iter or self.max_iter)
             subset = None if stage.rows is None else _first_rows(sample, stage.rows)
             inducing = stage.inducing_of(self.inducing)
             phase = stage_phase(N if subset is None else len(subset.y), inducing)
@@ -221,15 +234,10 @@ class _Run:
 
         def after_round(iterations: np.ndarray, values: np.ndarray) -> bool:
             stop = self._late(share)
-            if self.checkpoint is not None and self.ranks.first and objective.best is not None and self.checkpoint.due():
-                self.checkpoint.write(
-                    Saved(progress.stage, progress.iterations + int(iterations[0]), objective.best[1], layout.names)
-                )
             if self.ranks.first and self.watch(phase, iterations + progress.iterations, values * scale):
                 self.stopped = True
-            both = self.ranks.gather((stop, self.stopped))[0] if self.ranks.count > 1 else (stop, self.stopped)
-            self.stopped = both[1]
-            return both[0] or both[1]
+            stop, self.stopped = self.ranks.gather([stop, self.stopped])[0][0]
+            return stop or self.stopped
 
         try:
             result = minimize_lbfgs(objective, theta[None], Monitor(max_iter, math.inf, after_round), memory=self.schedule.memory)
@@ -248,7 +256,8 @@ class _Run:
         )
 
     def _late(self, share: float) -> bool:
-        return time.perf_counter() - self.begin > share * self.budget
+        late = time.perf_counter() - self.begin > share * self.budget
+        return self.replay.decision(late) if self.budget < math.inf else late
 
     def _finish(self, group: str, best: Progress, table: StartTable) -> Trained:
         """Sums over all rows at the values found, and the posterior they give."""
@@ -259,8 +268,6 @@ class _Run:
         posterior = from_sums(self.model, [values], [inducing], [sums], [bound], self.rows.sample(KEPT_ROWS, self.seed))
         prior = float(full.negative_log_prior(torch.as_tensor(theta, device=self.device))) if full.has_priors else 0.0
         table.finish(best, bound + prior, self.rows.count, theta)
-        if self.checkpoint is not None and self.ranks.first:  # a fit of several members does not repeat this one
-            self.checkpoint.write(Saved(len(self.schedule.stages), best.iterations, theta, full.names))
         nlml = table.values - prior
         return Trained(
             group, self.model, full, self.placement.constants, table.result(), nlml, table.rows, table.history_rows,

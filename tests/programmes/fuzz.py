@@ -1,0 +1,11 @@
+"""`make fuzz`: files, data, configurations, names and sequences of calls that nobody would think of. Allowed are usable answers and clear refusals."""
+
+from __future__ import annotations
+
+from programmes import mutated_files
+from programmes.cases import Case, command_line
+
+AREAS: dict[str, Case] = {**mutated_files.AREAS}
+
+if __name__ == "__main__":
+    command_line(__doc__ or "", "programmes.fuzz", AREAS, minutes=60)
