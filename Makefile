@@ -10,7 +10,7 @@ TORCH := $(shell grep -m1 '^torch==' $(LOCK))
 LOCKED_EXTRAS := plots,cli,bayes,sim,onnx,botorch,gpytorch,data,excel,cluster,docs,dev
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo paper honesty study bench bench-scale house results test test-cpus lint format docs build clean lock
+.PHONY: help venv demo paper honesty study bench bench-scale house results test test-cpus fuzz faults soak calibrate lint format docs build clean lock
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -52,6 +52,21 @@ test: lint  ## lint, then all tests and doctests, on up to 4 cores
 
 test-cpus: $(INSTALLED)  ## the tests on every kind of CPU that this one can play, with 1 and 2 threads; CPUS="--cpu Haswell -- tests/test_train.py"
 	$(BIN)/python tests/cpus.py $(CPUS)
+
+# The programmes of tests/programmes look for failures as long as one lets them; each prints its seed, and for a failure the line that runs it again.
+PROGRAMME := PYTHONPATH=tests $(BIN)/python -m programmes
+
+fuzz: $(INSTALLED)  ## mutated files, nasty data, random configurations, calls in any order, for an hour; FUZZ=minutes
+	$(PROGRAMME).fuzz --minutes $(or $(FUZZ),60)
+
+faults: $(INSTALLED)  ## kill -9, full disk, no memory, signals, two writers, processes and threads; FAULTS=minutes (30)
+	$(PROGRAMME).faults --minutes $(or $(FAULTS),30)
+
+soak: $(INSTALLED)  ## fit, update, predict, save, load and stream in one process: nothing grows; SOAK=minutes (30)
+	$(PROGRAMME).soak --minutes $(or $(SOAK),30)
+
+calibrate: $(INSTALLED)  ## coverage and PIT of stack, fast and nuts on data from known laws; CALIBRATE=sets of each kind (400), hours
+	$(PROGRAMME).calibrate --sets $(or $(CALIBRATE),400)
 
 lint: $(INSTALLED)  ## style, format, import layers, types
 	$(BIN)/ruff check .

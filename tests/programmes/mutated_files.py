@@ -8,6 +8,7 @@ import json
 import resource
 import tempfile
 import time
+import warnings
 import zipfile
 from collections.abc import Callable
 from functools import cache
@@ -61,11 +62,17 @@ def _doubling(levels: int) -> Any:
 @cache
 def model_files() -> list[bytes]:
     """Files of small models with all kinds of parts."""
+    with warnings.catch_warnings(), tempfile.TemporaryDirectory() as folder:
+        warnings.simplefilter("ignore")
+        return [_written(model.save, Path(folder) / str(i)) for i, model in enumerate(_fitted())]
+
+
+def _fitted() -> list[ManifoldGPRegressor]:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(14, 3))
     y = np.sin(X[:, 0]) + 0.3 * X[:, 1]
     quick = Single(restarts=1, max_iter=2)
-    fitted = [
+    return [
         ManifoldGPRegressor((3, 2), averaging=quick).fit(X, y),
         ManifoldGPRegressor(features.RandomEmbedding(2), kernel=kernels.SpectralMixture(2), target_warping=TanhWarping(2), averaging=quick).fit(X, y),
         ManifoldGPRegressor(features.PCA(2) >> features.MLP((2,)), mean="linear", averaging=quick).fit(X, np.stack([y, -y], 1)),
@@ -73,8 +80,6 @@ def model_files() -> list[bytes]:
         ManifoldGPRegressor((2,), method=Sparse(inducing=4), averaging=quick).fit(X, y),
         GPRegressor(kernel=kernels.Matern32(dims=(0, 2)) + kernels.Linear() * kernels.Constant(), restarts=1, max_iter=2).fit(X, y),
     ]
-    with tempfile.TemporaryDirectory() as folder:
-        return [_written(model.save, Path(folder) / str(i)) for i, model in enumerate(fitted)]
 
 
 @cache

@@ -1,0 +1,201 @@
+"""Files that were forged, with digests that fit: refused by a FileFormatError within 2 seconds and 1 GiB beyond their size, or as good as others."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+
+import numpy as np
+import pytest
+import torch
+
+import manifoldgp
+from manifoldgp import Predictor, Sparse
+from manifoldgp._system.bounded_json import DEEPEST, MOST_VALUES, dump, parse
+from manifoldgp.errors import FileFormatError, InputError
+from manifoldgp.estimators import model_file
+from manifoldgp.estimators.size_limit import FREE_ELEMENTS, SizeLimit
+from manifoldgp.training.processes import packed, unpacked
+from programmes import mutated_files
+from programmes.cases import Tally, one_case
+
+HUGE = 400_000_000
+
+
+def forged(path, change, number=0):
+    """A model file whose header and tensors were changed, with a checksum that fits."""
+    path.write_bytes(mutated_files.model_files()[number])
+    header, tensors = model_file.read(path)
+    change(header, tensors)
+    model_file.write(path, header, tensors)
+    return path
+
+
+def described(name, **fields):
+    return {"class": name, "fields": fields}
+
+
+def of_model(part, value):
+    """A change that gives the model another part."""
+    return lambda header, tensors: header["ensembles"][0]["models"][0]["fields"].update({part: value})
+
+
+def scaled(name, factor):
+    return lambda header, tensors: tensors.update({name: tensors[name] * factor})
+
+
+IDENTITY = described("features.Identity")
+DOUBLING = described("features.Chain", parts=[described("features.Concatenate", parts=[IDENTITY, IDENTITY])] * 40)
+
+
+@pytest.mark.parametrize(("change", "message"), [
+    (of_model("kernel", described("kernels.SpectralMixture", components=HUGE)), "tensor of 800000000 elements, far more than its own"),
+    (of_model("features", described("features.RandomEmbedding", q=HUGE)), "elements, far more than its own"),
+    (of_model("warping", described("warping.TanhWarping", terms=HUGE)), "tensor of 400000000 elements, far more than its own"),
+    (of_model("features", described("features.Linear", q=HUGE, bias=True)), "elements, far more than its own"),
+    (of_model("features", DOUBLING), "elements, far more than its own"),
+    (of_model("kernel", described("kernels.SpectralMixture", components=10**30)), "is incomplete or inconsistent .*expand"),
+    (scaled("y.scale", np.nan), "'y.scale' should be finite"),
+    (scaled("x.scale", 0.0), "'x.scale' should be finite and positive"),
+    (scaled("ensemble0.X", np.inf), "'ensemble0.X' should be finite"),
+    (scaled("ensemble0.block0.values.kernel.lengthscale", -1.0), "lengthscale' should be finite and positive"),
+    (scaled("ensemble0.block0.jitter", np.nan), "'jitter' should be finite and not negative"),
+    (scaled("ensemble0.block0.L", -1.0), "positive diagonal"),
+    (scaled("ensemble0.block0.log_weights", np.nan), "'log_weights' should be logarithms"),
+    (lambda header, tensors: tensors["ensemble0.block0.log_weights"].add_(0.5), "weights of all members should sum to one"),
+    (lambda header, tensors: header["ensembles"][0].update(variance_factors=[-1.0]), "variance factors should be positive"),
+    (lambda header, tensors: header["ensembles"][0].update(scale=float("nan")), "Scale and variance factors should be positive"),
+    (lambda header, tensors: (tensors["ensemble0.block0.alpha"].mul_(1e300), header["ensembles"][0].update(scale=1e100)),
+     "does not predict finite numbers at its own training rows"),
+    (lambda header, tensors: header["ensembles"][0].update(scale=1e308), "is incomplete or inconsistent .*OverflowError"),
+    (lambda header, tensors: header.update(method="magic"), "method 'magic'.* is unknown"),
+    (lambda header, tensors: header.update(flat="yes"), "is unknown"),
+    (lambda header, tensors: header.update(starts=[[10**30] * 10]), "is incomplete or inconsistent"),
+])  # fmt: skip
+def test_what_a_forged_model_says_is_held_against_its_tensors(tmp_path, change, message):
+    path = forged(tmp_path / "forged.mgp", change)
+    with pytest.raises(FileFormatError, match=message):
+        manifoldgp.load(path)
+
+
+def test_a_forged_checkpoint_is_not_kept(tmp_path):
+    """Or fitting a loaded model again would write where the file says."""
+
+    def forge(header, tensors):
+        header["settings"]["items"]["method"] = described("method.Sparse", checkpoint="/somewhere/else", inducing=3)
+        header["settings"]["items"]["callback"] = "somewhere.else"
+
+    model = manifoldgp.load(forged(tmp_path / "forged.mgp", forge))
+    assert model.method.checkpoint is None
+    assert model.method.inducing == 3
+    assert model.callback is None
+
+
+@pytest.mark.parametrize("levels", [DEEPEST + 1, 5_000, 200_000])
+def test_deep_json_is_refused(levels):
+    with pytest.raises(ValueError, match="inside"):
+        parse("[" * levels + "]" * levels)
+
+
+def test_json_with_too_many_values_is_refused_before_it_is_parsed():
+    with pytest.raises(ValueError, match="at most 4000000 are read"):
+        parse("[" + "[]," * MOST_VALUES + "[]]")
+
+
+def test_what_could_not_be_read_again_is_not_written(tmp_path):
+    deep = 0
+    for _ in range(DEEPEST - 1):
+        deep = [deep]
+    assert parse(dump(deep)) == deep
+    with pytest.raises(InputError, match="cannot be written to a file: its description has more than 200 lists or tables"):
+        model_file.write(tmp_path / "model.mgp", {"deep": [deep]}, {})
+    assert not list(tmp_path.iterdir())
+
+
+def test_tensors_are_limited_before_they_are_made():
+    with SizeLimit(10), pytest.raises(FileFormatError, match="damaged or forged"):
+        torch.zeros(10**6, 10**6)  # 8 TB
+    with SizeLimit(10), pytest.raises(FileFormatError, match="damaged or forged"):
+        torch.eye(10**6)
+    with SizeLimit(10):
+        assert torch.zeros(1000, 1000).numel() < FREE_ELEMENTS
+
+
+def archive(path, change=None, arrays=None, write=np.savez):
+    """A predictor file with another header, or with other arrays."""
+    with np.load(io.BytesIO(mutated_files.predictor_files()[0])) as kept:
+        parts = {name: kept[name] for name in kept.files}
+    header = json.loads(parts.pop("header").tobytes())
+    if change is not None:
+        change(header)
+    parts.update(arrays or {})
+    write(path, header=np.frombuffer(json.dumps(header).encode(), dtype=np.uint8), **parts)
+    return path
+
+
+def appended(header, *instructions):
+    """A program that goes on after its outputs, and mixes what it makes into the mean."""
+    header["instructions"] += [list(instruction) for instruction in instructions]
+    header["outputs"]["mean"] = instructions[-1][2]
+
+
+@pytest.mark.parametrize(("change", "arrays", "message"), [
+    (lambda h: h["facts"].update(x_scale=[0.0] * 3), {}, "x_scale should be finite and positive"),
+    (lambda h: h["facts"].update(x_scale=[float("nan")] * 3), {}, "x_scale should be finite and positive"),
+    (lambda h: h["facts"].update(x_offset=[1.0]), {}, "one finite number for each input"),
+    (lambda h: h["facts"].update(n_outputs=-1), {}, "number of targets should be at least 1"),
+    (lambda h: h["facts"].update(feature_names=["a"]), {}, "feature_names should be 3 names"),
+    (lambda h: h.update(row_bytes=0), {}, "lacks outputs"),
+    (lambda h: h.update(instructions=h["instructions"][:1] * 2), {}, "inconsistent at slot"),
+    (None, {"slot-5": np.zeros(3)}, "numbered from 1"),
+    (None, {"slot900": np.array([np.nan])}, "not all constants are finite"),
+    (None, {"slot900": np.array(["text"])}, "arrays of <U4 are not read"),
+    (lambda h: appended(h, ["add", [900, 901], 902, {}], ["mix", [902, 902], 903, {}]),
+     {"slot900": np.zeros((30_000, 1)), "slot901": np.zeros((1, 30_000))}, "makes up to 900000000 numbers by 'add'"),
+    (lambda h: appended(h, ["pick", [h["outputs"]["mean"]], 900, {"index": "0"}]), {}, "is no setting"),
+    (lambda h: h["outputs"].update(mean=h["outputs"]["std"], std=1), {}, "should give finite numbers as std"),
+])  # fmt: skip
+def test_what_a_forged_predictor_says_is_tried_out(tmp_path, change, arrays, message):
+    path = archive(tmp_path / "forged.npz", change, arrays)
+    with pytest.raises(FileFormatError, match=message):
+        Predictor.load(path)
+
+
+def test_a_compressed_predictor_is_refused_whatever_it_would_grow_to(tmp_path):
+    path = archive(tmp_path / "bomb.npz", arrays={"slot900": np.zeros(20_000_000)}, write=np.savez_compressed)
+    assert path.stat().st_size < 10**6
+    with pytest.raises(FileFormatError, match="predictors are not compressed"):
+        Predictor.load(path)
+
+
+def test_an_array_that_announces_more_than_its_bytes_is_refused(tmp_path):
+    path = archive(tmp_path / "forged.npz")
+    header = b"\x93NUMPY\x01\x00\x76\x00" + b"{'descr': '<f8', 'fortran_order': False, 'shape': (99999999999,), }".ljust(117) + b"\n"
+    with zipfile.ZipFile(path, "a") as file:
+        file.writestr("slot900.npy", header)
+    with pytest.raises(FileFormatError, match=r"shape \(99999999999,\) was announced"):
+        Predictor.load(path)
+
+
+@pytest.mark.parametrize("area", list(mutated_files.AREAS))
+def test_mutations_are_refused_or_as_good_as_others(area):
+    """Sixty of those that `make fuzz` draws without end."""
+    tally = Tally()
+    for case in range(60):
+        one_case(area, mutated_files.AREAS[area], 0, case, tally)
+    assert tally.failures == []
+    assert tally.outcomes["refused"] > 30
+    assert tally.outcomes["loaded"] > 0
+
+
+def test_messages_between_processes_hold_plain_data_and_numbers_alone():
+    arrays = [np.arange(6.0).reshape(2, 3), np.zeros((0, 4)), np.array([True]), np.asfortranarray(np.eye(2))]
+    plain, back = unpacked(packed({"a": [1, None, "ü"]}, arrays))
+    assert plain == {"a": [1, None, "ü"]}
+    for one, other in zip(arrays, back, strict=True):
+        np.testing.assert_array_equal(one, other)
+    with pytest.raises(TypeError):
+        packed(Sparse(), [])
+    with pytest.raises(ValueError, match="only numbers are sent"):
+        unpacked(packed(None, [np.array([object()])]))
