@@ -171,7 +171,9 @@ def test_a_compressed_predictor_is_refused_whatever_it_would_grow_to(tmp_path):
 
 def test_an_array_that_announces_more_than_its_bytes_is_refused(tmp_path):
     path = archive(tmp_path / "forged.npz")
-    header = b"\x93NUMPY\x01\x00\x76\x00" + b"{'descr': '<f8', 'fortran_order': False, 'shape': (99999999999,), }".ljust(117) + b"\n"
+    header = (
+        b"\x93NUMPY\x01\x00\x76\x00" + b"{'descr': '<f8', 'fortran_order': False, 'shape': (99999999999,), }".ljust(117) + b"\n"
+    )
     with zipfile.ZipFile(path, "a") as file:
         file.writestr("slot900.npy", header)
     with pytest.raises(FileFormatError, match=r"shape \(99999999999,\) was announced"):

@@ -22,7 +22,14 @@ from .cases import ALLOWED, Case, ForbiddenError, require_usable
 _KINDS: list[Any] = [
     GPRegressor(restarts=1, max_iter=3), ManifoldGPRegressor((2,), averaging=Single(restarts=1, max_iter=3)), ManifoldGPRegressor(averaging="fast"),
 ]  # fmt: skip
-_PARAMETERS = [{"kernel": "matern52"}, {"kernel": "nonsense"}, {"mean": "linear"}, {"random_state": 1}, {"standardize": "nonsense"}, {"noise": "learned"}]
+_PARAMETERS = [
+    {"kernel": "matern52"},
+    {"kernel": "nonsense"},
+    {"mean": "linear"},
+    {"random_state": 1},
+    {"standardize": "nonsense"},
+    {"noise": "learned"},
+]
 
 
 class Calls(RuleBasedStateMachine):
@@ -100,7 +107,9 @@ class Calls(RuleBasedStateMachine):
 
 def calls_in_any_order(rng: np.random.Generator) -> str:
     """Twenty sequences of up to fifteen calls; Hypothesis shortens those that fail."""
-    settings = hypothesis.settings(max_examples=20, stateful_step_count=15, deadline=None, database=None, suppress_health_check=list(hypothesis.HealthCheck))
+    settings = hypothesis.settings(
+        max_examples=20, stateful_step_count=15, deadline=None, database=None, suppress_health_check=list(hypothesis.HealthCheck)
+    )
     machine = hypothesis.seed(int(rng.integers(2**31)))(type("Calls", (Calls,), {}))
     run_state_machine_as_test(machine, settings=settings)
     return "answered"

@@ -55,11 +55,15 @@ def one_case(area: str, run: Case, seed: int, case: int, tally: Tally) -> None:
             tally.outcomes[run(generator_of(area, seed, case))] += 1
     except Exception as error:
         where = traceback.extract_tb(error.__traceback__)[-1]
-        tally.failures.append((case, f"{type(error).__name__}: {str(error)[:400]} ({where.filename.rsplit('/', 1)[-1]}:{where.lineno})"))
+        tally.failures.append(
+            (case, f"{type(error).__name__}: {str(error)[:400]} ({where.filename.rsplit('/', 1)[-1]}:{where.lineno})")
+        )
     tally.seconds += time.perf_counter() - begin
 
 
-def command_line(description: str, programme: str, areas: Mapping[str, Case], minutes: float, given: Sequence[str] | None = None) -> None:
+def command_line(
+    description: str, programme: str, areas: Mapping[str, Case], minutes: float, given: Sequence[str] | None = None
+) -> None:
     """Run the areas in turn until the time is over or the cases are done; the exit code says whether anything failed."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--minutes", type=float, default=minutes, help=f"how long, over all areas (default: {minutes:g})")
@@ -91,7 +95,10 @@ def _run(areas: Mapping[str, Case], options: argparse.Namespace, programme: str)
         tally, known = tallies[name], len(tallies[name].failures)
         one_case(name, areas[name], options.seed, tally.cases, tally)
         for case, words in tally.failures[known:]:
-            print(f"FAILED {name}: {words}\n  again: python -m {programme} --seed {options.seed} --area {name} --case {case}", flush=True)
+            print(
+                f"FAILED {name}: {words}\n  again: python -m {programme} --seed {options.seed} --area {name} --case {case}",
+                flush=True,
+            )
     return tallies
 
 
@@ -103,7 +110,7 @@ def _report(tallies: Mapping[str, Tally]) -> None:
 
 
 def refused_or(answer: Callable[[], object]) -> str:
-    """"answered", or "refused" where an allowed error was raised with a message that says something."""
+    """ "answered", or "refused" where an allowed error was raised with a message that says something."""
     try:
         answer()
     except ALLOWED as error:

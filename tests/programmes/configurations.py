@@ -10,7 +10,20 @@ import numpy as np
 import torch
 
 import manifoldgp
-from manifoldgp import NUTS, Fast, GaussianNoise, ManifoldGPRegressor, Restarts, Single, Sparse, Stack, TanhWarping, features, kernels, means
+from manifoldgp import (
+    NUTS,
+    Fast,
+    GaussianNoise,
+    ManifoldGPRegressor,
+    Restarts,
+    Single,
+    Sparse,
+    Stack,
+    TanhWarping,
+    features,
+    kernels,
+    means,
+)
 
 from .cases import ALLOWED, Case, ForbiddenError, require_usable
 
@@ -21,7 +34,12 @@ KERNELS: dict[str, Any] = {
     "first feature": kernels.Matern32(dims=(0,)), "sum": kernels.SquaredExponential() + kernels.Linear(),
     "product": kernels.Matern52() * kernels.Periodic(amplitude=False),
 }  # fmt: skip
-MEANS: dict[str, Any] = {"zero": "zero", "constant": "constant", "linear": "linear", "linear on features": means.Linear(on="features")}
+MEANS: dict[str, Any] = {
+    "zero": "zero",
+    "constant": "constant",
+    "linear": "linear",
+    "linear on features": means.Linear(on="features"),
+}
 FEATURES: dict[str, Any] = {
     "default": None, "sizes": (3, 2), "identity": features.Identity(), "linear": features.Linear(2), "pca": features.PCA(1),
     "random": features.RandomEmbedding(3), "kumaraswamy": features.Kumaraswamy(), "nested": features.Nested(3, 1),
@@ -65,7 +83,9 @@ def run(chosen: dict[str, str], rng: np.random.Generator, stored: bool = True) -
     """Fit, predict, update, save and load; "answered", or "refused" where fit says why not."""
     X = rng.normal(size=(ROWS, 2))
     y = np.sin(2 * X[:, 0]) + 0.3 * X[:, 1] + 0.05 * rng.normal(size=ROWS)
-    Y: Any = {"one": y, "one column": y[:, None], "two": np.stack([y, -(y**2)], 1), "constant": np.full(ROWS, 3.0)}.get(chosen["targets"], y.copy())
+    Y: Any = {"one": y, "one column": y[:, None], "two": np.stack([y, -(y**2)], 1), "constant": np.full(ROWS, 3.0)}.get(
+        chosen["targets"], y.copy()
+    )
     if chosen["targets"] == "missing":
         Y[3] = np.nan
     noise = {"noise_std": np.full(np.shape(Y), 0.1)} if chosen["noise"] in ("known", "given") else {}

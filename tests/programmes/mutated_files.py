@@ -74,11 +74,15 @@ def _fitted() -> list[ManifoldGPRegressor]:
     quick = Single(restarts=1, max_iter=2)
     return [
         ManifoldGPRegressor((3, 2), averaging=quick).fit(X, y),
-        ManifoldGPRegressor(features.RandomEmbedding(2), kernel=kernels.SpectralMixture(2), target_warping=TanhWarping(2), averaging=quick).fit(X, y),
+        ManifoldGPRegressor(
+            features.RandomEmbedding(2), kernel=kernels.SpectralMixture(2), target_warping=TanhWarping(2), averaging=quick
+        ).fit(X, y),
         ManifoldGPRegressor(features.PCA(2) >> features.MLP((2,)), mean="linear", averaging=quick).fit(X, np.stack([y, -y], 1)),
         ManifoldGPRegressor(features.Kumaraswamy(), kernel="nn", averaging=Stack(own_members=1)).fit(X, y, noise_std=0.1),
         ManifoldGPRegressor((2,), method=Sparse(inducing=4), averaging=quick).fit(X, y),
-        GPRegressor(kernel=kernels.Matern32(dims=(0, 2)) + kernels.Linear() * kernels.Constant(), restarts=1, max_iter=2).fit(X, y),
+        GPRegressor(kernel=kernels.Matern32(dims=(0, 2)) + kernels.Linear() * kernels.Constant(), restarts=1, max_iter=2).fit(
+            X, y
+        ),
     ]
 
 
@@ -190,7 +194,10 @@ def _forged_predictor(data: bytes, rng: np.random.Generator) -> bytes:
     write(file, header=np.frombuffer(text, dtype=np.uint8), **arrays)
     if rng.random() < 0.05:
         with zipfile.ZipFile(file, "a") as archive:
-            archive.writestr("slot999.npy", b"\x93NUMPY\x01\x00v\x00{'descr': '<f8', 'fortran_order': False, 'shape': (99999999999,)}".ljust(128) + b"\n")
+            archive.writestr(
+                "slot999.npy",
+                b"\x93NUMPY\x01\x00v\x00{'descr': '<f8', 'fortran_order': False, 'shape': (99999999999,)}".ljust(128) + b"\n",
+            )
     return file.getvalue()
 
 
@@ -204,7 +211,11 @@ def _changed_json(plain: Any, rng: np.random.Generator) -> Any:
     kind = rng.random()
     if kind < 0.6:
         value = _NASTY[rng.integers(len(_NASTY))]
-        owner[key] = owner[key] * float(rng.choice([-1.0, 0.0, 1e6, 1e-6])) if _is_number(owner[key]) and kind < 0.2 else copy.deepcopy(value)
+        owner[key] = (
+            owner[key] * float(rng.choice([-1.0, 0.0, 1e6, 1e-6]))
+            if _is_number(owner[key]) and kind < 0.2
+            else copy.deepcopy(value)
+        )
     elif kind < 0.7:
         other, name = places[rng.integers(len(places))]
         owner[key] = copy.deepcopy(other[name])
@@ -213,7 +224,12 @@ def _changed_json(plain: Any, rng: np.random.Generator) -> Any:
     elif kind < 0.9 and isinstance(owner, list):
         owner.append(copy.deepcopy(owner[key]))
     else:
-        owner[key] = [f"{_DEEP}{rng.choice([100, 1000, 100_000])}", _doubling(int(rng.choice([3, 30, 70]))), [0] * 10_000, "x" * 10_000][rng.integers(4)]
+        owner[key] = [
+            f"{_DEEP}{rng.choice([100, 1000, 100_000])}",
+            _doubling(int(rng.choice([3, 30, 70]))),
+            [0] * 10_000,
+            "x" * 10_000,
+        ][rng.integers(4)]
     return plain
 
 
@@ -233,7 +249,9 @@ def _change_tensor(tensors: dict[str, torch.Tensor], rng: np.random.Generator) -
     _change_array(arrays, rng)
     for name in set(tensors) - set(arrays):
         del tensors[name]
-    tensors.update({name: torch.from_numpy(np.array(array, order="C")) for name, array in arrays.items() if array.dtype != np.dtype(object)})
+    tensors.update(
+        {name: torch.from_numpy(np.array(array, order="C")) for name, array in arrays.items() if array.dtype != np.dtype(object)}
+    )
 
 
 def _change_array(arrays: dict[str, np.ndarray], rng: np.random.Generator) -> None:
@@ -245,7 +263,9 @@ def _change_array(arrays: dict[str, np.ndarray], rng: np.random.Generator) -> No
     array = np.array(arrays[name])
     kind = rng.integers(9)
     if kind == 0 and array.size:
-        array.reshape(-1)[rng.integers(array.size)] = rng.choice([0, 1, -1, 1e3, -1e3]) if array.dtype.kind in "iu" else _number(rng)
+        array.reshape(-1)[rng.integers(array.size)] = (
+            rng.choice([0, 1, -1, 1e3, -1e3]) if array.dtype.kind in "iu" else _number(rng)
+        )
         arrays[name] = array
     elif kind == 1:
         arrays[name] = array * (0 if array.dtype.kind in "iu" else rng.choice([-1.0, 0.0, 1e-200, 1e200]))

@@ -12,7 +12,20 @@ from manifoldgp import GPRegressor, ManifoldGPRegressor, Single
 from .cases import Case, refused_or, require_usable
 
 _SCALES = [1e-300, 1e-160, 1e-30, 1e-9, 1.0, 1e9, 1e30, 1e150, 1e300]
-_NAMES = ["<!--<script>", "</script><script>alert(1)</script>", "=cmd|' /C calc'!A0", "\x1b[31mred\x1b[0m", "a\nb", "", " ", "é" * 50, "'; drop table--", "x0", "{0}", "%s"]
+_NAMES = [
+    "<!--<script>",
+    "</script><script>alert(1)</script>",
+    "=cmd|' /C calc'!A0",
+    "\x1b[31mred\x1b[0m",
+    "a\nb",
+    "",
+    " ",
+    "é" * 50,
+    "'; drop table--",
+    "x0",
+    "{0}",
+    "%s",
+]
 
 
 def _clean(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -67,7 +80,9 @@ def _spoil(X: Any, y: Any, rng: np.random.Generator) -> tuple[Any, Any]:
     elif kind == 17:
         return X.astype(rng.choice(["float16", "float32", "int8", "uint8", "bool", "longdouble"])), y
     elif kind == 18:
-        return pd.DataFrame(X, columns=[str(name) for name in rng.choice(_NAMES, size=D)]), pd.Series(y, name=str(rng.choice(_NAMES)))
+        return pd.DataFrame(X, columns=[str(name) for name in rng.choice(_NAMES, size=D)]), pd.Series(
+            y, name=str(rng.choice(_NAMES))
+        )
     elif kind == 19:
         return X.tolist(), tuple(y)
     elif kind == 20:
@@ -86,10 +101,22 @@ def nasty_data(rng: np.random.Generator) -> str:
     """Fit data with one or two such things; what is answered is usable."""
     X, y = _clean(rng)
     X, y = _spoil(X, y, rng)
-    if rng.random() < 0.3 and isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype == np.float64 and len(X) and np.asarray(y).dtype == np.float64:
+    if (
+        rng.random() < 0.3
+        and isinstance(X, np.ndarray)
+        and X.ndim == 2
+        and X.dtype == np.float64
+        and len(X)
+        and np.asarray(y).dtype == np.float64
+    ):
         X, y = _spoil(np.array(X), np.array(y), rng)
     quick = Single(restarts=1, max_iter=5)
-    models = [GPRegressor(restarts=1, max_iter=5), ManifoldGPRegressor((2,), averaging=quick), ManifoldGPRegressor(averaging="fast"), ManifoldGPRegressor()]
+    models = [
+        GPRegressor(restarts=1, max_iter=5),
+        ManifoldGPRegressor((2,), averaging=quick),
+        ManifoldGPRegressor(averaging="fast"),
+        ManifoldGPRegressor(),
+    ]
     model = models[rng.integers(len(models))]
 
     def answer() -> None:

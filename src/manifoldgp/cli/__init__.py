@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 
 from manifoldgp._system.plain_text import one_line
@@ -67,9 +68,17 @@ def _explained(error: Exception) -> str:
     if isinstance(error, OSError):
         named = f"{error.filename}: {error.strerror}." if error.filename and error.strerror else message
         return named or type(error).__name__
-    if isinstance(error, MemoryError):
-        return f"Not enough memory. {message} Use fewer rows, or a machine with more."
+    if _lacks_memory(error):
+        return f"Not enough memory. {_sentence(message)} Use fewer rows, --method sparse with fewer inducing points, or a machine with more."
     return f"Unexpected {type(error).__name__}: {message} Run the same with --debug to see where, and report it."
+
+
+def _lacks_memory(error: Exception) -> bool:
+    """Whether memory ran out; PyTorch says so by a RuntimeError on CPUs."""
+    return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and re.search(_NO_MEMORY, str(error)) is not None)
+
+
+_NO_MEMORY = r"can't allocate memory|not enough memory|out of memory|Cannot allocate memory|bad_alloc"
 
 
 def _sentence(message: str) -> str:

@@ -143,6 +143,12 @@ def _text_explained(name: str) -> Iterator[None]:
         raise InputError(
             f"{name} must hold numbers, and it has text ({error}). Encode it as numbers first, or drop it."
         ) from error
+    except TypeError as error:
+        raise NotNumbersError(f"{name} must hold real numbers: {error}") from error
+
+
+class NotNumbersError(InputError, TypeError):
+    """Data hold objects that are no real numbers; a TypeError too, which scikit-learn's contract asks for."""
 
 
 def _refuse_extreme_units(A: np.ndarray, name: str) -> None:

@@ -54,7 +54,9 @@ def take(
             "The file is damaged, or a module given to load differs from the one that was saved."
         )
     if not bool(_HOLDS[domain](tensor).all()):
-        raise FileFormatError(f"The values of the tensor {name!r} should be {domain}, and some are not. The file is damaged or forged.")
+        raise FileFormatError(
+            f"The values of the tensor {name!r} should be {domain}, and some are not. The file is damaged or forged."
+        )
     return tensor
 
 
@@ -94,7 +96,9 @@ def unpack(plain: Any, name: str, tensors: Mapping[str, Tensor], modules: Mappin
     factors = tuple(map(float, plain["variance_factors"]))
     offset, scale = float(plain["offset"]), float(plain["scale"])
     if not (factors and math.isfinite(offset) and all(0.0 < number < math.inf for number in (scale, *factors))):
-        raise FileFormatError(f"Scale and variance factors should be positive, and offsets finite; the file has {scale}, {factors} and {offset}.")
+        raise FileFormatError(
+            f"Scale and variance factors should be positive, and offsets finite; the file has {scale}, {factors} and {offset}."
+        )
     blocks, log_weights = [], []
     for b, described in enumerate(plain["models"]):
         model = rebuild(described, modules)
@@ -210,5 +214,7 @@ def _from_triangle(packed: Tensor, N: int) -> Tensor:
     factor = packed.new_zeros(len(packed), N, N)
     factor[:, rows, columns] = packed
     if not bool((factor.diagonal(dim1=-2, dim2=-1) > 0).all()):
-        raise FileFormatError("A factor of a covariance should have a positive diagonal, and the file's has not. It is damaged or forged.")
+        raise FileFormatError(
+            "A factor of a covariance should have a positive diagonal, and the file's has not. It is damaged or forged."
+        )
     return factor

@@ -78,7 +78,9 @@ def surveyed(source: RowSource, ranks: Ranks) -> Survey:
     slots, mine = slots_of(source.total, ranks)
     spans = [(source.total * slot // slots, source.total * (slot + 1) // slots) for slot in mine]
     parts = [survey(source, *span) for span in spans]
-    sent = ranks.gather([[part.rows, part.left_out] for part in parts], [array for part in parts for array in (part.mean, part.squares)])
+    sent = ranks.gather(
+        [[part.rows, part.left_out] for part in parts], [array for part in parts for array in (part.mean, part.squares)]
+    )
     everyone = [
         Survey(*counts, mean, squares) for all_counts, arrays in sent
         for counts, mean, squares in zip(all_counts, arrays[0::2], arrays[1::2], strict=True)

@@ -50,7 +50,9 @@ def write(path: str | Path, header: dict[str, Any], tensors: dict[str, Tensor]) 
     try:
         text = dump(header)
     except ValueError as error:
-        raise InputError(f"This model cannot be written to a file: its description has {error}. Use joblib.dump(estimator, path).") from error
+        raise InputError(
+            f"This model cannot be written to a file: its description has {error}. Use joblib.dump(estimator, path)."
+        ) from error
     metadata = {"format": FORMAT, "version": str(VERSION), "checksum": _checksum(text, stored), "header": text}
     with written_whole(path) as partial:
         try:
@@ -166,7 +168,9 @@ def _unpack(
         estimator.feature_names_in_ = np.array(header["feature_names"], dtype=object)
     estimator._flat, estimator.nlml_, estimator.method_ = header["flat"], float(header["nlml"]), header["method"]
     if estimator.method_ not in METHODS or not isinstance(estimator._flat, bool) or (estimator._flat and targets > 1):
-        raise FileFormatError(f"The file's method {estimator.method_!r}, or its shape of targets {estimator._flat!r}, is unknown.")
+        raise FileFormatError(
+            f"The file's method {estimator.method_!r}, or its shape of targets {estimator._flat!r}, is unknown."
+        )
     estimator.starts_ = np.array([tuple(row) for row in header["starts"]], dtype=START_FIELDS)
     estimator.histories_ = [np.array(h, dtype=np.float64).reshape(-1) for h in header["histories"]]
     estimator.sampling_ = [None] * targets  # a file does not hold the draws of the chains

@@ -82,8 +82,13 @@ def _arrays(path: Path) -> dict[str, np.ndarray]:
         parts = archive.infolist()
         if len(parts) > MOST_ARRAYS:
             raise FileFormatError(f"{path} has {len(parts)} arrays; no predictor has more than {MOST_ARRAYS}.")
-        if any(part.compress_type != zipfile.ZIP_STORED for part in parts) or sum(part.file_size for part in parts) > path.stat().st_size:
-            raise FileFormatError(f"{path} is compressed, or its parts claim more than the file holds; predictors are not compressed. It is damaged or forged.")
+        if (
+            any(part.compress_type != zipfile.ZIP_STORED for part in parts)
+            or sum(part.file_size for part in parts) > path.stat().st_size
+        ):
+            raise FileFormatError(
+                f"{path} is compressed, or its parts claim more than the file holds; predictors are not compressed. It is damaged or forged."
+            )
         return {part.filename.removesuffix(".npy"): _array(archive.read(part)) for part in parts}
 
 

@@ -23,7 +23,6 @@ _PRODUCTS = {
 """Operations whose result is (..., rows of the first, columns of the second)."""
 
 
-
 def try_out(program: Program, x: np.ndarray, shape: Shape) -> None:
     """Refuse a program that fails at x (D,), or that gives other than finite numbers of the given shape there."""
     for rows in (1, 2):
@@ -41,17 +40,23 @@ def _try_rows(program: Program, X: np.ndarray, shape: Shape) -> None:
             result = np.asarray(function_of(instruction)(*inputs))
             total, largest = total + result.size, max(largest, result.nbytes)
             if total > 4 * most:
-                raise FileFormatError(f"The file's program takes far more memory than its constants account for (beyond {4 * most} numbers).")
+                raise FileFormatError(
+                    f"The file's program takes far more memory than its constants account for (beyond {4 * most} numbers)."
+                )
             arrays[instruction.output] = result
     _refuse_results({name: arrays[slot] for name, slot in program.outputs.items()}, (len(X), *shape))
     if 64 * program.row_bytes * len(X) < largest - _constant_bytes(program):
-        raise FileFormatError(f"The file says that a row takes {program.row_bytes} bytes while it is worked on; it takes {largest // len(X)}.")
+        raise FileFormatError(
+            f"The file says that a row takes {program.row_bytes} bytes while it is worked on; it takes {largest // len(X)}."
+        )
 
 
 def _refuse_results(results: dict[str, np.ndarray], shape: Shape) -> None:
     for name, result in results.items():
         if result.shape != shape or result.dtype != np.float64 or not np.isfinite(result).all():
-            raise FileFormatError(f"The file's program should give finite numbers as {name}, and does not. It is damaged or forged.")
+            raise FileFormatError(
+                f"The file's program should give finite numbers as {name}, and does not. It is damaged or forged."
+            )
         if name.endswith("std") and (result < 0.0).any():
             raise FileFormatError(f"The file's program gives a negative {name}. It is damaged or forged.")
 
@@ -60,7 +65,9 @@ def _refuse_large(instruction: Instruction, shapes: Sequence[Shape], most: int) 
     """Refuse an operation that makes too many numbers, before it makes them."""
     numbers = _most_numbers(instruction.operation, shapes)
     if numbers > most:
-        raise FileFormatError(f"The file's program makes up to {numbers} numbers by {instruction.operation!r}; its constants account for {most}.")
+        raise FileFormatError(
+            f"The file's program makes up to {numbers} numbers by {instruction.operation!r}; its constants account for {most}."
+        )
 
 
 def _most_numbers(operation: str, shapes: Sequence[Shape]) -> int:

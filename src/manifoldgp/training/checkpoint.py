@@ -29,6 +29,7 @@ _MAGIC = b"manifoldgp-checkpoint 2\n"
 _DIGEST = 16
 _HEAD = struct.Struct("<cQ")
 
+
 class Checkpoints:
     """The checkpoints of one fit, a file for each target and group. fit: plain data by name in which other fits differ; see :class:`Checkpoint`."""
 
@@ -109,7 +110,9 @@ class Checkpoint:
 
     def leave_out_the_rest(self) -> None:
         """The recorded answers, from the one just given on, belong to another way of training: this run goes on by itself."""
-        warn(f"The checkpoint {self.path} tells of another way of training from here on, as on another machine; training goes on without it.")
+        warn(
+            f"The checkpoint {self.path} tells of another way of training from here on, as on another machine; training goes on without it."
+        )
         self._next -= 1
         self._answers = self._answers[: self._next]
         self._rewrite()
@@ -117,7 +120,9 @@ class Checkpoint:
     def record(self, kind: bytes, payload: bytes) -> None:
         """Add an answer; it reaches the file with those of a second."""
         if self.replaying:
-            raise RuntimeError("An answer was recorded while others were left: training asked for something that it did not ask for before.")
+            raise RuntimeError(
+                "An answer was recorded while others were left: training asked for something that it did not ask for before."
+            )
         self._unwritten += self._framed(kind, payload)
         if time.perf_counter() - self._last >= self.seconds:
             self.flush()
@@ -186,7 +191,9 @@ class Checkpoint:
             self._answers.append((kind, data[body : body + length]))
             self._digest, self._end = digest, body + length + _DIGEST
         if left := len(data) - self._end:
-            warn(f"The last {left} bytes of the checkpoint {self.path} are damaged or were not written whole; what they held is computed anew.")
+            warn(
+                f"The last {left} bytes of the checkpoint {self.path} are damaged or were not written whole; what they held is computed anew."
+            )
 
     def _rewrite(self) -> None:
         """Count digest and end anew, for the answers that are left."""

@@ -88,9 +88,7 @@ class Ranks:
         padded = _on_backend(torch.frombuffer(bytearray(mine.ljust(longest, b"\0")), dtype=torch.uint8))
         everyone = [torch.empty_like(padded) for _ in range(self.count)]
         dist.all_gather(everyone, padded)
-        return [
-            unpacked(theirs[: int(length)].cpu().numpy().tobytes()) for theirs, length in zip(everyone, lengths, strict=True)
-        ]
+        return [unpacked(theirs[: int(length)].cpu().numpy().tobytes()) for theirs, length in zip(everyone, lengths, strict=True)]
 
     def decide(self, flag: bool) -> bool:
         """The first process's answer to a question that each could answer differently, such as whether time is up."""

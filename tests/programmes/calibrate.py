@@ -1,0 +1,103 @@
+"""`make calibrate`: data sets drawn from known laws; how often intervals hold new targets, and whether the PIT is uniform, with confidence intervals."""
+
+from __future__ import annotations
+
+import argparse
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from scipy import stats
+
+from manifoldgp import NUTS, ManifoldGPRegressor
+
+LEVELS = (0.5, 0.9, 0.95)
+NEW_ROWS = 20
+"""Rows of each data set that are predicted; coverage is averaged over them, and the data sets are the sample."""
+
+Law = Callable[[np.ndarray, np.random.Generator], np.ndarray]
+
+
+def _gp(X: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """A draw from a GP with a squared exponential kernel of random length-scales, and noise."""
+    lengthscale = np.exp(rng.normal(0.3, 0.5, size=X.shape[1]))
+    Z = X / lengthscale
+    K = np.exp(-0.5 * ((Z[:, None] - Z[None]) ** 2).sum(-1))
+    return np.linalg.cholesky(K + 1e-9 * np.eye(len(X))) @ rng.normal(size=len(X)) + rng.uniform(0.05, 0.3) * rng.normal(
+        size=len(X)
+    )
+
+
+def _network(X: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """A network of ten tanh units with random weights, and noise."""
+    W, b, v = rng.normal(size=(X.shape[1], 10)) * 2, rng.normal(size=10), rng.normal(size=10) / 3
+    return np.tanh(X @ W + b) @ v + 0.1 * rng.normal(size=len(X))
+
+
+def _step(X: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """A step at a random place, on a slope, and noise."""
+    return 2.0 * (X[:, 0] > rng.normal()) + 0.3 * X[:, -1] + 0.1 * rng.normal(size=len(X))
+
+
+def _heavy_tails(X: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """A smooth function with noise of Student's t with three degrees of freedom."""
+    return np.sin(2 * X[:, 0]) + 0.5 * X[:, -1] + 0.2 * rng.standard_t(3, size=len(X))
+
+
+LAWS: dict[str, Law] = {"gp": _gp, "network": _network, "step": _step, "heavy tails": _heavy_tails}
+AVERAGES: dict[str, Any] = {"stack": "stack", "fast": "fast", "nuts": NUTS(2, 100, chains=2, tune=100, draws=100, thin=5)}
+
+
+def data_set(law: str, rows: int, number: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Inputs and targets of one data set, new rows last."""
+    rng = np.random.default_rng([seed, list(LAWS).index(law), rows, number])
+    X = rng.normal(size=(rows + NEW_ROWS, 2))
+    return X, LAWS[law](X, rng)
+
+
+def transforms(average: str, law: str, rows: int, number: int, seed: int) -> np.ndarray:
+    """The probability integral transforms of the new rows."""
+    X, y = data_set(law, rows, number, seed)
+    model = ManifoldGPRegressor(averaging=AVERAGES[average]).fit(X[:rows], y[:rows])
+    return model.predict_cdf(X[rows:], y[rows:])
+
+
+def summary(pit: np.ndarray) -> str:
+    """Coverage of central intervals with 95 % confidence intervals over data sets, and the p-value of a uniform PIT. pit: (sets, new rows)."""
+    words = []
+    for level in LEVELS:
+        covered = (np.abs(pit - 0.5) <= level / 2).mean(1)
+        half = stats.t.ppf(0.975, len(covered) - 1) * covered.std(ddof=1) / np.sqrt(len(covered)) if len(covered) > 1 else np.nan
+        words.append(f"{100 * covered.mean():5.1f} ± {100 * half:4.1f}")
+    uniform = stats.kstest(pit[:, 0], "uniform").pvalue  # one row of each set: rows of a set are not independent
+    return " | ".join([*words, f"{uniform:.3f}"])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sets", type=int, default=400, help="data sets of each kind")
+    parser.add_argument("--rows", type=int, nargs="*", default=[25, 50, 100, 400])
+    parser.add_argument("--law", nargs="*", default=list(LAWS), choices=list(LAWS))
+    parser.add_argument("--averaging", nargs="*", default=list(AVERAGES), choices=list(AVERAGES))
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    print(f"programmes.calibrate: seed {options.seed}, {options.sets} data sets of each kind, {NEW_ROWS} new rows each\n")
+    print(
+        "| averaging | law | rows | 50 % | 90 % | 95 % | uniform PIT, p | minutes |\n|---|---|---|---|---|---|---|---|",
+        flush=True,
+    )
+    for average in options.averaging:
+        for law in options.law:
+            for rows in options.rows:
+                begin = time.perf_counter()
+                pit = np.stack([transforms(average, law, rows, number, options.seed) for number in range(options.sets)])
+                print(f"| {average} | {law} | {rows} | {summary(pit)} | {(time.perf_counter() - begin) / 60:.1f} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
