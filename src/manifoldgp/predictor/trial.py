@@ -74,10 +74,10 @@ def _most_numbers(operation: str, shapes: Sequence[Shape]) -> int:
     """How many numbers an operation on arrays of these shapes makes at most; shapes that do not fit are refused by NumPy itself."""
     if operation in _PRODUCTS:
         factors = shapes if operation == "affine" else shapes[:2]
-        pairs = [_product(left, right) for left, right in zip(factors[0::2], factors[1::2], strict=False)]
+        pairs = [_product(factors[i], factors[i + 1]) for i in range(0, len(factors) - 1, 2)]
         return _broadcast([*pairs, *factors[2 * len(pairs) :]])
     if operation == "mix":
-        return _broadcast([_product(right, left) for left, right in zip(shapes[:1], shapes[1:], strict=False)])
+        return math.prod(_product(shapes[-1], shapes[0]))
     if operation == "explained":
         return math.prod(shapes[0]) * max(math.prod(shape[:-2]) for shape in shapes)
     if operation == "warped_moments":
