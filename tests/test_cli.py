@@ -8,8 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
-from manifoldgp.cli import main
+from manifoldgp.cli import _explained, main
 
 pytest.importorskip("typer", reason="needs the extra cli")
 
@@ -60,3 +61,17 @@ def test_errors_are_one_line_and_debug_shows_the_place(tmp_path, monkeypatch, ca
     monkeypatch.setattr(sys, "argv", ["mgp", "--debug", *arguments])
     with pytest.raises(FileNotFoundError, match=r"none\.mgp"):
         main()
+
+
+@pytest.mark.parametrize("error", [
+    MemoryError("Unable to allocate 8 TiB"),
+    RuntimeError("[enforce fail at alloc_cpu.cpp:117] . DefaultCPUAllocator: can't allocate memory: you tried to allocate 72000000 bytes."),
+    torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."),
+])  # fmt: skip
+def test_memory_that_runs_out_is_told_as_such(error):
+    assert _explained(error).startswith("Not enough memory. ")
+    assert "fewer rows" in _explained(error)
+
+
+def test_another_runtime_error_is_unexpected():
+    assert _explained(RuntimeError("shapes do not fit")).startswith("Unexpected RuntimeError")

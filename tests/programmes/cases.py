@@ -10,6 +10,7 @@ import warnings
 import zlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -78,14 +79,15 @@ def command_line(
             print(area, options.case, areas[area](generator_of(area, options.seed, options.case)))
         return
     print(f"{programme}: seed {options.seed}, areas {', '.join(options.area)}", flush=True)
-    tallies = _run({name: areas[name] for name in options.area}, options, programme)
+    tallies = {name: Tally() for name in options.area}
+    with suppress(KeyboardInterrupt):  # Ctrl-C ends it early, with its report
+        _run({name: areas[name] for name in options.area}, tallies, options, programme)
     _report(tallies)
     sys.exit(any(tally.failures for tally in tallies.values()))
 
 
-def _run(areas: Mapping[str, Case], options: argparse.Namespace, programme: str) -> dict[str, Tally]:
+def _run(areas: Mapping[str, Case], tallies: Mapping[str, Tally], options: argparse.Namespace, programme: str) -> None:
     """The area with the least time so far comes next, so that all have equal shares of it."""
-    tallies = {name: Tally() for name in areas}
     end = time.perf_counter() + 60.0 * options.minutes
     while time.perf_counter() < end:
         open_areas = [name for name in areas if options.cases is None or tallies[name].cases < options.cases]
@@ -99,7 +101,6 @@ def _run(areas: Mapping[str, Case], options: argparse.Namespace, programme: str)
                 f"FAILED {name}: {words}\n  again: python -m {programme} --seed {options.seed} --area {name} --case {case}",
                 flush=True,
             )
-    return tallies
 
 
 def _report(tallies: Mapping[str, Tally]) -> None:

@@ -81,10 +81,10 @@ def surveyed(source: RowSource, ranks: Ranks) -> Survey:
     sent = ranks.gather(
         [[part.rows, part.left_out] for part in parts], [array for part in parts for array in (part.mean, part.squares)]
     )
-    everyone = [
-        Survey(*counts, mean, squares) for all_counts, arrays in sent
-        for counts, mean, squares in zip(all_counts, arrays[0::2], arrays[1::2], strict=True)
-    ]  # fmt: skip
+    everyone = []
+    for counts, arrays in sent:
+        for (rows, left_out), mean, squares in zip(counts, arrays[0::2], arrays[1::2], strict=True):
+            everyone.append(Survey(rows, left_out, mean, squares))
     total = reduce(Survey.merged, everyone)
     if total.rows < 2:
         raise InputError(f"At least 2 rows with a target are needed; there {'is' if total.rows == 1 else 'are'} {total.rows}.")
