@@ -442,11 +442,11 @@ def test_training_that_fails_says_so():
     assert isinstance(caught.value, (TrainingFailedError, InputError))
 
 
-@pytest.mark.parametrize("thing", [1j, None, [], {"a": 1}])
+@pytest.mark.parametrize("thing", [1j, [], {"a": 1}])
 def test_objects_that_are_no_real_numbers_are_refused_in_words(thing):
     table = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], dtype=object)
     table[1, 0] = thing
-    with pytest.raises(InputError):
+    with pytest.raises(InputError, match="X must hold"):
         GPRegressor(restarts=1, max_iter=1).fit(table, np.arange(3.0))
-    with pytest.raises(InputError):
+    with pytest.raises(InputError, match="y must hold"):
         GPRegressor(restarts=1, max_iter=1).fit(np.ones((3, 2)), table[:, 0])

@@ -138,6 +138,8 @@ def _text_explained(name: str) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
+        if "setting an array element with a sequence" in str(error):
+            raise InputError(f"{name} must hold one number in each place: {error}") from error
         if "could not convert string to float" not in str(error):
             raise
         raise InputError(
