@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -27,17 +27,18 @@ from manifoldgp.averaging.fold_training import (
     GP_ON_FOLDS,
     NESTED_ON_FOLDS,
     OWN_ON_FOLDS,
-    STEPPED,
+    SCREEN_ROWS,
     Group,
+    OnFolds,
     nested_start,
     step_phase,
-    weigh_on_folds,
 )
 from manifoldgp.averaging.folds import folds_for, held_out_in_turn
+from manifoldgp.averaging.kinds import ADDITIVE_GP, COLD, OWN, PLAIN, ROUGH, ROUGH_GP, STEPPED, WARM
 from manifoldgp.averaging.members import nested_gp, pick, plain_gp, plain_phase
 from manifoldgp.averaging.restarts import LOST_AFTER
 from manifoldgp.averaging.sparse_stack import fit_sparse_stack, plan_sparse_stack
-from manifoldgp.averaging.stacking import Weighing, tempered_weights
+from manifoldgp.averaging.stacking import HeldOutReport, Weighing, tempered_weights
 from manifoldgp.data.inputs import positive_number, whole_number
 from manifoldgp.errors import InputError
 from manifoldgp.model import Data, Model
@@ -48,6 +49,9 @@ from manifoldgp.training.settings import Sparse
 from manifoldgp.training.sparse_trainer import SparseTrainer
 from manifoldgp.training.trained import Trained
 from manifoldgp.training.trainer import LOST_MARGIN, Trainer
+
+RETRAINED_BELOW = 600
+"""Rows below which members are trained anew on all of them once their weights are known; beyond, those of the folds predict, conditioned on all rows."""
 
 _MANY_ROWS = 1200
 """Rows from which on a stack has one warm and one cold member less: each is expensive."""
@@ -94,6 +98,8 @@ class Stack(Averaging):
         Pseudo-rows, as a fraction of N, that vote equally for every component.
     own_rows
         Up to so many rows all own members are trained, if they carry the weight; beyond, in inverse proportion to the rows.
+    learn_rows
+        Rows that a member learns its parameters from, at most; it predicts with all of them.
     keep
         Nats a row of the held-out log density: groups that together add less are not trained on all rows.
     go_on
@@ -122,11 +128,13 @@ class Stack(Averaging):
     gp_prior: float = 0.05
     spread_prior: float = 0.02
     own_rows: int = 150
+    learn_rows: int = 1000
+    finish_rows: int = 2000
     keep: float = 0.005
     go_on: float = 0.05
 
     def check(self) -> None:
-        for name in ("gp_starts", "own_members", "fold_members", "hidden", "q", "own_rows"):
+        for name in ("gp_starts", "own_members", "fold_members", "hidden", "q", "own_rows", "learn_rows"):
             whole_number(getattr(self, name), name)
         for name in ("warm_members", "cold_members"):
             if getattr(self, name) is not None:
@@ -205,7 +213,7 @@ class Stack(Averaging):
     def fit(self, model: Model, data: Data, trainer: Trainer, folds: FoldChoice) -> Averaged:
         # The seed itself: nothing is drawn from the generator, so that the plain GP (of the first target) has the very starts of a GPRegressor.
         rng = np.random.default_rng(trainer.generator.initial_seed())
-        return fit_stack(model, data, held_out_in_turn(len(data.y), rng, folds.groups, folds.ordered), self, trainer)
+        return fit_stack(model, data, held_out_in_turn(len(data.y), rng, folds.groups, folds.ordered), self, trainer, rng)
 
     def plan_sparse(self, N: int, method: Sparse) -> Plan:
         return plan_sparse_stack(N, method)
@@ -221,32 +229,79 @@ def _sequence(value: Any, name: str, expected: str) -> tuple[Any, ...]:
     raise InputError(f"{name} must be {expected}; got {value!r}.")
 
 
-def fit_stack(template: Model, data: Data, folds: list[np.ndarray], settings: Stack, trainer: Trainer) -> Averaged:
-    """Weights from the folds (held-out rows of each), members from all rows."""
-    gp = trainer.fit("plain GP", plain_gp(template), data, settings.gp_starts, settings.gp_iterations, margin=LOST_MARGIN)
-    gp_values = gp.values(np.array([gp.best()]))
-    weights, report, groups = weigh_on_folds(template, make_batch(data, folds), gp_values, settings, trainer)
-    share = dict(zip(groups, weights, strict=True))
+def fit_stack(template: Model, data: Data, folds: list[np.ndarray], settings: Stack, trainer: Trainer, rng: np.random.Generator) -> Averaged:
+    """Weights from the folds (held-out rows of each); members from all rows where these are few, else those of the folds, conditioned on all rows."""
+    few = len(data.y) < RETRAINED_BELOW
+    sample = data if few else sample_of(data, SCREEN_ROWS, rng)
+    gp = trainer.fit("plain GP", plain_gp(template), sample, settings.gp_starts, settings.gp_iterations, margin=LOST_MARGIN)
+    course = OnFolds(template, make_batch(data, folds), settings, trainer, rng)
+    weights, report = course.weigh(gp.values(np.array([gp.best()])))
+    share = dict(zip(course.groups, weights, strict=True))
+    if few:
+        return _retrained(template, data, gp, course.groups, share, settings, trainer, report)
+    return _conditioned(course.groups, share, settings, report)
 
+
+def _conditioned(groups: dict[str, Group], share: dict[str, np.ndarray], settings: Stack, report: HeldOutReport) -> Averaged:
+    """The members of the folds, as they are."""
+    batches: list[Trained] = []
+    member_weights: list[np.ndarray] = []
+    for name, group in groups.items():
+        weights = share[name][:, None] * group.weights()
+        same = next((b for b, batch in enumerate(batches) if batch is group.batch), None)
+        if same is None:
+            batches.append(replace(group.batch, group=name))
+            member_weights.append(weights)
+        else:
+            member_weights[same] += weights
+    return Averaged(batches, member_weights, tuple(settings.variance_factors), report)
+
+
+def sample_of(data: Data, count: int, rng: np.random.Generator) -> Data:
+    """So many rows, in order."""
+    index = torch.as_tensor(np.sort(rng.choice(len(data.y), min(count, len(data.y)), replace=False)), device=data.y.device)
+    return Data(data.X[index], data.y[index], None if data.known_noise is None else data.known_noise[index])
+
+
+def _retrained(
+    template: Model, data: Data, gp: Trained, groups: dict[str, Group], share: dict[str, np.ndarray], settings: Stack, trainer: Trainer, report: HeldOutReport
+) -> Averaged:
+    """Members trained on all rows."""
+    gp_values = gp.values(np.array([gp.best()]))
     is_best = np.arange(settings.gp_starts) == gp.best()
-    batches, member_weights = [gp], [share["plain GP"][:, None] * is_best]
+    batches, member_weights = [gp], [share[PLAIN][:, None] * is_best]
+    for name in (ROUGH_GP, ADDITIVE_GP):
+        if name in share and share[name].any():
+            values = groups[name].values
+            full = trainer.fit(name, groups[name].batch.model, data, 1, GP_FOLD_ITERATIONS, lambda _, values=values: pick(values, np.zeros(1, dtype=int)))
+            batches.append(full)
+            member_weights.append(share[name][:, None] * equal_weights(full, np.ones(1, dtype=bool)))
     warm, cold = settings.nested_members(len(data.y))
-    warm, cold = warm if share["warm"].any() else 0, cold if share["cold"].any() else 0
+    warm, cold = warm if share[WARM].any() else 0, cold if share[COLD].any() else 0
     if warm + cold:
         is_warm = np.arange(warm + cold) < warm
-        full = _nested(template, data, gp_values, is_warm, settings, trainer, groups["cold"])
+        full = _nested(template, data, gp_values, is_warm, settings, trainer, groups[COLD])
         batches.append(full)
         member_weights.append(
-            share["warm"][:, None] * equal_weights(full, is_warm) + share["cold"][:, None] * equal_weights(full, ~is_warm)
+            share[WARM][:, None] * equal_weights(full, is_warm) + share[COLD][:, None] * equal_weights(full, ~is_warm)
         )
-    if share["own"].any():
-        count = _own_count(share["own"].sum(), len(data.y), settings)
-        full = _own(template, data, count, settings, trainer, groups["own"])
+    if ROUGH in share and share[ROUGH].any():
+        count = settings.nested_members(len(data.y))[1]
+        model = groups[ROUGH].batch.model
+        afresh = nested_start(model, pick(groups[ROUGH_GP].values, np.zeros(count, dtype=int)), np.zeros(count, dtype=bool))
+        limits, start = _as_on_folds(np.arange(count), groups[ROUGH], settings)
+        full = trainer.fit(ROUGH, model, data, count, limits, lambda drawn: start(afresh(drawn)))
+        batches.append(full)
+        member_weights.append(share[ROUGH][:, None] * equal_weights(full, np.ones(count, dtype=bool)))
+    if share[OWN].any():
+        count = _own_count(share[OWN].sum(), len(data.y), settings)
+        full = _own(template, data, count, settings, trainer, groups[OWN])
         batches.append(full)
         finished = np.where(full.cut_short, np.inf, full.objective)
         inner = tempered_weights(finished, settings.temperature) * np.isfinite(finished)
-        member_weights.append(share["own"][:, None] * inner)
-    member_weights[0] += (weights.sum(0) - sum(w.sum(1) for w in member_weights))[:, None] * is_best
+        member_weights.append(share[OWN][:, None] * inner)
+    total = sum(share.values())
+    member_weights[0] += (total.sum(0) - sum(w.sum(1) for w in member_weights))[:, None] * is_best
     return Averaged(batches, member_weights, tuple(settings.variance_factors), report)
 
 
