@@ -185,6 +185,7 @@ class Stack(Averaging):
 
     def plan(self, N: int) -> Plan:
         whole, (count, used) = cost(N), folds_for(N)
+        few = N < RETRAINED_BELOW
         part = used * cost(N * (count - 1) // count)
         each = self.fold_members * part
         first, second = self.steps[0], self.steps[min(1, len(self.steps) - 1)]
@@ -206,8 +207,8 @@ class Stack(Averaging):
                 Phase("nested", self.polish, members * self.polish * whole, max(self.warm_iterations, limit)),
                 Phase("own", second, own, limit),
             ),
-            at_once=max(self.gp_starts, members, self.own_members),
-            kept=(1, members, self.own_members),
+            at_once=max(self.gp_starts, members, self.own_members) if few else 1,
+            kept=(1, members, self.own_members) if few else (1, 2 * used * self.fold_members),
         )
 
     def fit(self, model: Model, data: Data, trainer: Trainer, folds: FoldChoice) -> Averaged:
@@ -301,7 +302,7 @@ def _retrained(
         inner = tempered_weights(finished, settings.temperature) * np.isfinite(finished)
         member_weights.append(share[OWN][:, None] * inner)
     total = sum(share.values())
-    member_weights[0] += (total.sum(0) - sum(w.sum(1) for w in member_weights))[:, None] * is_best
+    member_weights[0] += (total - sum(w.sum(1) for w in member_weights))[:, None] * is_best
     return Averaged(batches, member_weights, tuple(settings.variance_factors), report)
 
 
