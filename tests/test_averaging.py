@@ -8,8 +8,8 @@ import torch
 
 from manifoldgp import NUTS, GPRegressor, ManifoldGPRegressor, Stack, load
 from manifoldgp._system.threads import Workers, training_threads
+from manifoldgp.averaging import final_members
 from manifoldgp.averaging import fold_training as on_folds
-from manifoldgp.averaging import stack
 from manifoldgp.averaging.averages import FoldChoice
 from manifoldgp.averaging.fold_predictions import make_batch, predict_held_out
 from manifoldgp.averaging.folds import held_out_in_turn
@@ -95,7 +95,7 @@ def test_samples_follow_the_mixture(fitted):
 def test_weights_sum_to_one_and_are_reported(fitted):
     report = fitted["stack"].held_out_[0]
     assert report.weights.sum() == pytest.approx(1.0)
-    assert report.groups == ("plain GP", "warm", "cold", "own")
+    assert report.groups == ("plain GP", "rough GP", "additive GP", "warm", "cold", "rough", "own")
     assert ((report.pit >= 0) & (report.pit <= 1)).all()
     assert "of the weight" in str(fitted["stack"].diagnose())
     weights = fitted["stack"].starts_["weight"]
@@ -236,12 +236,14 @@ def averaged(X, y, features=MLP((4, 2)), **settings):  # noqa: B008
     sizes = {"gp_starts": 1, "warm_members": 2, "cold_members": 3, "own_members": 5, "fold_members": 2, **settings}
     with training_threads() as workers:
         trainer = Trainer(torch.Generator().manual_seed(0), workers, watch=lambda phase, *_: bool(phases.append(phase)))
-        average = fit_stack(Model(features), data, [np.arange(0, len(y), 2), np.arange(1, len(y), 2)], Stack(**sizes), trainer)
+        halves = [np.arange(0, len(y), 2), np.arange(1, len(y), 2)]
+        average = fit_stack(Model(features), data, halves, Stack(**sizes), trainer, np.random.default_rng(0))
     assert sum(w.sum() for w in average.weights) == pytest.approx(1.0)
     return average, list(dict.fromkeys(phases))
 
 
-def test_groups_that_add_little_go_no_further():
+def test_groups_that_add_little_go_no_further(monkeypatch):
+    monkeypatch.setattr(on_folds, "PATIENT_BELOW", 0)
     rng = np.random.default_rng(0)
     X = rng.normal(size=(40, 1))
     average, phases = averaged(X, np.sin(X[:, 0]) + 0.1 * rng.normal(size=40), keep=100.0)
@@ -279,14 +281,14 @@ def test_features_with_constants_of_the_rows_start_afresh_on_all_rows():
 def test_members_that_could_not_be_trained_have_no_weight(monkeypatch):
     rng = np.random.default_rng(0)
     X = np.sort(rng.uniform(-1, 1, size=(40, 1)), axis=0)
-    trained = stack._own
+    trained = final_members._own
 
     def nobody(*arguments):
         batch = trained(*arguments)
         batch.result.value[:] = np.inf
         return batch
 
-    monkeypatch.setattr(stack, "_own", nobody)
+    monkeypatch.setattr(final_members, "_own", nobody)
     average, _ = averaged(X, (X[:, 0] > 0) + 0.01 * rng.normal(size=40), steps=(5, 20), keep=-1.0)
     own = next(i for i, batch in enumerate(average.trained) if batch.group == "own")
     assert average.weights[own].sum() == 0.0
@@ -313,13 +315,13 @@ def test_a_step_that_makes_held_out_rows_less_likely_is_taken_back(monkeypatch):
     rng = np.random.default_rng(0)
     X = np.sort(rng.uniform(-1, 1, size=(40, 1)), axis=0)
     y = (X[:, 0] > 0) + 0.01 * rng.normal(size=40)
-    honest = on_folds._predicted
+    honest = on_folds.OnFolds._predicted
 
-    def worse_after_the_first_step(group, folds, settings):
-        log_density, cdf = honest(group, folds, settings)
+    def worse_after_the_first_step(course, group, folds):
+        log_density, cdf = honest(course, group, folds)
         return log_density - 10.0 * (group.iterations == 20), cdf
 
-    monkeypatch.setattr(on_folds, "_predicted", worse_after_the_first_step)
+    monkeypatch.setattr(on_folds.OnFolds, "_predicted", worse_after_the_first_step)
     average, phases = averaged(X, y, steps=(5, 20, 60))
     assert "own on folds, to 20" in phases
     own = next(batch for batch in average.trained if batch.group == "own")

@@ -77,6 +77,14 @@ class Folds:
         return rows
 
 
+def sample_of(data: Data, count: int, rng: np.random.Generator) -> Data:
+    """So many rows, in order; all where there are not more."""
+    if len(data.y) <= count:
+        return data
+    index = torch.as_tensor(np.sort(rng.choice(len(data.y), count, replace=False)), device=data.y.device)
+    return Data(data.X[index], data.y[index], None if data.known_noise is None else data.known_noise[index])
+
+
 def make_batch(data: Data, folds: Sequence[np.ndarray]) -> Folds:
     """The batch of all folds of ``data``; folds: held-out rows of each."""
     N, noise, device = len(data.y), data.known_noise, data.X.device

@@ -28,7 +28,7 @@ from manifoldgp.training.trainer import Trainer
 if TYPE_CHECKING:
     from manifoldgp.averaging.stack import Stack
 
-GP_ON_FOLDS, NESTED_ON_FOLDS, ROUGH_ON_FOLDS, OWN_ON_FOLDS = "plain GP on folds", "nested on folds", "rough on folds", "own on folds"
+GP_ON_FOLDS, NESTED_ON_FOLDS, ROUGH_ON_FOLDS, OWN_ON_FOLDS = (f"{name} on folds" for name in (PLAIN, "nested", ROUGH, OWN))
 """Phases, by name."""
 
 GP_FOLD_ITERATIONS = 50
@@ -36,17 +36,35 @@ GP_FOLD_ITERATIONS = 50
 DECIDE_ROWS = 2500
 """Rows that members predict with, at most, while it is decided who is trained on. Weights are found with all rows."""
 
+FACTOR_BYTES = 2**32
+"""Memory that the factors of all members may take together; beyond, the groups that are missed least are left out."""
+
 FINISH_ITERATIONS = 15
 """Iterations on more rows of members that learnt from a sample."""
 
 PATIENT_BELOW = 300
 """Rows below which every group takes the second step: it costs next to nothing there, and few held-out rows misjudge a network that has just begun."""
 
-SCREEN_ROWS, SCREEN_ITERATIONS = 400, 30
+SCREEN_ROWS, SCREEN_ITERATIONS = 250, 30
 """Rows on which further plain GPs are compared with the plain GP first, and their iterations there."""
 
 Predicted = tuple[np.ndarray, np.ndarray]
 """Mixture log densities and CDFs (F, N) of a group's members."""
+
+
+def fold_phase(group: str) -> str:
+    """The name of the phase that trains a group on the folds."""
+    return f"{group} on folds"
+
+
+def screen_phase(group: str) -> str:
+    """The name of the phase that tries a plain GP on few rows."""
+    return f"{group} on few rows"
+
+
+def finish_phase(group: str) -> str:
+    """The name of the phase in which a group learns from more rows."""
+    return f"{group} on more rows"
 
 
 def step_phase(group: str, iterations: int) -> str:
@@ -86,11 +104,12 @@ class Group:
 
 
 class OnFolds:
-    """The groups of one stack on their way through the folds. groups, predicted: so far, by name."""
+    """The groups of one stack on their way through the folds. groups, predicted: so far, by name. rough_base: plain GPs of the folds that rough members start around."""
 
     def __init__(self, template: Model, folds: Folds, settings: Stack, trainer: Trainer, rng: np.random.Generator) -> None:
         self.template, self.folds, self.settings, self.trainer, self.rng = template, folds, settings, trainer, rng
         self.deciding = folds.with_fewer_rows(DECIDE_ROWS, rng)
+        self.rough_base: Tree | None = None
         self.groups: dict[str, Group] = {}
         self.predicted: dict[str, Predicted] = {}
 
@@ -107,52 +126,57 @@ class OnFolds:
                 self.take_steps(name)
         if self.folds.train.y.shape[-1] > self.settings.learn_rows:
             self.finish()
-        weighing, kept = self.settings.weighing, self.needed()
+        kept = self.needed()
         if self.deciding is not self.folds:
             self.groups = {name: group for name, group in self.groups.items() if name in kept}
             self.predicted = {name: self._predicted(group, self.folds) for name, group in self.groups.items()}
             kept = self.needed()
-        weights, report = weighing.weights(self.candidates, kept)
+        weights, report = self.settings.weighing.weights(self.candidates, kept)
         return weights, self._with_means(report)
 
     def needed(self) -> list[str]:
         """The groups that are missed if they are left out; the plain GP is one of them."""
         optional = [name for name in self.groups if name != PLAIN]
-        return self.settings.weighing.needed(self.candidates, optional, self.settings.keep)
+        kept = self.settings.weighing.needed(self.candidates, optional, self.settings.keep)
+        most = max(3, int(FACTOR_BYTES / (8 * self.folds.N**2)))
+        while sum(self.groups[name].inner.size for name in kept) > most and len(kept) > 2:
+            kept = self.settings.weighing.without_least_missed(self.candidates, kept, optional)
+        return kept
 
     def finish(self) -> None:
         """A few iterations on more rows for the groups that count: a sample says less about noise and length-scales."""
         for name in self.needed():
             group = self.groups[name]
-            data = self.folds.learning(group.inner.shape[1], self.settings.finish_rows, self.rng)
-            self._replace_if_better(name, self._further(group, name, f"{name} on more rows", FINISH_ITERATIONS, data))
+            data = self.folds.learning(group.inner.shape[1], 2 * self.settings.learn_rows, self.rng)
+            self._replace_if_better(name, self._further(group, name, finish_phase(name), FINISH_ITERATIONS, data))
 
     def wanted(self, name: str, among: Candidates, optional: Sequence[str]) -> bool:
         """Whether a group is better than the plain GP, or adds more than next to nothing to the others."""
         return among.better_than_gp(name) or name in self.settings.weighing.needed(among, optional, 0.5 * self.settings.keep)
 
     def train_plain(self, gp_values: Tree) -> None:
-        """The plain GP on every fold, and those with other kernels that held-out rows want."""
+        """The plain GP on every fold, and those with other kernels, unless a sample of the rows says that they are not worth it."""
         models = plain_models(self.template, self.folds.X.shape[-1])
         data = self.learning(1)
         self._add(PLAIN, self._plain(GP_ON_FOLDS, models[PLAIN], data, self._start_at(gp_values), GP_FOLD_ITERATIONS))
+        self.rough_base = self.groups[PLAIN].values if ROUGH_GP in models else None
         for name in self._screened(models, gp_values):
             start = self._start_at(self.groups[PLAIN].values) if name == ROUGH_GP else None
-            self._add(name, self._plain(f"{name} on folds", models[name], data, start, GP_FOLD_ITERATIONS))
-            if not self.wanted(name, self.candidates, (name,)):
-                del self.groups[name], self.predicted[name]
+            self._add(name, self._plain(fold_phase(name), models[name], data, start, GP_FOLD_ITERATIONS))
+            if name == ROUGH_GP:
+                self.rough_base = self.groups[name].values
 
     def _screened(self, models: dict[str, Model], gp_values: Tree) -> list[str]:
         """The further plain GPs that are worth training on all rows of the folds: all of them where rows are few, else those that do well on a sample."""
         others = [name for name in models if name != PLAIN]
-        if self.folds.train.y.shape[-1] <= 1.5 * SCREEN_ROWS or not others:
+        if self.folds.train.y.shape[-1] <= 1.2 * SCREEN_ROWS or not others:
             return others
         few = self.folds.learning(1, SCREEN_ROWS, self.rng)
         on_few = replace(self.folds, train=few)
         found = {}
         for name, model in models.items():
             start = None if name not in (PLAIN, ROUGH_GP) else self._start_at(gp_values)
-            group = self._plain(f"{name} on few rows", model, few, start, SCREEN_ITERATIONS)
+            group = self._plain(screen_phase(name), model, few, start, SCREEN_ITERATIONS)
             found[name] = self._predicted(group, on_few)
         return [name for name in others if self.wanted(name, Candidates.of(found), others)]
 
@@ -160,9 +184,7 @@ class OnFolds:
         started = pick(values, np.arange(self.folds.count) % max(leaf.shape[0] for _, leaf in leaves(values)))
         return lambda drawn: started
 
-    def _plain(
-        self, phase: str, model: Model, data: Data, start: Callable[[Tree], Tree] | None, iterations: int
-    ) -> Group:
+    def _plain(self, phase: str, model: Model, data: Data, start: Callable[[Tree], Tree] | None, iterations: int) -> Group:
         K = self.folds.count
         batch = self.trainer.fit(phase, model, data, K, iterations, start or (lambda drawn: drawn))
         return Group(batch, np.arange(K), np.ones((K, 1)), iterations, data)
@@ -179,9 +201,9 @@ class OnFolds:
         for name, chosen, iterations in ((WARM, is_warm, s.warm_iterations), (COLD, ~is_warm, first)):
             inner = _equal(batch.objective[chosen], K)
             self._add(name, Group(batch, np.flatnonzero(chosen), inner, iterations, data.rows(_index(chosen))))
-        if ROUGH_GP in self.groups:
+        if self.rough_base is not None:
             model, data = rough_nested(self.template, s.hidden, s.q), self.learning(members)
-            base = pick(self.groups[ROUGH_GP].values, np.repeat(np.arange(K), members))
+            base = pick(self.rough_base, np.repeat(np.arange(K), members))
             start = nested_start(model, base, np.zeros(K * members, dtype=bool))
             batch = self.trainer.fit(ROUGH_ON_FOLDS, model, data, K * members, first, start)
             self._add(ROUGH, Group(batch, np.arange(K * members), _equal(batch.objective, K), first, data))
@@ -229,7 +251,9 @@ class OnFolds:
     def _predicted(self, group: Group, folds: Folds) -> Predicted:
         K, members = group.inner.shape
         factors = self.settings.variance_factors
-        held_out: HeldOut = predict_held_out(group.batch.model, group.values, folds.for_members(members), factors, self.trainer.workers)
+        held_out: HeldOut = predict_held_out(
+            group.batch.model, group.values, folds.for_members(members), factors, self.trainer.workers
+        )
         shape = (len(held_out.log_density), K, members, -1)
         w = group.inner[None, :, :, None]
         log_density = np.asarray(logsumexp(held_out.log_density.reshape(shape), axis=2, b=w))
@@ -241,9 +265,7 @@ class OnFolds:
         for group, weights in zip(self.groups.values(), report.weights, strict=True):
             if weights.any():
                 K, members = group.inner.shape
-                each = held_out_means(
-                    group.batch.model, group.values, folds.for_members(members), self.settings.variance_factors
-                )
+                each = held_out_means(group.batch.model, group.values, folds.for_members(members), self.settings.variance_factors)
                 mixed = (group.inner[None, :, :, None] * each.reshape(len(weights), K, members, -1)).sum(2)
                 mean += np.tensordot(weights, folds.by_row(mixed), 1)
         observed = folds.by_row(folds.y.cpu().numpy())

@@ -1,14 +1,16 @@
-"""The groups of a stack of exact models: what their members are made of, and where they start."""
+"""The groups of a stack of exact models: what their members are made of."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from manifoldgp.averaging.members import nested_gp, plain_gp
-from manifoldgp.kernels import Kernel, Matern32, SquaredExponential
+from manifoldgp.averaging.stacking import PLAIN_GPS
+from manifoldgp.kernels import Additive, Kernel, Matern32, SquaredExponential
 from manifoldgp.model import Model
 
-PLAIN, ROUGH_GP, ADDITIVE_GP, WARM, COLD, ROUGH, OWN = "plain GP", "rough GP", "additive GP", "warm", "cold", "rough", "own"
+PLAIN, ROUGH_GP, ADDITIVE_GP = PLAIN_GPS
+WARM, COLD, ROUGH, OWN = "warm", "cold", "rough", "own"
 """Names of the groups.
 
 plain GP: Identity features. rough GP: the same with a Matérn 3/2 kernel. additive GP: the same with sums of functions of few inputs.
@@ -19,17 +21,22 @@ STEPPED = (COLD, ROUGH, OWN)
 """Groups that are trained in steps. Warm members stop early by their nature, and plain GPs converge."""
 
 
-def other_kernels(kernel: Kernel, inputs: int) -> dict[str, Kernel]:
-    """Kernels of further plain GPs beside the default one; none beside a kernel that the user has chosen."""
-    if type(kernel) is not SquaredExponential:
-        return {}
-    return {ROUGH_GP: Matern32(amplitude=kernel.amplitude)}
-
-
 def plain_models(template: Model, inputs: int) -> dict[str, Model]:
-    """The plain GPs that a stack may have, the template's own kernel first."""
-    others = other_kernels(template.kernel, inputs)
-    return {PLAIN: plain_gp(template)} | {name: plain_gp(replace(template, kernel=kernel)) for name, kernel in others.items()}
+    """The plain GPs that a stack may have: the template's kernel first, and others beside it unless the user has chosen it.
+
+    >>> list(plain_models(Model(), 3)), list(plain_models(Model(), 1)), list(plain_models(Model(kernel=Matern32()), 3))
+    (['plain GP', 'rough GP', 'additive GP'], ['plain GP', 'rough GP'], ['plain GP'])
+    """
+    models = {PLAIN: plain_gp(template)}
+    if type(template.kernel) is SquaredExponential:
+        models[ROUGH_GP] = _with_kernel(template, Matern32(amplitude=template.kernel.amplitude))
+        if inputs > 1:
+            models[ADDITIVE_GP] = _with_kernel(template, Additive())
+    return models
+
+
+def _with_kernel(template: Model, kernel: Kernel) -> Model:
+    return plain_gp(replace(template, kernel=kernel))
 
 
 def rough_nested(template: Model, hidden: int, q: int) -> Model:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -151,10 +151,14 @@ class Weighing:
     def needed(self, candidates: Candidates, optional: Collection[str], keep: float) -> list[str]:
         """The groups without those that add little: optional ones go, the one that is missed least first, while the stack loses less than ``keep`` nats a row by all that went."""
         kept, whole = list(candidates.names), self.value(candidates)
-        while left := [name for name in kept if name in optional]:
-            without = {name: self.value(candidates, [other for other in kept if other != name]) for name in left}
-            least_missed = max(left, key=without.__getitem__)
-            if whole - without[least_missed] >= keep:
+        while any(name in optional for name in kept):
+            fewer = self.without_least_missed(candidates, kept, optional)
+            if whole - self.value(candidates, fewer) >= keep:
                 break
-            kept.remove(least_missed)
+            kept = fewer
         return kept
+
+    def without_least_missed(self, candidates: Candidates, kept: Sequence[str], optional: Collection[str]) -> list[str]:
+        """These groups without the optional one that the stack loses least by."""
+        left = {name: [other for other in kept if other != name] for name in kept if name in optional}
+        return max(left.values(), key=lambda others: self.value(candidates, others))

@@ -6,6 +6,7 @@ different parameters; a single model has R = 1.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import torch
@@ -77,6 +78,15 @@ class Posterior(Conditioned):
         """The posterior of some members, in the given order."""
         picked = {name: getattr(self, name)[members] for name in ("H", "L", "z", "alpha", "jitter")}
         return replace(self, values=self._values_of(members, self.values), **picked)
+
+    def nlml(self) -> Tensor:
+        """−log p(y | values) of all rows (R,), from the same factor."""
+        with torch.no_grad():
+            residual = self.z - self.model.mean_at(self.values, self.data.X, self.H)
+            _, log_slope = self.model.warp(self.values, self.data.y)
+            half_log_det = self.L.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+            quadratic = 0.5 * (residual * self.alpha).sum(-1)
+            return quadratic + half_log_det + 0.5 * self.rows * math.log(2 * math.pi) - log_slope.expand_as(self.z).sum(-1)
 
     def leave_one_out(self) -> LeaveOneOut:
         """Leave-one-out predictions of z, from the same factor."""
