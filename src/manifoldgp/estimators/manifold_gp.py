@@ -20,6 +20,7 @@ from manifoldgp.data.sources import RowSource
 from manifoldgp.errors import InputError
 from manifoldgp.estimators import fitting, model_file, predictions
 from manifoldgp.estimators.diagnosis import Diagnosis, diagnose
+from manifoldgp.estimators.function_draws import RIDGES, SampledFunctions, sample_functions
 from manifoldgp.estimators.program_targets import to_predictor
 from manifoldgp.features import Features
 from manifoldgp.inference.ensemble import Ensemble
@@ -270,6 +271,25 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
     def sample_y(self, X: Table, n_samples: int = 1, random_state: RandomState = 0, *, latent: bool = False) -> np.ndarray:
         """Joint draws of y (or f) at X: (n, n_samples), or (n, O, n_samples). Of the noise, the learned part is added."""
         return predictions.joint_draws(self, X, n_samples, random_state, latent)
+
+    def sample_functions(self, n: int = 1, random_state: RandomState = 0, *, ridges: int = RIDGES) -> SampledFunctions:
+        """n functions drawn from the posterior of f, in the units of y without noise, to be evaluated anywhere and again (pathwise conditioning).
+
+        Parameters
+        ----------
+        n
+            How many functions.
+        random_state
+            Draws them.
+        ridges
+            Random ridges that the prior part of each function consists of; more are nearer to a Gaussian process far from the data.
+
+        Returns
+        -------
+        SampledFunctions
+            functions(X) gives (n, rows), or (n, rows, O), for an array or a tensor X; functions[i] is one of them.
+        """
+        return sample_functions(self, n, random_state, ridges)
 
     def predict_gradient(self, X: Table) -> tuple[np.ndarray, np.ndarray]:
         """Derivatives of mean and variance of f with respect to the inputs, in original units: (n, D) each, or (n, D, O)."""
