@@ -15,12 +15,14 @@ from torch import Tensor
 from manifoldgp.data import inputs
 from manifoldgp.errors import InputError
 from manifoldgp.estimators.arguments import generator_of
+from manifoldgp.estimators.program_functions import to_function_predictor
 from manifoldgp.estimators.units import model_inputs
 from manifoldgp.inference.function_draws import EnsembleDraws, draw_functions
 
 if TYPE_CHECKING:
     from manifoldgp.data.inputs import RandomState, Table
     from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
+    from manifoldgp.predictor import FunctionPredictor
 
 RIDGES = 1024
 """Random ridges that the prior part of a draw consists of."""
@@ -67,12 +69,18 @@ class SampledFunctions:
         with torch.no_grad():
             return self._values(U).cpu().numpy()
 
+    def predictor(self) -> FunctionPredictor:
+        """The same functions for NumPy alone, with save and load; not with the neural-network kernel, which needs an error function."""
+        return to_function_predictor(self.draws, self.estimator)
+
     def __len__(self) -> int:
         return self.draws[0].count
 
     def __getitem__(self, place: int) -> SampledFunctions:
         if self.single or not -len(self) <= place < len(self):
-            raise IndexError(f"There {'is one function' if self.single else f'are {len(self)} functions'}; there is no number {place}.")
+            raise IndexError(
+                f"There {'is one function' if self.single else f'are {len(self)} functions'}; there is no number {place}."
+            )
         return replace(self, draws=[d.only(place % len(self)) for d in self.draws], single=True)
 
     def __iter__(self) -> Iterator[SampledFunctions]:

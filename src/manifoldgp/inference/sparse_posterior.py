@@ -88,7 +88,9 @@ class SparsePosterior(Conditioned):
         first, second = (torch.randn(f.shape, generator=generator, dtype=f.dtype).to(f.device).mT for _ in range(2))
         L, LB = self.L[0], self.LB[0]
         whitened = solve_lower(L, f.mT + self.jitter.sqrt() * first)
-        return torch.linalg.solve_triangular(L.mT, whitened - torch.linalg.solve_triangular(LB.mT, second, upper=True), upper=True).mT
+        return torch.linalg.solve_triangular(
+            L.mT, whitened - torch.linalg.solve_triangular(LB.mT, second, upper=True), upper=True
+        ).mT
 
     def left_out(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """The factor N(z_i | g_i, noise_i) is taken out of the posterior N(g_i | m_i, s_i), g the part of f that goes through the inducing points:

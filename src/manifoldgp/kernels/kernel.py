@@ -18,7 +18,7 @@ from manifoldgp.registry import overridden
 
 if TYPE_CHECKING:
     from manifoldgp.kernels._profiles import Profile
-    from manifoldgp.kernels.random_features import Randomness, RandomFunctions
+    from manifoldgp.kernels.random_features import RandomFunctions, Randomness
     from manifoldgp.kernels.sums_and_products import Product, Sum
 
 

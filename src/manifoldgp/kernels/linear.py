@@ -8,7 +8,7 @@ import numpy as np
 from torch import Tensor
 
 from manifoldgp.kernels.kernel import Kernel, constant_diagonal, positive_parameter, spread, variance_parameter
-from manifoldgp.kernels.random_features import LINEAR, Randomness, RandomFunctions, Ridge
+from manifoldgp.kernels.random_features import LINEAR, RandomFunctions, Randomness, Ridge
 from manifoldgp.parameters import Tree
 from manifoldgp.predictor.covariance import Covariance
 from manifoldgp.predictor.expression import Expression

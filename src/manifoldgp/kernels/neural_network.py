@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from manifoldgp.kernels.kernel import Kernel, positive_parameter, spread, variance_parameter
-from manifoldgp.kernels.random_features import ERROR_FUNCTION, Randomness, RandomFunctions, Ridge
+from manifoldgp.kernels.random_features import ERROR_FUNCTION, RandomFunctions, Randomness, Ridge
 from manifoldgp.parameters import Tree
 from manifoldgp.predictor.covariance import Covariance
 from manifoldgp.predictor.expression import Expression

@@ -12,7 +12,7 @@ from torch import Tensor
 from manifoldgp.kernels._profiles import SQUARED_EXPONENTIAL
 from manifoldgp.kernels._radial import radial, radial_program
 from manifoldgp.kernels.kernel import Kernel, constant_diagonal, positive_parameter, spread, variance_parameter
-from manifoldgp.kernels.random_features import Randomness, RandomFunctions, waves
+from manifoldgp.kernels.random_features import RandomFunctions, Randomness, waves
 from manifoldgp.parameters import Tree
 from manifoldgp.predictor.covariance import Covariance
 from manifoldgp.predictor.rows import Rows

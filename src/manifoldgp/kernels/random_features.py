@@ -53,7 +53,7 @@ class Randomness:
         N(z | 0, I) / Σ_c p_c N(z | 0, c² I) = 1 / Σ_c p_c c^(−width) exp(|z|² (1 − c⁻²) / 2)
         """
         stretch, parts = self._stretches(_STRETCHES)
-        z = self.normal(self.draws, width, self.ridges) * stretch
+        z = self.normal(self.draws, width, self.ridges) * stretch.unsqueeze(-2)
         half = z.square().sum(-2) / 2
         logs = [math.log(p) - width * math.log(c) + (1 - c**-2) * half for c, p in zip(_STRETCHES, parts, strict=True) if p]
         return z, torch.exp(-torch.logsumexp(torch.stack(logs), 0))
@@ -71,9 +71,11 @@ class Randomness:
         return (nu / gamma).sqrt(), torch.exp(-torch.logsumexp(torch.stack(logs), 0))
 
     def _stretches(self, choices: tuple[float, ...]) -> tuple[Tensor, list[float]]:
-        """A stretch for each ridge (S,), dealt in turn, and the share of each choice."""
-        turn = [s % len(choices) for s in range(self.ridges)]
-        return self.like.new_tensor([choices[i] for i in turn]), [turn.count(i) / self.ridges for i in range(len(choices))]
+        """A stretch for each ridge (k, S), and the share of each choice: dealt evenly, and shuffled, because in a product of kernels each has its own."""
+        turn = torch.arange(self.ridges) % len(choices)
+        shares = [int((turn == i).sum()) / self.ridges for i in range(len(choices))]
+        dealt = self.like.new_tensor(choices)[turn][self.uniform(self.draws, self.ridges).argsort(-1)]
+        return dealt, shares
 
     def uniform(self, *shape: int) -> Tensor:
         """Independent numbers between 0 and 1."""
@@ -82,7 +84,9 @@ class Randomness:
     def gamma(self, shape: Tensor) -> Tensor:
         """Independent Gamma(shape, 1) numbers (k, S), for a shape (1,) or (k,)."""
         concentration = shape.detach()[:, None].expand(self.draws, self.ridges).cpu().contiguous()
-        return torch._standard_gamma(concentration, generator=self.generator).to(self.like.device)
+        # torch.distributions has no Gamma that takes a generator
+        drawn = torch._standard_gamma(concentration, generator=self.generator)  # pyright: ignore[reportPrivateImportUsage]
+        return drawn.to(self.like)
 
 
 @dataclass(frozen=True)
@@ -113,7 +117,9 @@ class Ridge:
             U = U.scaled(self.speed.cpu().numpy()).through("circle", width=2 * U.width)
         U = U.times(self.direction.cpu().numpy()).shifted(self.phase.cpu().numpy())
         if self.shape == ERROR_FUNCTION:
-            raise InputError("NumPy alone has no error function, which draws of the neural-network kernel consist of. Call the functions themselves.")
+            raise InputError(
+                "NumPy alone has no error function, which draws of the neural-network kernel consist of. Call the functions themselves."
+            )
         return U.through("cosine") if self.shape == COSINE else U
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from manifoldgp.kernels._radial import squared_distances
 from manifoldgp.kernels.kernel import Kernel, constant_diagonal, positive_parameter, spread, variance_parameter
-from manifoldgp.kernels.random_features import Randomness, RandomFunctions, waves
+from manifoldgp.kernels.random_features import RandomFunctions, Randomness, waves
 from manifoldgp.parameters import Tree
 from manifoldgp.predictor.covariance import Covariance
 from manifoldgp.predictor.rows import Rows

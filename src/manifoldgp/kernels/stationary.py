@@ -12,7 +12,7 @@ from torch import Tensor
 from manifoldgp.kernels._profiles import MATERN12, MATERN32, MATERN52, SQUARED_EXPONENTIAL, Profile
 from manifoldgp.kernels._radial import radial, radial_program
 from manifoldgp.kernels.kernel import Kernel, constant_diagonal, positive_parameter, spread, variance_parameter
-from manifoldgp.kernels.random_features import Randomness, RandomFunctions, waves
+from manifoldgp.kernels.random_features import RandomFunctions, Randomness, waves
 from manifoldgp.parameters import Tree
 from manifoldgp.predictor.covariance import Covariance
 from manifoldgp.predictor.rows import Rows
@@ -73,7 +73,11 @@ class Stationary(Kernel):
         return [waves(frequency, weight, values.get("variance"), random)]
 
     def radial_profile(self) -> Profile | None:
-        if self.dims is not None or self.profile.kinked or overridden(type(self), "radial_profile", ("_parameters", "_random_functions")):
+        if (
+            self.dims is not None
+            or self.profile.kinked
+            or overridden(type(self), "radial_profile", ("_parameters", "_random_functions"))
+        ):
             return None
         return self.profile
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from manifoldgp.errors import InputError
 from manifoldgp.kernels.kernel import Kernel
-from manifoldgp.kernels.random_features import Randomness, RandomFunctions
+from manifoldgp.kernels.random_features import RandomFunctions, Randomness
 from manifoldgp.parameters import Tree
 from manifoldgp.predictor.covariance import Covariance
 from manifoldgp.predictor.rows import Rows
