@@ -1,4 +1,4 @@
-"""Uncertain inputs: the closed form against 10⁶ draws, and its time beside that of its products and exponentials alone.
+"""Uncertain inputs: the closed form against 2²⁰ quasi-random draws, and its time beside that of its products and exponentials alone.
 
 python benchmarks/robots_moments.py
 """
@@ -25,18 +25,19 @@ def problem(N: int, D: int) -> tuple[GPRegressor, np.ndarray]:
     return GPRegressor(restarts=1, max_iter=30).fit(X, y), X
 
 
-def accuracy(draws: int = 1_000_000) -> tuple[float, float]:
-    """Largest errors of mean and standard deviation, relative to the standard deviation, over five inputs; draws come in mirrored pairs."""
+def accuracy(draws: int = 2**20) -> tuple[float, float]:
+    """Largest errors of mean and standard deviation, relative to the standard deviation, over five inputs; draws are quasi-random, and have errors below 1e-4."""
     model, X = problem(100, 3)
+    normal = torch.special.ndtri(torch.quasirandom.SobolEngine(3, scramble=True, seed=0).draw(draws, dtype=torch.float64)).numpy()
     rng, errors = np.random.default_rng(1), []
     for x in X[:5]:
         factor = 0.5 * rng.normal(size=(3, 3))
-        half = rng.normal(size=(draws // 2, 3)) @ factor.T
-        mean, std = model.predict(np.concatenate([x + half, x - half]), return_std=True)
+        mean, std = model.predict(x + normal @ factor.T, return_std=True)
         moments = model.predict_moments(x[None], factor @ factor.T)
         total = np.sqrt(mean.var() + np.mean(std**2))
         errors.append((abs(mean.mean() - moments.mean[0]) / total, abs(np.sqrt(moments.variance[0]) / total - 1)))
-    return tuple(np.max(errors, 0))
+    largest = np.max(errors, 0)
+    return float(largest[0]), float(largest[1])
 
 
 def speed(n: int = 1000, N: int = 400, D: int = 5, repeats: int = 5) -> tuple[float, float, float]:
@@ -66,7 +67,7 @@ def _seconds(work) -> float:
 def main(arguments: list[str] | None = None) -> None:
     """Print both sections."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--draws", type=int, default=1_000_000)
+    parser.add_argument("--draws", type=int, default=2**20)
     given = parser.parse_args(arguments)
     torch.set_num_threads(1)
     mean, std = accuracy(given.draws)

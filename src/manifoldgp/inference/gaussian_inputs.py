@@ -23,6 +23,9 @@ from manifoldgp.warping import NoWarping
 _BLOCK = 128
 """Rows of Q in one product; the part beyond the diagonal is left out."""
 
+_LARGE = 0.5
+"""Exponents from which exp(x) − 1 has all its digits."""
+
 _CHUNK = 2**18
 """Entries of Q in work at a time: what a cache holds."""
 
@@ -32,7 +35,7 @@ class GaussianMember:
     """A member of which the moments have a closed form.
 
     points: t_i (N, Q). matrix, offset: t = x matrix + offset, (D, Q) and (Q,). slope, constant: of the prior mean, (D,) and ().
-    alpha: (N,). explained: TᵀT (N, N), the data explain k*ᵀ TᵀT k* of the prior variance. variance, noise: ().
+    alpha: (N,). whitener: T (N, N), the data explain |T k*|² of the prior variance. explained: TᵀT. variance, noise: ().
     """
 
     points: Tensor
@@ -41,103 +44,140 @@ class GaussianMember:
     slope: Tensor
     constant: Tensor
     alpha: Tensor
+    whitener: Tensor
     explained: Tensor
     variance: Tensor
     noise: Tensor
 
-    def moments(self, mu: Tensor, Sigma: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Mean (n,), mean of the posterior variance (n,), variance of the posterior mean (n,), and cov(x, f) (n, D), at mu (n, D), Sigma (n, D, D)."""
-        d, S = self._centred(mu), self.matrix.T @ Sigma @ self.matrix
-        unit = torch.eye(S.shape[-1], dtype=S.dtype, device=S.device)
-        P, root = _inverse(unit + S)
+    def at(self, mu: Tensor, Sigma: Tensor) -> Expected:
+        """What the moments at mu (n, D), Sigma (n, D, D) are made of."""
+        d, S = self.points - (mu @ self.matrix + self.offset).unsqueeze(-2), self.matrix.T @ Sigma @ self.matrix
+        P, root = _inverse(_unit(S) + S)
         dP = d @ P
         q = self.variance * torch.exp(-0.5 * (dP * d).sum(-1) - root[:, None])
         weighted = q * self.alpha
-        lift = weighted.sum(-1)
-        gradient = (
-            self.slope + (weighted.unsqueeze(-2) @ dP).squeeze(-2) @ self.matrix.T
-        )  # E[df/dx], so that cov(x, f) = Sigma E[df/dx]
-        covariance = (Sigma @ gradient.unsqueeze(-1)).squeeze(-1)
-        squares = self._expected_squares(d, S)
-        twice = 2 * covariance - (Sigma @ self.slope)
-        spread = (squares[:, 0] - lift**2).clamp_min(0.0) + twice @ self.slope
-        return (
-            self.constant + mu @ self.slope + lift,
-            (self.variance - squares[:, 1]).clamp_min(0.0),
-            spread.clamp_min(0.0),
-            covariance,
-        )
+        # E[df/dx], so that cov(x, f) = Sigma E[df/dx]
+        gradient = (weighted.unsqueeze(-2) @ dP).squeeze(-2) @ self.matrix.T
+        return Expected(self, d, P, root, q, weighted, gradient)
 
-    def product(self, other: GaussianMember, mu: Tensor, Sigma: Tensor) -> Tensor:
+
+@dataclass(frozen=True)
+class Expected:
+    """A member at n uncertain inputs: d (n, N, Q), P = (I + S)⁻¹ with root = ½ log |I + S|, q (n, N), q alpha, and E[df/dx] (n, D) less the prior mean's."""
+
+    member: GaussianMember
+    d: Tensor
+    P: Tensor
+    root: Tensor
+    q: Tensor
+    weighted: Tensor
+    gradient: Tensor
+
+    def moments(self, mu: Tensor, Sigma: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Mean (n,), mean of the posterior variance (n,), variance of the posterior mean (n,), and cov(x, f) (n, D)."""
+        member = self.member
+        coupling = _coupling(self, self, Sigma)
+        moved, explained = coupling.summed_with_itself()
+        certain = member.variance - (self.q @ member.whitener.T).square().sum(-1)
+        slope = Sigma @ member.slope
+        spread = moved + (slope * (2 * self.gradient + member.slope)).sum(-1)
+        mean = member.constant + mu @ member.slope + self.weighted.sum(-1)
+        covariance = slope + (Sigma @ self.gradient.unsqueeze(-1)).squeeze(-1)
+        return mean, (certain - explained).clamp_min(0.0), spread.clamp_min(0.0), covariance
+
+    def covariance(self, other: Expected, Sigma: Tensor) -> Tensor:
         """cov(m(x), m'(x)) (n,) of the posterior means of two members at the same uncertain input."""
-        Q = self.points.shape[-1]
-        joint = torch.cat([self.matrix, other.matrix], -1)
-        C = joint.T @ Sigma @ joint
-        P, root = _inverse(torch.eye(C.shape[-1], dtype=C.dtype, device=C.device) + C)
-        left, right = self._centred(mu), other._centred(mu)
-        a = torch.exp(-0.5 * ((left @ P[:, :Q, :Q]) * left).sum(-1)) * self.alpha
-        b = torch.exp(-0.5 * ((right @ P[:, Q:, Q:]) * right).sum(-1)) * other.alpha
-        between = torch.exp(-(left @ P[:, :Q, Q:]) @ right.mT)
-        both = (a.unsqueeze(-2) @ between @ b.unsqueeze(-1)).squeeze((-1, -2))
-        both = self.variance * other.variance * torch.exp(-root) * both
-        means, gradients = zip(*(member._mean_and_gradient(mu, Sigma) for member in (self, other)), strict=True)
-        linear = (Sigma @ other.slope * gradients[0]).sum(-1) + (Sigma @ self.slope * gradients[1]).sum(-1)
-        return both - means[0] * means[1] + linear + ((Sigma @ other.slope) @ self.slope)
+        mine, theirs = Sigma @ self.member.slope, Sigma @ other.member.slope
+        linear = (mine * other.gradient).sum(-1) + (theirs * self.gradient).sum(-1) + theirs @ self.member.slope
+        return _coupling(self, other, Sigma).summed() + linear
 
-    def _mean_and_gradient(self, mu: Tensor, Sigma: Tensor) -> tuple[Tensor, Tensor]:
-        """E[g] and E[dg/dx] of g = m − the prior mean."""
-        d, S = self._centred(mu), self.matrix.T @ Sigma @ self.matrix
-        P, root = _inverse(torch.eye(S.shape[-1], dtype=S.dtype, device=S.device) + S)
-        dP = d @ P
-        weighted = self.variance * torch.exp(-0.5 * (dP * d).sum(-1) - root[:, None]) * self.alpha
-        return weighted.sum(-1), (weighted.unsqueeze(-2) @ dP).squeeze(-2) @ self.matrix.T
 
-    def _centred(self, mu: Tensor) -> Tensor:
-        return self.points - (mu @ self.matrix + self.offset).unsqueeze(-2)
+@dataclass(frozen=True)
+class _Coupling:
+    """Q_ij = q_i q'_j exp(left_i · right_j): what the common input adds to the product of two means, which is nothing where it is certain.
 
-    def _expected_squares(self, d: Tensor, S: Tensor) -> Tensor:
-        """E[(k*ᵀ alpha)²] and E[k*ᵀ TᵀT k*] (n, 2).
+    left (n, N, Q' + 2), right (n, N', Q' + 2). Sums are of exp(...) − 1, small where Sigma is, so that no digits are lost in Q_ij − q_i q'_j.
+    """
 
-        With P = (I + 2 S)⁻¹, Q_ij = c_ij variance² |I + 2 S|^(−1/2) exp(−¼ (d_i + d_j)ᵀ P (d_i + d_j)), c_ij = exp(−¼ |t_i − t_j|²): one product and one
-        exponential an entry. Q is symmetric, so blocks beyond the diagonal are counted twice and not computed.
-        """
-        P, root = _inverse(torch.eye(S.shape[-1], dtype=S.dtype, device=S.device) + 2 * S)
-        dP = d @ P
-        quarter = -0.25 * (dP * d).sum(-1, keepdim=True)
-        one = torch.ones_like(quarter)
-        left, right = torch.cat([-0.5 * dP, quarter, one], -1), torch.cat([d, one, quarter], -1).mT
-        total, size = [], max(1, _CHUNK // (_BLOCK * len(self.points)))
-        scratch = left.new_empty(0 if left.requires_grad else min(size, len(left)) * _BLOCK * len(self.points))
-        for L, R in zip(left.split(size), right.split(size), strict=True):
-            sums = [_counted(L[:, a:b], R[..., :b], pairs, scratch) for a, b, pairs in self._pairs]
-            total.append(torch.stack(sums).sum(0))
-        return torch.cat(total) * (self.variance**2 * torch.exp(-root))[:, None]
+    one: Expected
+    other: Expected
+    left: Tensor
+    right: Tensor
+
+    def summed(self) -> Tensor:
+        """cov(g, g') = Σ_ij alpha_i q_i alpha'_j q'_j (exp(...) − 1), (n,)."""
+        parts = zip(*(A.split(self._size) for A in (self.left, self.right, self.one.weighted, self.other.weighted)), strict=True)
+        return torch.cat([_quadratic(torch.expm1(L @ R.mT), a, b) for L, R, a, b in parts])
+
+    def summed_with_itself(self) -> tuple[Tensor, Tensor]:
+        """The same for one member twice, and Σ_ij (TᵀT)_ij q_i q_j (exp(...) − 1), (n,) each; entries beyond the diagonal count for those they mirror."""
+        member, N = self.one.member, self.left.shape[-2]
+        scratch = self.left.new_empty(0 if self.left.requires_grad else min(self._size, len(self.left)) * min(_BLOCK, N) * N)
+        moved, explained = [], []
+        for L, R, a, q in zip(
+            *(A.split(self._size) for A in (self.left, self.right, self.one.weighted, self.one.q)), strict=True
+        ):
+            sums = [
+                _block_sums(L[:, i : i + _BLOCK], R, a, q, member.explained[i : i + _BLOCK], i, scratch)
+                for i in range(0, N, _BLOCK)
+            ]
+            moved.append(torch.stack([s[0] for s in sums]).sum(0))
+            explained.append(torch.stack([s[1] for s in sums]).sum(0))
+        return torch.cat(moved), torch.cat(explained)
 
     @property
-    def _pairs(self) -> list[tuple[int, int, Tensor]]:
-        """For each block of rows [a, b): what its entries up to column b count, two vectors (rows · b,)."""
-        if "pairs" not in self.__dict__:
-            squares = self.points.square().sum(-1)
-            c = torch.exp(-0.25 * (squares[:, None] + squares - 2 * self.points @ self.points.T).clamp_min(0.0))
-            both = torch.stack([torch.outer(self.alpha, self.alpha) * c, self.explained * c])
-            blocks = []
-            for a in range(0, len(c), _BLOCK):
-                b = min(a + _BLOCK, len(c))
-                block = both[:, a:b, :b].clone()
-                block[..., :a] *= 2
-                blocks.append((a, b, block.flatten(1)))
-            self.__dict__["pairs"] = blocks
-        return self.__dict__["pairs"]
+    def _size(self) -> int:
+        return max(1, _CHUNK // (min(_BLOCK, self.left.shape[-2]) * self.right.shape[-2]))
 
 
-def _counted(L: Tensor, R: Tensor, pairs: Tensor, scratch: Tensor) -> Tensor:
-    """Σ exp(L R) pairs (n, 2), over the entries of blocks (n, rows, columns); in the scratch memory where no gradient is wanted."""
+def _block_sums(
+    L: Tensor, R: Tensor, a: Tensor, q: Tensor, explained: Tensor, first: int, scratch: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Sums over rows first, first + 1, ... of a symmetric matrix up to its diagonal block; in the scratch memory where no gradient is wanted."""
+    last = first + L.shape[-2]
+    n, rows, R = len(L), last - first, R[:, :last].mT
+    double = R.new_ones(last)
+    double[:first] = 2.0
     if len(scratch):
-        n, rows, columns = *L.shape[:2], R.shape[-1]
-        E = torch.bmm(L, R, out=scratch[: n * rows * columns].view(n, rows, columns)).exp_()
+        M = _less_one_(torch.bmm(L, R, out=scratch[: n * rows * last].view(n, rows, last)))
     else:
-        E = torch.exp(L @ R)
-    return torch.stack([E.flatten(-2) @ count for count in pairs], -1)
+        M = torch.expm1(L @ R)
+    moved = _quadratic(M, a[:, first:last], a[:, :last] * double)
+    M = M * explained[:, :last] if M.requires_grad else M.mul_(explained[:, :last])
+    return moved, _quadratic(M, q[:, first:last], q[:, :last] * double)
+
+
+def _less_one_(M: Tensor) -> Tensor:
+    """exp(M) − 1 in place. Where some entries are large, rounding of those covers what the difference loses of the others, and exp is four times faster."""
+    low, high = torch.aminmax(M)
+    return M.expm1_() if max(-float(low), float(high)) < _LARGE else M.exp_().sub_(1.0)
+
+
+def _quadratic(M: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    """aᵀ M b (n,)."""
+    return (a * (M @ b.unsqueeze(-1)).squeeze(-1)).sum(-1)
+
+
+def _coupling(one: Expected, other: Expected, Sigma: Tensor) -> _Coupling:
+    """With P the blocks of (I + C)⁻¹ and W = P₁₁ C₁₂ (I + C₂₂)⁻¹,
+
+    log Q_ij / (q_i q'_j) = d_i W d'_j − ½ d_i W C₂₁ (I + C₁₁)⁻¹ d_i − ½ d'_j Wᵀ C₁₂ (I + C₂₂)⁻¹ d'_j + ½ log |I + C₁₁| |I + C₂₂| / |I + C|
+    """
+    A, B = one.member.matrix, other.member.matrix
+    Q, joint = A.shape[-1], torch.cat([A, B], -1)
+    C = joint.T @ Sigma @ joint
+    P, root = _inverse(_unit(C) + C)
+    C12 = C[:, :Q, Q:]
+    W = P[:, :Q, :Q] @ C12 @ other.P
+    mine = -0.5 * ((one.d @ (W @ C12.mT @ one.P)) * one.d).sum(-1, keepdim=True)
+    theirs = -0.5 * ((other.d @ (W.mT @ C12 @ other.P)) * other.d).sum(-1, keepdim=True)
+    mine = mine + (one.root + other.root - root)[:, None, None]
+    left = torch.cat([one.d @ W, mine, torch.ones_like(mine)], -1)
+    return _Coupling(one, other, left, torch.cat([other.d, torch.ones_like(theirs), theirs], -1))
+
+
+def _unit(S: Tensor) -> Tensor:
+    return torch.eye(S.shape[-1], dtype=S.dtype, device=S.device)
 
 
 def gaussian_members(posterior: Conditioned) -> list[GaussianMember] | None:
@@ -170,6 +210,7 @@ def _member(
         slope=mean[0][r][:, 0],
         constant=mean[1][r][0],
         alpha=own.alpha[0],
+        whitener=T,
         explained=T.mT @ T,
         variance=variance,
         noise=own.noise_variance()[0],
@@ -193,5 +234,5 @@ def _affine(function: Callable[[Tensor], Tensor], D: int, like: Tensor) -> tuple
 
 
 def _inverse(A: Tensor) -> tuple[Tensor, Tensor]:
-    """A⁻¹ and ½ log |A| of matrices (n, P, P) I + S with S of non-negative eigenvalues; not symmetric ones are meant too."""
+    """A⁻¹ and ½ log |A| of matrices A (n, P, P)."""
     return torch.linalg.inv(A), 0.5 * torch.linalg.slogdet(A)[1]

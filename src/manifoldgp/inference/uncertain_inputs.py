@@ -15,7 +15,7 @@ from torch import Tensor
 
 from manifoldgp.errors import InputError
 from manifoldgp.inference.ensemble import Ensemble
-from manifoldgp.inference.gaussian_inputs import GaussianMember, gaussian_members
+from manifoldgp.inference.gaussian_inputs import Expected, GaussianMember, gaussian_members
 from manifoldgp.inference.posterior import CHUNK_BYTES
 
 CLOSED_FORM, SAMPLES = "closed form", "samples"
@@ -74,12 +74,13 @@ class UncertainInputs:
 
     def _in_closed_form(self, mu: Tensor, Sigma: Tensor, latent: bool) -> MomentsOfTargets:
         assert self._targets is not None
-        found = [_moments(target, mu, Sigma, latent) for target in self._targets]
+        at = [[member.at(mu, Sigma) for member in target.members] for target in self._targets]
+        found = [_moments(target, expected, mu, Sigma, latent) for target, expected in zip(self._targets, at, strict=True)]
         mean, variance, covariance = (torch.stack(parts, -1) for parts in zip(*found, strict=True))
         output = torch.diag_embed(variance)
         for a, one in enumerate(self._targets):
             for b, other in enumerate(self._targets[:a]):
-                between = _between(one, other, mu, Sigma)
+                between = _between(one, other, at[a], at[b], Sigma)
                 output[:, a, b] = output[:, b, a] = between
         return MomentsOfTargets(mean, covariance, output)
 
@@ -113,9 +114,11 @@ def _target(ensemble: Ensemble) -> _Target | None:
     return _Target(members, weights.sum(0), (factors[:, None] * weights).sum(0), ensemble.offset, ensemble.scale)
 
 
-def _moments(target: _Target, mu: Tensor, Sigma: Tensor, latent: bool) -> tuple[Tensor, Tensor, Tensor]:
+def _moments(
+    target: _Target, expected: Sequence[Expected], mu: Tensor, Sigma: Tensor, latent: bool
+) -> tuple[Tensor, Tensor, Tensor]:
     """Mean (n,), variance (n,) and cov(x, f) (n, D)."""
-    found = [member.moments(mu, Sigma) for member in target.members]
+    found = [one.moments(mu, Sigma) for one in expected]
     means, inside, between, covariances = (torch.stack(parts) for parts in zip(*found, strict=True))
     if not latent:
         inside = inside + torch.stack([member.noise for member in target.members])[:, None]
@@ -129,13 +132,14 @@ def _moments(target: _Target, mu: Tensor, Sigma: Tensor, latent: bool) -> tuple[
     )
 
 
-def _between(one: _Target, other: _Target, mu: Tensor, Sigma: Tensor) -> Tensor:
+def _between(one: _Target, other: _Target, mine: Sequence[Expected], theirs: Sequence[Expected], Sigma: Tensor) -> Tensor:
     """cov(f, f') (n,) of two targets at the same input: their posteriors are independent, their means move together."""
-    total = mu.new_zeros(len(mu))
-    for w, member in zip(one.weights, one.members, strict=True):
-        for v, partner in zip(other.weights, other.members, strict=True):
-            total = total + w * v * member.product(partner, mu, Sigma)
-    return one.scale * other.scale * total
+    pairs = [
+        w * v * a.covariance(b, Sigma)
+        for w, a in zip(one.weights, mine, strict=True)
+        for v, b in zip(other.weights, theirs, strict=True)
+    ]
+    return one.scale * other.scale * torch.stack(pairs).sum(0)
 
 
 def _normal_points(count: int, D: int) -> Tensor:
