@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -23,8 +24,8 @@ from manifoldgp.warping import NoWarping
 _BLOCK = 128
 """Rows of Q in one product; the part beyond the diagonal is left out."""
 
-_LARGE = 0.5
-"""Exponents from which exp(x) − 1 has all its digits."""
+_LARGE = 0.03
+"""Exponents from which exp(x) − 1 has digits enough."""
 
 _CHUNK = 2**18
 """Entries of Q in work at a time: what a cache holds."""
@@ -48,6 +49,16 @@ class GaussianMember:
     explained: Tensor
     variance: Tensor
     noise: Tensor
+
+    @cached_property
+    def counts(self) -> list[tuple[int, Tensor]]:
+        """For each block of rows: the first, and what its entries up to the diagonal block count in alpha alphaᵀ and in TᵀT, (2, rows · columns)."""
+        both, blocks = torch.stack([torch.outer(self.alpha, self.alpha), self.explained]), []
+        for first in range(0, len(self.alpha), _BLOCK):
+            block = both[:, first : first + _BLOCK, : first + _BLOCK].clone()
+            block[..., :first] *= 2
+            blocks.append((first, block.flatten(1)))
+        return blocks
 
     def at(self, mu: Tensor, Sigma: Tensor) -> Expected:
         """What the moments at mu (n, D), Sigma (n, D, D) are made of."""
@@ -111,44 +122,36 @@ class _Coupling:
 
     def summed_with_itself(self) -> tuple[Tensor, Tensor]:
         """The same for one member twice, and Σ_ij (TᵀT)_ij q_i q_j (exp(...) − 1), (n,) each; entries beyond the diagonal count for those they mirror."""
-        member, N = self.one.member, self.left.shape[-2]
+        counts, N = self.one.member.counts, self.left.shape[-2]
         scratch = self.left.new_empty(0 if self.left.requires_grad else min(self._size, len(self.left)) * min(_BLOCK, N) * N)
-        moved, explained = [], []
-        for L, R, a, q in zip(
-            *(A.split(self._size) for A in (self.left, self.right, self.one.weighted, self.one.q)), strict=True
-        ):
-            sums = [
-                _block_sums(L[:, i : i + _BLOCK], R, a, q, member.explained[i : i + _BLOCK], i, scratch)
-                for i in range(0, N, _BLOCK)
-            ]
-            moved.append(torch.stack([s[0] for s in sums]).sum(0))
-            explained.append(torch.stack([s[1] for s in sums]).sum(0))
-        return torch.cat(moved), torch.cat(explained)
+        sums = []
+        for L, R, q in zip(*(A.split(self._size) for A in (self.left, self.right, self.one.q)), strict=True):
+            sums.append(torch.stack([_block_sums(L, R, q, first, count, scratch) for first, count in counts]).sum(0))
+        both = torch.cat(sums)
+        return both[:, 0], both[:, 1]
 
     @property
     def _size(self) -> int:
         return max(1, _CHUNK // (min(_BLOCK, self.left.shape[-2]) * self.right.shape[-2]))
 
 
-def _block_sums(
-    L: Tensor, R: Tensor, a: Tensor, q: Tensor, explained: Tensor, first: int, scratch: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Sums over rows first, first + 1, ... of a symmetric matrix up to its diagonal block; in the scratch memory where no gradient is wanted."""
-    last = first + L.shape[-2]
-    n, rows, R = len(L), last - first, R[:, :last].mT
-    double = R.new_ones(last)
-    double[:first] = 2.0
+def _block_sums(L: Tensor, R: Tensor, q: Tensor, first: int, count: Tensor, scratch: Tensor) -> Tensor:
+    """Sums (n, 2) over rows first, first + 1, ... of symmetric matrices q_i q_j (exp(...) − 1), up to their diagonal block, each entry counted (2, rows · columns).
+
+    In the scratch memory where no gradient is wanted: fresh memory would cost more than the arithmetic.
+    """
+    last = min(first + _BLOCK, L.shape[-2])
+    n, rows, L, R = len(L), last - first, L[:, first:last], R[:, :last].mT
+    down, across = q[:, first:last, None], q[:, None, :last]
     if len(scratch):
-        M = _less_one_(torch.bmm(L, R, out=scratch[: n * rows * last].view(n, rows, last)))
+        M = _less_one_(torch.bmm(L, R, out=scratch[: n * rows * last].view(n, rows, last))).mul_(down).mul_(across)
     else:
-        M = torch.expm1(L @ R)
-    moved = _quadratic(M, a[:, first:last], a[:, :last] * double)
-    M = M * explained[:, :last] if M.requires_grad else M.mul_(explained[:, :last])
-    return moved, _quadratic(M, q[:, first:last], q[:, :last] * double)
+        M = torch.expm1(L @ R) * down * across
+    return torch.stack([M.flatten(-2) @ c for c in count], -1)
 
 
 def _less_one_(M: Tensor) -> Tensor:
-    """exp(M) − 1 in place. Where some entries are large, rounding of those covers what the difference loses of the others, and exp is four times faster."""
+    """exp(M) − 1 in place. Where some entries are large, their own rounding is near what the difference loses, and exp is several times faster."""
     low, high = torch.aminmax(M)
     return M.expm1_() if max(-float(low), float(high)) < _LARGE else M.exp_().sub_(1.0)
 
