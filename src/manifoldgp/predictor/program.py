@@ -14,7 +14,7 @@ VALUES = "values"
 """What the program of drawn functions computes: the value of each."""
 
 
-Setting = bool | int | float | Sequence[bool]
+Setting = bool | int | float | str | Sequence[bool]
 """What an operation may be told beside its arrays."""
 
 
