@@ -13,6 +13,7 @@ from manifoldgp.inference.ensemble import Ensemble
 from manifoldgp.inference.exact_posterior import condition
 from manifoldgp.inference.function_draws import draw_functions
 from manifoldgp.kernels import (
+    Additive,
     Constant,
     Kernel,
     Linear,
@@ -34,7 +35,8 @@ KERNELS: dict[str, Kernel] = {
     "se": SquaredExponential(), "se without parameters": SquaredExponential(amplitude=False, scaled=False), "matern12": Matern12(ard=False),
     "matern32": Matern32(), "matern52": Matern52(), "rational quadratic": RationalQuadratic(), "periodic": Periodic(ard=False),
     "spectral mixture": SpectralMixture(3), "spectral mixture, equal": SpectralMixture(2, ard=False, amplitude=True), "linear": Linear(amplitude=True),
-    "constant": Constant(), "neural network": NeuralNetwork(), "sum": SquaredExponential(dims=(1,)) + Linear() + Constant(),
+    "additive": Additive(), "additive, rough": Additive("matern32", 2), "constant": Constant(),
+    "neural network": NeuralNetwork(), "sum": SquaredExponential(dims=(1,)) + Linear() + Constant(),
     "product": Matern32(dims=(0,)) * Periodic(amplitude=False), "product of sums": (Matern52() + Constant()) * (Linear(dims=(1,)) + Constant()),
 }  # fmt: skip
 

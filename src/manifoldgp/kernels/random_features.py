@@ -47,15 +47,18 @@ class Randomness:
         """Independent N(0, 1) numbers."""
         return torch.randn(shape, generator=self.generator, dtype=self.like.dtype).to(self.like.device)
 
-    def directions(self, width: int) -> tuple[Tensor, Tensor]:
+    def directions(self, width: int, chosen: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Directions (k, width, S) and their weights (k, S): N(0, I), a third of them with c times the deviation.
+
+        chosen: ones and zeros (k, width, S); entries that are not chosen are zero, and do not count in
 
         N(z | 0, I) / Σ_c p_c N(z | 0, c² I) = 1 / Σ_c p_c c^(−width) exp(|z|² (1 − c⁻²) / 2)
         """
         stretch, parts = self._stretches(_STRETCHES)
         z = self.normal(self.draws, width, self.ridges) * stretch.unsqueeze(-2)
-        half = z.square().sum(-2) / 2
-        logs = [math.log(p) - width * math.log(c) + (1 - c**-2) * half for c, p in zip(_STRETCHES, parts, strict=True) if p]
+        z = z if chosen is None else z * chosen
+        half, free = z.square().sum(-2) / 2, width if chosen is None else chosen.sum(-2)
+        logs = [math.log(p) - free * math.log(c) + (1 - c**-2) * half for c, p in zip(_STRETCHES, parts, strict=True) if p]
         return z, torch.exp(-torch.logsumexp(torch.stack(logs), 0))
 
     def heavy_tails(self, nu: float) -> tuple[Tensor, Tensor]:
