@@ -395,6 +395,49 @@ def test_several_targets_are_a_list_of_models():
         ManifoldGPModel(two, output=2)
 
 
+@pytest.mark.parametrize("name", ["stack", "plain"])
+def test_thompson_sampling_maximises_drawn_functions(name, estimators):
+    from botorch.acquisition.thompson_sampling import PathwiseThompsonSampling
+    from botorch.sampling.pathwise import draw_matheron_paths
+
+    estimator = estimators[name]
+    model = ManifoldGPModel(estimator)
+    X = torch.as_tensor(estimator.x_scaler_.offset + estimator.x_scaler_.scale * np.linspace(-1, 1, 8)[:, None])
+    paths = draw_matheron_paths(model, torch.Size([1500]))
+    mean, std = estimator.predict(X.numpy(), return_std=True, latent=True)
+    drawn = paths(X).detach().numpy()
+    assert drawn.shape == (1500, 8)
+    np.testing.assert_array_less(np.abs(drawn.mean(0) - mean), 5 * std / np.sqrt(1500))
+    np.testing.assert_array_equal(paths(X[:, None]).shape, (1500, 8, 1))
+
+    acquisition = PathwiseThompsonSampling(model)
+    low, high = X.min(0).values, X.max(0).values
+    candidates, _ = optimize_acqf(
+        acquisition, torch.stack([low, high]), q=3, num_restarts=2, raw_samples=64, options={"maxiter": 20}
+    )
+    assert candidates.shape == (3, X.shape[-1])
+    dense = torch.linspace(0, 1, 50, dtype=torch.float64)[:, None] * (high - low) + low
+    with torch.no_grad():  # draw i sees point i of the q points
+        reached = acquisition.samples(candidates[:, None])[:, 0, 0]
+        best = acquisition.samples(dense.expand(3, *dense.shape))[..., 0].amax(-1)
+    assert float((reached - best).sum()) > -0.05 * float(best.abs().sum())
+
+
+def test_thompson_sampling_after_conditioning(estimators):
+    from botorch.sampling.pathwise import draw_matheron_paths
+
+    model = ManifoldGPModel(estimators["single"])
+    x, y = model.train_inputs[0][:1] + 0.05, model.train_targets[:1, None] + 3.0
+    torch.manual_seed(0)
+    updated = model.condition_on_observations(x, y)
+    drawn = draw_matheron_paths(updated, torch.Size([800]))(x).detach()
+    posterior = updated.posterior(x)
+    assert abs(float(drawn.mean() - posterior.mean)) < 5 * float(posterior.variance.sqrt()) / 800**0.5
+    fantasies = model.fantasize(x, SobolQMCNormalSampler(torch.Size([2])))
+    with pytest.raises(InputError, match="batch of them"):
+        draw_matheron_paths(fantasies, torch.Size([2]))
+
+
 def test_a_loop_of_optimisation_improves():
     """A few steps on a smooth hill: the best value found is better than any of the initial design."""
     torch.manual_seed(0)

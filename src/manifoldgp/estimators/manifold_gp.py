@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from sklearn.base import BaseEstimator, RegressorMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
 
 from manifoldgp.averaging import Averaging, as_averaging
 from manifoldgp.averaging.averages import SamplingReport
@@ -18,11 +19,14 @@ from manifoldgp.data.encoding import TableEncoding
 from manifoldgp.data.scaling import Standardizer
 from manifoldgp.data.sources import RowSource
 from manifoldgp.errors import InputError
-from manifoldgp.estimators import fitting, model_file, predictions
+from manifoldgp.estimators import fitting, model_file, predictions, uncertain_inputs
 from manifoldgp.estimators.diagnosis import Diagnosis, diagnose
+from manifoldgp.estimators.function_draws import RIDGES, SampledFunctions, sample_functions
 from manifoldgp.estimators.program_targets import to_predictor
+from manifoldgp.estimators.uncertain_inputs import PredictedMoments
 from manifoldgp.features import Features
 from manifoldgp.inference.ensemble import Ensemble
+from manifoldgp.inference.uncertain_inputs import SAMPLE_POINTS
 from manifoldgp.kernels import Kernel
 from manifoldgp.means import Mean
 from manifoldgp.noise import GaussianNoise
@@ -230,6 +234,7 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
         *,
         latent: bool = False,
         noise_std: ArrayLike | None = None,
+        input_cov: ArrayLike | None = None,
     ) -> Any:
         """Mean of y at X, with its standard deviation or joint covariance on request.
 
@@ -245,13 +250,44 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
             Whether all of it is about f, without noise.
         noise_std
             Known noise of these points, added to the learned one.
+        input_cov : (D, D) or (n, D, D)
+            Covariance of the inputs, where X is only their mean; `predict_moments` says how, and gives the covariances of x and y too.
 
         Returns
         -------
         mean, or (mean, std), or (mean, covariance)
             Shapes (n,) for one target and (n, O) for several; of the covariance (n, n) or (n, n, O).
         """
+        if input_cov is not None:
+            return uncertain_inputs.mean_and_std(self, X, input_cov, return_std, return_cov, latent, noise_std)
         return predictions.moments(self, X, return_std, return_cov, latent, noise_std)
+
+    def predict_moments(
+        self,
+        X: Table | Tensor,
+        input_cov: ArrayLike | Tensor,
+        *,
+        latent: bool = False,
+        method: str = "auto",
+        samples: int = SAMPLE_POINTS,
+    ) -> PredictedMoments:
+        """Mean and variance of y at uncertain inputs x ~ N(X, input_cov), and the covariances of x with y and of the targets.
+
+        Parameters
+        ----------
+        X : (n, D)
+            Means of the inputs. A tensor gives tensors, differentiable in X and input_cov.
+        input_cov : (D, D) or (n, D, D)
+            Their covariance, one for all rows or one each.
+        latent
+            Whether it is about f, without noise.
+        method
+            "closed form": exact, for the squared exponential on features that are linear in the inputs, with such a mean and no target warping. "samples":
+            quasi-random points in place of the distribution of x. "auto": the closed form where there is one; the answer says which.
+        samples
+            How many points, where there is no closed form.
+        """
+        return uncertain_inputs.predict_moments(self, X, input_cov, latent, method, samples)
 
     def predict_quantiles(
         self, X: Table, q: Sequence[float] = (0.05, 0.5, 0.95), *, latent: bool = False, noise_std: ArrayLike | None = None
@@ -270,6 +306,25 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
     def sample_y(self, X: Table, n_samples: int = 1, random_state: RandomState = 0, *, latent: bool = False) -> np.ndarray:
         """Joint draws of y (or f) at X: (n, n_samples), or (n, O, n_samples). Of the noise, the learned part is added."""
         return predictions.joint_draws(self, X, n_samples, random_state, latent)
+
+    def sample_functions(self, n: int = 1, random_state: RandomState = 0, *, ridges: int = RIDGES) -> SampledFunctions:
+        """n functions drawn from the posterior of f, in the units of y without noise, to be evaluated anywhere and again (pathwise conditioning).
+
+        Parameters
+        ----------
+        n
+            How many functions.
+        random_state
+            Draws them.
+        ridges
+            Random ridges that the prior part of each function consists of; more are nearer to a Gaussian process far from the data.
+
+        Returns
+        -------
+        SampledFunctions
+            functions(X) gives (n, rows), or (n, rows, O), for an array or a tensor X; functions[i] is one of them.
+        """
+        return sample_functions(self, n, random_state, ridges)
 
     def predict_gradient(self, X: Table) -> tuple[np.ndarray, np.ndarray]:
         """Derivatives of mean and variance of f with respect to the inputs, in original units: (n, D) each, or (n, D, O)."""

@@ -24,7 +24,7 @@ def to_predictor(estimator: ManifoldGPRegressor) -> Predictor:
     """The predictor of a fitted estimator; refuses parts that only code can express."""
     writer, groups = Writer(), grouped(estimator.ensembles_)
     offset, scale = estimator.x_scaler_.offset, estimator.x_scaler_.scale
-    X = _standardised(writer, offset, scale)
+    X = standardised(writer, offset, scale)
     components = [found for group in groups for found in components_of(group, X)]
     origins = np.array([ensemble.offset for ensemble in estimator.ensembles_])
     outputs = {}
@@ -37,7 +37,7 @@ def to_predictor(estimator: ManifoldGPRegressor) -> Predictor:
     return Predictor(program, offset.copy(), scale.copy(), len(origins), estimator._flat, names)
 
 
-def _standardised(writer: Writer, offset: np.ndarray, scale: np.ndarray) -> Rows:
+def standardised(writer: Writer, offset: np.ndarray, scale: np.ndarray) -> Rows:
     """(X − offset) / scale."""
     if np.abs(offset / scale).max() <= _FARTHEST_ORIGIN:
         return Rows.of(writer, 0, len(offset)).scaled(1.0 / scale[None]).shifted(-(offset / scale)[None])

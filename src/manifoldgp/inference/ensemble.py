@@ -60,13 +60,17 @@ class Ensemble:
         """The mixture of observations y (or of f, latent=True) at X (n, D). known_noise: variances (n,) in model units."""
         return self._mixture([block.mean_and_variance(X) for block in self.blocks], latent, known_noise)
 
+    def differentiable(self, X: Tensor, latent: bool = False) -> Predictive:
+        """The mixture at X (n, D), differentiable in X; all rows at once."""
+        return self._mixture([block.moments(X)[:2] for block in self.blocks], latent)
+
     def gradients(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Derivatives of mean and variance of f, in the units of y, with respect to X (n, D): two tensors (n, D)."""
         pieces = []
         for chunk in X.split(256):
             inputs = chunk.detach().clone().requires_grad_()
             with torch.enable_grad():
-                mean, variance = self._mixture([block.moments(inputs)[:2] for block in self.blocks], latent=True).moments()
+                mean, variance = self.differentiable(inputs, latent=True).moments()
             pieces.append((_slope(mean, inputs), _slope(variance, inputs)))
         return torch.cat([p[0] for p in pieces]), torch.cat([p[1] for p in pieces])
 

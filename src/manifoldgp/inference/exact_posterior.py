@@ -69,6 +69,12 @@ class Posterior(Conditioned):
         """L⁻¹."""
         return solve_lower(self.L, torch.eye(self.L.shape[-1], dtype=self.L.dtype, device=self.L.device))
 
+    def update_weights(self, f: Tensor, generator: torch.Generator) -> Tensor:
+        """c = (K + noise)⁻¹ (f + w), w drawn from the noise: what the rows would have said of this f."""
+        noise = self.noise_variance() + self.jitter + (0.0 if self.data.known_noise is None else self.data.known_noise)
+        w = torch.randn(f.shape, generator=generator, dtype=f.dtype).to(f.device) * noise.sqrt()
+        return torch.cholesky_solve((f + w).mT, self.L[0]).mT
+
     def left_out(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """mean_i = z_i − alpha_i / p_i,  variance_i = 1 / p_i,  p_i = (A⁻¹)_ii = |L⁻¹ e_i|²      (Rasmussen and Williams, eq. 5.12)"""
         precision = torch.stack([_precision(L, rows) for L in self.L])

@@ -53,6 +53,13 @@ class Conditioned(ABC):
         """T (R, N, N) or (R, J, J), lower triangular: the data explain |T k*|² of the prior variance of f*, k* = K(points, h*)."""
 
     @abstractmethod
+    def update_weights(self, f: Tensor, generator: torch.Generator) -> Tensor:
+        """c (k, N) or (k, J) for functions f (k, N) or (k, J) drawn from the prior at ``points``, of a single member (pathwise conditioning).
+
+        mean(x) + f(x) − k(x, points) c are draws from the posterior of f(x), for all x together.
+        """
+
+    @abstractmethod
     def left_out(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and variance (R, n) of z = g(y) of some of ``data``'s rows (n,), each predicted from all others."""
 

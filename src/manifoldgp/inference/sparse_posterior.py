@@ -83,6 +83,15 @@ class SparsePosterior(Conditioned):
         mirrored, _ = cholesky_with_jitter(known.flip(-1, -2).contiguous(), "what the rows say of the inducing points")
         return mirrored.flip(-1, -2).mT @ solve_lower(self.L, identity)
 
+    def update_weights(self, f: Tensor, generator: torch.Generator) -> Tensor:
+        """c = L⁻ᵀ (L⁻¹ f − e), e ~ N(0, (I + VV)⁻¹): the whitened inducing values of f, and what the posterior leaves open of them."""
+        first, second = (torch.randn(f.shape, generator=generator, dtype=f.dtype).to(f.device).mT for _ in range(2))
+        L, LB = self.L[0], self.LB[0]
+        whitened = solve_lower(L, f.mT + self.jitter.sqrt() * first)
+        return torch.linalg.solve_triangular(
+            L.mT, whitened - torch.linalg.solve_triangular(LB.mT, second, upper=True), upper=True
+        ).mT
+
     def left_out(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """The factor N(z_i | g_i, noise_i) is taken out of the posterior N(g_i | m_i, s_i), g the part of f that goes through the inducing points:
 

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from manifoldgp.errors import InputError
 from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
+from manifoldgp.inference.ensemble import Ensemble
 from manifoldgp.inference.mixtures import Warp
 from manifoldgp.integrations._botorch_members import Members, jitter
 from manifoldgp.integrations._botorch_mixture import MixturePosterior
@@ -62,6 +63,7 @@ class ManifoldGPModel(Model, FantasizeMixin):
             raise InputError(f"output must name one of the {len(estimator.ensembles_)} targets, counted from 0; got {output!r}.")
         ensemble = estimator.ensembles_[output]
         self.kind = posterior
+        self.ensemble: Ensemble | None = ensemble  # what functions are drawn from; None of batches of models
         self._members = [Members.of(block) for block in ensemble.blocks]
         self._offset, self._scale = ensemble.offset, ensemble.scale
         self._log_weights = torch.cat([w.reshape(-1) for w in ensemble.log_weights])
@@ -159,6 +161,9 @@ class ManifoldGPModel(Model, FantasizeMixin):
         new._modules, new._buffers, new._parameters = dict(self._modules), dict(self._buffers), dict(self._parameters)
         y = ((Y - self._offset) / self._scale)[..., 0].to(self._log_weights)
         known = None if noise is None else (noise[..., 0] / self._scale**2).to(y)
+        new.ensemble = None
+        if self.ensemble is not None and X.ndim == 2 and Y.ndim == 2:
+            new.ensemble = self.ensemble.condition(self._scaled(X).detach(), y.detach(), known)
         new._members = [block.condition(self._scaled(X), y, known) for block in self._members]
         new.train_inputs, new.train_targets = self._joined_rows(X, Y)
         return new

@@ -13,5 +13,6 @@ except ImportError as error:
 
 from manifoldgp.integrations._botorch_mixture import MixturePosterior
 from manifoldgp.integrations._botorch_model import ManifoldGPModel
+from manifoldgp.integrations._botorch_paths import FunctionPaths
 
-__all__ = ["ManifoldGPModel", "MixturePosterior"]
+__all__ = ["FunctionPaths", "ManifoldGPModel", "MixturePosterior"]

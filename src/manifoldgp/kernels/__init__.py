@@ -9,6 +9,7 @@ from manifoldgp.kernels.kernel import Kernel, constant_diagonal, positive_parame
 from manifoldgp.kernels.linear import Constant, Linear
 from manifoldgp.kernels.neural_network import NeuralNetwork
 from manifoldgp.kernels.periodic import Periodic
+from manifoldgp.kernels.random_features import RandomFunctions, Randomness, waves
 from manifoldgp.kernels.rational_quadratic import RationalQuadratic
 from manifoldgp.kernels.spectral_mixture import SpectralMixture
 from manifoldgp.kernels.stationary import Matern12, Matern32, Matern52, SquaredExponential, Stationary
@@ -29,6 +30,8 @@ __all__ = [
     "OrthogonalAdditive",
     "Periodic",
     "Product",
+    "RandomFunctions",
+    "Randomness",
     "RationalQuadratic",
     "SpectralMixture",
     "SquaredExponential",
@@ -40,6 +43,7 @@ __all__ = [
     "spread",
     "squared_distances",
     "variance_parameter",
+    "waves",
 ]
 
 

@@ -32,6 +32,7 @@ class Profile(NamedTuple):
     kinked: k is not smooth at r = 0, so that rounding of r^2 would show: distances come from differences.
     rougher: the profile whose values are g, if it has one.
     operation: the operation of programs that computes k from |s|.
+    smoothness: of a Matern profile nu, which its spectral measure depends on; None for the squared exponential.
     """
 
     evaluate: Callable[[Tensor, Tensor | None, Tensor | None], object]
@@ -41,6 +42,7 @@ class Profile(NamedTuple):
     kinked: bool = False
     rougher: Profile | None = None
     operation: str | None = None
+    smoothness: float | None = None
 
 
 def _squared_distance(K: Tensor, G: Tensor | None, factor: Tensor | None) -> None:
@@ -80,6 +82,6 @@ def _decay(a: Tensor, factor: Tensor | None, out: Tensor | None = None) -> Tenso
 
 SQUARED_DISTANCE = Profile(_squared_distance, scale=1.0, steepness=-2.0, slope="one", operation="squared_distances")
 SQUARED_EXPONENTIAL = Profile(_squared_exponential, scale=-0.5, steepness=-2.0, slope="k", operation="squared_exponential")
-MATERN12 = Profile(_matern12, scale=1.0, steepness=1.0, kinked=True, operation="matern12")
-MATERN32 = Profile(_matern32, scale=3.0, steepness=1.0, rougher=MATERN12, operation="matern32")
-MATERN52 = Profile(_matern52, scale=5.0, steepness=1 / 3, rougher=MATERN32, operation="matern52")
+MATERN12 = Profile(_matern12, scale=1.0, steepness=1.0, kinked=True, operation="matern12", smoothness=0.5)
+MATERN32 = Profile(_matern32, scale=3.0, steepness=1.0, rougher=MATERN12, operation="matern32", smoothness=1.5)
+MATERN52 = Profile(_matern52, scale=5.0, steepness=1 / 3, rougher=MATERN32, operation="matern52", smoothness=2.5)

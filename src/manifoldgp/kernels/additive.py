@@ -14,6 +14,7 @@ from manifoldgp.errors import InputError
 from manifoldgp.kernels._polynomials import AdditiveForm, additive, sum_of_orders
 from manifoldgp.kernels._profiles import MATERN12, MATERN32, MATERN52, SQUARED_EXPONENTIAL
 from manifoldgp.kernels.kernel import Kernel, constant_diagonal, positive_parameter, spread
+from manifoldgp.kernels.random_features import RandomFunctions, Randomness, waves
 from manifoldgp.parameters import Tree
 from manifoldgp.predictor.covariance import Covariance
 from manifoldgp.predictor.expression import Expression
@@ -117,7 +118,11 @@ class Additive(SumOfOrders):
         return AdditiveForm(PROFILES[self.base], self.orders)
 
     def additive_form(self) -> AdditiveForm | None:
-        return None if self.dims is not None or overridden(type(self), "additive_form", ("_parameters",)) else self.form
+        return (
+            None
+            if self.dims is not None or overridden(type(self), "additive_form", ("_parameters", "_random_functions"))
+            else self.form
+        )
 
     def _diagonal(self, values: Tree, H: Tensor) -> Tensor:
         return constant_diagonal(values["variance"].sum(-1), H, values["lengthscale"])
@@ -125,6 +130,25 @@ class Additive(SumOfOrders):
     def _program(self, values: Tree, H: np.ndarray, new: Rows) -> Covariance:
         K = new.writer.do("additive", *self._sides(values, H, new), base=self.form.profile.operation or "")
         return Covariance.of(Expression(new.writer, K, axes=2), values["variance"].sum(-1))
+
+    def _random_functions(self, values: Tree, width: int, random: Randomness) -> list[RandomFunctions]:
+        # an order with the probability of its variance, a set of so many inputs, and a wave in these alone
+        k, S, variance = random.draws, random.ridges, values["variance"]
+        edges = (variance.cumsum(-1) / variance.sum(-1, keepdim=True)).expand(k, -1).contiguous()
+        order = 1 + torch.searchsorted(edges, random.uniform(k, S)).clamp_max(variance.shape[-1] - 1)
+        rank = random.uniform(k, width, S).argsort(-2).argsort(-2)
+        chosen = (rank < order.unsqueeze(-2)).to(variance)
+        frequency, weight = self._frequencies(chosen, random)
+        return [waves(frequency / values["lengthscale"].unsqueeze(-1), weight, variance.sum(-1), random)]
+
+    def _frequencies(self, chosen: Tensor, random: Randomness) -> tuple[Tensor, Tensor]:
+        """Frequencies (k, Q, S) of products of one-dimensional kernels over the chosen inputs, and their weights (k, S)."""
+        nu, width = self.form.profile.smoothness, chosen.shape[-2]
+        if nu is None:
+            return random.directions(width, chosen)
+        tails = [random.heavy_tails(nu) for _ in range(width)]  # each input has its own
+        stretch, weights = (torch.stack(parts, -2) for parts in zip(*tails, strict=True))
+        return chosen * stretch * random.normal(*chosen.shape), torch.where(chosen > 0, weights, 1.0).prod(-2)
 
 
 @register("kernels.OrthogonalAdditive", shorthand="oak")
@@ -161,7 +185,11 @@ class OrthogonalAdditive(SumOfOrders):
         return AdditiveForm(SQUARED_EXPONENTIAL, self.orders, orthogonal=True)
 
     def additive_form(self) -> AdditiveForm | None:
-        return None if self.dims is not None or overridden(type(self), "additive_form", ("_parameters",)) else self.form
+        return (
+            None
+            if self.dims is not None or overridden(type(self), "additive_form", ("_parameters", "_random_functions"))
+            else self.form
+        )
 
     def _means(self, values: Tree, H: Tensor) -> Tensor:
         b = values["lengthscale"].unsqueeze(-2) ** 2 + 1

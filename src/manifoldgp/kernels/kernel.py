@@ -19,6 +19,7 @@ from manifoldgp.registry import overridden
 if TYPE_CHECKING:
     from manifoldgp.kernels._polynomials import AdditiveForm
     from manifoldgp.kernels._profiles import Profile
+    from manifoldgp.kernels.random_features import RandomFunctions, Randomness
     from manifoldgp.kernels.sums_and_products import Product, Sum
 
 
@@ -28,8 +29,8 @@ class Kernel(ABC):
 
     ``k1 + k2`` and ``k1 * k2`` are kernels again.
 
-    A new kernel is a frozen dataclass that implements ``_parameters``, ``_cross`` and ``_diagonal``, for predictors ``_program``, and, where it has
-    something better than ``_cross(H, H)``, ``_matrix``. They receive the chosen features only. ``@register`` lets files name it.
+    A new kernel is a frozen dataclass that implements ``_parameters``, ``_cross`` and ``_diagonal``, for predictors ``_program``, for function draws
+    ``_random_functions``, and, where it has something better than ``_cross(H, H)``, ``_matrix``. They receive the chosen features only. ``@register`` lets files name it.
 
     Parameters
     ----------
@@ -77,6 +78,17 @@ class Kernel(ABC):
         chosen = H if self.dims is None else H[..., list(self.dims)]
         return self._program(values, chosen, new.columns(self.dims))
 
+    def random_functions(self, values: Tree, width: int, random: Randomness) -> list[RandomFunctions]:
+        """Random functions of features (·, width) whose covariances add up to this kernel, for values with leaves (1, *shape) or (k, *shape)."""
+        own = type(self)._random_functions is not Kernel._random_functions
+        if own and (stale := overridden(type(self), "_random_functions", _FREE)):
+            raise InputError(
+                f"Functions cannot be drawn with the kernel {self!r}: {type(self).__name__} has a {stale} of its own and inherits the random functions of "
+                "another kernel. Give it a _random_functions(values, width, random) with the same covariance."
+            )
+        chosen = width if self.dims is None else len(self.dims)
+        return [functions.restricted(self.dims) for functions in self._random_functions(values, chosen, random)]
+
     def radial_profile(self) -> Profile | None:
         """The profile k0 of a kernel variance · k0(|h − h'|² / lengthscale²) of all features, by which training has a closed form; otherwise None."""
         return None
@@ -113,6 +125,12 @@ class Kernel(ABC):
             "Covariance (docs/guide/own-parts.md shows one); or predict with the model itself."
         )
 
+    def _random_functions(self, values: Tree, width: int, random: Randomness) -> list[RandomFunctions]:
+        raise InputError(
+            f"Functions cannot be drawn with the kernel {self!r}: it has no random functions. Write {type(self).__name__}._random_functions(values, width, "
+            "random) (docs/guide/own-parts.md shows one); or draw at given points with sample_y."
+        )
+
     def _select(self, H: Tensor) -> Tensor:
         if self.dims is None:
             return H
@@ -127,8 +145,8 @@ class Kernel(ABC):
         return H.index_select(-1, torch.tensor(self.dims, device=H.device))
 
 
-_FREE = ("parameters", "_parameters")
-"""Methods that a subclass may override without changing what its numbers, and so its program, are."""
+_FREE = ("parameters", "_parameters", "_program", "_random_functions")
+"""Methods that a subclass may override without changing what its numbers, and so its program and its random functions, are."""
 
 
 def variance_parameter(centre: float = 1.0) -> Parameter:

@@ -8,6 +8,7 @@ import numpy as np
 from torch import Tensor
 
 from manifoldgp.kernels.kernel import Kernel, constant_diagonal, positive_parameter, spread, variance_parameter
+from manifoldgp.kernels.random_features import LINEAR, RandomFunctions, Randomness, Ridge
 from manifoldgp.parameters import Tree
 from manifoldgp.predictor.covariance import Covariance
 from manifoldgp.predictor.expression import Expression
@@ -53,6 +54,11 @@ class Linear(Kernel):
         rows = new.scaled(root)
         return Covariance.of(rows.inner_products(H * root[:, None, :]), rows.square_sum(), values.get("variance"))
 
+    def _random_functions(self, values: Tree, width: int, random: Randomness) -> list[RandomFunctions]:
+        direction = random.normal(random.draws, width, random.ridges) * values["weights"].sqrt().unsqueeze(-1)
+        deviation = values["variance"].sqrt().unsqueeze(-1) if self.amplitude else direction.new_ones(1, 1)
+        return [RandomFunctions((Ridge(direction, direction.new_zeros(random.draws, random.ridges), LINEAR),), deviation)]
+
     def _scaled(self, values: Tree, H: Tensor) -> Tensor:
         weights = values["weights"] * values["variance"].unsqueeze(-1) if self.amplitude else values["weights"]
         return H * weights.sqrt().unsqueeze(-2)
@@ -90,3 +96,6 @@ class Constant(Kernel):
     def _program(self, values: Tree, H: np.ndarray, new: Rows) -> Covariance:
         ones = Rows.constant(new.writer, np.ones((1, H.shape[-2])))
         return Covariance.of(Expression(new.writer, ones.slot(), axes=2), variance=values.get("variance"))
+
+    def _random_functions(self, values: Tree, width: int, random: Randomness) -> list[RandomFunctions]:
+        return [RandomFunctions((), values["variance"].sqrt().unsqueeze(-1) if self.amplitude else random.like.new_ones(1, 1))]

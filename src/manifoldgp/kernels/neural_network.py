@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,6 +10,7 @@ import torch
 from torch import Tensor
 
 from manifoldgp.kernels.kernel import Kernel, positive_parameter, spread, variance_parameter
+from manifoldgp.kernels.random_features import ERROR_FUNCTION, RandomFunctions, Randomness, Ridge
 from manifoldgp.parameters import Tree
 from manifoldgp.predictor.covariance import Covariance
 from manifoldgp.predictor.expression import Expression
@@ -69,6 +71,14 @@ class NeuralNetwork(Kernel):
         K = writer.do("neural_network", rows, writer.constant(U), writer.constant(u), one_plus_bias)
         diagonal = writer.do("neural_network_diagonal", rows, one_plus_bias)
         return Covariance.of(Expression(writer, K, axes=2), Expression(writer, diagonal, axes=1), values.get("variance"))
+
+    def _random_functions(self, values: Tree, width: int, random: Randomness) -> list[RandomFunctions]:
+        # E[erf(u · x) erf(u · x')] = (2 / pi) arcsin(...) for u ~ N(0, P / 2): the hidden units of the infinite network
+        z, weight = random.directions(width + 1)
+        direction = z[:, 1:] * (values["weights"] / 2).sqrt().unsqueeze(-1)
+        phase = z[:, 0] * (values["bias"] / 2).sqrt().unsqueeze(-1)
+        size = weight * values["variance"].unsqueeze(-1) if self.amplitude else weight
+        return [RandomFunctions((Ridge(direction, phase, ERROR_FUNCTION),), (size * math.pi / 2).sqrt())]
 
     def _arcsine(self, values: Tree, sine: Tensor) -> Tensor:
         # |sine| < 1 but for rounding; where rounding reaches 1 the slope of arcsin is infinite, so it stops just before.

@@ -12,6 +12,7 @@ from torch import Tensor
 from manifoldgp.kernels._profiles import SQUARED_EXPONENTIAL
 from manifoldgp.kernels._radial import radial, radial_program
 from manifoldgp.kernels.kernel import Kernel, constant_diagonal, positive_parameter, spread, variance_parameter
+from manifoldgp.kernels.random_features import RandomFunctions, Randomness, waves
 from manifoldgp.parameters import Tree
 from manifoldgp.predictor.covariance import Covariance
 from manifoldgp.predictor.rows import Rows
@@ -64,6 +65,12 @@ class Periodic(Kernel):
         lengthscale = np.broadcast_to(values["lengthscale"], (len(values["lengthscale"]), Q))
         circle = new.scaled(speed).through("circle", width=2 * Q)
         return radial_program(SQUARED_EXPONENTIAL, values, around, circle, np.concatenate([lengthscale, lengthscale], -1))
+
+    def _random_functions(self, values: Tree, width: int, random: Randomness) -> list[RandomFunctions]:
+        speed = (2 * math.pi / values["period"]).expand(-1, width)
+        lengthscale = values["lengthscale"].expand(-1, width).repeat(1, 2)
+        direction, weight = random.directions(2 * width)
+        return [waves(direction / lengthscale.unsqueeze(-1), weight, values.get("variance"), random, speed)]
 
 
 def _around_circle(values: Tree, H: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from manifoldgp.kernels._radial import squared_distances
 from manifoldgp.kernels.kernel import Kernel, constant_diagonal, positive_parameter, spread, variance_parameter
+from manifoldgp.kernels.random_features import RandomFunctions, Randomness, waves
 from manifoldgp.parameters import Tree
 from manifoldgp.predictor.covariance import Covariance
 from manifoldgp.predictor.rows import Rows
@@ -60,6 +61,13 @@ class RationalQuadratic(Kernel):
         exponent = new.writer.constant(shape[:, None, None])
         K = new.scaled(scale).of_distances("rational_quadratic", H * scale[:, None, :], exponent)
         return Covariance.of(K, variance=values.get("variance"))
+
+    def _random_functions(self, values: Tree, width: int, random: Randomness) -> list[RandomFunctions]:
+        # a squared exponential whose precision is drawn from Gamma(shape, rate shape)
+        precision = random.gamma(values["shape"]) / values["shape"].unsqueeze(-1)
+        direction, weight = random.directions(width)
+        frequency = direction * precision.sqrt().unsqueeze(-2) / values["lengthscale"].unsqueeze(-1)
+        return [waves(frequency, weight, values.get("variance"), random)]
 
     def _of_distance(self, values: Tree, r2: Tensor) -> Tensor:
         shape = values["shape"][..., None, None]

@@ -13,6 +13,7 @@ from manifoldgp.errors import InputError
 from manifoldgp.kernels._profiles import SQUARED_EXPONENTIAL
 from manifoldgp.kernels._radial import radial
 from manifoldgp.kernels.kernel import Kernel, constant_diagonal, positive_parameter, spread, variance_parameter
+from manifoldgp.kernels.random_features import RandomFunctions, Randomness, waves
 from manifoldgp.parameters import Tree
 from manifoldgp.predictor.covariance import Covariance
 from manifoldgp.predictor.expression import Expression
@@ -86,6 +87,19 @@ class SpectralMixture(Kernel):
         constants = [writer.constant(array) for array in arrays]
         K = writer.do("spectral_mixture", new.shifted(-centre).slot(), *constants, expand=bool(norms.max() <= LARGEST_NORM))
         return Covariance.of(Expression(writer, K, axes=2), weights.sum(-1), values.get("variance"))
+
+    def _random_functions(self, values: Tree, width: int, random: Randomness) -> list[RandomFunctions]:
+        k, S, total = random.draws, random.ridges, values["weights"].sum(-1)
+        edges = (values["weights"].cumsum(-1) / total.unsqueeze(-1)).expand(k, -1).contiguous()
+        component = torch.searchsorted(edges, random.uniform(k, S)).clamp_max(
+            self.components - 1
+        )  # (k, S), with the probabilities weights_m / Σ weights
+        sign = torch.where(random.uniform(k, width, S) < 0.5, -1.0, 1.0).to(total)  # a product of cosines: any signs
+        chosen = component.unsqueeze(-2).expand(k, width, S)
+        centre, sd = (values[name].expand(k, -1, width).mT.gather(-1, chosen) for name in ("frequency", "bandwidth"))
+        direction, weight = random.directions(width)
+        frequency = 2 * math.pi * (sign * centre + sd * direction)
+        return [waves(frequency, weight, total * values["variance"] if self.amplitude else total, random)]
 
     def _mixture(self, values: Tree, H1: Tensor, H2: Tensor | None) -> Tensor:
         centre = H1.detach().mean(-2, keepdim=True)  # phases are more exact near zero

@@ -12,6 +12,7 @@ from torch import Tensor
 from manifoldgp.kernels._profiles import MATERN12, MATERN32, MATERN52, SQUARED_EXPONENTIAL, Profile
 from manifoldgp.kernels._radial import radial, radial_program
 from manifoldgp.kernels.kernel import Kernel, constant_diagonal, positive_parameter, spread, variance_parameter
+from manifoldgp.kernels.random_features import RandomFunctions, Randomness, waves
 from manifoldgp.parameters import Tree
 from manifoldgp.predictor.covariance import Covariance
 from manifoldgp.predictor.rows import Rows
@@ -62,8 +63,21 @@ class Stationary(Kernel):
     def _program(self, values: Tree, H: np.ndarray, new: Rows) -> Covariance:
         return radial_program(self.profile, values, H, new, values["lengthscale"] if self.scaled else np.ones((1, 1)))
 
+    def _random_functions(self, values: Tree, width: int, random: Randomness) -> list[RandomFunctions]:
+        if self.profile.smoothness is None:
+            frequency, weight = random.directions(width)
+        else:
+            stretch, weight = random.heavy_tails(self.profile.smoothness)
+            frequency = random.normal(random.draws, width, random.ridges) * stretch.unsqueeze(-2)
+        frequency = frequency / values["lengthscale"].unsqueeze(-1) if self.scaled else frequency
+        return [waves(frequency, weight, values.get("variance"), random)]
+
     def radial_profile(self) -> Profile | None:
-        if self.dims is not None or self.profile.kinked or overridden(type(self), "radial_profile", ("_parameters",)):
+        if (
+            self.dims is not None
+            or self.profile.kinked
+            or overridden(type(self), "radial_profile", ("_parameters", "_random_functions"))
+        ):
             return None
         return self.profile
 

@@ -6,6 +6,7 @@ from abc import abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import reduce
+from itertools import product
 from typing import TypeVar
 
 import numpy as np
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from manifoldgp.errors import InputError
 from manifoldgp.kernels.kernel import Kernel
+from manifoldgp.kernels.random_features import RandomFunctions, Randomness
 from manifoldgp.parameters import Tree
 from manifoldgp.predictor.covariance import Covariance
 from manifoldgp.predictor.rows import Rows
@@ -62,6 +64,9 @@ class Combination(Kernel):
     def _program(self, values: Tree, H: np.ndarray, new: Rows) -> Covariance:
         return reduce(self._join, (part.program(values.get(str(i), {}), H, new) for i, part in enumerate(self.parts)))
 
+    def _functions_of_parts(self, values: Tree, width: int, random: Randomness) -> list[list[RandomFunctions]]:
+        return [part.random_functions(values.get(str(i), {}), width, random) for i, part in enumerate(self.parts)]
+
 
 @register("kernels.Sum")
 @dataclass(frozen=True, init=False)
@@ -78,6 +83,9 @@ class Sum(Combination):
     def _join(first: Joined, second: Joined) -> Joined:
         return first + second
 
+    def _random_functions(self, values: Tree, width: int, random: Randomness) -> list[RandomFunctions]:
+        return [functions for part in self._functions_of_parts(values, width, random) for functions in part]
+
 
 @register("kernels.Product")
 @dataclass(frozen=True, init=False)
@@ -91,3 +99,7 @@ class Product(Combination):
     @staticmethod
     def _join(first: Joined, second: Joined) -> Joined:
         return first * second
+
+    def _random_functions(self, values: Tree, width: int, random: Randomness) -> list[RandomFunctions]:
+        parts = self._functions_of_parts(values, width, random)
+        return [reduce(RandomFunctions.times, chosen) for chosen in product(*parts)]

@@ -10,7 +10,8 @@
 Nothing in this package imports more than NumPy.
 """
 
+from manifoldgp.predictor.functions import FunctionPredictor
 from manifoldgp.predictor.predictor import Predictor
 from manifoldgp.predictor.program import Instruction, Program
 
-__all__ = ["Instruction", "Predictor", "Program"]
+__all__ = ["FunctionPredictor", "Instruction", "Predictor", "Program"]

@@ -15,7 +15,7 @@ from manifoldgp._system.bounded_json import parse_table
 from manifoldgp._system.files import written_whole
 from manifoldgp.errors import FileFormatError
 from manifoldgp.predictor.operations import OPERATIONS
-from manifoldgp.predictor.program import OUTPUTS, Instruction, Program
+from manifoldgp.predictor.program import OUTPUTS, VALUES, Instruction, Program
 from manifoldgp.predictor.trial import try_out
 
 FORMAT, VERSION = "manifoldgp-predictor", 1
@@ -143,5 +143,9 @@ def _check(program: Program) -> None:
         if not known.issuperset(instruction.inputs) or instruction.output in known or not instruction.inputs:
             raise FileFormatError(f"The file's program is inconsistent at slot {instruction.output}.")
         known.add(instruction.output)
-    if set(program.outputs) != set(OUTPUTS) or not known.issuperset(program.outputs.values()) or program.row_bytes < 1:
+    if (
+        set(program.outputs) not in (set(OUTPUTS), {VALUES})
+        or not known.issuperset(program.outputs.values())
+        or program.row_bytes < 1
+    ):
         raise FileFormatError("The file's program lacks outputs.")

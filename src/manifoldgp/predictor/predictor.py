@@ -7,14 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from manifoldgp._system.real_numbers import as_meant
-from manifoldgp.errors import InputError
+from manifoldgp.errors import FileFormatError
 from manifoldgp.predictor.file import read, write
 from manifoldgp.predictor.interpreter import runner
-from manifoldgp.predictor.program import Program
-
-_FARTHEST = 1e100
-"""Numbers up to this size are taken without a second look; beyond, squares may overflow."""
+from manifoldgp.predictor.program import OUTPUTS, Program
+from manifoldgp.predictor.query import Query
 
 
 class Predictor:
@@ -46,6 +43,7 @@ class Predictor:
         feature_names: tuple[str, ...] = (),
     ) -> None:
         self.program = program
+        self._checked = Query(x_offset, x_scale, tuple(feature_names)).checked
         self.x_offset, self.x_scale = x_offset, x_scale
         self.n_features = len(x_offset)
         self.n_outputs, self.flat = n_outputs, flat
@@ -57,11 +55,7 @@ class Predictor:
 
     def __call__(self, X: Any, return_std: bool = False, latent: bool = False) -> Any:
         """Mean (n,) of y at X (n, D), or mean and standard deviation; latent=True: of f, without noise. Several targets: (n, O)."""
-        if type(X) is not np.ndarray or X.dtype != np.float64 or X.ndim != 2 or X.shape[1] != self.n_features or not len(X):
-            X = self._table(X)
-        flat = X.ravel()
-        if not flat.dot(flat) < _FARTHEST:  # also true of NaN; one product instead of two passes over X
-            self._refuse_unusable(X)
+        X = self._checked(X)
         if return_std:
             mean, std = (self._latent_moments if latent else self._moments)(X)
             return mean, std
@@ -78,6 +72,8 @@ class Predictor:
     def load(cls, path: str | Path) -> Predictor:
         """The predictor in ``path``."""
         program, facts = read(path)
+        if set(program.outputs) != set(OUTPUTS):
+            raise FileFormatError(f"{path} holds drawn functions. Read it with FunctionPredictor.load.")
         offset, scale = np.array(facts["x_offset"], dtype=np.float64), np.array(facts["x_scale"], dtype=np.float64)
         return cls(program, offset, scale, facts["n_outputs"], facts["flat"], tuple(facts["feature_names"]))
 
@@ -89,34 +85,3 @@ class Predictor:
     def __repr__(self) -> str:
         plural = "s" if self.n_outputs > 1 else ""
         return f"Predictor({self.n_features} inputs, {self.n_outputs} target{plural}, {self.nbytes / 1e6:.2f} MB)"
-
-    def _table(self, X: Any) -> np.ndarray:
-        names = getattr(X, "columns", None)
-        if names is not None and self.feature_names and tuple(map(str, names)) != self.feature_names:
-            raise InputError(
-                f"The columns must be those of the training data, in this order: {', '.join(self.feature_names)}; "
-                f"got {', '.join(map(str, names))}."
-            )
-        try:
-            table = np.asarray(as_meant(X, "X"), dtype=np.float64)
-        except InputError:
-            raise
-        except (TypeError, ValueError) as error:
-            raise InputError(f"X must be numbers, shape (n, {self.n_features}); {error}.") from error
-        if table.ndim != 2 or table.shape[1] != self.n_features or not len(table):
-            raise InputError(
-                f"X must have shape (n, {self.n_features}), n >= 1; got {table.shape}. A single point x is x[None] or [[...]]."
-            )
-        return table
-
-    def _refuse_unusable(self, X: np.ndarray) -> None:
-        bad = ~np.isfinite(X)
-        if bad.any():
-            row, column = np.argwhere(bad)[0].tolist()
-            raise InputError(f"X[{row}, {column}] is {X[row, column]}; all inputs must be finite numbers.")
-        with np.errstate(over="ignore"):
-            largest = float(np.abs((X - self.x_offset) / self.x_scale).max())
-        if largest > _FARTHEST:
-            raise InputError(
-                f"X lies up to {largest:.1e} standard deviations from the training data: arithmetic overflows there."
-            )

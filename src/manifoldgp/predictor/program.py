@@ -8,7 +8,10 @@ from typing import NamedTuple
 import numpy as np
 
 OUTPUTS = ("mean", "std", "latent_mean", "latent_std")
-"""What every program computes: of observations y, and of f without noise."""
+"""What the program of a predictor computes: of observations y, and of f without noise."""
+
+VALUES = "values"
+"""What the program of drawn functions computes: the value of each."""
 
 
 Setting = bool | int | float | str | Sequence[bool]
@@ -28,7 +31,7 @@ class Program(NamedTuple):
     """Predictions as array operations. Slot 0 is X (n, D); constants fill slots of their own, instructions the others, in order.
 
     Arrays of several members have them in front: features (R, n, Q), covariances (R, n, N), means (R, n); a single member has no
-    such dimension. outputs: the slots of the names in OUTPUTS, each (n,) or (n, O).
+    such dimension. outputs: the slots of the names in OUTPUTS, each (n,) or (n, O); or of VALUES alone.
     row_bytes: what one row of X needs while it is worked on; callers take rows in chunks.
     """
 

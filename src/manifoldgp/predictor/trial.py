@@ -34,7 +34,7 @@ def _try_rows(program: Program, X: np.ndarray, shape: Shape) -> None:
     most = FREE_NUMBERS + TIMES_THE_CONSTANTS * sum(constant.size for constant in program.constants.values())
     total, largest = 0, 1
     with np.errstate(all="ignore"):
-        for instruction in program.needed(OUTPUTS):
+        for instruction in program.needed(tuple(program.outputs)):
             inputs = [arrays[slot] for slot in instruction.inputs]
             _refuse_large(instruction, [array.shape for array in inputs], most)
             result = np.asarray(function_of(instruction)(*inputs))
@@ -53,7 +53,8 @@ def _try_rows(program: Program, X: np.ndarray, shape: Shape) -> None:
 
 def _refuse_results(results: dict[str, np.ndarray], shape: Shape) -> None:
     for name, result in results.items():
-        if result.shape != shape or result.dtype != np.float64 or not np.isfinite(result).all():
+        fits = result.shape == shape if name in OUTPUTS else result.shape[-1:] == shape[:1]  # functions come before their rows
+        if not fits or result.dtype != np.float64 or not np.isfinite(result).all():
             raise FileFormatError(
                 f"The file's program should give finite numbers as {name}, and does not. It is damaged or forged."
             )

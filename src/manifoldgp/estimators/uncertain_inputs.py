@@ -1,0 +1,124 @@
+"""Predictions of a fitted estimator at inputs that are known only up to a Gaussian, in the user's units."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+import numpy as np
+import torch
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from manifoldgp.data import inputs
+from manifoldgp.errors import InputError
+from manifoldgp.estimators.units import model_inputs, on_device
+from manifoldgp.inference.uncertain_inputs import CLOSED_FORM, SAMPLE_POINTS, SAMPLES, MomentsOfTargets, UncertainInputs
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from manifoldgp.data.inputs import Table
+    from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
+
+Numbers = TypeVar("Numbers", np.ndarray, Tensor)
+
+_METHODS = {"auto": None, CLOSED_FORM: CLOSED_FORM, SAMPLES: SAMPLES}
+
+
+@dataclass(frozen=True)
+class PredictedMoments(Generic[Numbers]):
+    """Moments of y at n uncertain inputs x, by ``model.predict_moments``; arrays, or tensors where X was one.
+
+    Parameters
+    ----------
+    mean, variance : (n,) or (n, O)
+        Of y.
+    input_covariance : (n, D) or (n, D, O)
+        cov(x, y).
+    output_covariance : (n, O, O)
+        Of the targets, which depend on the same x; (n, 1, 1) for one.
+    method
+        "closed form" (exact) or "samples".
+    """
+
+    mean: Numbers
+    variance: Numbers
+    input_covariance: Numbers
+    output_covariance: Numbers
+    method: str
+
+
+def predict_moments(
+    estimator: ManifoldGPRegressor, X: Table | Tensor, input_cov: ArrayLike | Tensor, latent: bool, method: str, samples: int
+) -> PredictedMoments:
+    """The moments at x ~ N(X, input_cov)."""
+    check_is_fitted(estimator)
+    if method not in _METHODS:
+        raise InputError(f"method must be one of {', '.join(map(repr, _METHODS))}; got {method!r}.")
+    scale = on_device(estimator, estimator.x_scaler_.scale)
+    ready = UncertainInputs(estimator.ensembles_, _METHODS[method], _sample_count(samples, len(scale)))
+    if isinstance(X, Tensor):
+        mu = (X.to(scale) - on_device(estimator, estimator.x_scaler_.offset)) / scale
+        found = ready(mu, _covariances(input_cov, mu) / (scale[:, None] * scale), latent)
+        return _named(found, scale, estimator._flat, ready.method)
+    mu = model_inputs(estimator, X)
+    with torch.no_grad():
+        found = ready(mu, _covariances(input_cov, mu) / (scale[:, None] * scale), latent)
+        named = _named(found, scale, estimator._flat, ready.method)
+    arrays = (getattr(named, name).cpu().numpy() for name in ("mean", "variance", "input_covariance", "output_covariance"))
+    return PredictedMoments(*arrays, method=named.method)
+
+
+def mean_and_std(
+    estimator: ManifoldGPRegressor,
+    X: Table,
+    input_cov: ArrayLike,
+    return_std: bool,
+    return_cov: bool,
+    latent: bool,
+    noise_std: ArrayLike | None,
+) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
+    """What predict answers when input_cov is given."""
+    if return_cov or noise_std is not None:
+        raise InputError(
+            f"{'return_cov' if return_cov else 'noise_std'} does not go together with input_cov. Leave one of them out."
+        )
+    found = predict_moments(estimator, X, input_cov, latent, "auto", SAMPLE_POINTS)
+    return (found.mean, np.sqrt(found.variance)) if return_std else found.mean
+
+
+def _named(found: MomentsOfTargets, scale: Tensor, flat: bool, method: str) -> PredictedMoments[Tensor]:
+    """In the units of X, without the dimension of targets where there is only one."""
+    variance = found.output_covariance.diagonal(dim1=-2, dim2=-1)
+    covariance = found.input_covariance * scale[:, None]
+    if flat:
+        return PredictedMoments(found.mean[:, 0], variance[:, 0], covariance[..., 0], found.output_covariance, method)
+    return PredictedMoments(found.mean, variance, covariance, found.output_covariance, method)
+
+
+def _covariances(input_cov: ArrayLike | Tensor, mu: Tensor) -> Tensor:
+    """input_cov as (n, D, D), checked: symmetric, and no variance negative."""
+    n, D = mu.shape
+    given = input_cov if isinstance(input_cov, Tensor) else torch.as_tensor(np.array(input_cov, dtype=np.float64))
+    Sigma = given.to(mu)
+    if Sigma.shape not in ((D, D), (n, D, D)):
+        raise InputError(
+            f"input_cov must be ({D}, {D}) for all rows, or ({n}, {D}, {D}); got {tuple(Sigma.shape)}. Of variances v: numpy.diag(v)."
+        )
+    with torch.no_grad():
+        if not bool(torch.isfinite(Sigma).all()):
+            raise InputError("input_cov has entries that are not finite.")
+        size = Sigma.abs().amax((-1, -2))
+        uneven = (Sigma - Sigma.mT).abs().amax((-1, -2)) > 1e-8 * size
+        smallest = torch.linalg.eigvalsh(Sigma)[..., 0]
+        if bool(uneven.any()) or bool((smallest < -1e-8 * size).any()):
+            raise InputError("input_cov must hold covariances: symmetric matrices without negative eigenvalues.")
+    return Sigma.expand(n, D, D)
+
+
+def _sample_count(samples: int, D: int) -> int:
+    count = inputs.whole_number(samples, "samples")
+    if count <= D:
+        raise InputError(f"samples must be more than the number of inputs, {D}; got {count}.")
+    return count

@@ -1,0 +1,157 @@
+"""Mixtures at uncertain inputs x ~ N(mu, Sigma): mean, variance, covariances with x and between targets, in closed form or by samples.
+
+    mean = Σ w m,   variance = Σ w (F E[v(x)] + var[m(x)] + (m − mean)²),   cov(x, f) = Σ w cov(x, m(x))
+
+over components with weight w, variance factor F, and a posterior with mean m(x) and variance v(x).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from manifoldgp.errors import InputError
+from manifoldgp.inference.ensemble import Ensemble
+from manifoldgp.inference.gaussian_inputs import Expected, GaussianMember, gaussian_members
+from manifoldgp.inference.posterior import CHUNK_BYTES
+
+CLOSED_FORM, SAMPLES = "closed form", "samples"
+
+SAMPLE_POINTS = 1024
+"""Points that stand for the distribution of an uncertain input: errors of about 1 % of the standard deviation, also across steps."""
+
+
+@dataclass(frozen=True)
+class MomentsOfTargets:
+    """At n uncertain inputs: mean (n, O), cov(x, f) (n, D, O), cov(f, f') (n, O, O) with the variances on its diagonal."""
+
+    mean: Tensor
+    input_covariance: Tensor
+    output_covariance: Tensor
+
+
+@dataclass(frozen=True)
+class _Target:
+    """The members of one target with a closed form, and their weights: w (R,), w F summed over the factors F (R,)."""
+
+    members: Sequence[GaussianMember]
+    weights: Tensor
+    spreads: Tensor
+    offset: float
+    scale: float
+
+
+class UncertainInputs:
+    """The ensembles of all targets, made ready for uncertain inputs; in the units of y, and of X as the model sees it.
+
+    Parameters
+    ----------
+    ensembles
+        One for each target.
+    method
+        "closed form", "samples", or None for a closed form where there is one.
+    samples
+        Quasi-random points in place of the distribution of x, where there is no closed form.
+    """
+
+    def __init__(self, ensembles: Sequence[Ensemble], method: str | None = None, samples: int = SAMPLE_POINTS) -> None:
+        targets = None if method == SAMPLES else [_target(ensemble) for ensemble in ensembles]
+        self._targets = None if targets is None or None in targets else [t for t in targets if t is not None]
+        if method == CLOSED_FORM and self._targets is None:
+            raise InputError(
+                "These moments have no closed form: it takes the squared exponential on features that are linear in the inputs, a mean that is too, and no "
+                "target warping. Use method='samples'."
+            )
+        self.method = SAMPLES if self._targets is None else CLOSED_FORM
+        self._ensembles, self._samples = ensembles, samples
+
+    def __call__(self, mu: Tensor, Sigma: Tensor, latent: bool = False) -> MomentsOfTargets:
+        """The moments at mu (n, D) with covariances Sigma (n, D, D), differentiable in both; latent: of f, without noise."""
+        return self._in_closed_form(mu, Sigma, latent) if self._targets is not None else self._by_samples(mu, Sigma, latent)
+
+    def _in_closed_form(self, mu: Tensor, Sigma: Tensor, latent: bool) -> MomentsOfTargets:
+        assert self._targets is not None
+        at = [[member.at(mu, Sigma) for member in target.members] for target in self._targets]
+        found = [_moments(target, expected, mu, Sigma, latent) for target, expected in zip(self._targets, at, strict=True)]
+        mean, variance, covariance = (torch.stack(parts, -1) for parts in zip(*found, strict=True))
+        output = torch.diag_embed(variance)
+        for a, one in enumerate(self._targets):
+            for b, other in enumerate(self._targets[:a]):
+                between = _between(one, other, at[a], at[b], Sigma)
+                output[:, a, b] = output[:, b, a] = between
+        return MomentsOfTargets(mean, covariance, output)
+
+    def _by_samples(self, mu: Tensor, Sigma: Tensor, latent: bool) -> MomentsOfTargets:
+        normal = _normal_points(self._samples, mu.shape[-1]).to(mu)
+        members = sum(block.members * block.points.shape[-2] for ensemble in self._ensembles for block in ensemble.blocks)
+        size = max(1, 4 * CHUNK_BYTES // (8 * len(normal) * members))
+        parts = [self._sampled(m, S, normal, latent) for m, S in zip(mu.split(size), Sigma.split(size), strict=True)]
+        return MomentsOfTargets(*(torch.cat([getattr(p, name) for p in parts]) for name in MomentsOfTargets.__annotations__))
+
+    def _sampled(self, mu: Tensor, Sigma: Tensor, normal: Tensor, latent: bool) -> MomentsOfTargets:
+        away = normal @ _root(Sigma).mT  # (n, S, D)
+        X = (mu.unsqueeze(-2) + away).flatten(0, 1)
+        found = [ensemble.differentiable(X, latent).moments() for ensemble in self._ensembles]
+        means, variances = (torch.stack([f[i] for f in found], -1).unflatten(0, away.shape[:2]) for i in (0, 1))  # (n, S, O)
+        mean = means.mean(1)
+        deviation = means - mean.unsqueeze(1)
+        output = deviation.mT @ deviation / len(normal) + torch.diag_embed(variances.mean(1))
+        return MomentsOfTargets(mean, away.mT @ deviation / len(normal), output)
+
+
+def _target(ensemble: Ensemble) -> _Target | None:
+    members: list[GaussianMember] = []
+    for block in ensemble.blocks:
+        found = gaussian_members(block)
+        if found is None:
+            return None
+        members += found
+    factors = ensemble.log_weights[0].new_tensor(ensemble.variance_factors)
+    weights = torch.cat([w.exp() for w in ensemble.log_weights], -1)  # (F, R)
+    return _Target(members, weights.sum(0), (factors[:, None] * weights).sum(0), ensemble.offset, ensemble.scale)
+
+
+def _moments(
+    target: _Target, expected: Sequence[Expected], mu: Tensor, Sigma: Tensor, latent: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Mean (n,), variance (n,) and cov(x, f) (n, D)."""
+    found = [one.moments(mu, Sigma) for one in expected]
+    means, inside, between, covariances = (torch.stack(parts) for parts in zip(*found, strict=True))
+    if not latent:
+        inside = inside + torch.stack([member.noise for member in target.members])[:, None]
+    w = target.weights
+    mean = w @ means
+    variance = target.spreads @ inside + w @ (between + (means - mean) ** 2)
+    return (
+        target.offset + target.scale * mean,
+        target.scale**2 * variance,
+        target.scale * torch.einsum("r,rnd->nd", w, covariances),
+    )
+
+
+def _between(one: _Target, other: _Target, mine: Sequence[Expected], theirs: Sequence[Expected], Sigma: Tensor) -> Tensor:
+    """cov(f, f') (n,) of two targets at the same input: their posteriors are independent, their means move together."""
+    pairs = [
+        w * v * a.covariance(b, Sigma)
+        for w, a in zip(one.weights, mine, strict=True)
+        for v, b in zip(other.weights, theirs, strict=True)
+    ]
+    return one.scale * other.scale * torch.stack(pairs).sum(0)
+
+
+def _normal_points(count: int, D: int) -> Tensor:
+    """Quasi-random N(0, I) points (count, D) with exactly this mean and covariance, so that affine functions have no error."""
+    uniform = torch.quasirandom.SobolEngine(D, scramble=True, seed=1).draw(count, dtype=torch.float64)
+    z = torch.special.ndtri(uniform.clamp(1e-12, 1 - 1e-12))
+    z = z - z.mean(0)
+    return torch.linalg.solve_triangular(torch.linalg.cholesky(z.T @ z / count), z.T, upper=False).T
+
+
+def _root(Sigma: Tensor) -> Tensor:
+    """The lower factor of covariances (n, D, D), some of whose directions may be certain."""
+    size = Sigma.detach().diagonal(dim1=-2, dim2=-1).mean(-1)[:, None, None]
+    unit = torch.eye(Sigma.shape[-1], dtype=Sigma.dtype, device=Sigma.device)
+    return torch.linalg.cholesky(Sigma + (1e-12 * size + 1e-30) * unit)

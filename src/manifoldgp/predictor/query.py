@@ -1,0 +1,67 @@
+"""What a predictor accepts as X: numbers, with the columns of the training data, not absurdly far from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from manifoldgp._system.real_numbers import as_meant
+from manifoldgp.errors import InputError
+
+_FARTHEST = 1e100
+"""Numbers up to this size are taken without a second look; beyond, squares may overflow."""
+
+
+@dataclass(frozen=True, eq=False)
+class Query:
+    """Columns by name, if they had names, and mean and spread (D,) of the training inputs."""
+
+    x_offset: np.ndarray
+    x_scale: np.ndarray
+    feature_names: tuple[str, ...] = ()
+
+    @property
+    def n_features(self) -> int:
+        return len(self.x_offset)
+
+    def checked(self, X: Any) -> np.ndarray:
+        """X as an array (n, D) of finite numbers."""
+        if type(X) is not np.ndarray or X.dtype != np.float64 or X.ndim != 2 or X.shape[1] != len(self.x_offset) or not len(X):
+            X = self._table(X)
+        flat = X.ravel()
+        if not flat.dot(flat) < _FARTHEST:  # also true of NaN; one product instead of two passes over X
+            self._refuse_unusable(X)
+        return X
+
+    def _table(self, X: Any) -> np.ndarray:
+        names = getattr(X, "columns", None)
+        if names is not None and self.feature_names and tuple(map(str, names)) != self.feature_names:
+            raise InputError(
+                f"The columns must be those of the training data, in this order: {', '.join(self.feature_names)}; "
+                f"got {', '.join(map(str, names))}."
+            )
+        try:
+            table = np.asarray(as_meant(X, "X"), dtype=np.float64)
+        except InputError:
+            raise
+        except (TypeError, ValueError) as error:
+            raise InputError(f"X must be numbers, shape (n, {self.n_features}); {error}.") from error
+        if table.ndim != 2 or table.shape[1] != self.n_features or not len(table):
+            raise InputError(
+                f"X must have shape (n, {self.n_features}), n >= 1; got {table.shape}. A single point x is x[None] or [[...]]."
+            )
+        return table
+
+    def _refuse_unusable(self, X: np.ndarray) -> None:
+        bad = ~np.isfinite(X)
+        if bad.any():
+            row, column = np.argwhere(bad)[0].tolist()
+            raise InputError(f"X[{row}, {column}] is {X[row, column]}; all inputs must be finite numbers.")
+        with np.errstate(over="ignore"):
+            largest = float(np.abs((X - self.x_offset) / self.x_scale).max())
+        if largest > _FARTHEST:
+            raise InputError(
+                f"X lies up to {largest:.1e} standard deviations from the training data: arithmetic overflows there."
+            )

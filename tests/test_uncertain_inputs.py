@@ -1,0 +1,144 @@
+"""Predictions at uncertain inputs: the closed form against draws, samples against it, gradients, units, and what is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from fitted_models import fitted
+from manifoldgp import PCA, GaussianNoise, GPRegressor, Linear, ManifoldGPRegressor, Restarts, Single, Sparse, means
+from manifoldgp.errors import InputError
+from manifoldgp.kernels import SquaredExponential
+
+RNG = np.random.default_rng(0)
+X = RNG.uniform(-2, 2, (50, 3)) * [1.0, 10.0, 0.1] + [0.0, 5.0, 0.0]
+Y = np.stack([np.sin(2 * X[:, 0]) + 0.1 * X[:, 1], X[:, 2] * X[:, 0] * 30 + 7], 1) + 0.1 * RNG.normal(size=(50, 2))
+MU = np.array([[0.3, 6.0, 0.02], [-1.5, -2.0, 0.1]])
+FACTOR = 0.3 * RNG.normal(size=(2, 3, 3)) * np.array([1.0, 10.0, 0.1])[:, None]
+SIGMA = FACTOR @ FACTOR.transpose(0, 2, 1)
+
+MODELS = {
+    "plain": lambda: GPRegressor(restarts=1, max_iter=30),
+    "linear mean": lambda: GPRegressor(mean="linear", restarts=1, max_iter=30),
+    "some inputs, equal": lambda: GPRegressor(SquaredExponential(dims=(0, 2), ard=False), restarts=1, max_iter=30),
+    "linear features": lambda: ManifoldGPRegressor(Linear(2), averaging=Restarts(restarts=2, max_iter=15)),
+    "mean of features": lambda: ManifoldGPRegressor(
+        PCA(2), mean=means.Linear(on="features"), averaging=Single(restarts=1, max_iter=15)
+    ),
+    "sparse": lambda: GPRegressor(restarts=1, max_iter=10, method=Sparse(inducing=12)),
+}
+"""Models with a closed form."""
+
+
+def drawn_moments(model, i, count=10_000):
+    """Moments at input i by draws of x, each with its standard error: mean, output covariance, input covariance."""
+    x = np.random.default_rng(5).multivariate_normal(MU[i], SIGMA[i], count)
+    mean, std = model.predict(x, return_std=True)
+    away, out = x - MU[i], mean - mean.mean(0)
+    products = out[:, :, None] * out[:, None, :] + np.eye(out.shape[1]) * (std**2)[:, :, None]
+    crossed = away[:, :, None] * out[:, None, :]
+    return [(sample.mean(0), sample.std(0) / np.sqrt(count)) for sample in (mean, products, crossed)]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_closed_form_agrees_with_draws(name):
+    model = MODELS[name]().fit(X, Y)
+    moments = model.predict_moments(MU, SIGMA)
+    assert moments.method == "closed form"
+    for i in range(2):
+        found = (moments.mean[i], moments.output_covariance[i], moments.input_covariance[i])
+        for ours, (theirs, error) in zip(found, drawn_moments(model, i), strict=True):
+            assert (np.abs(ours - theirs) < 5 * error + 1e-9).all()
+    np.testing.assert_allclose(moments.variance, np.diagonal(moments.output_covariance, axis1=1, axis2=2))
+
+
+def test_unequal_weights_and_variance_factors_follow_the_law_of_total_variance():
+    from dataclasses import replace
+
+    model = MODELS["linear features"]().fit(X, Y)
+    for o, ensemble in enumerate(model.ensembles_):
+        weights = torch.tensor([[0.5, 0.1], [0.3, 0.1]], dtype=torch.float64).log()
+        model.ensembles_[o] = replace(ensemble, log_weights=[weights], variance_factors=(1.0, 4.0))
+    moments = model.predict_moments(MU, SIGMA)
+    for ours, (theirs, error) in zip((moments.mean[0], moments.output_covariance[0]), drawn_moments(model, 0), strict=False):
+        assert (np.abs(ours - theirs) < 5 * error + 1e-9).all()
+
+
+@pytest.mark.parametrize("averaging", ["stack", "fast", "restarts", "single"])
+def test_samples_are_taken_elsewhere_and_agree_with_draws(averaging):
+    model = fitted(averaging, inputs=2)
+    mu, Sigma = np.array([[0.1, 0.5]]), np.array([[0.2, 0.1], [0.1, 0.3]])
+    moments = model.predict_moments(mu, Sigma)
+    assert moments.method == "samples"
+    x = np.random.default_rng(5).multivariate_normal(mu[0], Sigma, 10_000)
+    mean, std = model.predict(x, return_std=True)
+    total = np.sqrt(mean.var() + (std**2).mean())
+    error = mean.std() / np.sqrt(10_000)
+    assert abs(moments.mean[0] - mean.mean()) < 0.02 * total + 5 * error
+    assert abs(np.sqrt(moments.variance[0]) - total) < 0.02 * total + 5 * error
+    crossed = (x - mu).T @ (mean - mean.mean()) / 10_000
+    np.testing.assert_allclose(moments.input_covariance[0], crossed, atol=0.02 * total + 5 * error)
+    again = model.predict(mu, return_std=True, input_cov=Sigma)
+    np.testing.assert_array_equal(again, (moments.mean, np.sqrt(moments.variance)))
+    np.testing.assert_array_equal(model.predict(mu, input_cov=Sigma), moments.mean)
+
+
+def test_samples_agree_with_the_closed_form():
+    model = MODELS["linear mean"]().fit(X, Y)
+    exact, sampled = (model.predict_moments(MU, SIGMA, method=method) for method in ("closed form", "samples"))
+    std = np.sqrt(exact.variance)
+    assert (np.abs(sampled.mean - exact.mean) < 0.02 * std).all()
+    assert np.abs(np.sqrt(sampled.variance) / std - 1).max() < 0.02
+
+
+@pytest.mark.parametrize("method", ["closed form", "samples"])
+def test_certain_inputs_give_the_plain_prediction(method):
+    model = MODELS["linear mean"]().fit(X, Y)
+    mean, std = model.predict(MU, return_std=True)
+    latent_std = model.predict(MU, return_std=True, latent=True)[1]
+    moments = model.predict_moments(MU, np.zeros((3, 3)), method=method)
+    np.testing.assert_allclose(moments.mean, mean, rtol=1e-6)
+    np.testing.assert_allclose(np.sqrt(moments.variance), std, rtol=1e-4)
+    latent = model.predict_moments(MU, np.zeros((3, 3)), method=method, latent=True)
+    np.testing.assert_allclose(np.sqrt(latent.variance), latent_std, rtol=1e-3)
+    assert np.abs(moments.input_covariance).max() < 1e-6
+
+
+@pytest.mark.parametrize("method", ["closed form", "samples"])
+def test_moments_are_differentiable(method):
+    noise = GaussianNoise(floor=0.3)  # weights that hardly cancel, so that differences have digits
+    model = GPRegressor(mean="linear", noise=noise, restarts=1, max_iter=30).fit(X, Y)
+
+    def moments(mu, factor):
+        found = model.predict_moments(mu, factor @ factor.mT, method=method, samples=16)
+        return found.mean, found.output_covariance, found.input_covariance
+
+    arguments = [torch.as_tensor(A).requires_grad_() for A in (MU, FACTOR)]
+    assert torch.autograd.gradcheck(moments, arguments, eps=1e-5, atol=1e-4, rtol=1e-3)
+    np.testing.assert_allclose(
+        moments(*arguments)[0].detach().numpy(), model.predict_moments(MU, SIGMA, method=method, samples=16).mean, rtol=1e-10
+    )
+
+
+def test_one_target_has_no_dimension_of_its_own():
+    model = GPRegressor(restarts=1, max_iter=10).fit(X, Y[:, 0])
+    moments = model.predict_moments(MU, SIGMA[0])
+    shapes = [A.shape for A in (moments.mean, moments.variance, moments.input_covariance, moments.output_covariance)]
+    assert shapes == [(2,), (2,), (2, 3), (2, 1, 1)]
+
+
+def test_what_cannot_be_predicted_is_said():
+    model = fitted("single", inputs=2)
+    mu, Sigma = np.zeros((1, 2)), np.eye(2)
+    for changed, message in (
+        ({"input_cov": np.eye(3)}, r"\(2, 2\) for all rows"), ({"input_cov": -np.eye(2)}, "negative eigenvalues"),
+        ({"input_cov": np.array([[1.0, 0.5], [0.0, 1.0]])}, "symmetric"), ({"input_cov": np.full((2, 2), np.nan)}, "not finite"),
+        ({"method": "closed form"}, "no closed form"), ({"method": "sigma"}, "method must be"), ({"samples": 2}, "more than the number of inputs"),
+    ):  # fmt: skip
+        with pytest.raises(InputError, match=message):
+            model.predict_moments(mu, **{"input_cov": Sigma, **changed})
+    with pytest.raises(InputError, match="return_cov does not go"):
+        model.predict(mu, return_cov=True, input_cov=Sigma)
+    with pytest.raises(InputError, match="noise_std does not go"):
+        model.predict(mu, noise_std=0.1, input_cov=Sigma)
