@@ -53,7 +53,7 @@ def _try_rows(program: Program, X: np.ndarray, shape: Shape) -> None:
 
 def _refuse_results(results: dict[str, np.ndarray], shape: Shape) -> None:
     for name, result in results.items():
-        fits = result.shape == shape if name in OUTPUTS else result.shape[-1:] == shape[:1]  # functions come before their rows
+        fits = result.shape == shape if name in OUTPUTS else result.shape[:1] == shape[:1]  # any number of functions
         if not fits or result.dtype != np.float64 or not np.isfinite(result).all():
             raise FileFormatError(
                 f"The file's program should give finite numbers as {name}, and does not. It is damaged or forged."
