@@ -30,6 +30,7 @@ class Averaging(StrEnum):
     restarts = "restarts"
     nuts = "nuts"
     single = "single"
+    plain = "plain"
 
 
 class Method(StrEnum):
