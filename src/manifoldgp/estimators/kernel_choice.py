@@ -36,10 +36,22 @@ _IMPOSSIBLE = -1e6
 
 @dataclass(frozen=True)
 class KernelChoice:
-    """What held-out rows said of the candidates.
+    """What held-out rows said of the kernels that kernel="auto" tried.
 
-    kernel: the one that was taken. density: mean log density of a held-out row, in units of y, by kernel, on the same rows. error: its standard error beside
-    the chosen one's. screened: kernels that only a first trial on few rows has seen, with their densities there. rows: how many were held out. seconds: it took.
+    Attributes
+    ----------
+    kernel
+        The one that was taken.
+    density
+        Mean log density of a held-out row, in units of y, by kernel, all on the same rows.
+    error
+        Standard error of the difference to the one that was taken.
+    screened
+        Kernels that only a first trial on few rows has seen, with their densities there.
+    rows
+        How many rows were held out.
+    seconds
+        How long the trials took.
     """
 
     kernel: str

@@ -82,7 +82,9 @@ class Sensitivity:
         width = max(5, *map(len, self.names))
         lines = [f"{'input':<{width}}  first order     total"]
         for d in np.argsort(-self.total, kind="stable"):
-            first, total = (f"{v[d]:5.3f} ± {e[d]:.3f}" for v, e in ((self.first, self.first_error), (self.total, self.total_error)))
+            first, total = (
+                f"{v[d]:5.3f} ± {e[d]:.3f}" for v, e in ((self.first, self.first_error), (self.total, self.total_error))
+            )
             lines.append(f"{self.names[d]:<{width}}  {first}  {total}")
         return "\n".join([*lines, f"Law: {self.law}."])
 
@@ -176,7 +178,9 @@ def _indices(values: np.ndarray) -> np.ndarray:
     return np.stack([np.moveaxis(first, 0, -1), np.moveaxis(total, 0, -1)])
 
 
-def _sampled(f: Callable[[np.ndarray], np.ndarray], draw: Draw, D: int, n: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _sampled(
+    f: Callable[[np.ndarray], np.ndarray], draw: Draw, D: int, n: int, seed: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """First and total indices (D,), and the standard errors (2, D) of their sampling."""
     size, found = 2 ** max(3, round(np.log2(n / REPLICATES))), []
     for r in range(REPLICATES):
