@@ -23,7 +23,7 @@ TABLE_HELP = "CSV, TSV (also .gz), Parquet or Excel by the ending; - is CSV on s
 
 
 class Averaging(StrEnum):
-    """How many models are averaged; docs/averaging.md says which to choose."""
+    """How many models are averaged, docs/averaging.md says which to choose; plain is none of them, and has no features to learn."""
 
     stack = "stack"
     fast = "fast"
