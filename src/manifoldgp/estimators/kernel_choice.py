@@ -136,6 +136,8 @@ class _Trials:
     ) -> None:
         self._estimator, self._X, self._Y, self._noise, self._folds = estimator, X, Y, noise, folds
         self._order = rng.permutation(len(X))
+        budget = estimator.time_budget  # half of it for all trials, if each of them needed its share
+        self._seconds = None if budget is None else 0.5 * budget / (len(CANDIDATES) * (len(folds) + 1))
 
     def densities(self, kernel: str, rows: int, iterations: int, folds: int | None = None) -> np.ndarray:
         """log p(y_i | x_i) of the held-out rows, a fold after another; as many rows at most are trained on, and asked for, in each."""
@@ -145,7 +147,7 @@ class _Trials:
         train, test = self._some(np.setdiff1d(np.arange(len(self._X)), fold), rows), self._some(fold, rows)
         model = clone(self._estimator).set_params(
             kernel=kernel, restarts=min(2, self._estimator.restarts), max_iter=min(iterations, self._estimator.max_iter), method="exact",
-            time_budget=None, verbose=False, callback=None, warm_start_from=None,
+            time_budget=self._seconds, verbose=False, callback=None, warm_start_from=None,
         )  # fmt: skip
         noise = [None if self._noise is None else self._noise[part] for part in (train, test)]
         with warnings.catch_warnings():

@@ -113,12 +113,12 @@ class GPRegressor(ManifoldGPRegressor):
         """
         before = dict(vars(self))
         vars(self).pop("kernel_choice_", None)
-        if not (isinstance(self.kernel, str) and self.kernel == "auto"):
-            super().fit(X, y, noise_std=noise_std, groups=groups, ordered=ordered)
-            return self
         try:
-            self.kernel_choice_ = choose_kernel(self, X, y, noise_std, groups, ordered)
-            super().fit(X, y, noise_std=noise_std)
+            if isinstance(self.kernel, str) and self.kernel == "auto":
+                self.kernel_choice_ = choose_kernel(self, X, y, noise_std, groups, ordered)
+                super().fit(X, y, noise_std=noise_std)
+            else:
+                super().fit(X, y, noise_std=noise_std, groups=groups, ordered=ordered)
         except BaseException:
             vars(self).clear()
             vars(self).update(before)
