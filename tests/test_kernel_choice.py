@@ -9,7 +9,7 @@ import pytest
 
 from command_line import mgp
 from manifoldgp import GPRegressor, ManifoldGPRegressor, load
-from manifoldgp.data import RowSource
+from manifoldgp.data import ArrayRows
 from manifoldgp.errors import InputError
 from manifoldgp.estimators import kernel_choice
 
@@ -75,12 +75,8 @@ def test_auto_is_refused_where_it_means_nothing():
         ManifoldGPRegressor(kernel="auto").fit(X, X[:, 0])
     with pytest.raises(InputError, match="too few"):
         GPRegressor(kernel="auto").fit(X[:3], X[:3, 0])
-
-    class Rows(RowSource):
-        pass
-
     with pytest.raises(InputError, match="source of rows"):
-        GPRegressor(kernel="auto").fit(Rows.__new__(Rows))
+        GPRegressor(kernel="auto").fit(ArrayRows(X, X[:, 0]))
 
 
 @pytest.fixture
