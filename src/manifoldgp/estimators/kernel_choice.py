@@ -96,7 +96,8 @@ def choose_kernel(
             "kernel='auto' tries kernels on arrays in memory, not on a source of rows. Name a kernel, or fit arrays."
         )
     begin = time.perf_counter()
-    table = inputs.training_table(clone(estimator), X, y, noise_std)
+    blank: GPRegressor = clone(estimator)  # pyright: ignore[reportAssignmentType]
+    table = inputs.training_table(blank, X, y, noise_std)
     noise = None if table.known_noise is None else np.sqrt(table.known_noise)
     rng = np.random.default_rng(check_random_state(estimator.random_state).randint(2**31))
     N, labels = len(table.X), inputs.group_labels(groups, table.given, table.kept)
@@ -145,7 +146,8 @@ class _Trials:
 
     def _on_fold(self, kernel: str, fold: np.ndarray, rows: int, iterations: int) -> np.ndarray:
         train, test = self._some(np.setdiff1d(np.arange(len(self._X)), fold), rows), self._some(fold, rows)
-        model = clone(self._estimator).set_params(
+        model: GPRegressor = clone(self._estimator)  # pyright: ignore[reportAssignmentType]
+        model.set_params(
             kernel=kernel, restarts=min(2, self._estimator.restarts), max_iter=min(iterations, self._estimator.max_iter), method="exact",
             time_budget=self._seconds, verbose=False, callback=None, warm_start_from=None,
         )  # fmt: skip
