@@ -28,6 +28,7 @@ from manifoldgp import (
 )
 from manifoldgp.averaging import AVERAGINGS
 from manifoldgp.cli import _options as options
+from manifoldgp.cli._fit_arguments import PLAIN
 from manifoldgp.errors import FitWarning, InputError
 from manifoldgp.estimators.method import why_exact
 from manifoldgp.training import coarse_to_fine
@@ -218,7 +219,7 @@ def test_a_new_average_says_what_its_sparse_members_do_not_obey():
 
 
 def test_every_average_is_known_to_the_command_line_and_has_a_sentence_for_pages():
-    assert [str(a) for a in options.Averaging] == list(AVERAGINGS)
+    assert [str(a) for a in options.Averaging] == [*AVERAGINGS, PLAIN]
     assert all(average.in_words.endswith(".") for average in AVERAGINGS.values())
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import additive
 import bars
 import bench
 import evaluation
@@ -49,6 +50,13 @@ def test_peers_begin_where_our_estimators_begin(network):
         drawn = model.fit(X, y).starts_["nlml"]
     given = [reference_nlml(X, y, values) for values in starts(X, y, 3, network)]
     np.testing.assert_allclose(drawn, given, rtol=1e-5)
+
+
+def test_additive_kernels_are_timed_beside_the_squared_exponential():
+    cells = additive.measure((40,), turns=1)
+    assert [c["kernel"] for c in cells] == list(additive.KERNELS)
+    assert min(min(c["ratio"], c["ms"], c["se_ms"]) for c in cells) > 0
+    assert [bar.value for bar in additive.bars(cells)] == [cells[0]["ratio"]]
 
 
 def test_a_fit_is_compared_by_the_nlml_of_its_final_parameters(crew):

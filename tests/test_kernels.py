@@ -585,7 +585,7 @@ def test_dims_from_a_list_become_a_tuple():
 def test_shorthands():
     assert as_kernel("se") == SquaredExponential()
     assert as_kernel("sm") == SpectralMixture()
-    known = {"se", "nn", "matern12", "matern32", "matern52", "rq", "periodic", "sm", "linear"}
+    known = {"se", "nn", "matern12", "matern32", "matern52", "rq", "periodic", "sm", "linear", "additive", "oak"}
     assert len({type(as_kernel(name)) for name in known}) == len(known)
     kernel = Matern32(ard=False)
     assert as_kernel(kernel) is kernel

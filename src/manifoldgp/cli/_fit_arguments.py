@@ -14,6 +14,7 @@ class FitOptions:
     """What the command line says about training; None: not said."""
 
     averaging: str
+    kernel: str | None
     method: str
     hidden: str | None
     activation: str | None
@@ -25,12 +26,19 @@ class FitOptions:
     seed: int
     device: str
     ordered: bool
+    grouped: bool
 
     def arguments(self, shared: bool) -> dict[str, Any]:
-        """Arguments of ManifoldGPRegressor. shared: whether the processes of torchrun share the fit, which is sparse then."""
+        """Arguments of ManifoldGPRegressor, or, without averaging, of GPRegressor.
+
+        shared: whether the processes of torchrun share the fit, which is sparse then.
+        """
         from manifoldgp.averaging import AVERAGINGS
         from manifoldgp.training.settings import METHODS
 
+        self._refuse_unknown_kernels()
+        if self.averaging == PLAIN:
+            return self._plain_arguments(shared)
         method = "sparse" if shared and self.method == "auto" else self.method
         ways = {"averaging": AVERAGINGS[self.averaging], **({} if method == "auto" else {"method": METHODS[method]})}
         self._refuse_what_is_not_sparse(method, shared)
@@ -48,8 +56,51 @@ class FitOptions:
             )
         return {
             "features": self._features(method),
+            **({} if self.kernel is None else {"kernel": self.kernel}),
             "averaging": ways["averaging"](**given["averaging"]) if given["averaging"] else self.averaging,
             "method": ways["method"](**given["method"]) if given.get("method") else method,
+            "time_budget": self.time_budget,
+            "random_state": self.seed,
+            "device": self.device,
+        }
+
+    def _refuse_unknown_kernels(self) -> None:
+        from manifoldgp.kernels import Kernel
+        from manifoldgp.registry import shorthands
+
+        known = [*shorthands(Kernel), "auto"]
+        if self.kernel is not None and self.kernel not in known:
+            raise typer.BadParameter(f"--kernel must be one of {', '.join(known)}; got {self.kernel!r}.")
+        if self.kernel == "auto" and self.averaging != PLAIN:
+            raise typer.BadParameter("--kernel auto chooses the kernel of a plain GP. It needs --averaging plain.")
+
+    def _plain_arguments(self, shared: bool) -> dict[str, Any]:
+        """Arguments of GPRegressor."""
+        from manifoldgp.training.settings import METHODS
+
+        if shared:
+            raise typer.BadParameter(
+                "--averaging plain cannot be shared by the processes of torchrun. Use --averaging stack or single."
+            )
+        for name in ("hidden", "activation"):
+            if getattr(self, name) is not None:
+                raise typer.BadParameter(
+                    f"--{name} has no effect on --averaging plain, which has no network. Use another --averaging."
+                )
+        held_out = {"--ordered": self.ordered, "--group": self.grouped}
+        if self.kernel != "auto" and any(held_out.values()):
+            name = next(name for name, given in held_out.items() if given)
+            raise typer.BadParameter(
+                f"{name} has no effect on --averaging plain, which holds out no rows. It needs --kernel auto."
+            )
+        sparse = {name: getattr(self, name) for name in ("inducing", "checkpoint") if getattr(self, name) is not None}
+        if sparse and self.method != "sparse":
+            raise typer.BadParameter(f"{_option(next(iter(sparse)))} has no effect on {self._way(self.method)}. {_SPARSE}")
+        starts = {name: getattr(self, name) for name in ("restarts", "max_iter") if getattr(self, name) is not None}
+        return {
+            "kernel": self.kernel or "se",
+            **starts,
+            "method": METHODS["sparse"](**sparse) if sparse else self.method,
             "time_budget": self.time_budget,
             "random_state": self.seed,
             "device": self.device,
@@ -88,7 +139,10 @@ class FitOptions:
         return f"--averaging {self.averaging} with --method {method}"
 
 
-_STARTS = "It needs --averaging single, restarts or nuts, or --method sparse."
+PLAIN = "plain"
+"""The word for a plain GP, which is no average."""
+
+_STARTS = "It needs --averaging plain, single, restarts or nuts, or --method sparse."
 _SPARSE = "It needs --method sparse."
 _OBEYED_BY = {"restarts": _STARTS, "max_iter": _STARTS, "inducing": _SPARSE, "checkpoint": _SPARSE}
 

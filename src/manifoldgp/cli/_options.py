@@ -23,13 +23,14 @@ TABLE_HELP = "CSV, TSV (also .gz), Parquet or Excel by the ending; - is CSV on s
 
 
 class Averaging(StrEnum):
-    """How many models are averaged; docs/averaging.md says which to choose."""
+    """How many models are averaged, docs/averaging.md says which to choose; plain is none of them, and has no features to learn."""
 
     stack = "stack"
     fast = "fast"
     restarts = "restarts"
     nuts = "nuts"
     single = "single"
+    plain = "plain"
 
 
 class Method(StrEnum):

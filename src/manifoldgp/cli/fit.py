@@ -40,9 +40,17 @@ def fit(
         Averaging,
         typer.Option(
             metavar="NAME",
-            help="stack: many models, weighted by held-out rows. fast: fixed weights. restarts, nuts: other averages. single: one model.",
+            help="stack: many models, weighted by held-out rows. fast: fixed weights. restarts, nuts: other averages. single: one model. plain: a GP of the inputs themselves.",
         ),
     ] = Averaging.stack,
+    kernel: Annotated[
+        str | None,
+        typer.Option(
+            help="Kernel: se (the default), matern12, matern32, matern52, rq, nn, additive, oak, linear, periodic or sm; "
+            "with --averaging plain also auto, which tries several on held-out rows.",
+            metavar="NAME",
+        ),
+    ] = None,
     method: Annotated[
         Method,
         typer.Option(
@@ -127,6 +135,7 @@ def fit(
         raise typer.BadParameter(f"--time-budget must be a positive number of seconds; got {time_budget:g}.")
     options = FitOptions(
         str(averaging),
+        kernel,
         str(method),
         hidden,
         activation,
@@ -138,6 +147,7 @@ def fit(
         seed,
         device,
         ordered,
+        group is not None,
     )
     arguments = options.arguments(launched())
     unfinished = _checked_places(out, replace_if_interrupted, files)
@@ -295,15 +305,16 @@ def fit_table(
     training: Training, messages: Messages, interruption: Interruption, ordered: bool, arguments: dict[str, Any]
 ) -> Fitted:
     """Train, with a progress bar, until somebody interrupts. The model carries the table's encoding."""
-    from manifoldgp import NUTS, ManifoldGPRegressor
+    from manifoldgp import NUTS, GPRegressor, ManifoldGPRegressor
     from manifoldgp.averaging import as_averaging
     from manifoldgp.cli._fit_progress import FitProgress
 
     begin, outputs = time.perf_counter(), len(training.encoding.targets)
-    watched = not isinstance(as_averaging(arguments["averaging"]), NUTS)
+    plain = "averaging" not in arguments
+    watched = plain or not isinstance(as_averaging(arguments["averaging"]), NUTS)
     progress = FitProgress(outputs, messages, interruption, watched=watched, budget=arguments["time_budget"])
     with messages.warnings_as_messages(), progress, progress.interruptible():
-        model = ManifoldGPRegressor(**arguments, callback=progress)
+        model = (GPRegressor if plain else ManifoldGPRegressor)(**arguments, callback=progress)
         model.fit(training.X, training.y, noise_std=training.noise, groups=training.groups, ordered=ordered)
     _refuse_unfinished(progress, outputs, interruption.exit_code)
     model.table_encoding_ = training.encoding  # pyright: ignore[reportAttributeAccessIssue]

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
-from manifoldgp.cli._messages import output, print_json, size_in_words
+import typer
+
+from manifoldgp.cli._messages import output, plain_data, print_json, size_in_words
 from manifoldgp.cli._options import Json, ModelFile
 
 
-def inspect(model_file: ModelFile, json: Json = False) -> None:
+def inspect(
+    model_file: ModelFile,
+    sensitivity: Annotated[
+        bool, typer.Option("--sensitivity", help="Also compute which inputs matter: Sobol indices with their errors.")
+    ] = False,
+    json: Json = False,
+) -> None:
     """Show what a model is and how its fit went.
 
     Rows, columns, categories, settings; whether the features helped, whether intervals can be trusted.
@@ -23,10 +32,23 @@ def inspect(model_file: ModelFile, json: Json = False) -> None:
 
         found = summary_of(open_model(model_file))
     about = {"model": str(model_file), **{name: found[name] for name in _ABOUT}, "bytes": model_file.stat().st_size}
+    indices = _sensitivities(model_file, found["targets"]) if sensitivity else {}
     if json:
-        print_json(about | {name: found[name] for name in ("table", "settings", "numbers", "remarks")})
-    else:
-        _show(about, TableEncoding.from_plain(found["table"]), found["changed"], found["numbers"], found["remarks"])
+        more = {"sensitivity": {name: plain_data(vars(one)) for name, one in indices.items()}} if sensitivity else {}
+        print_json(about | {name: found[name] for name in ("table", "settings", "numbers", "remarks")} | more)
+        return
+    _show(about, TableEncoding.from_plain(found["table"]), found["changed"], found["numbers"], found["remarks"])
+    for name, one in indices.items():
+        output().print(f"Which inputs {name} depends on (Sobol indices)", style="bold cyan", markup=False, highlight=False)
+        output().print(str(one), markup=False, highlight=False)
+
+
+def _sensitivities(model_file: Path, targets: list[str]) -> dict[str, Any]:
+    """The indices of every target by its name."""
+    from manifoldgp.cli._models import open_model
+
+    model = open_model(model_file)
+    return {name: model.sensitivity(output=o) for o, name in enumerate(targets)}
 
 
 _ABOUT = ("estimator", "rows", "targets", "members")

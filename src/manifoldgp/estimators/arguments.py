@@ -46,7 +46,7 @@ def model_of(estimator: ManifoldGPRegressor, known_noise: bool) -> Model:
         raise InputError(WARPED_NOISE)
     return Model(
         features=as_features(DEFAULT_FEATURES if estimator.features is None else estimator.features),
-        kernel=as_kernel(estimator.kernel),
+        kernel=as_kernel(estimator._kernel_in_use()),
         mean=as_mean(estimator.mean),
         noise=noise,
         warping=warping,
@@ -74,7 +74,9 @@ class RunSettings:
                 f"callback must be a function of (iterations, objective values), or None; got {estimator.callback!r}."
             )
         require_device(estimator.device)
-        return RunSettings(estimator.time_budget, estimator.random_state, estimator.device, estimator.verbose, estimator.callback)
+        return RunSettings(
+            estimator._seconds_left(), estimator.random_state, estimator.device, estimator.verbose, estimator.callback
+        )
 
     def generator(self) -> torch.Generator:
         """The generator that draws starts and folds."""

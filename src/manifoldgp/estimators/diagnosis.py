@@ -21,6 +21,7 @@ from manifoldgp.averaging.verdict import (
     speaks_of_the_model,
 )
 from manifoldgp.data.scaling import constant_columns
+from manifoldgp.estimators.kernel_choice import KernelChoice
 from manifoldgp.inference.ensemble import Ensemble
 from manifoldgp.inference.exact_posterior import Posterior
 from manifoldgp.inference.posterior import Conditioned
@@ -64,10 +65,12 @@ class Diagnosis:
 def diagnose(estimator: ManifoldGPRegressor) -> Diagnosis:
     """Jitter, noise floor, length-scales, features, leave-one-out density and agreement of the starts of a fitted estimator."""
     parts = [_diagnose_output(estimator, ensemble, o) for o, ensemble in enumerate(estimator.ensembles_)]
+    choice: KernelChoice | None = getattr(estimator, "kernel_choice_", None)
+    numbers, remarks = ({}, []) if choice is None else (choice.numbers(), [choice.remark()])
     if len(parts) == 1:
-        return parts[0]
-    numbers = {f"output {o}: {name}": value for o, part in enumerate(parts) for name, value in part.numbers.items()}
-    return Diagnosis(numbers, [f"output {o}: {remark}" for o, part in enumerate(parts) for remark in part.remarks])
+        return Diagnosis(parts[0].numbers | numbers, remarks + parts[0].remarks)
+    numbers |= {f"output {o}: {name}": value for o, part in enumerate(parts) for name, value in part.numbers.items()}
+    return Diagnosis(numbers, remarks + [f"output {o}: {remark}" for o, part in enumerate(parts) for remark in part.remarks])
 
 
 def _diagnose_output(estimator: ManifoldGPRegressor, ensemble: Ensemble, output: int) -> Diagnosis:

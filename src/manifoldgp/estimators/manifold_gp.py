@@ -23,6 +23,7 @@ from manifoldgp.estimators import fitting, model_file, predictions, uncertain_in
 from manifoldgp.estimators.diagnosis import Diagnosis, diagnose
 from manifoldgp.estimators.function_draws import RIDGES, SampledFunctions, sample_functions
 from manifoldgp.estimators.program_targets import to_predictor
+from manifoldgp.estimators.sensitivity import Sensitivity, sensitivity
 from manifoldgp.estimators.uncertain_inputs import PredictedMoments
 from manifoldgp.features import Features
 from manifoldgp.inference.ensemble import Ensemble
@@ -51,7 +52,7 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
         M: a feature map such as ``MLP((6, 2))``, a ``torch.nn.Module``, a scikit-learn transformer, or layer sizes, ``(10, 3)`` for ``MLP((10, 3))``.
         None: ``MLP((6, 2))``, a network with log-sigmoid units and two features.
     kernel
-        k on the features: a kernel, or "se", "nn", "matern12", "matern32", "matern52", "rq", "periodic", "sm", "linear".
+        k on the features: a kernel, or "additive", "oak", "se", "nn", "matern12", "matern32", "matern52", "rq", "periodic", "sm", "linear".
     mean
         "zero", "constant", "linear", a mean or a ``torch.nn.Module``: a function of the inputs x, or of the features with
         ``means.Linear(on="features")`` and ``means.Module(module, on="features")``.
@@ -353,6 +354,26 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         return diagnose(self)
 
+    def sensitivity(
+        self, law: str | None = None, *, samples: int = 16384, random_state: RandomState = 0, output: int = 0
+    ) -> Sensitivity:
+        """Which inputs f depends on: first-order and total Sobol indices with standard errors. Print it.
+
+        Parameters
+        ----------
+        law
+            Of the inputs, which are independent: "uniform" over the range of the training rows, "rows" (each distributed as there) or "normal". None: "normal"
+            for a plain GP with the kernel OrthogonalAdditive, whose indices have a closed form, and "uniform" for every other model.
+        samples
+            Rows of the samples; the mean is asked for at (D + 2) times as many points.
+        random_state
+            Draws the samples.
+        output
+            Which target, counted from 0.
+        """
+        check_is_fitted(self)
+        return sensitivity(self, law, samples, random_state, output)
+
     def save(self, path: str | Path) -> None:
         """Write the fitted model to one file that manifoldgp.load reads; no pickle."""
         check_is_fitted(self)
@@ -371,6 +392,18 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
         """Iterations of the start that took the most."""
         check_is_fitted(self)
         return int(self.starts_["iterations"].max())
+
+    def _kernel_in_use(self) -> Kernel | str:
+        """The kernel that a fit trains."""
+        if isinstance(self.kernel, str) and self.kernel == "auto":
+            raise InputError(
+                "kernel='auto' chooses the kernel of a plain GP: GPRegressor(kernel='auto'). Name a kernel for learned features."
+            )
+        return self.kernel
+
+    def _seconds_left(self) -> float | None:
+        """Of the time budget, when training begins."""
+        return self.time_budget
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -23,6 +23,7 @@ from manifoldgp.errors import FileFormatError, InputError, ManifoldGPError
 from manifoldgp.estimators.arguments import require_device
 from manifoldgp.estimators.descriptions import ModulesError, describe, place_modules, rebuild
 from manifoldgp.estimators.ensemble_file import LOGARITHM, NOT_NEGATIVE, POSITIVE, PROBABILITY, pack, take, unpack
+from manifoldgp.estimators.kernel_choice import KernelChoice
 from manifoldgp.estimators.size_limit import SizeLimit
 from manifoldgp.features import Features, Identity, Nested, as_features
 from manifoldgp.means import as_mean
@@ -123,6 +124,9 @@ def save(estimator: ManifoldGPRegressor, path: str | Path, summary: dict[str, An
     encoding = getattr(estimator, "table_encoding_", None)
     if encoding is not None:
         header["table"] = encoding.to_plain()
+    choice: KernelChoice | None = getattr(estimator, "kernel_choice_", None)
+    if choice is not None:
+        header["kernel_choice"] = choice.to_plain()
     if summary is not None:
         header["summary"] = summary
     write(path, header, tensors)
@@ -175,6 +179,8 @@ def _unpack(
     estimator.histories_ = [np.array(h, dtype=np.float64).reshape(-1) for h in header["histories"]]
     estimator.sampling_ = [None] * targets  # a file does not hold the draws of the chains
     estimator.held_out_ = [_unpack_report(plain, f"held_out{o}", tensors) for o, plain in enumerate(header["held_out"])]
+    if "kernel_choice" in header:
+        estimator.kernel_choice_ = KernelChoice(**header["kernel_choice"])  # pyright: ignore[reportAttributeAccessIssue]
     if "table" in header:
         estimator.table_encoding_ = _unpack_encoding(header["table"], D, targets)
     return estimator

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from manifoldgp.averaging import Single
+from manifoldgp.estimators.kernel_choice import KernelChoice, choose_kernel
 from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
 from manifoldgp.estimators.model_file import storable
 from manifoldgp.features import Identity
@@ -20,7 +21,10 @@ from manifoldgp.training.settings import Exact, Sparse
 from manifoldgp.warping import TargetWarping
 
 if TYPE_CHECKING:
-    from manifoldgp.data.inputs import RandomState
+    from numpy.typing import ArrayLike
+
+    from manifoldgp.data.inputs import RandomState, Table
+    from manifoldgp.data.sources import RowSource
 
 
 @storable
@@ -29,12 +33,19 @@ class GPRegressor(ManifoldGPRegressor):
 
     Parameters
     ----------
-    kernel, mean, noise, target_warping, priors
+    kernel
+        As in `ManifoldGPRegressor`; or "auto", which tries several kernels on held-out folds of the rows, and takes the one with the best density there.
+    mean, noise, target_warping, priors
         As in `ManifoldGPRegressor`.
     restarts, optimizer, max_iter, levels, warm_start_from
         As in `Single`; five starts are enough as a rule.
     method, time_budget, standardize, random_state, device, verbose, callback
         As in `ManifoldGPRegressor`.
+
+    Attributes
+    ----------
+    kernel_choice_ : KernelChoice
+        With kernel="auto" only: the kernel that was taken, and what held-out rows said of all that were tried.
 
     Examples
     --------
@@ -85,6 +96,43 @@ class GPRegressor(ManifoldGPRegressor):
         self.callback = callback
 
     features = Identity()
+    kernel_choice_: KernelChoice  # only with kernel="auto"
+
+    def fit(
+        self,
+        X: Table | RowSource,
+        y: ArrayLike | None = None,
+        *,
+        noise_std: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+        ordered: bool = False,
+    ) -> GPRegressor:
+        """Train on rows X with targets y, as `ManifoldGPRegressor.fit` does.
+
+        With kernel="auto", ``groups`` and ``ordered`` say which rows are held out together while kernels are tried.
+        """
+        before = dict(vars(self))
+        vars(self).pop("kernel_choice_", None)
+        try:
+            if isinstance(self.kernel, str) and self.kernel == "auto":
+                self.kernel_choice_ = choose_kernel(self, X, y, noise_std, groups, ordered)
+                super().fit(X, y, noise_std=noise_std)
+            else:
+                super().fit(X, y, noise_std=noise_std, groups=groups, ordered=ordered)
+        except BaseException:
+            vars(self).clear()
+            vars(self).update(before)
+            raise
+        return self
+
+    def _kernel_in_use(self) -> Kernel | str:
+        choice = getattr(self, "kernel_choice_", None)
+        return self.kernel if choice is None else choice.kernel
+
+    def _seconds_left(self) -> float | None:
+        choice = getattr(self, "kernel_choice_", None)
+        used = 0.0 if choice is None else choice.seconds
+        return None if self.time_budget is None else max(self.time_budget - used, 1e-9)
 
     @property
     def averaging(self) -> Single:  # pyright: ignore[reportIncompatibleVariableOverride]

@@ -83,7 +83,8 @@ def _summary(view: ModelView) -> str:
 def _predictions(view: ModelView, charts: list[Spec]) -> str:
     html = f'<h2>What it predicts</h2><p class="soft">{words.READING}</p>{_chart(page_charts.prediction_chart(view), words.prediction(view), charts)}'
     html += _chart(page_charts.map_chart(view), words.MAP, charts)
-    return html + _chart(page_charts.relevance_chart(view), words.RELEVANCE, charts, "<h3>Which inputs matter</h3>")
+    html += _chart(page_charts.relevance_chart(view), words.RELEVANCE, charts, "<h3>Which inputs matter</h3>")
+    return html + _chart(page_charts.sobol_chart(view), words.SOBOL, charts)
 
 
 def _trust(view: ModelView, charts: list[Spec]) -> str:

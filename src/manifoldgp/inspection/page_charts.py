@@ -15,6 +15,7 @@ from manifoldgp.inspection.page_view import (
     MOST_SLICES,
     POINT,
     SERIES,
+    SKY,
     VERMILLION,
     ModelView,
     Spec,
@@ -27,6 +28,9 @@ from manifoldgp.inspection.page_view import (
     padded,
     rows_of_bars,
 )
+
+MOST_SOBOL, SOBOL_SAMPLES = 30, 1024
+"""Inputs up to which a page computes Sobol indices, and the rows of its samples."""
 
 
 def prediction_chart(view: ModelView) -> Spec:
@@ -155,6 +159,52 @@ def relevance_chart(view: ModelView) -> Spec | None:
             }
         )
     return chart("relevance", specs, view.target_choice)
+
+
+def sobol_chart(view: ModelView) -> Spec | None:
+    """Total and first-order Sobol indices of every input, with their standard errors under the pointer."""
+    if not 2 <= len(view.inputs) <= MOST_SOBOL:
+        return None
+    specs = []
+    for target in view.targets:
+        found = view.model.sensitivity(samples=SOBOL_SAMPLES, output=target.output)
+        order = np.argsort(-found.total, kind="stable")[:20]
+        layers = [
+            _shares(view, order, shares, errors, color, what)
+            for what, shares, errors, color in (
+                ("with interactions", found.total, found.total_error, SKY),
+                ("alone", found.first, found.first_error, BLUE),
+            )
+        ]
+        specs.append(
+            {
+                "title": f"Share of the variation of {target.name} that each input causes",
+                "hover": "nearest",
+                "height": 60 + 26 * len(order),
+                "x": axis("share of the variance", (0.0, max(1.0, 1.04 * float(found.total.max()))), fixed=True),
+                "y": {
+                    "range": [0.5 - len(order), 0.5],
+                    "fixed": True,
+                    "ticks": [[-k, view.inputs[d]] for k, d in enumerate(order)],
+                },
+                "layers": layers,
+                "idle": BAR,
+            }
+        )
+    legend = [chip("total", SKY, "with all its interactions"), chip("first", BLUE, "alone")]
+    return chart("sobol", specs, view.target_choice, legend)
+
+
+def _shares(view: ModelView, order: np.ndarray, shares: np.ndarray, errors: np.ndarray, color: str, what: str) -> Spec:
+    values = np.maximum(shares[order], 0.0)
+    return rows_of_bars(np.zeros(len(order)), values) | {
+        "color": color,
+        "label": [f"{view.inputs[d]}, {what}" for d in order],
+        "value": numbers(shares[order]),
+        "error": numbers(errors[order]),
+        "tell": [["", "label"], ["share", "value"], ["±", "error"]],
+        "last": True,
+    }
 
 
 def features_chart(view: ModelView) -> Spec | None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Spec = dict[str, Any]
 
 
-BLUE, INK, GREY, VERMILLION = "var(--blue)", "var(--ink)", "var(--grey)", "var(--vermillion)"
+BLUE, INK, GREY, VERMILLION, SKY = "var(--blue)", "var(--ink)", "var(--grey)", "var(--vermillion)", "var(--sky)"
 SERIES = (
     "var(--blue)",
     "var(--vermillion)",

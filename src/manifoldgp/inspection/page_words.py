@@ -32,6 +32,11 @@ RELEVANCE = (
     "<b>How much the prediction typically changes when one input varies by one standard deviation</b> (slope of the prediction, root mean square over "
     "training rows, times the spread of the input; in units of the target). A short bar: the model hardly uses this input."
 )
+SOBOL = (
+    "<b>Sobol indices</b>: the share of the variance of the prediction that an input causes alone, and with all interactions that it takes part in. Inputs vary "
+    "independently, each evenly over the range of the training rows (for an orthogonal additive kernel: normally, as the kernel has it). ± is the standard error, "
+    "of the sampling and of what the model leaves open. Inputs that hang together in the data are varied apart here."
+)
 SCORES = (
     "Typical error: root mean squared difference between prediction and observation, in units of the target; beside it the error of always predicting the training mean. "
     "R²: share of the variation that is explained, 1 is perfect. NLPP: mean negative log density of what was observed, lower is better. "

@@ -86,6 +86,10 @@ class Side:
     def rows(self, i: slice, members: slice = slice(None)) -> Side:
         return Side(self.T[:, members, i], None if self.a is None else self.a[:, members, i])
 
+    def zeros(self) -> Side:
+        """Room for the gradient of this side."""
+        return Side(torch.zeros_like(self.T), None if self.a is None else torch.zeros_like(self.a))
+
 
 def _base(form: AdditiveForm, one: Side, other: Side, room: Room, slopes: bool) -> tuple[Stack, Tensor | None]:
     """z (D, m, n, c) of all pairs, and the slope g of k0 if it is asked for."""
@@ -212,22 +216,21 @@ class _Additive(torch.autograd.Function):
             return _differentiable_gradient(W, (T1, T2, a1, a2, weights), ctx.form, ctx.needs_input_grad)
         one, other, w = _side(T1, a1), _side(T2, a2), _weights(weights)
         W = W.reshape(w.shape[1], one.T.shape[-1], other.T.shape[-1])
-        sides = [[torch.zeros_like(part) if part is not None else None for part in (side.T, side.a)] for side in (one, other)]
+        sides = [side.zeros() for side in (one, other)]
         dw, room = torch.zeros_like(w[..., 0, 0]), Room(T1.device)
         for m, i, j in _blocks(*W.shape):
             V = room.take("V", 1, *W[m, i, j].shape).each[0].copy_(W[m, i, j])
             pulled = pull_pairs(ctx.form, w[:, m].unbind(), one.rows(i, m), other.rows(j, m), V, room)
-            for (dT, da), found, rows in zip(sides, (pulled.one, pulled.other), (i, j), strict=True):
-                dT[:, m, rows] += found.T
-                if da is not None:
-                    da[:, m, rows] += found.a
+            for side, found, rows in zip(sides, (pulled.one, pulled.other), (i, j), strict=True):
+                side.T[:, m, rows] += found.T
+                if side.a is not None and found.a is not None:
+                    side.a[:, m, rows] += found.a
             dw[:, m] += pulled.weights
-        gradients = [
+        d1, d2 = sides
+        dT1, dT2, da1, da2 = (
             None if part is None else part.permute(1, 2, 0).reshape(like.shape)
-            for side, T in zip(sides, (T1, T2), strict=True)
-            for part, like in zip(side, (T, T), strict=True)
-        ]
-        dT1, da1, dT2, da2 = gradients
+            for part, like in ((d1.T, T1), (d2.T, T2), (d1.a, T1), (d2.a, T2))
+        )
         return dT1, dT2, da1, da2, dw.mT.reshape(weights.shape), None
 
 
@@ -261,7 +264,7 @@ def _differentiable_gradient(W: Tensor, inputs: tuple[Tensor | None, ...], form:
     if a1 is not None and a2 is not None:
         z = [z_d - a1[..., d].unsqueeze(-1) * a2[..., d].unsqueeze(-2) for d, z_d in enumerate(z)]
     K = sum_of_orders(z, weights, 2)
-    wanted = [tensor for tensor, need in zip(inputs, needed, strict=False) if need]
+    wanted = [tensor for tensor, need in zip(inputs, needed, strict=False) if need and tensor is not None]
     found = iter(torch.autograd.grad(K, wanted, W, create_graph=True))
     return *(next(found) if need else None for need in needed[:-1]), None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -27,17 +28,14 @@ PROFILES = {"se": SQUARED_EXPONENTIAL, "matern12": MATERN12, "matern32": MATERN3
 
 @dataclass(frozen=True)
 class SumOfOrders(Kernel):
-    """k = Σ_r variance_r · (mean of the products of one-dimensional kernels over all sets of r inputs)."""
+    """k = Σ_r variance_r · (mean of the products of one-dimensional kernels over all sets of r inputs), from the lowest order on."""
+
+    lowest: ClassVar[int] = 1
 
     @property
     @abstractmethod
     def form(self) -> AdditiveForm:
         """The one-dimensional kernels and the highest order."""
-
-    @property
-    @abstractmethod
-    def lowest(self) -> int:
-        """The lowest order: 1, or 0 with a constant."""
 
     def _parameters(self, H: Tensor) -> Tree:
         scale, count = spread(H), self._order(H.shape[-1]) + 1 - self.lowest
@@ -104,8 +102,6 @@ class Additive(SumOfOrders):
 
     base: str = "se"
     orders: int = 4
-
-    lowest = 1
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -174,7 +170,7 @@ class OrthogonalAdditive(SumOfOrders):
 
     orders: int = 4
 
-    lowest = 0
+    lowest: ClassVar[int] = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()

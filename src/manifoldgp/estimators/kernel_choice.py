@@ -1,0 +1,165 @@
+"""Which kernel a plain GP is given, decided by rows that its candidates have not seen."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.utils import check_random_state
+
+from manifoldgp.averaging.folds import held_out_in_turn
+from manifoldgp.data import inputs
+from manifoldgp.data.sources import RowSource
+from manifoldgp.errors import InputError, ManifoldGPError
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from manifoldgp.data.inputs import Table
+    from manifoldgp.estimators.plain_gp import GPRegressor
+
+CANDIDATES = ("se", "matern32", "matern52", "rq", "additive", "nn")
+"""The kernels that "auto" chooses among, by their shorthands."""
+
+SCREEN_ROWS, SCREEN_ITERATIONS = 400, 40
+"""With more rows than this all candidates are tried on so many of them first, briefly, and the best go on."""
+
+FINALISTS, FINAL_ROWS, FINAL_ITERATIONS = 3, 1500, 100
+"""How many go on to all folds, with how many rows of each at most, and for how long."""
+
+_IMPOSSIBLE = -1e6
+
+
+@dataclass(frozen=True)
+class KernelChoice:
+    """What held-out rows said of the kernels that kernel="auto" tried.
+
+    Attributes
+    ----------
+    kernel
+        The one that was taken.
+    density
+        Mean log density of a held-out row, in units of y, by kernel, all on the same rows.
+    error
+        Standard error of the difference to the one that was taken.
+    screened
+        Kernels that only a first trial on few rows has seen, with their densities there.
+    rows
+        How many rows were held out.
+    seconds
+        How long the trials took.
+    """
+
+    kernel: str
+    density: dict[str, float]
+    error: dict[str, float]
+    screened: dict[str, float]
+    rows: int
+    seconds: float
+
+    def numbers(self) -> dict[str, Any]:
+        """For a diagnosis."""
+        return {f"held-out negative log density per row, kernel {name}": -value for name, value in self.density.items()}
+
+    def remark(self) -> str:
+        """The choice in a sentence."""
+        others = [name for name in self.density if name != self.kernel]
+        words = ", ".join(
+            f"{name} by {self.density[self.kernel] - self.density[name]:.3f} ± {self.error[name]:.3f}" for name in others
+        )
+        early = f" Out after a first trial on few rows: {', '.join(self.screened)}." if self.screened else ""
+        ahead = f", ahead of {words}" if others else ""
+        return (
+            f"kernel='auto' took {self.kernel!r}: on {self.rows:,} held-out rows it has the best log density a row{ahead}.{early}"
+        )
+
+    def to_plain(self) -> dict[str, Any]:
+        """As JSON can hold it."""
+        return dict(vars(self))
+
+
+def choose_kernel(
+    estimator: GPRegressor,
+    X: Table | RowSource,
+    y: ArrayLike | None,
+    noise_std: ArrayLike | None,
+    groups: ArrayLike | None,
+    ordered: bool,
+) -> KernelChoice:
+    """Try the candidates on honest folds of the rows: whole groups, stretches of time, or random rows."""
+    if isinstance(X, RowSource):
+        raise InputError(
+            "kernel='auto' tries kernels on arrays in memory, not on a source of rows. Name a kernel, or fit arrays."
+        )
+    begin = time.perf_counter()
+    blank: GPRegressor = clone(estimator)  # pyright: ignore[reportAssignmentType]
+    table = inputs.training_table(blank, X, y, noise_std)
+    noise = None if table.known_noise is None else np.sqrt(table.known_noise)
+    rng = np.random.default_rng(check_random_state(estimator.random_state).randint(2**31))
+    N, labels = len(table.X), inputs.group_labels(groups, table.given, table.kept)
+    if N < 4:
+        raise InputError(f"kernel='auto' holds rows out, and {N} rows are too few for that. Name a kernel.")
+    trials = _Trials(estimator, table.X, table.Y, noise, held_out_in_turn(N, rng, labels, ordered), rng)
+    names = [name for name in CANDIDATES if name != "additive" or table.X.shape[1] > 1]
+    screened: dict[str, float] = {}
+    if N > SCREEN_ROWS:
+        tried = {name: float(trials.densities(name, SCREEN_ROWS, SCREEN_ITERATIONS, folds=1).mean()) for name in names}
+        names = sorted(names, key=lambda name: -tried[name])[:FINALISTS]
+        screened = {name: value for name, value in tried.items() if name not in names}
+    found = {name: trials.densities(name, FINAL_ROWS, FINAL_ITERATIONS) for name in names}
+    best = max(found, key=lambda name: float(found[name].mean()))
+    gaps = {name: found[best] - values for name, values in found.items()}
+    return KernelChoice(
+        best,
+        {name: float(values.mean()) for name, values in found.items()},
+        {name: float(gap.std() / np.sqrt(len(gap))) for name, gap in gaps.items()},
+        screened,
+        len(found[best]),
+        time.perf_counter() - begin,
+    )
+
+
+class _Trials:
+    """Plain GPs of several kernels, trained on the same rows and asked for the densities of the same held-out ones."""
+
+    def __init__(
+        self,
+        estimator: GPRegressor,
+        X: np.ndarray,
+        Y: np.ndarray,
+        noise: np.ndarray | None,
+        folds: list[np.ndarray],
+        rng: np.random.Generator,
+    ) -> None:
+        self._estimator, self._X, self._Y, self._noise, self._folds = estimator, X, Y, noise, folds
+        self._order = rng.permutation(len(X))
+        budget = estimator.time_budget  # half of it for all trials, if each of them needed its share
+        self._seconds = None if budget is None else 0.5 * budget / (len(CANDIDATES) * (len(folds) + 1))
+
+    def densities(self, kernel: str, rows: int, iterations: int, folds: int | None = None) -> np.ndarray:
+        """log p(y_i | x_i) of the held-out rows, a fold after another; as many rows at most are trained on, and asked for, in each."""
+        return np.concatenate([self._on_fold(kernel, fold, rows, iterations) for fold in self._folds[:folds]])
+
+    def _on_fold(self, kernel: str, fold: np.ndarray, rows: int, iterations: int) -> np.ndarray:
+        train, test = self._some(np.setdiff1d(np.arange(len(self._X)), fold), rows), self._some(fold, rows)
+        model: GPRegressor = clone(self._estimator)  # pyright: ignore[reportAssignmentType]
+        model.set_params(
+            kernel=kernel, restarts=min(2, self._estimator.restarts), max_iter=min(iterations, self._estimator.max_iter), method="exact",
+            time_budget=self._seconds, verbose=False, callback=None, warm_start_from=None,
+        )  # fmt: skip
+        noise = [None if self._noise is None else self._noise[part] for part in (train, test)]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what they have to say is about a part of the rows
+            try:
+                model.fit(self._X[train], self._Y[train], noise_std=noise[0])
+                return np.maximum(model.log_predictive_density(self._X[test], self._Y[test], noise_std=noise[1]), _IMPOSSIBLE)
+            except ManifoldGPError:  # a kernel that cannot be trained here is not chosen
+                return np.full(len(test), _IMPOSSIBLE)
+
+    def _some(self, rows: np.ndarray, count: int) -> np.ndarray:
+        """At most ``count`` of the rows, the same ones every time, in their order."""
+        return rows if len(rows) <= count else np.sort(self._order[np.isin(self._order, rows)][:count])

@@ -1,0 +1,114 @@
+"""kernel="auto": the kernel of a plain GP, chosen by held-out rows; and plain GPs from the command line."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from command_line import mgp
+from manifoldgp import GPRegressor, ManifoldGPRegressor, load
+from manifoldgp.data import ArrayRows
+from manifoldgp.errors import InputError
+from manifoldgp.estimators import kernel_choice
+
+RNG = np.random.default_rng(0)
+
+
+@pytest.fixture(scope="module")
+def chosen():
+    X = RNG.uniform(-2, 2, size=(60, 3))
+    y = np.sin(2 * X[:, 0]) + np.abs(X[:, 1]) + 0.05 * RNG.normal(size=60)
+    return X, y, GPRegressor(kernel="auto", restarts=1, max_iter=30).fit(X, y)
+
+
+def test_auto_takes_the_kernel_with_the_best_held_out_density(chosen):
+    X, y, model = chosen
+    choice = model.kernel_choice_
+    assert choice.density[choice.kernel] == max(choice.density.values())
+    assert set(choice.density) == set(kernel_choice.CANDIDATES)
+    assert choice.rows == len(X)
+    named = GPRegressor(kernel=choice.kernel, restarts=1, max_iter=30).fit(X, y)
+    np.testing.assert_array_equal(model.predict(X), named.predict(X))
+
+
+def test_the_choice_is_told_and_kept(chosen, tmp_path):
+    _, _, model = chosen
+    diagnosis = model.diagnose()
+    assert f"took {model.kernel_choice_.kernel!r}" in diagnosis.remarks[0]
+    assert diagnosis.numbers["held-out negative log density per row, kernel se"] == -model.kernel_choice_.density["se"]
+    model.save(tmp_path / "model.mgp")
+    again = load(tmp_path / "model.mgp")
+    assert again.kernel_choice_ == model.kernel_choice_
+    assert again.kernel == "auto"
+
+
+def test_many_rows_are_screened_first(monkeypatch):
+    monkeypatch.setattr(kernel_choice, "SCREEN_ROWS", 30)
+    monkeypatch.setattr(kernel_choice, "CANDIDATES", ("se", "matern32", "matern52", "additive"))
+    monkeypatch.setattr(kernel_choice, "FINALISTS", 2)
+    X = RNG.normal(size=(50, 2))
+    model = GPRegressor(kernel="auto", restarts=1, max_iter=5).fit(X, np.sin(X[:, 0]))
+    assert (len(model.kernel_choice_.density), len(model.kernel_choice_.screened)) == (2, 2)
+
+
+@pytest.mark.parametrize(("groups", "ordered"), [(np.arange(40) // 4, False), (None, True)])
+def test_groups_and_stretches_are_held_out_whole(groups, ordered, monkeypatch):
+    seen = []
+    monkeypatch.setattr(
+        kernel_choice._Trials, "_on_fold", lambda self, kernel, fold, *_: seen.append(fold) or np.zeros(len(fold))
+    )
+    X = RNG.normal(size=(40, 1))
+    GPRegressor(kernel="auto", restarts=1, max_iter=1).fit(X, X[:, 0], groups=groups, ordered=ordered)
+    assert seen
+    for fold in seen:
+        if ordered:
+            assert (np.diff(fold) == 1).all()
+        else:
+            assert np.isin(groups, groups[fold]).sum() == len(fold)
+
+
+def test_auto_is_refused_where_it_means_nothing():
+    X = RNG.normal(size=(20, 2))
+    with pytest.raises(InputError, match="GPRegressor\\(kernel='auto'\\)"):
+        ManifoldGPRegressor(kernel="auto").fit(X, X[:, 0])
+    with pytest.raises(InputError, match="too few"):
+        GPRegressor(kernel="auto").fit(X[:3], X[:3, 0])
+    with pytest.raises(InputError, match="source of rows"):
+        GPRegressor(kernel="auto").fit(ArrayRows(X, X[:, 0]))
+
+
+@pytest.fixture
+def table(tmp_path):
+    X = RNG.normal(size=(40, 2))
+    rows = np.column_stack([X, np.sin(X[:, 0]) + 0.1 * X[:, 1]])
+    path = tmp_path / "table.csv"
+    path.write_text("a,b,y\n" + "\n".join(",".join(f"{v:.6f}" for v in row) for row in rows))
+    return path
+
+
+def test_a_plain_gp_from_the_command_line(table, tmp_path):
+    out = tmp_path / "model.mgp"
+    mgp("fit", table, "-t", "y", "-o", out, "--averaging", "plain", "--kernel", "additive", "--restarts", 1, "-q")
+    model = load(out)
+    assert (type(model), model.kernel) == (GPRegressor, "additive")
+    found = json.loads(mgp("inspect", out, "--sensitivity", "--json").out)["sensitivity"]["y"]
+    assert found["names"] == ["a", "b"]
+    assert found["total"][0] > found["total"][1]
+    assert "first order" in mgp("inspect", out, "--sensitivity").out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--kernel", "auto"), "--averaging plain"),
+        (("--kernel", "cubic"), "must be one of"),
+        (("--averaging", "plain", "--hidden", "3,2"), "no network"),
+        (("--averaging", "plain", "--ordered"), "--kernel auto"),
+        (("--averaging", "plain", "--inducing", "5"), "--method sparse"),
+    ],
+)
+def test_options_that_have_no_effect_are_refused(table, tmp_path, arguments, words):
+    said = mgp("fit", table, "-t", "y", "-o", tmp_path / "model.mgp", *arguments, code=2).err
+    assert words in " ".join(said.replace("│", " ").split())
