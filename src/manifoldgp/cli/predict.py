@@ -29,9 +29,11 @@ def predict(
 
     Columns mean, std, q05, q50, q95 (with several targets y_mean, ...), one row for each row of the table.
 
-    Extra columns are ignored; lacking ones, missing values and unknown categories are errors.
+    Rows with missing inputs (unless the model was fitted with --missing impute) or unknown categories are left empty, and a column reason says why.
+
+    Extra columns are ignored; lacking ones are errors.
     """
-    from manifoldgp.cli._models import encoding_of, open_model, prepare
+    from manifoldgp.cli._models import encoding_of, open_model, prepare, tell_rows_left_out
     from manifoldgp.data.table_files import check_writable, read_table, write_table
     from manifoldgp.errors import InputError
 
@@ -50,6 +52,10 @@ def predict(
     begin = time.perf_counter()
     with messages.warnings_as_messages():
         predictions = predicted_columns(model, query.X, query.noise, encoding.targets)
+    tell_rows_left_out(query.reasons, messages)
+    good = query.reasons == ""
+    if not good.all():
+        predictions = predictions.reindex(table.index).assign(reason=query.reasons)
     seconds = time.perf_counter() - begin
     if with_inputs:
         taken = sorted(set(predictions.columns) & set(table.columns))
@@ -60,9 +66,12 @@ def predict(
         predictions = table.join(predictions)
     write_table(predictions, out)
     if json:
-        print_json({"rows": len(predictions), "targets": encoding.targets, "out": out, "seconds": round(seconds, 4)})
+        print_json({
+            "rows": len(predictions), "rows_without_prediction": int((~good).sum()), "targets": encoding.targets, "out": out,
+            "seconds": round(seconds, 4),
+        })  # fmt: skip
     elif out != "-":
-        messages.note(f"Wrote {len(predictions)} predictions to {out}")
+        messages.note(f"Wrote {int(good.sum())} predictions to {out}")
 
 
 def predicted_columns(model: Any, X: Any, noise: Any, targets: tuple[str, ...]) -> Any:

@@ -34,7 +34,7 @@ def score(
     """
     import numpy as np
 
-    from manifoldgp.cli._models import encoding_of, open_model, prepare
+    from manifoldgp.cli._models import encoding_of, open_model, prepare, tell_rows_left_out
     from manifoldgp.data.table_files import read_table
     from manifoldgp.errors import InputError
     from manifoldgp.inference.ensemble import prediction_threads
@@ -53,9 +53,11 @@ def score(
     if missing.any():
         messages.note(f"{int(missing.sum())} of {len(table)} rows have no target and are left out.")
     query = prepare(encoding, table[~missing], allow_unknown, messages)
-    rows = int((~missing).sum())
+    tell_rows_left_out(query.reasons, messages)
+    Y = Y[~missing][query.reasons == ""]
+    rows = len(Y)
     with prediction_threads(model.ensembles_, rows):
-        scores = dict(zip(encoding.targets, _scores(model, query.X, Y[~missing], query.noise), strict=True))
+        scores = dict(zip(encoding.targets, _scores(model, query.X, Y, query.noise), strict=True))
     if json:
         print_json({"rows": rows, "rows_without_target": int(missing.sum()), "scores": scores})
     else:

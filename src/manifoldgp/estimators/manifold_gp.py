@@ -69,6 +69,11 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
         Seconds after which training stops and keeps what it has.
     standardize
         True: the columns of X and y are standardised for training, and predictions are in their units. "X" or "y": only those. False: neither.
+    missing
+        What happens to missing inputs: "error", they are refused; "drop", rows with one are left out of the fit, and their predictions are NaN; "impute", training
+        rows that are alike in the other columns lend their values, a further column says where, and predictions are as wide as the lent values differ.
+    cyclic
+        For columns of dates: periods out of "day", "week", "month" and "year" whose sine and cosine are inputs too, beside the elapsed time.
     random_state
         Draws starts and folds: an integer, None, or a ``numpy.random.RandomState``.
     device
@@ -92,6 +97,8 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
         For each target, what the held-out rows of a stack said; None for others.
     sampling_ : list
         For each target, how well the chains of NUTS mixed; None for others.
+    table_encoding_ : TableEncoding
+        How columns of a table became the inputs ``feature_names_in_``; only where X was a table that is not all numbers, or ``missing`` is not "error".
     nlml_ : float
         Negative log marginal likelihood of the heaviest member, added up over the targets.
 
@@ -117,7 +124,7 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
     method_: str
     n_features_in_: int
     feature_names_in_: np.ndarray  # only where X had names
-    table_encoding_: TableEncoding  # only where a table with names was encoded
+    table_encoding_: TableEncoding  # only where a table was encoded
     n_outputs_: int
     starts_: np.ndarray
     histories_: list[np.ndarray]
@@ -139,6 +146,8 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
         method: Exact | Sparse | str = "auto",
         time_budget: float | None = None,
         standardize: bool | str = True,
+        missing: str = "error",
+        cyclic: Sequence[str] = (),
         random_state: RandomState = 0,
         device: str = "cpu",
         verbose: bool = False,
@@ -154,6 +163,8 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
         self.method = method
         self.time_budget = time_budget
         self.standardize = standardize
+        self.missing = missing
+        self.cyclic = cyclic
         self.random_state = random_state
         self.device = device
         self.verbose = verbose
@@ -202,7 +213,8 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : (N, D)
-            Inputs: an array, a data frame, anything that NumPy reads as a table of numbers; or a source of rows.
+            Inputs: an array, anything that NumPy reads as a table of numbers, or a source of rows; or a frame of pandas, polars or Arrow with text, categories, true and
+            false, and dates. What became of its columns is in ``table_encoding_``, which is saved with the model, and ``predict`` takes frames with the same columns.
         y : (N,) or (N, O)
             Targets. Rows whose target is missing (NaN) are left out, with a warning.
         noise_std : (), (N,) or (N, O)
@@ -320,6 +332,7 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
+        tags.input_tags.allow_nan = self.missing != "error"
         return tags
 
     def __sklearn_is_fitted__(self) -> bool:

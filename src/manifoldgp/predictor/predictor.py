@@ -11,7 +11,8 @@ from manifoldgp._system.real_numbers import as_meant
 from manifoldgp.errors import InputError
 from manifoldgp.predictor.file import read, write
 from manifoldgp.predictor.interpreter import runner
-from manifoldgp.predictor.program import Program
+from manifoldgp.predictor.mixture import Mixture
+from manifoldgp.predictor.program import COMPONENTS, Program
 
 _FARTHEST = 1e100
 """Numbers up to this size are taken without a second look; beyond, squares may overflow."""
@@ -34,6 +35,10 @@ class Predictor:
         The columns of the training data, in order, if they had names; a table with named columns must have the same.
     x_offset, x_scale : (D,)
         Mean and spread of the training inputs.
+    table
+        The encoding of the table that the model was fitted on, if any, as ``TableEncoding.to_plain`` wrote it: the predictor takes frames with its columns.
+    mixture
+        For programs that give components: the target of each of the S members (``owner``), their weights (S, F) and the F variance factors.
     """
 
     def __init__(
@@ -44,12 +49,15 @@ class Predictor:
         n_outputs: int = 1,
         flat: bool = True,
         feature_names: tuple[str, ...] = (),
+        table: dict[str, Any] | None = None,
+        mixture: dict[str, Any] | None = None,
     ) -> None:
         self.program = program
         self.x_offset, self.x_scale = x_offset, x_scale
         self.n_features = len(x_offset)
         self.n_outputs, self.flat = n_outputs, flat
         self.feature_names = tuple(feature_names)
+        self.table, self._mixture = table, mixture
         self._mean = runner(program, ["mean"])
         self._latent_mean = runner(program, ["latent_mean"])
         self._moments = runner(program, ["mean", "std"])
@@ -67,19 +75,45 @@ class Predictor:
             return mean, std
         return (self._latent_mean if latent else self._mean)(X)[0]
 
+    def mixtures(self, X: np.ndarray, noise: np.ndarray | None = None) -> list[Mixture] | None:
+        """The distribution of each target at X (n, D); None where targets are warped. noise: known variances (n,) that are added to the learned one."""
+        if self._mixture is None:
+            return None
+        means, variances = (np.reshape(found, (-1, len(X))) for found in runner(self.program, COMPONENTS, axis=-1)(X))
+        owner, weights = np.array(self._mixture["owner"]), np.array(self._mixture["weights"])
+        factors, origins = np.array(self._mixture["factors"]), self._mixture["origins"]
+        variances = variances if noise is None else variances + noise
+        return [
+            Mixture(
+                np.tile(origin + means[owner == o], (len(factors), 1)),
+                np.concatenate([factor * variances[owner == o] for factor in factors]),
+                weights[owner == o].T.ravel(),
+            ).trimmed()
+            for o, origin in enumerate(origins)
+        ]
+
+    def facts(self) -> dict[str, Any]:
+        """All but the program, as plain data."""
+        return {
+            "n_outputs": self.n_outputs, "flat": self.flat, "feature_names": list(self.feature_names),
+            "x_offset": self.x_offset.tolist(), "x_scale": self.x_scale.tolist(), "table": self.table, "mixture": self._mixture,
+        }  # fmt: skip
+
+    @classmethod
+    def from_facts(cls, program: Program, facts: dict[str, Any]) -> Predictor:
+        """The predictor of which `facts` told."""
+        offset, scale = np.array(facts["x_offset"], dtype=np.float64), np.array(facts["x_scale"], dtype=np.float64)
+        names, table, mixture = tuple(facts["feature_names"]), facts["table"], facts["mixture"]
+        return cls(program, offset, scale, facts["n_outputs"], facts["flat"], names, table, mixture)
+
     def save(self, path: str | Path) -> None:
         """Write the predictor to one .npz file of arrays and JSON, without pickle."""
-        write(path, self.program, {
-            "n_outputs": self.n_outputs, "flat": self.flat, "feature_names": list(self.feature_names),
-            "x_offset": self.x_offset.tolist(), "x_scale": self.x_scale.tolist(),
-        })  # fmt: skip
+        write(path, self.program, self.facts())
 
     @classmethod
     def load(cls, path: str | Path) -> Predictor:
         """The predictor in ``path``."""
-        program, facts = read(path)
-        offset, scale = np.array(facts["x_offset"], dtype=np.float64), np.array(facts["x_scale"], dtype=np.float64)
-        return cls(program, offset, scale, facts["n_outputs"], facts["flat"], tuple(facts["feature_names"]))
+        return cls.from_facts(*read(path))
 
     @property
     def nbytes(self) -> int:
@@ -92,6 +126,12 @@ class Predictor:
 
     def _table(self, X: Any) -> np.ndarray:
         names = getattr(X, "columns", None)
+        if names is not None and self.table is not None and tuple(map(str, names)) != self.feature_names:
+            from manifoldgp.data.encoding import TableEncoding  # needs pandas, and whoever hands in a table has that
+            from manifoldgp.data.frames import as_frame
+
+            frame = as_frame(X)
+            return X if frame is None else TableEncoding.from_plain(self.table).inputs(frame).to_numpy()
         if names is not None and self.feature_names and tuple(map(str, names)) != self.feature_names:
             raise InputError(
                 f"The columns must be those of the training data, in this order: {', '.join(self.feature_names)}; "

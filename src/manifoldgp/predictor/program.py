@@ -10,6 +10,9 @@ import numpy as np
 OUTPUTS = ("mean", "std", "latent_mean", "latent_std")
 """What every program computes: of observations y, and of f without noise."""
 
+COMPONENTS = ("component_means", "component_variances")
+"""What programs of targets that are not warped compute too: mean and variance of y under each of the S members, (S, n), or (n,) for one."""
+
 
 Setting = bool | int | float | Sequence[bool]
 """What an operation may be told beside its arrays."""
@@ -28,7 +31,7 @@ class Program(NamedTuple):
     """Predictions as array operations. Slot 0 is X (n, D); constants fill slots of their own, instructions the others, in order.
 
     Arrays of several members have them in front: features (R, n, Q), covariances (R, n, N), means (R, n); a single member has no
-    such dimension. outputs: the slots of the names in OUTPUTS, each (n,) or (n, O).
+    such dimension. outputs: the slots of the names in OUTPUTS, each (n,) or (n, O), and where there are any of those in COMPONENTS.
     row_bytes: what one row of X needs while it is worked on; callers take rows in chunks.
     """
 
