@@ -279,9 +279,7 @@ def test_excel_files_need_their_extra_and_are_not_written(tmp_path, monkeypatch)
 
 
 def test_every_bad_column_is_named_at_once():
-    bad = table().assign(
-        when=["12:01"] * 3 + ["12:02"], speed=[1.0, np.nan, 2.0, np.inf], **{"the mix": ["1", "2", "3", "n/a"]}
-    )
+    bad = table().assign(when=["12:01"] * 3 + ["12:02"], speed=[1.0, np.nan, 2.0, np.inf], **{"the mix": ["1", "2", "3", "n/a"]})
     with pytest.raises(InputError) as refusal:
         TableEncoding.learn(bad, ["y"])
     for part in (

@@ -129,8 +129,8 @@ def test_several_files_and_several_targets(here):
     assert list(predictions.columns) == [f"{t}_{c}" for t in ("y", "z") for c in ("mean", "std", "q05", "q50", "q95")]
     model = manifoldgp.load("m.mgp")
     X = model.table_encoding_.inputs(messy(12, 1))
-    np.testing.assert_array_equal(predictions[["y_mean", "z_mean"]], model.predict(X))
-    np.testing.assert_array_equal(predictions["z_q95"], model.predict_quantiles(X, [0.95])[:, 0, 1])
+    np.testing.assert_allclose(predictions[["y_mean", "z_mean"]], model.predict(X), rtol=1e-8)
+    np.testing.assert_allclose(predictions["z_q95"], model.predict_quantiles(X, [0.95])[:, 0, 1], rtol=1e-8)
     scores = json.loads(mgp("score", "m.mgp", "new.csv", "--json").out)["scores"]
     assert list(scores) == ["y", "z"]
     total = sum(scores[t]["nlpp"] for t in scores)
@@ -222,7 +222,9 @@ def test_a_failed_prediction_leaves_the_old_file(folder, tmp_path):
     new = pd.read_csv(folder / "new.csv")
     new.assign(x1=np.nan).to_csv(tmp_path / "new.csv", index=False)
     told = fails("predict", folder / "model.mgp", tmp_path / "new.csv", "--out", out)
-    assert told.startswith("mgp: Values are missing or infinite in column 'x1' in 25 of 25 rows (rows 1, 2, 3 and 22 more). Fill them in")
+    assert told.startswith(
+        "mgp: Values are missing or infinite in column 'x1' in 25 of 25 rows (rows 1, 2, 3 and 22 more). Fill them in"
+    )
     assert out.read_text() == "old"
     lacking = new.drop(columns=["x1", "surface"])
     lacking.to_csv(tmp_path / "new.csv", index=False)

@@ -85,7 +85,9 @@ def prepare(encoding: TableEncoding, table: Any, allow_unknown: bool, messages: 
     X = encoding.inputs(table[good], allow_unknown)
     for name, values in encoding.unknown(table[good]).items():
         listed = ", ".join(map(repr, values[:5])) + (", ..." if len(values) > 5 else "")
-        messages.warn(f"Column {name!r} has values that the model has not seen: {listed}. They are predicted as any that it knows, with wide intervals.")
+        messages.warn(
+            f"Column {name!r} has values that the model has not seen: {listed}. They are predicted as any that it knows, with wide intervals."
+        )
     noise = encoding.noise_values(table[good])
     if encoding.noise is not None and noise is None:
         messages.warn(f"There is no column {encoding.noise!r} with the known noise: intervals hold the learned noise only.")

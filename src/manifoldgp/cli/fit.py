@@ -108,7 +108,9 @@ def fit(
     ] = Missing.error,
     cyclic: Annotated[
         list[str] | None,
-        typer.Option(help="Of dates also the place in these periods: day, week, month, year; a,b or repeated.", metavar="PERIODS"),
+        typer.Option(
+            help="Of dates also the place in these periods: day, week, month, year; a,b or repeated.", metavar="PERIODS"
+        ),
     ] = None,
     replace_if_interrupted: Annotated[
         bool,
@@ -203,8 +205,23 @@ def _save(fitted: Fitted, place: Path) -> list[str]:
     except Exception:
         fitted.model.save(place)  # a model that cannot be diagnosed is a model all the same
         raise
-    model_file.save(fitted.model, place, summary)
+    model_file.save(fitted.model, place, summary, _small_predictor(fitted.model))
     return diagnosis.remarks
+
+
+def _small_predictor(model: Any) -> Any:
+    """The model as a program that ``mgp predict`` and ``mgp score`` run without PyTorch, where one can be written and is small."""
+    from manifoldgp.errors import InputError
+
+    try:
+        predictor = model.predictor()
+    except InputError:  # parts that only code can express
+        return None
+    return predictor if predictor.nbytes <= _SMALL_PROGRAM and predictor.gives_mixtures else None
+
+
+_SMALL_PROGRAM = 8_000_000
+"""Bytes up to which a program is put into the model file: with more, the file would grow by more than the seconds that it saves are worth."""
 
 
 def _checked_places(out: Path, replace_if_interrupted: bool, files: list[str]) -> Path:
@@ -299,7 +316,14 @@ def read_training(
     table = table[~unlabelled]
     chosen = None if features is None else column_names(features, columns)
     encoding = TableEncoding.learn(
-        table, targets, features=chosen, drop=column_names(drop, columns), noise=noise, group=group, missing=missing, cyclic=cyclic
+        table,
+        targets,
+        features=chosen,
+        drop=column_names(drop, columns),
+        noise=noise,
+        group=group,
+        missing=missing,
+        cyclic=cyclic,
     )
     table = _without_gaps(table, encoding, messages)
     groups = None
@@ -375,7 +399,9 @@ def _say_what_was_read(training: Training, rows: int, messages: Messages) -> Non
             messages.note(f"{column.name}: text, one 0/1 column for each of {len(column.categories)} categories ({names})")
         elif column.kind == "levels":
             names = ", ".join(column.categories[:6])
-            messages.note(f"{column.name}: text, becomes the effect of each of {len(column.categories)} categories ({names}, ...) on the target")
+            messages.note(
+                f"{column.name}: text, becomes the effect of each of {len(column.categories)} categories ({names}, ...) on the target"
+            )
         elif column.kind == "flag":
             messages.note(f"{column.name}: true or false, becomes 1 or 0")
         elif column.time is not None:

@@ -79,10 +79,7 @@ def _show(about: dict[str, Any], encoding: Any, settings: dict[str, Any], number
     } | {name: str(value) for name, value in settings.items()})  # fmt: skip
     heading("Columns")
     pairs(
-        {
-            column.name: _kind_in_words(column)
-            for column in encoding.columns
-        }
+        {column.name: _kind_in_words(column) for column in encoding.columns}
         | ({encoding.noise: "known noise (standard deviation)"} if encoding.noise else {})
         | ({encoding.group: "labels of rows that belong together; not an input"} if encoding.group else {})
         | dict.fromkeys(encoding.constant, "left out: one value only")

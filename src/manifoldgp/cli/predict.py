@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from manifoldgp.cli._messages import Messages, print_json
 from manifoldgp.cli._options import TABLE_HELP, AllowUnknown, Json, ModelFile, Quiet, refuse_overwriting
+
+if TYPE_CHECKING:
+    from manifoldgp.cli._answers import Answers
 
 _QUANTILES = {"q05": 0.05, "q50": 0.5, "q95": 0.95}
 
@@ -33,7 +36,8 @@ def predict(
 
     Extra columns are ignored; lacking ones are errors.
     """
-    from manifoldgp.cli._models import encoding_of, open_model, prepare, tell_rows_left_out
+    from manifoldgp.cli._answers import open_answers
+    from manifoldgp.cli._models import prepare, tell_rows_left_out
     from manifoldgp.data.table_files import check_writable, read_table, write_table
     from manifoldgp.errors import InputError
 
@@ -44,14 +48,14 @@ def predict(
         )
     refuse_overwriting([out], [model_file, table_file], standard_output=True)
     check_writable(out)
-    model = open_model(model_file)
+    answers = open_answers(model_file)
     with messages.warnings_as_messages():
         table = read_table(table_file)
-    encoding = encoding_of(model, table)
+    encoding = answers.encoding(table)
     query = prepare(encoding, table, allow_unknown, messages)
     begin = time.perf_counter()
     with messages.warnings_as_messages():
-        predictions = predicted_columns(model, query.X, query.noise, encoding.targets)
+        predictions = predicted_columns(answers, query.X, query.noise, encoding.targets)
     tell_rows_left_out(query.reasons, messages)
     good = query.reasons == ""
     if not good.all():
@@ -74,18 +78,15 @@ def predict(
         messages.note(f"Wrote {int(good.sum())} predictions to {out}")
 
 
-def predicted_columns(model: Any, X: Any, noise: Any, targets: tuple[str, ...]) -> Any:
+def predicted_columns(answers: Answers, X: Any, noise: Any, targets: tuple[str, ...]) -> Any:
     """The predictions for X (n, D) as a DataFrame, five columns a target."""
     import numpy as np
     import pandas as pd
 
-    mean, std = model.predict(X, return_std=True, noise_std=noise)
-    quantiles = model.predict_quantiles(X, list(_QUANTILES.values()), noise_std=noise)
-    n, outputs = len(X), len(targets)
-    mean, std, quantiles = mean.reshape(n, outputs), std.reshape(n, outputs), quantiles.reshape(n, -1, outputs)
     columns: dict[str, np.ndarray] = {}
-    for o, target in enumerate(targets):
-        prefix = f"{target}_" if outputs > 1 else ""
-        columns |= {f"{prefix}mean": mean[:, o], f"{prefix}std": std[:, o]}
-        columns |= {f"{prefix}{name}": quantiles[:, q, o] for q, name in enumerate(_QUANTILES)}
+    for target, found in zip(targets, answers.targets(X, noise), strict=True):
+        prefix = f"{target}_" if len(targets) > 1 else ""
+        mean, std = found.moments()
+        columns |= {f"{prefix}mean": mean, f"{prefix}std": std}
+        columns |= {f"{prefix}{name}": found.quantile(level) for name, level in _QUANTILES.items()}
     return pd.DataFrame(columns, index=X.index)

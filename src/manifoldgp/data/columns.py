@@ -30,7 +30,9 @@ ONE_HOT = 10
 """Up to this many categories become 0/1 columns, more become a number each, their effect on the target."""
 
 _FLAGS = {"true": 1.0, "false": 0.0, "1": 1.0, "0": 0.0}
-_DATE_ADVICE = "Write dates as 2026-12-31 or 2026-12-31 23:59, and times of day as numbers that mean something for your task, such as hours."
+_DATE_ADVICE = (
+    "Write dates as 2026-12-31 or 2026-12-31 23:59, and times of day as numbers that mean something for your task, such as hours."
+)
 
 
 class UnusableColumn(InputError):  # noqa: N818 - what it is, not that something failed
@@ -74,8 +76,12 @@ class Column:
             raise InputError(
                 f"A column is one of {', '.join(KINDS)}, and only a category has categories; got {self.kind!r} with {self.categories!r}."
             )
-        if (self.kind in ("date", "duration")) != (self.time is not None) or (self.kind == "levels") != (self.effects is not None):
-            raise InputError(f"Dates and durations have a scale of time, levels have effects, and nothing else has; got {self!r}.")
+        if (self.kind in ("date", "duration")) != (self.time is not None) or (self.kind == "levels") != (
+            self.effects is not None
+        ):
+            raise InputError(
+                f"Dates and durations have a scale of time, levels have effects, and nothing else has; got {self!r}."
+            )
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -165,7 +171,8 @@ def learn_column(name: str, values: Series, cyclic: tuple[str, ...] = ()) -> Col
         return _time_column(name, values, cyclic)
     if ambiguous_times(values):
         raise UnusableColumn(
-            f"Column {name!r} holds times of day, or dates in which day and month could be either ({_quoted(values.iloc[:1])}). {_DATE_ADVICE}", name
+            f"Column {name!r} holds times of day, or dates in which day and month could be either ({_quoted(values.iloc[:1])}). {_DATE_ADVICE}",
+            name,
         )
     readable = _readable(values)
     if readable.all() and len(values):

@@ -53,11 +53,16 @@ class TimeScale:
 
     def __post_init__(self) -> None:
         if self.unit not in UNITS or not set(self.cyclic) <= set(PERIODS) or (self.cyclic and self.origin is None):
-            raise InputError(f"A scale of time has a unit out of {', '.join(UNITS)} and periods out of {', '.join(PERIODS)}; got {self!r}.")
+            raise InputError(
+                f"A scale of time has a unit out of {', '.join(UNITS)} and periods out of {', '.join(PERIODS)}; got {self!r}."
+            )
 
     def names(self, name: str) -> tuple[str, ...]:
         """Names of the columns that a column of times becomes."""
-        return (f"{name} [{self.unit}]", *(f"{name}: {wave} of {period}" for period in self.cyclic for wave in ("sine", "cosine")))
+        return (
+            f"{name} [{self.unit}]",
+            *(f"{name}: {wave} of {period}" for period in self.cyclic for wave in ("sine", "cosine")),
+        )
 
     def numbers(self, times: Series) -> np.ndarray:
         """Times (n,) as numbers (n, columns)."""
@@ -84,7 +89,9 @@ def holds_times(values: Series) -> bool:
     if isinstance(values.dtype, pandas().PeriodDtype):
         return True
     sample = list(values.iloc[:50])
-    return bool(sample) and all(isinstance(v, datetime.date) or (isinstance(v, str) and _ISO.fullmatch(v) is not None) for v in sample)
+    return bool(sample) and all(
+        isinstance(v, datetime.date) or (isinstance(v, str) and _ISO.fullmatch(v) is not None) for v in sample
+    )
 
 
 def ambiguous_times(values: Series) -> bool:

@@ -57,7 +57,9 @@ class Donors:
             for column in lacking:  # no training row has all of them
                 alone = self._nearest(row, np.array([column]))
                 if alone is None:
-                    raise InputError(f"{names[column]} has no value in the training rows to take the place of a missing one. Leave it out.")
+                    raise InputError(
+                        f"{names[column]} has no value in the training rows to take the place of a missing one. Leave it out."
+                    )
                 draws[:, column] = self._table[alone, column]
         return found
 

@@ -10,14 +10,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from manifoldgp._system.plain_text import option
-from manifoldgp.data.columns import ONE_HOT, Column, UnusableColumn, column_of, learn_column, missing_in, rows_where, target_numbers, text
+from manifoldgp.data.columns import (
+    ONE_HOT,
+    Column,
+    UnusableColumn,
+    column_of,
+    learn_column,
+    missing_in,
+    rows_where,
+    target_numbers,
+    text,
+)
 from manifoldgp.data.dates import PERIODS, TimeScale, pandas
 from manifoldgp.data.donors import Donors
 from manifoldgp.data.levels import Effects, cross_fitted, learn_effects
 from manifoldgp.errors import InputError
 
 if TYPE_CHECKING:
-    from pandas import DataFrame, Series
+    from pandas import DataFrame
 
 _UNNAMED = re.compile(r"Unnamed: \d+|__index_level_\d+__|")
 """What pandas calls a column without a name: as a rule the row numbers of whoever wrote the file."""
@@ -352,7 +362,9 @@ def _learn_columns(table: DataFrame, names: Sequence[str], missing: str, cyclic:
         return tuple(columns)
     reasons = " ".join(refused.values())
     without = " ".join(option("--drop", name) for name in refused)
-    advice = " Fit with missing='impute' or 'drop' (--missing), or:" if any("missing" in reason for reason in refused.values()) else ""
+    advice = (
+        " Fit with missing='impute' or 'drop' (--missing), or:" if any("missing" in reason for reason in refused.values()) else ""
+    )
     raise InputError(f"{reasons}{advice} Correct or remove these rows, or fit without: {without}")
 
 
@@ -366,7 +378,9 @@ def refuse_missing_values(table: DataFrame, columns: Sequence[str]) -> None:
     if found:
         reasons = " ".join(_missing_in_words(name, missing, table.index) for name, missing in found.items())
         without = " ".join(option("--drop", name) for name in found)
-        raise InputError(f"{reasons} Fill them in, remove these rows, fit with missing='impute' (--missing impute), or without: {without}")
+        raise InputError(
+            f"{reasons} Fill them in, remove these rows, fit with missing='impute' (--missing impute), or without: {without}"
+        )
 
 
 def _refuse_repeated(names: Sequence[str]) -> None:

@@ -240,7 +240,9 @@ def _holds_numbers(column: Series) -> bool:
     """Whether a pandas column can be used: numbers of any dtype, objects that are numbers, but no dates and no text."""
     if sys.modules["pandas"].api.types.is_numeric_dtype(column.dtype):
         return True
-    if isinstance(column.dtype, sys.modules["pandas"].CategoricalDtype):  # also of numbers: whoever says so means kinds, not sizes
+    if isinstance(
+        column.dtype, sys.modules["pandas"].CategoricalDtype
+    ):  # also of numbers: whoever says so means kinds, not sizes
         return False
     if getattr(column.dtype, "kind", "O") in "mM":  # durations and dates convert to numbers, in units nobody asked for
         return False

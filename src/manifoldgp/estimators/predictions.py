@@ -43,7 +43,9 @@ def moments(
     return (mean, np.sqrt(variance)) if return_std else mean
 
 
-def _joint_moments(estimator: ManifoldGPRegressor, X: Table, latent: bool, noise_std: ArrayLike | None) -> tuple[np.ndarray, np.ndarray]:
+def _joint_moments(
+    estimator: ManifoldGPRegressor, X: Table, latent: bool, noise_std: ArrayLike | None
+) -> tuple[np.ndarray, np.ndarray]:
     U = model_inputs(estimator, X)
     inputs.refuse_too_many_rows(len(U), 3)
     with prediction_threads(estimator.ensembles_, len(U), True, True):
@@ -68,13 +70,18 @@ def quantiles(
 
 
 def log_density(estimator: ManifoldGPRegressor, X: Table, y: ArrayLike, noise_std: ArrayLike | None) -> np.ndarray:
-    """log p(y_i | x_i), summed over targets."""
+    """log p(y_i | x_i) (n,), summed over targets, which are independent."""
+    return log_densities(estimator, X, y, noise_std).sum(1)
+
+
+def log_densities(estimator: ManifoldGPRegressor, X: Table, y: ArrayLike, noise_std: ArrayLike | None) -> np.ndarray:
+    """log p(y_io | x_i) (n, O) of each target."""
     points = model_points(estimator, X)
     Y = on_device(estimator, inputs.target_table(estimator, y, points.rows))
     with prediction_threads(estimator.ensembles_, _evaluated(points)):
         parts = _parts(estimator, points, False, noise_std)
         found = _by_row(estimator, points, parts, lambda p, o, rows: p.log_density(Y[rows, o]))
-    return found if estimator._flat else found.sum(-1)
+    return found.reshape(points.rows, -1)
 
 
 def cdf(estimator: ManifoldGPRegressor, X: Table, y: ArrayLike, noise_std: ArrayLike | None) -> np.ndarray:
@@ -153,7 +160,9 @@ def _by_row(
     if len(blocks) == 1 and points.every_row_is_known:
         return blocks[0][1]
     if not blocks:
-        raise InputError("No row has all its inputs: there is nothing to predict. Fit with missing='impute' to predict such rows.")
+        raise InputError(
+            "No row has all its inputs: there is nothing to predict. Fit with missing='impute' to predict such rows."
+        )
     found = np.full((points.rows, *blocks[0][1].shape[1:]), np.nan)
     for rows, block in blocks:
         found[rows] = block

@@ -46,7 +46,9 @@ def _components(
 ) -> dict[str, Any] | None:
     """Add the outputs of all members, and tell whose they are and what they weigh; None for warped targets, whose members are no Gaussians."""
     factors = groups[0].factors.tolist()
-    if len(components) != len(groups) or any(g.factors.tolist() != factors or not isinstance(g.model.warping, NoWarping) for g in groups):
+    if len(components) != len(groups) or any(
+        g.factors.tolist() != factors or not isinstance(g.model.warping, NoWarping) for g in groups
+    ):
         return None
     lift = [len(c.owner) == 1 for c in components]
     outputs["component_means"] = _joined(writer, [c.observed.mean for c in components], lift)

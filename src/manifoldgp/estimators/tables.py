@@ -57,7 +57,9 @@ def training_rows(
     if kept.all():
         return rows
     if kept.sum() < 2:
-        raise InputError(f"{int(kept.sum())} of {len(kept)} rows have all their inputs; at least 2 are needed. Use missing='impute'.")
+        raise InputError(
+            f"{int(kept.sum())} of {len(kept)} rows have all their inputs; at least 2 are needed. Use missing='impute'."
+        )
     warn(f"{int((~kept).sum())} of {len(kept)} rows have missing inputs and are left out of the fit (missing='drop').")
     return TrainingRows(rows.X, rows.y, _chosen(noise_std, kept), _chosen(groups, kept))
 
@@ -66,7 +68,9 @@ def refuse_for_source(estimator: ManifoldGPRegressor) -> None:
     """Arguments about tables, refused where rows come from a source, which is all numbers."""
     for name, usual in (("missing", "error"), ("cyclic", ())):
         if getattr(estimator, name) != usual:
-            raise InputError(f"{name}={getattr(estimator, name)!r} has no effect on a source of rows, which holds numbers only. Leave it out.")
+            raise InputError(
+                f"{name}={getattr(estimator, name)!r} has no effect on a source of rows, which holds numbers only. Leave it out."
+            )
 
 
 @dataclass(frozen=True)
@@ -97,7 +101,9 @@ def _encoded(encoding: TableEncoding, table: DataFrame) -> QueryRows:
     encoded = encoding.inputs(table, allow_unknown=True)
     for name, values in encoding.unknown(table).items():
         listed = ", ".join(map(repr, values[:5])) + (", ..." if len(values) > 5 else "")
-        warn(f"Column {name!r} has values that were not there at the fit: {listed}. They are predicted as any that was, with wide intervals.")
+        warn(
+            f"Column {name!r} has values that were not there at the fit: {listed}. They are predicted as any that was, with wide intervals."
+        )
     if encoding.missing != "drop":
         return QueryRows(encoded)
     missing = list(encoding.missing_rows(table).values())

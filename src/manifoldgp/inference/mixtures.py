@@ -58,10 +58,16 @@ class Warp:
 
     def repeated(self, times: int) -> Warp:
         """The same with every component so many times, one after the other."""
-        return Warp([
-            (warping, map_leaves(lambda leaf, c=count: leaf.expand(c, *leaf.shape[1:]).repeat_interleave(times, 0), values), count * times)
-            for warping, values, count in self.blocks
-        ])
+        return Warp(
+            [
+                (
+                    warping,
+                    map_leaves(lambda leaf, c=count: leaf.expand(c, *leaf.shape[1:]).repeat_interleave(times, 0), values),
+                    count * times,
+                )
+                for warping, values, count in self.blocks
+            ]
+        )
 
     def _pieces(self, t: Tensor) -> Sequence[Tensor]:
         return t.split([c for _, _, c in self.blocks]) if t.ndim == 2 else [t] * len(self.blocks)

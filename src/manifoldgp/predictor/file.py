@@ -87,5 +87,9 @@ def _check(program: Program) -> None:
         if not known.issuperset(instruction.inputs) or instruction.output in known or not instruction.inputs:
             raise FileFormatError(f"The file's program is inconsistent at slot {instruction.output}.")
         known.add(instruction.output)
-    if set(program.outputs) - set(COMPONENTS) != set(OUTPUTS) or not known.issuperset(program.outputs.values()) or program.row_bytes < 1:
+    if (
+        set(program.outputs) - set(COMPONENTS) != set(OUTPUTS)
+        or not known.issuperset(program.outputs.values())
+        or program.row_bytes < 1
+    ):
         raise FileFormatError("The file's program lacks outputs.")

@@ -69,16 +69,23 @@ class Predictor:
             X = self._table(X)
         flat = X.ravel()
         if not flat.dot(flat) < _FARTHEST:  # also true of NaN; one product instead of two passes over X
-            self._refuse_unusable(X)
+            self.refuse_unusable(X)
         if return_std:
             mean, std = (self._latent_moments if latent else self._moments)(X)
             return mean, std
         return (self._latent_mean if latent else self._mean)(X)[0]
 
-    def mixtures(self, X: np.ndarray, noise: np.ndarray | None = None) -> list[Mixture] | None:
-        """The distribution of each target at X (n, D); None where targets are warped. noise: known variances (n,) that are added to the learned one."""
+    @property
+    def gives_mixtures(self) -> bool:
+        """Whether the whole distributions of the targets are known, not only their moments: where targets are not warped."""
+        return self._mixture is not None
+
+    def mixtures(self, X: np.ndarray, noise: np.ndarray | None = None) -> list[Mixture]:
+        """The distribution of each target at X (n, D). noise: known variances (n,) that are added to the learned one."""
         if self._mixture is None:
-            return None
+            raise InputError(
+                "The distribution of a warped target is no mixture of Gaussians. The predictor gives its moments: p(X, return_std=True)."
+            )
         means, variances = (np.reshape(found, (-1, len(X))) for found in runner(self.program, COMPONENTS, axis=-1)(X))
         owner, weights = np.array(self._mixture["owner"]), np.array(self._mixture["weights"])
         factors, origins = np.array(self._mixture["factors"]), self._mixture["origins"]
@@ -149,7 +156,8 @@ class Predictor:
             )
         return table
 
-    def _refuse_unusable(self, X: np.ndarray) -> None:
+    def refuse_unusable(self, X: np.ndarray) -> None:
+        """Refuse inputs that are no numbers, or so far away that arithmetic overflows."""
         bad = ~np.isfinite(X)
         if bad.any():
             row, column = np.argwhere(bad)[0].tolist()
