@@ -39,8 +39,10 @@ class Answer(Protocol):
 class Answers(Protocol):
     """A model file, opened to predict."""
 
-    scales: Sequence[float]
-    """The standard deviation of each target at the fit."""
+    @property
+    def scales(self) -> Sequence[float]:
+        """The standard deviation of each target at the fit."""
+        ...
 
     def encoding(self, table: Any, targets: Sequence[str] = ()) -> TableEncoding:
         """How the model reads tables."""

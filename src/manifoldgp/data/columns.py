@@ -100,8 +100,9 @@ class Column:
         A category that was not there when the column was learnt is refused; with allow_unknown it is NaN too, for nothing is known about it.
         """
         missing = missing_in(values)
+        present: Any = values[~missing]
         found = np.full((len(values), len(self.names)), np.nan)
-        found[~missing, : found.shape[1] - self.indicator] = self._present(values[~missing], allow_unknown)
+        found[~missing, : found.shape[1] - self.indicator] = self._present(present, allow_unknown)
         if self.indicator:
             found[:, -1] = missing
         return found

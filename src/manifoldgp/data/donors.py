@@ -54,7 +54,7 @@ class Donors:
             if together is not None:
                 draws[:, lacking] = self._table[together][:, lacking]
                 continue
-            for column in lacking:  # no training row has all of them
+            for column in lacking.tolist():  # no training row has all of them
                 alone = self._nearest(row, np.array([column]))
                 if alone is None:
                     raise InputError(

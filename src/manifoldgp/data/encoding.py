@@ -187,7 +187,7 @@ class TableEncoding:
                 levels = column.level_numbers(column_of(table, column.name))
                 X[:, first : first + Y.shape[1]] = cross_fitted(levels, len(column.categories), Z, Y)
             first += len(column.names)
-        kept = ~np.isnan(X).any(1) if self.missing == "drop" else np.ones(len(X), dtype=bool)
+        kept = np.asarray(~np.isnan(X).any(1)) if self.missing == "drop" else np.ones(len(X), dtype=bool)
         if self.donors is not None and self.missing == "impute":
             X = self.donors.completed(X, self.names)
         return self._frame(X[kept], table.index[kept]), kept
@@ -220,7 +220,7 @@ class TableEncoding:
         draws, told = self.donors.draws(X, self.names), self.indicators
         middle = draws.mean(1, keepdims=True)
         draws[..., told] = 0.0
-        return np.concatenate([draws, middle], 1), (X[:, told] > 0).any(1)
+        return np.concatenate([draws, middle], 1), np.asarray((X[:, told] > 0).any(1))
 
     def missing_rows(self, table: DataFrame) -> dict[str, np.ndarray]:
         """Input columns with missing values, and in which rows (n,) they are."""
@@ -353,7 +353,8 @@ def _learn_columns(table: DataFrame, names: Sequence[str], missing: str, cyclic:
             refused[name] = _missing_in_words(name, lacking, table.index)
             continue
         try:
-            column = learn_column(name, values[~lacking], cyclic)
+            present: Any = values[~lacking]
+            column = learn_column(name, present, cyclic)
         except UnusableColumn as error:
             refused[name] = error.reason
             continue

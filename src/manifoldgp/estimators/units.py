@@ -19,6 +19,7 @@ from manifoldgp.warping import NoWarping
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
+    from manifoldgp.data.encoding import TableEncoding
     from manifoldgp.data.inputs import Table
     from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
 
@@ -82,15 +83,15 @@ def model_points(estimator: ManifoldGPRegressor, X: Table) -> Points:
     """X as points of the fitted model; what is missing is taken from the training rows that its encoding keeps."""
     check_is_fitted(estimator)
     query = query_rows(estimator, X)
-    encoding = getattr(estimator, "table_encoding_", None)
+    encoding: TableEncoding | None = getattr(estimator, "table_encoding_", None)
     donors = None if encoding is None else encoding.donors
     A = inputs.query_table(estimator, query.X, donors is not None or query.left_out is not None)
-    unknown = np.isnan(A).any(1) if donors is not None or query.left_out is not None else np.zeros(len(A), dtype=bool)
+    unknown = np.asarray(np.isnan(A).any(1))
     draw = unknown if query.left_out is None else unknown & ~query.left_out
     known = on_device(estimator, estimator.x_scaler_.apply(A if not unknown.any() else A[~unknown]))
     if not draw.any():
         return Points(len(A), known, known[:0, None], np.flatnonzero(~unknown), np.flatnonzero(draw), draw[draw])
-    assert donors is not None  # else a missing value was refused, or its row left out
+    assert encoding is not None  # else a missing value was refused, or its row left out
     filled, recentred = encoding.filled_in(A[draw])
     drawn = on_device(estimator, estimator.x_scaler_.apply(filled))
     return Points(len(A), known, drawn, np.flatnonzero(~unknown), np.flatnonzero(draw), recentred)

@@ -76,4 +76,4 @@ def _erfc(x: np.ndarray) -> np.ndarray:
         from scipy.special import erfc  # a third of a second to load
 
         return erfc(x)
-    return np.frompyfunc(math.erfc, 1, 1)(x).astype(np.float64)
+    return np.asarray(np.frompyfunc(math.erfc, 1, 1)(x), dtype=np.float64)
