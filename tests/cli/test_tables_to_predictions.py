@@ -416,3 +416,11 @@ def test_bench_measures_what_it_prints(monkeypatch, capsys):
     shown = capsys.readouterr().out
     assert shown.count("\n") == 5
     assert f"{results[0]['rmse']:.4f}" in shown
+
+
+def test_quantiles_of_any_level(folder):
+    table = mgp("predict", folder / "model.mgp", folder / "new.csv", "--quantiles", "0.025,0.5,0.9").out
+    assert table.splitlines()[0] == "mean,std,q2.5,q50,q90"
+    for wrong in ("", "0.1,high", "0,0.5", "5,95"):
+        told = fails("predict", folder / "model.mgp", folder / "new.csv", "--quantiles", wrong, code=2)
+        assert "--quantiles must be numbers between 0 and 1" in told

@@ -13,7 +13,7 @@ from manifoldgp.cli._options import TABLE_HELP, AllowUnknown, Json, ModelFile, Q
 if TYPE_CHECKING:
     from manifoldgp.cli._answers import Answers
 
-_QUANTILES = {"q05": 0.05, "q50": 0.5, "q95": 0.95}
+_USUAL = "0.05,0.5,0.95"
 
 
 def predict(
@@ -23,6 +23,9 @@ def predict(
         str,
         typer.Option("--out", "-o", help="Table to write, format by its ending; - is CSV on standard output.", metavar="FILE"),
     ] = "-",
+    quantiles: Annotated[
+        str, typer.Option(help="Quantiles to write, numbers between 0 and 1 with commas.", metavar="LEVELS")
+    ] = _USUAL,
     with_inputs: Annotated[bool, typer.Option("--with-inputs", help="Put the columns of the table in front.")] = False,
     allow_unknown: AllowUnknown = False,
     json: Json = False,
@@ -30,7 +33,7 @@ def predict(
 ) -> None:
     """Predict new rows: mean, standard deviation, quantiles.
 
-    Columns mean, std, q05, q50, q95 (with several targets y_mean, ...), one row for each row of the table.
+    Columns mean, std, q05, q50, q95 (with several targets y_mean, ...), or the --quantiles that are asked for; one row for each row of the table.
 
     Rows with missing inputs (unless the model was fitted with --missing impute) or unknown categories are left empty, and a column reason says why.
 
@@ -46,6 +49,7 @@ def predict(
         raise typer.BadParameter(
             "--json prints a summary on standard output, where the table goes too. Add --out predictions.csv."
         )
+    levels = _levels(quantiles)
     refuse_overwriting([out], [model_file, table_file], standard_output=True)
     check_writable(out)
     answers = open_answers(model_file)
@@ -55,7 +59,7 @@ def predict(
     query = prepare(encoding, table, allow_unknown, messages)
     begin = time.perf_counter()
     with messages.warnings_as_messages():
-        predictions = predicted_columns(answers, query.X, query.noise, encoding.targets)
+        predictions = predicted_columns(answers, query.X, query.noise, encoding.targets, levels)
     tell_rows_left_out(query.reasons, messages)
     good = query.reasons == ""
     if not good.all():
@@ -78,8 +82,23 @@ def predict(
         messages.note(f"Wrote {int(good.sum())} predictions to {out}")
 
 
-def predicted_columns(answers: Answers, X: Any, noise: Any, targets: tuple[str, ...]) -> Any:
-    """The predictions for X (n, D) as a DataFrame, five columns a target."""
+def _levels(given: str) -> dict[str, float]:
+    """Quantiles by the names of their columns.
+
+    >>> _levels("0.025,0.05,0.5")
+    {'q2.5': 0.025, 'q05': 0.05, 'q50': 0.5}
+    """
+    try:
+        levels = [float(level) for level in given.split(",")]
+    except ValueError:
+        levels = []
+    if not levels or not all(0 < level < 1 for level in levels):
+        raise typer.BadParameter(f"--quantiles must be numbers between 0 and 1, such as {_USUAL}; got {given!r}.")
+    return {f"q{f'{100 * level:g}'.zfill(2)}": level for level in levels}
+
+
+def predicted_columns(answers: Answers, X: Any, noise: Any, targets: tuple[str, ...], levels: dict[str, float]) -> Any:
+    """The predictions for X (n, D) as a DataFrame: mean, standard deviation and quantiles of each target."""
     import numpy as np
     import pandas as pd
 
@@ -88,5 +107,5 @@ def predicted_columns(answers: Answers, X: Any, noise: Any, targets: tuple[str, 
         prefix = f"{target}_" if len(targets) > 1 else ""
         mean, std = found.moments()
         columns |= {f"{prefix}mean": mean, f"{prefix}std": std}
-        columns |= {f"{prefix}{name}": found.quantile(level) for name, level in _QUANTILES.items()}
+        columns |= {f"{prefix}{name}": found.quantile(level) for name, level in levels.items()}
     return pd.DataFrame(columns, index=X.index)

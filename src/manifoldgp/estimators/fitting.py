@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -75,6 +76,18 @@ def fit(
         _keep(estimator, fit_sparse(model, lambda o: MemoryRows(data[o]), *scalers, averaging, method, run, folds, ALONE))
     else:
         _keep(estimator, fit_exact(model, table, *scalers, averaging, run, folds))
+
+
+def refuse_unsupported(named: Mapping[str, object]) -> None:
+    """Refuse arguments of fit that other estimators have and this one has not."""
+    if named.get("sample_weight") is not None:
+        raise InputError(
+            "sample_weight has no meaning of its own in a Gaussian process: a row counts as much as its noise says. Give the noise of each row instead, "
+            "fit(X, y, noise_std=...): a row that counts w times has noise_std = sigma / sqrt(w), with sigma the noise of a row that counts once."
+        )
+    unknown = [name for name in named if name != "sample_weight"]
+    if unknown:
+        raise TypeError(f"fit() got an unexpected keyword argument {unknown[0]!r}")
 
 
 def _fit_source(

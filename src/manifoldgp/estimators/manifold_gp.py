@@ -20,6 +20,7 @@ from manifoldgp.data.sources import RowSource
 from manifoldgp.errors import InputError
 from manifoldgp.estimators import fitting, model_file, predictions
 from manifoldgp.estimators.diagnosis import Diagnosis, diagnose
+from manifoldgp.estimators.hyperparameters import ParameterTable, parameter_table
 from manifoldgp.estimators.program_targets import to_predictor
 from manifoldgp.features import Features
 from manifoldgp.inference.ensemble import Ensemble
@@ -203,6 +204,7 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
         noise_std: ArrayLike | None = None,
         groups: ArrayLike | None = None,
         ordered: bool = False,
+        **unsupported: object,
     ) -> ManifoldGPRegressor:
         """Train on rows X with targets y.
 
@@ -223,7 +225,10 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
             Rows with one label (a run, a patient) stay together in the held-out folds of averaging="stack"; other averages hold out no rows, and say so.
         ordered
             Rows are in order of time; folds are contiguous stretches.
+        unsupported
+            What scikit-learn knows and this does not, ``sample_weight`` above all: refused, with the reason.
         """
+        fitting.refuse_unsupported(unsupported)
         before = dict(vars(self))
         vars(self).pop("table_encoding_", None)  # of an earlier fit; whoever encodes a table sets it after this one
         try:
@@ -240,10 +245,11 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
         return_std: bool = False,
         return_cov: bool = False,
         *,
+        interval: float | None = None,
         latent: bool = False,
         noise_std: ArrayLike | None = None,
     ) -> Any:
-        """Mean of y at X, with its standard deviation or joint covariance on request.
+        """Mean of y at X, with its standard deviation, joint covariance or an interval on request.
 
         Parameters
         ----------
@@ -253,6 +259,8 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
             Whether the standard deviations of y are returned too.
         return_cov
             Whether the joint covariance of y at all rows is returned too.
+        interval
+            The probability of an interval that is returned too, 0.9 for that between the quantiles 0.05 and 0.95; any number between 0 and 1.
         latent
             Whether all of it is about f, without noise.
         noise_std
@@ -260,10 +268,14 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
 
         Returns
         -------
-        mean, or (mean, std), or (mean, covariance)
-            Shapes (n,) for one target and (n, O) for several; of the covariance (n, n) or (n, n, O).
+        mean, or (mean, std), or (mean, covariance), or (mean, interval)
+            Shapes (n,) for one target and (n, O) for several; of the covariance (n, n) or (n, n, O); of the interval (n, 2) or (n, 2, O).
         """
-        return predictions.moments(self, X, return_std, return_cov, latent, noise_std)
+        if interval is None:
+            return predictions.moments(self, X, return_std, return_cov, latent, noise_std)
+        if return_std or return_cov:
+            raise InputError("Ask for interval, return_std or return_cov, one at a time.")
+        return predictions.with_interval(self, X, interval, latent, noise_std)
 
     def predict_quantiles(
         self, X: Table, q: Sequence[float] = (0.05, 0.5, 0.95), *, latent: bool = False, noise_std: ArrayLike | None = None
@@ -309,6 +321,17 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
         """What the fit looks like, in words (print it) and numbers."""
         check_is_fitted(self)
         return diagnose(self)
+
+    def parameters(self) -> ParameterTable:
+        """What was learned, as a table by group of members: noise, length-scales and so on of the heaviest member of each, in the units of the data where these are known.
+
+        ``print`` it, or ``parameters().to_frame()`` for pandas.
+        """
+        check_is_fitted(self)
+        names = [str(name) for name in getattr(self, "feature_names_in_", [f"x{d}" for d in range(self.n_features_in_)])]
+        encoding = getattr(self, "table_encoding_", None)
+        numbered = ["y"] if self.n_outputs_ == 1 else [f"y{o}" for o in range(self.n_outputs_)]
+        return parameter_table(self, names, numbered if encoding is None else list(encoding.targets))
 
     def save(self, path: str | Path) -> None:
         """Write the fitted model to one file that manifoldgp.load reads; no pickle."""

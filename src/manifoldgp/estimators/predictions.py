@@ -43,6 +43,15 @@ def moments(
     return (mean, np.sqrt(variance)) if return_std else mean
 
 
+def with_interval(
+    estimator: ManifoldGPRegressor, X: Table, interval: float, latent: bool, noise_std: ArrayLike | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Mean of y at X, and the central interval that holds it with the probability ``interval``."""
+    level = float(inputs.quantile_levels(interval)[0])
+    ends = quantiles(estimator, X, ((1 - level) / 2, (1 + level) / 2), latent, noise_std)
+    return moments(estimator, X, False, False, latent, noise_std), ends
+
+
 def _joint_moments(
     estimator: ManifoldGPRegressor, X: Table, latent: bool, noise_std: ArrayLike | None
 ) -> tuple[np.ndarray, np.ndarray]:
