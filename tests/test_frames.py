@@ -14,6 +14,7 @@ from manifoldgp import GPRegressor, ManifoldGPRegressor, Single, TableEncoding
 from manifoldgp.data.donors import DRAWS, POOL, Donors
 from manifoldgp.data.levels import cross_fitted, learn_effects
 from manifoldgp.errors import FitWarning, InputError
+from manifoldgp.inspection import sensitivities
 from manifoldgp.predictor import Predictor
 
 QUICK = {"restarts": 1, "max_iter": 40}
@@ -85,6 +86,10 @@ def test_the_encoding_is_in_the_model_file_and_in_exports(fitted, tmp_path):
     np.testing.assert_allclose(predictor(frame(5, 1)), fitted.predict(frame(5, 1)), rtol=1e-9)
     with pytest.raises(InputError, match="no column 'x'"):
         predictor(frame(5, 1).drop(columns="x"))
+
+
+def test_inspection_takes_the_same_frames(fitted):
+    np.testing.assert_allclose(sensitivities(fitted, frame()), sensitivities(fitted, fitted.table_encoding_.inputs(frame())))
 
 
 def test_numbers_alone_are_taken_as_before():

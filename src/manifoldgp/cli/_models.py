@@ -68,7 +68,7 @@ def with_names(text: str, targets: Sequence[str]) -> str:
 
 def prepare(encoding: TableEncoding, table: Any, allow_unknown: bool, messages: Messages) -> Query:
     """Encode the rows that can be predicted, and say what is ignored, unknown or lacking."""
-    from manifoldgp.data.encoding import refuse_missing_columns
+    from manifoldgp.data.table_checks import refuse_missing_columns
     from manifoldgp.errors import InputError
 
     extra = encoding.extra(table)

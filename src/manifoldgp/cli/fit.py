@@ -301,7 +301,8 @@ def read_training(
     import numpy as np
 
     from manifoldgp.data.columns import target_numbers
-    from manifoldgp.data.encoding import TableEncoding, refuse_missing_columns
+    from manifoldgp.data.encoding import TableEncoding
+    from manifoldgp.data.table_checks import refuse_missing_columns
     from manifoldgp.data.table_files import read_tables
     from manifoldgp.errors import InputError
 

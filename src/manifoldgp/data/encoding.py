@@ -17,13 +17,19 @@ from manifoldgp.data.columns import (
     column_of,
     learn_column,
     missing_in,
-    rows_where,
     target_numbers,
     text,
 )
-from manifoldgp.data.dates import PERIODS, TimeScale, pandas
+from manifoldgp.data.dates import TimeScale, pandas
 from manifoldgp.data.donors import Donors
 from manifoldgp.data.levels import Effects, cross_fitted, learn_effects
+from manifoldgp.data.table_checks import (
+    missing_in_words,
+    refuse_missing_columns,
+    refuse_missing_values,
+    refuse_repeated_columns,
+    refuse_unknown_words,
+)
 from manifoldgp.errors import InputError
 
 if TYPE_CHECKING:
@@ -31,9 +37,6 @@ if TYPE_CHECKING:
 
 _UNNAMED = re.compile(r"Unnamed: \d+|__index_level_\d+__|")
 """What pandas calls a column without a name: as a rule the row numbers of whoever wrote the file."""
-
-MISSING = ("error", "drop", "impute")
-"""What can be done about missing inputs."""
 
 
 @dataclass(frozen=True)
@@ -118,9 +121,9 @@ class TableEncoding:
         y : (n, O)
             The targets, where they are no columns of the table; ``targets`` are their names.
         """
-        _refuse_unknown_words(missing, cyclic)
+        refuse_unknown_words(missing, cyclic)
         names = list(map(str, table.columns))
-        _refuse_repeated(names)
+        refuse_repeated_columns(names)
         special = [name for name in (*(targets if y is None else ()), noise, group) if name is not None]
         refuse_missing_columns([*special, *(features or ()), *drop], names)
         if len(set(special)) < len(special):
@@ -336,13 +339,6 @@ def _constant(table: DataFrame, name: str, missing: str) -> bool:
     return values.nunique() <= 1 and not (values.isna().any() and missing != "drop") and not values.isna().all()
 
 
-def _refuse_unknown_words(missing: str, cyclic: Sequence[str]) -> None:
-    if missing not in MISSING:
-        raise InputError(f"missing must be one of {', '.join(map(repr, MISSING))}; got {missing!r}.")
-    if isinstance(cyclic, str) or not set(cyclic) <= set(PERIODS) or len(set(cyclic)) < len(cyclic):
-        raise InputError(f"cyclic must be some of {PERIODS}, each once; got {cyclic!r}.")
-
-
 def _learn_columns(table: DataFrame, names: Sequence[str], missing: str, cyclic: tuple[str, ...]) -> tuple[Column, ...]:
     """What kind of column each one is. All that cannot be used are refused at once, so that nobody has to try again for each of them."""
     columns, refused = [], {}
@@ -350,7 +346,7 @@ def _learn_columns(table: DataFrame, names: Sequence[str], missing: str, cyclic:
         values = column_of(table, name)
         lacking = missing_in(values)
         if lacking.all() or (lacking.any() and missing == "error"):
-            refused[name] = _missing_in_words(name, lacking, table.index)
+            refused[name] = missing_in_words(name, lacking, table.index)
             continue
         try:
             present: Any = values[~lacking]
@@ -367,32 +363,3 @@ def _learn_columns(table: DataFrame, names: Sequence[str], missing: str, cyclic:
         " Fit with missing='impute' or 'drop' (--missing), or:" if any("missing" in reason for reason in refused.values()) else ""
     )
     raise InputError(f"{reasons}{advice} Correct or remove these rows, or fit without: {without}")
-
-
-def _missing_in_words(name: str, missing: np.ndarray, index: Any) -> str:
-    return f"Values are missing or infinite in column {name!r} in {int(missing.sum())} of {len(missing)} rows ({rows_where(missing, index)})."
-
-
-def refuse_missing_values(table: DataFrame, columns: Sequence[str]) -> None:
-    """Missing or infinite inputs are refused, with their columns and first rows."""
-    found = {name: missing for name in columns if (missing := missing_in(column_of(table, name))).any()}
-    if found:
-        reasons = " ".join(_missing_in_words(name, missing, table.index) for name, missing in found.items())
-        without = " ".join(option("--drop", name) for name in found)
-        raise InputError(
-            f"{reasons} Fill them in, remove these rows, fit with missing='impute' (--missing impute), or without: {without}"
-        )
-
-
-def _refuse_repeated(names: Sequence[str]) -> None:
-    repeated = sorted({name for name in names if names.count(name) > 1})
-    if repeated:
-        raise InputError(f"Column names must differ; these occur more than once: {', '.join(repeated)}. Rename or drop them.")
-
-
-def refuse_missing_columns(wanted: Sequence[str], names: Sequence[str]) -> None:
-    """Refuse a table that lacks some of the columns."""
-    missing = [name for name in dict.fromkeys(wanted) if name not in names]
-    if missing:
-        listed = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
-        raise InputError(f"The table has no column {', '.join(map(repr, missing))}. It has: {listed or 'none'}.")

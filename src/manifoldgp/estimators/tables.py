@@ -10,8 +10,9 @@ import numpy as np
 from manifoldgp.data import inputs
 from manifoldgp.data.columns import Column
 from manifoldgp.data.dates import pandas
-from manifoldgp.data.encoding import MISSING, TableEncoding
+from manifoldgp.data.encoding import TableEncoding
 from manifoldgp.data.frames import as_frame, column_names
+from manifoldgp.data.table_checks import MISSING
 from manifoldgp.errors import InputError, warn
 
 if TYPE_CHECKING:
