@@ -110,4 +110,4 @@ def _one_for_each_input(block: Conditioned, values: np.ndarray, inputs: list[str
 
 
 def _cells(row: ParameterRow) -> list[str]:
-    return [f"{entry:.4g}" if isinstance(entry, float) else entry for entry in row]
+    return [row.target, row.group, f"{row.weight:.4g}", row.name, row.input, f"{row.value:.4g}", row.unit]
