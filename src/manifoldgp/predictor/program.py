@@ -14,7 +14,7 @@ COMPONENTS = ("component_means", "component_variances")
 """What programs of targets that are not warped compute too: mean and variance of y under each of the S members, (S, n), or (n,) for one."""
 
 
-Setting = bool | int | float | Sequence[bool]
+Setting = bool | int | float | str | Sequence[bool]
 """What an operation may be told beside its arrays."""
 
 
