@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtr
 
 from manifoldgp.errors import InputError
 
@@ -76,7 +75,7 @@ def gaussian_log_density(y: ArrayLike, mean: ArrayLike, std: ArrayLike) -> NDArr
 def gaussian_pit(y: ArrayLike, mean: ArrayLike, std: ArrayLike) -> NDArray[np.float64]:
     """Probability integral transform Phi((y - mean) / std): uniform on [0, 1] if the predictions are calibrated."""
     z, _ = _standardised(y, mean, std)
-    return ndtr(z)
+    return _normal_cdf(z)
 
 
 def gaussian_crps(y: ArrayLike, mean: ArrayLike, std: ArrayLike) -> NDArray[np.float64]:
@@ -86,7 +85,7 @@ def gaussian_crps(y: ArrayLike, mean: ArrayLike, std: ArrayLike) -> NDArray[np.f
     """
     z, std = _standardised(y, mean, std)
     phi = np.exp(-0.5 * z**2) / math.sqrt(2 * math.pi)
-    return std * (z * (2 * ndtr(z) - 1) + 2 * phi - 1 / math.sqrt(math.pi))
+    return std * (z * (2 * _normal_cdf(z) - 1) + 2 * phi - 1 / math.sqrt(math.pi))
 
 
 def pit_histogram(pit: ArrayLike, bins: int = 10) -> NDArray[np.float64]:
@@ -148,3 +147,9 @@ def _array(name: str, values: ArrayLike, allow_infinite: bool = False) -> NDArra
     if np.isnan(array).any() or not (allow_infinite or np.isfinite(array).all()):
         raise InputError(f"Expected {'numbers' if allow_infinite else 'finite numbers'} in {name}, got NaN or infinity.")
     return array
+
+
+def _normal_cdf(z: NDArray[np.float64]) -> NDArray[np.float64]:
+    from scipy.special import ndtr  # loaded where it is needed: `mgp score` does without
+
+    return ndtr(z)

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pandas as pd
@@ -14,6 +15,7 @@ import pytest
 
 import manifoldgp
 from command_line import ENVIRONMENT, fails, mgp
+from manifoldgp.cli._messages import Messages
 from manifoldgp.inspection.page import write_model_report
 
 
@@ -108,3 +110,12 @@ def test_commands_that_write_files_only_do_not_take_standard_output(arguments, t
     (tmp_path / "m.mgp").write_bytes(b"")
     assert "this command writes files only" in " ".join(mgp(*arguments, code=2).err.replace("│", " ").split())
     assert not (tmp_path / "-").exists()
+
+
+def test_warnings_are_shown_when_they_are_given_each_once(capsys):
+    with Messages().warnings_as_messages():
+        for _ in range(2):
+            warnings.warn("this takes long", UserWarning, stacklevel=1)
+        assert capsys.readouterr().err == "warning: this takes long\n"  # before the work that it is about
+        warnings.warn("nobody's business", DeprecationWarning, stacklevel=1)
+    assert capsys.readouterr().err == ""

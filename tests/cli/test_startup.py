@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 import resource
 import subprocess
 import sys
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from safetensors.torch import save_file
@@ -32,6 +34,41 @@ def test_inspect_needs_neither_pytorch_nor_scikit_learn(folder):
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=folder, env=ENVIRONMENT, timeout=60)
     assert ran.stderr.strip() == "[]"
     assert json.loads(ran.stdout)["rows"] == 60
+
+
+@pytest.mark.parametrize(
+    "command", [("predict", "model.mgp", "new.csv"), ("score", "model.mgp", "new.csv", "--json")], ids=["predict", "score"]
+)
+def test_predictions_need_neither_pytorch_nor_scikit_learn(folder, command):
+    code = (
+        f"import sys; sys.argv = ['mgp', *{command}]\n"
+        "from manifoldgp.cli import main\n"
+        "try: main()\n"
+        "except SystemExit: print([m for m in ('torch', 'sklearn', 'scipy', 'matplotlib') if m in sys.modules], file=sys.stderr)"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=folder, env=ENVIRONMENT, timeout=60)
+    assert ran.stderr.strip().splitlines()[-1] == "[]"
+    assert len(ran.stdout.splitlines()) > 10
+
+
+def test_a_program_and_the_model_say_the_same(folder, tmp_path):
+    manifoldgp.load(folder / "model.mgp").save(tmp_path / "model.mgp")  # without the program
+    assert "program" in read_header(folder / "model.mgp")
+    assert "program" not in read_header(tmp_path / "model.mgp")
+    new = pd.read_csv(folder / "new.csv")
+    new.loc[3:6, "surface"] = "lava"
+    new.to_csv(tmp_path / "new.csv", index=False)
+    quick, slow = (
+        [
+            mgp(*command, "--allow-unknown", "--quiet").out
+            for command in (("predict", model, tmp_path / "new.csv"), ("score", model, tmp_path / "new.csv", "--json"))
+        ]
+        for model in (folder / "model.mgp", tmp_path / "model.mgp")
+    )
+    one, other = (pd.read_csv(io.StringIO(answers[0])) for answers in (quick, slow))
+    np.testing.assert_allclose(one, other, rtol=1e-7)
+    scores = [json.loads(answers[1])["scores"]["y"] for answers in (quick, slow)]
+    assert scores[0] == pytest.approx(scores[1], rel=1e-7)
 
 
 def test_inspect_costs_at_most_1_2_seconds_of_processor_time(folder):

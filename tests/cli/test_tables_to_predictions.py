@@ -130,8 +130,8 @@ def test_several_files_and_several_targets(here):
     assert list(predictions.columns) == [f"{t}_{c}" for t in ("y", "z") for c in ("mean", "std", "q05", "q50", "q95")]
     model = manifoldgp.load("m.mgp")
     X = model.table_encoding_.inputs(messy(12, 1))
-    np.testing.assert_array_equal(predictions[["y_mean", "z_mean"]], model.predict(X))
-    np.testing.assert_array_equal(predictions["z_q95"], model.predict_quantiles(X, [0.95])[:, 0, 1])
+    np.testing.assert_allclose(predictions[["y_mean", "z_mean"]], model.predict(X), rtol=1e-8)
+    np.testing.assert_allclose(predictions["z_q95"], model.predict_quantiles(X, [0.95])[:, 0, 1], rtol=1e-8)
     scores = json.loads(mgp("score", "m.mgp", "new.csv", "--json").out)["scores"]
     assert list(scores) == ["y", "z"]
     total = sum(scores[t]["nlpp"] for t in scores)
@@ -183,28 +183,48 @@ def test_predictions_stand_beside_the_inputs_on_request(folder, tmp_path):
     assert "Add --out" in fails("predict", folder / "model.mgp", folder / "new.csv", "--json", code=2)
 
 
-def test_unknown_categories_stop_a_prediction_unless_allowed(folder, tmp_path):
+def test_rows_that_cannot_be_predicted_are_left_empty_with_the_reason(folder, tmp_path):
     new = pd.read_csv(folder / "new.csv")
     new.loc[4, "surface"] = "lava"
+    new.loc[[4, 8], "x1"] = np.nan
     new.to_csv(tmp_path / "new.csv", index=False)
-    told = fails("predict", folder / "model.mgp", tmp_path / "new.csv", "--out", tmp_path / "p.csv")
-    assert told.startswith("mgp: Column 'surface' has values that the model has not seen: 'lava' (row 5); it knows hard, soft.")
-    assert not (tmp_path / "p.csv").exists()
+    done = mgp("predict", folder / "model.mgp", tmp_path / "new.csv", "--out", tmp_path / "p.csv")
+    assert "warning: 2 of 25 rows cannot be predicted (rows 5, 9); the first: x1 is missing; surface is 'lava'" in done.err
+    assert f"Wrote 23 predictions to {tmp_path / 'p.csv'}" in done.err
+    predicted = pd.read_csv(tmp_path / "p.csv")
+    empty = predicted[["mean", "std", "q05", "q50", "q95"]].isna().all(axis=1)
+    assert np.flatnonzero(empty).tolist() == [4, 8]
+    assert predicted["reason"].notna().tolist() == empty.tolist()
+    whole = mgp("predict", folder / "model.mgp", folder / "new.csv").out.splitlines()
+    assert whole[0] == "mean,std,q05,q50,q95"
+    np.testing.assert_allclose(predicted.loc[0, "mean"], float(whole[1].split(",")[0]))
+    scores = mgp("score", folder / "model.mgp", tmp_path / "new.csv", "--json")
+    assert json.loads(scores.out)["rows"] == 23
+    assert "2 of 25 rows cannot be predicted" in scores.err
+
+
+def test_unknown_categories_are_predicted_with_wide_intervals_where_allowed(folder, tmp_path):
+    new = pd.read_csv(folder / "new.csv").head(1)
+    pd.concat([new.assign(surface=kind) for kind in ("hard", "soft", "lava")]).to_csv(tmp_path / "new.csv", index=False)
     done = mgp("predict", folder / "model.mgp", tmp_path / "new.csv", "--allow-unknown", "--out", tmp_path / "p.csv")
     assert "warning: Column 'surface' has values that the model has not seen: 'lava'" in done.err
-    assert pd.read_csv(tmp_path / "p.csv").notna().all(axis=None)
+    hard, soft, lava = pd.read_csv(tmp_path / "p.csv").to_dict("records")
+    assert min(hard["mean"], soft["mean"]) <= lava["mean"] <= max(hard["mean"], soft["mean"])
+    assert lava["std"] >= min(hard["std"], soft["std"])
+    new.assign(surface="lava").to_csv(tmp_path / "new.csv", index=False)
+    told = fails("predict", folder / "model.mgp", tmp_path / "new.csv", "--out", tmp_path / "p2.csv")
+    assert told.startswith("mgp: Column 'surface' has values that the model has not seen: 'lava' (row 1); it knows hard, soft.")
+    assert not (tmp_path / "p2.csv").exists()
 
 
 def test_a_failed_prediction_leaves_the_old_file(folder, tmp_path):
     out = tmp_path / "p.csv"
     out.write_text("old")
     new = pd.read_csv(folder / "new.csv")
-    new.loc[[1, 8], "x1"] = np.nan
-    new.to_csv(tmp_path / "new.csv", index=False)
+    new.assign(x1=np.nan).to_csv(tmp_path / "new.csv", index=False)
     told = fails("predict", folder / "model.mgp", tmp_path / "new.csv", "--out", out)
-    assert told == (
-        "mgp: Values are missing or infinite in column 'x1' in 2 of 25 rows (rows 2, 9). Fill them in, remove these rows, or fit "
-        "without: --drop x1"
+    assert told.startswith(
+        "mgp: Values are missing or infinite in column 'x1' in 25 of 25 rows (rows 1, 2, 3 and 22 more). Fill them in"
     )
     assert out.read_text() == "old"
     lacking = new.drop(columns=["x1", "surface"])
@@ -212,6 +232,39 @@ def test_a_failed_prediction_leaves_the_old_file(folder, tmp_path):
     assert "no column 'x1', 'surface'" in fails("predict", folder / "model.mgp", tmp_path / "new.csv", "--out", out)
     assert out.read_text() == "old"
     assert {path.name for path in tmp_path.iterdir()} == {"p.csv", "new.csv"}
+
+
+def test_dates_gaps_and_many_categories_go_through_every_command(here):
+    rng = np.random.default_rng(3)
+    table = messy(80).assign(
+        when=pd.date_range("2026-03-01", periods=80, freq="5h").strftime("%Y-%m-%d %H:%M"),
+        city=[f"c{k}" for k in rng.integers(0, 14, 80)],
+    )
+    table.loc[3:9, "x"] = np.nan
+    table.loc[8:12, "floor"] = None
+    table.drop(columns=["z", "sd"]).to_csv("data.csv", index=False)
+    fit = ("fit", "data.csv", "-t", "y", "--out", "m.mgp", *FAST)
+    assert "Values are missing or infinite in column 'x' in 7 of 80 rows" in fails(*fit)
+    done = mgp(*fit, "--missing", "drop")
+    assert "10 of 80 rows have missing inputs and are left out." in done.err
+    assert manifoldgp.load("m.mgp").ensembles_[0].blocks[0].rows == 70
+    done = mgp(*fit, "--missing", "impute", "--cyclic", "day,week")
+    for line in (
+        "x: missing values are taken from rows that are alike; a column says where",
+        "city: text, becomes the effect of each of 14 categories (c0, c1, c10, c11, c12, c13, ...) on the target",
+        "when: dates, become when [days], when: sine of day, when: cosine of day, when: sine of week, when: cosine of week",
+    ):
+        assert line in done.err.splitlines()
+    shown = " ".join(mgp("inspect", "m.mgp").out.split())
+    assert "when date, becomes days since 2026-03-01T00:00:00+00:00, and its place in the day, week" in shown
+    assert "city text with 14 levels" in shown
+    mgp("predict", "m.mgp", "data.csv", "--out", "p.csv")
+    predicted = pd.read_csv("p.csv")
+    assert predicted.notna().all(axis=None)
+    mean, std = manifoldgp.load("m.mgp").predict(pd.read_csv("data.csv"), return_std=True)
+    np.testing.assert_allclose(predicted[["mean", "std"]], np.stack([mean, std], 1), rtol=1e-9)
+    assert json.loads(mgp("score", "m.mgp", "data.csv", "--json").out)["rows"] == 80
+    assert "There is no column of dates" in fails("fit", "new.csv", "-t", "y", "--cyclic", "day", "--out", "n.mgp")
 
 
 @pytest.mark.parametrize(("arguments", "code", "message"), [
@@ -322,7 +375,7 @@ def test_inspect_shows_columns_settings_and_remarks(folder):
     about = json.loads(mgp("inspect", folder / "model.mgp", "--json").out)
     model = manifoldgp.load(folder / "model.mgp")
     assert about["rows"] == 60
-    assert about["table"] == model.table_encoding_.to_plain()
+    assert about["table"] == model.table_encoding_.to_plain() | {"donors": None}
     assert about["settings"]["averaging__max_iter"] == 15
     assert about["remarks"] == model.diagnose().remarks
     assert about["numbers"]["NLML per row"] == pytest.approx(model.diagnose().numbers["NLML per row"])
@@ -364,3 +417,11 @@ def test_bench_measures_what_it_prints(monkeypatch, capsys):
     shown = capsys.readouterr().out
     assert shown.count("\n") == 5
     assert f"{results[0]['rmse']:.4f}" in shown
+
+
+def test_quantiles_of_any_level(folder):
+    table = mgp("predict", folder / "model.mgp", folder / "new.csv", "--quantiles", "0.025,0.5,0.9").out
+    assert table.splitlines()[0] == "mean,std,q2.5,q50,q90"
+    for wrong in ("", "0.1,high", "0,0.5", "5,95"):
+        told = fails("predict", folder / "model.mgp", folder / "new.csv", "--quantiles", wrong, code=2)
+        assert "--quantiles must be numbers between 0 and 1" in told

@@ -210,7 +210,7 @@ class TestFiles:
         with np.load(path, allow_pickle=False) as archive:
             header = json.loads(archive["header"].tobytes())
             assert all(archive[name].dtype.kind in "fiu" for name in archive.files)
-        assert (header["format"], header["version"]) == ("manifoldgp-predictor", 1)
+        assert (header["format"], header["version"]) == ("manifoldgp-predictor", 2)
 
     def test_missing(self, tmp_path):
         with pytest.raises(FileNotFoundError, match="no predictor file"):
@@ -238,7 +238,7 @@ class TestFiles:
     @pytest.mark.parametrize(
         ("change", "message"),
         [
-            ({"version": 2}, "format version 2"),
+            ({"version": 3}, "format version 3"),
             ({"format": "other"}, "not a predictor of this package"),
             ({"instructions": [["system", [0], 99, {}]]}, "unknown operation 'system'"),
             ({"instructions": [["tanh", [500], 501, {}]]}, "inconsistent at slot 501"),

@@ -64,6 +64,11 @@ def refuse_other_checksum(path: Path, metadata: dict[str, str], found: str) -> N
 
 def read_header(path: str | Path) -> dict[str, Any]:
     """The plain data of a model file; refuses one that is damaged, foreign, or of another version."""
+    return read_parts(path)[0]
+
+
+def read_parts(path: str | Path) -> tuple[dict[str, Any], list[Part]]:
+    """The plain data of a model file, and its tensors."""
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"There is no model file {path}.")
@@ -76,7 +81,7 @@ def read_header(path: str | Path) -> dict[str, Any]:
     except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
         raise FileFormatError(f"{path} is not a model file, or it is damaged ({error}).") from error
     refuse_other_checksum(path, metadata, found)
-    return header
+    return header, parts
 
 
 def _table(data: memoryview) -> tuple[dict[str, str], list[Part]]:

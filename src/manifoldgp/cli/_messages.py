@@ -48,12 +48,18 @@ class Messages:
 
     @contextmanager
     def warnings_as_messages(self) -> Iterator[None]:
-        """Python's warnings inside become messages, each once."""
-        with warnings.catch_warnings(record=True) as caught:
+        """Python's warnings inside become messages, each once, and at once: what is said before a long training is to be read before it."""
+        told: set[str] = set()
+
+        def show(message: Warning | str, category: type[Warning], *where: object, **more: object) -> None:
+            if issubclass(category, UserWarning) and str(message) not in told:
+                told.add(str(message))
+                self.warn(str(message))
+
+        with warnings.catch_warnings():
             warnings.simplefilter("default")
+            warnings.showwarning = show
             yield
-        for text in dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, UserWarning)):
-            self.warn(text)
 
 
 def print_json(result: Mapping[str, Any]) -> None:

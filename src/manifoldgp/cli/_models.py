@@ -15,10 +15,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Query:
-    """Rows for a model: the inputs X (n, D) as a DataFrame, and known noise (n,) or None."""
+    """Rows of a table that a model can predict: inputs X (n, D) as a DataFrame, known noise (n,) or None; reasons (rows,): why not, "" where it can."""
 
     X: Any
     noise: Any
+    reasons: Any
 
 
 def open_model(path: Path) -> Any:
@@ -66,15 +67,38 @@ def with_names(text: str, targets: Sequence[str]) -> str:
 
 
 def prepare(encoding: TableEncoding, table: Any, allow_unknown: bool, messages: Messages) -> Query:
-    """Encode rows, and say what is ignored, unknown or lacking."""
+    """Encode the rows that can be predicted, and say what is ignored, unknown or lacking."""
+    from manifoldgp.data.table_checks import refuse_missing_columns
+    from manifoldgp.errors import InputError
+
     extra = encoding.extra(table)
     if extra:
         messages.note(f"Ignored, because the model does not use them: {', '.join(extra)}")
-    X = encoding.inputs(table, allow_unknown)
-    for name, values in encoding.unknown(table).items():
+    refuse_missing_columns([column.name for column in encoding.columns], list(map(str, table.columns)))
+    if not len(table):
+        raise InputError("The table has no rows.")
+    reasons = encoding.why_not(table, allow_unknown)
+    good = reasons == ""
+    if not good.any():
+        encoding.inputs(table, allow_unknown)  # says all of it, where it is an error
+        raise InputError(f"No row can be predicted. The first one: {reasons[0]}.")
+    X = encoding.inputs(table[good], allow_unknown)
+    for name, values in encoding.unknown(table[good]).items():
         listed = ", ".join(map(repr, values[:5])) + (", ..." if len(values) > 5 else "")
-        messages.warn(f"Column {name!r} has values that the model has not seen: {listed}. They count as none of those it knows.")
-    noise = encoding.noise_values(table)
+        messages.warn(
+            f"Column {name!r} has values that the model has not seen: {listed}. They are predicted as any that it knows, with wide intervals."
+        )
+    noise = encoding.noise_values(table[good])
     if encoding.noise is not None and noise is None:
         messages.warn(f"There is no column {encoding.noise!r} with the known noise: intervals hold the learned noise only.")
-    return Query(X, noise)
+    return Query(X, noise, reasons)
+
+
+def tell_rows_left_out(reasons: Any, messages: Messages) -> None:
+    """Which rows have no prediction, and why the first one has none."""
+    from manifoldgp.data.columns import rows_where
+
+    bad = reasons != ""
+    if bad.any():
+        where = rows_where(bad, range(len(bad)))
+        messages.warn(f"{int(bad.sum())} of {len(bad)} rows cannot be predicted ({where}); the first: {reasons[bad][0]}.")

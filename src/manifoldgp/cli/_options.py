@@ -16,7 +16,7 @@ AllowUnknown = Annotated[
     bool,
     typer.Option(
         "--allow-unknown",
-        help="Predict rows with a category that the model has not seen, with zeros for it, instead of refusing.",
+        help="Predict rows with a category that the model has not seen too, as any that it knows, with wide intervals.",
     ),
 ]
 TABLE_HELP = "CSV, TSV (also .gz), Parquet or Excel by the ending; - is CSV on standard input."
@@ -39,6 +39,14 @@ class Method(StrEnum):
     auto = "auto"
     exact = "exact"
     sparse = "sparse"
+
+
+class Missing(StrEnum):
+    """What happens to missing inputs."""
+
+    error = "error"
+    drop = "drop"
+    impute = "impute"
 
 
 def refuse_overwriting(outputs: Iterable[str | Path], inputs: Iterable[str | Path], standard_output: bool = False) -> None:

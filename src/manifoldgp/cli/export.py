@@ -27,7 +27,8 @@ def export(
 ) -> None:
     """Export a model for a robot or a server.
 
-    The exported model takes encoded inputs (a text column is one 0/1 column for each category), in the order that is printed.
+    The NumPy predictor takes tables as mgp predict does. An ONNX model takes encoded inputs (a text column is one 0/1 column for each category) in the order
+    that is printed; how a table becomes these is in the file's metadata under "table".
     """
     from manifoldgp._system.files import refuse_unwritable
     from manifoldgp.cli._models import encoding_of, open_model
@@ -43,4 +44,5 @@ def export(
             export_onnx(model, out)
         else:
             model.predictor().save(out)
-    messages.note(f"Wrote {out}. Its inputs, in this order: {', '.join(encoding_of(model).names)}")
+    beside = ' How a table becomes these is in its metadata under "table".' if to is Format.onnx else ""
+    messages.note(f"Wrote {out}. Its inputs, in this order: {', '.join(encoding_of(model).names)}.{beside}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,7 +15,7 @@ from manifoldgp._system.plain_text import argument, visible
 from manifoldgp.cli._fit_arguments import FitOptions
 from manifoldgp.cli._interruption import Interruption
 from manifoldgp.cli._messages import Messages, print_json, size_in_words
-from manifoldgp.cli._options import TABLE_HELP, Averaging, Json, Method, Quiet, column_names, refuse_overwriting
+from manifoldgp.cli._options import TABLE_HELP, Averaging, Json, Method, Missing, Quiet, column_names, refuse_overwriting
 
 if TYPE_CHECKING:
     from manifoldgp.cli._fit_progress import FitProgress
@@ -106,6 +107,19 @@ def fit(
             help="Column with the known standard deviation of each row's noise, in the units of the target.", metavar="COLUMN"
         ),
     ] = None,
+    missing: Annotated[
+        Missing,
+        typer.Option(
+            metavar="NAME",
+            help="Missing inputs: error; drop (rows with one are left out); impute (similar rows lend their values, and intervals grow).",
+        ),
+    ] = Missing.error,
+    cyclic: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Of dates also the place in these periods: day, week, month, year; a,b or repeated.", metavar="PERIODS"
+        ),
+    ] = None,
     replace_if_interrupted: Annotated[
         bool,
         typer.Option(
@@ -119,7 +133,9 @@ def fit(
 ) -> None:
     """Fit a model to a table and write it to a file.
 
-    Text becomes one 0/1 column for each category, true and false 1 and 0; constant columns and rows without target are left out; missing inputs and dates are errors.
+    Text becomes one 0/1 column for each category, or, of more than ten, the effect of each; true and false 1 and 0; dates the time since the first.
+
+    Constant columns and rows without target are left out; missing inputs are errors, unless --missing says otherwise.
 
     The model file knows all this: other commands need nothing else. Ctrl-C, SIGTERM and SIGHUP stop training early and keep the best so far, a second Ctrl-C ends at once.
 
@@ -155,6 +171,8 @@ def fit(
         for name, given in (("--group", group), ("--drop", drop)):
             if given is not None:
                 raise typer.BadParameter(f"{name} cannot be used under torchrun. Name the inputs with --features.")
+        if cyclic is not None or missing is not Missing.error:
+            raise typer.BadParameter("--missing and --cyclic cannot be used under torchrun, which fits numbers without gaps.")
         if replace_if_interrupted:
             raise typer.BadParameter(
                 "--replace-if-interrupted has no effect under torchrun: a job that is stopped goes on from its --checkpoint."
@@ -164,7 +182,9 @@ def fit(
     messages = Messages(quiet)
     with Interruption() as interruption:
         try:
-            training = read_training(files, target, features, drop, noise_column, group, messages)
+            training = read_training(
+                files, target, features, drop, noise_column, group, messages, str(missing), column_names(cyclic, [])
+            )
             fitted = fit_table(training, messages, interruption, ordered, arguments)
             place = unfinished if fitted.interrupted and out.exists() else out
             remarks = _save(fitted, place)
@@ -195,8 +215,23 @@ def _save(fitted: Fitted, place: Path) -> list[str]:
     except Exception:
         fitted.model.save(place)  # a model that cannot be diagnosed is a model all the same
         raise
-    model_file.save(fitted.model, place, summary)
+    model_file.save(fitted.model, place, summary, _small_predictor(fitted.model))
     return diagnosis.remarks
+
+
+def _small_predictor(model: Any) -> Any:
+    """The model as a program that ``mgp predict`` and ``mgp score`` run without PyTorch, where one can be written and is small."""
+    from manifoldgp.errors import InputError
+
+    try:
+        predictor = model.predictor()
+    except InputError:  # parts that only code can express
+        return None
+    return predictor if predictor.nbytes <= _SMALL_PROGRAM and predictor.gives_mixtures else None
+
+
+_SMALL_PROGRAM = 8_000_000
+"""Bytes up to which a program is put into the model file: with more, the file would grow by more than the seconds that it saves are worth."""
 
 
 def _checked_places(out: Path, replace_if_interrupted: bool, files: list[str]) -> Path:
@@ -242,7 +277,7 @@ def _fit_shared(
 
 @dataclass(frozen=True)
 class Training:
-    """Rows with a target, encoded: X (N, D) a DataFrame, y (N,) or (N, O), noise (N,) and groups (N,) or None; without_target: rows left out."""
+    """Rows with a target: X a DataFrame with the input columns, y a Series or DataFrame, noise (N,) and groups (N,) or None; without_target: rows left out."""
 
     X: Any
     y: Any
@@ -269,12 +304,15 @@ def read_training(
     noise: str | None,
     group: str | None,
     messages: Messages,
+    missing: str = "error",
+    cyclic: Sequence[str] = (),
 ) -> Training:
     """Read the tables, leave out rows without target, learn the encoding, and say what was done."""
     import numpy as np
 
     from manifoldgp.data.columns import target_numbers
-    from manifoldgp.data.encoding import TableEncoding, refuse_missing_columns
+    from manifoldgp.data.encoding import TableEncoding
+    from manifoldgp.data.table_checks import refuse_missing_columns
     from manifoldgp.data.table_files import read_tables
     from manifoldgp.errors import InputError
 
@@ -283,22 +321,54 @@ def read_training(
     columns = list(table.columns)
     refuse_missing_columns(targets, columns)
     rows = len(table)
-    missing = np.isnan(np.stack([target_numbers(name, table[name]) for name in targets], 1)).any(1)
-    if missing.all():
+    unlabelled = np.isnan(np.stack([target_numbers(name, table[name]) for name in targets], 1)).any(1)
+    if unlabelled.all():
         raise InputError(f"No row has a value in {', '.join(targets)}: there is nothing to learn from.")
-    table = table[~missing]
+    table = table[~unlabelled]
     chosen = None if features is None else column_names(features, columns)
-    encoding = TableEncoding.learn(table, targets, features=chosen, drop=column_names(drop, columns), noise=noise, group=group)
+    encoding = TableEncoding.learn(
+        table,
+        targets,
+        features=chosen,
+        drop=column_names(drop, columns),
+        noise=noise,
+        group=group,
+        missing=missing,
+        cyclic=cyclic,
+    )
+    table = _without_gaps(table, encoding, messages)
     groups = None
     if group is not None:
         if table[group].isna().any():
             raise InputError(f"The group column {group!r} has {int(table[group].isna().sum())} missing labels. Fill them in.")
         groups = table[group].astype(str).to_numpy()
+    y = table[targets].apply(lambda column: target_numbers(str(column.name), column))
     training = Training(
-        encoding.inputs(table), encoding.target_values(table), encoding.noise_values(table), groups, encoding, int(missing.sum())
+        table[[column.name for column in encoding.columns]],
+        y[targets[0]] if len(targets) == 1 else y,
+        encoding.noise_values(table),
+        groups,
+        encoding,
+        int(unlabelled.sum()),
     )
     _say_what_was_read(training, rows, messages)
     return training
+
+
+def _without_gaps(table: Any, encoding: TableEncoding, messages: Messages) -> Any:
+    """The table without the rows that --missing drop leaves out."""
+    import numpy as np
+
+    from manifoldgp.errors import InputError
+
+    lacking = list(encoding.missing_rows(table).values())
+    if encoding.missing != "drop" or not lacking:
+        return table
+    lacking = np.any(lacking, axis=0)
+    if lacking.all():
+        raise InputError("Every row has a missing input. Use --missing impute, or leave columns out with --drop.")
+    messages.note(f"{int(lacking.sum())} of {len(table)} rows have missing inputs and are left out.")
+    return table[~lacking]
 
 
 def fit_table(
@@ -314,7 +384,9 @@ def fit_table(
     watched = plain or not isinstance(as_averaging(arguments["averaging"]), NUTS)
     progress = FitProgress(outputs, messages, interruption, watched=watched, budget=arguments["time_budget"])
     with messages.warnings_as_messages(), progress, progress.interruptible():
-        model = (GPRegressor if plain else ManifoldGPRegressor)(**arguments, callback=progress)
+        periods = next((column.time.cyclic for column in training.encoding.columns if column.time is not None), ())
+        estimator = GPRegressor if plain else ManifoldGPRegressor
+        model = estimator(**arguments, missing=training.encoding.missing, cyclic=periods, callback=progress)
         model.fit(training.X, training.y, noise_std=training.noise, groups=training.groups, ordered=ordered)
     _refuse_unfinished(progress, outputs, interruption.exit_code)
     model.table_encoding_ = training.encoding  # pyright: ignore[reportAttributeAccessIssue]
@@ -338,8 +410,17 @@ def _say_what_was_read(training: Training, rows: int, messages: Messages) -> Non
         if column.kind == "category":
             names = ", ".join(column.categories[:6]) + (", ..." if len(column.categories) > 6 else "")
             messages.note(f"{column.name}: text, one 0/1 column for each of {len(column.categories)} categories ({names})")
+        elif column.kind == "levels":
+            names = ", ".join(column.categories[:6])
+            messages.note(
+                f"{column.name}: text, becomes the effect of each of {len(column.categories)} categories ({names}, ...) on the target"
+            )
         elif column.kind == "flag":
             messages.note(f"{column.name}: true or false, becomes 1 or 0")
+        elif column.time is not None:
+            messages.note(f"{column.name}: {column.kind}s, become {', '.join(column.time.names(column.name))}")
+        if column.indicator:
+            messages.note(f"{column.name}: missing values are taken from rows that are alike; a column says where")
     if encoding.group:
         messages.note(f"{encoding.group}: {len(set(training.groups))} labels of rows that belong together; not an input")
     if encoding.constant:
@@ -365,7 +446,7 @@ def _say_what_was_fitted(
             "rows_without_target": without_target,
             "inputs": [column.name for column in encoding.columns],
             "targets": encoding.targets,
-            "categories": {c.name: c.categories for c in encoding.columns if c.kind == "category"},
+            "categories": {c.name: c.categories for c in encoding.columns if c.categories},
             "constant": encoding.constant,
             "averaging": as_averaging(fitted.model.averaging).shorthand(),
             "members": dict(zip(encoding.targets, members, strict=True)),

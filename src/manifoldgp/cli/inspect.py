@@ -52,7 +52,26 @@ def _sensitivities(model_file: Path, targets: list[str]) -> dict[str, Any]:
 
 
 _ABOUT = ("estimator", "rows", "targets", "members")
-_KINDS = {"number": "number", "flag": "true or false", "category": "text"}
+
+
+def _kind_in_words(column: Any) -> str:
+    """What a column holds and becomes."""
+    words = {
+        "number": "number",
+        "flag": "true or false",
+        "category": "text: " + ", ".join(column.categories),
+        "levels": f"text with {len(column.categories)} levels, becomes the effect of each on the target",
+        "date": f"date, {_since(column.time)}",
+        "duration": f"duration in {column.time.unit}" if column.time else "",
+    }[column.kind]
+    return f"{words}; some missing" if column.indicator else words
+
+
+def _since(time: Any) -> str:
+    if time is None:
+        return ""
+    periods = f", and its place in the {', '.join(time.cyclic)}" if time.cyclic else ""
+    return f"becomes {time.unit} since {time.origin}{periods}"
 
 
 def _show(about: dict[str, Any], encoding: Any, settings: dict[str, Any], numbers: dict[str, Any], remarks: list[str]) -> None:
@@ -82,10 +101,7 @@ def _show(about: dict[str, Any], encoding: Any, settings: dict[str, Any], number
     } | {name: str(value) for name, value in settings.items()})  # fmt: skip
     heading("Columns")
     pairs(
-        {
-            column.name: _KINDS[column.kind] + (": " + ", ".join(column.categories) if column.categories else "")
-            for column in encoding.columns
-        }
+        {column.name: _kind_in_words(column) for column in encoding.columns}
         | ({encoding.noise: "known noise (standard deviation)"} if encoding.noise else {})
         | ({encoding.group: "labels of rows that belong together; not an input"} if encoding.group else {})
         | dict.fromkeys(encoding.constant, "left out: one value only")

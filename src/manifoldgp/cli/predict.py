@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from manifoldgp.cli._messages import Messages, print_json
 from manifoldgp.cli._options import TABLE_HELP, AllowUnknown, Json, ModelFile, Quiet, refuse_overwriting
 
-_QUANTILES = {"q05": 0.05, "q50": 0.5, "q95": 0.95}
+if TYPE_CHECKING:
+    from manifoldgp.cli._answers import Answers
+
+_USUAL = "0.05,0.5,0.95"
 
 
 def predict(
@@ -20,6 +23,9 @@ def predict(
         str,
         typer.Option("--out", "-o", help="Table to write, format by its ending; - is CSV on standard output.", metavar="FILE"),
     ] = "-",
+    quantiles: Annotated[
+        str, typer.Option(help="Quantiles to write, numbers between 0 and 1 with commas.", metavar="LEVELS")
+    ] = _USUAL,
     with_inputs: Annotated[bool, typer.Option("--with-inputs", help="Put the columns of the table in front.")] = False,
     allow_unknown: AllowUnknown = False,
     json: Json = False,
@@ -27,11 +33,14 @@ def predict(
 ) -> None:
     """Predict new rows: mean, standard deviation, quantiles.
 
-    Columns mean, std, q05, q50, q95 (with several targets y_mean, ...), one row for each row of the table.
+    Columns mean, std, q05, q50, q95 (with several targets y_mean, ...), or the --quantiles that are asked for; one row for each row of the table.
 
-    Extra columns are ignored; lacking ones, missing values and unknown categories are errors.
+    Rows with missing inputs (unless the model was fitted with --missing impute) or unknown categories are left empty, and a column reason says why.
+
+    Extra columns are ignored; lacking ones are errors.
     """
-    from manifoldgp.cli._models import encoding_of, open_model, prepare
+    from manifoldgp.cli._answers import open_answers
+    from manifoldgp.cli._models import prepare, tell_rows_left_out
     from manifoldgp.data.table_files import check_writable, read_table, write_table
     from manifoldgp.errors import InputError
 
@@ -40,16 +49,21 @@ def predict(
         raise typer.BadParameter(
             "--json prints a summary on standard output, where the table goes too. Add --out predictions.csv."
         )
+    levels = _levels(quantiles)
     refuse_overwriting([out], [model_file, table_file], standard_output=True)
     check_writable(out)
-    model = open_model(model_file)
+    answers = open_answers(model_file)
     with messages.warnings_as_messages():
         table = read_table(table_file)
-    encoding = encoding_of(model, table)
+    encoding = answers.encoding(table)
     query = prepare(encoding, table, allow_unknown, messages)
     begin = time.perf_counter()
     with messages.warnings_as_messages():
-        predictions = predicted_columns(model, query.X, query.noise, encoding.targets)
+        predictions = predicted_columns(answers, query.X, query.noise, encoding.targets, levels)
+    tell_rows_left_out(query.reasons, messages)
+    good = query.reasons == ""
+    if not good.all():
+        predictions = predictions.reindex(table.index).assign(reason=query.reasons)
     seconds = time.perf_counter() - begin
     if with_inputs:
         taken = sorted(set(predictions.columns) & set(table.columns))
@@ -60,23 +74,38 @@ def predict(
         predictions = table.join(predictions)
     write_table(predictions, out)
     if json:
-        print_json({"rows": len(predictions), "targets": encoding.targets, "out": out, "seconds": round(seconds, 4)})
+        print_json({
+            "rows": len(predictions), "rows_without_prediction": int((~good).sum()), "targets": encoding.targets, "out": out,
+            "seconds": round(seconds, 4),
+        })  # fmt: skip
     elif out != "-":
-        messages.note(f"Wrote {len(predictions)} predictions to {out}")
+        messages.note(f"Wrote {int(good.sum())} predictions to {out}")
 
 
-def predicted_columns(model: Any, X: Any, noise: Any, targets: tuple[str, ...]) -> Any:
-    """The predictions for X (n, D) as a DataFrame, five columns a target."""
+def _levels(given: str) -> dict[str, float]:
+    """Quantiles by the names of their columns.
+
+    >>> _levels("0.025,0.05,0.5")
+    {'q2.5': 0.025, 'q05': 0.05, 'q50': 0.5}
+    """
+    try:
+        levels = [float(level) for level in given.split(",")]
+    except ValueError:
+        levels = []
+    if not levels or not all(0 < level < 1 for level in levels):
+        raise typer.BadParameter(f"--quantiles must be numbers between 0 and 1, such as {_USUAL}; got {given!r}.")
+    return {f"q{f'{100 * level:g}'.zfill(2)}": level for level in levels}
+
+
+def predicted_columns(answers: Answers, X: Any, noise: Any, targets: tuple[str, ...], levels: dict[str, float]) -> Any:
+    """The predictions for X (n, D) as a DataFrame: mean, standard deviation and quantiles of each target."""
     import numpy as np
     import pandas as pd
 
-    mean, std = model.predict(X, return_std=True, noise_std=noise)
-    quantiles = model.predict_quantiles(X, list(_QUANTILES.values()), noise_std=noise)
-    n, outputs = len(X), len(targets)
-    mean, std, quantiles = mean.reshape(n, outputs), std.reshape(n, outputs), quantiles.reshape(n, -1, outputs)
     columns: dict[str, np.ndarray] = {}
-    for o, target in enumerate(targets):
-        prefix = f"{target}_" if outputs > 1 else ""
-        columns |= {f"{prefix}mean": mean[:, o], f"{prefix}std": std[:, o]}
-        columns |= {f"{prefix}{name}": quantiles[:, q, o] for q, name in enumerate(_QUANTILES)}
+    for target, found in zip(targets, answers.targets(X, noise), strict=True):
+        prefix = f"{target}_" if len(targets) > 1 else ""
+        mean, std = found.moments()
+        columns |= {f"{prefix}mean": mean, f"{prefix}std": std}
+        columns |= {f"{prefix}{name}": found.quantile(level) for name, level in levels.items()}
     return pd.DataFrame(columns, index=X.index)

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from manifoldgp.cli._messages import Messages, output, print_json
 from manifoldgp.cli._options import TABLE_HELP, AllowUnknown, Json, ModelFile, Quiet
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from manifoldgp.cli._answers import Answer
 
 _LEVELS = (0.5, 0.9, 0.95)
 
@@ -34,16 +39,16 @@ def score(
     """
     import numpy as np
 
-    from manifoldgp.cli._models import encoding_of, open_model, prepare
+    from manifoldgp.cli._answers import open_answers
+    from manifoldgp.cli._models import prepare, tell_rows_left_out
     from manifoldgp.data.table_files import read_table
     from manifoldgp.errors import InputError
-    from manifoldgp.inference.ensemble import prediction_threads
 
     messages = Messages(quiet)
-    model = open_model(model_file)
+    answers = open_answers(model_file)
     with messages.warnings_as_messages():
         table = read_table(table_file)
-    encoding = encoding_of(model, table, target or ())
+    encoding = answers.encoding(table, target or ())
     if target and tuple(target) != encoding.targets:
         raise InputError(f"This model predicts {', '.join(encoding.targets)}; --target says {', '.join(target)}. Leave it out.")
     Y = encoding.target_values(table).reshape(len(table), -1)
@@ -53,44 +58,41 @@ def score(
     if missing.any():
         messages.note(f"{int(missing.sum())} of {len(table)} rows have no target and are left out.")
     query = prepare(encoding, table[~missing], allow_unknown, messages)
-    rows = int((~missing).sum())
-    with prediction_threads(model.ensembles_, rows):
-        scores = dict(zip(encoding.targets, _scores(model, query.X, Y[~missing], query.noise), strict=True))
+    tell_rows_left_out(query.reasons, messages)
+    Y = Y[~missing][query.reasons == ""]
+    rows = len(Y)
+    with messages.warnings_as_messages():
+        found = answers.targets(query.X, query.noise)
+        scores = {
+            name: _scores(one, Y[:, o], scale)
+            for o, (name, one, scale) in enumerate(zip(encoding.targets, found, answers.scales, strict=True))
+        }
     if json:
         print_json({"rows": rows, "rows_without_target": int(missing.sum()), "scores": scores})
     else:
         _show(scores, rows)
 
 
-def _scores(model: Any, X: Any, Y: Any, noise: Any) -> list[dict[str, float]]:
-    """Scores of every target, in the units of y and (…_standardised) in units of the training targets' standard deviation."""
+def _scores(found: Answer, y: np.ndarray, scale: float) -> dict[str, float]:
+    """Scores of a target, in the units of y and (…_standardised) in units of the training targets' standard deviation."""
     import numpy as np
-    import torch
 
     from manifoldgp.metrics import coverage_table, nlpp, rmse
 
-    U = torch.as_tensor(model.x_scaler_.apply(X.to_numpy()))
-    found = []
-    for o, ensemble in enumerate(model.ensembles_):
-        scale = float(model.y_scaler_.scale[o])
-        known = None if noise is None else torch.as_tensor((noise / scale) ** 2)
-        predictive = ensemble.predict(U, False, known)
-        y, target = Y[:, o], torch.as_tensor(np.ascontiguousarray(Y[:, o]))
-        mean = predictive.moments()[0].numpy()
-        density = nlpp(predictive.log_density(target).numpy())
-        spread = float(np.mean((y - y.mean()) ** 2))
-        scores = {
-            "rmse": rmse(y, mean),
-            "mae": float(np.mean(np.abs(y - mean))),
-            "r2": 1.0 - rmse(y, mean) ** 2 / spread if spread > 0 else math.nan,
-            "nlpp": density,
-            "rmse_standardised": rmse(y, mean) / scale,
-            "mae_standardised": float(np.mean(np.abs(y - mean))) / scale,
-            "nlpp_standardised": density - math.log(scale),
-        }
-        inside = coverage_table(predictive.cdf(target).numpy(), _LEVELS)
-        found.append(scores | {f"coverage_{100 * row.expected:g}": row.observed for row in inside})
-    return found
+    mean, _ = found.moments()
+    density = nlpp(found.log_density(y))
+    spread = float(np.mean((y - y.mean()) ** 2))
+    scores = {
+        "rmse": rmse(y, mean),
+        "mae": float(np.mean(np.abs(y - mean))),
+        "r2": 1.0 - rmse(y, mean) ** 2 / spread if spread > 0 else math.nan,
+        "nlpp": density,
+        "rmse_standardised": rmse(y, mean) / scale,
+        "mae_standardised": float(np.mean(np.abs(y - mean))) / scale,
+        "nlpp_standardised": density - math.log(scale),
+    }
+    inside = coverage_table(found.cdf(y), _LEVELS)
+    return scores | {f"coverage_{100 * row.expected:g}": row.observed for row in inside}
 
 
 def _show(scores: dict[str, dict[str, float]], rows: int) -> None:

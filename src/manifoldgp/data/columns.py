@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -12,19 +11,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from manifoldgp._system.plain_text import option
-from manifoldgp.errors import InputError, MissingExtraError
+from manifoldgp.data.dates import TimeScale, ambiguous_times, as_times, holds_times, learn_time_scale, pandas
+from manifoldgp.data.levels import Effects
+from manifoldgp.errors import InputError
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
-
-
-def pandas() -> Any:
-    """The module pandas."""
-    try:
-        import pandas
-    except ImportError as error:
-        raise MissingExtraError("Tables need pandas, which is not installed. Run: pip install 'manifoldgp[data]'") from error
-    return pandas
 
 
 def column_of(table: DataFrame, name: str) -> Series:
@@ -33,13 +25,14 @@ def column_of(table: DataFrame, name: str) -> Series:
     return column
 
 
-KINDS = ("number", "flag", "category")
-MOST_CATEGORIES = 100
-"""A text column with more different values is refused: it is a label of rows, not a kind of row."""
+KINDS = ("number", "flag", "category", "levels", "date", "duration")
+ONE_HOT = 10
+"""Up to this many categories become 0/1 columns, more become a number each, their effect on the target."""
 
-_DATE = re.compile(r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}\b.*|\d{1,2}[-/.]\d{1,2}[-/.]\d{4}\b.*|\d{1,2}:\d{2}(:\d{2})?(\.\d+)?")
 _FLAGS = {"true": 1.0, "false": 0.0, "1": 1.0, "0": 0.0}
-_DATE_ADVICE = "Turn them into numbers that mean something for your task: hours since the start, hour of the day."
+_DATE_ADVICE = (
+    "Write dates as 2026-12-31 or 2026-12-31 23:59, and times of day as numbers that mean something for your task, such as hours."
+)
 
 
 class UnusableColumn(InputError):  # noqa: N818 - what it is, not that something failed
@@ -58,55 +51,91 @@ class Column:
     ----------
     name
         Its name in the table.
+    kind
+        "number", "flag" (true or false, becomes 1 or 0), "category" (one 0/1 column for each of ``categories``), "levels" (more categories: the
+        effect of each on the target), "date" (elapsed time, and where asked for the place in a period) or "duration".
     categories
         The values that a category can have.
-    kind
-        "number", "flag" (true or false, becomes 1 or 0) or "category" (one 0/1 column for each of ``categories``).
+    time
+        How dates and durations become numbers.
+    effects
+        What levels become.
+    indicator
+        Whether a further column says where the value is missing: 1 there, else 0.
     """
 
     name: str
     kind: str = "number"
     categories: tuple[str, ...] = ()
+    time: TimeScale | None = None
+    effects: Effects | None = None
+    indicator: bool = False
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS or (self.kind == "category") != bool(self.categories):
+        if self.kind not in KINDS or (self.kind in ("category", "levels")) != bool(self.categories):
             raise InputError(
                 f"A column is one of {', '.join(KINDS)}, and only a category has categories; got {self.kind!r} with {self.categories!r}."
+            )
+        if (self.kind in ("date", "duration")) != (self.time is not None) or (self.kind == "levels") != (
+            self.effects is not None
+        ):
+            raise InputError(
+                f"Dates and durations have a scale of time, levels have effects, and nothing else has; got {self!r}."
             )
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the columns of numbers that it becomes: its own, or name=value for each category."""
-        return tuple(f"{self.name}={category}" for category in self.categories) or (self.name,)
+        """Names of the columns of numbers that it becomes: its own, or name=value for each category, and so on."""
+        if self.time is not None:
+            own = self.time.names(self.name)
+        elif self.effects is not None:
+            own = self.effects.names(self.name)
+        else:
+            own = tuple(f"{self.name}={category}" for category in self.categories) or (self.name,)
+        return (*own, f"{self.name} is missing") if self.indicator else own
 
     def numbers(self, values: Series, allow_unknown: bool = False) -> np.ndarray:
-        """The values (a pandas Series without missing entries) as numbers (n, len(names)).
+        """The values (a pandas Series) as numbers (n, len(names)); NaN where they are missing.
 
-        A category that was not there when the column was learnt is refused; with allow_unknown it is zero in every column.
+        A category that was not there when the column was learnt is refused; with allow_unknown it is NaN too, for nothing is known about it.
         """
-        if self.kind == "category":
-            return self._one_hot(values, allow_unknown)
+        missing = missing_in(values)
+        present: Any = values[~missing]
+        found = np.full((len(values), len(self.names)), np.nan)
+        found[~missing, : found.shape[1] - self.indicator] = self._present(present, allow_unknown)
+        if self.indicator:
+            found[:, -1] = missing
+        return found
+
+    def _present(self, values: Series, allow_unknown: bool) -> np.ndarray:
+        if self.time is not None:
+            return self._times(values)
         if self.kind == "flag":
             return self._flags(values)[:, None]
-        return _numbers(values, self.name)[:, None]
+        if not self.categories:
+            return _numbers(values, self.name)[:, None]
+        table = np.eye(len(self.categories)) if self.effects is None else np.array(self.effects.shifts)
+        level = self.level_numbers(values, allow_unknown)
+        return np.where(level[:, None] >= 0, table[level], np.nan)
 
     def unknown(self, values: Series) -> list[str]:
         """Categories among the values that the column does not have."""
-        return sorted(set(map(text, values)) - set(self.categories)) if self.kind == "category" else []
+        return sorted(set(map(text, values[~missing_in(values)])) - set(self.categories)) if self.categories else []
 
-    def _one_hot(self, values: Series, allow_unknown: bool) -> np.ndarray:
-        unknown = self.unknown(values)
+    def level_numbers(self, values: Series, allow_unknown: bool = False) -> np.ndarray:
+        """The number (n,) of each value's category; -1 where it is missing or, if that is allowed, unknown."""
+        unknown = set(self.unknown(values))
         if unknown and not allow_unknown:
             known = ", ".join(self.categories[:8]) + (", ..." if len(self.categories) > 8 else "")
             where = rows_where(np.array([text(value) in unknown for value in values]), values.index)
             raise InputError(
-                f"Column {self.name!r} has values that the model has not seen: {_quoted(unknown)} ({where}); it knows {known}. "
+                f"Column {self.name!r} has values that the model has not seen: {_quoted(sorted(unknown))} ({where}); it knows {known}. "
                 "Correct or remove these rows, fit again with rows of that kind, or pass --allow-unknown (allow_unknown=True) to predict "
-                "them with zeros in that column."
+                "them as rows of any kind that it knows, with intervals as wide as that makes them."
             )
         index = {category: k for k, category in enumerate(self.categories)}
-        chosen = np.array([index.get(text(value), -1) for value in values], dtype=int)
-        return (chosen[:, None] == np.arange(len(index))).astype(np.float64)
+        found = np.array([index.get(text(value), -1) for value in values], dtype=int)
+        return np.where(missing_in(values), -1, found)
 
     def _flags(self, values: Series) -> np.ndarray:
         flags = np.array([_FLAGS.get(text(value).lower(), math.nan) for value in values])
@@ -118,17 +147,34 @@ class Column:
             )
         return flags
 
+    def _times(self, values: Series) -> np.ndarray:
+        assert self.time is not None
+        times, wrong = as_times(values)
+        if wrong.any() or (pandas().api.types.is_timedelta64_dtype(times.dtype) != (self.kind == "duration")):
+            wrong = wrong if wrong.any() else np.ones(len(values), dtype=bool)
+            raise InputError(
+                f"Column {self.name!r} held {self.kind}s when the model was fitted; now it has {_quoted(values[wrong])} "
+                f"({rows_where(wrong, values.index)}). {_DATE_ADVICE}"
+            )
+        return self.time.numbers(times)
 
-def learn_column(name: str, values: Series) -> Column:
-    """What kind of column this is, from its values (a pandas Series without missing entries); dates and labels of rows are refused."""
+
+def learn_column(name: str, values: Series, cyclic: tuple[str, ...] = ()) -> Column:
+    """What kind of column this is, from its values (a pandas Series without missing entries); labels of rows and times of day are refused."""
     types = pandas().api.types
     if types.is_bool_dtype(values.dtype) or (values.dtype == object and all(isinstance(v, (bool, np.bool_)) for v in values)):
         return Column(name, "flag")
     if isinstance(values.dtype, pandas().CategoricalDtype):
-        return Column(name, "category", _categories(name, values))
+        return _category(name, values)
     if _has_numbers(values):
         return Column(name)
-    refuse_dates(name, values)
+    if holds_times(values):
+        return _time_column(name, values, cyclic)
+    if ambiguous_times(values):
+        raise UnusableColumn(
+            f"Column {name!r} holds times of day, or dates in which day and month could be either ({_quoted(values.iloc[:1])}). {_DATE_ADVICE}",
+            name,
+        )
     readable = _readable(values)
     if readable.all() and len(values):
         return Column(name)
@@ -138,19 +184,37 @@ def learn_column(name: str, values: Series) -> Column:
             f"({rows_where(~readable, values.index)}).",
             name,
         )
-    return Column(name, "category", _categories(name, values))
+    return _category(name, values)
+
+
+def _time_column(name: str, values: Series, cyclic: tuple[str, ...]) -> Column:
+    times, wrong = as_times(values)
+    if wrong.any():
+        raise UnusableColumn(
+            f"Column {name!r} holds dates, and in {wrong.sum()} of {len(values)} rows something else: {_quoted(values[wrong])} "
+            f"({rows_where(wrong, values.index)}).",
+            name,
+        )
+    scale = learn_time_scale(times, cyclic)
+    return Column(name, "date" if scale.origin is not None else "duration", time=scale)
+
+
+def missing_in(values: Series) -> np.ndarray:
+    """Which values (n,) are missing or infinite."""
+    missing = values.isna().to_numpy()
+    if pandas().api.types.is_float_dtype(values.dtype):
+        missing = missing | np.isinf(values.to_numpy(dtype=np.float64, na_value=np.nan))
+    return missing
 
 
 def refuse_dates(name: str, values: Series) -> None:
-    """Dates, times and durations are refused: as numbers they would count in units nobody asked for."""
-    types = pandas().api.types
-    dated = types.is_datetime64_any_dtype(values.dtype) or types.is_timedelta64_dtype(values.dtype)
-    dated = dated or isinstance(values.dtype, pandas().PeriodDtype)
-    if not dated and len(values):
-        sample = [text(value) for value in values.iloc[:50]]
-        dated = all(_DATE.fullmatch(value.strip()) for value in sample)
-    if dated:
-        raise UnusableColumn(f"Column {name!r} holds dates or times ({_quoted(values.iloc[:1])}). {_DATE_ADVICE}", name)
+    """Dates, times and durations are no targets: as numbers they would count in units nobody asked for."""
+    if len(values) and (holds_times(values) or ambiguous_times(values)):
+        raise UnusableColumn(
+            f"Column {name!r} holds dates or times ({_quoted(values.iloc[:1])}). Turn them into numbers that mean something for your task: "
+            "hours since the start, hour of the day.",
+            name,
+        )
 
 
 def target_numbers(name: str, values: Series) -> np.ndarray:
@@ -181,15 +245,16 @@ def rows_where(chosen: np.ndarray, index: ArrayLike, most: int = 3) -> str:
     return f"{'row' if len(rows) == 1 else 'rows'} {listed}"
 
 
-def _categories(name: str, values: Series) -> tuple[str, ...]:
-    categories = sorted(set(map(text, values)))
-    if len(categories) > MOST_CATEGORIES or (len(categories) > 0.5 * len(values) and len(values) >= 20):
+def _category(name: str, values: Series) -> Column:
+    """A category; one with more than ONE_HOT of them still lacks its effects, which need the targets."""
+    categories = tuple(sorted(set(map(text, values))))
+    if len(categories) > 0.5 * len(values) and len(values) >= 20:
         raise UnusableColumn(
             f"Column {name!r} has {len(categories)} different texts in {len(values)} rows, such as {_quoted(categories)}: a name of each row, "
             "or free text, not a category.",
             name,
         )
-    return tuple(categories)
+    return Column(name, "category", categories)
 
 
 def _numbers(values: Series, name: str) -> np.ndarray:

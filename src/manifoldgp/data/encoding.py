@@ -4,17 +4,36 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from manifoldgp._system.plain_text import option
-from manifoldgp.data.columns import Column, UnusableColumn, column_of, learn_column, pandas, rows_where, target_numbers
+from manifoldgp.data.columns import (
+    ONE_HOT,
+    Column,
+    UnusableColumn,
+    column_of,
+    learn_column,
+    missing_in,
+    target_numbers,
+    text,
+)
+from manifoldgp.data.dates import TimeScale, pandas
+from manifoldgp.data.donors import Donors
+from manifoldgp.data.levels import Effects, cross_fitted, learn_effects
+from manifoldgp.data.table_checks import (
+    missing_in_words,
+    refuse_missing_columns,
+    refuse_missing_values,
+    refuse_repeated_columns,
+    refuse_unknown_words,
+)
 from manifoldgp.errors import InputError
 
 if TYPE_CHECKING:
-    from pandas import DataFrame, Series
+    from pandas import DataFrame
 
 _UNNAMED = re.compile(r"Unnamed: \d+|__index_level_\d+__|")
 """What pandas calls a column without a name: as a rule the row numbers of whoever wrote the file."""
@@ -40,6 +59,11 @@ class TableEncoding:
         Columns left out because they had one value only.
     ignored
         Columns left out on request.
+    missing
+        What happens to missing inputs: "error" (they are refused), "drop" (rows with one are left out of the fit and predicted as NaN) or "impute" (the
+        values of training rows that are alike take their place, and predictions are as wide as these differ).
+    donors
+        The training rows that such values are taken from, where they may be needed.
 
     Examples
     --------
@@ -58,6 +82,8 @@ class TableEncoding:
     group: str | None = None
     constant: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
+    missing: str = "error"
+    donors: Donors | None = None
 
     def __post_init__(self) -> None:
         if not self.columns:
@@ -76,6 +102,9 @@ class TableEncoding:
         drop: Sequence[str] = (),
         noise: str | None = None,
         group: str | None = None,
+        missing: str = "error",
+        cyclic: Sequence[str] = (),
+        y: np.ndarray | None = None,
     ) -> TableEncoding:
         """The encoding of a pandas DataFrame.
 
@@ -85,10 +114,17 @@ class TableEncoding:
         ----------
         features
             The inputs; by default all columns that have no other use and are not in ``drop``.
+        missing
+            What happens to missing inputs, "error", "drop" or "impute".
+        cyclic
+            Periods that dates are repeated by, out of "day", "week", "month" and "year": sine and cosine of each are columns too.
+        y : (n, O)
+            The targets, where they are no columns of the table; ``targets`` are their names.
         """
+        refuse_unknown_words(missing, cyclic)
         names = list(map(str, table.columns))
-        _refuse_repeated(names)
-        special = [name for name in (*targets, noise, group) if name is not None]
+        refuse_repeated_columns(names)
+        special = [name for name in (*(targets if y is None else ()), noise, group) if name is not None]
         refuse_missing_columns([*special, *(features or ()), *drop], names)
         if len(set(special)) < len(special):
             raise InputError("A column can be only one of target, noise and group, and a target only once.")
@@ -98,33 +134,129 @@ class TableEncoding:
         chosen = list(features) if features is not None else names
         unnamed = [name for name in names if _UNNAMED.fullmatch(name) and name not in (features or ())]
         inputs = [name for name in dict.fromkeys(chosen) if name not in (*special, *drop, *unnamed)]
-        varying = [name for name in inputs if column_of(table, name).nunique() > 1]
-        constant = tuple(name for name in inputs if name not in varying and not column_of(table, name).isna().any())
+        constant = tuple(name for name in inputs if _constant(table, name, missing))
         inputs = [name for name in inputs if name not in constant]
-        return cls(
-            columns=_learn_columns(table, inputs),
+        columns = _learn_columns(table, inputs, missing, tuple(cyclic))
+        if cyclic and not any(column.kind == "date" for column in columns):
+            raise InputError(f"There is no column of dates that could be repeated by {', '.join(cyclic)}. Leave cyclic out.")
+        encoding = cls(
+            columns=columns,
             targets=tuple(targets),
             noise=noise,
             group=group,
             constant=constant,
             ignored=tuple(name for name in names if name not in (*special, *inputs, *constant)),
+            missing=missing,
         )
+        return encoding._with_effects(table, y).with_donors(table)
+
+    def _with_effects(self, table: DataFrame, y: np.ndarray | None) -> TableEncoding:
+        """The encoding in which columns with many categories have the effect of each."""
+        if not any(column.kind == "category" and len(column.categories) > ONE_HOT for column in self.columns):
+            return self
+        Y = self.target_values(table).reshape(len(table), -1) if y is None else y
+        Z, columns = self._other_numbers(table), []
+        for column in self.columns:
+            if column.kind == "category" and len(column.categories) > ONE_HOT:
+                shifts = learn_effects(column.level_numbers(column_of(table, column.name)), len(column.categories), Z, Y)
+                column = replace(column, kind="levels", effects=Effects(self.targets, tuple(map(tuple, shifts.tolist()))))
+            columns.append(column)
+        return replace(self, columns=tuple(columns))
+
+    def _other_numbers(self, table: DataFrame) -> np.ndarray:
+        """The columns that are not levels, or will not be, as numbers."""
+        few = [column for column in self.columns if len(column.categories) <= ONE_HOT]
+        return np.concatenate([np.empty((len(table), 0)), *(c.numbers(column_of(table, c.name)) for c in few)], axis=1)
+
+    def with_donors(self, table: DataFrame) -> TableEncoding:
+        """The encoding with training rows to take values from, where a value may be missing or a category unknown."""
+        if self.missing != "impute" and not any(column.categories for column in self.columns):
+            return self
+        X = self._numbers(table, False)
+        return replace(self, donors=Donors.of(X if self.missing == "impute" else X[~np.isnan(X).any(1)]))
+
+    def training_inputs(self, table: DataFrame, y: np.ndarray | None = None) -> tuple[DataFrame, np.ndarray]:
+        """The inputs (N, D) to train on, and which rows (n,) of the table they are; missing="drop" leaves some out.
+
+        They differ from those of `inputs` in two ways: missing values are filled in, and the effect of a level does without the row's own target.
+        y (n, O): the targets, where they are no columns of the table.
+        """
+        self._refuse_unusable(table)
+        X = self._numbers(table, False)
+        first, Z = 0, self._other_numbers(table)
+        for column in self.columns:
+            if column.effects is not None:
+                Y = self.target_values(table).reshape(len(table), -1) if y is None else y
+                levels = column.level_numbers(column_of(table, column.name))
+                X[:, first : first + Y.shape[1]] = cross_fitted(levels, len(column.categories), Z, Y)
+            first += len(column.names)
+        kept = np.asarray(~np.isnan(X).any(1)) if self.missing == "drop" else np.ones(len(X), dtype=bool)
+        if self.donors is not None and self.missing == "impute":
+            X = self.donors.completed(X, self.names)
+        return self._frame(X[kept], table.index[kept]), kept
 
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the D columns that the model sees."""
         return tuple(name for column in self.columns for name in column.names)
 
+    @property
+    def indicators(self) -> np.ndarray:
+        """Which of the D columns say where a value is missing."""
+        return np.array([last and column.indicator for column in self.columns for last in _last(len(column.names))])
+
     def inputs(self, table: DataFrame, allow_unknown: bool = False) -> DataFrame:
-        """The inputs as a DataFrame of numbers (n, D) with the columns ``names``, from a DataFrame that has at least the input columns."""
+        """The inputs as a DataFrame of numbers (n, D) with the columns ``names``, from a DataFrame that has at least the input columns.
+
+        NaN where a value is missing, unless that is refused, or, with allow_unknown, where a category is unknown. ``predict`` of a model with this
+        encoding knows what to make of it.
+        """
+        self._refuse_unusable(table)
+        return self._frame(self._numbers(table, allow_unknown), table.index)
+
+    def filled_in(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """X (n, D) with NaN filled in several times and, last, by the mean of these: (n, draws + 1, D); and which rows (n,) to centre on the last.
+
+        The draws are as rows are without a gap. Where the model was trained on such gaps, it knows its mean there by itself, and the draws only spread around it.
+        """
+        assert self.donors is not None
+        draws, told = self.donors.draws(X, self.names), self.indicators
+        middle = draws.mean(1, keepdims=True)
+        draws[..., told] = 0.0
+        return np.concatenate([draws, middle], 1), np.asarray((X[:, told] > 0).any(1))
+
+    def missing_rows(self, table: DataFrame) -> dict[str, np.ndarray]:
+        """Input columns with missing values, and in which rows (n,) they are."""
+        found = {column.name: missing_in(column_of(table, column.name)) for column in self.columns}
+        return {name: missing for name, missing in found.items() if missing.any()}
+
+    def why_not(self, table: DataFrame, allow_unknown: bool = False) -> np.ndarray:
+        """For each row (n,) why it cannot be predicted, in words; "" where it can."""
+        reasons: list[list[str]] = [[] for _ in range(len(table))]
+        for column in self.columns:
+            values = column_of(table, column.name)
+            if self.missing != "impute":
+                for row in np.flatnonzero(missing_in(values)):
+                    reasons[row].append(f"{column.name} is missing")
+            unknown = set() if allow_unknown else set(column.unknown(values))
+            for row, value in enumerate(map(text, values)) if unknown else ():
+                if value in unknown:
+                    reasons[row].append(f"{column.name} is {value!r}, which was not there at the fit (--allow-unknown)")
+        return np.array(["; ".join(row) for row in reasons], dtype=object)
+
+    def _refuse_unusable(self, table: DataFrame) -> None:
         wanted = [column.name for column in self.columns]
         refuse_missing_columns(wanted, list(map(str, table.columns)))
         if not len(table):
             raise InputError("The table has no rows.")
-        refuse_missing_values(table, wanted)
-        blocks = [column.numbers(column_of(table, column.name), allow_unknown) for column in self.columns]
-        numbers = np.concatenate(blocks, axis=1)
-        return pandas().DataFrame(numbers, columns=list(self.names), index=table.index)
+        if self.missing == "error":
+            refuse_missing_values(table, wanted)
+
+    def _numbers(self, table: DataFrame, allow_unknown: bool) -> np.ndarray:
+        return np.concatenate([c.numbers(column_of(table, c.name), allow_unknown) for c in self.columns], axis=1)
+
+    def _frame(self, X: np.ndarray, index: Any) -> DataFrame:
+        return pandas().DataFrame(X, columns=list(self.names), index=index)
 
     def target_values(self, table: DataFrame) -> np.ndarray:
         """Targets (n,), or (n, O) where there are several; NaN where one is missing."""
@@ -146,84 +278,88 @@ class TableEncoding:
 
     def unknown(self, table: DataFrame) -> dict[str, list[str]]:
         """Categories of a table that the encoding has never seen, by column."""
-        found = {
-            c.name: c.unknown(column_of(table, c.name)) for c in self.columns if c.kind == "category" and c.name in table.columns
-        }
+        found = {c.name: c.unknown(column_of(table, c.name)) for c in self.columns if c.categories and c.name in table.columns}
         return {name: values for name, values in found.items() if values}
 
     def to_plain(self) -> dict[str, Any]:
         """Plain data for JSON."""
         return {
-            "columns": [{"name": c.name, "kind": c.kind, "categories": list(c.categories)} for c in self.columns],
+            "columns": [_as_lists(asdict(column)) for column in self.columns],
             "targets": list(self.targets),
             "noise": self.noise,
             "group": self.group,
             "constant": list(self.constant),
             "ignored": list(self.ignored),
+            "missing": self.missing,
+            "donors": None if self.donors is None else list(map(list, self.donors.rows)),
         }
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> TableEncoding:
         """The encoding that `to_plain` wrote."""
+        donors = plain["donors"]
         return cls(
-            columns=tuple(Column(str(c["name"]), str(c["kind"]), tuple(map(str, c["categories"]))) for c in plain["columns"]),
+            columns=tuple(map(_column_from_plain, plain["columns"])),
             targets=tuple(map(str, plain["targets"])),
             noise=None if plain["noise"] is None else str(plain["noise"]),
             group=None if plain["group"] is None else str(plain["group"]),
             constant=tuple(map(str, plain["constant"])),
             ignored=tuple(map(str, plain["ignored"])),
+            missing=str(plain["missing"]),
+            donors=None if donors is None else Donors(tuple(map(tuple, donors))),
         )
 
 
-def _learn_columns(table: DataFrame, names: Sequence[str]) -> tuple[Column, ...]:
+def _as_lists(value: Any) -> Any:
+    """Plain data with lists where there were tuples, as JSON gives them back."""
+    if isinstance(value, dict):
+        return {key: _as_lists(entry) for key, entry in value.items()}
+    return [_as_lists(entry) for entry in value] if isinstance(value, tuple) else value
+
+
+def _last(count: int) -> list[bool]:
+    return [False] * (count - 1) + [True]
+
+
+def _column_from_plain(plain: Mapping[str, Any]) -> Column:
+    time, effects = plain["time"], plain["effects"]
+    return Column(
+        str(plain["name"]),
+        str(plain["kind"]),
+        tuple(map(str, plain["categories"])),
+        None if time is None else TimeScale(time["unit"], time["origin"], tuple(time["cyclic"])),
+        None if effects is None else Effects(tuple(effects["targets"]), tuple(map(tuple, effects["shifts"]))),
+        bool(plain["indicator"]),
+    )
+
+
+def _constant(table: DataFrame, name: str, missing: str) -> bool:
+    """Whether a column has one value only. Missing values count as another one, if they are not refused or left out."""
+    values = column_of(table, name)
+    return values.nunique() <= 1 and not (values.isna().any() and missing != "drop") and not values.isna().all()
+
+
+def _learn_columns(table: DataFrame, names: Sequence[str], missing: str, cyclic: tuple[str, ...]) -> tuple[Column, ...]:
     """What kind of column each one is. All that cannot be used are refused at once, so that nobody has to try again for each of them."""
     columns, refused = [], {}
     for name in names:
-        missing = _missing(column_of(table, name))
-        if missing.any():
-            refused[name] = _missing_in_words(name, missing, table.index)
+        values = column_of(table, name)
+        lacking = missing_in(values)
+        if lacking.all() or (lacking.any() and missing == "error"):
+            refused[name] = missing_in_words(name, lacking, table.index)
             continue
         try:
-            columns.append(learn_column(name, column_of(table, name)))
+            present: Any = values[~lacking]
+            column = learn_column(name, present, cyclic)
         except UnusableColumn as error:
             refused[name] = error.reason
+            continue
+        columns.append(replace(column, indicator=bool(lacking.any()) and missing == "impute"))
     if not refused:
         return tuple(columns)
     reasons = " ".join(refused.values())
     without = " ".join(option("--drop", name) for name in refused)
-    raise InputError(f"{reasons} Correct or remove these rows, or fit without: {without}")
-
-
-def _missing(values: Series) -> np.ndarray:
-    """Which values (n,) are missing or infinite."""
-    missing = values.isna().to_numpy()
-    if pandas().api.types.is_float_dtype(values.dtype):
-        missing = missing | np.isinf(values.to_numpy(dtype=np.float64, na_value=np.nan))
-    return missing
-
-
-def _missing_in_words(name: str, missing: np.ndarray, index: Any) -> str:
-    return f"Values are missing or infinite in column {name!r} in {int(missing.sum())} of {len(missing)} rows ({rows_where(missing, index)})."
-
-
-def refuse_missing_values(table: DataFrame, columns: Sequence[str]) -> None:
-    """Missing or infinite inputs are refused, with their columns and first rows."""
-    found = {name: missing for name in columns if (missing := _missing(column_of(table, name))).any()}
-    if found:
-        reasons = " ".join(_missing_in_words(name, missing, table.index) for name, missing in found.items())
-        without = " ".join(option("--drop", name) for name in found)
-        raise InputError(f"{reasons} Fill them in, remove these rows, or fit without: {without}")
-
-
-def _refuse_repeated(names: Sequence[str]) -> None:
-    repeated = sorted({name for name in names if names.count(name) > 1})
-    if repeated:
-        raise InputError(f"Column names must differ; these occur more than once: {', '.join(repeated)}. Rename or drop them.")
-
-
-def refuse_missing_columns(wanted: Sequence[str], names: Sequence[str]) -> None:
-    """Refuse a table that lacks some of the columns."""
-    missing = [name for name in dict.fromkeys(wanted) if name not in names]
-    if missing:
-        listed = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
-        raise InputError(f"The table has no column {', '.join(map(repr, missing))}. It has: {listed or 'none'}.")
+    advice = (
+        " Fit with missing='impute' or 'drop' (--missing), or:" if any("missing" in reason for reason in refused.values()) else ""
+    )
+    raise InputError(f"{reasons}{advice} Correct or remove these rows, or fit without: {without}")

@@ -62,7 +62,7 @@ def training_table(estimator: BaseEstimator, X: Table, y: ArrayLike | None, nois
     if y is None:
         raise InputError(f"This {type(estimator).__name__} estimator requires y to be passed, but the target y is None.")
     A = _numbers(estimator, X, ensure_min_samples=2)
-    Y, flat = _targets(y)
+    Y, flat = targets(y)
     check_consistent_length(A, Y)
     kept = np.flatnonzero(~np.isnan(Y).any(1))
     if len(kept) < 2:
@@ -87,17 +87,17 @@ def group_labels(groups: ArrayLike | None, given: int, kept: np.ndarray | slice 
     return labels[kept]
 
 
-def query_table(estimator: Fitted, X: Table) -> np.ndarray:
-    """Check inputs to predict at, (n, D), against what the estimator was fitted on."""
-    A = _numbers(estimator, X, reset=False)
+def query_table(estimator: Fitted, X: Table, allow_missing: bool = False) -> np.ndarray:
+    """Check inputs to predict at, (n, D), against what the estimator was fitted on; NaN only where that is allowed."""
+    A = _numbers(estimator, X, reset=False, ensure_all_finite="allow-nan" if allow_missing else True)
     with np.errstate(over="ignore"):
-        largest = float(np.abs(estimator.x_scaler_.apply(A)).max())
+        largest = float(np.abs(np.nan_to_num(estimator.x_scaler_.apply(A), copy=False)).max())
     if largest > _FARTHEST:
         raise InputError(f"X lies up to {largest:.1e} standard deviations from the training data: arithmetic overflows there.")
     return A
 
 
-def _numbers(estimator: object, X: Table, **how: bool | int) -> np.ndarray:
+def _numbers(estimator: object, X: Table, **how: bool | int | str) -> np.ndarray:
     """X (n, D) as scikit-learn checks it, with the columns that the estimator knows or will know."""
     refuse_unusable_frame(X)
     given: Any = as_meant(X, "X")  # scikit-learn's annotations are narrower than what it takes
@@ -106,9 +106,18 @@ def _numbers(estimator: object, X: Table, **how: bool | int) -> np.ndarray:
     return checked
 
 
+def numbers_or_missing(X: Table) -> np.ndarray:
+    """An array X (n, D) of numbers, NaN where one is missing."""
+    given: Any = as_meant(X, "X", mask_is_missing=True)
+    how: Any = {"dtype": np.float64, "ensure_all_finite": "allow-nan", "input_name": "X"}
+    with _text_explained("X"):
+        checked: Any = check_array(given, **how)
+    return checked
+
+
 def target_table(estimator: Fitted, y: ArrayLike, rows: int) -> np.ndarray:
     """Targets (n, O) to score or to condition on, one row for each of the ``rows`` inputs, none of them missing."""
-    Y, _ = _targets(y)
+    Y, _ = targets(y)
     outputs = estimator.n_outputs_
     if Y.shape != (rows, outputs):
         raise InputError(f"Expected targets of shape ({rows}, {outputs}) for these inputs; got {Y.shape}.")
@@ -118,15 +127,15 @@ def target_table(estimator: Fitted, y: ArrayLike, rows: int) -> np.ndarray:
     return Y
 
 
-def _targets(y: ArrayLike) -> tuple[np.ndarray, bool]:
+def targets(y: ArrayLike) -> tuple[np.ndarray, bool]:
     """y as (N, O), and whether it came as (N,)."""
     if isinstance(y, (str, Number)) or getattr(y, "shape", None) == ():
         raise InputError(f"y must have one entry for each row of X, shape (N,) or (N, outputs); got {y!r}.")
     y = as_meant(y, "y", mask_is_missing=True)
     with _text_explained("y"):
         # as Any: scikit-learn's annotations are narrower than what it takes
-        numbers_or_missing: Any = {"dtype": np.float64, "ensure_all_finite": "allow-nan"}
-        Y = check_array(y, **numbers_or_missing, ensure_2d=False, allow_nd=True, input_name="y")
+        allowed: Any = {"dtype": np.float64, "ensure_all_finite": "allow-nan"}
+        Y = check_array(y, **allowed, ensure_2d=False, allow_nd=True, input_name="y")
     if Y.ndim > 2:
         raise InputError(f"y must have shape (N,) or (N, outputs); got {Y.shape}.")
     return Y.reshape(len(Y), -1), Y.ndim == 1
@@ -140,6 +149,10 @@ def _text_explained(name: str) -> Iterator[None]:
     except ValueError as error:
         if "setting an array element with a sequence" in str(error):
             raise InputError(f"{name} must hold one number in each place: {error}") from error
+        if "contains NaN" in str(error):
+            raise InputError(
+                f"{str(error).splitlines()[0]} Values are missing. Fill them in, or fit with missing='impute' or missing='drop'."
+            ) from error
         if "could not convert string to float" not in str(error):
             raise
         raise InputError(
@@ -196,22 +209,33 @@ def _variances(noise: np.ndarray) -> np.ndarray:
 
 def refuse_unusable_frame(X: Any) -> None:
     """A lazy frame, column names that occur twice, and columns that are not numbers are refused, by name."""
-    columns: dict[str, bool] = {}  # name -> is it numbers?
+    text = [name for name, numbers in _columns_with_numbers(X).items() if not numbers]
+    if text:
+        raise InputError(
+            f"These columns are not numbers, and were when the model was fitted: {', '.join(text)}. Hand in numbers, or fit again."
+        )
+
+
+def holds_numbers_only(X: Any) -> bool:
+    """Whether all columns of a frame are numbers, so that nothing has to be encoded."""
+    return all(_columns_with_numbers(X).values())
+
+
+def _columns_with_numbers(X: Any) -> dict[str, bool]:
+    """The columns of a frame, and whether they are numbers; nothing for what is no frame."""
     if "pandas" in sys.modules and isinstance(X, sys.modules["pandas"].DataFrame):
         _refuse_repeated_names([str(name) for name in X.columns])
-        columns = {str(name): _holds_numbers(X[name]) for name in X.columns}
-    elif "polars" in sys.modules:
+        return {str(name): _holds_numbers(X[name]) for name in X.columns}
+    if "polars" in sys.modules:
         polars = sys.modules["polars"]
         if isinstance(X, polars.LazyFrame):
             raise InputError("X is a lazy polars frame, which holds no data yet. Pass X.collect().")
         if isinstance(X, polars.DataFrame):
-            columns = {name: dtype.is_numeric() or dtype == polars.Boolean for name, dtype in X.schema.items()}
-    text = [name for name, numbers in columns.items() if not numbers]
-    if text:
-        raise InputError(
-            f"These columns are not numbers: {', '.join(text)}. Encode them first, for example with "
-            "sklearn.preprocessing.OneHotEncoder in a pipeline, or drop them."
-        )
+            return {name: dtype.is_numeric() or dtype == polars.Boolean for name, dtype in X.schema.items()}
+    if "pyarrow" in sys.modules and isinstance(X, sys.modules["pyarrow"].Table):
+        types = sys.modules["pyarrow"].types
+        return {f.name: types.is_integer(f.type) or types.is_floating(f.type) or types.is_boolean(f.type) for f in X.schema}
+    return {}
 
 
 def _refuse_repeated_names(names: list[str]) -> None:
@@ -224,6 +248,10 @@ def _holds_numbers(column: Series) -> bool:
     """Whether a pandas column can be used: numbers of any dtype, objects that are numbers, but no dates and no text."""
     if sys.modules["pandas"].api.types.is_numeric_dtype(column.dtype):
         return True
+    if isinstance(
+        column.dtype, sys.modules["pandas"].CategoricalDtype
+    ):  # also of numbers: whoever says so means kinds, not sizes
+        return False
     if getattr(column.dtype, "kind", "O") in "mM":  # durations and dates convert to numbers, in units nobody asked for
         return False
     try:

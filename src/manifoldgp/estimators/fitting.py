@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +13,7 @@ from manifoldgp.data import inputs
 from manifoldgp.data.scaling import Standardizer
 from manifoldgp.data.sources import RowSource
 from manifoldgp.errors import InputError, warn
+from manifoldgp.estimators import tables
 from manifoldgp.estimators.arguments import RunSettings, model_of, standardized
 from manifoldgp.estimators.method import (
     chosen_method,
@@ -23,7 +25,7 @@ from manifoldgp.estimators.method import (
     unheeded_folds,
 )
 from manifoldgp.estimators.targets import FittedTarget, data_of_targets, fit_exact, fit_sparse
-from manifoldgp.estimators.units import model_inputs, model_noise, on_device
+from manifoldgp.estimators.units import conditioning_inputs, model_noise, on_device
 from manifoldgp.inference.ensemble import prediction_threads
 from manifoldgp.model import Model
 from manifoldgp.training.model_rows import MemoryRows, StreamedRows
@@ -54,10 +56,13 @@ def fit(
     refuse_unobeyed(estimator, averaging, asked)
     source = row_source(X, y, noise_std, asked, averaging)
     if source is not None:
+        tables.refuse_for_source(estimator)
         _fit_source(estimator, source, averaging, asked, run, groups, ordered)
         return
     assert not isinstance(X, RowSource)  # row_source would have returned it
-    table = inputs.training_table(estimator, X, y, noise_std)
+    rows = tables.training_rows(estimator, X, y, noise_std, groups)
+    groups = rows.groups
+    table = inputs.training_table(estimator, rows.X, rows.y, rows.noise_std)
     N, outputs = table.Y.shape
     model, method = model_of(estimator, noise_std is not None), chosen_method(asked, N, averaging, outputs)
     tell_method(asked, method, N, averaging, outputs)
@@ -71,6 +76,18 @@ def fit(
         _keep(estimator, fit_sparse(model, lambda o: MemoryRows(data[o]), *scalers, averaging, method, run, folds, ALONE))
     else:
         _keep(estimator, fit_exact(model, table, *scalers, averaging, run, folds))
+
+
+def refuse_unsupported(named: Mapping[str, object]) -> None:
+    """Refuse arguments of fit that other estimators have and this one has not."""
+    if named.get("sample_weight") is not None:
+        raise InputError(
+            "sample_weight has no meaning of its own in a Gaussian process: a row counts as much as its noise says. Give the noise of each row instead, "
+            "fit(X, y, noise_std=...): a row that counts w times has noise_std = sigma / sqrt(w), with sigma the noise of a row that counts once."
+        )
+    unknown = [name for name in named if name != "sample_weight"]
+    if unknown:
+        raise TypeError(f"fit() got an unexpected keyword argument {unknown[0]!r}")
 
 
 def _fit_source(
@@ -130,7 +147,7 @@ def _keep(estimator: ManifoldGPRegressor, fitted: list[FittedTarget]) -> None:
 
 def update(estimator: ManifoldGPRegressor, X: Table, y: ArrayLike, noise_std: ArrayLike | None) -> None:
     """Condition on n more rows, parameters unchanged."""
-    U = model_inputs(estimator, X)
+    U = conditioning_inputs(estimator, X)
     T = on_device(estimator, estimator.y_scaler_.apply(inputs.target_table(estimator, y, len(U))))
     first = estimator.ensembles_[0].blocks[0]
     if noise_std is None and not first.model.noise.learned:

@@ -22,6 +22,7 @@ from manifoldgp.errors import InputError
 from manifoldgp.estimators import fitting, model_file, predictions, uncertain_inputs
 from manifoldgp.estimators.diagnosis import Diagnosis, diagnose
 from manifoldgp.estimators.function_draws import RIDGES, SampledFunctions, sample_functions
+from manifoldgp.estimators.hyperparameters import ParameterTable, parameter_table
 from manifoldgp.estimators.program_targets import to_predictor
 from manifoldgp.estimators.sensitivity import Sensitivity, sensitivity
 from manifoldgp.estimators.uncertain_inputs import PredictedMoments
@@ -74,6 +75,11 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
         Seconds after which training stops and keeps what it has.
     standardize
         True: the columns of X and y are standardised for training, and predictions are in their units. "X" or "y": only those. False: neither.
+    missing
+        What happens to missing inputs: "error", they are refused; "drop", rows with one are left out of the fit, and their predictions are NaN; "impute", training
+        rows that are alike in the other columns lend their values, a further column says where, and predictions are as wide as the lent values differ.
+    cyclic
+        For columns of dates: periods out of "day", "week", "month" and "year" whose sine and cosine are inputs too, beside the elapsed time.
     random_state
         Draws starts and folds: an integer, None, or a ``numpy.random.RandomState``.
     device
@@ -97,6 +103,8 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
         For each target, what the held-out rows of a stack said; None for others.
     sampling_ : list
         For each target, how well the chains of NUTS mixed; None for others.
+    table_encoding_ : TableEncoding
+        How columns of a table became the inputs ``feature_names_in_``; only where X was a table that is not all numbers, or ``missing`` is not "error".
     nlml_ : float
         Negative log marginal likelihood of the heaviest member, added up over the targets.
 
@@ -122,7 +130,7 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
     method_: str
     n_features_in_: int
     feature_names_in_: np.ndarray  # only where X had names
-    table_encoding_: TableEncoding  # only where a table with names was encoded
+    table_encoding_: TableEncoding  # only where a table was encoded
     n_outputs_: int
     starts_: np.ndarray
     histories_: list[np.ndarray]
@@ -144,6 +152,8 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
         method: Exact | Sparse | str = "auto",
         time_budget: float | None = None,
         standardize: bool | str = True,
+        missing: str = "error",
+        cyclic: Sequence[str] = (),
         random_state: RandomState = 0,
         device: str = "cpu",
         verbose: bool = False,
@@ -159,6 +169,8 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
         self.method = method
         self.time_budget = time_budget
         self.standardize = standardize
+        self.missing = missing
+        self.cyclic = cyclic
         self.random_state = random_state
         self.device = device
         self.verbose = verbose
@@ -197,6 +209,7 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
         noise_std: ArrayLike | None = None,
         groups: ArrayLike | None = None,
         ordered: bool = False,
+        **unsupported: object,
     ) -> ManifoldGPRegressor:
         """Train on rows X with targets y.
 
@@ -207,7 +220,8 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : (N, D)
-            Inputs: an array, a data frame, anything that NumPy reads as a table of numbers; or a source of rows.
+            Inputs: an array, anything that NumPy reads as a table of numbers, or a source of rows; or a frame of pandas, polars or Arrow with text, categories, true and
+            false, and dates. What became of its columns is in ``table_encoding_``, which is saved with the model, and ``predict`` takes frames with the same columns.
         y : (N,) or (N, O)
             Targets. Rows whose target is missing (NaN) are left out, with a warning.
         noise_std : (), (N,) or (N, O)
@@ -216,7 +230,10 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
             Rows with one label (a run, a patient) stay together in the held-out folds of averaging="stack"; other averages hold out no rows, and say so.
         ordered
             Rows are in order of time; folds are contiguous stretches.
+        unsupported
+            What scikit-learn knows and this does not, ``sample_weight`` above all: refused, with the reason.
         """
+        fitting.refuse_unsupported(unsupported)
         before = dict(vars(self))
         vars(self).pop("table_encoding_", None)  # of an earlier fit; whoever encodes a table sets it after this one
         try:
@@ -233,11 +250,12 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
         return_std: bool = False,
         return_cov: bool = False,
         *,
+        interval: float | None = None,
         latent: bool = False,
         noise_std: ArrayLike | None = None,
         input_cov: ArrayLike | None = None,
     ) -> Any:
-        """Mean of y at X, with its standard deviation or joint covariance on request.
+        """Mean of y at X, with its standard deviation, joint covariance or an interval on request.
 
         Parameters
         ----------
@@ -247,6 +265,8 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
             Whether the standard deviations of y are returned too.
         return_cov
             Whether the joint covariance of y at all rows is returned too.
+        interval
+            The probability of an interval that is returned too, 0.9 for that between the quantiles 0.05 and 0.95; any number between 0 and 1.
         latent
             Whether all of it is about f, without noise.
         noise_std
@@ -256,12 +276,16 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
 
         Returns
         -------
-        mean, or (mean, std), or (mean, covariance)
-            Shapes (n,) for one target and (n, O) for several; of the covariance (n, n) or (n, n, O).
+        mean, or (mean, std), or (mean, covariance), or (mean, interval)
+            Shapes (n,) for one target and (n, O) for several; of the covariance (n, n) or (n, n, O); of the interval (n, 2) or (n, 2, O).
         """
-        if input_cov is not None:
-            return uncertain_inputs.mean_and_std(self, X, input_cov, return_std, return_cov, latent, noise_std)
-        return predictions.moments(self, X, return_std, return_cov, latent, noise_std)
+        if interval is None:
+            if input_cov is not None:
+                return uncertain_inputs.mean_and_std(self, X, input_cov, return_std, return_cov, latent, noise_std)
+            return predictions.moments(self, X, return_std, return_cov, latent, noise_std)
+        if return_std or return_cov or input_cov is not None:
+            raise InputError("Ask for interval, return_std, return_cov or input_cov, one at a time.")
+        return predictions.with_interval(self, X, interval, latent, noise_std)
 
     def predict_moments(
         self,
@@ -374,6 +398,17 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         return sensitivity(self, law, samples, random_state, output)
 
+    def parameters(self) -> ParameterTable:
+        """What was learned, as a table by group of members: noise, length-scales and so on of the heaviest member of each, in the units of the data where these are known.
+
+        ``print`` it, or ``parameters().to_frame()`` for pandas.
+        """
+        check_is_fitted(self)
+        names = [str(name) for name in getattr(self, "feature_names_in_", [f"x{d}" for d in range(self.n_features_in_)])]
+        encoding = getattr(self, "table_encoding_", None)
+        numbered = ["y"] if self.n_outputs_ == 1 else [f"y{o}" for o in range(self.n_outputs_)]
+        return parameter_table(self, names, numbered if encoding is None else list(encoding.targets))
+
     def save(self, path: str | Path) -> None:
         """Write the fitted model to one file that manifoldgp.load reads; no pickle."""
         check_is_fitted(self)
@@ -408,6 +443,7 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
+        tags.input_tags.allow_nan = self.missing != "error"
         return tags
 
     def __sklearn_is_fitted__(self) -> bool:

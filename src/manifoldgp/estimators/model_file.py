@@ -27,6 +27,8 @@ from manifoldgp.estimators.kernel_choice import KernelChoice
 from manifoldgp.estimators.size_limit import SizeLimit
 from manifoldgp.features import Features, Identity, Nested, as_features
 from manifoldgp.means import as_mean
+from manifoldgp.predictor import Predictor
+from manifoldgp.predictor.file import plain_program
 from manifoldgp.training.settings import METHODS, Options
 from manifoldgp.training.trained import START_FIELDS
 
@@ -97,10 +99,13 @@ _NOT_STORED = ("callback", "warm_start_from", "device", "checkpoint")
 """Arguments of the estimators, and of their settings objects, that have no meaning elsewhere."""
 
 
-def save(estimator: ManifoldGPRegressor, path: str | Path, summary: dict[str, Any] | None = None) -> None:
+def save(
+    estimator: ManifoldGPRegressor, path: str | Path, summary: dict[str, Any] | None = None, predictor: Predictor | None = None
+) -> None:
     """Write a fitted estimator to ``path``. What it predicts after :func:`load` is the same to the last bit.
 
-    summary: plain data about it that can be read from the file without PyTorch; load and save forget them, for the model may change in between.
+    summary: plain data about it, predictor: the same model as a program. Both can be read from the file without PyTorch; load and save forget them, for the
+    model may change in between.
     """
     if type(estimator) not in _KINDS.values():
         raise InputError(
@@ -129,6 +134,10 @@ def save(estimator: ManifoldGPRegressor, path: str | Path, summary: dict[str, An
         header["kernel_choice"] = choice.to_plain()
     if summary is not None:
         header["summary"] = summary
+    if predictor is not None:
+        header["program"] = plain_program(predictor.program) | {"facts": predictor.facts() | {"table": None}}  # which is above
+        constants = predictor.program.constants.items()
+        tensors |= {f"program.{slot}": torch.from_numpy(np.ascontiguousarray(constant)) for slot, constant in constants}
     write(path, header, tensors)
 
 

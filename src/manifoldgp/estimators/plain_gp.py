@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -39,7 +39,7 @@ class GPRegressor(ManifoldGPRegressor):
         As in `ManifoldGPRegressor`.
     restarts, optimizer, max_iter, levels, warm_start_from
         As in `Single`; five starts are enough as a rule.
-    method, time_budget, standardize, random_state, device, verbose, callback
+    method, time_budget, standardize, missing, cyclic, random_state, device, verbose, callback
         As in `ManifoldGPRegressor`.
 
     Attributes
@@ -72,6 +72,8 @@ class GPRegressor(ManifoldGPRegressor):
         method: Exact | Sparse | str = "auto",
         time_budget: float | None = None,
         standardize: bool | str = True,
+        missing: str = "error",
+        cyclic: Sequence[str] = (),
         random_state: RandomState = 0,
         device: str = "cpu",
         verbose: bool = False,
@@ -90,6 +92,8 @@ class GPRegressor(ManifoldGPRegressor):
         self.method = method
         self.time_budget = time_budget
         self.standardize = standardize
+        self.missing = missing
+        self.cyclic = cyclic
         self.random_state = random_state
         self.device = device
         self.verbose = verbose

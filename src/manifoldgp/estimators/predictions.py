@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from manifoldgp.averaging import as_averaging
 from manifoldgp.data import inputs
 from manifoldgp.errors import InputError
 from manifoldgp.estimators.arguments import generator_of
-from manifoldgp.estimators.units import as_columns, model_inputs, model_noise, on_device
+from manifoldgp.estimators.units import Points, as_columns, model_inputs, model_noise, model_points, on_device
 from manifoldgp.inference.ensemble import Ensemble, prediction_threads
 from manifoldgp.inference.mixtures import Predictive
 
@@ -30,20 +30,39 @@ def moments(
     """Mean of y at X, alone or with standard deviations or with the joint covariance."""
     if return_std and return_cov:
         raise InputError("Ask for return_std or for return_cov, not for both.")
+    if return_cov:
+        return _joint_moments(estimator, X, latent, noise_std)
+    points = model_points(estimator, X)
+    variances = return_std or latent or noise_std is not None
+    with prediction_threads(estimator.ensembles_, _evaluated(points), variances):
+        if not variances and points.every_row_is_known:
+            return as_columns(estimator, [e.mean(points.known) for e in estimator.ensembles_])
+        parts = _parts(estimator, points, latent, noise_std)
+        both = _by_row(estimator, points, parts, lambda p, o, rows: torch.stack(p.moments(), -1))
+    mean, variance = both[:, 0], both[:, 1]
+    return (mean, np.sqrt(variance)) if return_std else mean
+
+
+def with_interval(
+    estimator: ManifoldGPRegressor, X: Table, interval: float, latent: bool, noise_std: ArrayLike | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Mean of y at X, and the central interval that holds it with the probability ``interval``."""
+    level = float(inputs.quantile_levels(interval)[0])
+    ends = quantiles(estimator, X, ((1 - level) / 2, (1 + level) / 2), latent, noise_std)
+    return moments(estimator, X, False, False, latent, noise_std), ends
+
+
+def _joint_moments(
+    estimator: ManifoldGPRegressor, X: Table, latent: bool, noise_std: ArrayLike | None
+) -> tuple[np.ndarray, np.ndarray]:
     U = model_inputs(estimator, X)
-    variances = return_std or return_cov or latent or noise_std is not None
-    with prediction_threads(estimator.ensembles_, len(U), variances, return_cov):
-        if not variances:
-            return as_columns(estimator, [e.mean(U) for e in estimator.ensembles_])
-        found = [p.moments() for p in _predictives(estimator, U, latent, noise_std)]
-        mean = as_columns(estimator, [m for m, _ in found])
-        if return_cov:
-            inputs.refuse_too_many_rows(len(U), 3)
-            covariances = [e.covariance(U, latent)[1] for e in estimator.ensembles_]
-            for C, (_, variance) in zip(covariances, found, strict=True):
-                C.diagonal().copy_(variance)  # with the known noise of these points
-            return mean, as_columns(estimator, covariances)
-        return (mean, as_columns(estimator, [v.sqrt() for _, v in found])) if return_std else mean
+    inputs.refuse_too_many_rows(len(U), 3)
+    with prediction_threads(estimator.ensembles_, len(U), True, True):
+        found = [p.moments() for p in _predictives(estimator, U, latent, model_noise(estimator, noise_std, len(U)))]
+        covariances = [e.covariance(U, latent)[1] for e in estimator.ensembles_]
+        for C, (_, variance) in zip(covariances, found, strict=True):
+            C.diagonal().copy_(variance)  # with the known noise of these points
+        return as_columns(estimator, [m for m, _ in found]), as_columns(estimator, covariances)
 
 
 def quantiles(
@@ -51,28 +70,36 @@ def quantiles(
 ) -> np.ndarray:
     """Quantiles of y at X."""
     levels = inputs.quantile_levels(q)
-    U = model_inputs(estimator, X)
-    with prediction_threads(estimator.ensembles_, len(U)):
-        predictives = _predictives(estimator, U, latent, noise_std)
-        return as_columns(estimator, [torch.stack([p.quantile(float(level)) for level in levels], -1) for p in predictives])
+    points = model_points(estimator, X)
+    with prediction_threads(estimator.ensembles_, _evaluated(points)):
+        parts = _parts(estimator, points, latent, noise_std)
+        return _by_row(
+            estimator, points, parts, lambda p, o, rows: torch.stack([p.quantile(float(level)) for level in levels], -1)
+        )
 
 
 def log_density(estimator: ManifoldGPRegressor, X: Table, y: ArrayLike, noise_std: ArrayLike | None) -> np.ndarray:
-    """log p(y_i | x_i), summed over targets."""
-    U = model_inputs(estimator, X)
-    Y = on_device(estimator, inputs.target_table(estimator, y, len(U)))
-    with prediction_threads(estimator.ensembles_, len(U)):
-        predictives = _predictives(estimator, U, False, noise_std)
-        return torch.stack([p.log_density(Y[:, o]) for o, p in enumerate(predictives)]).sum(0).cpu().numpy()
+    """log p(y_i | x_i) (n,), summed over targets, which are independent."""
+    return log_densities(estimator, X, y, noise_std).sum(1)
+
+
+def log_densities(estimator: ManifoldGPRegressor, X: Table, y: ArrayLike, noise_std: ArrayLike | None) -> np.ndarray:
+    """log p(y_io | x_i) (n, O) of each target."""
+    points = model_points(estimator, X)
+    Y = on_device(estimator, inputs.target_table(estimator, y, points.rows))
+    with prediction_threads(estimator.ensembles_, _evaluated(points)):
+        parts = _parts(estimator, points, False, noise_std)
+        found = _by_row(estimator, points, parts, lambda p, o, rows: p.log_density(Y[rows, o]))
+    return found.reshape(points.rows, -1)
 
 
 def cdf(estimator: ManifoldGPRegressor, X: Table, y: ArrayLike, noise_std: ArrayLike | None) -> np.ndarray:
     """P(Y_i <= y_i | x_i)."""
-    U = model_inputs(estimator, X)
-    Y = on_device(estimator, inputs.target_table(estimator, y, len(U)))
-    with prediction_threads(estimator.ensembles_, len(U)):
-        predictives = _predictives(estimator, U, False, noise_std)
-        return as_columns(estimator, [p.cdf(Y[:, o]) for o, p in enumerate(predictives)])
+    points = model_points(estimator, X)
+    Y = on_device(estimator, inputs.target_table(estimator, y, points.rows))
+    with prediction_threads(estimator.ensembles_, _evaluated(points)):
+        parts = _parts(estimator, points, False, noise_std)
+        return _by_row(estimator, points, parts, lambda p, o, rows: p.cdf(Y[rows, o]))
 
 
 def joint_draws(estimator: ManifoldGPRegressor, X: Table, n_samples: int, random_state: RandomState, latent: bool) -> np.ndarray:
@@ -109,6 +136,48 @@ def featured(estimator: ManifoldGPRegressor) -> list[Ensemble]:
     return estimator.ensembles_[:1] if shared else estimator.ensembles_
 
 
-def _predictives(estimator: ManifoldGPRegressor, U: Tensor, latent: bool, noise_std: ArrayLike | None) -> list[Predictive]:
-    noise = model_noise(estimator, noise_std, len(U))
+def _predictives(estimator: ManifoldGPRegressor, U: Tensor, latent: bool, noise: Tensor | None) -> list[Predictive]:
+    """The mixture of every target at points (n, D). noise: known variances (n, O)."""
     return [e.predict(U, latent, None if noise is None else noise[:, o]) for o, e in enumerate(estimator.ensembles_)]
+
+
+def _parts(
+    estimator: ManifoldGPRegressor, points: Points, latent: bool, noise_std: ArrayLike | None
+) -> list[tuple[np.ndarray, list[Predictive]]]:
+    """The mixtures of all targets at the rows whose values are known, and at those that several draws stand for, with the rows' numbers."""
+    noise, parts = model_noise(estimator, noise_std, points.rows), []
+    if len(points.known):
+        own = None if noise is None else noise[points.known_rows]
+        parts.append((points.known_rows, _predictives(estimator, points.known, latent, own)))
+    if len(points.drawn):
+        columns = points.drawn.shape[1]
+        own = None if noise is None else noise[points.drawn_rows].repeat_interleave(columns, 0)
+        each = _predictives(estimator, points.drawn.flatten(0, 1), latent, own)
+        recentred = torch.as_tensor(points.recentred, device=points.drawn.device)
+        parts.append((points.drawn_rows, [p.over_draws(columns - 1, recentred) for p in each]))
+    return parts
+
+
+def _by_row(
+    estimator: ManifoldGPRegressor,
+    points: Points,
+    parts: list[tuple[np.ndarray, list[Predictive]]],
+    of: Callable[[Predictive, int, np.ndarray], Tensor],
+) -> np.ndarray:
+    """What ``of`` gives for each part and target, (a, ...), in the order of the rows: (n, ...), or (n, ..., O); NaN for rows without prediction."""
+    blocks = [(rows, as_columns(estimator, [of(p, o, rows) for o, p in enumerate(each)])) for rows, each in parts]
+    if len(blocks) == 1 and points.every_row_is_known:
+        return blocks[0][1]
+    if not blocks:
+        raise InputError(
+            "No row has all its inputs: there is nothing to predict. Fit with missing='impute' to predict such rows."
+        )
+    found = np.full((points.rows, *blocks[0][1].shape[1:]), np.nan)
+    for rows, block in blocks:
+        found[rows] = block
+    return found
+
+
+def _evaluated(points: Points) -> int:
+    """At how many points the model is evaluated."""
+    return len(points.known) + points.drawn.shape[0] * points.drawn.shape[1]

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from manifoldgp.estimators.program_groups import grouped
+from manifoldgp.estimators.program_groups import Group, grouped
 from manifoldgp.estimators.program_members import Components, Moments, components_of, rows_in_work
 from manifoldgp.predictor import Predictor
 from manifoldgp.predictor.rows import Rows
 from manifoldgp.predictor.writer import Writer
+from manifoldgp.warping import NoWarping
 
 if TYPE_CHECKING:
     from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
@@ -32,9 +33,28 @@ def to_predictor(estimator: ManifoldGPRegressor) -> Predictor:
         mean, std = _mixture(writer, components, moments, origins)
         for name, slot in ((f"{prefix}mean", mean), (f"{prefix}std", std)):
             outputs[name] = slot if estimator._flat else writer.do("transpose" if len(origins) > 1 else "column", slot)
+    mixture = _components(writer, groups, components, origins, outputs)
     program = writer.program(outputs, 8 * max(rows_in_work(group) for group in groups))
     names = tuple(str(name) for name in getattr(estimator, "feature_names_in_", ()))
-    return Predictor(program, offset.copy(), scale.copy(), len(origins), estimator._flat, names)
+    encoding = getattr(estimator, "table_encoding_", None)
+    table = None if encoding is None else encoding.to_plain()
+    return Predictor(program, offset.copy(), scale.copy(), len(origins), estimator._flat, names, table, mixture)
+
+
+def _components(
+    writer: Writer, groups: Sequence[Group], components: Sequence[Components], origins: np.ndarray, outputs: dict[str, int]
+) -> dict[str, Any] | None:
+    """Add the outputs of all members, and tell whose they are and what they weigh; None for warped targets, whose members are no Gaussians."""
+    factors = groups[0].factors.tolist()
+    if len(components) != len(groups) or any(
+        g.factors.tolist() != factors or not isinstance(g.model.warping, NoWarping) for g in groups
+    ):
+        return None
+    lift = [len(c.owner) == 1 for c in components]
+    outputs["component_means"] = _joined(writer, [c.observed.mean for c in components], lift)
+    outputs["component_variances"] = _joined(writer, [c.observed.variance for c in components], lift)
+    owner, weights = np.concatenate([g.owner for g in groups]), np.concatenate([g.weights for g in groups])
+    return {"owner": owner.tolist(), "weights": weights.tolist(), "factors": factors, "origins": origins.tolist()}
 
 
 def standardised(writer: Writer, offset: np.ndarray, scale: np.ndarray) -> Rows:

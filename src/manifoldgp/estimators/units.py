@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,11 +13,13 @@ from torch import Tensor
 
 from manifoldgp.data import inputs
 from manifoldgp.errors import InputError
+from manifoldgp.estimators.tables import query_rows
 from manifoldgp.warping import NoWarping
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
+    from manifoldgp.data.encoding import TableEncoding
     from manifoldgp.data.inputs import Table
     from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
 
@@ -24,9 +27,74 @@ WARPED_NOISE = "noise_std is noise of y, and a warped model adds its noise to g(
 
 
 def model_inputs(estimator: ManifoldGPRegressor, X: Table) -> Tensor:
-    """X (n, D) as the fitted model sees it: checked and standardised."""
+    """X (n, D) as the fitted model sees it: encoded, checked and standardised, every value known."""
+    points = model_points(estimator, X)
+    if points.every_row_is_known:
+        return points.known
+    raise InputError(
+        f"{points.rows - len(points.known)} of {points.rows} rows have missing inputs or unknown categories. predict, predict_quantiles, predict_cdf and "
+        "log_predictive_density can do with them; this cannot. Leave these rows out, or fill them in."
+    )
+
+
+def conditioning_inputs(estimator: ManifoldGPRegressor, X: Table) -> Tensor:
+    """X (n, D) to condition on: as in a fit, what is missing is the mean of what rows that are alike have there."""
+    points = model_points(estimator, X)
+    if points.every_row_is_known:
+        return points.known
+    if len(points.known) + len(points.drawn) < points.rows:
+        raise InputError("Some rows have missing inputs, and this model was fitted with missing='drop'. Leave them out.")
+    U = points.known.new_empty(points.rows, points.known.shape[1])
+    U[points.known_rows], U[points.drawn_rows] = points.known, points.drawn[:, -1]
+    return U
+
+
+@dataclass(frozen=True)
+class Points:
+    """Where to predict, in the model's units.
+
+    Parameters
+    ----------
+    rows
+        How many rows were asked for, n.
+    known : (a, D)
+        Those of which every value is known.
+    drawn : (b, draws + 1, D)
+        Those with missing values or unknown categories, filled in several times, and last with their mean.
+    known_rows, drawn_rows : (a,), (b,)
+        Their numbers among the n. What is in neither is not predicted.
+    recentred : (b,)
+        Whether the draws of a row only say how far it spreads around the prediction at their mean.
+    """
+
+    rows: int
+    known: Tensor
+    drawn: Tensor
+    known_rows: np.ndarray
+    drawn_rows: np.ndarray
+    recentred: np.ndarray
+
+    @property
+    def every_row_is_known(self) -> bool:
+        return len(self.known) == self.rows
+
+
+def model_points(estimator: ManifoldGPRegressor, X: Table) -> Points:
+    """X as points of the fitted model; what is missing is taken from the training rows that its encoding keeps."""
     check_is_fitted(estimator)
-    return on_device(estimator, estimator.x_scaler_.apply(inputs.query_table(estimator, X)))
+    query = query_rows(estimator, X)
+    encoding: TableEncoding | None = getattr(estimator, "table_encoding_", None)
+    donors = None if encoding is None else encoding.donors
+    A = inputs.query_table(estimator, query.X, donors is not None or query.left_out is not None)
+    unknown = np.asarray(np.isnan(A).any(1))
+    draw = unknown if query.left_out is None else unknown & ~query.left_out
+    known = on_device(estimator, estimator.x_scaler_.apply(A if not unknown.any() else A[~unknown]))
+    if not draw.any():
+        return Points(len(A), known, known[:0, None], np.flatnonzero(~unknown), np.flatnonzero(draw), draw[draw])
+    assert encoding is not None  # else a missing value was refused, or its row left out
+    filled, recentred = encoding.filled_in(A[draw])
+    drawn = on_device(estimator, estimator.x_scaler_.apply(filled))
+    return Points(len(A), known, drawn, np.flatnonzero(~unknown), np.flatnonzero(draw), recentred)
 
 
 def model_noise(estimator: ManifoldGPRegressor, noise_std: ArrayLike | None, rows: int) -> Tensor | None:

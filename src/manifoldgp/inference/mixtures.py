@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -55,6 +55,19 @@ class Warp:
                 return warping.inverse(own, z[None])[0]
             component -= count
         raise IndexError("There are fewer components.")
+
+    def repeated(self, times: int) -> Warp:
+        """The same with every component so many times, one after the other."""
+        return Warp(
+            [
+                (
+                    warping,
+                    map_leaves(lambda leaf, c=count: leaf.expand(c, *leaf.shape[1:]).repeat_interleave(times, 0), values),
+                    count * times,
+                )
+                for warping, values, count in self.blocks
+            ]
+        )
 
     def _pieces(self, t: Tensor) -> Sequence[Tensor]:
         return t.split([c for _, _, c in self.blocks]) if t.ndim == 2 else [t] * len(self.blocks)
@@ -130,6 +143,20 @@ class Predictive:
         for s in torch.unique(chosen).tolist():
             picked[chosen == s] = self.warp.inverse_of(s, picked[chosen == s])
         return self.offset + self.scale * picked
+
+    def over_draws(self, draws: int, recentred: Tensor) -> Predictive:
+        """The mixture at points of which the input is uncertain: draws + 1 neighbouring columns are draws of one input, and last their mean.
+
+        recentred (n,): points whose components have mean and variance of the last column, and only spread around it as the draws do.
+        """
+        S = len(self.means)
+        means, variances = (A.reshape(S, -1, draws + 1) for A in (self.means, self.variances))
+        around = means[..., -1:] + means[..., :-1] - means[..., :-1].mean(-1, keepdim=True)
+        means = torch.where(recentred[:, None], around, means[..., :-1])
+        variances = torch.where(recentred[:, None], variances[..., -1:].expand_as(means), variances[..., :-1])
+        means, variances = (A.transpose(1, 2).reshape(S * draws, -1) for A in (means, variances))
+        weights = (self.log_weights - math.log(draws)).repeat_interleave(draws)
+        return replace(self, means=means, variances=variances, log_weights=weights, warp=self.warp.repeated(draws))
 
     def _warped_moments(self) -> tuple[Tensor, Tensor]:
         """E[t] and var[t] of each component (S, n), t = g⁻¹(z), by Gauss-Hermite quadrature around t(m)."""

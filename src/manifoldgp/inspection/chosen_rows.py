@@ -143,9 +143,11 @@ def chosen_inputs(model: ManifoldGPRegressor, X: Table | None) -> np.ndarray:
 
 def _checked(model: ManifoldGPRegressor, X: Table) -> np.ndarray:
     """X (n, D) as numbers. An array has the model's columns in the model's order; that it carries no names needs no warning."""
+    from manifoldgp.estimators.tables import query_rows  # PyTorch, which drawing alone does not need
+
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="X does not have valid feature names", category=UserWarning)
-        return inputs.query_table(model, X)
+        return inputs.query_table(model, query_rows(model, X).X)
 
 
 def thinned(rows: int, most: int | None) -> np.ndarray:

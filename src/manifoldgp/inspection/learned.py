@@ -54,6 +54,7 @@ class LearnedFeatures:
 
 def learned_features(model: ManifoldGPRegressor, X: Table | None = None, *, output: int = 0) -> LearnedFeatures:
     """Features of the heaviest member that has learned any; X (n, D): by default the training rows."""
+    from manifoldgp.estimators.hyperparameters import group_names
     from manifoldgp.estimators.units import on_device
     from manifoldgp.features import Identity  # PyTorch, which drawing alone does not need
 
@@ -77,12 +78,6 @@ def learned_features(model: ManifoldGPRegressor, X: Table | None = None, *, outp
         weight=float(weights[b][member]),
         lengthscales=None if scales is None else scales[member].detach().cpu().numpy(),
     )
-
-
-def group_names(model: ManifoldGPRegressor, output: int) -> list[str]:
-    """The group of each block of an ensemble, in order."""
-    starts = model.starts_[(model.starts_["output"] == output) & model.starts_["chosen"]]
-    return list(dict.fromkeys(str(name) for name in starts["group"]))
 
 
 def widest_directions(H: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:

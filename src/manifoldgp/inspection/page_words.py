@@ -221,17 +221,18 @@ def _array_snippet(inputs: list[str]) -> str:
 
 
 def _table_snippet(encoding: TableEncoding) -> str:
-    """How to use a model that was fitted on a table: its encoding turns tables with text into the numbers that it takes."""
-    noise = ", noise_std=encoding.noise_values({})" if encoding.noise else ""
+    """How to use a model that was fitted on a table, which it takes as it is."""
+    noise = f", noise_std={{}}[{encoding.noise!r}]" if encoding.noise else ""
     columns = _first_names([visible(column.name) for column in encoding.columns])
+    targets = repr(encoding.targets[0] if len(encoding.targets) == 1 else list(encoding.targets))
     return (
         "import manifoldgp\nfrom manifoldgp.data import read_table\n\n"
-        'model = manifoldgp.load("model.mgp")\nencoding = model.table_encoding_\n'
-        f'table = read_table("new.csv")  # with the columns {columns}\nX = encoding.inputs(table)\n'
-        f"mean, std = model.predict(X, return_std=True{noise.format('table')})\n"
-        f"quantiles = model.predict_quantiles(X, q=(0.025, 0.5, 0.975){noise.format('table')})\n\n"
+        'model = manifoldgp.load("model.mgp")\n'
+        f'table = read_table("new.csv")  # with the columns {columns}\n'
+        f"mean, std = model.predict(table, return_std=True{noise.format('table')})\n"
+        f"quantiles = model.predict_quantiles(table, q=(0.025, 0.5, 0.975){noise.format('table')})\n\n"
         'more = read_table("more.csv")  # rows with known targets: learn from them too, without training again\n'
-        f"model.update(encoding.inputs(more), encoding.target_values(more){noise.format('more')})"
+        f"model.update(more, more[{targets}]{noise.format('more')})"
     )
 
 

@@ -9,7 +9,6 @@ import numpy as np
 
 from manifoldgp.errors import InputError
 from manifoldgp.inspection.chosen_rows import held_out, output_index
-from manifoldgp.inspection.learned import group_names
 
 if TYPE_CHECKING:
     from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
@@ -83,6 +82,8 @@ def mixture_weights(model: ManifoldGPRegressor, *, output: int = 0) -> Weights:
     parts = [w.exp().detach().cpu().numpy() for w in ensemble.log_weights]
     if len(parts) > 1:
         by_group = np.stack([part.sum(axis=1) for part in parts])
+        from manifoldgp.estimators.hyperparameters import group_names  # PyTorch, which drawing alone does not need
+
         return Weights(group_names(model, output), tuple(ensemble.variance_factors), by_group, False)
     kept = model.starts_[(model.starts_["output"] == output) & model.starts_["chosen"]]["start"]
     order = np.argsort(-parts[0].sum(axis=0), kind="stable")

@@ -6,6 +6,7 @@ import io
 import json
 import math
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,10 @@ from manifoldgp._system.bounded_json import parse_table
 from manifoldgp._system.files import written_whole
 from manifoldgp.errors import FileFormatError
 from manifoldgp.predictor.operations import OPERATIONS
-from manifoldgp.predictor.program import OUTPUTS, VALUES, Instruction, Program
+from manifoldgp.predictor.program import COMPONENTS, OUTPUTS, VALUES, Instruction, Program
 from manifoldgp.predictor.trial import try_out
 
-FORMAT, VERSION = "manifoldgp-predictor", 1
+FORMAT, VERSION = "manifoldgp-predictor", 2
 
 MOST_ARRAYS = 100_000
 _DTYPES = {"<f8", "<i8", "|u1"}
@@ -27,18 +28,35 @@ _DTYPES = {"<f8", "<i8", "|u1"}
 
 def write(path: str | Path, program: Program, facts: dict[str, Any]) -> None:
     """Write a program and facts about it, plain data. The file is called exactly ``path``; an existing one is replaced at once or not at all."""
-    header = {
-        "format": FORMAT,
-        "version": VERSION,
-        "facts": facts,
-        "instructions": [[i.operation, list(i.inputs), i.output, dict(i.settings)] for i in program.instructions],
-        "outputs": dict(program.outputs),
-        "row_bytes": program.row_bytes,
-    }
+    header = {"format": FORMAT, "version": VERSION, "facts": facts, **plain_program(program)}
     text = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
     named: dict[str, Any] = {f"slot{slot}": constant for slot, constant in program.constants.items()}
     with written_whole(path) as partial, partial.open("wb") as file:  # a name would get .npz appended
         np.savez(file, header=text, **named)
+
+
+def plain_program(program: Program) -> dict[str, Any]:
+    """A program without its constants, as plain data."""
+    return {
+        "instructions": [[i.operation, list(i.inputs), i.output, dict(i.settings)] for i in program.instructions],
+        "outputs": dict(program.outputs),
+        "row_bytes": program.row_bytes,
+    }
+
+
+def program_from_plain(plain: Mapping[str, Any], constants: Mapping[int, np.ndarray]) -> Program:
+    """The program that :func:`plain_program` described, with its constants by slot; refuses one that is inconsistent."""
+    program = Program(
+        dict(constants),
+        [
+            Instruction(str(name), tuple(map(int, inputs)), int(output), _settings(settings))
+            for name, inputs, output, settings in plain["instructions"]
+        ],
+        {name: int(slot) for name, slot in plain["outputs"].items()},
+        int(plain["row_bytes"]),
+    )
+    _check(program)
+    return program
 
 
 def read(path: str | Path) -> tuple[Program, dict[str, Any]]:
@@ -52,18 +70,9 @@ def read(path: str | Path) -> tuple[Program, dict[str, Any]]:
             raise FileFormatError(f"{path} is not a predictor of this package.")
         if header["version"] != VERSION:
             raise FileFormatError(f"{path} has format version {header['version']}; this package reads version {VERSION}.")
-        program = Program(
-            {int(name.removeprefix("slot")): array for name, array in arrays.items()},
-            [
-                Instruction(str(name), tuple(map(int, inputs)), int(output), _settings(settings))
-                for name, inputs, output, settings in header["instructions"]
-            ],
-            {name: int(slot) for name, slot in header["outputs"].items()},
-            int(header["row_bytes"]),
-        )
-        _check(program)
+        program = program_from_plain(header, {int(name.removeprefix("slot")): array for name, array in arrays.items()})
         facts = header["facts"]
-        if missing := {"n_outputs", "flat", "feature_names", "x_offset", "x_scale"} - set(facts):
+        if missing := {"n_outputs", "flat", "feature_names", "x_offset", "x_scale", "table", "mixture"} - set(facts):
             raise FileFormatError(f"{path} lacks {', '.join(sorted(missing))}.")
         _check_facts(facts)
         try_out(program, np.array(facts["x_offset"], dtype=np.float64), () if facts["flat"] else (facts["n_outputs"],))
@@ -144,7 +153,7 @@ def _check(program: Program) -> None:
             raise FileFormatError(f"The file's program is inconsistent at slot {instruction.output}.")
         known.add(instruction.output)
     if (
-        set(program.outputs) not in (set(OUTPUTS), {VALUES})
+        set(program.outputs) - set(COMPONENTS) not in (set(OUTPUTS), {VALUES})
         or not known.issuperset(program.outputs.values())
         or program.row_bytes < 1
     ):

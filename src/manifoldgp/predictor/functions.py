@@ -45,7 +45,7 @@ class FunctionPredictor:
     def save(self, path: str | Path) -> None:
         """Write the functions to one .npz file of arrays and JSON, without pickle."""
         write(path, self.program, {
-            "n_outputs": len(self.order), "flat": self.flat, "feature_names": list(self.query.feature_names), "order": self.order.tolist(),
+            "n_outputs": len(self.order), "flat": self.flat, "feature_names": list(self.query.feature_names), "order": self.order.tolist(), "table": None, "mixture": None,
             "x_offset": self.query.x_offset.tolist(), "x_scale": self.query.x_scale.tolist(),
         })  # fmt: skip
 

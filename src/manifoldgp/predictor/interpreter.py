@@ -16,8 +16,8 @@ CHUNK_BYTES, FEWEST_ROWS = 2**20, 64
 """Working memory for one chunk of rows, about what the caches hold; with many members, rows that make a product worth its while."""
 
 
-def runner(program: Program, names: Sequence[str]) -> Callable[[np.ndarray], Sequence[np.ndarray]]:
-    """A function of X (n, D) that gives the named outputs, and computes nothing else."""
+def runner(program: Program, names: Sequence[str], axis: int = 0) -> Callable[[np.ndarray], Sequence[np.ndarray]]:
+    """A function of X (n, D) that gives the named outputs, whose rows are along ``axis``, and computes nothing else."""
     once = _all_steps(program, names)
     chunk = max(FEWEST_ROWS, CHUNK_BYTES // program.row_bytes)
 
@@ -25,7 +25,7 @@ def runner(program: Program, names: Sequence[str]) -> Callable[[np.ndarray], Seq
         if len(X) <= chunk:
             return once(X)
         pieces = [once(X[i : i + chunk]) for i in range(0, len(X), chunk)]
-        return [np.concatenate(parts) for parts in zip(*pieces, strict=True)]
+        return [np.concatenate(parts, axis) for parts in zip(*pieces, strict=True)]
 
     return run
 

@@ -22,7 +22,8 @@ _LARGEST_FILE = 2**31 - 2**20
 def export_onnx(model: Any, path: str | Path, *, dtype: str = "float64", latent: bool = False) -> None:
     """Write a fitted model to ``path`` as ONNX: input X (n, D) with any n, outputs mean and std, (n,) or (n, O), in the units of y.
 
-    The file's metadata hold the columns' names, the number of targets and the package's version.
+    The file's metadata hold the columns' names, the number of targets, the package's version and, as JSON under "table", how a table with text and dates
+    becomes X: ``TableEncoding.from_plain`` reads it.
 
     Parameters
     ----------
@@ -73,7 +74,7 @@ def _proto(predictor: Predictor, dtype: np.dtype, latent: bool) -> Any:
     )
     helper.set_model_props(proto, {
         "columns": json.dumps(list(predictor.feature_names)), "targets": str(predictor.n_outputs),
-        "latent": json.dumps(latent), "manifoldgp": version("manifoldgp"),
+        "latent": json.dumps(latent), "manifoldgp": version("manifoldgp"), "table": json.dumps(predictor.table),
     })  # fmt: skip
     return proto
 

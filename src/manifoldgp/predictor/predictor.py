@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from manifoldgp.errors import FileFormatError
+from manifoldgp.errors import FileFormatError, InputError
 from manifoldgp.predictor.file import read, write
 from manifoldgp.predictor.interpreter import runner
-from manifoldgp.predictor.program import OUTPUTS, Program
+from manifoldgp.predictor.mixture import Mixture
+from manifoldgp.predictor.program import COMPONENTS, VALUES, Program
 from manifoldgp.predictor.query import Query
 
 
@@ -31,6 +32,10 @@ class Predictor:
         The columns of the training data, in order, if they had names; a table with named columns must have the same.
     x_offset, x_scale : (D,)
         Mean and spread of the training inputs.
+    table
+        The encoding of the table that the model was fitted on, if any, as ``TableEncoding.to_plain`` wrote it: the predictor takes frames with its columns.
+    mixture
+        For programs that give components: the target of each of the S members (``owner``), their weights (S, F) and the F variance factors.
     """
 
     def __init__(
@@ -41,13 +46,17 @@ class Predictor:
         n_outputs: int = 1,
         flat: bool = True,
         feature_names: tuple[str, ...] = (),
+        table: dict[str, Any] | None = None,
+        mixture: dict[str, Any] | None = None,
     ) -> None:
         self.program = program
-        self._checked = Query(x_offset, x_scale, tuple(feature_names)).checked
+        self.query = Query(x_offset, x_scale, tuple(feature_names), table)
+        self._checked = self.query.checked
         self.x_offset, self.x_scale = x_offset, x_scale
         self.n_features = len(x_offset)
         self.n_outputs, self.flat = n_outputs, flat
         self.feature_names = tuple(feature_names)
+        self.table, self._mixture = table, mixture
         self._mean = runner(program, ["mean"])
         self._latent_mean = runner(program, ["latent_mean"])
         self._moments = runner(program, ["mean", "std"])
@@ -61,21 +70,55 @@ class Predictor:
             return mean, std
         return (self._latent_mean if latent else self._mean)(X)[0]
 
+    @property
+    def gives_mixtures(self) -> bool:
+        """Whether the whole distributions of the targets are known, not only their moments: where targets are not warped."""
+        return self._mixture is not None
+
+    def mixtures(self, X: np.ndarray, noise: np.ndarray | None = None) -> list[Mixture]:
+        """The distribution of each target at X (n, D). noise: known variances (n,) that are added to the learned one."""
+        if self._mixture is None:
+            raise InputError(
+                "The distribution of a warped target is no mixture of Gaussians. The predictor gives its moments: p(X, return_std=True)."
+            )
+        means, variances = (np.reshape(found, (-1, len(X))) for found in runner(self.program, COMPONENTS, axis=-1)(X))
+        owner, weights = np.array(self._mixture["owner"]), np.array(self._mixture["weights"])
+        factors, origins = np.array(self._mixture["factors"]), self._mixture["origins"]
+        variances = variances if noise is None else variances + noise
+        return [
+            Mixture(
+                np.tile(origin + means[owner == o], (len(factors), 1)),
+                np.concatenate([factor * variances[owner == o] for factor in factors]),
+                weights[owner == o].T.ravel(),
+            ).trimmed()
+            for o, origin in enumerate(origins)
+        ]
+
+    def facts(self) -> dict[str, Any]:
+        """All but the program, as plain data."""
+        return {
+            "n_outputs": self.n_outputs, "flat": self.flat, "feature_names": list(self.feature_names),
+            "x_offset": self.x_offset.tolist(), "x_scale": self.x_scale.tolist(), "table": self.table, "mixture": self._mixture,
+        }  # fmt: skip
+
+    @classmethod
+    def from_facts(cls, program: Program, facts: dict[str, Any]) -> Predictor:
+        """The predictor of which `facts` told."""
+        offset, scale = np.array(facts["x_offset"], dtype=np.float64), np.array(facts["x_scale"], dtype=np.float64)
+        names, table, mixture = tuple(facts["feature_names"]), facts["table"], facts["mixture"]
+        return cls(program, offset, scale, facts["n_outputs"], facts["flat"], names, table, mixture)
+
     def save(self, path: str | Path) -> None:
         """Write the predictor to one .npz file of arrays and JSON, without pickle."""
-        write(path, self.program, {
-            "n_outputs": self.n_outputs, "flat": self.flat, "feature_names": list(self.feature_names),
-            "x_offset": self.x_offset.tolist(), "x_scale": self.x_scale.tolist(),
-        })  # fmt: skip
+        write(path, self.program, self.facts())
 
     @classmethod
     def load(cls, path: str | Path) -> Predictor:
         """The predictor in ``path``."""
         program, facts = read(path)
-        if set(program.outputs) != set(OUTPUTS):
+        if VALUES in program.outputs:
             raise FileFormatError(f"{path} holds drawn functions. Read it with FunctionPredictor.load.")
-        offset, scale = np.array(facts["x_offset"], dtype=np.float64), np.array(facts["x_scale"], dtype=np.float64)
-        return cls(program, offset, scale, facts["n_outputs"], facts["flat"], tuple(facts["feature_names"]))
+        return cls.from_facts(program, facts)
 
     @property
     def nbytes(self) -> int:

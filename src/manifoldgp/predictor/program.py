@@ -13,6 +13,9 @@ OUTPUTS = ("mean", "std", "latent_mean", "latent_std")
 VALUES = "values"
 """What the program of drawn functions computes: the value of each."""
 
+COMPONENTS = ("component_means", "component_variances")
+"""What programs of targets that are not warped compute too: mean and variance of y under each of the S members, (S, n), or (n,) for one."""
+
 
 Setting = bool | int | float | str | Sequence[bool]
 """What an operation may be told beside its arrays."""
@@ -31,7 +34,7 @@ class Program(NamedTuple):
     """Predictions as array operations. Slot 0 is X (n, D); constants fill slots of their own, instructions the others, in order.
 
     Arrays of several members have them in front: features (R, n, Q), covariances (R, n, N), means (R, n); a single member has no
-    such dimension. outputs: the slots of the names in OUTPUTS, each (n,) or (n, O); or of VALUES alone.
+    such dimension. outputs: the slots of the names in OUTPUTS, each (n,) or (n, O), and where there are any of those in COMPONENTS; or of VALUES alone.
     row_bytes: what one row of X needs while it is worked on; callers take rows in chunks.
     """
 

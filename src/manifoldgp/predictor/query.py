@@ -16,11 +16,15 @@ _FARTHEST = 1e100
 
 @dataclass(frozen=True, eq=False)
 class Query:
-    """Columns by name, if they had names, and mean and spread (D,) of the training inputs."""
+    """Columns by name, if they had names, and mean and spread (D,) of the training inputs.
+
+    table: the encoding of the table that the model was fitted on, if any, as ``TableEncoding.to_plain`` wrote it: frames with its columns are taken too.
+    """
 
     x_offset: np.ndarray
     x_scale: np.ndarray
     feature_names: tuple[str, ...] = ()
+    table: dict[str, Any] | None = None
 
     @property
     def n_features(self) -> int:
@@ -32,11 +36,17 @@ class Query:
             X = self._table(X)
         flat = X.ravel()
         if not flat.dot(flat) < _FARTHEST:  # also true of NaN; one product instead of two passes over X
-            self._refuse_unusable(X)
+            self.refuse_unusable(X)
         return X
 
     def _table(self, X: Any) -> np.ndarray:
         names = getattr(X, "columns", None)
+        if names is not None and self.table is not None and tuple(map(str, names)) != self.feature_names:
+            from manifoldgp.data.encoding import TableEncoding  # needs pandas, and whoever hands in a table has that
+            from manifoldgp.data.frames import as_frame
+
+            frame = as_frame(X)
+            return X if frame is None else TableEncoding.from_plain(self.table).inputs(frame).to_numpy()
         if names is not None and self.feature_names and tuple(map(str, names)) != self.feature_names:
             raise InputError(
                 f"The columns must be those of the training data, in this order: {', '.join(self.feature_names)}; "
@@ -54,7 +64,8 @@ class Query:
             )
         return table
 
-    def _refuse_unusable(self, X: np.ndarray) -> None:
+    def refuse_unusable(self, X: np.ndarray) -> None:
+        """Refuse inputs that are no numbers, or so far away that arithmetic overflows."""
         bad = ~np.isfinite(X)
         if bad.any():
             row, column = np.argwhere(bad)[0].tolist()

@@ -9,7 +9,7 @@ import numpy as np
 
 from manifoldgp.errors import FileFormatError
 from manifoldgp.predictor.interpreter import function_of
-from manifoldgp.predictor.program import OUTPUTS, Instruction, Program
+from manifoldgp.predictor.program import COMPONENTS, OUTPUTS, Instruction, Program
 
 FREE_NUMBERS, TIMES_THE_CONSTANTS = 2**24, 16
 """Numbers that one result may have whatever the file's size, and beyond, how many times as many as all constants have together."""
@@ -53,7 +53,8 @@ def _try_rows(program: Program, X: np.ndarray, shape: Shape) -> None:
 
 def _refuse_results(results: dict[str, np.ndarray], shape: Shape) -> None:
     for name, result in results.items():
-        fits = result.shape == shape if name in OUTPUTS else result.shape[:1] == shape[:1]  # any number of functions
+        along = result.shape[-1:] if name in COMPONENTS else result.shape[:1]  # members and functions may be any number
+        fits = result.shape == shape if name in OUTPUTS else along == shape[:1]
         if not fits or result.dtype != np.float64 or not np.isfinite(result).all():
             raise FileFormatError(
                 f"The file's program should give finite numbers as {name}, and does not. It is damaged or forged."

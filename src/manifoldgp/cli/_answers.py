@@ -1,0 +1,195 @@
+"""What a model file says about rows of a table: by the program in it, which needs neither PyTorch nor scikit-learn, or by the model itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from manifoldgp.data.encoding import TableEncoding
+    from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
+    from manifoldgp.predictor import Predictor
+    from manifoldgp.predictor.mixture import Mixture
+
+
+class Answer(Protocol):
+    """One target's distribution at n rows."""
+
+    def moments(self) -> tuple[np.ndarray, np.ndarray]:
+        """Mean (n,) and standard deviation (n,)."""
+        ...
+
+    def quantile(self, q: float) -> np.ndarray:
+        """y (n,) with P(Y <= y) = q."""
+        ...
+
+    def cdf(self, y: np.ndarray) -> np.ndarray:
+        """P(Y <= y) (n,)."""
+        ...
+
+    def log_density(self, y: np.ndarray) -> np.ndarray:
+        """log p(y) (n,)."""
+        ...
+
+
+class Answers(Protocol):
+    """A model file, opened to predict."""
+
+    @property
+    def scales(self) -> Sequence[float]:
+        """The standard deviation of each target at the fit."""
+        ...
+
+    def encoding(self, table: Any, targets: Sequence[str] = ()) -> TableEncoding:
+        """How the model reads tables."""
+        ...
+
+    def targets(self, X: Any, noise: np.ndarray | None) -> Sequence[Answer]:
+        """Each target's distribution at encoded rows X (n, D), a DataFrame. noise: known standard deviations (n,)."""
+        ...
+
+
+def open_answers(path: Path) -> Answers:
+    """The quickest way to predictions that a file offers."""
+    from manifoldgp._system.model_header import read_parts
+
+    header, parts = read_parts(path)
+    if "program" in header:
+        return _Program.of(header, {part.name: part for part in parts})
+    from manifoldgp.cli._models import open_model
+
+    model = open_model(path)
+    return _Model(model, [float(scale) for scale in model.y_scaler_.scale])
+
+
+@dataclass(frozen=True)
+class _Program:
+    """Answers by the program that ``mgp fit`` left in the file."""
+
+    predictor: Predictor
+    table: TableEncoding
+    scales: Sequence[float]
+
+    @classmethod
+    def of(cls, header: dict[str, Any], parts: dict[str, Any]) -> _Program:
+        import numpy as np
+
+        from manifoldgp.data.encoding import TableEncoding
+        from manifoldgp.predictor import Predictor
+        from manifoldgp.predictor.file import program_from_plain
+
+        def array(name: str) -> np.ndarray:
+            part = parts[name]
+            return np.frombuffer(part.data, dtype=part.dtype.removeprefix("torch.")).reshape(part.shape)
+
+        slots = [name for name in parts if name.startswith("program.")]
+        program = program_from_plain(header["program"], {int(name.removeprefix("program.")): array(name) for name in slots})
+        predictor = Predictor.from_facts(program, header["program"]["facts"])
+        return cls(predictor, TableEncoding.from_plain(header["table"]), array("y.scale").tolist())
+
+    def encoding(self, table: Any, targets: Sequence[str] = ()) -> TableEncoding:
+        return self.table
+
+    def targets(self, X: Any, noise: np.ndarray | None) -> Sequence[Answer]:
+        import numpy as np
+
+        A = X.to_numpy()
+        gaps = np.isnan(A).any(1)
+        variances = None if noise is None else np.asarray(noise) ** 2
+        parts: list[tuple[np.ndarray, list[Mixture]]] = []
+        if not gaps.all():
+            known = np.ascontiguousarray(A[~gaps])
+            self.predictor.query.refuse_unusable(known)
+            own = None if variances is None else variances[~gaps]
+            parts.append((np.flatnonzero(~gaps), self.predictor.mixtures(known, own)))
+        if gaps.any():
+            drawn, recentred = self.table.filled_in(A[gaps])
+            columns = drawn.shape[1]
+            own = None if variances is None else np.repeat(variances[gaps], columns)
+            each = self.predictor.mixtures(drawn.reshape(-1, A.shape[1]), own)
+            parts.append((np.flatnonzero(gaps), [mixture.over_draws(columns - 1, recentred) for mixture in each]))
+        return [_Mixtures(len(A), [(rows, each[o]) for rows, each in parts]) for o in range(self.predictor.n_outputs)]
+
+
+@dataclass(frozen=True)
+class _Mixtures:
+    """One target's mixtures at rows whose values are known and at rows with gaps, by the rows' numbers."""
+
+    rows: int
+    parts: list[tuple[np.ndarray, Mixture]]
+
+    def moments(self) -> tuple[np.ndarray, np.ndarray]:
+        import numpy as np
+
+        found = [(rows, mixture.moments()) for rows, mixture in self.parts]
+        return self._joined([(r, m) for r, (m, _) in found]), np.sqrt(self._joined([(r, v) for r, (_, v) in found]))
+
+    def quantile(self, q: float) -> np.ndarray:
+        return self._joined([(rows, mixture.quantile(q)) for rows, mixture in self.parts])
+
+    def cdf(self, y: np.ndarray) -> np.ndarray:
+        return self._joined([(rows, mixture.cdf(y[rows])) for rows, mixture in self.parts])
+
+    def log_density(self, y: np.ndarray) -> np.ndarray:
+        return self._joined([(rows, mixture.log_density(y[rows])) for rows, mixture in self.parts])
+
+    def _joined(self, pieces: list[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
+        import numpy as np
+
+        found = np.empty(self.rows)
+        for rows, piece in pieces:
+            found[rows] = piece
+        return found
+
+
+@dataclass(frozen=True)
+class _Model:
+    """Answers by the model itself: what was saved from Python, is large, or has warped targets."""
+
+    model: ManifoldGPRegressor
+    scales: Sequence[float]
+
+    def encoding(self, table: Any, targets: Sequence[str] = ()) -> TableEncoding:
+        from manifoldgp.cli._models import encoding_of
+
+        return encoding_of(self.model, table, targets)
+
+    def targets(self, X: Any, noise: np.ndarray | None) -> Sequence[Answer]:
+        return [_OfModel(self.model, X, noise, o) for o in range(len(self.scales))]
+
+
+@dataclass(frozen=True)
+class _OfModel:
+    """One target of a model."""
+
+    model: ManifoldGPRegressor
+    X: Any
+    noise: np.ndarray | None
+    output: int
+
+    def moments(self) -> tuple[np.ndarray, np.ndarray]:
+        mean, std = self.model.predict(self.X, return_std=True, noise_std=self.noise)
+        return self._own(mean), self._own(std)
+
+    def quantile(self, q: float) -> np.ndarray:
+        return self._own(self.model.predict_quantiles(self.X, [q], noise_std=self.noise)[:, 0])
+
+    def cdf(self, y: np.ndarray) -> np.ndarray:
+        return self._own(self.model.predict_cdf(self.X, self._all(y), noise_std=self.noise))
+
+    def log_density(self, y: np.ndarray) -> np.ndarray:
+        from manifoldgp.estimators.predictions import log_densities
+
+        return log_densities(self.model, self.X, self._all(y), self.noise)[:, self.output]
+
+    def _own(self, found: np.ndarray) -> np.ndarray:
+        return found.reshape(len(self.X), -1)[:, self.output]
+
+    def _all(self, y: np.ndarray) -> np.ndarray:
+        import numpy as np
+
+        return np.tile(y[:, None], (1, self.model.n_outputs_))  # only this target's column is looked at

@@ -1,0 +1,138 @@
+"""Dates and durations as numbers: the time since the first one, and on request the place in a day, a week, a month or a year."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from manifoldgp.errors import InputError, MissingExtraError
+
+if TYPE_CHECKING:
+    from pandas import Series
+
+UNITS = {"seconds": 1.0, "minutes": 60.0, "hours": 3600.0, "days": 86400.0}
+"""Units of elapsed time, in seconds."""
+
+PERIODS = ("day", "week", "month", "year")
+"""What dates can be repeated by."""
+
+_ISO = re.compile(r"\s*(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})(?!\d)(.*)")
+_OTHER = re.compile(r"\s*(\d{1,2}[-/.]\d{1,2}[-/.]\d{4}\b.*|\d{1,2}:\d{2}(:\d{2})?(\.\d+)?)\s*")
+
+
+def pandas() -> Any:
+    """The module pandas."""
+    try:
+        import pandas
+    except ImportError as error:
+        raise MissingExtraError("Tables need pandas, which is not installed. Run: pip install 'manifoldgp[data]'") from error
+    return pandas
+
+
+@dataclass(frozen=True)
+class TimeScale:
+    """How dates or durations become numbers.
+
+    Parameters
+    ----------
+    unit
+        What elapsed time is counted in: "seconds", "minutes", "hours" or "days".
+    origin
+        The date from which it is counted, in ISO format and UTC; None for durations.
+    cyclic
+        Periods whose sine and cosine are columns too, out of "day", "week", "month" and "year".
+    """
+
+    unit: str
+    origin: str | None = None
+    cyclic: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.unit not in UNITS or not set(self.cyclic) <= set(PERIODS) or (self.cyclic and self.origin is None):
+            raise InputError(
+                f"A scale of time has a unit out of {', '.join(UNITS)} and periods out of {', '.join(PERIODS)}; got {self!r}."
+            )
+
+    def names(self, name: str) -> tuple[str, ...]:
+        """Names of the columns that a column of times becomes."""
+        return (
+            f"{name} [{self.unit}]",
+            *(f"{name}: {wave} of {period}" for period in self.cyclic for wave in ("sine", "cosine")),
+        )
+
+    def numbers(self, times: Series) -> np.ndarray:
+        """Times (n,) as numbers (n, columns)."""
+        if self.origin is None:
+            return (_seconds(times) / UNITS[self.unit])[:, None]
+        elapsed = _seconds(times - pandas().Timestamp(self.origin)) / UNITS[self.unit]
+        turns = [2 * np.pi * _phase(times, period) for period in self.cyclic]
+        return np.stack([elapsed, *(wave(turn) for turn in turns for wave in (np.sin, np.cos))], 1)
+
+
+def learn_time_scale(times: Series, cyclic: tuple[str, ...] = ()) -> TimeScale:
+    """The scale that suits dates or durations: counted from the first, in the largest unit of which they span two."""
+    durations = pandas().api.types.is_timedelta64_dtype(times.dtype)
+    span = float(np.ptp(_seconds(times if durations else times - times.min())))
+    unit = next((unit for unit in reversed(UNITS) if span >= 2 * UNITS[unit]), "seconds")
+    return TimeScale(unit) if durations else TimeScale(unit, times.min().isoformat(), cyclic)
+
+
+def holds_times(values: Series) -> bool:
+    """Whether values (none of them missing) are dates or durations by their type, or text that begins with year, month and day."""
+    types = pandas().api.types
+    if types.is_datetime64_any_dtype(values.dtype) or types.is_timedelta64_dtype(values.dtype):
+        return True
+    if isinstance(values.dtype, pandas().PeriodDtype):
+        return True
+    sample = list(values.iloc[:50])
+    return bool(sample) and all(
+        isinstance(v, datetime.date) or (isinstance(v, str) and _ISO.fullmatch(v) is not None) for v in sample
+    )
+
+
+def ambiguous_times(values: Series) -> bool:
+    """Whether values are times of day, or dates of which nobody can tell day from month."""
+    sample = list(values.iloc[:50])
+    return bool(sample) and all(isinstance(v, datetime.time) or (isinstance(v, str) and _OTHER.fullmatch(v)) for v in sample)
+
+
+def as_times(values: Series) -> tuple[Series, np.ndarray]:
+    """Dates in UTC, or durations, and which values (n,) are neither. A date without a zone counts as UTC."""
+    pd = pandas()
+    if pd.api.types.is_timedelta64_dtype(values.dtype):
+        return values, np.zeros(len(values), dtype=bool)
+    if isinstance(values.dtype, pd.PeriodDtype):
+        values = values.dt.to_timestamp()
+    if not pd.api.types.is_datetime64_any_dtype(values.dtype):
+        values = values.map(_in_iso_format)
+    dates = pd.to_datetime(values, utc=True, format="ISO8601", errors="coerce")
+    return dates, dates.isna().to_numpy()
+
+
+def _in_iso_format(value: object) -> str:
+    found = _ISO.fullmatch(str(value))
+    if found is None:
+        return str(value)
+    year, month, day, rest = found.groups()
+    return f"{year}-{int(month):02d}-{int(day):02d}{rest.rstrip()}"
+
+
+def _seconds(elapsed: Series) -> np.ndarray:
+    return elapsed.dt.total_seconds().to_numpy(dtype=np.float64)
+
+
+def _phase(dates: Series, period: str) -> np.ndarray:
+    """How much of its day, week, month or year has passed at each date, 0 to 1."""
+    calendar: Any = dates.dt
+    day = _seconds(dates - calendar.normalize()) / UNITS["days"]
+    if period == "day":
+        return day
+    if period == "week":
+        return (calendar.day_of_week.to_numpy() + day) / 7.0
+    if period == "month":
+        return (calendar.day.to_numpy() - 1 + day) / calendar.days_in_month.to_numpy()
+    return (calendar.day_of_year.to_numpy() - 1 + day) / np.where(calendar.is_leap_year, 366.0, 365.0)

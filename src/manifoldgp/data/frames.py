@@ -1,0 +1,48 @@
+"""Frames of pandas, polars and Arrow as pandas DataFrames with text for names."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from manifoldgp.data.dates import pandas
+from manifoldgp.errors import InputError
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+
+def as_frame(X: object) -> DataFrame | None:
+    """X as a pandas DataFrame, if it is a frame of any kind; None for arrays and lists."""
+    found: Any = X
+    if _is(found, "pandas", "DataFrame"):
+        return found.rename(columns=str)
+    if _is(found, "polars", "LazyFrame"):
+        raise InputError("X is a lazy polars frame, which holds no data yet. Pass X.collect().")
+    if _is(found, "polars", "DataFrame"):
+        return pandas().DataFrame({name: _from_polars(found[name]) for name in found.columns})
+    return found.to_pandas().rename(columns=str) if _is(found, "pyarrow", "Table") else None
+
+
+def column_names(y: object) -> list[str] | None:
+    """The names that targets bring along: of a series that has one, or of a frame's columns."""
+    found: Any = y
+    if _is(found, "pandas", "DataFrame") or _is(found, "polars", "DataFrame"):
+        return [str(name) for name in found.columns]
+    named = _is(found, "pandas", "Series") or _is(found, "polars", "Series")
+    return [str(found.name)] if named and found.name not in (None, "") else None
+
+
+def _is(X: object, package: str, kind: str) -> bool:
+    """Whether X is of a class of a package; one that was never imported made nothing."""
+    return package in sys.modules and isinstance(X, getattr(sys.modules[package], kind, ()))
+
+
+def _from_polars(column: Any) -> Any:
+    """A column as pandas holds it; without Arrow, which polars' own way needs."""
+    polars = sys.modules["polars"]
+    if column.dtype in (polars.Categorical, polars.Enum):
+        return pandas().Categorical(column.to_list())
+    if column.dtype == polars.String or (column.dtype == polars.Boolean and column.null_count()):
+        return pandas().Series(column.to_list(), dtype=object)
+    return column.to_numpy()

@@ -1,0 +1,58 @@
+"""What is refused in tables, by column and row: lacking and repeated columns, missing values, words that mean nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from manifoldgp._system.plain_text import option
+from manifoldgp.data.columns import column_of, missing_in, rows_where
+from manifoldgp.data.dates import PERIODS
+from manifoldgp.errors import InputError
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+MISSING = ("error", "drop", "impute")
+"""What can be done about missing inputs."""
+
+
+def missing_in_words(name: str, missing: np.ndarray, index: Any) -> str:
+    """Which rows of a column have no value."""
+    return f"Values are missing or infinite in column {name!r} in {int(missing.sum())} of {len(missing)} rows ({rows_where(missing, index)})."
+
+
+def refuse_missing_values(table: DataFrame, columns: Sequence[str]) -> None:
+    """Missing or infinite inputs are refused, with their columns and first rows."""
+    found = {name: missing for name in columns if (missing := missing_in(column_of(table, name))).any()}
+    if found:
+        reasons = " ".join(missing_in_words(name, missing, table.index) for name, missing in found.items())
+        without = " ".join(option("--drop", name) for name in found)
+        raise InputError(
+            f"{reasons} Fill them in, remove these rows, fit with missing='impute' (--missing impute), or without: {without}"
+        )
+
+
+def refuse_repeated_columns(names: Sequence[str]) -> None:
+    """Refuse a table in which a name occurs twice."""
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise InputError(f"Column names must differ; these occur more than once: {', '.join(repeated)}. Rename or drop them.")
+
+
+def refuse_missing_columns(wanted: Sequence[str], names: Sequence[str]) -> None:
+    """Refuse a table that lacks some of the columns."""
+    missing = [name for name in dict.fromkeys(wanted) if name not in names]
+    if missing:
+        listed = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
+        raise InputError(f"The table has no column {', '.join(map(repr, missing))}. It has: {listed or 'none'}.")
+
+
+def refuse_unknown_words(missing: str, cyclic: Sequence[str]) -> None:
+    """Refuse words for missing values and for periods that nobody knows."""
+    if missing not in MISSING:
+        raise InputError(f"missing must be one of {', '.join(map(repr, MISSING))}; got {missing!r}.")
+    if isinstance(cyclic, str) or not set(cyclic) <= set(PERIODS) or len(set(cyclic)) < len(cyclic):
+        raise InputError(f"cyclic must be some of {PERIODS}, each once; got {cyclic!r}.")

@@ -1,0 +1,148 @@
+"""Tables as people have them, text, dates and gaps included, on their way into an estimator: by its encoding, the same at every prediction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from manifoldgp.data import inputs
+from manifoldgp.data.columns import Column
+from manifoldgp.data.dates import pandas
+from manifoldgp.data.encoding import TableEncoding
+from manifoldgp.data.frames import as_frame, column_names
+from manifoldgp.data.table_checks import MISSING
+from manifoldgp.errors import InputError, warn
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+    from pandas import DataFrame
+
+    from manifoldgp.data.inputs import Table
+    from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
+
+
+@dataclass(frozen=True)
+class TrainingRows:
+    """What to train on: as it was given, or encoded as numbers and without the rows that missing='drop' leaves out."""
+
+    X: Any
+    y: Any
+    noise_std: Any
+    groups: Any
+
+
+def training_rows(
+    estimator: ManifoldGPRegressor, X: Table, y: ArrayLike | None, noise_std: ArrayLike | None, groups: ArrayLike | None
+) -> TrainingRows:
+    """The rows of a fit. A table that is not all numbers is encoded, and the estimator keeps how."""
+    if estimator.missing not in MISSING:
+        raise InputError(f"missing must be one of {', '.join(map(repr, MISSING))}; got {estimator.missing!r}.")
+    given = TrainingRows(X, y, noise_std, groups)
+    frame = as_frame(X)
+    plain = estimator.missing == "error" and not estimator.cyclic
+    if y is None or (plain and (frame is None or inputs.holds_numbers_only(X))):
+        return given
+    Y, _ = inputs.targets(y)
+    names = column_names(y) or (["y"] if Y.shape[1] == 1 else [f"y{o}" for o in range(Y.shape[1])])
+    table = _named_columns(X) if frame is None else frame
+    if len(table) != len(Y):
+        raise InputError(f"X has {len(table)} rows and y has {len(Y)}. They must have as many.")
+    if frame is None and estimator.cyclic:
+        raise InputError("cyclic is about columns of dates, and X is an array of numbers. Hand in a frame, or leave cyclic out.")
+    encoding = _of_array(table, names, estimator.missing) if frame is None else _of_frame(estimator, table, names, Y)
+    encoded, kept = encoding.training_inputs(table, Y)
+    estimator.table_encoding_ = encoding
+    rows = TrainingRows(encoded if frame is not None else encoded.to_numpy(), _chosen(y, kept), noise_std, groups)
+    if kept.all():
+        return rows
+    if kept.sum() < 2:
+        raise InputError(
+            f"{int(kept.sum())} of {len(kept)} rows have all their inputs; at least 2 are needed. Use missing='impute'."
+        )
+    warn(f"{int((~kept).sum())} of {len(kept)} rows have missing inputs and are left out of the fit (missing='drop').")
+    return TrainingRows(rows.X, rows.y, _chosen(noise_std, kept), _chosen(groups, kept))
+
+
+def refuse_for_source(estimator: ManifoldGPRegressor) -> None:
+    """Arguments about tables, refused where rows come from a source, which is all numbers."""
+    for name, usual in (("missing", "error"), ("cyclic", ())):
+        if getattr(estimator, name) != usual:
+            raise InputError(
+                f"{name}={getattr(estimator, name)!r} has no effect on a source of rows, which holds numbers only. Leave it out."
+            )
+
+
+@dataclass(frozen=True)
+class QueryRows:
+    """Rows to predict at: X as numbers, with NaN where a value is missing or a category unknown; left_out (n,): rows that are not predicted."""
+
+    X: Any
+    left_out: np.ndarray | None = None
+
+
+def query_rows(estimator: ManifoldGPRegressor, X: Table) -> QueryRows:
+    """X as the estimator's encoding reads it, if it has one and X is not encoded already."""
+    encoding: TableEncoding | None = getattr(estimator, "table_encoding_", None)
+    if encoding is None:
+        return QueryRows(X)
+    frame = as_frame(X)
+    if frame is not None and not _is_encoded(frame, encoding):
+        return _encoded(encoding, frame)
+    if frame is None and not hasattr(estimator, "feature_names_in_"):
+        table = _named_columns(X)
+        if table.shape[1] == len(encoding.columns):
+            encoded = _encoded(encoding, table)
+            return QueryRows(encoded.X.to_numpy(), encoded.left_out)
+    return QueryRows(X)
+
+
+def _encoded(encoding: TableEncoding, table: DataFrame) -> QueryRows:
+    encoded = encoding.inputs(table, allow_unknown=True)
+    for name, values in encoding.unknown(table).items():
+        listed = ", ".join(map(repr, values[:5])) + (", ..." if len(values) > 5 else "")
+        warn(
+            f"Column {name!r} has values that were not there at the fit: {listed}. They are predicted as any that was, with wide intervals."
+        )
+    if encoding.missing != "drop":
+        return QueryRows(encoded)
+    missing = list(encoding.missing_rows(table).values())
+    return QueryRows(encoded, np.any(missing, axis=0) if missing else None)
+
+
+def _is_encoded(frame: DataFrame, encoding: TableEncoding) -> bool:
+    """Whether a frame holds the numbers that the encoding makes, not the columns that it reads."""
+    return tuple(frame.columns) == encoding.names != tuple(column.name for column in encoding.columns)
+
+
+def _of_frame(estimator: ManifoldGPRegressor, table: DataFrame, names: list[str], Y: np.ndarray) -> TableEncoding:
+    leaked = [name for o, name in enumerate(names) if name in table.columns and _equal(table[name], Y[:, o])]
+    if leaked:
+        raise InputError(f"X holds the target itself: {', '.join(leaked)}. Leave it out: X.drop(columns=...).")
+    return TableEncoding.learn(table, names, missing=estimator.missing, cyclic=tuple(estimator.cyclic), y=Y)
+
+
+def _of_array(table: DataFrame, names: list[str], missing: str) -> TableEncoding:
+    """The encoding of an array: every column stays, in its place."""
+    lacking = table.isna()
+    if lacking.all().any():
+        raise InputError(f"These columns of X have no value at all: {', '.join(table.columns[lacking.all()])}. Leave them out.")
+    columns = tuple(Column(name, indicator=missing == "impute" and bool(lacking[name].any())) for name in table.columns)
+    return TableEncoding(columns, tuple(names), missing=missing).with_donors(table)
+
+
+def _named_columns(X: Table) -> DataFrame:
+    """An array as a table with the columns x0, x1, ..."""
+    A = inputs.numbers_or_missing(X)
+    return pandas().DataFrame(A, columns=[f"x{d}" for d in range(A.shape[1])])
+
+
+def _equal(column: Any, y: np.ndarray) -> bool:
+    values = pandas().to_numeric(column, errors="coerce").to_numpy(dtype=np.float64)
+    return bool(np.array_equal(values, y, equal_nan=True))
+
+
+def _chosen(values: Any, kept: np.ndarray) -> Any:
+    """The chosen rows of what has one entry a row; one number for all rows stays as it is."""
+    return values if values is None or kept.all() or np.ndim(values) == 0 else np.asarray(values)[kept]

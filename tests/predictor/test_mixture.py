@@ -1,0 +1,55 @@
+"""Mixtures of Gaussians in NumPy against those of PyTorch."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from manifoldgp.inference.mixtures import Predictive, Warp
+from manifoldgp.predictor import mixture as numpy_mixture
+from manifoldgp.predictor.mixture import Mixture
+from manifoldgp.warping import NoWarping
+
+RNG = np.random.default_rng(0)
+
+
+def both(S=5, n=12):
+    means, variances, weights = RNG.normal(size=(S, n)), np.exp(RNG.normal(size=(S, n))), RNG.dirichlet(np.ones(S))
+    tensors = (torch.from_numpy(A) for A in (means, variances, np.log(weights)))
+    return Mixture(means, variances, weights), Predictive(*tensors, Warp([(NoWarping(), {}, S)]))
+
+
+@pytest.mark.parametrize("S", [1, 5])
+@pytest.mark.parametrize("many", [10, 1_000_000], ids=["SciPy's erfc", "Python's erfc"])
+def test_numpy_says_what_pytorch_says(S, many, monkeypatch):
+    monkeypatch.setattr(numpy_mixture, "_MANY", many)
+    ours, theirs = both(S)
+    y = RNG.normal(size=12)
+    np.testing.assert_allclose(ours.moments(), [a.numpy() for a in theirs.moments()], rtol=1e-10)
+    np.testing.assert_allclose(ours.log_density(y), theirs.log_density(torch.from_numpy(y)).numpy(), rtol=1e-10)
+    np.testing.assert_allclose(ours.cdf(y), theirs.cdf(torch.from_numpy(y)).numpy(), rtol=1e-10)
+    for q in (0.001, 0.05, 0.5, 0.95, 0.999):
+        np.testing.assert_allclose(ours.quantile(q), theirs.quantile(q).numpy(), rtol=1e-8, atol=1e-10)
+        np.testing.assert_allclose(ours.cdf(ours.quantile(q)), q, rtol=1e-9)
+
+
+def test_draws_of_an_uncertain_input_are_one_mixture():
+    ours, theirs = both()
+    recentred = np.array([True, False, True])
+    drawn, same = ours.over_draws(3, recentred), theirs.over_draws(3, torch.from_numpy(recentred))
+    assert drawn.means.shape == (15, 3)
+    np.testing.assert_allclose(drawn.means, same.means.numpy())
+    np.testing.assert_allclose(drawn.variances, same.variances.numpy())
+    np.testing.assert_allclose(drawn.weights, same.log_weights.exp().numpy())
+    mean, variance = drawn.moments()
+    whole = ours.moments()[0].reshape(3, 4)
+    np.testing.assert_allclose(mean, np.where(recentred, whole[:, 3], whole[:, :3].mean(1)))  # the last column is the middle
+    assert (variance > 0).all()
+
+
+def test_components_of_two_modes_have_quantiles_between_them():
+    two = Mixture(np.array([[-5.0], [5.0]]), np.full((2, 1), 1e-4), np.array([0.3, 0.7]))
+    assert two.quantile(0.2)[0] == pytest.approx(-5.0, abs=0.05)
+    assert two.quantile(0.4)[0] == pytest.approx(5.0, abs=0.05)
+    assert -5.0 < two.quantile(0.3)[0] < 5.0
