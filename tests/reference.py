@@ -23,6 +23,13 @@ def kernel_value(kernel, values, h, g):
         return sum(kernel_value(part, values.get(str(i), {}), h, g) for i, part in enumerate(kernel.parts))
     if name == "Product":
         return math.prod(kernel_value(part, values.get(str(i), {}), h, g) for i, part in enumerate(kernel.parts))
+    if name == "ChangePoint":
+        before, beyond = (kernel_value(part, values.get(str(i), {}), h, g) for i, part in enumerate(kernel.parts))
+        s, t = (switched(values, point[kernel.on]) for point in (h, g))
+        return (1 - s) * before * (1 - t) + s * beyond * t
+    if name == "Switch":
+        s, t = (switched(values, point[kernel.on]) for point in (h, g))
+        return s * t if kernel.rising else (1 - s) * (1 - t)
     variance = float(values["variance"]) if "variance" in values else 1.0
     return variance * _UNIT_KERNELS[name](values, h, g)
 
@@ -80,7 +87,13 @@ def spectral_mixture(values, h, g):
 
 def linear(values, h, g):
     weights = np.broadcast_to(values["weights"], h.shape)
-    return sum(weights[q] * h[q] * g[q] for q in range(len(h)))
+    origin = values.get("origin", np.zeros(len(h)))
+    return sum(weights[q] * (h[q] - origin[q]) * (g[q] - origin[q]) for q in range(len(h)))
+
+
+def switched(values, place):
+    """s = 1 / (1 + exp(-(place - location) / width))."""
+    return 1 / (1 + math.exp(-(place - float(values["location"][0])) / float(values["width"][0])))
 
 
 def constant(values, h, g):
