@@ -64,6 +64,7 @@ KERNELS = {
     "nn-plain": kernels.NeuralNetwork(ard=False, amplitude=False),
     "periodic": kernels.Periodic(),
     "periodic-one": kernels.Periodic(ard=False, amplitude=False),
+    "periodic-centred": kernels.Periodic(centred=True),
     "sm": kernels.SpectralMixture(),
     "sm-one": kernels.SpectralMixture(2, ard=False, amplitude=True),
     "linear": kernels.Linear(),

@@ -31,6 +31,10 @@ def kernel_value(kernel, values, h, g):
         s, t = (switched(values, point[kernel.on]) for point in (h, g))
         return s * t if kernel.rising else (1 - s) * (1 - t)
     variance = float(values["variance"]) if "variance" in values else 1.0
+    if name == "Periodic" and kernel.centred:
+        turned = np.arange(200) / 200 * np.broadcast_to(values["period"], h.shape)[:, None]
+        means = [np.mean([periodic(_one(values, q), np.zeros(1), np.array([u])) for u in turned[q]]) for q in range(len(h))]
+        return variance * (periodic(values, h, g) - math.prod(means)) / (1 - math.prod(means))
     return variance * _UNIT_KERNELS[name](values, h, g)
 
 
@@ -71,6 +75,11 @@ def neural_network(values, h, g):
 def periodic(values, h, g):
     period, lengthscale = np.broadcast_to(values["period"], h.shape), np.broadcast_to(values["lengthscale"], h.shape)
     return math.exp(-2 * sum((math.sin(math.pi * (h[q] - g[q]) / period[q]) / lengthscale[q]) ** 2 for q in range(len(h))))
+
+
+def _one(values, q):
+    """The period and the length-scale of one feature."""
+    return {name: values[name][q if len(values[name]) > 1 else 0 :][:1] for name in ("period", "lengthscale")}
 
 
 def spectral_mixture(values, h, g):

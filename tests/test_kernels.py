@@ -55,6 +55,8 @@ KERNELS = {
     "nn-unit-isotropic": NeuralNetwork(ard=False, amplitude=False),
     "periodic": Periodic(),
     "periodic-unit-isotropic": Periodic(ard=False, amplitude=False),
+    "periodic-centred": Periodic(centred=True),
+    "periodic-centred-unit-isotropic": Periodic(ard=False, amplitude=False, centred=True),
     "sm": SpectralMixture(components=2),
     "sm-isotropic-amplitude": SpectralMixture(components=3, ard=False, amplitude=True),
     "linear": Linear(),
