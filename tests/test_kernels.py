@@ -437,7 +437,9 @@ def test_large_matrices_allocated(kernel, saved):
 
 
 @given(
-    name=st.sampled_from(sorted(set(KERNELS) - {"se-one-feature", "sum", "product", "nested", "switch", "change-point", "change-point-chosen"})),
+    name=st.sampled_from(
+        sorted(set(KERNELS) - {"se-one-feature", "sum", "product", "nested", "switch", "change-point", "change-point-chosen"})
+    ),
     N=st.integers(1, 12),
     Q=st.integers(1, 4),
     log_scale=st.floats(-6, 6),

@@ -74,7 +74,9 @@ class Structure:
         lines = [f"{self.target} is {'the sum of ' if len(told) > 1 else ''}{'; '.join(_with_share(part) for part in told)}."]
         if len(self.parts) > len(told):
             count = len(self.parts) - len(told)
-            lines.append(f"{count} further {'part is' if count == 1 else 'parts are'} below {100 * _WORTH_A_LINE:g} % of the variance.")
+            lines.append(
+                f"{count} further {'part is' if count == 1 else 'parts are'} below {100 * _WORTH_A_LINE:g} % of the variance."
+            )
         lines.append(f"Noise: {_percent(self.noise_share)} of the variance, a standard deviation of {number(self.noise_std)}.")
         together = {part.inputs for part in told if len(part.inputs) > 1}
         if together:

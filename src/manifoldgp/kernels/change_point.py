@@ -50,7 +50,9 @@ class _Switched(Kernel):
 
     def _feature(self, H: Tensor) -> Tensor:
         if self.on >= H.shape[-1]:
-            raise InputError(f"{type(self).__name__} switches on feature {self.on} of those it sees, and there are {H.shape[-1]}.")
+            raise InputError(
+                f"{type(self).__name__} switches on feature {self.on} of those it sees, and there are {H.shape[-1]}."
+            )
         return H.narrow(-1, self.on, 1)
 
 

@@ -7,7 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 from torch import Tensor
 
-from manifoldgp.kernels.kernel import Kernel, constant_diagonal, location_parameter, positive_parameter, spread, variance_parameter
+from manifoldgp.kernels.kernel import (
+    Kernel,
+    constant_diagonal,
+    location_parameter,
+    positive_parameter,
+    spread,
+    variance_parameter,
+)
 from manifoldgp.parameters import Tree
 from manifoldgp.predictor.covariance import Covariance
 from manifoldgp.predictor.expression import Expression

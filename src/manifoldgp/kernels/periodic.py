@@ -73,13 +73,14 @@ class Periodic(Kernel):
         scale = math.sqrt(0.5) / np.concatenate([lengthscale, lengthscale], -1)
         K = circle.scaled(scale).of_distances("squared_exponential", around * scale[:, None, :])
         c = np.prod(special.i0e(lengthscale**-2.0), -1)
-        return Covariance.of((K - c) / (1 - c), variance=values.get("variance"))
+        return Covariance.of(K - c, 1 - c, values.get("variance", 1.0) / (1 - c))  # a factor aside is folded into weights
 
     def _of_circle(self, values: Tree, T1: Tensor, T2: Tensor | None) -> Tensor:
         if not self.centred:
             return radial(T1, T2, values.get("variance"), SQUARED_EXPONENTIAL)
         K = radial(T1, T2, None, SQUARED_EXPONENTIAL)
-        c = torch.special.i0e(values["lengthscale"].expand(values["lengthscale"].shape[:-1] + (T1.shape[-1] // 2,)) ** -2).prod(-1)
+        lengthscale = values["lengthscale"]
+        c = torch.special.i0e(lengthscale.expand(*lengthscale.shape[:-1], T1.shape[-1] // 2) ** -2).prod(-1)
         factor = (values["variance"] if self.amplitude else 1.0) / (1 - c)
         return (K - c[..., None, None]) * factor[..., None, None]
 

@@ -12,6 +12,7 @@ import time
 import zlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -61,11 +62,13 @@ class _Start:
 class Contest:
     """Trains candidates on some rows and scores them.
 
-    data: the rows they are trained on. held_out: rows by whose density they are scored; None: scored by the BIC of their training rows.
+    data: the rows they are trained on. screening: a part of them, on which all are screened.
+    held_out: rows by whose density they are scored; None: scored by the BIC of their training rows.
     """
 
     template: Model
     data: Data
+    screening: Data
     held_out: Data | None
     trainer: Trainer
     record: Record
@@ -96,7 +99,9 @@ class Contest:
             if watch.stop or time.perf_counter() > self.trainer.deadline:
                 self.stopped = True
                 return []
-            entries, cut_short = self._group(groups[number], replace(self.trainer, workers=alone, watch=watch.of(number)), phase, finish)
+            entries, cut_short = self._group(
+                groups[number], replace(self.trainer, workers=alone, watch=watch.of(number)), phase, finish
+            )
             self.stopped |= cut_short
             with watch.lock:
                 for entry in () if cut_short else entries:
@@ -114,7 +119,8 @@ class Contest:
     def _group(self, group: _Group, trainer: Trainer, phase: str, finish: bool) -> tuple[list[Entry], bool]:
         """Train one batch; returns its candidates' best starts, and whether somebody or the clock cut it short."""
         count = len(group.starts)
-        data = _batched(self.data, [start.columns for start in group.starts])
+        rows = self.data if finish else self.screening
+        data = _batched(rows, [start.columns for start in group.starts])
         seeded = replace(trainer, generator=torch.Generator().manual_seed(zlib.crc32(text_of(group.kernel).encode())))
         given = _stacked([start.values for start in group.starts])
         trained = seeded.fit(
@@ -136,8 +142,8 @@ class Contest:
         """BIC / 2 = NLML + ½ P log N; of finished candidates, where rows are held out, −Σ log p(y | training rows) over these."""
         if self.held_out is not None and finish:
             return held_out_score(replace(self.template, kernel=kernel), values, self.data, self.held_out)
-        parameters = sum(degrees(Valued(kernel, values.get("kernel", {}))))
-        return nlml + 0.5 * parameters * math.log(self.data.X.shape[-2])
+        parameters, rows = sum(degrees(Valued(kernel, values.get("kernel", {})))), self.data if finish else self.screening
+        return nlml + 0.5 * parameters * math.log(len(rows.X))
 
 
 def held_out_score(model: Model, values: Tree, data: Data, held_out: Data) -> float:
@@ -206,7 +212,7 @@ class _Watch:
         self._watch, self._phase = trainer.watch, phase
         self._iterations, self._values = np.zeros(sum(sizes), dtype=int), np.full(sum(sizes), np.inf)
         edges = np.cumsum([0, *sizes])
-        self._slices = [slice(a, b) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+        self._slices = [slice(a, b) for a, b in pairwise(edges)]
 
     def of(self, number: int) -> Callable[[str, np.ndarray, np.ndarray], bool]:
         """The watch of one batch."""

@@ -19,7 +19,7 @@ from manifoldgp.structure.base_kernels import (
 )
 from manifoldgp.structure.expressions import Valued, change_point_of, parts_of, product_of, rebuilt, sum_of
 
-MOST_STARTS = 6
+MOST_STARTS = 4
 """Starting values of one expression, at most."""
 
 Candidates = dict[Kernel, list[Tree]]

@@ -1,7 +1,7 @@
 """An expression multiplied out: a sum of products of base kernels, each an independent part of what was found.
 
-    (SE + Per) * Lin              becomes    SE * Lin  +  Per * Lin
-    CP(x; k0, k1)                 becomes    until(x) * k0  +  from(x) * k1
+(SE + Per) * Lin              becomes    SE * Lin  +  Per * Lin
+CP(x; k0, k1)                 becomes    until(x) * k0  +  from(x) * k1
 """
 
 from __future__ import annotations

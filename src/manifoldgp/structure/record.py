@@ -90,4 +90,6 @@ def _read(path: Path) -> dict[str, dict[str, Any]]:
             raise ValueError(plain["format"])
         return plain["searches"]
     except (ValueError, KeyError, TypeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} is not the cache of a kernel search, or it is damaged. Name another file, or remove it.") from error
+        raise InputError(
+            f"{path} is not the cache of a kernel search, or it is damaged. Name another file, or remove it."
+        ) from error

@@ -33,6 +33,9 @@ CRITERIA = ("bic", "held-out")
 _KEEP = 8
 """Candidates of a step that are trained to the end, at least, for each of the beam."""
 
+_SCREENING_ROWS = 200
+"""Rows on which all candidates are screened, at most."""
+
 _TO_THE_END = 0.85
 """Share of the budget after which the search stops, so that the winner can be trained on all rows."""
 
@@ -89,7 +92,9 @@ class Search(Averaging):
     max_iter: int = 100
     cache: str | Path | None = None
 
-    in_words = "The prediction comes from a single model, whose kernel was found by a search over sums and products of base kernels."
+    in_words = (
+        "The prediction comes from a single model, whose kernel was found by a search over sums and products of base kernels."
+    )
 
     def check(self) -> None:
         for name in ("depth", "beam"):
@@ -98,7 +103,9 @@ class Search(Averaging):
         whole_number(self.max_iter, "max_iter", least=0)
         checked_names(self.kernels)
         if not isinstance(self.criterion, str) or self.criterion not in CRITERIA:
-            raise InputError(f"criterion must be 'bic' (evidence with a penalty) or 'held-out' (density of held-out rows); got {self.criterion!r}.")
+            raise InputError(
+                f"criterion must be 'bic' (evidence with a penalty) or 'held-out' (density of held-out rows); got {self.criterion!r}."
+            )
         if self.cache is not None and not isinstance(self.cache, (str, Path)):
             raise InputError(f"cache must be the name of a file, or None; got {self.cache!r}.")
 
@@ -107,8 +114,11 @@ class Search(Averaging):
         phases = []
         for depth in range(1, self.depth + 1):
             expected = _EXPECTED * (1 if depth == 1 else self.beam)
-            phases.append(Phase(f"depth {depth}, all", SCREENING, 3 * expected * SCREENING * work, SCREENING))
-            phases.append(Phase(f"depth {depth}, best", 0.5 * self.max_iter, 0.5 * self.beam * _KEEP * self.max_iter * work, self.max_iter))
+            screening = 3 * expected * SCREENING * cost(min(N, self.rows, _SCREENING_ROWS))
+            phases.append(Phase(f"depth {depth}, all", SCREENING, screening, SCREENING))
+            phases.append(
+                Phase(f"depth {depth}, best", 0.5 * self.max_iter, 0.5 * self.beam * _KEEP * self.max_iter * work, self.max_iter)
+            )
         return Plan((*phases, Phase("winner", self.max_iter, self.max_iter * cost(N), self.max_iter)), at_once=2)
 
     def fit(self, model: Model, data: Data, trainer: Trainer, folds: FoldChoice) -> Searched:
@@ -120,7 +130,9 @@ class Search(Averaging):
         settings = {"model": repr(replace(model, kernel=None)), "criterion": self.criterion, "max_iter": self.max_iter}  # type: ignore[arg-type]
         settings["held out"] = 0 if held_out is None else fingerprint(held_out, {})
         record = Record(self.cache, fingerprint(training, settings))
-        contest = Contest(model, training, held_out, searching, record, self.max_iter)
+        contest = Contest(
+            model, training, _chosen(training, _some(len(training.X), seed)), held_out, searching, record, self.max_iter
+        )
         walk = _Walk(self, contest)
         try:
             ended = walk.go()
@@ -132,9 +144,13 @@ class Search(Averaging):
         finally:
             record.write()
         if not walk.entries:
-            raise TrainingFailedError("The search found no kernel that could be trained. Give it more time (budget), or rescale the data.")
+            raise TrainingFailedError(
+                "The search found no kernel that could be trained. Give it more time (budget), or rescale the data."
+            )
         best = walk.best()
-        return Searched(**vars(alone(_winner(model, data, trainer, best, self.max_iter))), search=walk.report(self.criterion, ended))
+        return Searched(
+            **vars(alone(_winner(model, data, trainer, best, self.max_iter))), search=walk.report(self.criterion, ended)
+        )
 
     def _rows_of(self, data: Data, folds: FoldChoice, seed: int) -> tuple[Data, Data | None]:
         """The rows that candidates are trained on, at most ``rows`` of them, and those held out, if that is the criterion: a quarter."""
@@ -177,7 +193,8 @@ class _Walk:
 
     def report(self, criterion: str, ended: str) -> SearchReport:
         lines = [
-            Candidate(depth, text_of(e.kernel), sum(degrees(e.valued)), e.reached.nlml, e.score) for depth, e in self.entries.values()
+            Candidate(depth, text_of(e.kernel), sum(degrees(e.valued)), e.reached.nlml, e.score)
+            for depth, e in self.entries.values()
         ]
         return SearchReport(tuple(sorted(lines, key=lambda line: line.score)), criterion, len(self._y), ended)
 
@@ -226,6 +243,11 @@ def _winner(model: Model, data: Data, trainer: Trainer, best: Entry, max_iter: i
         return trainer.fit("winner", chosen, data, 1, max_iter, warm=best.reached.values, group="own")
     except KeyboardInterrupt:
         return trainer.fit("winner", chosen, data, 1, 0, warm=best.reached.values, group="own")
+
+
+def _some(N: int, seed: int) -> np.ndarray:
+    """The rows on which candidates are screened."""
+    return np.sort(np.random.default_rng(seed).permutation(N)[:_SCREENING_ROWS])
 
 
 def _chosen(data: Data, rows: np.ndarray) -> Data:

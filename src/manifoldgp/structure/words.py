@@ -128,7 +128,11 @@ def _change(factor: Valued, x: InputWords) -> str:
     if isinstance(factor.kernel, NeuralNetwork):
         return f"whose shape changes around one place of {x.name}"
     length = _length(factor, x)
-    return f"whose shape changes slowly, over about {number(length)}" if length > 0.05 * x.range else f"whose shape changes over about {number(length)}"
+    return (
+        f"whose shape changes slowly, over about {number(length)}"
+        if length > 0.05 * x.range
+        else f"whose shape changes over about {number(length)}"
+    )
 
 
 def _growth(line: Valued, x: InputWords) -> str:
@@ -159,7 +163,9 @@ def _adjective(kind: Kernel) -> str:
         return "linear"
     if isinstance(kind, NeuralNetwork):
         return "levelling off"
-    return "rough" if isinstance(kind, _ROUGH) else "smooth on several scales" if isinstance(kind, RationalQuadratic) else "smooth"
+    return (
+        "rough" if isinstance(kind, _ROUGH) else "smooth on several scales" if isinstance(kind, RationalQuadratic) else "smooth"
+    )
 
 
 def _switched(switch: Valued, inputs: Sequence[InputWords]) -> str:
