@@ -140,7 +140,7 @@ def fit(
         ordered,
     )
     arguments = options.arguments(launched())
-    unfinished = _checked_places(out, replace_if_interrupted, files)
+    unfinished = checked_places(out, replace_if_interrupted, files)
     if launched():
         for name, given in (("--group", group), ("--drop", drop)):
             if given is not None:
@@ -157,18 +157,18 @@ def fit(
             training = read_training(files, target, features, drop, noise_column, group, messages)
             fitted = fit_table(training, messages, interruption, ordered, arguments)
             place = unfinished if fitted.interrupted and out.exists() else out
-            remarks = _save(fitted, place)
+            remarks = save_fitted(fitted, place)
         except KeyboardInterrupt:
             typer.echo("mgp: Interrupted: no model was written.", err=True)
             raise typer.Exit(interruption.exit_code) from None
-    _say_what_was_fitted(fitted, remarks, len(training.X), training.without_target, place, messages, json)
+    say_what_was_fitted(fitted, remarks, len(training.X), training.without_target, place, messages, json)
     if fitted.interrupted:
         kept = "the same command fits it to the end" if place == out else f"{out} is as it was"
         typer.echo(visible(f"mgp: Interrupted. The best model so far is in {place}; {kept}."), err=True)
         raise typer.Exit(interruption.exit_code)
 
 
-def _save(fitted: Fitted, place: Path) -> list[str]:
+def save_fitted(fitted: Fitted, place: Path) -> list[str]:
     """Write the model, with a summary for ``mgp inspect``; returns the remarks of its diagnosis.
 
     What was interrupted is written first and looked at afterwards: whoever sent the signal may not wait.
@@ -189,7 +189,7 @@ def _save(fitted: Fitted, place: Path) -> list[str]:
     return diagnosis.remarks
 
 
-def _checked_places(out: Path, replace_if_interrupted: bool, files: list[str]) -> Path:
+def checked_places(out: Path, replace_if_interrupted: bool, files: list[str]) -> Path:
     """Where an unfinished model goes if ``out`` exists. Refuses places that cannot be written to, and those of the tables."""
     from manifoldgp._system.files import refuse_unwritable
     from manifoldgp.data.table_files import table_names
@@ -227,7 +227,7 @@ def _fit_shared(
         rows = model.ensembles_[0].blocks[0].rows
         messages.note(f"{rows:,} rows, NLML at most {model.nlml_:.6g}")
         fitted = Fitted(model, time.perf_counter() - begin, False)
-        _say_what_was_fitted(fitted, model.diagnose().remarks, rows, None, out, messages, json)
+        say_what_was_fitted(fitted, model.diagnose().remarks, rows, None, out, messages, json)
 
 
 @dataclass(frozen=True)
@@ -305,12 +305,12 @@ def fit_table(
     with messages.warnings_as_messages(), progress, progress.interruptible():
         model = ManifoldGPRegressor(**arguments, callback=progress)
         model.fit(training.X, training.y, noise_std=training.noise, groups=training.groups, ordered=ordered)
-    _refuse_unfinished(progress, outputs, interruption.exit_code)
+    refuse_unfinished(progress, outputs, interruption.exit_code)
     model.table_encoding_ = training.encoding  # pyright: ignore[reportAttributeAccessIssue]
     return Fitted(model, time.perf_counter() - begin, progress.stop)
 
 
-def _refuse_unfinished(progress: FitProgress, outputs: int, exit_code: int) -> None:
+def refuse_unfinished(progress: FitProgress, outputs: int, exit_code: int) -> None:
     """Targets whose training had not begun when somebody stopped it have no model worth keeping."""
     if progress.stop and progress.output + 1 < outputs:
         typer.echo(f"mgp: Interrupted at target {progress.output + 1} of {outputs}: no model was written.", err=True)
@@ -337,7 +337,7 @@ def _say_what_was_read(training: Training, rows: int, messages: Messages) -> Non
         messages.note(f"Left out: {', '.join(encoding.ignored)}")
 
 
-def _say_what_was_fitted(
+def say_what_was_fitted(
     fitted: Fitted, remarks: list[str], rows: int, without_target: int | None, out: Path, messages: Messages, as_json: bool
 ) -> None:
     from manifoldgp.averaging import as_averaging

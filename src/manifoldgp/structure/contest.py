@@ -64,6 +64,7 @@ class Contest:
 
     data: the rows they are trained on. screening: a part of them, on which all are screened.
     held_out: rows by whose density they are scored; None: scored by the BIC of their training rows.
+    stopped: whether somebody or the clock has stopped it. screened: the candidates that were screened last, best first.
     """
 
     template: Model
@@ -74,12 +75,13 @@ class Contest:
     record: Record
     max_iter: int
     stopped: bool = field(default=False, init=False)
+    screened: list[Entry] = field(default_factory=list, init=False)
 
     def run(self, phase: str, candidates: Candidates, keep: int) -> list[Entry]:
         """Screen all candidates, train the best ``keep`` of them to the end, and return those that were."""
-        screened = self._trained(f"{phase}, all", candidates, False)
-        best = sorted(screened, key=lambda entry: entry.score)[:keep]
-        return self._trained(f"{phase}, best", {entry.kernel: [entry.reached.values] for entry in best}, True)
+        self.screened = sorted(self._trained(f"{phase}, all", candidates, False), key=lambda entry: entry.score)
+        best = {entry.kernel: [entry.reached.values] for entry in self.screened[:keep]}
+        return self._trained(f"{phase}, best", best, True)
 
     def _trained(self, phase: str, wanted: Candidates, finish: bool) -> list[Entry]:
         """Each candidate's best start after a few iterations, or at its end. Those that the record knows are not trained again."""
@@ -96,7 +98,9 @@ class Contest:
         alone = Workers(1) if len(groups) > 1 else self.trainer.workers
 
         def train(number: int) -> list[Entry]:
-            if watch.stop or time.perf_counter() > self.trainer.deadline:
+            if number and (
+                watch.stop or time.perf_counter() > self.trainer.deadline
+            ):  # the first one is evaluated, whatever the time
                 self.stopped = True
                 return []
             entries, cut_short = self._group(
@@ -148,7 +152,10 @@ class Contest:
 
 def held_out_score(model: Model, values: Tree, data: Data, held_out: Data) -> float:
     """−Σ log p(y_i | data) over held-out rows, each by itself; infinite where the covariance has no factor."""
-    posterior = condition(model, map_leaves(lambda leaf: leaf[None], values), data)
+    try:
+        posterior = condition(model, map_leaves(lambda leaf: leaf[None], values), data)
+    except NotPositiveDefiniteError:
+        return math.inf
     with torch.no_grad():
         mean, variance, _ = posterior.moments(held_out.X)
     noise = posterior.noise_variance()[0] + (0.0 if held_out.known_noise is None else held_out.known_noise)

@@ -137,13 +137,13 @@ class Search(Averaging):
         try:
             ended = walk.go()
         except KeyboardInterrupt:
-            if not walk.entries:
+            if not (walk.entries or contest.screened):
                 raise
             warn("The search was interrupted. It keeps the best kernel so far.")
             ended = "it was interrupted"
         finally:
             record.write()
-        if not walk.entries:
+        if not (walk.entries or contest.screened):
             raise TrainingFailedError(
                 "The search found no kernel that could be trained. Give it more time (budget), or rescale the data."
             )
@@ -189,13 +189,12 @@ class _Walk:
         return f"it had reached its depth of {self._search.depth}"
 
     def best(self) -> Entry:
-        return self._ranked()[0]
+        """The best that was trained to its end; where time was up before, the best that was screened."""
+        return (self._ranked() or self._contest.screened)[0]
 
     def report(self, criterion: str, ended: str) -> SearchReport:
-        lines = [
-            Candidate(depth, text_of(e.kernel), sum(degrees(e.valued)), e.reached.nlml, e.score)
-            for depth, e in self.entries.values()
-        ]
+        tried = list(self.entries.values()) or [(1, entry) for entry in self._contest.screened]
+        lines = [Candidate(depth, text_of(e.kernel), sum(degrees(e.valued)), e.reached.nlml, e.score) for depth, e in tried]
         return SearchReport(tuple(sorted(lines, key=lambda line: line.score)), criterion, len(self._y), ended)
 
     def _first(self) -> Candidates:
