@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from manifoldgp._system.threads import Workers
+from manifoldgp.errors import NotPositiveDefiniteError
 from manifoldgp.inference.exact_posterior import condition
 from manifoldgp.kernels import Kernel
 from manifoldgp.model import Data, Model
