@@ -1,4 +1,5 @@
-"""From one expression to the next ones: every part S becomes S + B, S * B or, where it is a base kernel, B; and a change from S to S (Duvenaud 2013)."""
+"""From one expression to the next ones: every part S becomes S + B, S * B or, where it is a base kernel, B (Duvenaud 2013); a period also S * (B + C), and the
+whole S a change from S to S (Lloyd 2014)."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
-from manifoldgp.kernels import Constant, Kernel, Product, Stationary, Sum
+from manifoldgp.kernels import Constant, Kernel, Periodic, Product, Stationary, Sum
 from manifoldgp.parameters import Tree
 from manifoldgp.structure.base_kernels import (
     BASE_KERNELS,
@@ -17,7 +18,7 @@ from manifoldgp.structure.base_kernels import (
     constant_start,
     smooth_in_all,
 )
-from manifoldgp.structure.expressions import Valued, change_point_of, parts_of, product_of, rebuilt, sum_of
+from manifoldgp.structure.expressions import Valued, change_point_of, parts_of, product_of, rebuilt, scaled, sum_of
 
 MOST_STARTS = 4
 """Starting values of one expression, at most."""
@@ -36,7 +37,7 @@ class Grammar:
     def first(self, periods: Sequence[tuple[float, ...]]) -> Candidates:
         """Base kernels alone, and a squared exponential of all inputs together where there are several."""
         starts = [s for fact in self.facts for s in self._base(fact, Growth(0.7, False, periods[fact.number]))]
-        if len(self.facts) > 1:
+        if len(self.facts) > 1 and "se" in self.names:
             starts += smooth_in_all(list(self.facts))
         return collected(starts, {})
 
@@ -57,6 +58,10 @@ class Grammar:
                 return
             for new in self._everywhere(Growth(1.0, True), periods):
                 yield product_of([part, new])
+                if isinstance(new.kernel, Periodic):  # what is there goes on, and a period comes on top
+                    above = sum_of([constant_start(1.0), scaled(new, torch.tensor(0.1, dtype=torch.float64))])
+                    yield product_of([_relaxed(part), above])
+                    yield product_of([part, above])
 
         def exchanged(part: Valued) -> Iterator[Valued]:
             if parts_of(part) or part.kernel.dims is None:
