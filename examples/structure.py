@@ -18,7 +18,7 @@ import pandas as pd
 
 from manifoldgp import KernelSearch
 from manifoldgp.inspection.palette import BLUE, VERMILLION
-from manifoldgp.plots import Style, new_figure, plot_band, plot_components, plot_observations
+from manifoldgp.plots import Style, new_figure, plot_band, plot_components, plot_observations, styled
 
 
 def passengers() -> tuple[pd.DataFrame, str]:
@@ -106,7 +106,13 @@ def study(name: str, given: argparse.Namespace) -> KernelSearch:
 
 def draw(model: KernelSearch, table: pd.DataFrame, name: str, where: str, known: int):
     """The extrapolation beside the truth."""
-    figure, (ax,) = new_figure(size=(7.2, 2.9))
+    with styled():
+        figure, (ax,) = new_figure(size=(7.2, 2.9))
+        _draw(ax, model, table, name, where, known)
+    return figure
+
+
+def _draw(ax, model: KernelSearch, table: pd.DataFrame, name: str, where: str, known: int) -> None:
     t = pd.DataFrame({"year": np.linspace(table["year"].min(), table["year"].max(), 1200)})
     mean, std = model.predict(t, return_std=True)
     plot_band(ax, t["year"], mean, mean - 1.96 * std, mean + 1.96 * std, style=Style(BLUE), label="mean and 95 % interval")
@@ -114,8 +120,9 @@ def draw(model: KernelSearch, table: pd.DataFrame, name: str, where: str, known:
     plot_observations(ax, table["year"][known:], table[name][known:], label="what came", size=5, color=VERMILLION)
     ax.axvline(float(table["year"][known]), color="#4a5159", linewidth=0.7, linestyle=":")
     ax.set(xlabel="year", ylabel=name, title=f"{name}, {where}", xlim=(table["year"].min(), table["year"].max()))
-    ax.legend(loc="upper left", fontsize=7.5)
-    return figure
+    low, high = ax.get_ylim()
+    ax.set_ylim(low, high + 0.12 * (high - low))  # room for the legend
+    ax.legend(loc="upper left", ncols=3, fontsize=7.5)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from manifoldgp.structure import contest as contests
 from manifoldgp.structure.base_kernels import BASE_KERNELS, DEFAULT, Growth, InputFacts, periods_in
 from manifoldgp.structure.contest import Contest
 from manifoldgp.structure.decomposition import Decomposition
-from manifoldgp.structure.expansions import Grammar, collected
+from manifoldgp.structure.expansions import Grammar, collected, reduced
 from manifoldgp.structure.expressions import Valued, change_point_of, degrees, inputs_of, product_of, renamed, sum_of, text_of
 from manifoldgp.structure.normal_form import parts_in_normal_form
 from manifoldgp.structure.record import Record
@@ -117,6 +117,13 @@ def test_an_expression_grows_by_sums_products_exchanges_and_changes():
         "C + Lin(x1) * SE(x0)",
         "CP(x1; Lin(x1) * SE(x0), Lin(x1) * SE(x0))",
     }
+
+
+def test_every_part_can_be_left_out():
+    found = {text_of(kernel) for kernel in reduced(sum_of([product_of([SE, LIN]), PER]), {})}
+    assert found == {"Per(x0)", "Lin(x1) * SE(x0)", "Lin(x1) + Per(x0)", "Per(x0) + SE(x0)"}
+    assert {text_of(kernel) for kernel in reduced(change_point_of(SE, PER, 0, SWITCH), {})} == {"SE(x0)", "Per(x0)"}
+    assert reduced(SE, {}) == {}
 
 
 def test_what_grew_starts_with_what_was_learned():

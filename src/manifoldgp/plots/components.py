@@ -57,7 +57,7 @@ def plot_components(
 def _draw(ax: Axes, part: inspection.Component, model: ManifoldGPRegressor, output: int) -> None:
     names = input_labels(model)
     title = f"{part.words} ({100 * part.share:.1f} %)"
-    ax.set_title("\n".join(textwrap.wrap(without_formulas(title), 52)), fontsize=8.5)
+    ax.set_title("\n".join(textwrap.wrap(without_formulas(title), 46)), fontsize=8.5)
     ax.set_xlabel(names[part.columns[0]])
     if part.x2 is None:
         lower, upper = part.bounds()

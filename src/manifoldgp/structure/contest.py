@@ -79,14 +79,17 @@ class Contest:
     screened: list[Entry] = field(default_factory=list, init=False)
 
     def run(self, phase: str, candidates: Candidates, keep: int) -> list[Entry]:
-        """Screen all candidates, train the best ``keep`` of them to the end, and return those that were."""
+        """Screen all candidates, train the best ``keep`` of them to the end, and return those that were.
+
+        The record knows candidates by phase and expression: one that comes back in a later phase has better values to start from.
+        """
         self.screened = sorted(self._trained(f"{phase}, all", candidates, False), key=lambda entry: entry.score)
         best = {entry.kernel: [entry.reached.values] for entry in self.screened[:keep]}
         return self._trained(f"{phase}, best", best, True)
 
     def _trained(self, phase: str, wanted: Candidates, finish: bool) -> list[Entry]:
         """Each candidate's best start after a few iterations, or at its end. Those that the record knows are not trained again."""
-        known = {k: reached for k in wanted if (reached := self.record[text_of(k)]) and (reached.finished or not finish)}
+        known = {k: reached for k in wanted if (reached := self.record[f"{phase}: {text_of(k)}"]) is not None}
         groups = _groups([_Start(k, values) for k, starts in wanted.items() if k not in known for values in starts])
         found = dict(known)
         if groups and not self.stopped:
@@ -110,7 +113,7 @@ class Contest:
             self.stopped |= cut_short
             with watch.lock:
                 for entry in () if cut_short else entries:
-                    self.record.keep(text_of(entry.kernel), entry.reached)
+                    self.record.keep(f"{phase}: {text_of(entry.kernel)}", entry.reached)
             return entries
 
         try:
@@ -141,7 +144,7 @@ class Contest:
 
     def _reached(self, kernel: Kernel, trained: Trained, r: int, finish: bool) -> Reached:
         values, nlml = map_leaves(lambda leaf: leaf[0], trained.values(np.array([r]))), float(trained.nlml[r])
-        return Reached(values, nlml, self._score(kernel, values, nlml, finish), finish)
+        return Reached(values, nlml, self._score(kernel, values, nlml, finish))
 
     def _score(self, kernel: Kernel, values: Tree, nlml: float, finish: bool) -> float:
         """BIC / 2 = NLML + ½ P log N; of finished candidates, where rows are held out, −Σ log p(y | training rows) over these."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
-from manifoldgp.kernels import Constant, Kernel, Periodic, Product, Stationary, Sum
+from manifoldgp.kernels import ChangePoint, Constant, Kernel, Periodic, Product, Sum
 from manifoldgp.parameters import Tree
 from manifoldgp.structure.base_kernels import (
     BASE_KERNELS,
@@ -49,7 +49,7 @@ class Grammar:
                 return
             for new in self._everywhere(Growth(variance, False), periods):
                 yield sum_of([part, new])
-                yield sum_of([_relaxed(part), new])
+                yield sum_of([_relaxed(part, 0.0), new])
             if "constant" in self.names and not isinstance(part.kernel, Constant):
                 yield sum_of([part, constant_start(variance)])
 
@@ -57,11 +57,14 @@ class Grammar:
             if isinstance(part.kernel, Product):
                 return
             for new in self._everywhere(Growth(1.0, True), periods):
-                yield product_of([part, new])
-                if isinstance(new.kernel, Periodic):  # what is there goes on, and a period comes on top
+                if isinstance(new.kernel, Periodic):
+                    calm = _relaxed(part, 2.0 * float(new.values["period"][0]))
+                    yield product_of([calm, new])
+                    # What is there goes on, and a period comes on top.
                     above = sum_of([constant_start(1.0), scaled(new, torch.tensor(0.1, dtype=torch.float64))])
-                    yield product_of([_relaxed(part), above])
+                    yield product_of([calm, above])
                     yield product_of([part, above])
+                yield product_of([part, new])
 
         def exchanged(part: Valued) -> Iterator[Valued]:
             if parts_of(part) or part.kernel.dims is None:
@@ -90,6 +93,19 @@ class Grammar:
         return [start for name in self.names if name in BASE_KERNELS for start in BASE_KERNELS[name](fact, growth)]
 
 
+def reduced(valued: Valued, rest: Tree) -> Candidates:
+    """The expression without one of its parts, wherever that is possible: what a longer search may have made superfluous."""
+
+    def dropped(part: Valued) -> Iterator[Valued]:
+        parts = parts_of(part)
+        if isinstance(part.kernel, ChangePoint):
+            yield from parts
+        elif parts:
+            yield from (rebuilt(part, [*parts[:i], *parts[i + 1 :]]) for i in range(len(parts)))
+
+    return collected(_one_changed(valued, dropped), rest)
+
+
 def collected(starts: Iterable[Valued], rest: Tree) -> Candidates:
     """Starting values by expression, the first few of each."""
     found: Candidates = {}
@@ -109,10 +125,10 @@ def _one_changed(valued: Valued, change: Callable[[Valued], Iterator[Valued]]) -
             yield rebuilt(valued, [*parts[:i], new, *parts[i + 1 :]])
 
 
-def _relaxed(valued: Valued) -> Valued:
-    """The expression with longer length-scales: what explained everything leaves something to a new part."""
+def _relaxed(valued: Valued, least: float) -> Valued:
+    """The expression with longer length-scales, four times and at least ``least``: what explained everything leaves something to a new part."""
     if parts_of(valued):
-        return rebuilt(valued, [_relaxed(part) for part in parts_of(valued)])
-    if not isinstance(valued.kernel, Stationary):
+        return rebuilt(valued, [_relaxed(part, least) for part in parts_of(valued)])
+    if "lengthscale" not in valued.values or isinstance(valued.kernel, Periodic):
         return valued
-    return Valued(valued.kernel, {**valued.values, "lengthscale": 4.0 * valued.values["lengthscale"]})
+    return Valued(valued.kernel, {**valued.values, "lengthscale": (4.0 * valued.values["lengthscale"]).clamp_min(least)})

@@ -22,29 +22,27 @@ _SECONDS_BETWEEN = 2.0
 
 @dataclass(frozen=True)
 class Reached:
-    """Where one candidate stands: its values (of the whole model), NLML and score (lower is better); finished: trained to the end, not only screened."""
+    """Where one candidate stands: its values (of the whole model), NLML and score (lower is better)."""
 
     values: Tree
     nlml: float
     score: float
-    finished: bool
 
     def to_plain(self) -> dict[str, Any]:
         return {
             "values": {name: leaf.tolist() for name, leaf in leaves(self.values)},
             "nlml": self.nlml,
             "score": self.score,
-            "finished": self.finished,
         }
 
     @staticmethod
     def from_plain(plain: dict[str, Any]) -> Reached:
         values = nest({name: torch.tensor(leaf, dtype=torch.float64) for name, leaf in plain["values"].items()})
-        return Reached(values, float(plain["nlml"]), float(plain["score"]), bool(plain["finished"]))
+        return Reached(values, float(plain["nlml"]), float(plain["score"]))
 
 
 class Record:
-    """Candidates of one search by their expression, in memory and, with a path, in a file that may hold other searches too.
+    """Candidates of one search by phase and expression, in memory and, with a path, in a file that may hold other searches too.
 
     fingerprint: of the rows and of all settings that a candidate's numbers depend on.
     """
@@ -55,13 +53,13 @@ class Record:
         self._mine = self._all.setdefault(fingerprint, {})
         self._written = time.perf_counter()
 
-    def __getitem__(self, expression: str) -> Reached | None:
-        plain = self._mine.get(expression)
+    def __getitem__(self, candidate: str) -> Reached | None:
+        plain = self._mine.get(candidate)
         return None if plain is None else Reached.from_plain(plain)
 
-    def keep(self, expression: str, reached: Reached) -> None:
+    def keep(self, candidate: str, reached: Reached) -> None:
         """Remember a candidate; the file follows within seconds."""
-        self._mine[expression] = reached.to_plain()
+        self._mine[candidate] = reached.to_plain()
         if time.perf_counter() - self._written > _SECONDS_BETWEEN:
             self.write()
 

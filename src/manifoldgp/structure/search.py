@@ -18,10 +18,10 @@ from manifoldgp.data.inputs import whole_number
 from manifoldgp.errors import InputError, TrainingFailedError, warn
 from manifoldgp.inference.exact_posterior import condition
 from manifoldgp.model import Data, Model
-from manifoldgp.parameters import map_leaves
+from manifoldgp.parameters import Tree, map_leaves
 from manifoldgp.structure.base_kernels import InputFacts, checked_names, periods_in, without_trend
 from manifoldgp.structure.contest import SCREENING, Contest, Entry
-from manifoldgp.structure.expansions import Candidates, Grammar
+from manifoldgp.structure.expansions import Candidates, Grammar, reduced
 from manifoldgp.structure.expressions import degrees, text_of
 from manifoldgp.structure.record import Record, fingerprint
 from manifoldgp.training.plan import Phase, Plan, cost
@@ -177,16 +177,35 @@ class _Walk:
         self._grown: set[str] = set()
 
     def go(self) -> str:
-        """Search to the depth that is asked for, or until nothing gets better; returns why it ended."""
+        """Grow to the depth that is asked for, or until nothing gets better, then leave out what is superfluous; returns why it ended."""
+        ended = self._grow()
+        while not self._contest.stopped and self._simplify():
+            pass
+        return "time was up, or somebody stopped it" if self._contest.stopped else ended
+
+    def _grow(self) -> str:
         for depth in range(1, self._search.depth + 1):
             candidates = self._first() if depth == 1 else self._next()
             if not candidates:
                 return "no further step made it better"
-            for entry in self._contest.run(f"depth {depth}", candidates, self._search.beam * _KEEP):
-                self.entries.setdefault(text_of(entry.kernel), (depth, entry))
+            self._compare(f"depth {depth}", candidates, depth)
             if self._contest.stopped:
-                return "time was up, or somebody stopped it"
+                break
         return f"it had reached its depth of {self._search.depth}"
+
+    def _simplify(self) -> bool:
+        """Try the best expression without each of its parts; returns whether one of these is better."""
+        best = self.best()
+        candidates = reduced(best.valued, _rest(best))
+        if candidates:
+            self._compare(f"without a part of {text_of(best.kernel)}", candidates, self._search.depth)
+        return self.best().kernel != best.kernel
+
+    def _compare(self, phase: str, candidates: Candidates, depth: int) -> None:
+        for entry in self._contest.run(phase, candidates, self._search.beam * _KEEP):
+            known = self.entries.get(text_of(entry.kernel))
+            if known is None or entry.score < known[1].score:
+                self.entries[text_of(entry.kernel)] = (depth if known is None else known[0], entry)
 
     def best(self) -> Entry:
         """The best that was trained to its end; where time was up before, the best that was screened."""
@@ -207,8 +226,7 @@ class _Walk:
             self._grown.add(text_of(entry.kernel))
             residual, variance = self._unexplained(entry)
             periods = [self._periods(d, [residual]) for d in range(self._X.shape[1])]
-            rest = {name: values for name, values in entry.reached.values.items() if name != "kernel"}
-            for kernel, starts in self._grammar.grown(entry.valued, rest, variance, periods).items():
+            for kernel, starts in self._grammar.grown(entry.valued, _rest(entry), variance, periods).items():
                 if text_of(kernel) not in self.entries:
                     found.setdefault(kernel, []).extend(starts)
         return found
@@ -233,6 +251,11 @@ class _Walk:
             mean = posterior.moments(self._contest.data.X, variance=False)[0][0]
         residual = (posterior.z[0] - mean).cpu().numpy()
         return residual, float(np.clip(residual.var(), 0.02, 0.5))
+
+
+def _rest(entry: Entry) -> Tree:
+    """Values of noise and mean."""
+    return {name: values for name, values in entry.reached.values.items() if name != "kernel"}
 
 
 def _winner(model: Model, data: Data, trainer: Trainer, best: Entry, max_iter: int) -> Trained:

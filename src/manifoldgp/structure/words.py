@@ -94,7 +94,7 @@ def _of_one_input(factors: list[Valued], x: InputWords) -> str:
         return f"{degree} {x.name}"
     head = _period(periods[0], x) if periods else _smooth(varying[0], x)
     further = [f"times {_period(p, x)}" for p in periods[1:]]
-    changing = [_change(f, x) for f in (varying if periods else varying[1:])]
+    changing = [_change(f, x) for f in (varying if periods else varying[1:]) if not _unchanging(f, x)]
     clauses = [*changing, *(_growth(line, x) for line in lines)]
     return " ".join([head, *further]) + (f" {listed(clauses)}" if clauses else "")
 
@@ -122,6 +122,11 @@ def _smooth(factor: Valued, x: InputWords) -> str:
 
 def _length(factor: Valued, x: InputWords) -> float:
     return float(factor.values["lengthscale"][0]) * x.scale
+
+
+def _unchanging(factor: Valued, x: InputWords) -> bool:
+    """Whether a factor is a constant over all rows but for its name."""
+    return "lengthscale" in factor.values and _length(factor, x) > 10 * x.range
 
 
 def _change(factor: Valued, x: InputWords) -> str:
