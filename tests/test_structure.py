@@ -12,6 +12,7 @@ import torch
 from sklearn.base import clone
 
 from command_line import fails, mgp
+from drawn_estimators import rounding
 from manifoldgp import KernelSearch, inspection, load, plots
 from manifoldgp._system.threads import Workers
 from manifoldgp.errors import FitWarning, InputError
@@ -31,8 +32,8 @@ from manifoldgp.structure.words import InputWords, words_of
 from manifoldgp.training.trainer import Trainer
 
 RNG = np.random.default_rng(0)
-T = np.linspace(2000, 2006, 72)
-GROWING = 3 * (T - 2000) + (1 + T - 2000) * np.sin(2 * np.pi * T) + 0.2 * RNG.normal(size=72)
+T = np.linspace(2000, 2005, 60)
+GROWING = 3 * (T - 2000) + (1 + T - 2000) * np.sin(2 * np.pi * T) + 0.2 * RNG.normal(size=60)
 H = torch.from_numpy(RNG.normal(size=(9, 3)))
 
 
@@ -221,7 +222,7 @@ def test_a_change_is_said_with_its_place():
 
 # -------------------------------------------------------------------------------------------------------------- estimator
 
-NAMES = ("se", "periodic", "linear")
+NAMES = ("periodic", "linear")
 
 
 @pytest.fixture(scope="module")
@@ -233,8 +234,8 @@ def found() -> KernelSearch:
 def test_what_was_planted_is_found_and_said(found):
     structure = found.describe()
     words = [part.words for part in structure.parts]
+    assert "a linear trend in year" in words
     assert any("a yearly period" in text for text in words)
-    assert structure.expression.count("Per(year)") == 1
     assert sum(part.share for part in structure.parts) + structure.noise_share == pytest.approx(1.0, abs=1e-6)
     assert 0.1 < structure.noise_std < 0.4
     assert found.diagnose().remarks[0] == structure.lines()[0]
@@ -262,9 +263,9 @@ def test_it_is_an_ordinary_model(found, tmp_path):
     np.testing.assert_array_equal(again.predict(X), mean)
     assert str(again.describe()) == str(found.describe())
     assert again.search_ == found.search_
-    by_program = found.predictor()(X, return_std=True)
-    np.testing.assert_allclose(by_program[0], mean, rtol=1e-7)
-    np.testing.assert_allclose(by_program[1], std, rtol=1e-5)
+    by_program, (mean_error, variance_error) = found.predictor()(X, return_std=True), rounding(found, X.to_numpy())
+    np.testing.assert_allclose(by_program[0], mean, rtol=1e-9, atol=100 * mean_error)
+    np.testing.assert_allclose(by_program[1] ** 2, std**2, rtol=1e-6, atol=100 * variance_error)
     assert clone(found).get_params() == found.get_params()
 
 
@@ -389,10 +390,10 @@ def test_rows_are_held_out_as_asked(monkeypatch):
     score = contests.held_out_score
     monkeypatch.setattr(contests, "held_out_score", lambda *given: held.append(given[3].X[:, 0].numpy()) or score(*given))
     model = KernelSearch(1, criterion="held-out", kernels=("se", "linear"), max_iter=5).fit(T[:, None], GROWING, ordered=True)
-    assert len(held[0]) == 18
-    assert held[0].min() > np.sort(model.x_scaler_.apply(T[:, None])[:, 0])[53]
+    assert len(held[0]) == 15
+    assert held[0].min() > np.sort(model.x_scaler_.apply(T[:, None])[:, 0])[44]
     assert model.search_[0].criterion == "held-out"
-    assert model.search_[0].rows == 54
+    assert model.search_[0].rows == 45
     with pytest.warns(FitWarning, match="criterion='bic' holds out none"):
         KernelSearch(1, kernels=("linear",), max_iter=2).fit(T[:, None], GROWING, ordered=True)
 
@@ -400,7 +401,7 @@ def test_rows_are_held_out_as_asked(monkeypatch):
 def test_candidates_are_compared_on_some_rows_and_the_winner_sees_all():
     model = KernelSearch(1, rows=30, kernels=("se",), max_iter=5).fit(T[:, None], GROWING)
     assert model.search_[0].rows == 30
-    assert model.ensembles_[0].blocks[0].rows == 72
+    assert model.ensembles_[0].blocks[0].rows == 60
 
 
 @pytest.mark.parametrize(
