@@ -1,6 +1,6 @@
 """What structure have these series? Searches, extrapolates, and draws the pictures of docs/guide/structure.md.
 
-    python examples/structure.py [--out docs/images] [--only co2] [--budget 150]
+    python examples/structure.py [--out docs/images] [--only co2] [--budget 600]
 
 Three series, of each the first part to learn from and the rest to compare with. CO2 on Mauna Loa and sunspots are read from the package statsmodels where
 it is installed (it brings both records); otherwise series of the same structure are generated, and the pictures say so. The passengers are always generated.
@@ -64,6 +64,9 @@ def _record(name: str) -> Path | None:
     return path if path is not None and path.is_file() else None
 
 
+KERNELS = ("se", "rq", "periodic", "linear")
+"""The base kernels of Duvenaud et al. (2013)."""
+
 SERIES = {"passengers": (passengers, 0.6), "co2": (co2, 0.7), "sunspots": (sunspots, 0.8)}
 """Where each series comes from, and the share of its rows to learn from."""
 
@@ -72,8 +75,8 @@ def main(arguments: list[str] | None = None) -> dict[str, KernelSearch]:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("docs/images"))
     parser.add_argument("--only", nargs="+", choices=list(SERIES), default=list(SERIES))
-    parser.add_argument("--budget", type=float, default=150.0, help="seconds of a search")
-    parser.add_argument("--depth", type=int, default=5)
+    parser.add_argument("--budget", type=float, default=600.0, help="seconds of a search, at most")
+    parser.add_argument("--depth", type=int, default=4)
     parser.add_argument("--most", type=int, help="look at the first so many rows only")
     given = parser.parse_args(arguments)
     given.out.mkdir(parents=True, exist_ok=True)
@@ -88,7 +91,7 @@ def study(name: str, given: argparse.Namespace) -> KernelSearch:
     known = int(share * len(table))
     inputs, target = table[["year"]], table[name].to_numpy()
     begin = time.perf_counter()
-    model = KernelSearch(given.depth, beam=1, budget=given.budget).fit(inputs[:known], target[:known])
+    model = KernelSearch(given.depth, beam=1, budget=given.budget, kernels=KERNELS).fit(inputs[:known], target[:known])
     error = np.sqrt(np.mean((model.predict(inputs[known:]) - target[known:]) ** 2))
     density = model.log_predictive_density(inputs[known:], target[known:]).mean()
     report = model.search_[0]
