@@ -56,6 +56,7 @@ class Grammar:
         def multiplied(part: Valued) -> Iterator[Valued]:
             if isinstance(part.kernel, Product):
                 return
+            part = _awake(part, variance)
             for new in self._everywhere(Growth(1.0, True), periods):
                 if isinstance(new.kernel, Periodic):
                     calm = _relaxed(part, 2.0 * float(new.values["period"][0]))
@@ -123,6 +124,14 @@ def _one_changed(valued: Valued, change: Callable[[Valued], Iterator[Valued]]) -
     for i, part in enumerate(parts):
         for new in _one_changed(part, change):
             yield rebuilt(valued, [*parts[:i], new, *parts[i + 1 :]])
+
+
+def _awake(valued: Valued, least: float) -> Valued:
+    """A base kernel with at least this variance: one that explained nothing alone has none left, and may be half of an interaction."""
+    name = next((name for name in ("variance", "weights") if name in valued.values), None)
+    if name is None or parts_of(valued):
+        return valued
+    return Valued(valued.kernel, {**valued.values, name: valued.values[name].clamp_min(least)})
 
 
 def _relaxed(valued: Valued, least: float) -> Valued:
