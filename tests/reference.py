@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -30,6 +31,8 @@ def kernel_value(kernel, values, h, g):
     if name == "Switch":
         s, t = (switched(values, point[kernel.on]) for point in (h, g))
         return s * t if kernel.rising else (1 - s) * (1 - t)
+    if name in ("Additive", "OrthogonalAdditive"):
+        return sum_over_sets(kernel, values, h, g)
     variance = float(values["variance"]) if "variance" in values else 1.0
     if name == "Periodic" and kernel.centred:
         turned = np.arange(200) / 200 * np.broadcast_to(values["period"], h.shape)[:, None]
@@ -107,6 +110,29 @@ def switched(values, place):
 
 def constant(values, h, g):
     return 1.0
+
+
+def sum_over_sets(kernel, values, h, g):
+    """Every set of up to ``orders`` inputs by itself; the variance of an order is shared by its sets."""
+    z = [one_dimensional(kernel, float(scale), h[q], g[q]) for q, scale in enumerate(values["lengthscale"])]
+    highest, lowest = min(kernel.orders, len(z)), 0 if type(kernel).__name__ == "OrthogonalAdditive" else 1
+    total = 0.0
+    for variance, order in zip(values["variance"], range(lowest, highest + 1), strict=True):
+        sets = list(itertools.combinations(z, order))
+        total += float(variance) * sum(math.prod(chosen) for chosen in sets) / len(sets)
+    return total
+
+
+def one_dimensional(kernel, lengthscale, h, g):
+    if type(kernel).__name__ == "OrthogonalAdditive":
+        # k − E k(h, ·) E k(·, g) / E E k under a standard normal law (Lu et al. 2022), all three integrals of Gaussians
+        def mean(x):
+            return lengthscale / math.sqrt(lengthscale**2 + 1) * math.exp(-(x**2) / (2 * (lengthscale**2 + 1)))
+
+        both = lengthscale / math.sqrt(lengthscale**2 + 2)
+        return math.exp(-((h - g) ** 2) / (2 * lengthscale**2)) - mean(h) * mean(g) / both
+    profile = {"se": squared_exponential, "matern12": matern12, "matern32": matern32, "matern52": matern52}[kernel.base]
+    return profile({"lengthscale": lengthscale}, np.array([h]), np.array([g]))
 
 
 _UNIT_KERNELS = {

@@ -40,6 +40,7 @@ def _network(*sizes: int) -> nn.Sequential:
 
 
 PARTS = {
+    "kernels.Additive": kernels.Additive("matern32", orders=2),
     "kernels.ChangePoint": kernels.ChangePoint(SquaredExponential(), kernels.Linear(), on=1),
     "kernels.Constant": kernels.Constant() + SquaredExponential(),
     "kernels.Linear": kernels.Linear(),
@@ -47,6 +48,7 @@ PARTS = {
     "kernels.Matern32": kernels.Matern32(),
     "kernels.Matern52": kernels.Matern52(dims=(1, 0)),
     "kernels.NeuralNetwork": kernels.NeuralNetwork(),
+    "kernels.OrthogonalAdditive": kernels.OrthogonalAdditive(orders=2),
     "kernels.Periodic": kernels.Periodic(),
     "kernels.Product": kernels.Matern52() * kernels.Linear(),
     "kernels.RationalQuadratic": kernels.RationalQuadratic(),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from manifoldgp.errors import InputError
 from manifoldgp.kernels._radial import squared_distances
+from manifoldgp.kernels.additive import Additive, OrthogonalAdditive
 from manifoldgp.kernels.change_point import ChangePoint, Switch
 from manifoldgp.kernels.kernel import (
     Kernel,
@@ -24,6 +25,7 @@ from manifoldgp.predictor.covariance import Covariance
 from manifoldgp.registry import shorthands
 
 __all__ = [
+    "Additive",
     "ChangePoint",
     "Constant",
     "Covariance",
@@ -33,6 +35,7 @@ __all__ = [
     "Matern32",
     "Matern52",
     "NeuralNetwork",
+    "OrthogonalAdditive",
     "Periodic",
     "Product",
     "RationalQuadratic",

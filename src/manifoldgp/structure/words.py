@@ -79,7 +79,7 @@ def listed(names: Sequence[str]) -> str:
 def number(value: float) -> str:
     """Three digits, or whole numbers where there are more before the point.
 
-    >>> number(1958.24), number(0.02345), number(12.0)
+    >>> number(1958.24), number(0.02347), number(12.0)
     ('1958', '0.0235', '12')
     """
     return f"{value:.0f}" if 100 <= abs(value) < 1e6 else f"{value:.3g}"
