@@ -446,7 +446,19 @@ def test_large_matrices_allocated(kernel, saved):
 
 @given(
     name=st.sampled_from(
-        sorted(set(KERNELS) - {"se-one-feature", "additive-some-features", "sum", "product", "nested", "switch", "change-point", "change-point-chosen"})
+        sorted(
+            set(KERNELS)
+            - {
+                "se-one-feature",
+                "additive-some-features",
+                "sum",
+                "product",
+                "nested",
+                "switch",
+                "change-point",
+                "change-point-chosen",
+            }
+        )
     ),
     N=st.integers(1, 12),
     Q=st.integers(1, 4),
