@@ -72,8 +72,8 @@ def periods_in(x: np.ndarray, residuals: list[np.ndarray]) -> tuple[float, ...]:
     """The periods of the strongest peaks in the periodograms of the residuals (N,) over x (N,), from two spacings to two thirds of the range.
 
     >>> t = np.linspace(0, 10, 200)
-    >>> [round(period, 1) for period in periods_in(t, [np.sin(2 * np.pi * t / 2.5)])][:1]
-    [2.5]
+    >>> bool(abs(periods_in(t, [np.sin(2 * np.pi * t / 2.5)])[0] - 2.5) < 0.1)
+    True
     """
     span, distinct = float(np.ptp(x)), len(np.unique(x))
     if distinct < _FEW_VALUES:
