@@ -64,6 +64,7 @@ KERNELS = {
     "nn-plain": kernels.NeuralNetwork(ard=False, amplitude=False),
     "periodic": kernels.Periodic(),
     "periodic-one": kernels.Periodic(ard=False, amplitude=False),
+    "periodic-centred": kernels.Periodic(centred=True),
     "sm": kernels.SpectralMixture(),
     "sm-one": kernels.SpectralMixture(2, ard=False, amplitude=True),
     "additive": kernels.Additive(),
@@ -72,7 +73,10 @@ KERNELS = {
     "orthogonal": kernels.OrthogonalAdditive(orders=2),
     "linear": kernels.Linear(),
     "linear-amplitude": kernels.Linear(ard=False, amplitude=True),
+    "linear-origin": kernels.Linear(origin=True),
     "constant": kernels.Constant(),
+    "switch": kernels.Switch(on=1) * kernels.Matern32() + kernels.Switch(rising=False, dims=(0,)),
+    "change-point": kernels.ChangePoint(kernels.SquaredExponential(dims=(0,)), kernels.Linear(), on=1),
     "sum": kernels.SquaredExponential(dims=(1,)) + kernels.Linear() + kernels.Constant() + kernels.NeuralNetwork(),
     "product": kernels.Matern32() * kernels.Periodic(amplitude=False, dims=(1, 0)) * kernels.NeuralNetwork() * kernels.Linear(),
     "tree": kernels.Sum(kernels.Constant() * kernels.Linear(), kernels.RationalQuadratic(), dims=(1,))

@@ -24,9 +24,20 @@ def kernel_value(kernel, values, h, g):
         return sum(kernel_value(part, values.get(str(i), {}), h, g) for i, part in enumerate(kernel.parts))
     if name == "Product":
         return math.prod(kernel_value(part, values.get(str(i), {}), h, g) for i, part in enumerate(kernel.parts))
+    if name == "ChangePoint":
+        before, beyond = (kernel_value(part, values.get(str(i), {}), h, g) for i, part in enumerate(kernel.parts))
+        s, t = (switched(values, point[kernel.on]) for point in (h, g))
+        return (1 - s) * before * (1 - t) + s * beyond * t
+    if name == "Switch":
+        s, t = (switched(values, point[kernel.on]) for point in (h, g))
+        return s * t if kernel.rising else (1 - s) * (1 - t)
     if name in ("Additive", "OrthogonalAdditive"):
         return sum_over_sets(kernel, values, h, g)
     variance = float(values["variance"]) if "variance" in values else 1.0
+    if name == "Periodic" and kernel.centred:
+        turned = np.arange(200) / 200 * np.broadcast_to(values["period"], h.shape)[:, None]
+        means = [np.mean([periodic(_one(values, q), np.zeros(1), np.array([u])) for u in turned[q]]) for q in range(len(h))]
+        return variance * (periodic(values, h, g) - math.prod(means)) / (1 - math.prod(means))
     return variance * _UNIT_KERNELS[name](values, h, g)
 
 
@@ -69,6 +80,11 @@ def periodic(values, h, g):
     return math.exp(-2 * sum((math.sin(math.pi * (h[q] - g[q]) / period[q]) / lengthscale[q]) ** 2 for q in range(len(h))))
 
 
+def _one(values, q):
+    """The period and the length-scale of one feature."""
+    return {name: values[name][q if len(values[name]) > 1 else 0 :][:1] for name in ("period", "lengthscale")}
+
+
 def spectral_mixture(values, h, g):
     total = 0.0
     for m, weight in enumerate(values["weights"]):
@@ -83,7 +99,13 @@ def spectral_mixture(values, h, g):
 
 def linear(values, h, g):
     weights = np.broadcast_to(values["weights"], h.shape)
-    return sum(weights[q] * h[q] * g[q] for q in range(len(h)))
+    origin = values.get("origin", np.zeros(len(h)))
+    return sum(weights[q] * (h[q] - origin[q]) * (g[q] - origin[q]) for q in range(len(h)))
+
+
+def switched(values, place):
+    """s = 1 / (1 + exp(-(place - location) / width))."""
+    return 1 / (1 + math.exp(-(place - float(values["location"][0])) / float(values["width"][0])))
 
 
 def constant(values, h, g):

@@ -17,6 +17,7 @@ import levels
 import memory
 import page
 import startup
+import structure
 import study
 from libraries import LIBRARIES, OURS, Library
 from manifoldgp import GPRegressor, ManifoldGPRegressor, Single
@@ -231,3 +232,16 @@ def test_a_study_without_fits_says_so_instead_of_an_empty_header(tmp_path, capsy
     assert "| rows | fits | default |\n|---|---|---|\n| 50 | 1 | -0.500 / -0.500 / 0.500 |" in choosing
     assert reporting.strip().splitlines()[1:] == ["", "No fits yet."]
     assert "|" not in reporting
+
+
+def test_structure_skips_what_is_not_there_and_prints_what_is(tmp_path, capsys, monkeypatch):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(50, 2))
+    np.savez(tmp_path / "boston.npz", X=X, y=X[:, 0] + 0.1 * rng.normal(size=50))
+    given = ["structure.py", "--data", tmp_path, "--out", tmp_path / "out", "--folds", 1, "--depth", 1, "--budget", 20]
+    monkeypatch.setattr("sys.argv", [str(word) for word in given])
+    structure.main()
+    printed = capsys.readouterr().out
+    assert "concrete: skipped, needs" in printed
+    assert "housing, 1 of 10 folds" in printed
+    assert "structure search (published)   0.059" in printed

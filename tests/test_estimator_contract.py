@@ -18,7 +18,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from manifoldgp import MLP, PCA, GPRegressor, LogNormal, ManifoldGPRegressor, Restarts, Single, SquaredExponential
+from manifoldgp import MLP, PCA, GPRegressor, KernelSearch, LogNormal, ManifoldGPRegressor, Restarts, Single, SquaredExponential
 from manifoldgp.kernels import Matern32, Periodic
 
 CHEAP = {"restarts": 2, "max_iter": 15}
@@ -36,6 +36,7 @@ def rows():
     ManifoldGPRegressor(features=(3, 1), averaging=Single(restarts=1, max_iter=10)),
     ManifoldGPRegressor(features=(3, 1), averaging=Restarts(restarts=2, max_iter=10)),
     GPRegressor(),
+    KernelSearch(1, kernels=("linear",), max_iter=2),
 ])  # fmt: skip
 def test_scikit_learn_checks(estimator, check):
     check(estimator)

@@ -45,3 +45,15 @@ def test_the_optimum_is_not_exceeded():
         best = float(function(grid).max())
         assert best <= example.optimum()
         assert math.isclose(best, example.optimum(), abs_tol=0.02)
+
+
+def test_structure_is_found_said_and_drawn(tmp_path, capsys):
+    pytest.importorskip("matplotlib", reason="needs the extra [plots]")
+    example = load("structure")
+    short = ["--depth", "1", "--most", "60", "--budget", "20", "--out", str(tmp_path)]
+    models = example.main(short)
+    assert set(models) == {"passengers", "co2", "sunspots"}
+    printed = capsys.readouterr().out
+    assert "passengers (generated), 36 of 60 rows" in printed
+    assert "co2 is " in printed
+    assert len(list(tmp_path.glob("structure-*.png"))) == 6

@@ -17,6 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from manifoldgp.errors import InputError
 from manifoldgp.kernels import (
     Additive,
+    ChangePoint,
     Constant,
     Kernel,
     Linear,
@@ -31,6 +32,7 @@ from manifoldgp.kernels import (
     SpectralMixture,
     SquaredExponential,
     Sum,
+    Switch,
     _radial,
     as_kernel,
 )
@@ -55,6 +57,8 @@ KERNELS = {
     "nn-unit-isotropic": NeuralNetwork(ard=False, amplitude=False),
     "periodic": Periodic(),
     "periodic-unit-isotropic": Periodic(ard=False, amplitude=False),
+    "periodic-centred": Periodic(centred=True),
+    "periodic-centred-unit-isotropic": Periodic(ard=False, amplitude=False, centred=True),
     "sm": SpectralMixture(components=2),
     "sm-isotropic-amplitude": SpectralMixture(components=3, ard=False, amplitude=True),
     "additive": Additive(),
@@ -65,7 +69,12 @@ KERNELS = {
     "orthogonal-pairs": OrthogonalAdditive(orders=2),
     "linear": Linear(),
     "linear-isotropic-amplitude": Linear(ard=False, amplitude=True),
+    "linear-origin": Linear(amplitude=True, origin=True),
     "constant": Constant(),
+    "switch": Switch(on=1),
+    "switch-off": Switch(rising=False, dims=(0,)),
+    "change-point": ChangePoint(SquaredExponential(dims=(0,)), Linear(), on=2),
+    "change-point-chosen": ChangePoint(Matern32() + Constant(), Periodic(), dims=(2, 0), on=1),
     "sum": SquaredExponential(dims=(2, 0)) + Linear() + Constant(),
     "product": SquaredExponential() * Periodic(amplitude=False, dims=(0,)) * Constant(amplitude=False),
     "nested": Sum(Matern32() * Linear(dims=(0,)), NeuralNetwork(), dims=(1, 2)),
@@ -436,7 +445,21 @@ def test_large_matrices_allocated(kernel, saved):
 
 
 @given(
-    name=st.sampled_from(sorted(set(KERNELS) - {"se-one-feature", "additive-some-features", "sum", "product", "nested"})),
+    name=st.sampled_from(
+        sorted(
+            set(KERNELS)
+            - {
+                "se-one-feature",
+                "additive-some-features",
+                "sum",
+                "product",
+                "nested",
+                "switch",
+                "change-point",
+                "change-point-chosen",
+            }
+        )
+    ),
     N=st.integers(1, 12),
     Q=st.integers(1, 4),
     log_scale=st.floats(-6, 6),
@@ -502,7 +525,7 @@ def test_starting_values_follow_the_scale_of_the_features_start_by_start(kernel)
     values, plain = drawn(kernel, H, 4), drawn(kernel, base, 4)
     for name, parameter in leaves(kernel.parameters(H)):
         assert dict(leaves(values))[name].shape == (4, *parameter.shape)
-        assert parameter.positive
+        assert parameter.positive == (name.split(".")[-1] not in ("origin", "location"))
     again = drawn(kernel, H, 4)
     assert all(torch.equal(a, b) for (_, a), (_, b) in zip(leaves(values), leaves(again), strict=True))
     if isinstance(kernel, OrthogonalAdditive):

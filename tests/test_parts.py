@@ -41,6 +41,7 @@ def _network(*sizes: int) -> nn.Sequential:
 
 PARTS = {
     "kernels.Additive": kernels.Additive("matern32", orders=2),
+    "kernels.ChangePoint": kernels.ChangePoint(SquaredExponential(), kernels.Linear(), on=1),
     "kernels.Constant": kernels.Constant() + SquaredExponential(),
     "kernels.Linear": kernels.Linear(),
     "kernels.Matern12": kernels.Matern12(),
@@ -54,6 +55,7 @@ PARTS = {
     "kernels.SpectralMixture": kernels.SpectralMixture(2),
     "kernels.SquaredExponential": SquaredExponential(),
     "kernels.Sum": SquaredExponential(dims=(0,)) + kernels.Linear(),
+    "kernels.Switch": SquaredExponential() * kernels.Switch(dims=(1,)),
     "features.Chain": features.PCA(2) >> MLP((2,)),
     "features.Concatenate": features.Concatenate(features.Identity(), MLP((2,))),
     "features.FixedLinear": features.FixedLinear(np.arange(2.0 * D).reshape(D, 2) - 2.0),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from manifoldgp.averaging import NUTS, Fast, Restarts, Single, Stack
     from manifoldgp.data.encoding import TableEncoding
+    from manifoldgp.estimators.kernel_search import KernelSearch
     from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
     from manifoldgp.estimators.model_file import load
     from manifoldgp.estimators.plain_gp import GPRegressor
@@ -44,6 +45,7 @@ _HOME = {
     "GPRegressor": "estimators",
     "GaussianNoise": "noise",
     "Identity": "features",
+    "KernelSearch": "estimators",
     "Kumaraswamy": "features",
     "Linear": "features",
     "LogNormal": "parameters",
@@ -75,6 +77,7 @@ __all__ = [
     "GPRegressor",
     "GaussianNoise",
     "Identity",
+    "KernelSearch",
     "Kumaraswamy",
     "Linear",
     "LogNormal",

@@ -49,6 +49,13 @@ class Missing(StrEnum):
     impute = "impute"
 
 
+class Criterion(StrEnum):
+    """How a search compares kernels; docs/guide/structure.md says which to choose."""
+
+    bic = "bic"
+    held_out = "held-out"
+
+
 def refuse_overwriting(outputs: Iterable[str | Path], inputs: Iterable[str | Path], standard_output: bool = False) -> None:
     """Refuse, as wrong usage and before any work is done, an output that is one of the inputs or another output.
 

@@ -166,7 +166,7 @@ def fit(
         group is not None,
     )
     arguments = options.arguments(launched())
-    unfinished = _checked_places(out, replace_if_interrupted, files)
+    unfinished = checked_places(out, replace_if_interrupted, files)
     if launched():
         for name, given in (("--group", group), ("--drop", drop)):
             if given is not None:
@@ -187,18 +187,18 @@ def fit(
             )
             fitted = fit_table(training, messages, interruption, ordered, arguments)
             place = unfinished if fitted.interrupted and out.exists() else out
-            remarks = _save(fitted, place)
+            remarks = save_fitted(fitted, place)
         except KeyboardInterrupt:
             typer.echo("mgp: Interrupted: no model was written.", err=True)
             raise typer.Exit(interruption.exit_code) from None
-    _say_what_was_fitted(fitted, remarks, len(training.X), training.without_target, place, messages, json)
+    say_what_was_fitted(fitted, remarks, len(training.X), training.without_target, place, messages, json)
     if fitted.interrupted:
         kept = "the same command fits it to the end" if place == out else f"{out} is as it was"
         typer.echo(visible(f"mgp: Interrupted. The best model so far is in {place}; {kept}."), err=True)
         raise typer.Exit(interruption.exit_code)
 
 
-def _save(fitted: Fitted, place: Path) -> list[str]:
+def save_fitted(fitted: Fitted, place: Path) -> list[str]:
     """Write the model, with a summary for ``mgp inspect``; returns the remarks of its diagnosis.
 
     What was interrupted is written first and looked at afterwards: whoever sent the signal may not wait.
@@ -234,7 +234,7 @@ _SMALL_PROGRAM = 8_000_000
 """Bytes up to which a program is put into the model file: with more, the file would grow by more than the seconds that it saves are worth."""
 
 
-def _checked_places(out: Path, replace_if_interrupted: bool, files: list[str]) -> Path:
+def checked_places(out: Path, replace_if_interrupted: bool, files: list[str]) -> Path:
     """Where an unfinished model goes if ``out`` exists. Refuses places that cannot be written to, and those of the tables."""
     from manifoldgp._system.files import refuse_unwritable
     from manifoldgp.data.table_files import table_names
@@ -272,7 +272,7 @@ def _fit_shared(
         rows = model.ensembles_[0].blocks[0].rows
         messages.note(f"{rows:,} rows, NLML at most {model.nlml_:.6g}")
         fitted = Fitted(model, time.perf_counter() - begin, False)
-        _say_what_was_fitted(fitted, model.diagnose().remarks, rows, None, out, messages, json)
+        say_what_was_fitted(fitted, model.diagnose().remarks, rows, None, out, messages, json)
 
 
 @dataclass(frozen=True)
@@ -388,12 +388,12 @@ def fit_table(
         estimator = GPRegressor if plain else ManifoldGPRegressor
         model = estimator(**arguments, missing=training.encoding.missing, cyclic=periods, callback=progress)
         model.fit(training.X, training.y, noise_std=training.noise, groups=training.groups, ordered=ordered)
-    _refuse_unfinished(progress, outputs, interruption.exit_code)
+    refuse_unfinished(progress, outputs, interruption.exit_code)
     model.table_encoding_ = training.encoding  # pyright: ignore[reportAttributeAccessIssue]
     return Fitted(model, time.perf_counter() - begin, progress.stop)
 
 
-def _refuse_unfinished(progress: FitProgress, outputs: int, exit_code: int) -> None:
+def refuse_unfinished(progress: FitProgress, outputs: int, exit_code: int) -> None:
     """Targets whose training had not begun when somebody stopped it have no model worth keeping."""
     if progress.stop and progress.output + 1 < outputs:
         typer.echo(f"mgp: Interrupted at target {progress.output + 1} of {outputs}: no model was written.", err=True)
@@ -429,7 +429,7 @@ def _say_what_was_read(training: Training, rows: int, messages: Messages) -> Non
         messages.note(f"Left out: {', '.join(encoding.ignored)}")
 
 
-def _say_what_was_fitted(
+def say_what_was_fitted(
     fitted: Fitted, remarks: list[str], rows: int, without_target: int | None, out: Path, messages: Messages, as_json: bool
 ) -> None:
     from manifoldgp.averaging import as_averaging

@@ -1,6 +1,7 @@
-"""The scikit-learn estimators: ManifoldGPRegressor, and GPRegressor, the same with Identity features."""
+"""The scikit-learn estimators: ManifoldGPRegressor; GPRegressor, the same with Identity features; KernelSearch, which finds its own kernel."""
 
+from manifoldgp.estimators.kernel_search import KernelSearch
 from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
 from manifoldgp.estimators.plain_gp import GPRegressor
 
-__all__ = ["GPRegressor", "ManifoldGPRegressor"]
+__all__ = ["GPRegressor", "KernelSearch", "ManifoldGPRegressor"]

@@ -143,6 +143,9 @@ def _keep(estimator: ManifoldGPRegressor, fitted: list[FittedTarget]) -> None:
     estimator.held_out_ = [f.report for f in fitted]
     estimator.sampling_ = [f.sampling for f in fitted]
     estimator.nlml_ = float(sum(f.nlml for f in fitted))
+    searches = [f.search for f in fitted if f.search is not None]
+    if searches:
+        estimator.search_ = searches
 
 
 def update(estimator: ManifoldGPRegressor, X: Table, y: ArrayLike, noise_std: ArrayLike | None) -> None:

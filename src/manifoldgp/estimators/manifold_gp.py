@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from manifoldgp.data.inputs import RandomState, Table
+    from manifoldgp.structure.search import SearchReport
 
 
 @model_file.storable
@@ -137,6 +138,7 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
     held_out_: list[HeldOutReport | None]
     sampling_: list[SamplingReport | None]
     nlml_: float
+    search_: list[SearchReport]  # only where kernels were searched
     _flat: bool  # whether y was (N,)
 
     def __init__(

@@ -17,6 +17,7 @@ from manifoldgp.errors import InputError, warn
 from manifoldgp.kernels.stationary import Stationary
 from manifoldgp.means import as_mean
 from manifoldgp.model import Model
+from manifoldgp.structure.search import Search
 from manifoldgp.training.processes import Ranks, slots_of
 from manifoldgp.training.settings import Exact, Sparse
 
@@ -162,6 +163,9 @@ def unheeded_folds(averaging: Averaging, groups: ArrayLike | None, ordered: bool
     given = [name for name, is_given in (("groups", groups is not None), ("ordered", ordered)) if is_given]
     if isinstance(averaging, Stack) or not given:
         return []
+    if isinstance(averaging, Search):
+        words = f"criterion={averaging.criterion!r} holds out none. criterion='held-out' does."
+        return [] if averaging.criterion == "held-out" else [f"{' and '.join(given)} of fit say which rows are held out; {words}"]
     return [f"{' and '.join(given)} of fit say which rows a stack holds out; averaging={averaging.shorthand()!r} holds out none."]
 
 

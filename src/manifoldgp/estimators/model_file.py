@@ -29,6 +29,7 @@ from manifoldgp.features import Features, Identity, Nested, as_features
 from manifoldgp.means import as_mean
 from manifoldgp.predictor import Predictor
 from manifoldgp.predictor.file import plain_program
+from manifoldgp.structure.search import SearchReport
 from manifoldgp.training.settings import METHODS, Options
 from manifoldgp.training.trained import START_FIELDS
 
@@ -95,7 +96,7 @@ def _bytes(tensor: Tensor) -> bytes:
     return tensor.reshape(-1).view(torch.uint8).numpy().tobytes() if tensor.numel() else b""
 
 
-_NOT_STORED = ("callback", "warm_start_from", "device", "checkpoint")
+_NOT_STORED = ("callback", "warm_start_from", "device", "checkpoint", "cache")
 """Arguments of the estimators, and of their settings objects, that have no meaning elsewhere."""
 
 
@@ -126,6 +127,8 @@ def save(
         "ensembles": [pack(e, f"ensemble{o}", tensors) for o, e in enumerate(estimator.ensembles_)],
         "held_out": [_pack_report(r, f"held_out{o}", tensors) for o, r in enumerate(estimator.held_out_)],
     }
+    if hasattr(estimator, "search_"):
+        header["search"] = [report.to_plain() for report in estimator.search_]
     encoding = getattr(estimator, "table_encoding_", None)
     if encoding is not None:
         header["table"] = encoding.to_plain()
@@ -190,6 +193,8 @@ def _unpack(
     estimator.held_out_ = [_unpack_report(plain, f"held_out{o}", tensors) for o, plain in enumerate(header["held_out"])]
     if "kernel_choice" in header:
         estimator.kernel_choice_ = KernelChoice(**header["kernel_choice"])  # pyright: ignore[reportAttributeAccessIssue]
+    if "search" in header:
+        estimator.search_ = [SearchReport.from_plain(plain) for plain in header["search"]]
     if "table" in header:
         estimator.table_encoding_ = _unpack_encoding(header["table"], D, targets)
     return estimator

@@ -24,6 +24,7 @@ from manifoldgp.inference.ensemble import Ensemble
 from manifoldgp.inference.exact_posterior import condition
 from manifoldgp.model import Data, Model
 from manifoldgp.parameters import Tree, leaves, map_leaves, nest
+from manifoldgp.structure.search import Searched, SearchReport
 from manifoldgp.training.checkpoint import Checkpoints
 from manifoldgp.training.model_rows import CHUNK_ROWS, ModelRows
 from manifoldgp.training.processes import Ranks
@@ -50,6 +51,7 @@ class FittedTarget:
     nlml: float
     report: HeldOutReport | None = None
     sampling: SamplingReport | None = None
+    search: SearchReport | None = None
 
 
 def fit_exact(
@@ -176,7 +178,8 @@ def _fitted(average: Averaged, data: Data | None, output: int, y_scaler: Standar
     starts = np.concatenate(tables)
     heaviest = float(starts["nlml"][np.argmax(starts["weight"])])
     ensemble = Ensemble(blocks, on_device, average.variance_factors, offset, scale)
-    return FittedTarget(ensemble, starts, histories, heaviest, average.report, average.sampling)
+    search = average.search if isinstance(average, Searched) else None
+    return FittedTarget(ensemble, starts, histories, heaviest, average.report, average.sampling, search)
 
 
 def _on_shared_features(

@@ -14,6 +14,7 @@ from manifoldgp.inspection.chosen_rows import (
     thinned,
     training_rows,
 )
+from manifoldgp.inspection.components import Component, components
 from manifoldgp.inspection.curves import Band, Surface, predicted_band, slice_band, span, surface
 from manifoldgp.inspection.html_page import html_page
 from manifoldgp.inspection.learned import LearnedFeatures, learned_features, sensitivities, widest_directions
@@ -23,6 +24,7 @@ from manifoldgp.inspection.starts import Trace, Weights, mixture_weights, traces
 __all__ = [
     "Band",
     "Calibration",
+    "Component",
     "LearnedFeatures",
     "Predictions",
     "Rows",
@@ -32,6 +34,7 @@ __all__ = [
     "calibration",
     "chosen_inputs",
     "chosen_rows",
+    "components",
     "coverage_band",
     "held_out",
     "histogram_band",

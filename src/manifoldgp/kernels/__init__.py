@@ -5,7 +5,15 @@ from __future__ import annotations
 from manifoldgp.errors import InputError
 from manifoldgp.kernels._radial import squared_distances
 from manifoldgp.kernels.additive import Additive, OrthogonalAdditive
-from manifoldgp.kernels.kernel import Kernel, constant_diagonal, positive_parameter, spread, variance_parameter
+from manifoldgp.kernels.change_point import ChangePoint, Switch
+from manifoldgp.kernels.kernel import (
+    Kernel,
+    constant_diagonal,
+    location_parameter,
+    positive_parameter,
+    spread,
+    variance_parameter,
+)
 from manifoldgp.kernels.linear import Constant, Linear
 from manifoldgp.kernels.neural_network import NeuralNetwork
 from manifoldgp.kernels.periodic import Periodic
@@ -19,6 +27,7 @@ from manifoldgp.registry import shorthands
 
 __all__ = [
     "Additive",
+    "ChangePoint",
     "Constant",
     "Covariance",
     "Kernel",
@@ -37,8 +46,10 @@ __all__ = [
     "SquaredExponential",
     "Stationary",
     "Sum",
+    "Switch",
     "as_kernel",
     "constant_diagonal",
+    "location_parameter",
     "positive_parameter",
     "spread",
     "squared_distances",
@@ -51,7 +62,7 @@ def as_kernel(kernel: Kernel | str) -> Kernel:
     """The kernel itself, or the one a shorthand stands for.
 
     >>> as_kernel("linear")
-    Linear(dims=None, ard=True, amplitude=False)
+    Linear(dims=None, ard=True, amplitude=False, origin=False)
     """
     if isinstance(kernel, Kernel):
         return kernel

@@ -169,6 +169,17 @@ def positive_parameter(centre: Tensor, shape: tuple[int, ...], sd: float) -> Par
     return Parameter(shape, draw, positive=True)
 
 
+def location_parameter(H: Tensor) -> Parameter:
+    """A place in feature space, one number a feature, that starts somewhere among the features H (*B, N, Q)."""
+    centre, width = H.detach().mean(-2), spread(H)
+
+    def draw(generator: torch.Generator, count: int) -> Tensor:
+        scatter = torch.randn((count, H.shape[-1]), generator=generator, dtype=torch.float64).to(H.device)
+        return (centre + 0.7 * width * scatter).expand(count, H.shape[-1]).clone()
+
+    return Parameter((H.shape[-1],), draw)
+
+
 def spread(H: Tensor, ard: bool = True) -> Tensor:
     """Standard deviation of every feature (*B, Q), or with ``ard=False`` their root mean square (*B, 1); at least 1e-3.
 

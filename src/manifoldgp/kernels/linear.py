@@ -7,7 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 from torch import Tensor
 
-from manifoldgp.kernels.kernel import Kernel, constant_diagonal, positive_parameter, spread, variance_parameter
+from manifoldgp.kernels.kernel import (
+    Kernel,
+    constant_diagonal,
+    location_parameter,
+    positive_parameter,
+    spread,
+    variance_parameter,
+)
 from manifoldgp.kernels.random_features import LINEAR, RandomFunctions, Randomness, Ridge
 from manifoldgp.parameters import Tree
 from manifoldgp.predictor.covariance import Covariance
@@ -19,9 +26,9 @@ from manifoldgp.registry import register
 @register("kernels.Linear", shorthand="linear")
 @dataclass(frozen=True)
 class Linear(Kernel):
-    """k(h, h') = sum_q weights_q h_q h'_q: linear functions through the origin. Add `Constant` for an offset.
+    """k(h, h') = sum_q weights_q (h_q - origin_q) (h'_q - origin_q): linear functions that are zero at the origin. Add `Constant` for an offset.
 
-    Its parameters: weights (Q,) or (1,); variance () if asked for.
+    Its parameters: weights (Q,) or (1,); variance () and origin (Q,) if asked for, the latter is otherwise 0.
 
     Parameters
     ----------
@@ -29,15 +36,19 @@ class Linear(Kernel):
         One weight for each feature, or one for all.
     amplitude
         The weights carry the variance already; True multiplies by one more.
+    origin
+        Whether the origin is learned: in a product with another kernel it is where that kernel's functions vanish.
     """
 
     ard: bool = True
     amplitude: bool = False
+    origin: bool = False
 
     def _parameters(self, H: Tensor) -> Tree:
         scale = spread(H, self.ard)
         weights = positive_parameter(scale**-2 / H.shape[-1], scale.shape[-1:], sd=1.0)
-        return ({"variance": variance_parameter()} if self.amplitude else {}) | {"weights": weights}
+        tree: Tree = ({"variance": variance_parameter()} if self.amplitude else {}) | {"weights": weights}
+        return tree | ({"origin": location_parameter(H)} if self.origin else {})
 
     def _matrix(self, values: Tree, H: Tensor) -> Tensor:
         A = self._scaled(values, H)
@@ -51,17 +62,23 @@ class Linear(Kernel):
 
     def _program(self, values: Tree, H: np.ndarray, new: Rows) -> Covariance:
         root = np.sqrt(np.broadcast_to(values["weights"], (len(values["weights"]), H.shape[-1])))
+        if self.origin:
+            new, H = new.shifted(-values["origin"]), H - values["origin"][:, None, :]
         rows = new.scaled(root)
         return Covariance.of(rows.inner_products(H * root[:, None, :]), rows.square_sum(), values.get("variance"))
 
     def _random_functions(self, values: Tree, width: int, random: Randomness) -> list[RandomFunctions]:
         direction = random.normal(random.draws, width, random.ridges) * values["weights"].sqrt().unsqueeze(-1)
         deviation = values["variance"].sqrt().unsqueeze(-1) if self.amplitude else direction.new_ones(1, 1)
-        return [RandomFunctions((Ridge(direction, direction.new_zeros(random.draws, random.ridges), LINEAR),), deviation)]
+        bias = direction.new_zeros(random.draws, random.ridges)
+        if self.origin:
+            bias = -(values["origin"].unsqueeze(-1) * direction).sum(-2)
+        return [RandomFunctions((Ridge(direction, bias, LINEAR),), deviation)]
 
     def _scaled(self, values: Tree, H: Tensor) -> Tensor:
         weights = values["weights"] * values["variance"].unsqueeze(-1) if self.amplitude else values["weights"]
-        return H * weights.sqrt().unsqueeze(-2)
+        centred = H - values["origin"].unsqueeze(-2) if self.origin else H
+        return centred * weights.sqrt().unsqueeze(-2)
 
 
 @register("kernels.Constant")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from scipy import special
 from torch import Tensor
 
 from manifoldgp.kernels._profiles import SQUARED_EXPONENTIAL
@@ -35,10 +36,14 @@ class Periodic(Kernel):
         A period and a length-scale for each feature, or one of each for all.
     amplitude
         Whether there is a variance.
+    centred
+        Whether functions have mean zero over a period: (k - c) / (1 - c) instead of k, with c the mean of k over all distances, prod_q I0(a_q) exp(-a_q)
+        for a = 1 / lengthscale^2. Without it a part of every function is a constant, and a sum or product with other kernels says less.
     """
 
     ard: bool = True
     amplitude: bool = True
+    centred: bool = False
 
     def _parameters(self, H: Tensor) -> Tree:
         scale = spread(H, self.ard)
@@ -49,10 +54,10 @@ class Periodic(Kernel):
         }
 
     def _matrix(self, values: Tree, H: Tensor) -> Tensor:
-        return radial(_around_circle(values, H), None, values.get("variance"), SQUARED_EXPONENTIAL)
+        return self._of_circle(values, _around_circle(values, H), None)
 
     def _cross(self, values: Tree, H1: Tensor, H2: Tensor) -> Tensor:
-        return radial(_around_circle(values, H1), _around_circle(values, H2), values.get("variance"), SQUARED_EXPONENTIAL)
+        return self._of_circle(values, _around_circle(values, H1), _around_circle(values, H2))
 
     def _diagonal(self, values: Tree, H: Tensor) -> Tensor:
         return constant_diagonal(values.get("variance"), H, values["lengthscale"], values["period"])
@@ -64,9 +69,25 @@ class Periodic(Kernel):
         around = np.concatenate([np.cos(phase), np.sin(phase)], -1)
         lengthscale = np.broadcast_to(values["lengthscale"], (len(values["lengthscale"]), Q))
         circle = new.scaled(speed).through("circle", width=2 * Q)
-        return radial_program(SQUARED_EXPONENTIAL, values, around, circle, np.concatenate([lengthscale, lengthscale], -1))
+        if not self.centred:
+            return radial_program(SQUARED_EXPONENTIAL, values, around, circle, np.concatenate([lengthscale, lengthscale], -1))
+        scale = math.sqrt(0.5) / np.concatenate([lengthscale, lengthscale], -1)
+        K = circle.scaled(scale).of_distances("squared_exponential", around * scale[:, None, :])
+        c = np.prod(special.i0e(lengthscale**-2.0), -1)
+        return Covariance.of(K - c, 1 - c, values.get("variance", 1.0) / (1 - c))  # a factor aside is folded into weights
+
+    def _of_circle(self, values: Tree, T1: Tensor, T2: Tensor | None) -> Tensor:
+        if not self.centred:
+            return radial(T1, T2, values.get("variance"), SQUARED_EXPONENTIAL)
+        K = radial(T1, T2, None, SQUARED_EXPONENTIAL)
+        lengthscale = values["lengthscale"]
+        c = torch.special.i0e(lengthscale.expand(*lengthscale.shape[:-1], T1.shape[-1] // 2) ** -2).prod(-1)
+        factor = (values["variance"] if self.amplitude else 1.0) / (1 - c)
+        return (K - c[..., None, None]) * factor[..., None, None]
 
     def _random_functions(self, values: Tree, width: int, random: Randomness) -> list[RandomFunctions]:
+        if self.centred:  # the waves below have a constant, which this kernel lacks
+            return super()._random_functions(values, width, random)
         speed = (2 * math.pi / values["period"]).expand(-1, width)
         lengthscale = values["lengthscale"].expand(-1, width).repeat(1, 2)
         direction, weight = random.directions(2 * width)

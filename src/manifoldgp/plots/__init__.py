@@ -1,4 +1,4 @@
-"""Pictures: each function draws on an Axes and returns it. Needs the extra ``plots`` (matplotlib).
+"""Pictures: each function draws on an Axes and returns it (of several parts, on a Figure of its own). Needs the extra ``plots`` (matplotlib).
 
 Those whose first argument is ``model`` take a fitted estimator and make a figure of their own where ``ax=`` is left out.
 """
@@ -12,6 +12,7 @@ except ImportError as error:
 
 from manifoldgp.plots.bands import plot_band, plot_observations, plot_prediction, plot_slice
 from manifoldgp.plots.calibration import plot_coverage, plot_pit, plot_predicted_observed
+from manifoldgp.plots.components import plot_components
 from manifoldgp.plots.feature_space import plot_feature_curves, plot_feature_plane, plot_features, plot_relevance
 from manifoldgp.plots.maps import plot_map, plot_mean_map, plot_std_map
 from manifoldgp.plots.style import Style, new_figure, styled
@@ -21,6 +22,7 @@ __all__ = [
     "Style",
     "new_figure",
     "plot_band",
+    "plot_components",
     "plot_coverage",
     "plot_feature_curves",
     "plot_feature_plane",

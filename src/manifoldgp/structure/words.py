@@ -1,0 +1,180 @@
+"""A product of base kernels in words: a yearly period that grows with year, a smooth function of x, an interaction of x and z."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from manifoldgp.kernels import (
+    Constant,
+    Kernel,
+    Linear,
+    Matern12,
+    Matern32,
+    Matern52,
+    NeuralNetwork,
+    Periodic,
+    RationalQuadratic,
+    SquaredExponential,
+    Switch,
+)
+from manifoldgp.structure.expressions import Valued
+from manifoldgp.structure.normal_form import factors_of
+
+_ROUGH = (Matern12, Matern32)
+_VARYING = (SquaredExponential, RationalQuadratic, Matern12, Matern32, Matern52, NeuralNetwork)
+
+_CALENDAR = (("year", 1.0, "yearly"), ("month", 12.0, "yearly"), ("week", 52.18, "yearly"), ("day", 365.25, "yearly"), ("day", 7.0, "weekly"),
+             ("hour", 24.0, "daily"), ("hour", 168.0, "weekly"), ("date", 1.0, "yearly"))  # fmt: skip
+"""What a period is called, by a word in the name of its input and its length there."""
+
+_SAME_PERIOD = 0.03
+
+
+@dataclass(frozen=True)
+class InputWords:
+    """An input as its user knows it: its name, its range, and how to come back from the model's units."""
+
+    name: str
+    low: float
+    high: float
+    offset: float
+    scale: float
+
+    def place(self, value: float) -> float:
+        """A place in the user's units."""
+        return self.offset + self.scale * value
+
+    @property
+    def range(self) -> float:
+        return self.high - self.low
+
+
+def words_of(part: Valued, inputs: Sequence[InputWords]) -> str:
+    """A product of base kernels in words."""
+    factors = factors_of(part)
+    switches = [f for f in factors if isinstance(f.kernel, Switch)]
+    others = [f for f in factors if not isinstance(f.kernel, (Switch, Constant))]
+    seen = sorted({d for f in others for d in (f.kernel.dims or range(len(inputs)))})
+    if not others:
+        words = "a constant level" if switches else "a constant"
+    elif len(seen) == 1:
+        words = _of_one_input(others, inputs[seen[0]])
+    elif len(others) == 1:
+        words = f"a smooth function of {listed([inputs[d].name for d in seen])} together"
+    else:
+        words = _interaction(others, inputs, seen)
+    return words + "".join(_switched(switch, inputs) for switch in switches)
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names with commas and an "and".
+
+    >>> listed(["a", "b", "c"])
+    'a, b and c'
+    """
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def number(value: float) -> str:
+    """Three digits, or whole numbers where there are more before the point.
+
+    >>> number(1958.24), number(0.02347), number(12.0)
+    ('1958', '0.0235', '12')
+    """
+    return f"{value:.0f}" if 100 <= abs(value) < 1e6 else f"{value:.3g}"
+
+
+def _of_one_input(factors: list[Valued], x: InputWords) -> str:
+    lines = [f for f in factors if isinstance(f.kernel, Linear)]
+    periods = [f for f in factors if isinstance(f.kernel, Periodic)]
+    varying = [f for f in factors if isinstance(f.kernel, _VARYING)]
+    if not periods and not varying:
+        degree = {1: "a linear trend in", 2: "a parabola in"}.get(len(lines), f"a polynomial of degree {len(lines)} in")
+        return f"{degree} {x.name}"
+    head = _period(periods[0], x) if periods else _smooth(varying[0], x)
+    further = [f"times {_period(p, x)}" for p in periods[1:]]
+    changing = [_change(f, x) for f in (varying if periods else varying[1:]) if not _unchanging(f, x)]
+    clauses = [*changing, *(_growth(line, x) for line in lines)]
+    return " ".join([head, *further]) + (f" {listed(clauses)}" if clauses else "")
+
+
+def _period(factor: Valued, x: InputWords) -> str:
+    length = float(factor.values["period"][0]) * x.scale
+    for word, usual, called in _CALENDAR:
+        if word in x.name.lower() and abs(length / usual - 1) < _SAME_PERIOD:
+            return f"a {called} period"
+    return f"a period of {number(length)} in {x.name}"
+
+
+def _smooth(factor: Valued, x: InputWords) -> str:
+    kind = factor.kernel
+    if isinstance(kind, NeuralNetwork):
+        return f"a function of {x.name} that is steep somewhere and levels off"
+    length = _length(factor, x)
+    rough = "rough" if isinstance(kind, _ROUGH) else "smooth"
+    several = ", on several scales at once" if isinstance(kind, RationalQuadratic) else ""
+    if length > 0.5 * x.range:
+        return f"a slow, {rough} trend over {x.name}{several}"
+    quick = "quick, " if length < 0.05 * x.range else ""
+    return f"a {quick}{rough} function of {x.name} that varies over about {number(length)}{several}"
+
+
+def _length(factor: Valued, x: InputWords) -> float:
+    return float(factor.values["lengthscale"][0]) * x.scale
+
+
+def _unchanging(factor: Valued, x: InputWords) -> bool:
+    """Whether a factor is a constant over all rows but for its name."""
+    return "lengthscale" in factor.values and _length(factor, x) > 10 * x.range
+
+
+def _change(factor: Valued, x: InputWords) -> str:
+    if isinstance(factor.kernel, NeuralNetwork):
+        return f"whose shape changes around one place of {x.name}"
+    length = _length(factor, x)
+    return (
+        f"whose shape changes slowly, over about {number(length)}"
+        if length > 0.05 * x.range
+        else f"whose shape changes over about {number(length)}"
+    )
+
+
+def _growth(line: Valued, x: InputWords) -> str:
+    origin = x.place(float(line.values["origin"][0])) if "origin" in line.values else x.offset
+    if origin <= x.low + 0.2 * x.range:
+        return f"that grows with {x.name}"
+    if origin >= x.high - 0.2 * x.range:
+        return f"that shrinks with {x.name}"
+    return f"that is smallest near {x.name} = {number(origin)} and grows to both sides"
+
+
+def _interaction(factors: list[Valued], inputs: Sequence[InputWords], seen: Sequence[int]) -> str:
+    ways = [_way(factor, inputs) for factor in factors]
+    return f"an interaction of {listed([inputs[d].name for d in seen])}: {listed(ways)}"
+
+
+def _way(factor: Valued, inputs: Sequence[InputWords]) -> str:
+    kind, x = factor.kernel, inputs[(factor.kernel.dims or (0,))[0]]
+    if kind.dims is None or len(kind.dims) > 1:
+        return "smooth in all together"
+    if isinstance(kind, Periodic):
+        return f"periodic in {x.name} (period {number(float(factor.values['period'][0]) * x.scale)})"
+    return f"{_adjective(kind)} in {x.name}"
+
+
+def _adjective(kind: Kernel) -> str:
+    if isinstance(kind, Linear):
+        return "linear"
+    if isinstance(kind, NeuralNetwork):
+        return "levelling off"
+    return (
+        "rough" if isinstance(kind, _ROUGH) else "smooth on several scales" if isinstance(kind, RationalQuadratic) else "smooth"
+    )
+
+
+def _switched(switch: Valued, inputs: Sequence[InputWords]) -> str:
+    assert isinstance(switch.kernel, Switch)
+    x = inputs[(switch.kernel.dims or (switch.kernel.on,))[0]]
+    place = number(x.place(float(switch.values["location"][0])))
+    return f", from about {x.name} = {place} on" if switch.kernel.rising else f", until about {x.name} = {place}"
