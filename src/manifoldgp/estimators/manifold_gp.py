@@ -267,6 +267,13 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
         """P(Y_i <= y_i | x_i), shaped like y: the probability integral transform, uniform for a calibrated model."""
         return predictions.cdf(self, X, y, noise_std)
 
+    def predict_crps(self, X: Table, y: ArrayLike, *, noise_std: ArrayLike | None = None) -> np.ndarray:
+        """Continuous ranked probability score of each row, shaped like y and in its units; lower is better, and an exact point prediction has 0.
+
+        In closed form; for a warped target from a hundred quantiles. Of a prediction without spread it is the absolute error.
+        """
+        return predictions.crps(self, X, y, noise_std)
+
     def sample_y(self, X: Table, n_samples: int = 1, random_state: RandomState = 0, *, latent: bool = False) -> np.ndarray:
         """Joint draws of y (or f) at X: (n, n_samples), or (n, O, n_samples). Of the noise, the learned part is added."""
         return predictions.joint_draws(self, X, n_samples, random_state, latent)
