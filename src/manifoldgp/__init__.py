@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from manifoldgp.averaging import NUTS, Fast, Restarts, Single, Stack
+    from manifoldgp.comparison import compare
     from manifoldgp.data.encoding import TableEncoding
     from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
     from manifoldgp.estimators.model_file import load
@@ -60,6 +61,7 @@ _HOME = {
     "StudentT": "parameters",
     "TableEncoding": "data",
     "TanhWarping": "warping",
+    "compare": "comparison",
     "load": "estimators.model_file",
     "register": "registry",
 }
@@ -91,6 +93,7 @@ __all__ = [
     "StudentT",
     "TableEncoding",
     "TanhWarping",
+    "compare",
     "load",
     "register",
 ]

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from manifoldgp.cli.bench import bench
+from manifoldgp.cli.compare import compare
 from manifoldgp.cli.example import example
 from manifoldgp.cli.export import export
 from manifoldgp.cli.fit import fit
@@ -52,6 +53,6 @@ def every_command(
     pass
 
 
-for command in (example, fit, inspect, report, predict, score, export):
+for command in (example, compare, fit, inspect, report, predict, score, export):
     app.command(rich_help_panel="Your table")(command)
 app.command(rich_help_panel="This machine")(bench)

@@ -1,0 +1,6 @@
+"""Which model to use for a table: ours and others on the same held-out rows."""
+
+from manifoldgp.comparison.comparing import compare
+from manifoldgp.comparison.result import Comparison, Difference, Row
+
+__all__ = ["Comparison", "Difference", "Row", "compare"]
