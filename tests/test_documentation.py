@@ -37,6 +37,7 @@ def blocks(page: Path) -> list[tuple[int, str, str]]:
 ELSEWHERE = {
     "command-line.md": "tests/cli/test_documents.py",
     "compare.md": "tests/cli/test_documents.py",
+    "suggest.md": "tests/cli/test_documents.py",
     "scale.md": "tests/test_scale_docs.py",
 }
 """Pages whose Python needs what their commands have made: these tests run both, in order."""

@@ -45,3 +45,15 @@ def test_the_optimum_is_not_exceeded():
         best = float(function(grid).max())
         assert best <= example.optimum()
         assert math.isclose(best, example.optimum(), abs_tol=0.02)
+
+
+def test_suggestions_in_rounds_find_better_experiments(capsys):
+    pytest.importorskip("botorch", reason="needs the extra [botorch]")
+    example = load("suggestion_loop")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # BoTorch's remarks
+        found, _ = example.main(["--quick"])
+    printed = capsys.readouterr().out
+    before = float(printed.split("best strength ")[1].split()[0])
+    assert found >= before
+    assert "round 2, 14 experiments" in printed

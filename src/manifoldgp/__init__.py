@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from manifoldgp.parameters import LogNormal, Normal, StudentT
     from manifoldgp.predictor import Predictor
     from manifoldgp.registry import register
+    from manifoldgp.suggestions import suggest
     from manifoldgp.training.settings import Exact, Sparse
     from manifoldgp.warping import TanhWarping
 
@@ -64,6 +65,7 @@ _HOME = {
     "compare": "comparison",
     "load": "estimators.model_file",
     "register": "registry",
+    "suggest": "suggestions",
 }
 
 __all__ = [
@@ -96,6 +98,7 @@ __all__ = [
     "compare",
     "load",
     "register",
+    "suggest",
 ]
 
 

@@ -15,6 +15,7 @@ from manifoldgp.cli.inspect import inspect
 from manifoldgp.cli.predict import predict
 from manifoldgp.cli.report import report
 from manifoldgp.cli.score import score
+from manifoldgp.cli.suggest import suggest
 
 _SUMMARY = "Gaussian-process regression that learns its own features: from a table to predictions with error bars."
 _EPILOG = (
@@ -53,6 +54,6 @@ def every_command(
     pass
 
 
-for command in (example, compare, fit, inspect, report, predict, score, export):
+for command in (example, compare, fit, inspect, report, predict, score, suggest, export):
     app.command(rich_help_panel="Your table")(command)
 app.command(rich_help_panel="This machine")(bench)
