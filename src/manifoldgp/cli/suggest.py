@@ -153,7 +153,7 @@ def _laid_out(found: Suggestions, targets: tuple[str, ...], like: str | None) ->
     table = found.frame()
     if like is None:
         return table.assign(**dict.fromkeys(targets, ""))
-    known = read_table(like)
+    known: Any = read_table(like)
     for name in known.columns:
         if name not in table.columns:
             one = known[name].nunique() == 1 and not known[name].isna().any() and name not in targets

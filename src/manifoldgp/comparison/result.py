@@ -205,7 +205,7 @@ class Comparison:
 
     def __str__(self) -> str:
         heads = ("model", "RMSE", "MAE", "CRPS", "above the best", "NLPP", "95 % holds", "s a fold")
-        lines = [heads]
+        lines: list[tuple[str, ...]] = [heads]
         for row in self.ranked:
             n = self.numbers(row)
             apart = "" if row is self.best else self._apart(row, self.best)

@@ -15,6 +15,7 @@ from manifoldgp.inspection.chosen_rows import (
     training_rows,
 )
 from manifoldgp.inspection.curves import Band, Surface, predicted_band, slice_band, span, surface
+from manifoldgp.inspection.effects import effect_band
 from manifoldgp.inspection.html_page import html_page
 from manifoldgp.inspection.learned import LearnedFeatures, learned_features, sensitivities, widest_directions
 from manifoldgp.inspection.predicted_rows import Calibration, Predictions, calibration, coverage_band, histogram_band, predictions
@@ -33,6 +34,7 @@ __all__ = [
     "chosen_inputs",
     "chosen_rows",
     "coverage_band",
+    "effect_band",
     "held_out",
     "histogram_band",
     "html_page",
