@@ -16,8 +16,9 @@ from command_line import fails, mgp
 from manifoldgp import GPRegressor, compare, metrics
 from manifoldgp.averaging.folds import make_folds
 from manifoldgp.comparison import candidates
+from manifoldgp.comparison.differences import paired
 from manifoldgp.comparison.held_out import OWN_GAUSSIAN, OWN_MIXTURE, RESIDUALS, RowScores
-from manifoldgp.comparison.result import Comparison, Row, paired
+from manifoldgp.comparison.result import Comparison, Row
 from manifoldgp.errors import InputError
 from manifoldgp.kernels import Kernel
 from manifoldgp.registry import shorthands

@@ -135,7 +135,7 @@ def _compared(
 def _show(found: Comparison) -> None:
     from rich.table import Table
 
-    from manifoldgp.comparison.result import CLEAR
+    from manifoldgp.comparison.differences import CLEAR
 
     console = output()
     table = Table(

@@ -6,32 +6,17 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
 from manifoldgp import metrics
+from manifoldgp.comparison.differences import CLEAR, Difference, paired
 from manifoldgp.comparison.held_out import RowScores
 from manifoldgp.errors import InputError
-
-CLEAR = 2.0
-"""A difference counts as clear beyond so many of its standard errors."""
 
 _FASTER = 3.0
 _ALIKE = 0.05
 """A model is offered as a cheaper choice when it takes a third of the time or less, and its score is within 5 %."""
-
-
-class Difference(NamedTuple):
-    """A mean difference of scores between two models on the same rows, and its standard error."""
-
-    value: float
-    error: float
-
-    @property
-    def clear(self) -> bool:
-        """Whether chance hardly explains it."""
-        return abs(self.value) > CLEAR * self.error
 
 
 @dataclass(frozen=True)
@@ -231,17 +216,3 @@ class Comparison:
         from manifoldgp.comparison.page import table_html
 
         return table_html(self)
-
-
-def paired(difference: np.ndarray, units: np.ndarray) -> Difference:
-    """The mean of differences (N,) and its standard error; rows of one unit (N,) are taken together, because their errors resemble each other.
-
-    >>> paired(np.array([1.0, 3.0]), np.array([0, 1]))
-    Difference(value=2.0, error=1.0)
-    """
-    n, mean = len(difference), float(difference.mean())
-    count = int(units.max()) + 1
-    if count < 2:
-        return Difference(mean, math.inf)
-    sums = np.bincount(units, weights=difference - mean, minlength=count)
-    return Difference(mean, float(np.sqrt(np.sum(sums**2) * count / (count - 1)) / n))
