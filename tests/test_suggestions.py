@@ -14,6 +14,7 @@ from manifoldgp import GPRegressor, ManifoldGPRegressor, TableEncoding, suggest
 from manifoldgp.errors import InputError
 from manifoldgp.suggestions.constraints import Constraint
 from manifoldgp.suggestions.gains import Knowledge
+from manifoldgp.suggestions.space import space_of
 from short_fits import few_starts
 
 RNG = np.random.default_rng(0)
@@ -119,6 +120,15 @@ def test_what_an_experiment_teaches_is_the_variance_that_it_takes_away(model):
     second = deepcopy(first).update(X.iloc[1:], [0.0])
     given = Knowledge(model, 0, reference)(X.to_numpy()[1:], X.to_numpy()[:1])
     assert given[0] == pytest.approx(variance(first) - variance(second), rel=1e-4)
+
+
+def test_rows_of_the_table_are_told_apart_by_what_is_possible(model, table):
+    space = space_of(model, {"x": (2.0, 8.0)}, {"floor": "ice"}, {}, ["x + n <= 9"])
+    X = model.table_encoding_.inputs(table).to_numpy()
+    expected = table.x.between(2, 8) & (table.floor == "ice") & (table.x + table.n <= 9)
+    assert space.holds_rows(X).tolist() == expected.tolist()
+    one = space_of(model, {"n": (1, 2, 4)}, {}, {}, [])
+    assert one.holds_rows(X).tolist() == table.n.isin([1, 2, 4]).tolist()
 
 
 def test_learning_goes_where_the_data_say_least():

@@ -52,6 +52,11 @@ class Range:
     def share(self, values: np.ndarray) -> np.ndarray:
         return (values - self.low) / (self.high - self.low) if self.high > self.low else np.zeros(len(values))
 
+    def holds(self, values: np.ndarray) -> np.ndarray:
+        """Which values (n,) lie inside, up to rounding."""
+        slack = 1e-9 * (abs(self.low) + abs(self.high))
+        return (self.low - slack <= values) & (values <= self.high + slack)
+
 
 @dataclass(frozen=True)
 class Choice:
@@ -66,6 +71,12 @@ class Choice:
     def share(self, values: np.ndarray) -> np.ndarray:
         place = {value: k for k, value in enumerate(self.values)}
         return np.array([(place[v] + 0.5) / len(self.values) for v in values.tolist()])
+
+    def holds(self, values: np.ndarray) -> np.ndarray:
+        """Which values (n,) are among them, numbers up to rounding."""
+        if isinstance(self.values[0], str):
+            return np.isin(values, self.values)
+        return np.any(np.isclose(values[:, None], np.array(self.values, dtype=float)), axis=1)
 
 
 @dataclass(frozen=True)
@@ -118,13 +129,24 @@ class Space:
         return encoding.inputs(pandas().DataFrame(values)).to_numpy()
 
     def holds_rows(self, X: np.ndarray) -> np.ndarray:
-        """Which of the model's inputs X (n, D) lie within the ranges of all numbers; texts and conditions are not asked."""
-        names, inside = model_columns(self.model), np.ones(len(X), dtype=bool)
-        for name, domain in self.inputs.items():
-            if name in names and isinstance(domain, Range):
-                x = X[:, names.index(name)]
-                inside &= (domain.low <= x) & (x <= domain.high)
-        return inside
+        """Which of the model's inputs X (n, D), such as its training rows, are possible experiments."""
+        values = self._decoded(X)
+        inside = np.ones(len(X), dtype=bool)
+        for name, column in values.items():
+            inside &= self.inputs[name].holds(column)
+        return inside & self.possible(values) if len(values) == len(self.inputs) else inside
+
+    def _decoded(self, X: np.ndarray) -> Values:
+        """The model's inputs (n, D) as columns of the table, those that can be read back: numbers, and categories from their 0/1 columns."""
+        names, found = model_columns(self.model), {}
+        for name in self.inputs:
+            parts = [d for d, column in enumerate(names) if column.startswith(f"{name}=")]
+            if name in names:
+                found[name] = X[:, names.index(name)]
+            elif parts:
+                labels = np.array([names[d].removeprefix(f"{name}=") for d in parts], dtype=object)
+                found[name] = labels[X[:, parts].argmax(1)]
+        return found
 
 
 def space_of(

@@ -47,7 +47,7 @@ class Suggestions:
     goal
         "maximize", "minimize" or "learn".
     best
-        The best mean among the training rows that are possible, which is to be improved on; None for "learn".
+        The best mean among the training rows that are possible (where none is, among the experiments that were drawn), which is to be improved on; None for "learn".
     """
 
     columns: Values
