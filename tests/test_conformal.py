@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
 from manifoldgp import GPRegressor, Single, Sparse
 from manifoldgp.errors import InputError
@@ -42,8 +43,6 @@ def test_jackknife_plus_is_what_leaving_out_row_by_row_gives(kind, request):
         for block, weights in zip(ensemble.blocks, ensemble.member_weights(), strict=True):
             kept = np.delete(np.arange(30), i)
             without = condition(block.model, block.values, Data(block.data.X[kept], block.data.y[kept], None))
-            import torch
-
             new, row = (without.mean_and_variance(torch.as_tensor(A))[0].numpy() for A in (V, U[i : i + 1]))
             at_new += weights.numpy() @ new
             at_row += float(weights.numpy() @ row[:, 0])
@@ -55,7 +54,7 @@ def test_jackknife_plus_is_what_leaving_out_row_by_row_gives(kind, request):
 
 
 def test_split_intervals_hold_their_level_whatever_the_model():
-    """A model that is far too sure of itself: a plain GP trained on half the noise; 400 draws of calibration and new rows."""
+    """A model that is far too sure of itself, fitted to rows with a 25th of the noise; 150 draws of calibration rows and a new row."""
     rng = np.random.default_rng(1)
     x = np.linspace(-2, 2, 25)[:, None]
     sure = GPRegressor(restarts=1, max_iter=30).fit(x, np.sin(x[:, 0]) + 0.02 * rng.normal(size=25))
@@ -99,7 +98,7 @@ def test_what_cannot_be_guaranteed_is_refused(plain, arguments, message):
 
 
 def test_models_without_the_closed_form_are_sent_to_split():
-    sparse = manifold((2,), averaging=Single(restarts=1, max_iter=3), method=Sparse(inducing=8, restarts=1, max_iter=3)).fit(X, Y)
+    sparse = manifold((2,), averaging=Single(restarts=1, max_iter=3), method=Sparse(inducing=8)).fit(X, Y)
     warped = GPRegressor(restarts=1, max_iter=5, target_warping="tanh").fit(X, Y)
     for model in (sparse, warped):
         with pytest.raises(InputError, match="conformal='split'"):
