@@ -1,4 +1,4 @@
-"""The numbers that quick commands print in README.md and docs/command-line.md: run the commands, and write what they print now.
+"""The numbers that quick commands print in README.md, docs/command-line.md, docs/compare.md and docs/suggest.md: run the commands, and write what they print now.
 
     python benchmarks/results.py           # or make results: writes the pages
     python benchmarks/results.py --check   # says which lines differ by more than another processor explains
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = ("README.md", "docs/command-line.md")
+PAGES = ("README.md", "docs/command-line.md", "docs/compare.md", "docs/suggest.md")
 ENVIRONMENT = os.environ | {"COLUMNS": "100", "NO_COLOR": "1", "PYTHONPATH": str(ROOT / "src")}
 
 _BLOCK = re.compile(r"(?<=```console\n).*?(?=```)", re.S)

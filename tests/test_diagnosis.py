@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+from html import escape
 
 import numpy as np
 import pandas as pd
@@ -275,3 +276,14 @@ def test_one_of_a_kind_is_singular():
     text = " ".join(model.diagnose().remarks)
     assert "kernel.lengthscale: 1 feature has no influence" in text
     assert "1 of 1 start stopped at the iteration limit" in text
+
+
+def test_a_notebook_shows_what_a_fitted_model_looks_like():
+    x = np.linspace(-1, 1, 20)[:, None]
+    model = GPRegressor(restarts=1, max_iter=10)
+    assert "All numbers of the diagnosis" not in model._repr_html_()
+    model.fit(x, np.sin(x[:, 0]))
+    remark = model.diagnose().remarks[0]
+    for html in (model._repr_html_(), model._repr_mimebundle_()["text/html"], model.diagnose()._repr_html_()):
+        assert escape(remark) in html
+        assert "noise floor (units of y)" in html

@@ -34,7 +34,12 @@ def blocks(page: Path) -> list[tuple[int, str, str]]:
     return [(text.count("\n", 0, m.start("code")) + 1, m["mark"].strip(), m["code"]) for m in FENCE.finditer(text)]
 
 
-ELSEWHERE = {"command-line.md": "tests/cli/test_documents.py", "scale.md": "tests/test_scale_docs.py"}
+ELSEWHERE = {
+    "command-line.md": "tests/cli/test_documents.py",
+    "compare.md": "tests/cli/test_documents.py",
+    "suggest.md": "tests/cli/test_documents.py",
+    "scale.md": "tests/test_scale_docs.py",
+}
 """Pages whose Python needs what their commands have made: these tests run both, in order."""
 WITH_CODE = [page for page in PAGES if blocks(page) and page.name not in ELSEWHERE]
 

@@ -57,3 +57,15 @@ def test_structure_is_found_said_and_drawn(tmp_path, capsys):
     assert "passengers (generated), 36 of 60 rows" in printed
     assert "co2 is " in printed
     assert len(list(tmp_path.glob("structure-*.png"))) == 6
+
+
+def test_suggestions_in_rounds_find_better_experiments(capsys):
+    pytest.importorskip("botorch", reason="needs the extra [botorch]")
+    example = load("suggestion_loop")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # BoTorch's remarks
+        found, _ = example.main(["--quick"])
+    printed = capsys.readouterr().out
+    before = float(printed.split("best strength ")[1].split()[0])
+    assert found >= before
+    assert "round 2, 14 experiments" in printed

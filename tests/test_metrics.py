@@ -121,3 +121,62 @@ def test_coverage_table_sees_overconfidence(predictions):
 def test_unusable_input_is_refused(call, message):
     with pytest.raises(InputError, match=message):
         call()
+
+
+def test_mae_and_r2_by_hand():
+    y, mean = [1.0, 2.0, 3.0, 6.0], [1.0, 0.0, 4.0, 6.0]
+    assert metrics.mae(y, mean) == 0.75
+    assert metrics.r2(y, mean) == pytest.approx(1 - 5 / 14, rel=1e-14)
+    with pytest.raises(InputError, match="targets that vary"):
+        metrics.r2([1.0, 1.0], [0.0, 2.0])
+
+
+@pytest.fixture
+def mixture():
+    """y (4,), means and stds (3, 4), weights (3,)."""
+    rng = np.random.default_rng(2)
+    return 2 * rng.normal(size=4), rng.normal(size=(3, 4)), rng.uniform(0.2, 2.0, (3, 4)), np.array([0.5, 0.3, 0.2])
+
+
+def test_the_crps_of_a_mixture_is_the_integral_of_its_squared_distribution_function(mixture):
+    y, means, stds, weights = mixture
+    for i, found in enumerate(metrics.mixture_crps(*mixture)):
+        cdf = lambda t, i=i: float(weights @ stats.norm.cdf(t, means[:, i], stds[:, i]))  # noqa: E731
+        below, _ = integrate.quad(lambda t, cdf=cdf: cdf(t) ** 2, -30, y[i])
+        above, _ = integrate.quad(lambda t, cdf=cdf: (1 - cdf(t)) ** 2, y[i], 30)
+        assert found == pytest.approx(below + above, rel=1e-6)
+
+
+def test_a_mixture_of_equal_components_has_the_crps_of_one(predictions):
+    y, mean, std = predictions
+    found = metrics.mixture_crps(y, np.stack([mean, mean]), np.stack([std, std]), [0.25, 0.75])
+    np.testing.assert_allclose(found, metrics.gaussian_crps(y, mean, std), rtol=1e-9, atol=1e-12)
+
+
+def test_the_crps_from_quantiles_approaches_the_closed_form(predictions):
+    y, mean, std = predictions
+    exact = metrics.gaussian_crps(y, mean, std)
+    error = []
+    for count in (50, 400):
+        quantiles = mean[:, None] + std[:, None] * stats.norm.ppf(metrics.midpoint_levels(count))
+        error.append(np.abs(metrics.quantile_crps(y, quantiles) - exact).max())
+    assert error[1] < error[0] / 4
+    assert error[1] < 2e-3 * std.max()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"weights": [0.5, 0.3, 0.3]}, "sum to one"),
+        ({"stds": np.zeros((3, 4))}, "positive standard deviations"),
+        ({"means": np.zeros((2, 4))}, r"means and stds \(S, n\)"),
+    ],
+)
+def test_mixtures_that_are_none_are_refused(mixture, change, message):
+    with pytest.raises(InputError, match=message):
+        metrics.mixture_crps(**(dict(zip(("y", "means", "stds", "weights"), mixture, strict=True)) | change))
+
+
+def test_quantiles_out_of_order_are_refused():
+    with pytest.raises(InputError, match="in order"):
+        metrics.quantile_crps([0.0], [[1.0, 0.0]])

@@ -20,7 +20,7 @@ from manifoldgp.errors import InputError
 from manifoldgp.inspection import html_page
 from manifoldgp.inspection.page import write_model_report
 
-SECTIONS = ("summary", "predictions", "trust", "learned", "training", "data", "use")
+SECTIONS = ("predictions", "trust", "errors", "summary", "learned", "training", "data", "use")
 
 
 def written(model, path: Path, **arguments) -> str:
@@ -45,7 +45,7 @@ def page(tmp_path_factory) -> str:
 def test_every_section_and_chart_is_there(page):
     assert re.findall(r'<section id="([a-z-]+)"', page) == list(SECTIONS)
     charts = charts_of(page)
-    assert {"prediction", "map", "relevance", "observed", "coverage", "pit", "weights", "starts"} <= set(charts)
+    assert {"prediction", "map", "relevance", "observed", "residuals", "coverage", "pit", "weights", "starts"} <= set(charts)
     for name in charts:
         assert page.count(f'id="chart-{name}"') == 1
     assert page.count('<p class="caption"><b>') == len(charts)

@@ -17,7 +17,7 @@ from scipy import stats
 from scipy.integrate import cumulative_trapezoid
 
 import manifoldgp
-from manifoldgp import MLP, GPRegressor, LogNormal, ManifoldGPRegressor, Normal
+from manifoldgp import MLP, GPRegressor, LogNormal, ManifoldGPRegressor, Normal, metrics
 from manifoldgp.errors import FitWarning
 from manifoldgp.inference.exact_posterior import condition
 from manifoldgp.model import Data
@@ -499,3 +499,15 @@ def test_public_names_load_when_they_are_used_and_the_package_alone_loads_no_tor
     assert all(getattr(manifoldgp, name).__name__ == name for name in manifoldgp.__all__)
     with pytest.raises(AttributeError, match="module 'manifoldgp' has no attribute 'Regressor'"):
         _ = manifoldgp.Regressor
+
+
+def test_the_crps_is_that_of_the_predictive_distribution(warped):
+    average = mgp(averaging="restarts").fit(X, Y)
+    for model, y in ((average, NEW_Y), (warped, np.exp(NEW_Y))):
+        levels = metrics.midpoint_levels(400)
+        quantiles = np.maximum.accumulate(model.predict_quantiles(NEW, levels.tolist()), axis=1)
+        np.testing.assert_allclose(
+            model.predict_crps(NEW, y), metrics.quantile_crps(y, quantiles), rtol=0.03, atol=1e-3 * np.std(y)
+        )
+    two = gp().fit(X, np.stack([Y, 2 * Y], 1))
+    assert two.predict_crps(NEW, np.stack([NEW_Y, 2 * NEW_Y], 1)).shape == (len(NEW), 2)

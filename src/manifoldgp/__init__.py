@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from manifoldgp.averaging import NUTS, Fast, Restarts, Single, Stack
+    from manifoldgp.comparison import compare
     from manifoldgp.data.encoding import TableEncoding
     from manifoldgp.estimators.kernel_search import KernelSearch
     from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from manifoldgp.parameters import LogNormal, Normal, StudentT
     from manifoldgp.predictor import Predictor
     from manifoldgp.registry import register
+    from manifoldgp.suggestions import suggest
     from manifoldgp.training.settings import Exact, Sparse
     from manifoldgp.warping import TanhWarping
 
@@ -62,8 +64,10 @@ _HOME = {
     "StudentT": "parameters",
     "TableEncoding": "data",
     "TanhWarping": "warping",
+    "compare": "comparison",
     "load": "estimators.model_file",
     "register": "registry",
+    "suggest": "suggestions",
 }
 
 __all__ = [
@@ -94,8 +98,10 @@ __all__ = [
     "StudentT",
     "TableEncoding",
     "TanhWarping",
+    "compare",
     "load",
     "register",
+    "suggest",
 ]
 
 

@@ -37,12 +37,12 @@ def run(command: str, folder: Path) -> str:
     return said(command, folder, ENVIRONMENT)
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/command-line.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/command-line.md", "docs/compare.md", "docs/suggest.md"])
 def test_every_command_runs_and_says_what_the_page_says(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     text = (ROOT / page).read_text(encoding="utf-8")
     assert page in PAGES
-    assert len(steps(text)) >= 6
+    assert len(steps(text)) >= 2
     left_out = []
 
     def run_or_leave_out(command: str) -> str:

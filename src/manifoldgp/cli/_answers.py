@@ -35,6 +35,10 @@ class Answer(Protocol):
         """log p(y) (n,)."""
         ...
 
+    def crps(self, y: np.ndarray) -> np.ndarray:
+        """Continuous ranked probability score (n,), in the units of y."""
+        ...
+
 
 class Answers(Protocol):
     """A model file, opened to predict."""
@@ -137,6 +141,9 @@ class _Mixtures:
     def log_density(self, y: np.ndarray) -> np.ndarray:
         return self._joined([(rows, mixture.log_density(y[rows])) for rows, mixture in self.parts])
 
+    def crps(self, y: np.ndarray) -> np.ndarray:
+        return self._joined([(rows, mixture.crps(y[rows])) for rows, mixture in self.parts])
+
     def _joined(self, pieces: list[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
         import numpy as np
 
@@ -185,6 +192,9 @@ class _OfModel:
         from manifoldgp.estimators.predictions import log_densities
 
         return log_densities(self.model, self.X, self._all(y), self.noise)[:, self.output]
+
+    def crps(self, y: np.ndarray) -> np.ndarray:
+        return self._own(self.model.predict_crps(self.X, self._all(y), noise_std=self.noise))
 
     def _own(self, found: np.ndarray) -> np.ndarray:
         return found.reshape(len(self.X), -1)[:, self.output]

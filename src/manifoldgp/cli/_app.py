@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from manifoldgp.cli.bench import bench
+from manifoldgp.cli.compare import compare
 from manifoldgp.cli.example import example
 from manifoldgp.cli.export import export
 from manifoldgp.cli.fit import fit
@@ -15,6 +16,7 @@ from manifoldgp.cli.predict import predict
 from manifoldgp.cli.report import report
 from manifoldgp.cli.score import score
 from manifoldgp.cli.search import search
+from manifoldgp.cli.suggest import suggest
 
 _SUMMARY = "Gaussian-process regression that learns its own features: from a table to predictions with error bars."
 _EPILOG = (
@@ -53,6 +55,6 @@ def every_command(
     pass
 
 
-for command in (example, fit, search, inspect, report, predict, score, export):
+for command in (example, compare, fit, search, inspect, report, predict, score, suggest, export):
     app.command(rich_help_panel="Your table")(command)
 app.command(rich_help_panel="This machine")(bench)

@@ -3,35 +3,66 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from manifoldgp.cli._messages import Messages
-from manifoldgp.cli._options import ModelFile, Quiet, refuse_overwriting
+from manifoldgp.cli._options import TABLE_HELP, AllowUnknown, ModelFile, Quiet, refuse_overwriting
 
 
 def report(
     model_file: ModelFile,
     out: Annotated[Path, typer.Option("--out", "-o", help="HTML file to write.", metavar="FILE")] = Path("report.html"),
+    test: Annotated[
+        str | None,
+        typer.Option(
+            "--test", help=f"Rows with targets that the model has not seen, to judge it by. {TABLE_HELP}", metavar="TABLE"
+        ),
+    ] = None,
+    allow_unknown: AllowUnknown = False,
     title: Annotated[str | None, typer.Option(help="Heading of the page.", metavar="TEXT")] = None,
     show: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
     quiet: Quiet = False,
 ) -> None:
     """Write a page with pictures about a model.
 
-    Did the features help, are the intervals right, which inputs matter. One HTML file that needs no network.
+    How large are its errors, are the intervals right, which inputs matter, where does it err. One HTML file that needs no network.
+
+    --test judges the model by new rows; without it by rows that were held out or left out of the training rows.
     """
     from manifoldgp._system.files import refuse_unwritable
     from manifoldgp.cli._models import open_model
     from manifoldgp.inspection.page import write_model_report
 
-    refuse_overwriting([out], [model_file])
+    if allow_unknown and test is None:
+        raise typer.BadParameter("--allow-unknown is about the rows of --test. Give them, or leave it out.")
+    refuse_overwriting([out], [model_file, *([test] if test else [])])
     refuse_unwritable(out)
     messages = Messages(quiet)
     model = open_model(model_file)
     with messages.warnings_as_messages():
-        write_model_report(model, out, title=title)
+        X, y = (None, None) if test is None else _test_rows(model, test, allow_unknown, messages)
+        write_model_report(model, out, title=title, X=X, y=y)
     messages.note(f"The report: {out.resolve().as_uri()}")
     if show:
         typer.launch(str(out.resolve()))
+
+
+def _test_rows(model: Any, file: str, allow_unknown: bool, messages: Messages) -> tuple[Any, Any]:
+    """Inputs and targets of a table, as the model takes them; rows without target are left out."""
+    import numpy as np
+
+    from manifoldgp.cli._models import encoding_of, prepare
+    from manifoldgp.data.table_files import read_table
+    from manifoldgp.errors import InputError
+
+    table = read_table(file)
+    encoding = encoding_of(model, table)
+    Y = encoding.target_values(table)
+    missing = np.isnan(Y.reshape(len(table), -1)).any(1)
+    if missing.all():
+        raise InputError(f"No row of {file} has a value in {', '.join(encoding.targets)}: there is nothing to compare with.")
+    if missing.any():
+        messages.note(f"{int(missing.sum())} of {len(table)} rows have no target and are left out.")
+    return prepare(encoding, table[~missing], allow_unknown, messages).X, Y[~missing]

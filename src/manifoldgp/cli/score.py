@@ -33,7 +33,8 @@ def score(
 ) -> None:
     """Compare predictions with known targets.
 
-    RMSE, MAE and NLPP (negative log predictive density, lower is better) in the units of the target and in those of its standard deviation at the fit, R2.
+    RMSE, MAE, CRPS (continuous ranked probability score: errors and error bars together) and NLPP (negative log predictive density), all lower is better,
+    in the units of the target and in those of its standard deviation at the fit; R2.
 
     Coverage: the share of targets inside 50, 90 and 95 % intervals, which should be 50, 90 and 95 %.
     """
@@ -77,19 +78,20 @@ def _scores(found: Answer, y: np.ndarray, scale: float) -> dict[str, float]:
     """Scores of a target, in the units of y and (…_standardised) in units of the training targets' standard deviation."""
     import numpy as np
 
-    from manifoldgp.metrics import coverage_table, nlpp, rmse
+    from manifoldgp.metrics import coverage_table, mae, nlpp, r2, rmse
 
     mean, _ = found.moments()
-    density = nlpp(found.log_density(y))
-    spread = float(np.mean((y - y.mean()) ** 2))
+    density, crps = nlpp(found.log_density(y)), float(np.mean(found.crps(y)))
     scores = {
         "rmse": rmse(y, mean),
-        "mae": float(np.mean(np.abs(y - mean))),
-        "r2": 1.0 - rmse(y, mean) ** 2 / spread if spread > 0 else math.nan,
+        "mae": mae(y, mean),
+        "r2": r2(y, mean) if y.var() > 0 else math.nan,
         "nlpp": density,
+        "crps": crps,
         "rmse_standardised": rmse(y, mean) / scale,
-        "mae_standardised": float(np.mean(np.abs(y - mean))) / scale,
+        "mae_standardised": mae(y, mean) / scale,
         "nlpp_standardised": density - math.log(scale),
+        "crps_standardised": crps / scale,
     }
     inside = coverage_table(found.cdf(y), _LEVELS)
     return scores | {f"coverage_{100 * row.expected:g}": row.observed for row in inside}
@@ -103,7 +105,7 @@ def _show(scores: dict[str, dict[str, float]], rows: int) -> None:
     for name in scores:
         table.add_column(name, justify="right")
         table.add_column("standardised", justify="right", style="dim")
-    for key, label in (("rmse", "RMSE"), ("mae", "MAE"), ("nlpp", "NLPP, nats a row")):
+    for key, label in (("rmse", "RMSE"), ("mae", "MAE"), ("crps", "CRPS"), ("nlpp", "NLPP, nats a row")):
         table.add_row(label, *(f"{s[name]:.4g}" for s in scores.values() for name in (key, f"{key}_standardised")))
     table.add_row("R2", *(text for s in scores.values() for text in (_number(s["r2"]), "")))
     for level in _LEVELS:

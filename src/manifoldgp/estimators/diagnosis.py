@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor
 
 from manifoldgp._system.linalg import PIVOT_ERROR, pivot_error
+from manifoldgp._system.plain_text import visible
 from manifoldgp.averaging.verdict import (
     errors_in_words,
     held_out_numbers,
@@ -60,6 +62,15 @@ class Diagnosis:
         width = max((len(name) for name in self.numbers), default=0)
         lines = [f"{name:<{width}}  {show_value(value)}" for name, value in self.numbers.items()]
         return "\n".join([*lines, "", *(f"- {remark}" for remark in self.remarks)]).strip()
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the remarks, and the numbers under a fold."""
+        remarks = "".join(f"<li>{escape(visible(remark))}</li>" for remark in self.remarks)
+        rows = "".join(
+            f'<tr><th style="text-align:left">{escape(visible(name))}</th><td style="text-align:left">{escape(visible(show_value(value)))}</td></tr>'
+            for name, value in self.numbers.items()
+        )
+        return f"<ul>{remarks}</ul><details><summary>All numbers of the diagnosis</summary><table>{rows}</table></details>"
 
 
 def diagnose(estimator: ManifoldGPRegressor) -> Diagnosis:

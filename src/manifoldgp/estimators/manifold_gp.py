@@ -20,6 +20,7 @@ from manifoldgp.data.scaling import Standardizer
 from manifoldgp.data.sources import RowSource
 from manifoldgp.errors import InputError
 from manifoldgp.estimators import fitting, model_file, predictions, uncertain_inputs
+from manifoldgp.estimators.conformal import intervals
 from manifoldgp.estimators.diagnosis import Diagnosis, diagnose
 from manifoldgp.estimators.function_draws import RIDGES, SampledFunctions, sample_functions
 from manifoldgp.estimators.hyperparameters import ParameterTable, parameter_table
@@ -322,6 +323,30 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
         """Quantiles of y at X: (n, len(q)), or (n, len(q), O)."""
         return predictions.quantiles(self, X, q, latent, noise_std)
 
+    def predict_interval(
+        self,
+        X: Table,
+        level: float = 0.95,
+        *,
+        conformal: str | None = None,
+        calibration: tuple[Table, ArrayLike] | None = None,
+    ) -> np.ndarray:
+        """Intervals that should hold a share ``level`` of new observations: (n, 2), or (n, 2, O).
+
+        Parameters
+        ----------
+        level
+            The share, such as 0.95.
+        conformal
+            None: central intervals of the predictive distribution, right if the model is. "split": predictive standard deviations, stretched to fit the calibration rows.
+            If these and the new rows are exchangeable (drawn alike, in no order), the interval of a new row holds with probability level or more, whatever the model.
+            "jackknife+": errors of the training rows, each left out, in closed form. With parameters that have not seen the rows it holds with probability
+            1 - 2 (1 - level) or more, and about level as a rule; trained parameters have seen them, so that here it is a rule and no guarantee.
+        calibration
+            For "split": (X, y) of rows that the model was not fitted on; level / (1 - level) of them at least.
+        """
+        return intervals(self, X, level, conformal, calibration)
+
     def log_predictive_density(self, X: Table, y: ArrayLike, *, noise_std: ArrayLike | None = None) -> np.ndarray:
         """log p(y_i | x_i) (n,), in the units of y; several targets are independent, so their densities add up."""
         return predictions.log_density(self, X, y, noise_std)
@@ -329,6 +354,13 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
     def predict_cdf(self, X: Table, y: ArrayLike, *, noise_std: ArrayLike | None = None) -> np.ndarray:
         """P(Y_i <= y_i | x_i), shaped like y: the probability integral transform, uniform for a calibrated model."""
         return predictions.cdf(self, X, y, noise_std)
+
+    def predict_crps(self, X: Table, y: ArrayLike, *, noise_std: ArrayLike | None = None) -> np.ndarray:
+        """Continuous ranked probability score of each row, shaped like y and in its units; lower is better, and an exact point prediction has 0.
+
+        In closed form; for a warped target from a hundred quantiles. Of a prediction without spread it is the absolute error.
+        """
+        return predictions.crps(self, X, y, noise_std)
 
     def sample_y(self, X: Table, n_samples: int = 1, random_state: RandomState = 0, *, latent: bool = False) -> np.ndarray:
         """Joint draws of y (or f) at X: (n, n_samples), or (n, O, n_samples). Of the noise, the learned part is added."""
@@ -424,6 +456,24 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         return to_predictor(self)
 
+    def _repr_html_inner(self) -> str:
+        """For notebooks: scikit-learn's view of the arguments, and below it what a fitted model looks like."""
+        return super()._repr_html_inner() + self._fitted_html()
+
+    def _repr_mimebundle_(self, **kwargs: object) -> dict[str, str]:
+        output = super()._repr_mimebundle_(**kwargs)
+        if "text/html" in output:
+            output["text/html"] += self._fitted_html()
+        return output
+
+    def _fitted_html(self) -> str:
+        """The diagnosis; of models for which it takes long the way to ask for it, and nothing before the fit."""
+        if not self.__sklearn_is_fitted__():
+            return ""
+        if len(self.ensembles_[0].blocks[0].data.X) > _SHOWN_ROWS:
+            return "<p><code>model.diagnose()</code> says what the fit looks like.</p>"
+        return diagnose(self)._repr_html_()
+
     @property
     def n_iter_(self) -> int:
         """Iterations of the start that took the most."""
@@ -451,6 +501,9 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "ensembles_")
 
+
+_SHOWN_ROWS = 2000
+"""A notebook shows the diagnosis of a model with more rows only when somebody asks: it takes seconds."""
 
 _SHORTHANDS: dict[str, Callable[[Any], Options | None]] = {"averaging": as_averaging, "method": as_method}
 """Arguments that can be a word instead of an object."""

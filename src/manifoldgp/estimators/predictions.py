@@ -102,6 +102,15 @@ def cdf(estimator: ManifoldGPRegressor, X: Table, y: ArrayLike, noise_std: Array
         return _by_row(estimator, points, parts, lambda p, o, rows: p.cdf(Y[rows, o]))
 
 
+def crps(estimator: ManifoldGPRegressor, X: Table, y: ArrayLike, noise_std: ArrayLike | None) -> np.ndarray:
+    """Continuous ranked probability score of every row and target."""
+    U = model_inputs(estimator, X)
+    Y = on_device(estimator, inputs.target_table(estimator, y, len(U)))
+    with prediction_threads(estimator.ensembles_, len(U)):
+        predictives = _predictives(estimator, U, False, noise_std)
+        return as_columns(estimator, [p.crps(Y[:, o].contiguous()) for o, p in enumerate(predictives)])
+
+
 def joint_draws(estimator: ManifoldGPRegressor, X: Table, n_samples: int, random_state: RandomState, latent: bool) -> np.ndarray:
     """Joint draws of y at X."""
     U = model_inputs(estimator, X)

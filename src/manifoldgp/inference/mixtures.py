@@ -16,12 +16,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from manifoldgp import metrics
 from manifoldgp.parameters import Tree, map_leaves
 from manifoldgp.warping import NoWarping, TargetWarping
 
 _LOG_2PI = math.log(2 * math.pi)
 _HERMITE_NODES, _HERMITE_WEIGHTS = (a.tolist() for a in np.polynomial.hermite_e.hermegauss(40))
 _HERMITE_WEIGHTS = [weight / math.sqrt(2 * math.pi) for weight in _HERMITE_WEIGHTS]  # of the standard normal density
+
+_CRPS_QUANTILES = 100
+"""Quantiles that the score of a warped target is computed from."""
 
 
 @dataclass(frozen=True)
@@ -118,6 +122,17 @@ class Predictive:
         below = 0.5 * torch.erfc((self.means - z) / (2.0 * self.variances).sqrt())
         # weights that sum to one up to rounding could give 1 + 2e-16, which is no probability
         return (self.log_weights.exp()[:, None] * below).sum(0).clamp(0.0, 1.0)
+
+    def crps(self, y: Tensor) -> Tensor:
+        """Continuous ranked probability score (n,), in the units of y: in closed form, or by quantiles where the target is warped."""
+        if self.warp.trivial:
+            means, stds = self.offset + self.scale * self.means, self.scale * self.variances.sqrt()
+            found = metrics.mixture_crps(*(part.cpu().numpy() for part in (y, means, stds, self.log_weights.exp())))
+        else:
+            quantiles = torch.stack([self.quantile(q) for q in metrics.midpoint_levels(_CRPS_QUANTILES).tolist()], -1)
+            # bisection may leave neighbours in the wrong order by one rounding
+            found = metrics.quantile_crps(y.cpu().numpy(), np.maximum.accumulate(quantiles.cpu().numpy(), axis=1))
+        return torch.as_tensor(found, device=y.device)
 
     def quantile(self, q: float) -> Tensor:
         """y with P(Y_i <= y) = q (n,); exact for one component, else bisection between the components' quantiles."""

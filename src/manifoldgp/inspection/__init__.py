@@ -16,6 +16,7 @@ from manifoldgp.inspection.chosen_rows import (
 )
 from manifoldgp.inspection.components import Component, components
 from manifoldgp.inspection.curves import Band, Surface, predicted_band, slice_band, span, surface
+from manifoldgp.inspection.effects import effect_band
 from manifoldgp.inspection.html_page import html_page
 from manifoldgp.inspection.learned import LearnedFeatures, learned_features, sensitivities, widest_directions
 from manifoldgp.inspection.predicted_rows import Calibration, Predictions, calibration, coverage_band, histogram_band, predictions
@@ -36,6 +37,7 @@ __all__ = [
     "chosen_rows",
     "components",
     "coverage_band",
+    "effect_band",
     "held_out",
     "histogram_band",
     "html_page",

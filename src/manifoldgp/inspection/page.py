@@ -12,7 +12,7 @@ from manifoldgp import inspection
 from manifoldgp._system.files import refuse_unwritable, write_whole
 from manifoldgp._system.plain_text import visible
 from manifoldgp.errors import InputError
-from manifoldgp.inspection import page_charts, page_trust
+from manifoldgp.inspection import page_charts, page_errors, page_trust
 from manifoldgp.inspection import page_words as words
 from manifoldgp.inspection.html_page import html_page
 from manifoldgp.inspection.page_tables import data_table, numbers_table, renamed, score_table, settings_table, starts_table
@@ -52,16 +52,17 @@ def write_model_report(
     view = view_of(model, columns, X, y)
     charts: list[Spec] = []
     sections = [
-        ("summary", "Summary", _summary(view)),
         ("predictions", "Predictions", _predictions(view, charts)),
         ("trust", "Trust", _trust(view, charts)),
+        ("errors", "Errors", _errors(view, charts)),
+        ("summary", "In words", _summary(view)),
         ("learned", "Features", _learned(view, charts)),
         ("training", "Training", _training(view, charts)),
         ("data", "Data", _data(view)),
         ("use", "Use it", words.usage(view)),
     ]
     heading = visible(title or words.title(view))
-    head = f'<h1>{escape(heading)}</h1><p class="lead">{words.lead(view)}</p>{_facts(view)}'
+    head = f"<h1>{escape(heading)}</h1>{words.headline(view)}<p>{words.lead(view)}</p>{_facts(view)}"
     write_whole(path, html_page(heading, head, sections, {"charts": charts}))
     return Path(path)
 
@@ -75,7 +76,8 @@ def _summary(view: ModelView) -> str:
     diagnosis = view.model.diagnose()
     remarks = "".join(f"<li>{escape(renamed(remark, view))}</li>" for remark in diagnosis.remarks)
     return (
-        f'<h2>In words</h2><ul class="words">{remarks}</ul><p class="soft">{words.glossary(view)}</p>'
+        "<h2>In the words of Gaussian processes</h2>"
+        f'<details><summary>What the fit looks like</summary><ul class="words">{remarks}</ul><p class="soft">{words.glossary(view)}</p></details>'
         f"<details><summary>All numbers of the diagnosis</summary>{numbers_table(diagnosis, view)}</details>"
     )
 
@@ -93,6 +95,11 @@ def _trust(view: ModelView, charts: list[Spec]) -> str:
         + _chart(page_trust.observed_chart(view), words.observed(view), charts)
         + f'<div class="pair">{_chart(page_trust.coverage_chart(view), words.coverage(view), charts)}{_chart(page_trust.pit_chart(view), words.pit(view), charts)}</div>'
     )
+
+
+def _errors(view: ModelView, charts: list[Spec]) -> str:
+    chart = _chart(page_errors.residuals_chart(view), words.residuals(view), charts)
+    return f"<h2>Where it errs</h2>{chart}{page_errors.worst_rows(view)}<p class='soft'>{words.WORST}</p>"
 
 
 def _learned(view: ModelView, charts: list[Spec]) -> str:

@@ -34,7 +34,7 @@ MOST_SOBOL, SOBOL_SAMPLES = 30, 1024
 
 
 def prediction_chart(view: ModelView) -> Spec:
-    """One input: band and rows. Several: a slice for each of the strongest ones."""
+    """One input: band and rows. Several: the effect of each of the strongest ones along the data."""
     if len(view.inputs) == 1:
         specs = [_curve(view, target) for target in view.targets]
         legend = [chip("band", BLUE, "mean and 95 % interval"), chip("training rows", INK)]
@@ -44,7 +44,8 @@ def prediction_chart(view: ModelView) -> Spec:
     shown = view.by_strength[:MOST_SLICES]
     specs = []
     for target in view.targets:
-        slices = [inspection.slice_band(view.model, d, output=target.output, points=round(100 * view.detail)) for d in shown]
+        most = min(view.affordable // 4, 400)
+        slices = [inspection.effect_band(view.model, d, output=target.output, most=most) for d in shown]
         y = padded(*(s.lower for s in slices), *(s.upper for s in slices))
         specs.append([_slice(view, target, d, band, y) for d, band in zip(shown, slices, strict=True)])
     flat = [specs[t][k] for k in range(len(shown)) for t in range(len(view.targets))]

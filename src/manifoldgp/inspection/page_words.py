@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass
 from html import escape
 
 import numpy as np
@@ -43,6 +45,7 @@ SCORES = (
     "Held out: rows that the folds of the stack kept from the models that predict them. Left out: each training row is predicted from all the others, with "
     "parameters that have seen it; that flatters the model a little, and much where neighbours are alike, as rows of one run or of one moment are."
 )
+WORST = "Look at these first: a typing error, a broken sensor, or a kind of row of which the model has seen too few. Rows are counted from 0."
 STARTS = (
     "<b>Every start of the optimiser, from its first step to its end (dot).</b> Lower is better; many ends at one height mean that the optimum is found "
     "reliably. Grey: starts that do not take part in the prediction. The first steps of poor starts lie above the picture."
@@ -61,6 +64,88 @@ _GROUPS = {
 
 def title(view: ModelView) -> str:
     return f"A model of {_list([t.name for t in view.targets])}"
+
+
+def headline(view: ModelView) -> str:
+    """The first thing to know about each target, as paragraphs: how large errors are, how large without a model, and whether intervals hold."""
+    return "".join(f'<p class="lead">{_headline(view, target)}</p>' for target in view.targets[:3])
+
+
+def _headline(view: ModelView, target: TargetView) -> str:
+    found = _first_numbers(view, target)
+    unit = _unit(target.name)
+    of = f"{escape(target.name)}: typical" if len(view.targets) > 1 else "Typical"
+    explained = "" if found.explained is None else f"; R² <b>{say(round(found.explained, 2) + 0.0)}</b>"
+    return (
+        f"{of} error <b>{_three(found.rmse)}{escape(unit)}</b>; always predicting the mean <b>{_three(found.baseline)}{escape(unit)}</b>{explained}; "
+        f"{_intervals_in_words(target.calibration.pit)}. <span class='soft'>({found.which})</span>"
+    )
+
+
+@dataclass(frozen=True)
+class _FirstNumbers:
+    """RMSE of the model and of the mean, R² (None of a constant target), and which rows they are of."""
+
+    rmse: float
+    baseline: float
+    explained: float | None
+    which: str
+
+
+def _first_numbers(view: ModelView, target: TargetView) -> _FirstNumbers:
+    error, which = _typical_error(view, target)
+    report = target.held_out
+    if which == "held-out rows" and report is not None and report.observed is not None:
+        scale = view.model.ensembles_[target.output].scale
+        spread = scale * report.observed  # targets are standardised: the training mean is zero
+    else:
+        spread = target.shown.observed - target.rows.y.mean()
+    variance = float(np.var(spread))
+    explained = 1.0 - error**2 / variance if variance > 0 else None
+    return _FirstNumbers(error, float(np.sqrt(np.mean(spread**2))), explained, which)
+
+
+def _intervals_in_words(pit: np.ndarray) -> str:
+    """Whether 95 % intervals hold as many rows as they should, as far as chance allows."""
+    inside = float(np.mean(np.abs(pit - 0.5) <= 0.475))
+    low, high = (float(bound[0]) for bound in inspection.coverage_band(len(pit), np.array([0.95])))
+    if low <= inside <= high:
+        return "<b>intervals hold</b>"
+    return f"<b>intervals are too {'narrow' if inside < low else 'wide'}</b>: those of 95 % hold {100 * inside:.0f} %"
+
+
+def _unit(name: str) -> str:
+    """The unit of a target, where its name ends in one.
+
+    >>> _unit("force [N]"), _unit("speed (m/s)"), _unit("mpg")
+    (' N', ' m/s', '')
+    """
+    found = re.search(r"[\[(]([^\[\]()]+)[\])]\s*$", name)
+    return f" {found[1].strip().lstrip('/')}" if found else ""
+
+
+def _three(value: float) -> str:
+    """A number with three digits.
+
+    >>> _three(2.3456), _three(1234.0)
+    ('2.35', '1230')
+    """
+    rounded = float(f"{value:.3g}")
+    return f"{rounded:.0f}" if 1000 <= abs(rounded) < 1e6 else f"{rounded:.3g}"
+
+
+def residuals(view: ModelView) -> str:
+    some = " At most 600 rows are drawn." if view.targets[0].shown.total > 600 else ""
+    return (
+        "<b>What is left when the prediction is taken away.</b> Dots should lie around the dashed line without a pattern, whatever they are drawn against. A slope or a bend against an input: the "
+        f"model misses something there. A drift with the order of rows: something changed over time that is not among the inputs. {_shown_rows(view)}{some}"
+    )
+
+
+def _shown_rows(view: ModelView) -> str:
+    if view.targets[0].test is not None:
+        return "Test rows, unknown to the model."
+    return f"{_training_rows(view)}, each predicted from all the others."
 
 
 def lead(view: ModelView) -> str:
@@ -94,8 +179,8 @@ def prediction(view: ModelView) -> str:
     shown = min(len(view.inputs), MOST_SLICES)
     which = "" if shown == len(view.inputs) else f" The {shown} inputs that matter most can be chosen."
     return (
-        f"<b>What happens to the prediction when one input varies</b> and the others stay at their medians: line, mean; {interval}. Ticks at the bottom show "
-        f"where training rows are; away from them the model guesses. The vertical scale is the same for all inputs.{which}"
+        f"<b>What happens to the prediction when one input varies</b> and the others go along as they do in the data (accumulated local effects: rows are moved to values nearby, "
+        f"never far from where rows are): line, mean; {interval}. Ticks at the bottom show where training rows are. The vertical scale is the same for all inputs.{which}"
     )
 
 

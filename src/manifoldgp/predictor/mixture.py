@@ -38,6 +38,13 @@ class Mixture:
         below = 0.5 * _erfc((self.means - y) / np.sqrt(2.0 * self.variances))
         return np.clip(self.weights @ below, 0.0, 1.0)
 
+    def crps(self, y: np.ndarray) -> np.ndarray:
+        """Continuous ranked probability score (n,), in closed form: E|Y − y| − ½ E|Y − Y'|."""
+        found = self.weights @ _expected_size(y - self.means, np.sqrt(self.variances))
+        for mean, variance, weight in zip(self.means, self.variances, self.weights, strict=True):
+            found = found - 0.5 * weight * (self.weights @ _expected_size(mean - self.means, np.sqrt(variance + self.variances)))
+        return found
+
     def quantile(self, q: float) -> np.ndarray:
         """y with P(Y_i <= y) = q (n,): Newton's steps from between the components' quantiles, bisection where one leaves that bracket."""
         each = self.means + np.sqrt(self.variances) * NormalDist().inv_cdf(q)
@@ -69,6 +76,12 @@ class Mixture:
         variances = np.where(recentred[:, None], variances[..., -1:], variances[..., :-1])
         means, variances = (np.swapaxes(A, 1, 2).reshape(S * draws, -1) for A in (means, variances))
         return replace(self, means=means, variances=variances, weights=np.repeat(self.weights / draws, draws))
+
+
+def _expected_size(d: np.ndarray, s: np.ndarray) -> np.ndarray:
+    """E|d + s Z| of a standard normal Z."""
+    z = d / s
+    return s * math.sqrt(2.0 / math.pi) * np.exp(-0.5 * z**2) + d * (1.0 - _erfc(z / math.sqrt(2.0)))
 
 
 def _erfc(x: np.ndarray) -> np.ndarray:

@@ -1,0 +1,171 @@
+"""``mgp suggest``: the next experiments, as rows for the table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from manifoldgp.cli._messages import Messages, print_json
+from manifoldgp.cli._options import Json, ModelFile, Quiet, refuse_overwriting
+
+if TYPE_CHECKING:
+    from manifoldgp.suggestions import Suggestions
+
+
+def suggest(
+    model_file: ModelFile,
+    maximize: Annotated[bool, typer.Option("--maximize", help="Look for larger values of the target.")] = False,
+    minimize: Annotated[bool, typer.Option("--minimize", help="Look for smaller values of the target.")] = False,
+    learn: Annotated[bool, typer.Option("--learn", help="Make the model surer in the region of the training rows.")] = False,
+    batch: Annotated[int, typer.Option(help="Experiments to suggest.", min=1, max=100, metavar="N")] = 4,
+    bounds: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Range of a number, x=0:5, or the values that are possible, surface=ice,sand; can be repeated.",
+            metavar="COLUMN=VALUES",
+        ),
+    ] = None,
+    fix: Annotated[
+        list[str] | None, typer.Option(help="An input that has one value, x=2; can be repeated.", metavar="COLUMN=VALUE")
+    ] = None,
+    step: Annotated[
+        list[str] | None, typer.Option(help="A number that comes in steps, x=0.5; can be repeated.", metavar="COLUMN=STEP")
+    ] = None,
+    constraint: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A condition, 'x1 + 2 * x2 <= 10'; names that are no words in backticks. Can be repeated.", metavar="CONDITION"
+        ),
+    ] = None,
+    target: Annotated[
+        str | None, typer.Option("--target", "-t", help="Which target, of a model with several.", metavar="COLUMN")
+    ] = None,
+    like: Annotated[
+        str | None,
+        typer.Option(
+            help="Table whose columns the suggestions get, in its order; those of one value are filled in.", metavar="TABLE"
+        ),
+    ] = None,
+    out: Annotated[
+        str,
+        typer.Option("--out", "-o", help="Table to write, format by its ending; - is CSV on standard output.", metavar="FILE"),
+    ] = "-",
+    seed: Annotated[int, typer.Option(help="Another seed looks among other experiments.", min=0, max=2**32 - 1, metavar="N")] = 0,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Suggest the next experiments, as rows to paste into the table.
+
+    --maximize and --minimize go by expected improvement (BoTorch's qLogEI), --learn by how much surer the model becomes in the region of the training rows.
+
+    By default numbers stay within the range of the training rows, whole ones stay whole, and all categories are possible. The target's column is left empty.
+    """
+    from manifoldgp import suggestions
+    from manifoldgp.cli._models import encoding_of, open_model
+    from manifoldgp.data.table_files import check_writable, write_table
+
+    goals = [name for name, wanted in (("maximize", maximize), ("minimize", minimize), ("learn", learn)) if wanted]
+    if len(goals) != 1:
+        raise typer.BadParameter("Say what the experiments are for: one of --maximize, --minimize and --learn.")
+    if json and out == "-":
+        raise typer.BadParameter("--json prints a summary on standard output, where the table goes too. Add --out next.csv.")
+    refuse_overwriting([out], [model_file, *([like] if like else [])], standard_output=True)
+    check_writable(out)
+    messages = Messages(quiet)
+    model = open_model(model_file)
+    targets = encoding_of(model).targets
+    output = _output(target, targets)
+    with messages.warnings_as_messages():
+        found = suggestions.suggest(
+            model,
+            goals[0],  # pyright: ignore[reportArgumentType]
+            batch=batch,
+            bounds={name: _values(name, text) for name, text in _pairs("--bounds", bounds)},
+            fixed=dict(_pairs("--fix", fix)),
+            steps={name: _number("--step", name, text) for name, text in _pairs("--step", step)},
+            constraints=constraint or (),
+            output=output,
+            random_state=seed,
+        )
+        table = _laid_out(found, targets, like)
+    write_table(table, out)
+    _say(found, targets[output], messages)
+    if json:
+        rows = [{name: column[i] for name, column in found.columns.items()} for i in range(len(found.X))]
+        print_json(
+            {"goal": found.goal, "best": found.best, "suggestions": rows, "mean": found.mean, "std": found.std, "out": out}
+        )
+    elif out != "-":
+        messages.note(f"Wrote {len(table)} suggestions to {out}")
+
+
+def _output(target: str | None, targets: tuple[str, ...]) -> int:
+    """The number of the target that is meant."""
+    if target is None and len(targets) > 1:
+        raise typer.BadParameter(
+            f"The model has several targets. Choose one: {', '.join(f'--target {name}' for name in targets)}."
+        )
+    if target is not None and target not in targets:
+        raise typer.BadParameter(f"The model predicts {', '.join(targets)}; --target says {target}.")
+    return 0 if target is None else targets.index(target)
+
+
+def _pairs(option: str, given: list[str] | None) -> list[tuple[str, str]]:
+    """(column, value) of options such as --fix x=2; the last = divides, because names may hold one."""
+    found = []
+    for text in given or ():
+        name, equals, value = text.rpartition("=")
+        if not (equals and name and value):
+            raise typer.BadParameter(f"{option} expects COLUMN=VALUE; got {text!r}.")
+        found.append((name, value))
+    return found
+
+
+def _values(name: str, text: str) -> list[Any]:
+    """The bounds 0:5, or the values a,b,c."""
+    if ":" in text:
+        return [_number("--bounds", name, part) for part in text.split(":")[:2]] if text.count(":") == 1 else [text]
+    values: list[Any] = [part.strip() for part in text.split(",")]
+    return (
+        values * 3 if len(values) <= 2 and all(_is_number(v) for v in values) else values
+    )  # two numbers with a comma are two values, not a range
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _number(option: str, name: str, text: str) -> float:
+    if not _is_number(text):
+        raise typer.BadParameter(f"{option} {name}=... expects a number; got {text!r}.")
+    return float(text)
+
+
+def _laid_out(found: Suggestions, targets: tuple[str, ...], like: str | None) -> Any:
+    """The suggestions with the columns of the table: the inputs and empty targets, or all columns of ``like``."""
+    from manifoldgp.data.table_files import read_table
+
+    table = found.frame()
+    if like is None:
+        return table.assign(**dict.fromkeys(targets, ""))
+    known: Any = read_table(like)
+    for name in known.columns:
+        if name not in table.columns:
+            one = known[name].nunique() == 1 and not known[name].isna().any() and name not in targets
+            table[name] = known[name].iloc[0] if one else ""
+    return table[list(known.columns)]
+
+
+def _say(found: Suggestions, target: str, messages: Messages) -> None:
+    """What the model expects of every suggestion."""
+    if found.best is not None:
+        messages.note(
+            f"The {'largest' if found.goal == 'maximize' else 'smallest'} {target} that the model sees in the training rows: {found.best:.4g}"
+        )
+    for i, (mean, std) in enumerate(zip(found.mean, found.std, strict=True), 1):
+        messages.note(f"{i}: expected {target} {mean:.4g} ± {std:.2g}")

@@ -1,0 +1,209 @@
+"""Train every candidate on the same folds, one candidate after the other, until all are done, time is up, or somebody stops it."""
+
+from __future__ import annotations
+
+import math
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from manifoldgp.comparison.candidates import Candidate, chosen
+from manifoldgp.comparison.held_out import RowScores, Split, density_of, scores_on
+from manifoldgp.comparison.result import Comparison, Row
+from manifoldgp.data.encoding import TableEncoding
+from manifoldgp.errors import InputError
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from manifoldgp.data.inputs import Table
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How far a comparison is: what is being trained, the share of the work that is done, and seconds left, None while nobody can know."""
+
+    title: str
+    fold: int
+    folds: int
+    share: float
+    seconds_left: float | None
+
+
+def compare(
+    X: Table,
+    y: ArrayLike,
+    *,
+    models: Sequence[str] | Mapping[str, BaseEstimator] | None = None,
+    groups: ArrayLike | None = None,
+    ordered: bool = False,
+    folds: int = 5,
+    budget: float | None = None,
+    random_state: int = 0,
+    target: str = "y",
+    progress: Callable[[Standing], object] | None = None,
+) -> Comparison:
+    """Compare models on the same held-out rows: every row is predicted once, by models that have not seen it.
+
+    Ctrl-C (KeyboardInterrupt) ends it and keeps the models that are finished.
+
+    Parameters
+    ----------
+    X : (N, D)
+        Inputs: numbers, or a pandas DataFrame with text, which becomes 0/1 columns (`TableEncoding`).
+    y : (N,)
+        The target.
+    models
+        Names, ``["mean", "linear", "gp:se", "forest", "boosting", "mgp:stack"]``, or scikit-learn estimators by name; by default all that are installed.
+        ``gp:WORD`` is ``GPRegressor(kernel=WORD)``, ``mgp:WORD`` is ``ManifoldGPRegressor(averaging=WORD)``.
+    groups : (N,)
+        Rows with one label (a run, a patient) are held out together.
+    ordered
+        Rows are in order of time; whole stretches are held out.
+    folds
+        How many parts the rows are dealt to.
+    budget
+        Seconds for everything. Models of this package stop training when it is up and keep what they have; others that it does not suffice for are left out.
+    random_state
+        Draws folds and starts.
+    target
+        The name of the target, for tables and pages.
+    progress
+        Called with a `Standing` before every fit.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(60, 2))
+    >>> found = compare(X, X[:, 0] + 0.1 * rng.normal(size=60), models=["mean", "linear"])
+    >>> found.best.name
+    'linear'
+    """
+    rows = _rows(X, y, groups, ordered)
+    if budget is not None and not budget > 0:
+        raise InputError(f"budget must be a positive number of seconds; got {budget!r}.")
+    if not 2 <= folds <= len(rows.y):
+        raise InputError(f"folds must be at least 2 and at most the number of rows, {len(rows.y)}; got {folds!r}.")
+    run = _Run(rows, rows.folds(folds, random_state), chosen(models), random_state, budget, progress)
+    found, interrupted = run.all()
+    return Comparison(rows.y, tuple(found), _units(rows), how_held_out(rows, len(run.folds)), target, interrupted)
+
+
+class _Run:
+    """One comparison: its folds, its clock, and what has been spent on which candidate."""
+
+    def __init__(
+        self,
+        rows: Split,
+        folds: list[np.ndarray],
+        candidates: list[Candidate],
+        seed: int,
+        budget: float | None,
+        progress: Callable[[Standing], object] | None,
+    ) -> None:
+        self.rows, self.folds, self.candidates, self.seed = rows, folds, candidates, seed
+        self._begin = time.perf_counter()
+        self._deadline = math.inf if budget is None else self._begin + budget
+        self._progress = progress
+        self._work = sum(candidate.cost for candidate in candidates) * len(folds)
+        self._done = 0.0
+
+    def all(self) -> tuple[list[Row], bool]:
+        """A row for every candidate, and whether somebody stopped it."""
+        found: list[Row] = []
+        for candidate in self.candidates:
+            try:
+                found.append(self._row(candidate))
+            except KeyboardInterrupt:
+                if not any(row.done for row in found):
+                    raise
+                rest = self.candidates[len(found) :]
+                return found + [Row(c.name, c.title, "", "interrupted" if c is rest[0] else "not begun") for c in rest], True
+        return found, False
+
+    def _row(self, candidate: Candidate) -> Row:
+        """Train and score a candidate on all folds."""
+        how, begin, cut = density_of(candidate.build(self.seed)), time.perf_counter(), False
+        scores = RowScores.empty(len(self.rows.y))
+        for number, held_out in enumerate(self.folds):
+            left = self._deadline - time.perf_counter()
+            if left <= 0:
+                return Row(candidate.name, candidate.title, how, "the budget was used up")
+            self._tell(candidate, number)
+            share = left / (len(self.folds) - number)
+            known, fit_begin = self.rows.without(held_out), time.perf_counter()
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    build = lambda share=share: self._built(candidate, share)  # noqa: E731
+                    scores.put(held_out, scores_on(build, known, self.rows.X[held_out], self.rows.y[held_out], self.seed))
+            except Exception as error:
+                self._done += candidate.cost * (len(self.folds) - number)
+                return Row(candidate.name, candidate.title, how, f"failed: {error}")
+            cut = cut or time.perf_counter() - fit_begin >= 0.98 * share
+            self._done += candidate.cost
+        seconds = (time.perf_counter() - begin) / len(self.folds)
+        return Row(candidate.name, candidate.title, how, "cut short by the budget" if cut else "done", seconds, scores)
+
+    def _built(self, candidate: Candidate, seconds: float) -> BaseEstimator:
+        """An unfitted estimator; ours stop training in time."""
+        estimator: Any = candidate.build(self.seed)
+        if seconds < math.inf and hasattr(estimator, "log_predictive_density") and estimator.time_budget is None:
+            estimator.set_params(time_budget=seconds)
+        return estimator
+
+    def _tell(self, candidate: Candidate, fold: int) -> None:
+        if self._progress is None:
+            return
+        spent = time.perf_counter() - self._begin
+        left = spent * (self._work - self._done) / self._done if self._done >= 1.0 else None
+        within = self._deadline - time.perf_counter()
+        if within < math.inf:
+            left = within if left is None else min(left, within)
+        self._progress(Standing(candidate.title, fold + 1, len(self.folds), self._done / self._work, left))
+
+
+def _rows(X: Table, y: ArrayLike, groups: ArrayLike | None, ordered: bool) -> Split:
+    """What the user handed in as arrays; rows without target are left out."""
+    if groups is not None and ordered:
+        raise InputError("groups and ordered are two ways to hold rows out. Choose one.")
+    inputs, targets = _numbers(X), np.asarray(y, dtype=np.float64)
+    if inputs.ndim != 2 or targets.shape != (len(inputs),):
+        raise InputError(f"X must be (N, D) and y (N,), one target; got {inputs.shape} and {targets.shape}.")
+    labels = None if groups is None else np.asarray(groups)
+    if labels is not None and labels.shape != targets.shape:
+        raise InputError(f"groups must be one label a row, {targets.shape}; got {labels.shape}.")
+    there = ~np.isnan(targets)
+    if there.sum() < 10:
+        raise InputError(f"A comparison needs at least 10 rows with a target; got {int(there.sum())}.")
+    if not (np.isfinite(inputs[there]).all() and np.isfinite(targets[there]).all()):
+        raise InputError("X and y must be finite numbers; some are missing or infinite. Fill them in or remove these rows.")
+    return Split(inputs[there], targets[there], None if labels is None else labels[there], ordered)
+
+
+def _numbers(X: Any) -> np.ndarray:
+    """The inputs as an array; text columns of a pandas DataFrame become 0/1 columns."""
+    if type(X).__module__.split(".")[0] == "pandas" and hasattr(X, "columns"):
+        table = X.reset_index(drop=True).rename(columns=str)
+        return TableEncoding.learn(table, []).inputs(table).to_numpy()
+    return np.asarray(X, dtype=np.float64)
+
+
+def _units(rows: Split) -> np.ndarray:
+    """Which rows (N,) count as one piece of evidence: those of a group, those of a short stretch of time, or each its own."""
+    if rows.groups is not None:
+        return np.unique(rows.groups, return_inverse=True)[1]
+    n = len(rows.y)
+    return np.arange(n) // max(round(n**0.5), 1) if rows.ordered else np.arange(n)
+
+
+def how_held_out(rows: Split, folds: int) -> str:
+    """In words, how rows were held out."""
+    if rows.groups is not None:
+        return f"{folds} folds of whole groups, {len(np.unique(rows.groups))} groups"
+    return f"{folds} stretches of consecutive rows" if rows.ordered else f"{folds} folds of random rows"

@@ -1,0 +1,37 @@
+"""Paired differences between models on the same rows, and how far chance explains them."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+CLEAR = 2.0
+"""A difference counts as clear beyond so many of its standard errors."""
+
+
+class Difference(NamedTuple):
+    """A mean difference of scores between two models on the same rows, and its standard error."""
+
+    value: float
+    error: float
+
+    @property
+    def clear(self) -> bool:
+        """Whether chance hardly explains it."""
+        return abs(self.value) > CLEAR * self.error
+
+
+def paired(difference: np.ndarray, units: np.ndarray) -> Difference:
+    """The mean of differences (N,) and its standard error; rows of one unit (N,) are taken together, because their errors resemble each other.
+
+    >>> paired(np.array([1.0, 3.0]), np.array([0, 1]))
+    Difference(value=2.0, error=1.0)
+    """
+    n, mean = len(difference), float(difference.mean())
+    count = int(units.max()) + 1
+    if count < 2:
+        return Difference(mean, math.inf)
+    sums = np.bincount(units, weights=difference - mean, minlength=count)
+    return Difference(mean, float(np.sqrt(np.sum(sums**2) * count / (count - 1)) / n))

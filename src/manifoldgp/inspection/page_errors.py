@@ -1,0 +1,77 @@
+"""The section of a page that shows where a model errs: residuals against every input and against the order of rows, and the worst rows."""
+
+from __future__ import annotations
+
+from html import escape
+
+import numpy as np
+
+from manifoldgp import inspection
+from manifoldgp.inspection.page_tables import say, table
+from manifoldgp.inspection.page_view import (
+    BLUE,
+    INK,
+    MOST_SLICES,
+    POINT,
+    ModelView,
+    Spec,
+    TargetView,
+    axis,
+    chart,
+    choice,
+    numbers,
+    padded,
+)
+
+_WORST = 10
+_MOST_INPUTS = 8
+ORDER = "order of rows"
+
+
+def residuals_chart(view: ModelView) -> Spec:
+    """Observed less predicted, against the order of rows and against each of the strongest inputs."""
+    shown = view.by_strength[:MOST_SLICES]
+    specs = []
+    for d in (None, *shown):
+        specs += [_residuals(view, target, d) for target in view.targets]
+    return chart("residuals", specs, [choice("Against", [ORDER, *(view.inputs[d] for d in shown)]), *view.target_choice])
+
+
+def _residuals(view: ModelView, target: TargetView, d: int | None) -> Spec:
+    found = target.shown
+    some = inspection.thinned(len(found.observed), 600)
+    error = (found.observed - found.mean)[some]
+    x = found.place[some].astype(float) if d is None else found.X[some, d]
+    name, limits = ORDER if d is None else view.inputs[d], padded(x)
+    points = {"kind": "points", "color": BLUE, "x": numbers(x), "y": numbers(error), "row": [str(i) for i in found.place[some]]}
+    points |= {"tell": [["row", "row"], *([] if d is None else [[name, "x"]]), ["observed less predicted", "y"]]}
+    zero = {"kind": "line", "x": limits, "y": [0.0, 0.0], "color": INK, "width": 1.2, "dash": "5 4"}
+    return {
+        "title": f"Errors of {target.name} against {name}",
+        "hover": "nearest",
+        "height": 320,
+        "x": axis(name, limits),
+        "y": axis(f"{target.name}: observed less predicted", padded(error, [0.0])),
+        "layers": [zero, points],
+        "idle": POINT,
+    }
+
+
+def worst_rows(view: ModelView) -> str:
+    """The rows with the largest errors as tables, one a target: what was observed, predicted and expected, and the strongest inputs."""
+    return "".join(_worst_of(view, target) for target in view.targets)
+
+
+def _worst_of(view: ModelView, target: TargetView) -> str:
+    found, shown = target.shown, view.by_strength[:_MOST_INPUTS]
+    error = found.observed - found.mean
+    worst: list[int] = np.argsort(-np.abs(error), kind="stable")[:_WORST].tolist()
+    heads = ("row", "observed", "predicted", "error", "95 % interval", *(escape(view.inputs[d]) for d in shown))
+    rows = []
+    for i in worst:
+        outside = not found.lower[i] <= found.observed[i] <= found.upper[i]
+        interval = f"{say(found.lower[i])} to {say(found.upper[i])}" + (" (outside)" if outside else "")
+        cells = [say(found.observed[i]), say(found.mean[i]), say(error[i]), interval, *(say(found.X[i, d]) for d in shown)]
+        rows.append([str(int(found.place[i])), *cells])
+    of = f" of {escape(target.name)}" if len(view.targets) > 1 else ""
+    return f"<h3>The rows with the largest errors{of}</h3>{table(heads, rows)}"

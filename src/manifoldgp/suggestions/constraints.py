@@ -1,0 +1,130 @@
+"""Conditions on experiments, "x1 + 2 * x2 <= 10": read by Python's own parser, and computed by the few rules below. Nothing is ever executed."""
+
+from __future__ import annotations
+
+import ast
+import operator
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from manifoldgp.errors import InputError
+
+_TWO: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.Pow: operator.pow,
+}
+_COMPARED: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+}
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "abs": np.abs,
+    "sqrt": np.sqrt,
+    "exp": np.exp,
+    "log": np.log,
+    "min": lambda *parts: np.minimum.reduce(np.broadcast_arrays(*parts)),
+    "max": lambda *parts: np.maximum.reduce(np.broadcast_arrays(*parts)),
+}
+_QUOTED = re.compile(r"`([^`]+)`")
+_LONGEST = 1000
+_HELP = (
+    "A condition compares sums, products and powers of columns: 'x1 + 2 * x2 <= 10', '0 < speed / load < 3', 'surface == \"ice\"'; a column whose name is no word stands "
+    f"in backticks, '`force [N]` < 5'; functions: {', '.join(_FUNCTIONS)}."
+)
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """A condition on the columns of a table.
+
+    >>> both = Constraint.parse("a + `b [m]` <= 3", ["a", "b [m]"])
+    >>> both.holds({"a": np.array([1.0, 2.0]), "b [m]": np.array([1.0, 2.0])}).tolist()
+    [True, False]
+    """
+
+    text: str
+    tree: ast.Compare
+    names: Mapping[str, str]
+    """Columns by the words that stand for them in the tree."""
+
+    @classmethod
+    def parse(cls, text: str, columns: Sequence[str]) -> Constraint:
+        """Read a condition on these columns; what is none is refused."""
+        names = {column: column for column in columns if column.isidentifier()}
+
+        def word(match: re.Match[str]) -> str:
+            names[placeholder := f"_column_{len(names)}"] = match[1]
+            return placeholder
+
+        if len(text) > _LONGEST:
+            raise InputError(f"A condition has at most {_LONGEST} signs; got {len(text)}.")
+        try:
+            tree = ast.parse(_QUOTED.sub(word, text).strip(), mode="eval").body
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            raise InputError(f"The condition {text!r} cannot be read. {_HELP}") from None
+        if not isinstance(tree, ast.Compare):
+            raise InputError(f"The condition {text!r} compares nothing. {_HELP}")
+        found = cls(text, tree, names)
+        found._check(tree, columns)
+        return found
+
+    def holds(self, columns: Mapping[str, np.ndarray]) -> np.ndarray:
+        """For which of n rows (n,) it holds; columns by name, each (n,)."""
+        n = len(next(iter(columns.values())))
+        sides = [self._value(side, columns) for side in (self.tree.left, *self.tree.comparators)]
+        holds = np.ones(n, dtype=bool)
+        for left, compare, right in zip(sides, self.tree.ops, sides[1:], strict=False):
+            holds &= np.broadcast_to(np.asarray(_COMPARED[type(compare)](left, right), dtype=bool), n)
+        return holds
+
+    def _value(self, node: ast.expr, columns: Mapping[str, np.ndarray]) -> Any:
+        """The value of a part of the tree; `_check` has seen that there are no other kinds of parts."""
+        with np.errstate(all="ignore"):  # what is not a number satisfies no condition
+            match node:
+                case ast.Constant():
+                    return node.value if isinstance(node.value, str) else np.float64(node.value)  # pyright: ignore[reportArgumentType]
+                case ast.Name():
+                    return columns[self.names[node.id]]
+                case ast.UnaryOp():
+                    value = self._value(node.operand, columns)
+                    return -value if isinstance(node.op, ast.USub) else value
+                case ast.BinOp():
+                    return _TWO[type(node.op)](self._value(node.left, columns), self._value(node.right, columns))
+                case ast.Call(func=ast.Name(id=name)):
+                    return _FUNCTIONS[name](*(self._value(part, columns) for part in node.args))
+        raise InputError(f"The condition {self.text!r} cannot be computed. {_HELP}")
+
+    def _check(self, node: ast.expr, columns: Sequence[str]) -> None:
+        """Refuse everything but numbers, texts, columns, arithmetic, comparisons and the functions above."""
+        match node:
+            case ast.Compare() if node is self.tree and all(type(op) in _COMPARED for op in node.ops):
+                parts = [node.left, *node.comparators]
+            case ast.Constant() if type(node.value) in (int, float, str):
+                parts = []
+            case ast.Name():
+                if self.names.get(node.id) not in columns:
+                    raise InputError(
+                        f"The condition {self.text!r} names {self.names.get(node.id, node.id)!r}, which is no input. Inputs: {', '.join(columns)}."
+                    )
+                parts = []
+            case ast.UnaryOp(op=ast.USub() | ast.UAdd()):
+                parts = [node.operand]
+            case ast.BinOp() if type(node.op) in _TWO:
+                parts = [node.left, node.right]
+            case ast.Call(func=ast.Name(id=name), keywords=[]) if name in _FUNCTIONS and node.args:
+                parts = node.args
+            case _:
+                raise InputError(f"The condition {self.text!r} has a part that is not understood. {_HELP}")
+        for part in parts:
+            self._check(part, columns)

@@ -1,0 +1,280 @@
+"""The experiments that are possible: for every input a range, a list of values, or one value; and conditions on them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.stats import qmc
+
+from manifoldgp.data.columns import pandas, text
+from manifoldgp.errors import InputError
+from manifoldgp.suggestions.constraints import Constraint
+
+if TYPE_CHECKING:
+    from manifoldgp.data.encoding import TableEncoding
+    from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
+
+Value = float | str | bool
+Values = dict[str, np.ndarray]
+"""Columns of experiments by name, each (n,)."""
+
+_MOST_DRAWS = 2**17
+
+
+@dataclass(frozen=True)
+class Range:
+    """A number between low and high, in multiples of ``step`` from low on if there is one."""
+
+    low: float
+    high: float
+    step: float | None = None
+
+    def at(self, share: np.ndarray) -> np.ndarray:
+        """Values at shares (n,) of the way from low to high."""
+        values = self.low + np.clip(share, 0.0, 1.0) * (self.high - self.low)
+        return self._readable(values) if self.step is None else self._on_grid(values, self.step)
+
+    def _readable(self, values: np.ndarray) -> np.ndarray:
+        """With as many digits as a person would set: a ten-thousandth of the range, or finer."""
+        if self.high <= self.low:
+            return values
+        decimals = int(np.ceil(4 - np.log10(self.high - self.low)))
+        return np.clip(np.round(values, decimals), self.low, self.high)
+
+    def _on_grid(self, values: np.ndarray, step: float) -> np.ndarray:
+        most = np.floor((self.high - self.low) / step + 1e-9)
+        rounded = self.low + step * np.clip(np.round((values - self.low) / step), 0, most)
+        return np.round(rounded, 12)
+
+    def share(self, values: np.ndarray) -> np.ndarray:
+        return (values - self.low) / (self.high - self.low) if self.high > self.low else np.zeros(len(values))
+
+    def holds(self, values: np.ndarray) -> np.ndarray:
+        """Which values (n,) lie inside, up to rounding."""
+        slack = 1e-9 * (abs(self.low) + abs(self.high))
+        return (self.low - slack <= values) & (values <= self.high + slack)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of several values."""
+
+    values: tuple[Value, ...]
+
+    def at(self, share: np.ndarray) -> np.ndarray:
+        place = np.minimum((np.clip(share, 0.0, 1.0) * len(self.values)).astype(int), len(self.values) - 1)
+        return np.array(self.values, dtype=object if isinstance(self.values[0], str) else None)[place]
+
+    def share(self, values: np.ndarray) -> np.ndarray:
+        place = {value: k for k, value in enumerate(self.values)}
+        return np.array([(place[v] + 0.5) / len(self.values) for v in values.tolist()])
+
+    def holds(self, values: np.ndarray) -> np.ndarray:
+        """Which values (n,) are among them, numbers up to rounding."""
+        if isinstance(self.values[0], str):
+            return np.isin(values, self.values)
+        return np.any(np.isclose(values[:, None], np.array(self.values, dtype=float)), axis=1)
+
+
+@dataclass(frozen=True)
+class Space:
+    """All experiments that are possible with a model."""
+
+    model: ManifoldGPRegressor
+    inputs: Mapping[str, Range | Choice]
+    constraints: tuple[Constraint, ...] = ()
+
+    def draw(self, count: int, rng: np.random.Generator) -> Values:
+        """About ``count`` possible experiments, spread evenly; fewer where conditions leave little, and an error where they leave nothing."""
+        sobol, found, drawn = qmc.Sobol(len(self.inputs), rng=rng), [], 0
+        while drawn < _MOST_DRAWS and sum(len(part) for part in found) < count:
+            shares = sobol.random(count)
+            drawn += count
+            found.append(shares[self.possible(self.at(shares))])
+        shares = np.concatenate(found)[:count]
+        if not len(shares):
+            conditions = ", ".join(repr(c.text) for c in self.constraints)
+            raise InputError(
+                f"None of {drawn:,} experiments within the bounds satisfies {conditions}. Widen the bounds, or the conditions."
+            )
+        return self.at(shares)
+
+    def near(self, values: Values, count: int, width: float, rng: np.random.Generator) -> Values:
+        """Possible experiments in the neighbourhood of given ones, ``count`` in all; width: as a share of the ranges."""
+        shares = np.stack([domain.share(values[name]) for name, domain in self.inputs.items()], 1)
+        shares = shares[rng.integers(len(shares), size=count)] + width * rng.normal(size=(count, shares.shape[1]))
+        moved = [i for i, domain in enumerate(self.inputs.values()) if isinstance(domain, Choice)]
+        switched = rng.uniform(size=(count, len(moved))) < 0.1
+        shares[:, moved] = np.where(switched, rng.uniform(size=switched.shape), shares[:, moved])
+        found = self.at(shares)
+        return _chosen(found, self.possible(found))
+
+    def at(self, shares: np.ndarray) -> Values:
+        """Experiments at shares (n, number of inputs) of the way through every input."""
+        return {name: domain.at(shares[:, i]) for i, (name, domain) in enumerate(self.inputs.items())}
+
+    def possible(self, values: Values) -> np.ndarray:
+        """Which experiments (n,) satisfy all conditions."""
+        holds = [constraint.holds(values) for constraint in self.constraints]
+        return np.all(holds, axis=0) if holds else np.ones(len(next(iter(values.values()))), dtype=bool)
+
+    def encoded(self, values: Values) -> np.ndarray:
+        """Experiments as the model's inputs (n, D)."""
+        encoding = getattr(self.model, "table_encoding_", None)
+        if encoding is None:
+            return np.stack([values[name].astype(float) for name in self.inputs], 1)
+        return encoding.inputs(pandas().DataFrame(values)).to_numpy()
+
+    def holds_rows(self, X: np.ndarray) -> np.ndarray:
+        """Which of the model's inputs X (n, D), such as its training rows, are possible experiments."""
+        values = self._decoded(X)
+        inside = np.ones(len(X), dtype=bool)
+        for name, column in values.items():
+            inside &= self.inputs[name].holds(column)
+        return inside & self.possible(values) if len(values) == len(self.inputs) else inside
+
+    def _decoded(self, X: np.ndarray) -> Values:
+        """The model's inputs (n, D) as columns of the table, those that can be read back: numbers, and categories from their 0/1 columns."""
+        names, found = model_columns(self.model), {}
+        for name in self.inputs:
+            parts = [d for d, column in enumerate(names) if column.startswith(f"{name}=")]
+            if name in names:
+                found[name] = X[:, names.index(name)]
+            elif parts:
+                labels = np.array([names[d].removeprefix(f"{name}=") for d in parts], dtype=object)
+                found[name] = labels[X[:, parts].argmax(1)]
+        return found
+
+
+def space_of(
+    model: ManifoldGPRegressor,
+    bounds: Mapping[str, Sequence[Value]],
+    fixed: Mapping[str, Value],
+    steps: Mapping[str, float],
+    constraints: Sequence[str],
+) -> Space:
+    """The space of a fitted model: by default every number within the range of the training rows, whole where all of them are, and every category.
+
+    Parameters
+    ----------
+    bounds
+        (low, high) of a number, or the values that a category, or a number, may have (three or more of a number).
+    fixed
+        Inputs that have one value.
+    steps
+        Numbers that come in steps.
+    """
+    usual = _usual(model)
+    for what, given in (("bounds", bounds), ("fixed", fixed), ("steps", steps)):
+        if unknown := [name for name in given if name not in usual]:
+            raise InputError(f"{what} names {unknown[0]!r}, which is no input of the model. Inputs: {', '.join(usual)}.")
+    if both := sorted(set(bounds) & set(fixed)):
+        raise InputError(f"{both[0]!r} is fixed and has bounds. Give one of the two.")
+    inputs: dict[str, Range | Choice] = {}
+    for name, domain in usual.items():
+        if name in fixed:
+            inputs[name] = Choice((_one_of(name, domain, fixed[name]),))
+        elif domain is None:
+            raise InputError(
+                f"Input {name!r} is neither a number nor a category: nobody can say which values are possible. Fix it: fixed={{{name!r}: ...}}."
+            )
+        else:
+            inputs[name] = _bounded(name, domain, bounds[name]) if name in bounds else domain
+        if name in steps:
+            inputs[name] = _stepped(name, inputs[name], steps[name], from_low=name in bounds)
+    return Space(model, inputs, tuple(Constraint.parse(condition, list(inputs)) for condition in constraints))
+
+
+def model_columns(model: ManifoldGPRegressor) -> list[str]:
+    """Names of the D numbers that the model sees."""
+    named = getattr(model, "feature_names_in_", None)
+    D = model.n_features_in_
+    return [str(name) for name in named] if named is not None else ["x"] if D == 1 else [f"x{d}" for d in range(D)]
+
+
+def training_inputs(model: ManifoldGPRegressor, output: int = 0) -> np.ndarray:
+    """The inputs (n, D) of the rows that the model keeps, in original units."""
+    data = model.ensembles_[output].blocks[0].data
+    return data.X.detach().cpu().numpy() * model.x_scaler_.scale + model.x_scaler_.offset
+
+
+def _usual(model: ManifoldGPRegressor) -> dict[str, Range | Choice | None]:
+    """Every input with the values that the training rows have; None for one that is neither a number nor a category."""
+    X, names = training_inputs(model), model_columns(model)
+    encoding: TableEncoding | None = getattr(model, "table_encoding_", None)
+    if encoding is None:
+        return {name: _range_of(X[:, d]) for d, name in enumerate(names)}
+    found: dict[str, Range | Choice | None] = {}
+    for column in encoding.columns:
+        if column.kind == "category":
+            found[column.name] = Choice(tuple(column.categories))
+        elif column.kind == "flag":
+            found[column.name] = Choice((False, True))
+        else:
+            found[column.name] = _range_of(X[:, names.index(column.name)]) if column.name in names else None
+    return found
+
+
+def _range_of(x: np.ndarray) -> Range:
+    """From the smallest to the largest value; whole numbers where all of them are."""
+    rounded = np.round(x)
+    if np.abs(x - rounded).max() < 1e-9 * max(1.0, float(np.abs(x).max())):
+        return Range(float(rounded.min()), float(rounded.max()), 1.0)
+    return Range(*(float(f"{v:.10g}") for v in (x.min(), x.max())))  # standardising and back leaves a trace in the last digits
+
+
+def _bounded(name: str, domain: Range | Choice, given: Sequence[Value]) -> Range | Choice:
+    if isinstance(given, str) or not len(given):
+        raise InputError(f"Bounds of {name!r} must be (low, high), or a list of values; got {given!r}.")
+    if isinstance(domain, Choice):
+        return Choice(tuple(_one_of(name, domain, value) for value in given))
+    values = [_number(name, value) for value in given]
+    if len(values) != 2:
+        return Choice(tuple(sorted(set(values))))
+    if not values[0] < values[1]:
+        raise InputError(
+            f"Bounds of {name!r} must be (low, high) with low below high; got {given!r}. One value is meant? Fix it."
+        )
+    whole = domain.step if domain.step == 1.0 and all(value.is_integer() for value in values) else None
+    return Range(values[0], values[1], whole)
+
+
+def _one_of(name: str, domain: Range | Choice | None, value: Value) -> Value:
+    """A value that the input can have."""
+    if domain is None:
+        return value
+    if isinstance(domain, Range):
+        return _number(name, value)
+    known = {text(choice).lower() if isinstance(choice, bool) else text(choice): choice for choice in domain.values}
+    given = str(value).lower() if isinstance(domain.values[0], bool) else text(value)
+    given = {"1": "true", "0": "false"}.get(given, given) if isinstance(domain.values[0], bool) else given
+    if given not in known:
+        raise InputError(f"{name!r} can be {', '.join(known)}, which the model has seen; got {value!r}.")
+    return known[given]
+
+
+def _stepped(name: str, domain: Range | Choice, step: float, from_low: bool) -> Range | Choice:
+    """The range in steps: from the lower bound on where somebody gave it, else multiples of the step."""
+    if not isinstance(domain, Range):
+        raise InputError(f"{name!r} has given values, so a step has no effect on it. Leave one of the two out.")
+    if not 0 < step <= domain.high - domain.low:
+        raise InputError(f"A step of {name!r} must be positive and fit into {domain.low:g} to {domain.high:g}; got {step!r}.")
+    low = domain.low if from_low else float(np.ceil(domain.low / step - 1e-9) * step)
+    return replace(domain, low=low, step=float(step))
+
+
+def _number(name: str, value: Any) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = np.nan
+    if not np.isfinite(number):
+        raise InputError(f"{name!r} is a number; got {value!r}.")
+    return number
+
+
+def _chosen(values: Values, rows: np.ndarray) -> Values:
+    return {name: column[rows] for name, column in values.items()}

@@ -1,0 +1,141 @@
+"""Effects along the data, and what a page says first: errors beside those of the mean, intervals, residuals, worst rows, test rows."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from command_line import mgp
+from fitted_models import fitted, plain_gp, table
+from manifoldgp import GPRegressor, TableEncoding, inspection
+from manifoldgp.errors import InputError
+from manifoldgp.inspection.page import write_model_report
+from manifoldgp.inspection.page_words import _intervals_in_words
+
+
+@pytest.fixture(scope="module")
+def correlated():
+    """Two inputs that nearly agree, and a target that is x0 + x1 along the data."""
+    rng = np.random.default_rng(0)
+    t = rng.uniform(-2, 2, 80)
+    X = np.stack([t, t + 0.05 * rng.normal(size=80)], 1)
+    return GPRegressor("linear", restarts=1, max_iter=60).fit(X, X.sum(1) + 0.01 * rng.normal(size=80)), X
+
+
+def test_the_effect_of_an_additive_model_is_its_own_part(correlated):
+    model, X = correlated
+    slopes = model.predict_gradient(X[:1])[0][0]
+    for d in (0, 1):
+        band = inspection.effect_band(model, d)
+        np.testing.assert_allclose(np.diff(band.mean) / np.diff(band.x), slopes[d], rtol=1e-6)
+        assert band.x[[0, -1]] == pytest.approx([X[:, d].min(), X[:, d].max()])
+
+
+def test_rows_are_never_moved_far_from_the_data(correlated):
+    """A slice with the other input at its median leaves the data, and says so by a wide band; the effect does not."""
+    _, X = correlated
+    model = GPRegressor(restarts=1, max_iter=60).fit(X, np.sin(X.sum(1)))
+    along, off = inspection.effect_band(model, 0), inspection.slice_band(model, 0)
+    assert np.max(along.upper - along.lower) < 0.5 * np.max(off.upper - off.lower)
+
+
+def test_the_line_has_the_mean_of_the_predictions(correlated):
+    model, X = correlated
+    band = inspection.effect_band(model, 0)
+    at_rows = np.interp(X[:, 0], band.x, band.mean)
+    assert at_rows.mean() == pytest.approx(model.predict(X).mean(), abs=0.02)
+    assert (band.lower < band.mean).all()
+    assert (band.mean < band.upper).all()
+
+
+def test_an_input_with_two_values_has_two_means():
+    rng = np.random.default_rng(1)
+    X = np.stack([np.repeat([0.0, 1.0], 20), rng.normal(size=40)], 1)
+    model = GPRegressor(restarts=1, max_iter=30).fit(X, 3 * X[:, 0] + 0.1 * rng.normal(size=40))
+    band = inspection.effect_band(model, 0)
+    assert band.x.tolist() == [0.0, 1.0]
+    np.testing.assert_allclose(band.mean, [model.predict(X[:20]).mean(), model.predict(X[20:]).mean()])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"), [({"level": 1.0}, "level"), ({"bins": 0}, "bin"), ({"column": "z"}, "no input 'z'")]
+)
+def test_wrong_arguments_are_refused(correlated, change, message):
+    with pytest.raises(InputError, match=message):
+        inspection.effect_band(correlated[0], **({"column": 0} | change))
+
+
+# --------------------------------------------------------------------------------------------------------------- the page
+
+
+def charts_of(html: str) -> dict:
+    embedded = re.search(r'<script type="application/json" id="page-data">(.*?)</script>', html, re.S)
+    return {chart["id"]: chart for chart in json.loads(embedded.group(1))["charts"]}  # pyright: ignore
+
+
+def test_the_page_begins_with_the_error_beside_that_of_the_mean(tmp_path):
+    X, y = table(30, 2, seed=5)
+    model = plain_gp(2)
+    html = write_model_report(model, tmp_path / "page.html", X=X, y=y, columns=["a", "b", "force [N]"]).read_text(
+        encoding="utf-8"
+    )
+    head = html.split("</h1>")[1].split("</header>")[0]
+    rmse = float(np.sqrt(np.mean((model.predict(X) - y) ** 2)))
+    mean = float(np.sqrt(np.mean((y - table(40, 2)[1].mean()) ** 2)))
+    assert f"<b>{rmse:.3g} N</b>; always predicting the mean <b>{mean:.3g} N</b>; R² <b>" in head
+    assert "test rows" in head
+    assert head.index("Typical error") < head.index("This model predicts")
+
+
+@pytest.mark.parametrize(
+    ("pit", "words"),
+    [
+        (np.linspace(0.001, 0.999, 200), "intervals hold"),
+        (np.repeat([0.001, 0.5], 50), "intervals are too narrow</b>: those of 95 % hold 50 %"),
+        (np.full(200, 0.5), "intervals are too wide</b>: those of 95 % hold 100 %"),
+        (np.array([0.01, 0.5, 0.5, 0.5, 0.5]), "intervals hold"),  # four of five: chance explains it
+    ],
+)
+def test_intervals_are_judged_as_far_as_chance_allows(pit, words):
+    assert words in _intervals_in_words(pit)
+
+
+def test_residuals_and_worst_rows_are_those_of_the_rows_that_judge_the_model(tmp_path):
+    model, (X, y) = fitted("single", 3), table(30, 3, seed=7)
+    html = write_model_report(model, tmp_path / "page.html", X=X, y=y).read_text(encoding="utf-8")
+    error = y - model.predict(X)
+    residuals = charts_of(html)["residuals"]
+    assert residuals["choices"][0]["options"][0] == "order of rows"
+    assert sorted(residuals["choices"][0]["options"][1:]) == ["x0", "x1", "x2"]
+    for spec, x in zip(residuals["specs"][:2], (np.arange(30), X[:, 0]), strict=True):
+        np.testing.assert_allclose(spec["layers"][1]["y"], error, rtol=1e-3, atol=1e-4)
+        np.testing.assert_allclose(spec["layers"][1]["x"], x, rtol=1e-3, atol=1e-4)
+    first = html.split("The rows with the largest errors")[1].split("<tbody>")[1]
+    assert first.startswith(f'<tr><th scope="row">{np.abs(error).argmax()}</th>')
+
+
+def test_the_report_takes_test_rows(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    data = pd.DataFrame({"x": rng.normal(size=30), "kind": np.resize(["a", "b"], 30)}).assign(y=lambda t: t.x + (t.kind == "a"))
+    encoding = TableEncoding.learn(data, ["y"])
+    model = GPRegressor(restarts=1, max_iter=20).fit(encoding.inputs(data), encoding.target_values(data))
+    model.table_encoding_ = encoding
+    model.save("model.mgp")
+    data.assign(y=data.y.where(data.index > 0)).to_csv("new.csv", index=False)
+    done = mgp("report", "model.mgp", "--test", "new.csv", "--out", "page.html")
+    assert "1 of 30 rows have no target and are left out." in done.err
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "From 29 test rows" in page
+    data.assign(kind="c").to_csv("other.csv", index=False)
+    assert (
+        "has values that the model has not seen"
+        in mgp("report", "model.mgp", "--test", "other.csv", "--out", "p.html", code=1).err
+    )
+    mgp("report", "model.mgp", "--test", "other.csv", "--allow-unknown", "--out", "p.html", "--quiet")
+    mgp("report", "model.mgp", "--allow-unknown", "--out", "p.html", code=2)
+    mgp("report", "model.mgp", "--test", "new.csv", "--out", "new.csv", code=2)

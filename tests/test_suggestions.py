@@ -1,0 +1,219 @@
+"""suggest(): what is possible, what experiments are worth against slow versions, and rows that can be pasted into the table."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from command_line import fails, mgp
+from manifoldgp import GPRegressor, ManifoldGPRegressor, TableEncoding, suggest
+from manifoldgp.errors import InputError
+from manifoldgp.suggestions.constraints import Constraint
+from manifoldgp.suggestions.gains import Knowledge
+from manifoldgp.suggestions.space import space_of
+from short_fits import few_starts
+
+RNG = np.random.default_rng(0)
+
+
+@pytest.fixture(scope="module")
+def table():
+    """A hill whose top lies at x = 6, higher on sand; whole numbers n that do not matter."""
+    x, n = RNG.uniform(0, 10, 40), RNG.integers(1, 6, 40)
+    floor = np.array(["ice", "sand"])[RNG.integers(2, size=40)]
+    y = -0.1 * (x - 6) ** 2 + (floor == "sand") + 0.05 * RNG.normal(size=40)
+    return pd.DataFrame({"x": x, "n": n, "floor": floor, "always": 3.5, "y [N]": y})
+
+
+@pytest.fixture(scope="module")
+def model(table):
+    encoding = TableEncoding.learn(table, ["y [N]"])
+    fitted = GPRegressor(restarts=2, max_iter=60).fit(encoding.inputs(table), encoding.target_values(table))
+    fitted.table_encoding_ = encoding
+    return fitted
+
+
+# ---------------------------------------------------------------------------------------------------------------- conditions
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a + 2 * b <= 5", [True, True, False]),
+        ("0 < a < 3", [True, True, False]),
+        ("-a ** 2 > -5", [True, True, False]),
+        ("`c d` == 'ice'", [True, False, True]),
+        ("`c d` != 'ice'", [False, True, False]),
+        ("min(a, b) >= 1", [False, True, True]),
+        ("sqrt(a - 2) >= 0", [False, True, True]),
+        ("1 / (a - 1) > 0", [True, True, True]),
+        ("log(abs(-a)) < 1", [True, True, False]),
+    ],
+)
+def test_conditions_are_computed(text, expected):
+    columns = {"a": np.array([1.0, 2.0, 3.0]), "b": np.array([0.0, 1.0, 2.0]), "c d": np.array(["ice", "sand", "ice"], object)}
+    assert Constraint.parse(text, list(columns)).holds(columns).tolist() == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["__import__('os').system('true') < 1", "a.real < 1", "a", "a <", "[a] < 1", "a if a else a < 1", "(lambda: a)() < 1", "a in b", "eval('a') < 1", "a @ a < 1",
+     "f'{a}' == 'x'", "a := 1", "True < a", "min() < a", "(" * 500 + "a" + ")" * 500 + " < 1", "a < 1; b < 2", "open('x') == a", "abs(x=a) < 1", "a << 2 < 3", "1j < a"],
+)  # fmt: skip
+def test_nothing_but_arithmetic_is_understood(text):
+    with pytest.raises(InputError, match="condition"):
+        Constraint.parse(text, ["a", "b"])
+
+
+def test_conditions_name_the_inputs_that_there_are():
+    with pytest.raises(InputError, match=r"names 'speed', which is no input. Inputs: a, b"):
+        Constraint.parse("speed < 1", ["a", "b"])
+
+
+# ------------------------------------------------------------------------------------------------------ what is suggested
+
+
+def test_experiments_stay_within_what_is_possible(model):
+    found = suggest(model, "learn", batch=3, bounds={"x": (2.0, 4.0)}, fixed={"floor": "ice"}, constraints=["x + n <= 6"])
+    assert (found.columns["floor"] == "ice").all()
+    assert ((found.columns["x"] >= 2) & (found.columns["x"] <= 4)).all()
+    assert (found.columns["x"] + found.columns["n"] <= 6).all()
+    assert set(found.columns["n"]) <= {1.0, 2.0, 3.0, 4.0}  # whole, as in the table
+    np.testing.assert_array_equal(found.X, model.table_encoding_.inputs(found.frame()).to_numpy())
+
+
+def test_values_and_steps(model):
+    found = suggest(model, "learn", batch=4, bounds={"x": (1.0, 3.0, 5.0), "n": (2, 5), "floor": ["sand"]}, steps={"n": 3})
+    assert set(found.columns["x"]) <= {1.0, 3.0, 5.0}
+    assert set(found.columns["n"]) <= {2.0, 5.0}
+    assert set(found.columns["floor"]) == {"sand"}
+
+
+def test_the_top_of_the_hill_is_found(model):
+    pytest.importorskip("botorch", reason="needs the extra botorch")
+    high = suggest(model, "maximize", batch=2)
+    assert (high.columns["floor"] == "sand").all()
+    assert np.abs(high.columns["x"] - 6).max() < 1.5
+    low = suggest(model, "minimize", batch=1)
+    assert low.columns["floor"][0] == "ice"
+    assert low.columns["x"][0] < 1.0
+    assert low.best < high.best
+
+
+def test_what_an_experiment_teaches_is_the_variance_that_it_takes_away(model):
+    """Against conditioning on it: the variance of f does not depend on what will be observed."""
+    X = model.table_encoding_.inputs(pd.DataFrame({"x": [5.0, 9.9], "n": [2, 5], "floor": ["ice", "sand"]}))
+    reference = np.stack([[1.0, 2.0, 1.0, 0.0], [7.0, 3.0, 0.0, 1.0]])
+    names = list(model.feature_names_in_)
+    variance = lambda m: (m.predict(pd.DataFrame(reference, columns=names), return_std=True, latent=True)[1] ** 2).mean()  # noqa: E731
+    from copy import deepcopy
+
+    found = Knowledge(model, 0, reference)(X.to_numpy(), np.empty((0, 4)))
+    for i in range(2):
+        after = deepcopy(model).update(X.iloc[i : i + 1], [0.0])
+        assert found[i] == pytest.approx(variance(model) - variance(after), rel=1e-5)
+    first = deepcopy(model).update(X.iloc[:1], [0.0])
+    second = deepcopy(first).update(X.iloc[1:], [0.0])
+    given = Knowledge(model, 0, reference)(X.to_numpy()[1:], X.to_numpy()[:1])
+    assert given[0] == pytest.approx(variance(first) - variance(second), rel=1e-4)
+
+
+def test_rows_of_the_table_are_told_apart_by_what_is_possible(model, table):
+    space = space_of(model, {"x": (2.0, 8.0)}, {"floor": "ice"}, {}, ["x + n <= 9"])
+    X = model.table_encoding_.inputs(table).to_numpy()
+    expected = table.x.between(2, 8) & (table.floor == "ice") & (table.x + table.n <= 9)
+    assert space.holds_rows(X).tolist() == expected.tolist()
+    one = space_of(model, {"n": (1, 2, 4)}, {}, {}, [])
+    assert one.holds_rows(X).tolist() == table.n.isin([1, 2, 4]).tolist()
+
+
+def test_learning_goes_where_the_data_say_least():
+    x = np.concatenate([np.linspace(0, 3, 20), [8.0, 10.0]])[:, None]
+    model = ManifoldGPRegressor((2,), averaging=few_starts("restarts")).fit(x, np.sin(x[:, 0]))
+    found = suggest(model, "learn", batch=2)
+    assert (found.columns["x"] > 3).all()
+    assert found.columns["x"][0] != found.columns["x"][1]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"goal": "best"}, "goal must be one of"),
+        ({"batch": 0}, "batch"),
+        ({"output": 1}, "output"),
+        ({"bounds": {"z": (0, 1)}}, "bounds names 'z'"),
+        ({"bounds": {"x": (2, 1)}}, "low below high"),
+        ({"bounds": {"floor": ["mud"]}}, "'floor' can be ice, sand"),
+        ({"bounds": {"x": (0, "a")}}, "'x' is a number"),
+        ({"bounds": {"x": (0, 1)}, "fixed": {"x": 1}}, "fixed and has bounds"),
+        ({"steps": {"floor": 1}}, "step has no effect"),
+        ({"steps": {"x": 50}}, "must be positive and fit"),
+        ({"constraints": ["x < 1", "x > 2"]}, "None of 131,072 experiments"),
+    ],
+)
+def test_what_is_not_possible_is_refused(model, change, message):
+    with pytest.raises(InputError, match=message):
+        suggest(model, **({"goal": "learn", "batch": 1} | change))
+
+
+# -------------------------------------------------------------------------------------------------------- the command line
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch, table, model):
+    monkeypatch.chdir(tmp_path)
+    table.to_csv("data.csv", index=False)
+    model.save("model.mgp")
+    return tmp_path
+
+
+def test_suggestions_can_be_pasted_into_the_table(here, table):
+    done = mgp(
+        "suggest", "model.mgp", "--learn", "--batch", "2", "--bounds", "x=1:3", "--fix", "floor=ice", "--constraint", "n >= 2"
+    )
+    found = pd.read_csv(io.StringIO(done.out))
+    assert list(found.columns) == ["x", "n", "floor", "y [N]"]
+    assert found["y [N]"].isna().all()
+    assert ((found.x >= 1) & (found.x <= 3) & (found.floor == "ice") & (found.n >= 2)).all()
+    assert "1: expected y [N]" in done.err
+    mgp("suggest", "model.mgp", "--learn", "--batch", "1", "--like", "data.csv", "--out", "next.csv")
+    both = pd.concat([pd.read_csv("data.csv"), pd.read_csv("next.csv")])
+    assert list(both.columns) == list(table.columns)
+    assert both["always"].tolist() == [3.5] * 41
+
+
+def test_suggestions_for_programs(here):
+    arguments = (
+        "--learn",
+        "--batch",
+        "1",
+        "--bounds",
+        "floor=ice,sand",
+        "--bounds",
+        "x=2,4",
+        "--step",
+        "n=2",
+        "--json",
+        "--out",
+        "next.csv",
+    )
+    found = json.loads(mgp("suggest", "model.mgp", *arguments).out)
+    assert found["goal"] == "learn"
+    assert found["suggestions"][0]["x"] in (2.0, 4.0)
+    assert found["suggestions"][0]["n"] % 2 == 0
+
+
+@pytest.mark.parametrize("arguments", [(), ("--learn", "--maximize"), ("--learn", "--fix", "x"), ("--learn", "--bounds", "x=a:b"), ("--learn", "--json"),
+                                       ("--learn", "--target", "z"), ("--learn", "--out", "model.mgp")])  # fmt: skip
+def test_wrong_usage_is_told(here, arguments):
+    mgp("suggest", "model.mgp", *arguments, code=2)
+
+
+def test_conditions_on_the_command_line_execute_nothing(here):
+    said = fails("suggest", "model.mgp", "--learn", "--constraint", "__import__('os').system('touch harm') < 1")
+    assert "has a part that is not understood" in said
+    assert not (here / "harm").exists()
