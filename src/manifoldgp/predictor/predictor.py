@@ -9,6 +9,7 @@ import numpy as np
 
 from manifoldgp._system.real_numbers import as_meant
 from manifoldgp.errors import InputError
+from manifoldgp.predictor.c_source import CModel, CReport, write_c
 from manifoldgp.predictor.file import read, write
 from manifoldgp.predictor.interpreter import runner
 from manifoldgp.predictor.program import Program
@@ -34,6 +35,8 @@ class Predictor:
         The columns of the training data, in order, if they had names; a table with named columns must have the same.
     x_offset, x_scale : (D,)
         Mean and spread of the training inputs.
+    distilled
+        What was left out of the fitted model, in a sentence; empty: nothing.
     """
 
     def __init__(
@@ -44,12 +47,14 @@ class Predictor:
         n_outputs: int = 1,
         flat: bool = True,
         feature_names: tuple[str, ...] = (),
+        distilled: str = "",
     ) -> None:
         self.program = program
         self.x_offset, self.x_scale = x_offset, x_scale
         self.n_features = len(x_offset)
         self.n_outputs, self.flat = n_outputs, flat
         self.feature_names = tuple(feature_names)
+        self.distilled = distilled
         self._mean = runner(program, ["mean"])
         self._latent_mean = runner(program, ["latent_mean"])
         self._moments = runner(program, ["mean", "std"])
@@ -72,14 +77,32 @@ class Predictor:
         write(path, self.program, {
             "n_outputs": self.n_outputs, "flat": self.flat, "feature_names": list(self.feature_names),
             "x_offset": self.x_offset.tolist(), "x_scale": self.x_scale.tolist(),
+            "distilled": self.distilled,
         })  # fmt: skip
+
+    def to_c(self, path: str | Path, *, dtype: str = "float64", latent: bool = False, gradient: bool = False) -> CReport:
+        """Write the predictor as one C99 file, ``path`` (.c), with a header beside it; returns what it needs on the robot, for printing.
+
+        Functions are called after the file: model_mean(x, mean, w) and model_predict(x, mean, std, w) for one row x, w being a workspace.
+
+        Parameters
+        ----------
+        dtype
+            Of all arithmetic, "float64" or "float32"; float32 is half as large, and loses the standard deviation's digits where the noise is small.
+        latent
+            Whether moments are those of f, without noise.
+        gradient
+            Whether there is also model_gradient(x, mean, gradient, w), with the derivatives of the mean by x.
+        """
+        described = CModel(self.program, self.n_features, self.n_outputs, self.feature_names, self.distilled)
+        return write_c(described, path, dtype, latent, gradient)
 
     @classmethod
     def load(cls, path: str | Path) -> Predictor:
         """The predictor in ``path``."""
         program, facts = read(path)
         offset, scale = np.array(facts["x_offset"], dtype=np.float64), np.array(facts["x_scale"], dtype=np.float64)
-        return cls(program, offset, scale, facts["n_outputs"], facts["flat"], tuple(facts["feature_names"]))
+        return cls(program, offset, scale, facts["n_outputs"], facts["flat"], tuple(facts["feature_names"]), facts.get("distilled", ""))
 
     @property
     def nbytes(self) -> int:
