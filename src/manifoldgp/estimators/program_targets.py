@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from manifoldgp.estimators.distillation import distilled, in_words
 from manifoldgp.estimators.program_groups import grouped
 from manifoldgp.estimators.program_members import Components, Moments, components_of, rows_in_work
 from manifoldgp.predictor import Predictor
@@ -20,13 +21,19 @@ _FARTHEST_ORIGIN = 4.0
 """Up to this many standard deviations from zero, the mean of the inputs is folded into weights; beyond, (x − mean) comes first."""
 
 
-def to_predictor(estimator: ManifoldGPRegressor) -> Predictor:
-    """The predictor of a fitted estimator; refuses parts that only code can express."""
-    writer, groups = Writer(), grouped(estimator.ensembles_)
+def to_predictor(
+    estimator: ManifoldGPRegressor, max_members: int | None = None, tolerance: float | None = None
+) -> Predictor:
+    """The predictor of a fitted estimator, distilled if that is asked for; refuses parts that only code can express."""
+    ensembles, words = estimator.ensembles_, ""
+    if max_members is not None or tolerance is not None:
+        ensembles, losses = distilled(ensembles, max_members, tolerance)
+        words = in_words(losses)
+    writer, groups = Writer(), grouped(ensembles)
     offset, scale = estimator.x_scaler_.offset, estimator.x_scaler_.scale
     X = _standardised(writer, offset, scale)
     components = [found for group in groups for found in components_of(group, X)]
-    origins = np.array([ensemble.offset for ensemble in estimator.ensembles_])
+    origins = np.array([ensemble.offset for ensemble in ensembles])
     outputs = {}
     for prefix, moments in (("", [c.observed for c in components]), ("latent_", [c.latent for c in components])):
         mean, std = _mixture(writer, components, moments, origins)
@@ -34,7 +41,7 @@ def to_predictor(estimator: ManifoldGPRegressor) -> Predictor:
             outputs[name] = slot if estimator._flat else writer.do("transpose" if len(origins) > 1 else "column", slot)
     program = writer.program(outputs, 8 * max(rows_in_work(group) for group in groups))
     names = tuple(str(name) for name in getattr(estimator, "feature_names_in_", ()))
-    return Predictor(program, offset.copy(), scale.copy(), len(origins), estimator._flat, names)
+    return Predictor(program, offset.copy(), scale.copy(), len(origins), estimator._flat, names, words)
 
 
 def _standardised(writer: Writer, offset: np.ndarray, scale: np.ndarray) -> Rows:

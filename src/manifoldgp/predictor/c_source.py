@@ -225,7 +225,7 @@ def _identifier(stem: str) -> str:
 
 def _comment(text: str) -> str:
     """Text that cannot end a comment or a line."""
-    return re.sub(r"[^\x20-\x7e]", "?", text).replace("*/", "* /").replace("/*", "/ *").replace("\\", "/")
+    return re.sub(r"[^\x20-\x7e]|\?(?=\?)", "_", text).replace("*/", "* /").replace("/*", "/ *").replace("\\", "/")
 
 
 def _bytes(size: int) -> str:
