@@ -10,7 +10,7 @@ TORCH := $(shell grep -m1 '^torch==' $(LOCK))
 LOCKED_EXTRAS := plots,cli,bayes,sim,onnx,botorch,gpytorch,data,excel,cluster,docs,dev
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo paper honesty study bench bench-scale house results test test-cpus lint format docs build clean lock
+.PHONY: help venv demo paper honesty study bench bench-scale bench-robots house results test test-cpus lint format docs build clean lock
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -74,6 +74,9 @@ results: $(INSTALLED)  ## run the commands of README and docs/command-line.md, a
 
 bench-scale: $(INSTALLED)  ## the bars for many rows: time, memory, ranks, accuracy; three quarters of an hour on 2 idle cores
 	$(BIN)/python benchmarks/scale.py
+
+bench-robots: $(INSTALLED)  ## the bars of models on robots: one point in plain C against NumPy and Eigen; some minutes; ROBOTS="c --realtime"
+	$(BIN)/python benchmarks/robots.py $(ROBOTS)
 
 house: $(INSTALLED)  ## modules, lines, Any, files that a fit passes through and that a new part touches; HOUSE="--tree DIR" puts another checkout beside
 	$(BIN)/python benchmarks/house.py $(HOUSE)

@@ -29,17 +29,22 @@ int main(void)
 
 _CALL = """\
     for (int i = 0; i < {rows}; i++) {{
-        {real} mean[{targets}], std[{targets}], slopes[{targets} * {inputs}], again[{targets}], x[{inputs}];
-        {real} *w = malloc({upper}_WORKSPACE * sizeof *w), *v = malloc({upper}_GRADIENT_WORKSPACE * sizeof *v);
+        {real} mean[{targets}], std[{targets}], slopes[{targets} * {inputs}] = {{0}}, again[{targets}], x[{inputs}];
+        {real} *w = malloc({upper}_WORKSPACE * sizeof *w);
         for (int j = 0; j < {inputs}; j++) x[j] = ({real})points[i * {inputs} + j];
         {name}_predict(x, mean, std, w);
         {name}_mean(x, again, w);
-        {name}_gradient(x, again, slopes, v);
+        {gradient}
         for (int j = 0; j < {targets}; j++) if (mean[j] != again[j]) return 1;
         {print}(mean, {targets}); {print}(std, {targets}); {print}(slopes, {targets} * {inputs}); printf("\\n");
-        free(w); free(v);
+        free(w);
     }}
 """
+
+_GRADIENT = """\
+free(w);
+        w = malloc({upper}_GRADIENT_WORKSPACE * sizeof *w);
+        {name}_gradient(x, again, slopes, w);"""
 
 
 @dataclass(frozen=True)
@@ -56,18 +61,19 @@ def compiler(name: str) -> str:
     return shutil.which(name) or pytest.skip(f"needs the compiler {name}, which is not installed")
 
 
-def run(predictors, X, folder: Path, cc: str, flags: tuple[str, ...], dtype: str) -> list[Found]:
-    """What models, written with gradients, compute at X (n, D) once compiled by ``cc``."""
+def run(predictors, X, folder: Path, cc: str, flags: tuple[str, ...], dtype: str, gradient: bool = False) -> list[Found]:
+    """What models compute at X (n, D) once compiled by ``cc``."""
     real = {"float64": "double", "float32": "float"}[dtype]
     names = [f"m{k}" for k in range(len(predictors))]
     calls, includes = [], []
     for name, p in zip(names, predictors, strict=True):
-        p.to_c(folder / f"{name}.c", dtype=dtype, gradient=True)
+        p.to_c(folder / f"{name}.c", dtype=dtype, gradient=gradient)
         includes.append(f'#include "{name}.h"')
         calls.append(
             _CALL.format(
                 rows=len(X), targets=p.n_outputs, inputs=p.n_features, upper=name.upper(), name=name, real=real,
                 print="print" if real == "double" else "printf_single",
+                gradient=_GRADIENT.format(name=name, upper=name.upper()) if gradient else "",
             )
         )  # fmt: skip
     points = f"static const double points[] = {{{', '.join(float(x).hex() for x in X.ravel())}}};"

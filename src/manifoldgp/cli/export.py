@@ -34,9 +34,13 @@ def export(
     model_file: ModelFile,
     to: Annotated[
         Format,
-        typer.Option("--to", help="onnx: for ONNX Runtime, any language. numpy: Python without PyTorch. c: C99, without libraries."),
+        typer.Option(
+            "--to", help="onnx: for ONNX Runtime, any language. numpy: Python without PyTorch. c: C99, without libraries."
+        ),
     ],
-    out: Annotated[Path, typer.Option("--out", "-o", help="File to write; c: ends in .c, a header goes beside it.", metavar="FILE")],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="File to write; c: ends in .c, a header goes beside it.", metavar="FILE")
+    ],
     dtype: Annotated[Precision, typer.Option("--dtype", help="onnx, c: the type of all numbers.")] = Precision.float64,
     gradient: Annotated[bool, typer.Option("--gradient", help="c: also the derivatives of the mean.")] = False,
     max_members: Annotated[

@@ -99,7 +99,9 @@ def _distil(ensemble: Ensemble, most: int | None, tolerance: float) -> tuple[Ens
         logs[used] = np.log(w)
     sizes = [log.numel() for log in ensemble.log_weights]
     parts = np.split(logs, np.cumsum(sizes)[:-1])
-    log_weights = [torch.from_numpy(part).reshape(log.shape).to(log) for part, log in zip(parts, ensemble.log_weights, strict=True)]
+    log_weights = [
+        torch.from_numpy(part).reshape(log.shape).to(log) for part, log in zip(parts, ensemble.log_weights, strict=True)
+    ]
     kept = len(np.unique(points.member[w > 0]))
     return replace(ensemble, log_weights=log_weights), Loss(kept, count, max(0.0, points.nats(w)), len(rows))
 

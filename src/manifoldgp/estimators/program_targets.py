@@ -21,9 +21,7 @@ _FARTHEST_ORIGIN = 4.0
 """Up to this many standard deviations from zero, the mean of the inputs is folded into weights; beyond, (x − mean) comes first."""
 
 
-def to_predictor(
-    estimator: ManifoldGPRegressor, max_members: int | None = None, tolerance: float | None = None
-) -> Predictor:
+def to_predictor(estimator: ManifoldGPRegressor, max_members: int | None = None, tolerance: float | None = None) -> Predictor:
     """The predictor of a fitted estimator, distilled if that is asked for; refuses parts that only code can express."""
     ensembles, words = estimator.ensembles_, ""
     if max_members is not None or tolerance is not None:

@@ -7,6 +7,7 @@ a polynomial that compilers vectorise without -ffast-math: 2^k e^r with |r| <= l
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -33,8 +34,8 @@ static inline real m_exp_negative(real x)
     k = ((m_abs(k + {lowest}) + k) - {lowest}) / 2; /* at least -{lowest} */
     real r = (x - k * {ln2_high}) - k * {ln2_low};
     r = (m_abs(r + 1) - m_abs(r - 1)) / 2; /* between -1 and 1, where k was cut off */
-    real y = {first};
-{steps}
+    const real r2 = r * r, r4 = r2 * r2{r8};
+    real y = {series};
     const real power = k + shift; /* its last bits are k */
     {bits} of_power, of_y;
     memcpy(&of_power, &power, sizeof power);
@@ -109,19 +110,24 @@ class C:
     def exponential(self) -> str:
         """Coefficients 1/n!, to the order where the rest is below the rounding: r^13/13!, r^8/8! for |r| <= ln(2)/2."""
         order = 7 if self.single else 12
-        coefficients = [1.0]
-        for n in range(1, order + 1):
-            coefficients.append(coefficients[-1] / n)
-        steps = [f"    y = y * r + {self.number(a)};" for a in coefficients[-2::-1]]
+        terms = [self.number(1.0 / math.factorial(n)) for n in range(order + 1)]
         high, low = (0.693359375, -2.12194440e-4) if self.single else (0.693147180369123816490, 1.90821492927058770002e-10)
         return _EXPONENTIAL.format(
             shift=self.number(1.5 * 2.0 ** (23 if self.single else 52)),
             log2e=self.number(1.4426950408889634),
             lowest=60 if self.single else 500,
             ln2_high=self.number(high), ln2_low=self.number(low),
-            first=self.number(coefficients[-1]), steps="\n".join(steps),
+            series=_in_pairs(terms), r8="" if self.single else ", r8 = r4 * r4",
             bits="uint32_t" if self.single else "uint64_t", mantissa=23 if self.single else 52,
         )  # fmt: skip
+
+
+def _in_pairs(terms: Sequence[str]) -> str:
+    """Σ terms_n r^n, in halves of halves (Estrin): half as many steps wait for each other as in Horner's form."""
+    if len(terms) == 1:
+        return terms[0]
+    half = 2 ** (len(terms) - 1).bit_length() // 2
+    return f"({_in_pairs(terms[:half])} + {_in_pairs(terms[half:])} * r{half if half > 1 else ''})"
 
 
 @dataclass(frozen=True)
@@ -148,10 +154,20 @@ def write_c(model: CModel, path: str | Path, dtype: str, latent: bool, gradient:
     slopes = gradient_body(model.program, outputs["mean"], D, dialect, constants) if gradient else None
     size, header = 4 if dialect.single else 8, source.with_suffix(".h")
     bodies = [body for body in (mean, both, slopes) if body]
-    arrays = {array: values for array, values in constants.arrays.items() if any(f"{array}[" in line for body in bodies for line in body.lines)}
+    arrays = {
+        array: values
+        for array, values in constants.arrays.items()
+        if any(f"{array}[" in line for body in bodies for line in body.lines)
+    }
     flash = size * sum(values.size for values in arrays.values())
     report = CReport(
-        source, header, dtype, flash, size * max(mean.workspace, both.workspace, 1), size * slopes.workspace if slopes else 0, model.distilled
+        source,
+        header,
+        dtype,
+        flash,
+        size * max(mean.workspace, both.workspace, 1),
+        size * slopes.workspace if slopes else 0,
+        model.distilled,
     )
     text = "\n".join(_source(name, header.name, dialect, arrays, mean, both, slopes))
     write_whole(source, text.encode())
@@ -159,7 +175,9 @@ def write_c(model: CModel, path: str | Path, dtype: str, latent: bool, gradient:
     return report
 
 
-def _source(name: str, header: str, c: C, constants: dict[str, np.ndarray], mean: Body, both: Body, slopes: Body | None) -> list[str]:
+def _source(
+    name: str, header: str, c: C, constants: dict[str, np.ndarray], mean: Body, both: Body, slopes: Body | None
+) -> list[str]:
     lines = [f"/* Written by manifoldgp; {header} says what is in here. C99 and libm. */", f'#include "{header}"', ""]
     lines += ["#include <math.h>", "#include <stdint.h>", "#include <string.h>", "", f"typedef {c.type} real;", ""]
     bodies = [line for body in (mean, both, slopes) if body for line in body.lines]
@@ -212,7 +230,9 @@ def _header(name: str, model: CModel, c: C, report: CReport, latent: bool) -> li
     for function, outputs in calls.items():
         lines += [f"{line};".format(real=c.type) for line in _signature(name, function, outputs, restrict=False)]
     if report.gradient_workspace:
-        lines.append(f"/* The derivatives of mean[i] by x[j] go to gradient[i * {upper}_INPUTS + j]; w has {upper}_GRADIENT_WORKSPACE numbers. */")
+        lines.append(
+            f"/* The derivatives of mean[i] by x[j] go to gradient[i * {upper}_INPUTS + j]; w has {upper}_GRADIENT_WORKSPACE numbers. */"
+        )
         lines += [f"{line};".format(real=c.type) for line in _signature(name, "gradient", ("mean", "gradient"), restrict=False)]
     return [*lines, "", "#ifdef __cplusplus", "}", "#endif", "", "#endif", ""]
 

@@ -235,7 +235,9 @@ class _Mixture:
         near, C, S = phases
         c, each = self.c, range(self.Q)
         gaps = [c.let(f"{near[q]} - {self.row(self.T, r, m, q, j)}") for q in each]
-        turns = [c.let(f"{C[q]} * {self.row(self.cosines, r, m, q, j)} + {S[q]} * {self.row(self.sines, r, m, q, j)}") for q in each]
+        turns = [
+            c.let(f"{C[q]} * {self.row(self.cosines, r, m, q, j)} + {S[q]} * {self.row(self.sines, r, m, q, j)}") for q in each
+        ]
         weight = self.weights.at(plus(times(r, self.weights.batch(3)), m))
         return gaps, turns, c.let(f"{weight} * m_exp_negative(-({' + '.join(f'{d} * {d}' for d in gaps)}))")
 

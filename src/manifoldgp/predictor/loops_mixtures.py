@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -52,7 +53,7 @@ def packed_columns(blocks: Sequence[np.ndarray]) -> np.ndarray:
         lower[..., :columns, first : first + rows] = block  # a row of this array is a column of L⁻¹
         first += rows
     edges = [0] * bool(N % COLUMNS) + list(range(N % COLUMNS, N, COLUMNS)) + [N]
-    packs = [lower[..., i:j, i:].reshape(*lower.shape[:-2], -1) for i, j in zip(edges[:-1], edges[1:], strict=True)]
+    packs = [lower[..., i:j, i:].reshape(*lower.shape[:-2], -1) for i, j in pairwise(edges)]
     return np.concatenate(packs, -1)
 
 

@@ -102,7 +102,9 @@ class Predictor:
         """The predictor in ``path``."""
         program, facts = read(path)
         offset, scale = np.array(facts["x_offset"], dtype=np.float64), np.array(facts["x_scale"], dtype=np.float64)
-        return cls(program, offset, scale, facts["n_outputs"], facts["flat"], tuple(facts["feature_names"]), facts.get("distilled", ""))
+        return cls(
+            program, offset, scale, facts["n_outputs"], facts["flat"], tuple(facts["feature_names"]), facts.get("distilled", "")
+        )
 
     @property
     def nbytes(self) -> int:
