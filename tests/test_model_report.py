@@ -20,7 +20,7 @@ from manifoldgp.errors import InputError
 from manifoldgp.inspection import html_page
 from manifoldgp.inspection.page import write_model_report
 
-SECTIONS = ("summary", "predictions", "trust", "learned", "training", "data", "use")
+SECTIONS = ("summary", "try", "predictions", "trust", "learned", "training", "data", "use")
 
 
 def written(model, path: Path, **arguments) -> str:

@@ -6,41 +6,19 @@ import subprocess
 import numpy as np
 import pytest
 import torch
-from torch import nn
 
 from c_programs import STRICT, compiler, run
-from drawn_estimators import FEATURES, KERNELS, D, drawn_estimator, drawn_pair, make_inputs, rounding
-from manifoldgp import means
+from drawn_estimators import D, drawn_pair, every_part, make_inputs, rounding
 from manifoldgp.errors import InputError
-from manifoldgp.features import MLP, Nested
-from manifoldgp.kernels import SquaredExponential
-from manifoldgp.model import Model
 from manifoldgp.predictor.operations import OPERATIONS
-from manifoldgp.warping import TanhWarping
 
 X = make_inputs(4, seed=1)
 SANITIZED = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
-WARPED = TanhWarping(2)
-
-
-def parts():
-    """Estimators that together have every kernel, feature map, mean and warping, several members, architectures and targets."""
-    features = list(FEATURES)
-    yield from (drawn_pair(features[i % len(features)], kernel, 1 + i % 2) for i, kernel in enumerate(KERNELS))
-    module = means.Module(nn.Sequential(nn.Linear(4, 3), nn.Tanh(), nn.Linear(3, 1)), on="features")
-    yield drawn_estimator([(Model(features=MLP((3, 4)), mean=module, warping=WARPED), 2)], factors=(0.5, 2.0))
-    yield drawn_estimator([(Model(kernel=KERNELS["sum"], warping=WARPED), 1)])
-    mixed = [
-        (Model(features=MLP((3, 4)), mean=means.Linear()), 1),
-        (Model(features=Nested(4, 2), kernel=SquaredExponential(scaled=False), mean=means.Constant()), 3),
-    ]
-    yield drawn_estimator(mixed, factors=(0.5, 2.0))
-    yield drawn_estimator(mixed, targets=3)
 
 
 @pytest.fixture(scope="module")
 def estimators():
-    return list(parts())
+    return list(every_part())
 
 
 @pytest.fixture(scope="module")

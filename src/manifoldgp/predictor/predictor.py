@@ -12,6 +12,7 @@ from manifoldgp.errors import InputError
 from manifoldgp.predictor.c_source import CModel, CReport, write_c
 from manifoldgp.predictor.file import read, write
 from manifoldgp.predictor.interpreter import runner
+from manifoldgp.predictor.javascript import javascript
 from manifoldgp.predictor.program import Program
 
 _FARTHEST = 1e100
@@ -96,6 +97,10 @@ class Predictor:
         """
         described = CModel(self.program, self.n_features, self.n_outputs, self.feature_names, self.distilled)
         return write_c(described, path, dtype, latent, gradient)
+
+    def to_javascript(self) -> str:
+        """The predictor as a JavaScript expression: a function that takes one row x (D,) and returns {mean, std}, in float64, without a library."""
+        return javascript(self.program, self.n_features, self.n_outputs)
 
     @classmethod
     def load(cls, path: str | Path) -> Predictor:
