@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 import numpy as np
@@ -104,7 +105,7 @@ class _Writing:
     def _operands(self, instruction: Instruction) -> list[Array]:
         return [self.arrays[instruction.output], *(self.arrays[slot] for slot in instruction.inputs)]
 
-    def _block(self, instruction: Instruction):
+    def _block(self, instruction: Instruction) -> AbstractContextManager[None]:
         return self.c.block(f"{{ /* {instruction.operation} */")
 
 
