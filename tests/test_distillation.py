@@ -1,5 +1,7 @@
 """Averages distilled into fewer members: what is kept, what it loses, and how that is said."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -43,6 +45,16 @@ def test_as_few_members_as_the_tolerance_allows(estimator):
     assert loose.nats <= 0.3
     assert tight.nats <= 0.003
     assert loose.kept < tight.kept <= 6
+
+
+def test_a_member_that_excludes_what_another_predicts_costs_much_but_a_number():
+    (ensemble,) = drawn_estimator([(Model(), 1)]).ensembles_
+    block = ensemble.blocks[0]
+    elsewhere = replace(block, alpha=block.alpha + 1e6)
+    halves = [torch.log(torch.tensor([[0.5]], dtype=torch.float64))] * 2
+    (few,), (loss,) = distilled([replace(ensemble, blocks=[block, elsewhere], log_weights=halves)], 1, None)
+    assert 10.0 < loss.nats < np.inf
+    assert sorted(float(w.exp()) for w in few.log_weights) == [0.0, 1.0]
 
 
 def test_members_that_say_the_same_are_one():

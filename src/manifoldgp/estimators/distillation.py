@@ -24,6 +24,9 @@ _NODES, _NODE_WEIGHTS = np.polynomial.hermite_e.hermegauss(9)
 _EVALUATIONS = 10_000_000
 """Densities of components at points, at most; fewer rows are looked at where there are many components."""
 
+_SMALLEST = -500.0
+"""Logarithm of the smallest ratio of densities: a member that excludes what others predict loses much, but a number."""
+
 _ROWS = 16, 200
 _EM_ITERATIONS = 300
 
@@ -129,7 +132,8 @@ def _points(p: Predictive, member: np.ndarray, used: np.ndarray) -> _Points:
     L = torch.cat(log_densities, 1)
     whole = torch.logsumexp(p.log_weights[used][:, None] + L, 0)
     total = np.concatenate(point_weights)
-    return _Points((L - whole).exp().cpu().numpy(), total / total.sum(), member)
+    ratio = (L - whole).clamp_min(_SMALLEST).exp().cpu().numpy()
+    return _Points(ratio, total / total.sum(), member)
 
 
 def _selected(points: _Points, most: int, tolerance: float) -> np.ndarray:

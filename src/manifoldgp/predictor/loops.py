@@ -106,7 +106,7 @@ class Constants:
 
     def name(self, values: np.ndarray) -> str:
         values = np.ascontiguousarray(values, dtype=np.float64)
-        key = (values.size, sha256(values).digest())
+        key = (values.size, sha256(values.tobytes()).digest())
         if key not in self._known:
             self._known[key] = f"c{len(self.arrays)}"
             self.arrays[self._known[key]] = values

@@ -149,7 +149,7 @@ def _warped_input(c: Loops, u: str, a: str, b: str, end: float) -> tuple[str, st
 
 @kumaraswamy.backend("loops")
 def _(c: Loops, out: Array, U: Array, a: Array, b: Array, end: float) -> None:
-    write(c, out, U, a, b, value=lambda c, *entries: _warped_input(c, *entries, end)[0])
+    write(c, out, U, a, b, value=lambda c, u, a, b: _warped_input(c, u, a, b, end)[0])
 
 
 @kumaraswamy.backend("slopes")
