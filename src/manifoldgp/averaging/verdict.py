@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import bdtr, bdtrc
 
 from manifoldgp.averaging.averages import SamplingReport
-from manifoldgp.averaging.stacking import HeldOutReport
+from manifoldgp.averaging.stacking import PLAIN_GPS, HeldOutReport
 
 _LEVELS = (0.5, 0.9, 0.95)
 
@@ -61,8 +61,12 @@ def held_out_remarks(report: HeldOutReport, plain_weight: float | None = None) -
     """
     share = dict(zip(report.groups, report.weights.sum(1), strict=True))
     density = {name: float(-value.mean()) for name, value in report.log_density.items()}
-    plain, control, stack = density["plain GP"], density["control"], density["stack"]
-    learned = [name for name in report.groups if name != "plain GP"]
+    plain, control, stack = (
+        min(density[name] for name in report.groups if name in PLAIN_GPS),
+        density["control"],
+        density["stack"],
+    )
+    learned = [name for name in report.groups if name not in PLAIN_GPS]
     if not learned:
         return ["Training was stopped before any features were trained: the average holds the plain GP only."]
     if plain_weight is not None and not speaks_of_the_model(report, plain_weight):
@@ -70,7 +74,7 @@ def held_out_remarks(report: HeldOutReport, plain_weight: float | None = None) -
     stopped = [name for name in report.cut_short if name in learned]
     if stopped:
         return [_untried_in_words(stopped, share["plain GP"])]
-    remarks = [_weights_in_words(share), _gain_in_words(plain, control, stack)]
+    remarks = [_weights_in_words(share), _gain_in_words(plain, min(control, plain), stack)]
     best = min(learned, key=density.__getitem__)
     if density[best] > plain + 0.02:
         remarks.append(
@@ -151,14 +155,16 @@ def _untried_in_words(stopped: list[str], plain: float) -> str:
 
 
 def _weights_in_words(share: dict[str, float]) -> str:
-    plain = share["plain GP"]
-    features = 1.0 - plain
+    """Who carries the weight; every Gaussian process on the inputs as they are counts as plain, whatever its kernel."""
+    of_plain = {name: weight for name, weight in share.items() if name in PLAIN_GPS}
+    plain, first = sum(of_plain.values()), max(of_plain, key=of_plain.__getitem__)
     if plain >= 0.7:
-        return f"The plain GP carries {100 * plain:.0f} % of the weight: the features add little here."
-    heaviest = max((name for name in share if name != "plain GP"), key=share.__getitem__)
+        return f"The {first} carries {100 * share[first]:.0f} % of the weight: the features add little here."
+    heaviest = max((name for name in share if name not in PLAIN_GPS), key=share.__getitem__)
+    whose = "the plain GP" if first == "plain GP" else f"plain GPs (most of it: {first})"
     return (
-        f"Learned features carry {100 * features:.0f} % of the weight (most of it: {heaviest}, {100 * share[heaviest]:.0f} %), "
-        f"the plain GP {100 * plain:.0f} %."
+        f"Learned features carry {100 * (1.0 - plain):.0f} % of the weight (most of it: {heaviest}, {100 * share[heaviest]:.0f} %), "
+        f"{whose} {100 * plain:.0f} %."
     )
 
 
