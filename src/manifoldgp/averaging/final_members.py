@@ -83,7 +83,9 @@ def retrained(
         finished = np.where(full.cut_short, np.inf, full.objective)
         inner = tempered_weights(finished, settings.temperature) * np.isfinite(finished)
         add(full, share[OWN][:, None] * inner)
-    left = np.sum(list(share.values()), axis=0) - np.sum([w.sum(1) for w in weights], axis=0)  # of members that were not trained to their end
+    left = np.sum(list(share.values()), axis=0) - np.sum(
+        [w.sum(1) for w in weights], axis=0
+    )  # of members that were not trained to their end
     weights[0] += left[:, None] * is_best
     return batches, weights
 

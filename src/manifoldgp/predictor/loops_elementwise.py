@@ -42,6 +42,7 @@ _FUNCTIONS: dict[str, tuple[str, ...]] = {
     "relu": ("({a} > 0 ? {a} : 0)", "({a} > 0 ? 1 : 0)"),
     "softplus": ("({a} > 20 ? {a} : m_log1p(m_exp({a})))", "1 / (1 + m_exp(-{a}))"),
     "silu": ("{a} / (1 + m_exp(-{a}))", "(1 + ({a} - {y}) ) / (1 + m_exp(-{a}))"),
+    "gaussian_bumps": ("{b} * m_exp_negative(-{a} * {a})", "-2 * {a} * {y}", "m_exp_negative(-{a} * {a})"),
     "variance": ("({b} > {a} ? {b} - {a} : 0) + {c}", "({b} > {a} ? -1 : 0)", "({b} > {a} ? 1 : 0)", "1"),
 }
 

@@ -8,12 +8,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from manifoldgp.predictor import loops_covariances, loops_elementwise, loops_mixtures, loops_rows
+from manifoldgp.predictor import loops_additive, loops_covariances, loops_elementwise, loops_mixtures, loops_rows
 from manifoldgp.predictor.loops import Array, Constants, Dialect, Loops
 from manifoldgp.predictor.operations import OPERATIONS
 from manifoldgp.predictor.program import Instruction, Program
 
-__all__ = ["Body", "gradient_body", "loops_covariances", "loops_elementwise", "loops_mixtures", "loops_rows", "values_body"]
+__all__ = [
+    "Body",
+    "gradient_body",
+    "loops_additive",
+    "loops_covariances",
+    "loops_elementwise",
+    "loops_mixtures",
+    "loops_rows",
+    "values_body",
+]
 
 
 @dataclass(frozen=True)
