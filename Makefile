@@ -90,8 +90,9 @@ results: $(INSTALLED)  ## run the commands of README and docs/command-line.md, a
 bench-scale: $(INSTALLED)  ## the bars for many rows: time, memory, ranks, accuracy; three quarters of an hour on 2 idle cores
 	$(BIN)/python benchmarks/scale.py
 
-bench-robots: $(INSTALLED)  ## the bars for robots: moments at uncertain inputs; some minutes
+bench-robots: $(INSTALLED)  ## the bars of models on robots: moments at uncertain inputs, one point in plain C against NumPy and Eigen, and in a page; some minutes; ROBOTS="c --realtime"
 	$(BIN)/python benchmarks/robots_moments.py
+	$(BIN)/python benchmarks/robots.py $(ROBOTS)
 
 house: $(INSTALLED)  ## modules, lines, Any, files that a fit passes through and that a new part touches; HOUSE="--tree DIR" puts another checkout beside
 	$(BIN)/python benchmarks/house.py $(HOUSE)

@@ -7,12 +7,14 @@ import torch
 from torch import nn
 
 from manifoldgp import features, kernels
+from manifoldgp import means as prior_means
 from manifoldgp.data.scaling import Standardizer
 from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
 from manifoldgp.inference.ensemble import Ensemble
 from manifoldgp.inference.exact_posterior import condition
 from manifoldgp.model import Data, Model
 from manifoldgp.parameters import leaves, nest
+from manifoldgp.warping import TanhWarping
 
 N, D = 30, 3
 
@@ -119,6 +121,21 @@ def drawn_pair(features_name: str, kernel_name: str, members: int = 2):
     """An estimator with one block of these features and this kernel."""
     model = Model(features=FEATURES[features_name], kernel=KERNELS[kernel_name])
     return drawn_estimator([(model, members)])
+
+
+def every_part():
+    """Estimators that together have every kernel, feature map, mean and warping, several members, architectures and targets."""
+    names = list(FEATURES)
+    yield from (drawn_pair(names[i % len(names)], kernel, 1 + i % 2) for i, kernel in enumerate(KERNELS))
+    module = prior_means.Module(nn.Sequential(nn.Linear(4, 3), nn.Tanh(), nn.Linear(3, 1)), on="features")
+    yield drawn_estimator([(Model(features=features.MLP((3, 4)), mean=module, warping=TanhWarping(2)), 2)], factors=(0.5, 2.0))
+    yield drawn_estimator([(Model(kernel=KERNELS["sum"], warping=TanhWarping(2)), 1)])
+    mixed = [
+        (Model(features=features.MLP((3, 4)), mean=prior_means.Linear()), 1),
+        (Model(features=features.Nested(4, 2), kernel=kernels.SquaredExponential(scaled=False), mean=prior_means.Constant()), 3),
+    ]
+    yield drawn_estimator(mixed, factors=(0.5, 2.0))
+    yield drawn_estimator(mixed, targets=3)
 
 
 def rounding(estimator, X):

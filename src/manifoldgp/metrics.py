@@ -184,7 +184,7 @@ def midpoint_levels(count: int) -> NDArray[np.float64]:
 def _mean_distance(d: NDArray[np.float64], s: NDArray[np.float64]) -> NDArray[np.float64]:
     """E|d + s Z| of a standard normal Z."""
     z = d / s
-    return 2 * s * np.exp(-0.5 * z**2) / math.sqrt(2 * math.pi) + d * (2 * ndtr(z) - 1)
+    return 2 * s * np.exp(-0.5 * z**2) / math.sqrt(2 * math.pi) + d * (2 * _normal_cdf(z) - 1)
 
 
 def pit_histogram(pit: ArrayLike, bins: int = 10) -> NDArray[np.float64]:

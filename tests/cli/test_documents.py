@@ -83,6 +83,35 @@ def test_exports_write_one_file_and_name_the_inputs(folder, tmp_path, to, name):
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
+def test_an_export_as_c_says_what_it_needs(folder, tmp_path):
+    done = mgp(
+        "export",
+        folder / "model.mgp",
+        "--to",
+        "c",
+        "--gradient",
+        "--dtype",
+        "float32",
+        "--max-members",
+        1,
+        "--out",
+        tmp_path / "arm.c",
+    )
+    assert {path.name for path in tmp_path.iterdir()} == {"arm.c", "arm.h"}
+    assert "of constants in flash" in done.err
+    assert "Workspace, on the caller's stack or static" in done.err
+    assert re.search(r"Distilled: 1 of \d+ members; [\d.e-]+ nats lost a row", done.err)
+    header = (tmp_path / "arm.h").read_text()
+    assert "x: x1, x2, surface=hard, surface=soft" in header
+    assert "void arm_gradient(const float *x, float *mean, float *gradient, float *w);" in header
+
+
+@pytest.mark.parametrize("option", [("--gradient",), ("--dtype", "float32")])
+def test_options_that_a_format_does_not_have_are_refused(folder, tmp_path, option):
+    done = mgp("export", folder / "model.mgp", "--to", "numpy", *option, "--out", tmp_path / "model.npz", code=2)
+    assert "is for --to" in done.err
+
+
 def test_a_report_is_one_page_with_the_columns_names(folder, tmp_path):
     done = mgp("report", folder / "model.mgp", "--out", tmp_path / "report.html", "--title", "Hard and soft ground")
     assert (tmp_path / "report.html").resolve().as_uri() in done.err

@@ -448,13 +448,20 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         model_file.save(self, path)
 
-    def predictor(self) -> Predictor:
+    def predictor(self, max_members: int | None = None, tolerance: float | None = None) -> Predictor:
         """The fitted model as a function p(X, return_std=False, latent=False) that needs NumPy only, for use on a robot.
 
-        It predicts what ``predict`` does, to rounding. p.save("model.npz") writes it, Predictor.load reads it without PyTorch.
+        It predicts what ``predict`` does, to rounding. p.save("model.npz") writes it, Predictor.load reads it without PyTorch; p.to_c("model.c") writes plain C.
+
+        Parameters
+        ----------
+        max_members
+            Distil an average into at most so many members a target, weighted anew; ``p.distilled`` says what that loses, in nats a row.
+        tolerance
+            Distil it into as few members as lose at most so many nats a row.
         """
         check_is_fitted(self)
-        return to_predictor(self)
+        return to_predictor(self, max_members, tolerance)
 
     def _repr_html_inner(self) -> str:
         """For notebooks: scikit-learn's view of the arguments, and below it what a fitted model looks like."""

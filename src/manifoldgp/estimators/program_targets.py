@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from manifoldgp.estimators.distillation import distilled, in_words
 from manifoldgp.estimators.program_groups import Group, grouped
 from manifoldgp.estimators.program_members import Components, Moments, components_of, rows_in_work
 from manifoldgp.predictor import Predictor
@@ -21,13 +22,17 @@ _FARTHEST_ORIGIN = 4.0
 """Up to this many standard deviations from zero, the mean of the inputs is folded into weights; beyond, (x − mean) comes first."""
 
 
-def to_predictor(estimator: ManifoldGPRegressor) -> Predictor:
-    """The predictor of a fitted estimator; refuses parts that only code can express."""
-    writer, groups = Writer(), grouped(estimator.ensembles_)
+def to_predictor(estimator: ManifoldGPRegressor, max_members: int | None = None, tolerance: float | None = None) -> Predictor:
+    """The predictor of a fitted estimator, distilled if that is asked for; refuses parts that only code can express."""
+    ensembles, words = estimator.ensembles_, ""
+    if max_members is not None or tolerance is not None:
+        ensembles, losses = distilled(ensembles, max_members, tolerance)
+        words = in_words(losses)
+    writer, groups = Writer(), grouped(ensembles)
     offset, scale = estimator.x_scaler_.offset, estimator.x_scaler_.scale
     X = standardised(writer, offset, scale)
     components = [found for group in groups for found in components_of(group, X)]
-    origins = np.array([ensemble.offset for ensemble in estimator.ensembles_])
+    origins = np.array([ensemble.offset for ensemble in ensembles])
     outputs = {}
     for prefix, moments in (("", [c.observed for c in components]), ("latent_", [c.latent for c in components])):
         mean, std = _mixture(writer, components, moments, origins)
@@ -38,7 +43,7 @@ def to_predictor(estimator: ManifoldGPRegressor) -> Predictor:
     names = tuple(str(name) for name in getattr(estimator, "feature_names_in_", ()))
     encoding = getattr(estimator, "table_encoding_", None)
     table = None if encoding is None else encoding.to_plain()
-    return Predictor(program, offset.copy(), scale.copy(), len(origins), estimator._flat, names, table, mixture)
+    return Predictor(program, offset.copy(), scale.copy(), len(origins), estimator._flat, names, table, mixture, words)
 
 
 def _components(

@@ -15,6 +15,7 @@ from manifoldgp.errors import InputError
 from manifoldgp.inspection import page_charts, page_errors, page_trust
 from manifoldgp.inspection import page_words as words
 from manifoldgp.inspection.html_page import html_page
+from manifoldgp.inspection.page_live import live_section
 from manifoldgp.inspection.page_tables import data_table, numbers_table, renamed, score_table, settings_table, starts_table
 from manifoldgp.inspection.page_view import MOST_TARGETS, ModelView, Spec, view_of
 
@@ -51,7 +52,9 @@ def write_model_report(
     refuse_unwritable(path)
     view = view_of(model, columns, X, y)
     charts: list[Spec] = []
+    live, live_data, live_scripts = live_section(view)
     sections = [
+        ("try", "Try it", live),
         ("predictions", "Predictions", _predictions(view, charts)),
         ("trust", "Trust", _trust(view, charts)),
         ("errors", "Errors", _errors(view, charts)),
@@ -63,7 +66,7 @@ def write_model_report(
     ]
     heading = visible(title or words.title(view))
     head = f"<h1>{escape(heading)}</h1>{words.headline(view)}<p>{words.lead(view)}</p>{_facts(view)}"
-    write_whole(path, html_page(heading, head, sections, {"charts": charts}))
+    write_whole(path, html_page(heading, head, sections, {"charts": charts, **live_data}, scripts=live_scripts))
     return Path(path)
 
 

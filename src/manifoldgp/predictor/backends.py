@@ -8,7 +8,7 @@
     def _(g: Graph, A: str) -> str:                # adds nodes to a graph, returns the name of the result
         return g.node("Sigmoid", A)
 
-A further backend is one more such function below each operation; nothing here needs to know it.
+The forms of further backends are registered in files of their own (``loops_*.py``); nothing here needs to know them.
 """
 
 from __future__ import annotations

@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 
 from manifoldgp.errors import FileFormatError, InputError
+from manifoldgp.predictor.c_source import CModel, CReport, write_c
 from manifoldgp.predictor.file import read, write
 from manifoldgp.predictor.interpreter import runner
+from manifoldgp.predictor.javascript import javascript
 from manifoldgp.predictor.mixture import Mixture
 from manifoldgp.predictor.program import COMPONENTS, VALUES, Program
 from manifoldgp.predictor.query import Query
@@ -36,6 +38,8 @@ class Predictor:
         The encoding of the table that the model was fitted on, if any, as ``TableEncoding.to_plain`` wrote it: the predictor takes frames with its columns.
     mixture
         For programs that give components: the target of each of the S members (``owner``), their weights (S, F) and the F variance factors.
+    distilled
+        What was left out of the fitted model, in a sentence; empty: nothing.
     """
 
     def __init__(
@@ -48,6 +52,7 @@ class Predictor:
         feature_names: tuple[str, ...] = (),
         table: dict[str, Any] | None = None,
         mixture: dict[str, Any] | None = None,
+        distilled: str = "",
     ) -> None:
         self.program = program
         self.query = Query(x_offset, x_scale, tuple(feature_names), table)
@@ -56,7 +61,7 @@ class Predictor:
         self.n_features = len(x_offset)
         self.n_outputs, self.flat = n_outputs, flat
         self.feature_names = tuple(feature_names)
-        self.table, self._mixture = table, mixture
+        self.table, self._mixture, self.distilled = table, mixture, distilled
         self._mean = runner(program, ["mean"])
         self._latent_mean = runner(program, ["latent_mean"])
         self._moments = runner(program, ["mean", "std"])
@@ -99,6 +104,7 @@ class Predictor:
         return {
             "n_outputs": self.n_outputs, "flat": self.flat, "feature_names": list(self.feature_names),
             "x_offset": self.x_offset.tolist(), "x_scale": self.x_scale.tolist(), "table": self.table, "mixture": self._mixture,
+            "distilled": self.distilled,
         }  # fmt: skip
 
     @classmethod
@@ -106,11 +112,33 @@ class Predictor:
         """The predictor of which `facts` told."""
         offset, scale = np.array(facts["x_offset"], dtype=np.float64), np.array(facts["x_scale"], dtype=np.float64)
         names, table, mixture = tuple(facts["feature_names"]), facts["table"], facts["mixture"]
-        return cls(program, offset, scale, facts["n_outputs"], facts["flat"], names, table, mixture)
+        words = str(facts.get("distilled", ""))
+        return cls(program, offset, scale, facts["n_outputs"], facts["flat"], names, table, mixture, words)
 
     def save(self, path: str | Path) -> None:
         """Write the predictor to one .npz file of arrays and JSON, without pickle."""
         write(path, self.program, self.facts())
+
+    def to_c(self, path: str | Path, *, dtype: str = "float64", latent: bool = False, gradient: bool = False) -> CReport:
+        """Write the predictor as one C99 file, ``path`` (.c), with a header beside it; returns what it needs on the robot, for printing.
+
+        Functions are called after the file: model_mean(x, mean, w) and model_predict(x, mean, std, w) for one row x, w being a workspace.
+
+        Parameters
+        ----------
+        dtype
+            Of all arithmetic, "float64" or "float32"; float32 is half as large, and loses the standard deviation's digits where the noise is small.
+        latent
+            Whether moments are those of f, without noise.
+        gradient
+            Whether there is also model_gradient(x, mean, gradient, w), with the derivatives of the mean by x.
+        """
+        described = CModel(self.program, self.n_features, self.n_outputs, self.feature_names, self.distilled)
+        return write_c(described, path, dtype, latent, gradient)
+
+    def to_javascript(self) -> str:
+        """The predictor as a JavaScript expression: a function that takes one row x (D,) and returns {mean, std}, in float64, without a library."""
+        return javascript(self.program, self.n_features, self.n_outputs)
 
     @classmethod
     def load(cls, path: str | Path) -> Predictor:

@@ -1,0 +1,155 @@
+"""A mixture of few members in place of many, for machines where memory and time are short; what is lost is said in nats.
+
+The whole mixture p predicts some training rows, each left out; a smaller one, q, is chosen to lose little of
+
+    KL(p || q) = E_p[log p(y) − log q(y)],   averaged over these rows,
+
+which no row's own y enters. Members are added one by one, each time the one whose weight would lower KL fastest; then all weights of q are
+found anew by EM, which for given members reaches the least KL there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+
+from manifoldgp.data.inputs import positive_number, whole_number
+from manifoldgp.inference.ensemble import Ensemble
+from manifoldgp.inference.mixtures import Predictive
+
+_NODES, _NODE_WEIGHTS = np.polynomial.hermite_e.hermegauss(9)
+_EVALUATIONS = 10_000_000
+"""Densities of components at points, at most; fewer rows are looked at where there are many components."""
+
+_SMALLEST = -500.0
+"""Logarithm of the smallest ratio of densities: a member that excludes what others predict loses much, but a number."""
+
+_ROWS = 16, 200
+_EM_ITERATIONS = 300
+
+
+@dataclass(frozen=True)
+class Loss:
+    """What a distilled mixture has left out. nats: KL a row."""
+
+    kept: int
+    members: int
+    nats: float
+    rows: int
+
+
+@dataclass(frozen=True)
+class _Points:
+    """Where densities are compared. density (S, P): of each component, relative to the whole mixture's; weight (P,): of the points, together 1.
+
+    member (S,): which member a component belongs to.
+    """
+
+    density: np.ndarray
+    weight: np.ndarray
+    member: np.ndarray
+
+    def nats(self, w: np.ndarray) -> float:
+        """KL of the mixture with weights w (S,)."""
+        return float(-(self.weight @ np.log(w @ self.density)))
+
+    def pull(self, w: np.ndarray) -> np.ndarray:
+        """E_p[p_s / q] (S,): above one where more weight of a component lowers KL."""
+        return self.density @ (self.weight / (w @ self.density))
+
+    def refined(self, w: np.ndarray) -> np.ndarray:
+        """EM: the least KL among mixtures of the components that have weight."""
+        for _ in range(_EM_ITERATIONS):
+            updated = w * self.pull(w)
+            moved = np.abs(updated - w).max()
+            w = updated / updated.sum()
+            if moved < 1e-7:
+                break
+        return w
+
+
+def distilled(
+    ensembles: Sequence[Ensemble], max_members: int | None, tolerance: float | None
+) -> tuple[list[Ensemble], list[Loss]]:
+    """Ensembles of at most ``max_members`` members each, or of as few as lose at most ``tolerance`` nats a row, whichever is reached first."""
+    most = None if max_members is None else whole_number(max_members, "max_members")
+    least = None if tolerance is None else positive_number(tolerance, "tolerance")
+    pairs = [_distil(ensemble, most, 0.0 if least is None else least) for ensemble in ensembles]
+    return [ensemble for ensemble, _ in pairs], [loss for _, loss in pairs]
+
+
+def in_words(losses: Sequence[Loss]) -> str:
+    """What was left out, as a sentence."""
+    kept, members = (sum(getattr(loss, name) for loss in losses) for name in ("kept", "members"))
+    worst = max(losses, key=lambda loss: loss.nats)
+    most = "" if len(losses) == 1 else " at most, of all targets"
+    return f"Distilled: {kept} of {members} members; {worst.nats:.2g} nats lost a row{most} (KL at {worst.rows} training rows, each left out)."
+
+
+def _distil(ensemble: Ensemble, most: int | None, tolerance: float) -> tuple[Ensemble, Loss]:
+    weights = torch.cat([w.reshape(-1) for w in ensemble.log_weights]).exp().cpu().numpy()
+    used = np.flatnonzero(weights > 0)
+    n = int(np.clip(_EVALUATIONS // (len(used) ** 2 * len(_NODES)), *_ROWS))
+    rows = np.unique(np.linspace(0, len(ensemble.blocks[0].data.y) - 1, n).astype(int))
+    points = _points(ensemble.left_out(rows), _members(ensemble)[used], used)
+    count = len(np.unique(points.member))
+    w = _selected(points, count if most is None else min(most, count), tolerance)
+    logs = np.full(len(weights), -np.inf)
+    with np.errstate(divide="ignore"):
+        logs[used] = np.log(w)
+    sizes = [log.numel() for log in ensemble.log_weights]
+    parts = np.split(logs, np.cumsum(sizes)[:-1])
+    log_weights = [
+        torch.from_numpy(part).reshape(log.shape).to(log) for part, log in zip(parts, ensemble.log_weights, strict=True)
+    ]
+    kept = len(np.unique(points.member[w > 0]))
+    return replace(ensemble, log_weights=log_weights), Loss(kept, count, max(0.0, points.nats(w)), len(rows))
+
+
+def _members(ensemble: Ensemble) -> np.ndarray:
+    """The member of each component, in the order of the mixture: block by block, factor by factor."""
+    found, first = [], 0
+    for block, log_weights in zip(ensemble.blocks, ensemble.log_weights, strict=True):
+        found += [np.arange(first, first + block.members)] * len(log_weights)
+        first += block.members
+    return np.concatenate(found)
+
+
+def _points(p: Predictive, member: np.ndarray, used: np.ndarray) -> _Points:
+    """Gauss-Hermite nodes of every component at every row, with the densities of all components there."""
+    weights = p.log_weights.exp()
+    log_densities, point_weights = [], []
+    n = p.means.shape[1]
+    for node, node_weight in zip(_NODES.tolist(), (_NODE_WEIGHTS / _NODE_WEIGHTS.sum()).tolist(), strict=True):
+        t = p.warp.inverse(p.means + p.variances.sqrt() * node)
+        for s in used.tolist():
+            z, log_slope = p.warp.forward(t[s])
+            log_densities.append((-0.5 * ((z - p.means) ** 2 / p.variances + p.variances.log()) + log_slope)[used])
+            point_weights.append(np.full(n, node_weight * float(weights[s]) / n))
+    L = torch.cat(log_densities, 1)
+    whole = torch.logsumexp(p.log_weights[used][:, None] + L, 0)
+    total = np.concatenate(point_weights)
+    ratio = (L - whole).clamp_min(_SMALLEST).exp().cpu().numpy()
+    return _Points(ratio, total / total.sum(), member)
+
+
+def _selected(points: _Points, most: int, tolerance: float) -> np.ndarray:
+    """Weights (S,) of a mixture of few members."""
+    w = _first(points)
+    while points.nats(w) > tolerance and len(np.unique(points.member[w > 0])) < most:
+        inside = np.isin(points.member, points.member[w > 0])
+        best = points.member[np.argmax(np.where(inside, -np.inf, points.pull(w)))]
+        own = points.member == best
+        w = points.refined(np.where(own, 0.1 / own.sum(), 0.9 * w))
+        w[w < 1e-9] = 0.0  # a component that others have made needless, unless it is the member's last
+        w = w / w.sum()
+    return w
+
+
+def _first(points: _Points) -> np.ndarray:
+    """The weights of the member that stands for the whole mixture best."""
+    alone = [points.refined((points.member == m) / (points.member == m).sum()) for m in np.unique(points.member)]
+    return min(alone, key=points.nats)

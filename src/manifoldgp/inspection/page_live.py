@@ -1,0 +1,79 @@
+"""The part of a model's page that computes: the predictor as JavaScript, and what its controls need to know."""
+
+from __future__ import annotations
+
+from html import escape
+from importlib import resources
+
+import numpy as np
+
+from manifoldgp.errors import InputError
+from manifoldgp.inspection.page_view import ModelView, Spec, numbers
+from manifoldgp.predictor import Predictor
+
+MOST_BYTES = 24_000_000
+"""Constants of a model that a page carries, at most; base64 makes a third more of them. The default stack has 5 to 14 MB at N = 400."""
+
+_MOST_NEIGHBOURS = 2000
+
+_WORDS = "Move the inputs and see what the model says. The computation happens in this page: nothing leaves your machine, and no network is needed."
+_TABLE_WORDS = (
+    "Paste a table with a header row, or drop a CSV file here; columns are found by name. "
+    "The result has the mean, the standard deviation and a 95 % interval of every target."
+)
+
+
+def live_section(view: ModelView) -> tuple[str, Spec, list[str]]:
+    """HTML, data and scripts; where the model cannot be on a page, a sentence that says why."""
+    try:
+        p = view.model.predictor()
+    except InputError as error:
+        return _without(f"This model cannot compute inside a page. {escape(str(error))}"), {}, []
+    if p.nbytes > MOST_BYTES:
+        reason = f"The model has {p.nbytes / 1e6:.0f} MB of numbers, and a page carries at most {MOST_BYTES / 1e6:.0f} MB: use <code>mgp predict</code>."
+        return _without(reason), {}, []
+    html = f'<h2>Try it</h2><p class="soft">{_WORDS}</p><div id="live"></div><h3>A table</h3><p class="soft">{_TABLE_WORDS}</p><div id="live-table"></div>'
+    script = (resources.files("manifoldgp.inspection") / "live.js").read_text(encoding="utf-8")
+    return html, {"live": _facts(view, p)}, [f"const model = {p.to_javascript()};", script]
+
+
+def _without(reason: str) -> str:
+    return f"<h2>Try it</h2><p>{reason}</p>"
+
+
+def _facts(view: ModelView, p: Predictor) -> Spec:
+    rows = view.X[np.linspace(0, len(view.X) - 1, min(len(view.X), _MOST_NEIGHBOURS)).astype(int)]
+    scaled = (rows - p.x_offset) / p.x_scale
+    spread = [target.rows.y for target in view.targets]
+    return {
+        "columns": _columns(view),
+        "targets": [target.name for target in view.targets],
+        "ranges": [[float(np.min(y)), float(np.max(y))] for y in spread],
+        "offset": p.x_offset.tolist(),
+        "scale": p.x_scale.tolist(),
+        "rows": numbers(scaled, 7),
+        "typical": _typical_gap(scaled),
+    }
+
+
+def _columns(view: ModelView) -> list[Spec]:
+    """The inputs as people have them: numbers with a range, or one choice for all 0/1 columns of a category."""
+    encoding = getattr(view.model, "table_encoding_", None)
+    kinds = [(c.name, c.kind, list(c.categories)) for c in encoding.columns] if encoding is not None else []
+    if sum(len(categories) or 1 for _, _, categories in kinds) != len(view.inputs):
+        kinds = [(name, "number", []) for name in view.inputs]
+    found, d = [], 0
+    for name, kind, categories in kinds:
+        low, high, middle = (float(f(view.X[:, d])) for f in (np.min, np.max, np.median))
+        found.append({"name": name, "kind": kind, "categories": categories, "low": low, "high": high, "start": middle})
+        d += len(categories) or 1
+    return found
+
+
+def _typical_gap(scaled: np.ndarray) -> float:
+    """The median distance from a training row to the nearest other one."""
+    some = scaled[:: max(1, len(scaled) // 200)]
+    squares = ((some[:, None, :] - scaled[None]) ** 2).sum(-1)
+    squares[squares < 1e-24] = np.inf
+    nearest = np.sqrt(squares.min(1))
+    return float(np.median(nearest[np.isfinite(nearest)])) if np.isfinite(nearest).any() else 0.0

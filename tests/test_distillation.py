@@ -1,0 +1,98 @@
+"""Averages distilled into fewer members: what is kept, what it loses, and how that is said."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from drawn_estimators import drawn_estimator, make_inputs
+from manifoldgp.errors import InputError
+from manifoldgp.estimators.distillation import distilled
+from manifoldgp.features import MLP
+from manifoldgp.model import Model
+from manifoldgp.predictor import Predictor
+from manifoldgp.warping import TanhWarping
+
+X = make_inputs(20, seed=3)
+
+
+@pytest.fixture(scope="module")
+def estimator():
+    return drawn_estimator([(Model(), 2), (Model(features=MLP((4, 2))), 4)], factors=(1.0, 4.0))
+
+
+def kl_by_draws(whole, small, rows, count=300):
+    """KL(whole || small) a row, of predictions with each row left out, by drawing."""
+    p, q = whole.left_out(rows), small.left_out(rows)
+    y = p.sample(count, torch.Generator().manual_seed(0))
+    return float(torch.stack([p.log_density(row) - q.log_density(row) for row in y]).mean())
+
+
+def test_fewer_members_lose_more_and_the_loss_is_that_of_draws(estimator):
+    losses = [distilled(estimator.ensembles_, most, None) for most in (1, 2, 4)]
+    nats = [loss.nats for _, (loss,) in losses]
+    assert nats[0] >= nats[1] >= nats[2] >= 0.0
+    for (small,), (loss,) in losses[:2]:
+        assert loss.members == 6
+        rows = np.arange(len(estimator.ensembles_[0].blocks[0].data.y))
+        assert loss.nats == pytest.approx(kl_by_draws(estimator.ensembles_[0], small, rows), rel=0.1, abs=0.02)
+        assert float(torch.cat([w.reshape(-1) for w in small.log_weights]).exp().sum()) == pytest.approx(1.0)
+
+
+def test_as_few_members_as_the_tolerance_allows(estimator):
+    (_, (loose,)), (_, (tight,)) = (distilled(estimator.ensembles_, None, nats) for nats in (0.3, 0.003))
+    assert loose.nats <= 0.3
+    assert tight.nats <= 0.003
+    assert loose.kept < tight.kept <= 6
+
+
+def test_a_member_that_excludes_what_another_predicts_costs_much_but_a_number():
+    (ensemble,) = drawn_estimator([(Model(), 1)]).ensembles_
+    block = ensemble.blocks[0]
+    elsewhere = replace(block, alpha=block.alpha + 1e6)
+    halves = [torch.log(torch.tensor([[0.5]], dtype=torch.float64))] * 2
+    (few,), (loss,) = distilled([replace(ensemble, blocks=[block, elsewhere], log_weights=halves)], 1, None)
+    assert 10.0 < loss.nats < np.inf
+    assert sorted(float(w.exp()) for w in few.log_weights) == [0.0, 1.0]
+
+
+def test_members_that_say_the_same_are_one():
+    estimator = drawn_estimator([(Model(), 1)])
+    (ensemble,) = estimator.ensembles_
+    block = ensemble.blocks[0]
+    doubled = type(ensemble)(
+        [block, block],
+        [torch.log(torch.tensor([[0.3]])), torch.log(torch.tensor([[0.7]]))],
+        (1.0,),
+        ensemble.offset,
+        ensemble.scale,
+    )
+    _, (loss,) = distilled([doubled], None, 1e-6)
+    assert (loss.kept, loss.members) == (1, 2)
+    assert loss.nats < 1e-6
+
+
+def test_the_predictor_is_smaller_and_says_what_was_lost(estimator, tmp_path):
+    whole, few = estimator.predictor(), estimator.predictor(max_members=2)
+    assert few.nbytes < 0.5 * whole.nbytes
+    assert few.distilled.startswith("Distilled: 2 of 6 members; ")
+    assert whole.distilled == ""
+    few.save(tmp_path / "few.npz")
+    again = Predictor.load(tmp_path / "few.npz")
+    assert again.distilled == few.distilled
+    np.testing.assert_array_equal(again(X), few(X))
+    assert few.distilled in str(few.to_c(tmp_path / "few.c"))
+
+
+def test_warped_targets_and_several_targets():
+    estimator = drawn_estimator([(Model(warping=TanhWarping(2)), 3)], targets=2, factors=(0.5, 2.0))
+    p = estimator.predictor(max_members=1)
+    assert "2 of 6 members" in p.distilled
+    assert np.isfinite(p(X, return_std=True)).all()
+
+
+@pytest.mark.parametrize("arguments", [{"max_members": 0}, {"max_members": 1.5}, {"tolerance": 0.0}, {"tolerance": np.nan}])
+def test_settings_that_mean_nothing(estimator, arguments):
+    with pytest.raises(InputError, match=next(iter(arguments))):
+        estimator.predictor(**arguments)

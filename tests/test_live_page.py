@@ -1,0 +1,107 @@
+"""The page that computes: JavaScript equals NumPy in a real browser, controls move the prediction, tables are predicted where they are dropped."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from browser import browse, outcome_of, with_script
+from drawn_estimators import every_part, make_inputs, rounding
+from manifoldgp import GPRegressor
+from manifoldgp.data.encoding import TableEncoding
+from manifoldgp.inspection import page_live
+from manifoldgp.inspection.page import write_model_report
+
+ROWS = 1000
+
+
+def test_javascript_equals_numpy(chromium, tmp_path):
+    X, estimators = make_inputs(ROWS, seed=1), list(every_part())
+    rows = [ROWS if e.ensembles_[0]._warp().trivial else 20 for e in estimators]  # a warped target takes 41 solutions a component
+    models = ",\n".join(e.predictor().to_javascript() for e in estimators)
+    code = f"""
+      const X = {json.dumps(X.tolist())}, rows = {rows}, models = [{models}];
+      return models.map((model, k) => X.slice(0, rows[k]).map((x) => {{ const p = model(x); return [...p.mean, ...p.std]; }}));"""
+    dom, console = browse(chromium, with_script("<html><body></body></html>", code, tmp_path / "m.html"), tmp_path / "profile")
+    assert not console
+    for estimator, n, found in zip(estimators, rows, outcome_of(dom), strict=True):
+        moments = np.array(found, dtype=float)
+        mean, std = (a.reshape(n, -1) for a in estimator.predictor()(X[:n], return_std=True))
+        mean_atol, variance_atol = rounding(estimator, X[:n])
+        np.testing.assert_allclose(moments[:, : mean.shape[1]], mean, rtol=1e-9, atol=mean_atol)
+        np.testing.assert_allclose(moments[:, mean.shape[1] :] ** 2, std**2, rtol=1e-9, atol=variance_atol)
+
+
+@pytest.fixture(scope="module")
+def model():
+    """Of a table with a text column, with the names of people who write markup."""
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"speed <m/s>": rng.normal(size=40), "floor": rng.choice(["ice", "sand"], 40)})
+    table["grip"] = np.sin(table["speed <m/s>"]) + (table["floor"] == "ice") + 0.1 * rng.normal(size=40)
+    encoding = TableEncoding.learn(table, ["grip"])
+    model = GPRegressor(restarts=1, max_iter=10).fit(encoding.inputs(table), encoding.target_values(table))
+    model.table_encoding_ = encoding
+    return model
+
+
+@pytest.fixture(scope="module")
+def page(model, tmp_path_factory) -> str:
+    path = tmp_path_factory.mktemp("live") / "model.html"
+    write_model_report(model, path)
+    return path.read_text(encoding="utf-8")
+
+
+CODE = r"""
+  const said = () => document.querySelector(".said").textContent, found = {};
+  const set = (node, value, kind) => { node.value = value; node.dispatchEvent(new Event(kind, { bubbles: true })); };
+  const slider = document.querySelector("#live input[type=range]"), field = document.querySelector("#live input[type=number]");
+  found.labels = [...document.querySelectorAll("#live label")].map((l) => [l.textContent, document.getElementById(l.htmlFor).tagName]);
+  set(slider, slider.max, "input"); found.slid = [said(), +field.value];
+  set(field, "0.5", "input"); found.typed = [said(), +slider.value];
+  set(document.querySelector("#live select"), "sand", "change"); found.chosen = said();
+  set(field, "50", "input"); found.far = said();
+  set(field, "", "input"); found.empty = said();
+  const box = document.querySelector("#live-table textarea"), go = document.querySelector("#live-table button");
+  const paste = (text) => { box.value = text; go.click(); };
+  paste("speed,floor\n1,ice\n"); found.wrong = document.querySelector("#live-table [role=status]").textContent;
+  paste("\ufefffloor;speed <m/s>;note\nice;0,5;\"a;b\"\nsand;-1;\nmud;1;\nice;x;\n");
+  found.cells = [...document.querySelectorAll("#live-table tbody tr")].map((row) => [...row.cells].map((cell) => cell.textContent));
+  found.link = document.querySelector("#live-table a").download;
+  found.wide = document.documentElement.scrollWidth <= innerWidth;
+  return found;
+"""
+
+
+@pytest.mark.parametrize("size", ["1100,900", "500,800"])
+def test_controls_and_tables(chromium, model, page, tmp_path, size):
+    dom, console = browse(chromium, with_script(page, CODE, tmp_path / "page.html"), tmp_path / "profile", size)
+    assert not console
+    found = outcome_of(dom)
+    assert found["labels"] == [["speed <m/s>", "INPUT"], ["floor", "SELECT"]]
+    texts = [found["slid"][0], found["typed"][0], found["chosen"], found["far"], found["empty"]]
+    assert len(set(texts)) == 5
+    assert found["typed"][1] == pytest.approx(0.5, abs=0.01)
+    assert "seen nothing near here" in found["far"]
+    assert "is not a number" in found["empty"]
+    assert found["wrong"] == "The table lacks these columns: speed <m/s>."
+    assert found["link"] == "predictions.csv"
+    assert found["wide"]
+    good, sand, mud, text = found["cells"]
+    mean, std = model.predictor()([[0.5, 1.0, 0.0], [-1.0, 0.0, 1.0]], return_std=True)
+    shown = np.array([[float(cell.replace("−", "-")) for cell in row[3:5]] for row in (good, sand)])
+    np.testing.assert_allclose(shown, np.stack([mean, std], 1), atol=6e-4)
+    assert good[2] == "a;b"
+    assert mud[3:7] == [""] * 4
+    assert mud[7] == 'floor: "mud" is none of ice, sand'
+    assert 'speed <m/s>: "x" is not a number' in text[7]
+
+
+def test_a_model_that_is_too_large_says_so(model, monkeypatch, tmp_path):
+    monkeypatch.setattr(page_live, "MOST_BYTES", 1000)
+    write_model_report(model, tmp_path / "model.html")
+    html = (tmp_path / "model.html").read_text(encoding="utf-8")
+    assert "a page carries at most 0 MB: use <code>mgp predict</code>" in html
+    assert 'id="live"' not in html
