@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from typing import TypeVar
 
@@ -189,6 +189,19 @@ class Workers:
             return [function(item) for item in items]
         BLAS.use(1)
         return list(self._pool.map(function, items))
+
+    def begin(self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Future[Result]]:
+        """Futures of function(item) for the items, side by side with the caller; where there is one thread alone, all of them are done already."""
+        BLAS.use(1)
+        if self._pool is not None:
+            return [self._pool.submit(function, item) for item in items]
+        futures: list[Future[Result]] = [Future() for _ in items]
+        for future, item in zip(futures, items, strict=True):
+            try:
+                future.set_result(function(item))
+            except Exception as error:
+                future.set_exception(error)
+        return futures
 
     def close(self) -> None:
         if self._pool is not None:

@@ -51,7 +51,7 @@ def tell_method(asked: Exact | Sparse | None, taken: Exact | Sparse, N: int, ave
         return
     if isinstance(taken, Sparse):
         words = (
-            f"trains the sparse model with {taken.inducing} inducing points (the exact one up to {EXACT_UP_TO:,} rows). "
+            f"trains the sparse model with up to {taken.most_inducing} inducing points (the exact one up to {EXACT_UP_TO:,} rows). "
             "Say method='sparse' or method='exact' to choose."
         )
     else:
@@ -91,8 +91,8 @@ def why_exact(averaging: Averaging, outputs: int = 2) -> str | None:
 
     >>> why_exact(Fast())
     "averaging='fast' needs method='exact'; sparse models average with 'stack', or not at all with 'single'."
-    >>> why_exact(Stack(hidden=16))
-    "hidden=16 needs method='exact': the members of a sparse stack have sizes of their own; they obey restarts and max_iter of Sparse."
+    >>> why_exact(Stack(polish=16))
+    "polish=16 needs method='exact': the members of a sparse stack go on from step to step on the same rows, and are weighed by held-out rows alone."
     >>> why_exact(Single(restarts=3)) is None
     True
     """
@@ -106,13 +106,6 @@ def why_exact(averaging: Averaging, outputs: int = 2) -> str | None:
 
 def refuse_unobeyed(estimator: ManifoldGPRegressor, averaging: Averaging, method: Exact | Sparse | None) -> None:
     """Refuse arguments that no part of the fit would obey, whatever the data."""
-    if isinstance(method, Sparse) and isinstance(averaging, Single):
-        unobeyed = {name: value for name, value in method.changed().items() if name in ("restarts", "max_iter")}
-        if unobeyed:
-            raise InputError(
-                f"{_listed(unobeyed)} of Sparse is for the members of a stack, and this is a single model: give it to Single "
-                "(averaging=Single(...)) or to GPRegressor itself."
-            )
     if isinstance(averaging, (Stack, Fast)) and as_mean(estimator.mean).on == "features":
         raise InputError(
             f"mean={estimator.mean!r} is a function of the features, and averaging={averaging.shorthand()!r} has members with other features than "

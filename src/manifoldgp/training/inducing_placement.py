@@ -28,7 +28,7 @@ class Placement:
     model: Model
     parameters: Tree
     constants: Tree
-    workers: Workers
+    workers: Workers | None
     seed: int
     device: torch.device | str
 
