@@ -28,8 +28,8 @@ PLAIN = "plain GP"
 class Kind:
     """Members of one architecture that start alike.
 
-    name: of their group. model: on so many rows. first: members to begin with. most: at most so many. start: "plain" for GPs on the inputs as they are, "drawn", "warm" (at the plain GP), "cold" (far from it)
-    or "pretrained".
+    name: of their group. model: on so many rows. first: members to begin with. most: at most so many.
+    start: "plain" for GPs on the inputs as they are, "warm" for networks that begin at the plain GP, "cold" far from it, "pretrained", or "drawn".
     """
 
     name: str
@@ -82,7 +82,11 @@ def kinds_of(template: Model, rows: int, settings: Stack) -> dict[str, Kind]:
         Kind("cold", lambda _: small, min(first, cold), cold, "cold"),
         Kind("large", lambda _: large, min(first, cold), cold, "cold"),
         Kind("deep", lambda N: deep_network(template, N), min(first, cold), cold, "pretrained"),
-        *([Kind("rough", lambda _: replace(large, kernel=Matern32(scaled=False)), min(first, cold), cold, "cold")] if smooth else []),
+        *(
+            [Kind("rough", lambda _: replace(large, kernel=Matern32(scaled=False)), min(first, cold), cold, "cold")]
+            if smooth
+            else []
+        ),
         Kind("own", lambda _: template, min(first, settings.own_members), settings.own_members),
     ]
     return {kind.name: kind for kind in kinds}

@@ -14,8 +14,8 @@ import numpy as np
 
 from manifoldgp.averaging.averages import Averaged, FoldChoice
 from manifoldgp.averaging.folds import make_folds
-from manifoldgp.averaging.sparse_course import FEW_ITERATIONS, FEW_ROWS, PART_ROWS, Course, Phases, inducing_for
-from manifoldgp.averaging.sparse_kinds import PLAIN
+from manifoldgp.averaging.sparse_course import ALL_ROWS, MORE_MEMBERS, MORE_POINTS, PLAIN_PHASE, Course, step_phase
+from manifoldgp.averaging.sparse_training import FEW_ITERATIONS, FEW_ROWS, GroupTraining, compared_rows, inducing_for
 from manifoldgp.errors import InputError
 from manifoldgp.model import Model
 from manifoldgp.training.model_rows import ModelRows, sampled
@@ -57,14 +57,14 @@ def fit_sparse_stack(template: Model, rows: ModelRows, trainer: SparseTrainer, f
             f"None of the {len(held_numbers):,} rows that a stack holds out has a target, so that nothing could be weighed. "
             "Leave out rows without a target, other groups or ordered=True, or say averaging='single'."
         )
-    course = Course(template, rows.without(held_numbers), held, trainer, settings)
+    course = Course(GroupTraining(template, rows.without(held_numbers), held, trainer, settings))
     course.run()
     return weighed(course)
 
 
 def weighed(course: Course) -> Averaged:
     """The members of a course with their weights, conditioned on the held-out rows where they predict."""
-    settings, weighing, held = course.settings, course.weighing, course.held
+    settings, weighing, held = course.settings, course.weighing, course.training.held
     candidates = course.candidates()
     weights, report = weighing.weights(candidates, weighing.needed(candidates, candidates.names[1:], settings.keep))
     factors, groups = tuple(settings.variance_factors), list(course.groups.values())
@@ -86,7 +86,7 @@ def weighed(course: Course) -> Averaged:
 def plan_sparse_stack(N: int, method: Sparse, settings: Stack) -> Plan:
     """The phases of a stack on N rows; later ones are left out where held-out rows see no use in them."""
     N, J = N - held_out_count(N), inducing_for(method)
-    part = N if N <= 1.5 * PART_ROWS else PART_ROWS
+    part = compared_rows(N)
     first, second = settings.steps[0], settings.steps[min(1, len(settings.steps) - 1)]
     each, few = settings.fold_members, min(FEW_ROWS, N)
 
@@ -94,17 +94,14 @@ def plan_sparse_stack(N: int, method: Sparse, settings: Stack) -> Plan:
         return Phase(name, max(iterations, 1), members * max(iterations, 1) * sparse_cost(rows, points), iterations)
 
     phases = [
-        phase(Phases.few_rows(Phases.PLAIN), 2, FEW_ITERATIONS, few, J // 2),
-        phase(Phases.PLAIN, 2, second, part),
-        phase(Phases.few_rows(Phases.step(first)), 5 * each, FEW_ITERATIONS, few, J // 2),
-        phase(Phases.step(first), 6 * each, max(first, settings.warm_iterations), part),
-        *[phase(Phases.step(to), (3 if to == second else 0.5) * each, to, part) for to in settings.steps[1:]],
-        *([phase(Phases.ALL_ROWS, 2 * each, second, N)] if part < N else []),
-        *([phase(Phases.MORE_POINTS, each, first, N, 2 * J)] if method.inducing is None else []),
-        phase(Phases.few_rows(Phases.MORE), 2, FEW_ITERATIONS, few, J // 2),
-        phase(Phases.MORE, 2, second, N),
+        phase(f"{PLAIN_PHASE}, few rows", 2, FEW_ITERATIONS, few, J // 2),
+        phase(PLAIN_PHASE, 2, second, part),
+        phase(f"{step_phase(first)}, few rows", 5 * each, FEW_ITERATIONS, few, J // 2),
+        phase(step_phase(first), 6 * each, max(first, settings.warm_iterations), part),
+        *[phase(step_phase(to), (3 if to == second else 0.5) * each, to, part) for to in settings.steps[1:]],
+        *([phase(ALL_ROWS, 2 * each, second, N)] if part < N else []),
+        *([phase(MORE_POINTS, each, first, N, 2 * J)] if method.inducing is None else []),
+        phase(f"{MORE_MEMBERS}, few rows", 2, FEW_ITERATIONS, few, J // 2),
+        phase(MORE_MEMBERS, 2, second, N),
     ]
     return Plan(tuple(phases))
-
-
-__all__ = ["PLAIN", "fit_sparse_stack", "held_out_count", "held_out_numbers_of", "plan_sparse_stack", "weighed"]

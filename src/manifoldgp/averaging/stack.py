@@ -171,7 +171,9 @@ class Stack(Averaging):
         "warm_members", "cold_members", "own_members", "fold_members", "hidden", "q", "warm_iterations", "steps", "variance_factors", "gp_prior",
         "spread_prior", "keep", "go_on",
     )  # fmt: skip
-    sparse_words = "the members of a sparse stack go on from step to step on the same rows, and are weighed by held-out rows alone."
+    sparse_words = (
+        "the members of a sparse stack go on from step to step on the same rows, and are weighed by held-out rows alone."
+    )
 
     @property
     def weighing(self) -> Weighing:

@@ -88,7 +88,7 @@ class FitOptions:
         return f"--averaging {self.averaging} with --method {method}"
 
 
-_STARTS = "It needs --averaging single, restarts or nuts, or --method sparse."
+_STARTS = "It needs --averaging single, restarts or nuts."
 _SPARSE = "It needs --method sparse."
 _OBEYED_BY = {"restarts": _STARTS, "max_iter": _STARTS, "inducing": _SPARSE, "checkpoint": _SPARSE}
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from manifoldgp.averaging import Averaging, Fast, Single, Stack
+from manifoldgp.averaging import Averaging, Fast, Stack
 from manifoldgp.data.sources import ArrayRows, RowSource, Survey, survey
 from manifoldgp.errors import InputError, warn
 from manifoldgp.kernels.stationary import Stationary
@@ -93,6 +93,7 @@ def why_exact(averaging: Averaging, outputs: int = 2) -> str | None:
     "averaging='fast' needs method='exact'; sparse models average with 'stack', or not at all with 'single'."
     >>> why_exact(Stack(polish=16))
     "polish=16 needs method='exact': the members of a sparse stack go on from step to step on the same rows, and are weighed by held-out rows alone."
+    >>> from manifoldgp import Single
     >>> why_exact(Single(restarts=3)) is None
     True
     """
@@ -124,7 +125,7 @@ def refuse_unobeyed(estimator: ManifoldGPRegressor, averaging: Averaging, method
 def partly_obeyed(model: Model, averaging: Averaging, method: Exact | Sparse) -> list[str]:
     """What only some members of an average obey, in words."""
     words = []
-    others = "'plain GP', 'warm' and 'cold'" if isinstance(method, Exact) else "'plain GP' and 'nested'"
+    others = "'plain GP', 'warm' and 'cold'" if isinstance(method, Exact) else "'plain GP', 'warm', 'cold', 'large' and 'deep'"
     if model.priors and isinstance(averaging, Stack):
         words.append(
             f"priors apply to the members of your own features (group 'own') only, not to the groups {others}. "
@@ -132,7 +133,7 @@ def partly_obeyed(model: Model, averaging: Averaging, method: Exact | Sparse) ->
         )
     if isinstance(averaging, (Stack, Fast)):
         kernel, name = model.kernel, type(model.kernel).__name__
-        if isinstance(method, Exact) and not isinstance(kernel, Stationary):
+        if not isinstance(kernel, Stationary):
             words.append(
                 f"kernel={name} has no length-scales that the networks of the groups 'warm' and 'cold' could take over: they use SquaredExponential "
                 "instead. averaging='single', 'restarts' and 'nuts' use it throughout."

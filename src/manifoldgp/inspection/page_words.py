@@ -45,6 +45,10 @@ _GROUPS = {
     "plain GP": "a plain Gaussian process on the inputs as they are",
     "warm": "models with learned features that began as the plain GP",
     "cold": "models with learned features that began far from it",
+    "rough GP": "a plain Gaussian process with a rougher kernel",
+    "large": "models with more learned features that began far from the plain GP",
+    "rough": "the same with a rougher kernel",
+    "deep": "models on the inputs and on a network of several layers that first learnt to predict the target itself",
     "own": "models with the features that were asked for",
     "nested": "models with learned features that contain the plain GP",
 }

@@ -21,11 +21,11 @@ class Round:
     """Where each of ``count`` members stands, until when they may go on, and whether somebody wants all of them to stop.
 
     Callbacks run in the thread that began the fit, whichever thread a member is trained in: a member tells where it stands and waits for the answer.
-    interrupted: by Ctrl-C. resumed: some member went on from a checkpoint.
+    number: of the round in its fit. interrupted: by Ctrl-C. resumed: some member went on from a checkpoint.
     """
 
-    def __init__(self, phase: str, count: int, watch: Watch, deadline: float, stopped: bool = False) -> None:
-        self.phase, self.watch, self.deadline, self.stopped = phase, watch, deadline, stopped
+    def __init__(self, number: int, phase: str, count: int, watch: Watch, deadline: float, stopped: bool = False) -> None:
+        self.number, self.phase, self.watch, self.deadline, self.stopped = number, phase, watch, deadline, stopped
         self.iterations, self.values = np.zeros(count, dtype=int), np.full(count, np.inf)
         self.interrupted = self.resumed = False
         self._home = threading.current_thread()

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import time
+from itertools import accumulate, pairwise
 
 import torch
 from torch import Tensor
@@ -20,36 +21,58 @@ from manifoldgp.model import Data
 from manifoldgp.parameters import Tree, leaves, nest
 
 BATCH, HEAD = 256, 32
-RATE, DECAY = 5e-3, 1e-4
+RATE, RISE = 5e-3, 0.3
+"""The largest step of Adam, and the share of all steps at which it is reached."""
+
 MOST_ROWS = 50_000
+"""Rows that pretraining sees, at most."""
+
+_DECAY, _MEAN, _SQUARE = 1e-4, 0.9, 0.999
 
 
 def pretrained(network: MLP, start: Tree, rows: Data, epochs: int, seed: int, deadline: float = math.inf) -> Tree:
-    """Values of the network (without batch) after Adam has seen every row ``epochs`` times, in minibatches and single precision; its rate rises and falls once."""
-    steps = max(1, epochs * len(rows.y) // BATCH)
+    """Values of the network (without batch) after Adam has seen every row ``epochs`` times, in minibatches and single precision."""
     generator = torch.Generator(device=rows.X.device).manual_seed(seed)
     X, y = rows.X.float(), rows.y.float()
-    named = {name: leaf.detach().float().clone().requires_grad_() for name, leaf in leaves(start)}
-    head = _head(network.sizes[-1], X, generator)
-    weights = [*named.values(), *head]
-    minimiser = torch.optim.AdamW(weights, RATE, weight_decay=DECAY)
-    cycle = torch.optim.lr_scheduler.OneCycleLR(minimiser, RATE, total_steps=steps + 1)
-    with torch.enable_grad():
-        for _ in range(steps):
-            chosen = torch.randint(len(y), (min(BATCH, len(y)),), generator=generator, device=X.device)
-            H = network(nest(named), X[chosen])
-            predicted = torch.tanh(H @ head[0] + head[1]) @ head[2] + head[3]
-            loss = ((predicted - y[chosen]) ** 2).mean()
-            minimiser.zero_grad()
-            loss.backward()
-            minimiser.step()
-            cycle.step()
-            if time.perf_counter() > deadline:
-                break
-    return nest({name: leaf.detach().double() for name, leaf in named.items()})
+    named = {name: leaf.detach().float() for name, leaf in leaves(start)} | _head(network.sizes[-1], X, generator)
+    of_network = [name for name, _ in leaves(start)]
+    theta = torch.cat([leaf.reshape(-1) for leaf in named.values()])
+    ends = list(accumulate((leaf.numel() for leaf in named.values()), initial=0))
+
+    def split(flat: Tensor) -> dict[str, Tensor]:
+        return {name: flat[a:b].view(leaf.shape) for (name, leaf), (a, b) in zip(named.items(), pairwise(ends), strict=True)}
+
+    mean, square, steps = torch.zeros_like(theta), torch.zeros_like(theta), max(1, epochs * len(y) // BATCH)
+    for step in range(1, steps + 1):
+        chosen = torch.randint(len(y), (min(BATCH, len(y)),), generator=generator, device=X.device)
+        with torch.enable_grad():
+            leaf = theta.detach().requires_grad_()
+            values = split(leaf)
+            H = network(nest({name: values[name] for name in of_network}), X[chosen])
+            predicted = torch.tanh(H @ values["U"] + values["c"]) @ values["v"] + values["d"]
+            (gradient,) = torch.autograd.grad(((predicted - y[chosen]) ** 2).mean(), leaf)
+        mean.lerp_(gradient, 1 - _MEAN)
+        square.mul_(_SQUARE).addcmul_(gradient, gradient, value=1 - _SQUARE)
+        rate = _rate(step / steps)
+        theta = theta * (1 - rate * _DECAY)
+        theta.addcdiv_(mean, (square / (1 - _SQUARE**step)).sqrt_().add_(1e-8), value=-rate / (1 - _MEAN**step))
+        if time.perf_counter() > deadline:
+            break
+    found = split(theta)
+    return nest({name: found[name].double() for name in of_network})
 
 
-def _head(width: int, X: Tensor, generator: torch.Generator) -> list[Tensor]:
+def _rate(share: float) -> float:
+    """The step of Adam after a share of all steps: it rises to RATE and falls to nothing, each as half a cosine.
+
+    >>> [round(_rate(share) / RATE, 3) for share in (0.0, RISE, 1.0)]
+    [0.04, 1.0, 0.0]
+    """
+    low, way = (0.04, share / RISE) if share < RISE else (0.0, (1.0 - share) / (1.0 - RISE))
+    return RATE * (low + (1.0 - low) * 0.5 * (1.0 - math.cos(math.pi * way)))
+
+
+def _head(width: int, X: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
     U = torch.randn(width, HEAD, generator=generator, device=X.device) / math.sqrt(width)
     v = torch.randn(HEAD, generator=generator, device=X.device) / math.sqrt(HEAD)
-    return [weight.requires_grad_() for weight in (U, X.new_zeros(HEAD), v, X.new_zeros(()))]
+    return {"U": U, "c": X.new_zeros(HEAD), "v": v, "d": X.new_zeros(1)}

@@ -58,21 +58,29 @@ class Member:
         return not self.rows or math.isfinite(self.value)
 
     @property
+    def all_values(self) -> Tree:
+        """Natural values without batch, inducing points included."""
+        return self.layout.unflatten(torch.as_tensor(self.theta), self.constants)
+
+    @property
     def values(self) -> Tree:
         """Natural values without batch, inducing points left out."""
-        values = self.layout.unflatten(torch.as_tensor(self.theta), self.constants)
-        return {name: tree for name, tree in values.items() if name != "inducing"}
+        return {name: tree for name, tree in self.all_values.items() if name != "inducing"}
 
     @property
     def inducing(self) -> int:
         """Its inducing points."""
         return self.layout.parameters["inducing.Z"].shape[0]
 
-    def nlml(self) -> float:
-        """Its objective without the priors."""
-        if not self.layout.has_priors or not math.isfinite(self.value):
-            return self.value
-        return self.value - float(self.layout.negative_log_prior(torch.as_tensor(self.theta)))
+    def negative_log_prior(self) -> float:
+        return float(self.layout.negative_log_prior(torch.as_tensor(self.theta))) if self.layout.has_priors else 0.0
+
+    def conditioned(self, posterior: SparsePosterior) -> Member:
+        """The member with the value and the rows of its posterior, where these are others than it was trained on."""
+        if self.rows == posterior.bound_rows:
+            return self
+        value = float(posterior.bound[0]) + self.negative_log_prior()
+        return replace(self, value=value, rows=posterior.bound_rows, history=(), status=self.status if self.rows else STOPPED)
 
 
 @dataclass(frozen=True)
@@ -94,7 +102,9 @@ class MemberTrainer:
         """Whether this process has all rows."""
         return self.rows.ranks.count == 1
 
-    def begin(self, model: Model, starts: Sequence[Tree], sample: Data, layout: Layout, constants: Tree, inducing: int) -> list[Member]:
+    def begin(
+        self, model: Model, starts: Sequence[Tree], sample: Data, layout: Layout, constants: Tree, inducing: int
+    ) -> list[Member]:
         """Members at starting values (without batch), with inducing points among the features of a sample of the rows."""
         source = MemoryRows(sample, self.rows.ranks)
         placement = Placement(model, nest(dict(layout.parameters)), constants, self.workers, self.seed, self.device)
@@ -103,6 +113,14 @@ class MemberTrainer:
     def placed_anew(self, members: Sequence[Member], source: ModelRows, inducing: int) -> list[Member]:
         """The members with other inducing points, chosen among the features of these rows; they forget their curvature and how far they came."""
         return [self._placed(self._placement(m), m.values, source, inducing) if m.usable else m for m in members]
+
+    def filled_up(self, members: Sequence[Member], source: ModelRows, inducing: int) -> list[Member]:
+        """The members with more inducing points, beside those that they have or anew, whichever gives the better bound; not trained with them."""
+        placed = []
+        for member in members:
+            layout, theta, _ = self._placement(member).best(member.all_values, source, inducing, first=False)
+            placed.append(replace(member, layout=layout, theta=theta, curvature=None))
+        return placed
 
     def _placed(self, placement: Placement, values: Tree, source: ModelRows, inducing: int) -> Member:
         layout, theta, _ = placement.best(values, source, inducing, first=True)
@@ -143,8 +161,10 @@ class MemberTrainer:
 
         def after_round(done: np.ndarray, values: np.ndarray) -> bool:
             if checkpoint is not None and self.rows.ranks.first and objective.best is not None and checkpoint.due():
-                checkpoint.write(Saved(0, int(done[0]) + (saved.iterations if saved else 0), objective.best[1], member.layout.names))
-            stop = round_.tell(number, int(done[0]), float(values[0]) * self.rows.count / source.count)
+                checkpoint.write(
+                    Saved(0, int(done[0]) + (saved.iterations if saved else 0), objective.best[1], member.layout.names)
+                )
+            stop = self.rows.ranks.first and round_.tell(number, int(done[0]), float(values[0]) * self.rows.count / source.count)
             return self.rows.ranks.decide(stop or (not self.alone and round_.late))
 
         # Ranks must agree on the time: the first one asks its clock, in after_round.
@@ -172,7 +192,7 @@ class MemberTrainer:
             "rows": source.count, "inducing": member.inducing, "seed": self.seed, "iterations": limit,
             "some rows of X": few.X.mean(-1).tolist(), "some rows of y": few.y.tolist(), "model": fingerprint(member.model),
         }  # fmt: skip
-        return self.checkpoints.of(f"{round_.phase} {number}", self.output, details)
+        return self.checkpoints.of(f"round {round_.number} member {number}", self.output, details)
 
     def _objective(self, member: Member, source: ModelRows, side_by_side: bool) -> BoundObjective:
         """The member's bound on these rows. Members side by side have one thread each, and share the memory that a pass may keep."""
@@ -230,6 +250,8 @@ def table_of(group: str, members: Sequence[Member], posterior: SparsePosterior) 
         theta, np.array([m.value for m in members]), np.zeros_like(theta), np.array([m.status for m in members], dtype=object),
         np.array([m.iterations for m in members]), np.array([m.evaluations for m in members]), [list(m.history) for m in members],
     )  # fmt: skip
-    rows, nlml = np.array([m.rows for m in members]), np.array([m.nlml() for m in members])
+    rows, nlml = np.array([m.rows for m in members]), np.array([m.value - m.negative_log_prior() for m in members])
     first = members[0]
-    return Trained(group, first.model, first.layout, first.constants, result, nlml, rows, rows, posterior.alpha.device, None, posterior)
+    return Trained(
+        group, first.model, first.layout, first.constants, result, nlml, rows, rows, posterior.alpha.device, None, posterior
+    )
