@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 
+import numpy as np
+
 from manifoldgp.averaging.sparse_groups import Group
 from manifoldgp.averaging.sparse_kinds import PLAIN
 from manifoldgp.averaging.sparse_training import PART_ROWS, GroupTraining
@@ -90,19 +92,29 @@ class Course:
         self._climb(grow, max(reached, default=0), self.rows)
 
     def _more_points(self) -> None:
-        """Twice as many inducing points for the group with most weight, while held-out rows want them: first beside those that are there, then trained."""
+        """Twice as many inducing points for the group with most weight, while held-out rows want them: its best member tries them first."""
         training, most = self.training, min(MOST_INDUCING, self.rows.count)
         while training.trainer.method.inducing is None and training.inducing < most and not training.over():
             name, more = self._heaviest(), min(2 * training.inducing, most)
-            group, iterations = self.groups[name], self.settings.steps[0]
-            if not training.affordable(len(group.scored) * iterations * training.cost(self.rows.count, more)):
+            group, each = self.groups[name], self.settings.steps[0] * training.cost(self.rows.count, more)
+            first = int(np.argmax(group.inner()))
+            tried = self._with_points(group, [first], more) if training.affordable(each) else None
+            if tried is None or self._gain({name: tried}) < self.settings.keep:
                 break
-            filled = training.scored({name: training.members.filled_up(group.members, self.rows, more)}, self.rows, group.step)
-            if not filled or self._gain(filled) < self.settings.keep:
-                break
-            later = training.further(MORE_POINTS, filled, iterations, self.rows)
-            self.groups |= later if later and self._gain(later) > self._gain(filled) else filled
-            training.inducing = more
+            others = [i for i in range(len(group.scored)) if i != first]
+            if others and training.affordable(len(others) * each):
+                tried = self._with_points(tried, others, more) or tried
+            self.groups[name], training.inducing = tried, more
+
+    def _with_points(self, group: Group, members: list[int], inducing: int) -> Group | None:
+        """The group after some members have got so many inducing points and were trained on with them; None where that failed."""
+        filled = self.training.members.filled_up([group.members[i] for i in members], self.rows, inducing)
+        name, iterations = group.kind.name, self.settings.steps[0]
+        found = self.training.trained(MORE_POINTS, {name: filled}, {name: iterations}, self.rows, group.step).get(name)
+        if found is None or len(found.scored) < len(members):
+            return None
+        changed = dict(zip(members, found.scored, strict=True))
+        return replace(group, scored=tuple(changed.get(i, scored) for i, scored in enumerate(group.scored)))
 
     def _more_members(self) -> None:
         """Further members for the groups that carry the weight; those that make the stack worse are not taken."""
