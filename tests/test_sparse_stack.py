@@ -166,7 +166,7 @@ def test_a_killed_stack_takes_finished_members_from_its_checkpoint(tmp_path):
 
     with pytest.raises(_Stop):
         short_stack(checkpoint=str(tmp_path / "c"), callback=die_late).fit(X, y)
-    assert len(list(tmp_path.glob("c.round-*-member-*.0"))) > 2
+    assert {"c.plain-GPs-few-rows-plain-GP-0-120-rows-10-points-40-iterations.0"} <= {path.name for path in tmp_path.iterdir()}
     with pytest.raises(InputError, match="belongs to another fit: it differs in .*some rows of y"):
         short_stack(checkpoint=str(tmp_path / "c")).fit(X, y[::-1])
     again = []

@@ -25,13 +25,16 @@ _DOUBLINGS = 2
 _CLIMB = 0.8
 """Share of what a stack may spend that members get for going on; the rest is for further members."""
 
+_DECIDING_ROWS = 2000
+"""Held-out rows that decide who goes on; the weights come from all of them."""
+
 _PRIOR_ROWS = 200
 """Held-out rows that the priors of the weights are fractions of, at most."""
 
 
-def step_phase(iterations: int) -> str:
-    """The name of the phase that trains groups on, to so many iterations in all."""
-    return f"all groups, to {iterations}"
+def step_phase(iterations: int, all_rows: bool = False) -> str:
+    """The name of the phase that trains groups on, to so many iterations in all; all_rows: after a comparison on a part of them."""
+    return f"{ALL_ROWS if all_rows else 'all groups'}, to {iterations}"
 
 
 class Course:
@@ -57,12 +60,19 @@ class Course:
         """What all groups predict, some of them changed."""
         return Candidates.of({name: group.mixture() for name, group in {**self.groups, **(changed or {})}.items()})
 
+    def _some(self, changed: Mapping[str, Group] | None = None) -> Candidates:
+        """The same for some of the held-out rows: enough for a decision."""
+        whole = self.candidates(changed)
+        every = -(-whole.log_density.shape[-1] // _DECIDING_ROWS)
+        return replace(whole, log_density=whole.log_density[..., ::every], cdf=whole.cdf[..., ::every])
+
     # ------------------------------------------------------------------------------------------------------------------------ phases
 
     def _plain(self) -> None:
         """The plain GPs, which all others are held against."""
-        plain = {name: 1 for name, kind in self.training.kinds.items() if kind.plain}
-        self.groups = self.training.new(PLAIN_PHASE, plain, min(1, len(self.settings.steps) - 1), self.training.part)
+        second = min(1, len(self.settings.steps) - 1)
+        plain = {name: (1, second) for name, kind in self.training.kinds.items() if kind.plain}
+        self.groups = self.training.new(PLAIN_PHASE, plain, self.training.part)
         if PLAIN not in self.groups:
             raise TrainingFailedError(
                 "The plain GP gave no finite bound. Rescale the data, raise the noise floor, or start from another kernel."
@@ -71,8 +81,8 @@ class Course:
 
     def _first_step(self) -> None:
         """A few members of every other kind."""
-        others = {name: kind.first for name, kind in self.training.kinds.items() if not kind.plain}
-        self.groups |= self.training.new(step_phase(self.settings.steps[0]), others, 0, self.training.part)
+        others = {name: (kind.first, 0) for name, kind in self.training.kinds.items() if not kind.plain}
+        self.groups |= self.training.new(step_phase(self.settings.steps[0]), others, self.training.part)
 
     def _later_steps(self) -> None:
         """Kinds that add something are trained on; where only a part of the rows is compared, to the second step."""
@@ -82,7 +92,7 @@ class Course:
         """The groups that are needed, on all rows; networks that grow with the rows begin anew, larger."""
         if self._whole:
             return
-        needed, iterations = self._needed(), self.settings.steps[0]
+        needed, iterations = self.needed(), self.settings.steps[0]
         stay = {name: self.groups[name] for name in needed if not self.groups[name].kind.grows}
         grow = [name for name in needed if name not in stay]
         if self.training.affordable(sum(len(group.scored) for group in stay.values()) * iterations):
@@ -118,20 +128,27 @@ class Course:
 
     def _more_members(self) -> None:
         """Further members for the groups that carry the weight; those that make the stack worse are not taken."""
-        share = self._shares()
+        wanted = self._wanted()
+        found = self.training.new(MORE_MEMBERS, wanted, self.rows) if wanted else {}
+        for name, new in found.items():
+            both = self.groups[name].joined(new)
+            if self._gain({name: both}) > 0.0:
+                self.groups[name] = both
+
+    def _wanted(self) -> dict[str, tuple[int, int]]:
+        """How many further members each group gets, and to which step: twice its share of as many as it may have, as far as the stack can afford them."""
+        share, training = self._shares(), self.training
+        wanted, cost = {}, 0.0
         for name in sorted(share, key=share.__getitem__, reverse=True):
-            group, training = self.groups[name], self.training
-            wanted = min(group.kind.most - len(group.scored), round(2.0 * share[name] * group.kind.most))
+            group = self.groups[name]
+            count = min(group.kind.most - len(group.scored), round(2.0 * share[name] * group.kind.most))
             each = training.member_cost(group.kind, group.step) * training.cost(self.rows.count, training.inducing)
-            while wanted > 0 and not training.affordable(wanted * each):
-                wanted -= 1
-            if wanted <= 0:
-                continue
-            new = training.new(MORE_MEMBERS, {name: wanted}, group.step, self.rows).get(name)
-            if new is not None and self._gain({name: group.joined(new)}) > 0.0:
-                self.groups[name] = group.joined(new)
-            if training.over():
-                break
+            while count > 0 and not training.affordable(cost + count * each):
+                count -= 1
+            if count > 0:
+                wanted[name] = (count, group.step)
+                cost += count * each
+        return wanted
 
     def _condition_everyone(self) -> None:
         """Every group on all rows, where some know a part of them only; of very many rows, or in little time, those that are needed."""
@@ -140,7 +157,7 @@ class Course:
         if not partly:
             return
         short = N > 10 * PART_ROWS or self.training.end < math.inf
-        needed = self._needed() if short else list(self.groups)
+        needed = self.needed() if short else list(self.groups)
         found = self.training.scored({name: group.members for name, group in partly.items() if name in needed}, self.rows, 0)
         whole = {name: group for name, group in self.groups.items() if name not in partly}
         known = whole | {name: replace(group, step=partly[name].step) for name, group in found.items()}
@@ -173,10 +190,10 @@ class Course:
             sum(self._step_cost(self.groups[name], step, source) for name in names), _CLIMB
         ):
             names.pop()
-        anew = {name: len(self.groups[name].scored) for name in names if self.groups[name].kind.grows}
+        anew = {name: (len(self.groups[name].scored), step) for name in names if self.groups[name].kind.grows}
         on = {name: replace(self.groups[name], step=step) for name in names if name not in anew}
-        phase = step_phase(self.training.epochs(step))
-        later = self.training.new(phase, anew, step, source) if anew else {}
+        phase = step_phase(self.training.epochs(step), all_rows=source is not self.training.part)
+        later = self.training.new(phase, anew, source) if anew else {}
         if on:
             later |= self.training.further(phase, on, self.settings.steps[step] - self.settings.steps[step - 1], source)
         gains = {name: self._gain({name: group}) for name, group in later.items()}
@@ -189,15 +206,15 @@ class Course:
         each = training.member_cost(group.kind, step) if group.kind.grows else steps[step] - steps[step - 1]
         return len(group.scored) * each * training.cost(source.count, training.inducing)
 
-    def _needed(self) -> list[str]:
+    def needed(self) -> list[str]:
         """The groups that the stack would miss."""
-        candidates = self.candidates()
+        candidates = self._some()
         return self.weighing.needed(candidates, candidates.names[1:], self.settings.keep)
 
     def _shares(self) -> dict[str, float]:
         """The weights of the groups."""
-        candidates = self.candidates()
-        weights, _ = self.weighing.weights(candidates, self._needed())
+        candidates = self._some()
+        weights, _ = self.weighing.weights(candidates, self.needed())
         return dict(zip(candidates.names, weights.sum(1).tolist(), strict=True))
 
     def _heaviest(self) -> str:
@@ -206,7 +223,7 @@ class Course:
 
     def _worth_it(self) -> list[str]:
         """The groups that may be trained on: those that add more than next to nothing to the stack, and the one that is best alone."""
-        candidates = self.candidates()
+        candidates = self._some()
         names = [name for name, group in self.groups.items() if not group.kind.plain and group.kind.start != "warm"]
         needed = self.weighing.needed(candidates, candidates.names[1:], 0.5 * self.settings.keep)
         best = max(names, key=lambda name: float(self.groups[name].mixture()[0][0].mean()), default="")
@@ -214,4 +231,4 @@ class Course:
 
     def _gain(self, changed: Mapping[str, Group]) -> float:
         """Nats a held-out row that the stack gains by a change of some groups."""
-        return self.weighing.value(self.candidates(changed)) - self.weighing.value(self.candidates())
+        return self.weighing.value(self._some(changed)) - self.weighing.value(self._some())

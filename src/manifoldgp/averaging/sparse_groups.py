@@ -68,19 +68,28 @@ class Group:
         return np.tensordot(self.inner(), np.stack(each), 1)
 
     def trained(self, held: Data, used: bool) -> list[tuple[Trained, np.ndarray]]:
-        """Tables of the members with their inner weights (R,); members of one number of inducing points are together.
+        """Tables of the members with their inner weights (R,); members of one model and number of inducing points are together.
 
         used: whether they predict, and are conditioned on the held-out rows too.
         """
-        inner, counts = self.inner(), np.array([len(member.theta) for member in self.members])
-        tables = []
-        for size in dict.fromkeys(counts.tolist()):
-            alike = np.flatnonzero(counts == size)
+        inner, tables = self.inner(), []
+        for alike in self._alike():
             posterior = joined([self.scored[i].posterior for i in alike])
             if used:
                 posterior = posterior.condition(held.X, held.y, held.known_noise)
             tables.append((table_of(self.kind.name, [self.members[i] for i in alike], posterior), inner[alike]))
         return tables
+
+    def _alike(self) -> list[list[int]]:
+        """The members by model and number of parameters."""
+        kinds: list[tuple[Member, list[int]]] = []
+        for i, member in enumerate(self.members):
+            same = (each for first, each in kinds if first.theta.size == member.theta.size and first.model == member.model)
+            if (known := next(same, None)) is not None:
+                known.append(i)
+            else:
+                kinds.append((member, [i]))
+        return [each for _, each in kinds]
 
 
 def scored(member: Member, posterior: SparsePosterior, held: Data, factors: Sequence[float]) -> Scored:

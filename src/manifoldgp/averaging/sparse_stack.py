@@ -64,9 +64,9 @@ def fit_sparse_stack(template: Model, rows: ModelRows, trainer: SparseTrainer, f
 
 def weighed(course: Course) -> Averaged:
     """The members of a course with their weights, conditioned on the held-out rows where they predict."""
-    settings, weighing, held = course.settings, course.weighing, course.training.held
+    settings, held = course.settings, course.training.held
     candidates = course.candidates()
-    weights, report = weighing.weights(candidates, weighing.needed(candidates, candidates.names[1:], settings.keep))
+    weights, report = course.weighing.weights(candidates, course.needed())
     factors, groups = tuple(settings.variance_factors), list(course.groups.values())
     trained, of_members = [], []
     for group, weight in zip(groups, weights, strict=True):
@@ -89,6 +89,8 @@ def plan_sparse_stack(N: int, method: Sparse, settings: Stack) -> Plan:
     part = compared_rows(N)
     first, second = settings.steps[0], settings.steps[min(1, len(settings.steps) - 1)]
     each, few = settings.fold_members, min(FEW_ROWS, N)
+    on_part = settings.steps[1:] if part == N else settings.steps[1:2]
+    on_all = [] if part == N else [(ALL_ROWS, first), *[(step_phase(to, all_rows=True), to) for to in settings.steps[1:]]]
 
     def phase(name: str, members: float, iterations: int, rows: int, points: int = J) -> Phase:
         return Phase(name, max(iterations, 1), members * max(iterations, 1) * sparse_cost(rows, points), iterations)
@@ -98,8 +100,8 @@ def plan_sparse_stack(N: int, method: Sparse, settings: Stack) -> Plan:
         phase(PLAIN_PHASE, 2, second, part),
         phase(f"{step_phase(first)}, few rows", 5 * each, FEW_ITERATIONS, few, J // 2),
         phase(step_phase(first), 6 * each, max(first, settings.warm_iterations), part),
-        *[phase(step_phase(to), (3 if to == second else 0.5) * each, to, part) for to in settings.steps[1:]],
-        *([phase(ALL_ROWS, 2 * each, second, N)] if part < N else []),
+        *[phase(step_phase(to), (3 if to == second else 0.5) * each, to, part) for to in on_part],
+        *[phase(name, each, to, N) for name, to in on_all],
         *([phase(MORE_POINTS, each, first, N, 2 * J)] if method.inducing is None else []),
         phase(f"{MORE_MEMBERS}, few rows", 2, FEW_ITERATIONS, few, J // 2),
         phase(MORE_MEMBERS, 2, second, N),

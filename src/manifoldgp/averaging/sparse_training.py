@@ -80,7 +80,7 @@ class GroupTraining:
         self.inducing = min(inducing_for(trainer.method), rows.count)
         self.gp: Tree = {}
         self.spent, self.pace = 0.0, 0.0
-        self._rounds, self._told = 0, False
+        self._told = False
 
     # ------------------------------------------------------------------------------------------------------------------------ accounts
 
@@ -124,14 +124,16 @@ class GroupTraining:
 
     # ------------------------------------------------------------------------------------------------------------------------ training
 
-    def new(self, phase: str, counts: Mapping[str, int], step: int, source: ModelRows) -> dict[str, Group]:
-        """New members {kind: how many}, begun on few rows or pretrained, and trained to a step."""
-        pretrained = {name: count for name, count in counts.items() if self.kinds[name].grows}
-        others = {name: count for name, count in counts.items() if name not in pretrained}
-        members = self._on_few_rows(phase, others) | self._pretrained(pretrained, step, source)
+    def new(self, phase: str, wanted: Mapping[str, tuple[int, int]], source: ModelRows) -> dict[str, Group]:
+        """New members {kind: (how many, to which step)}, begun on few rows or pretrained, and trained to their step."""
+        pretrained = {name: each for name, each in wanted.items() if self.kinds[name].grows}
+        others = {name: count for name, (count, _) in wanted.items() if name not in pretrained}
+        members = self._on_few_rows(phase, others) | self._pretrained(pretrained, source)
         source = source if source is self.rows and self.part is not self.rows else self._affordable_part()
         members = {name: self.members.placed_anew(each, source, self.inducing) for name, each in members.items()}
-        return self.trained(phase, members, {name: self.iterations(self.kinds[name], step) for name in members}, source, step)
+        iterations = {name: self.iterations(self.kinds[name], wanted[name][1]) for name in members}
+        found = self.trained(phase, members, iterations, source, 0)
+        return {name: replace(group, step=wanted[name][1]) for name, group in found.items()}
 
     def _on_few_rows(self, phase: str, counts: Mapping[str, int]) -> dict[str, list[Member]]:
         inducing = max(1, min(self.inducing // 2, len(self.few.y) // 4))
@@ -146,10 +148,11 @@ class GroupTraining:
             drawn = around_the_gp(kind, model, drawn, self.gp)
         return self._at(model, layout, drawn, _each(drawn, count), inducing)
 
-    def _pretrained(self, counts: Mapping[str, int], step: int, source: ModelRows) -> dict[str, list[Member]]:
-        """Members whose network has seen the rows (up to MOST_ROWS of them) before, as many times as the step has iterations."""
-        made, epochs, deadline = {}, self.epochs(step), self.deadline
-        for name, count in counts.items():
+    def _pretrained(self, wanted: Mapping[str, tuple[int, int]], source: ModelRows) -> dict[str, list[Member]]:
+        """Members whose network has seen the rows (up to MOST_ROWS of them) before, as many times as their step has iterations."""
+        made, deadline = {}, self.deadline
+        for name, (count, step) in wanted.items():
+            epochs = self.epochs(step)
             model, rows = self.kinds[name].model(source.count), source.sample(MOST_ROWS, self.trainer.seed)
             layout, drawn = model.draw(self.few, self.trainer.generator, count)
             seeds = torch.randint(2**31 - 1, (count,), generator=self.trainer.generator).tolist()
@@ -205,20 +208,34 @@ class GroupTraining:
         """All members side by side; keeps account of time and work, and of who wants training to end."""
         names = [name for name, each in members.items() for _ in each]
         everyone = [member for each in members.values() for member in each]
-        self._rounds += 1
-        round_ = Round(self._rounds, phase, len(everyone), self.trainer.watch, self.deadline, self.trainer.stopped)
+        labels = [f"{name} {number}" for name, each in members.items() for number in range(len(each))]
+        round_ = Round(phase, labels, self.trainer.watch, self.deadline, self.trainer.stopped)
         before = time.perf_counter()
         trained = self.members.further(everyone, [iterations[name] for name in names], round_, source)
-        new = [after.evaluations - earlier.evaluations for after, earlier in zip(trained, everyone, strict=True)]
-        work = sum(count * self.cost(source.count, member.inducing) for count, member in zip(new, trained, strict=True))
-        self.spent += work
-        self.pace = (time.perf_counter() - before) / work if work > 0 else self.pace
+        self._account(names, everyone, trained, iterations, source, time.perf_counter() - before)
         self.trainer.stopped = self.rows.ranks.decide(round_.stopped)
         self._tell(round_)
         after: dict[str, list[Member]] = {name: [] for name in members}
         for name, member in zip(names, trained, strict=True):
             after[name].append(member)
         return after
+
+    def _account(
+        self,
+        names: list[str],
+        before: list[Member],
+        after: list[Member],
+        iterations: Mapping[str, int],
+        source: ModelRows,
+        seconds: float,
+    ) -> None:
+        """What was spent counts the iterations that were given, so that a fit that goes on from a checkpoint takes the same decisions; the pace counts evaluations."""
+        work = 0.0
+        for name, earlier, later in zip(names, before, after, strict=True):
+            each = self.cost(source.count, later.inducing)
+            self.spent += each * iterations[name]
+            work += each * (later.evaluations - earlier.evaluations)
+        self.pace = seconds / work if work > 0 else self.pace
 
     def _tell(self, round_: Round) -> None:
         """Warn of an interruption, and once of a checkpoint that training goes on from."""

@@ -6,7 +6,8 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from queue import SimpleQueue
+from contextlib import suppress
+from queue import Empty, SimpleQueue
 from typing import TypeVar
 
 import numpy as np
@@ -18,15 +19,15 @@ Result = TypeVar("Result")
 
 
 class Round:
-    """Where each of ``count`` members stands, until when they may go on, and whether somebody wants all of them to stop.
+    """Where each member stands, until when they may go on, and whether somebody wants all of them to stop.
 
     Callbacks run in the thread that began the fit, whichever thread a member is trained in: a member tells where it stands and waits for the answer.
-    number: of the round in its fit. interrupted: by Ctrl-C. resumed: some member went on from a checkpoint.
+    labels: of the members, each its own. interrupted: by Ctrl-C. resumed: some member went on from a checkpoint.
     """
 
-    def __init__(self, number: int, phase: str, count: int, watch: Watch, deadline: float, stopped: bool = False) -> None:
-        self.number, self.phase, self.watch, self.deadline, self.stopped = number, phase, watch, deadline, stopped
-        self.iterations, self.values = np.zeros(count, dtype=int), np.full(count, np.inf)
+    def __init__(self, phase: str, labels: Sequence[str], watch: Watch, deadline: float, stopped: bool = False) -> None:
+        self.phase, self.labels, self.watch, self.deadline, self.stopped = phase, labels, watch, deadline, stopped
+        self.iterations, self.values = np.zeros(len(labels), dtype=int), np.full(len(labels), np.inf)
         self.interrupted = self.resumed = False
         self._home = threading.current_thread()
         self._questions: SimpleQueue[Future[bool] | None] = SimpleQueue()  # None: a member has come to its end
@@ -44,7 +45,10 @@ class Round:
             return self._asked()
         question: Future[bool] = Future()
         self._questions.put(question)
-        return question.result()
+        while not self.stopped:
+            with suppress(TimeoutError):  # an interrupt may come between a question and its answer
+                return question.result(timeout=1.0)
+        return True
 
     def _asked(self) -> bool:
         self.stopped = self.watch(self.phase, self.iterations.copy(), self.values.copy()) or self.stopped
@@ -63,24 +67,21 @@ class Round:
         futures = workers.begin(until_somebody_fails, numbers)
         for future in futures:
             future.add_done_callback(lambda _: self._questions.put(None))
-        left, error = len(futures), None
-        while left:
+        error = None
+        while not all(future.done() for future in futures):
             try:
-                question = self._questions.get()
+                self._answer()
             except KeyboardInterrupt:
                 self.interrupted = self.stopped = True
-                continue
-            if question is None:
-                left -= 1
-                continue
-            try:
-                question.set_result(self._asked())
-            except KeyboardInterrupt:
-                self.interrupted = self.stopped = True
-                question.set_result(True)
             except BaseException as failed:  # of the callback: it ends the fit as soon as nobody is at work
                 error, self.stopped = failed, True
-                question.set_result(True)
         if error is not None:
             raise error
         return [future.result() for future in futures]
+
+    def _answer(self) -> None:
+        """Wait for the next question, or for a member that comes to its end."""
+        with suppress(Empty):
+            question = self._questions.get(timeout=1.0)
+            if question is not None:
+                question.set_result(self._asked())

@@ -7,6 +7,7 @@ train many members briefly, look at what they predict, and go on with those that
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -187,12 +188,14 @@ class MemberTrainer:
     def _checkpoint(self, member: Member, limit: int, round_: Round, number: int, source: ModelRows) -> Checkpoint | None:
         if self.checkpoints is None:
             return None
-        few = source.sample(8, self.seed)
+        few = self.rows.sample(8, self.seed)
         details: Mapping[str, object] = {
-            "rows": source.count, "inducing": member.inducing, "seed": self.seed, "iterations": limit,
-            "some rows of X": few.X.mean(-1).tolist(), "some rows of y": few.y.tolist(), "model": fingerprint(member.model),
+            "rows": self.rows.count, "seed": self.seed, "some rows of X": few.X.mean(-1).tolist(), "some rows of y": few.y.tolist(),
+            "model": fingerprint(member.model),
         }  # fmt: skip
-        return self.checkpoints.of(f"round {round_.number} member {number}", self.output, details)
+        # What the time decides is part of the name, not of what a checkpoint is refused for.
+        name = f"{round_.phase} {round_.labels[number]} {source.count} rows {member.inducing} points {limit} iterations"
+        return self.checkpoints.of(re.sub(r"\W+", "-", name), self.output, details)
 
     def _objective(self, member: Member, source: ModelRows, side_by_side: bool) -> BoundObjective:
         """The member's bound on these rows. Members side by side have one thread each, and share the memory that a pass may keep."""
