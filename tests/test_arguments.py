@@ -53,7 +53,7 @@ QUICK: dict[type[Options], Options] = {
 """From where each argument is changed."""
 
 OTHER: dict[tuple[type[Options], str], Any] = {
-    (Stack, "gp_starts"): 3, (Stack, "warm_members"): 3, (Stack, "cold_members"): 3, (Stack, "own_members"): 21, (Stack, "fold_members"): 3,
+    (Stack, "gp_starts"): 3, (Stack, "warm_members"): 3, (Stack, "cold_members"): 1, (Stack, "own_members"): 21, (Stack, "fold_members"): 1,
     (Stack, "hidden"): 3, (Stack, "q"): 1, (Stack, "gp_iterations"): 2, (Stack, "warm_iterations"): 2, (Stack, "steps"): (4,), (Stack, "polish"): 1,
     (Stack, "temperature"): 1000.0, (Stack, "variance_factors"): (1.0, 9.0), (Stack, "gp_prior"): 3.0, (Stack, "spread_prior"): 3.0, (Stack, "own_rows"): 5,
     (Stack, "keep"): 100.0, (Stack, "go_on"): 100.0,
@@ -135,7 +135,7 @@ def test_no_argument_is_passed_over_in_silence(averaging, method, home, name, tm
 def start(way: type[Options], method: type[Options]) -> Options:
     """Where changes begin. A sparse stack begins with what its members obey."""
     if way is Stack and method is Sparse:
-        return Stack(warm_members=2, cold_members=2, own_members=3, steps=(3, 8, 20), warm_iterations=3, keep=-1.0)
+        return Stack(warm_members=1, cold_members=2, own_members=1, steps=(3, 8, 20), warm_iterations=3, keep=-1.0)
     return QUICK[way]
 
 

@@ -100,11 +100,17 @@ from manifoldgp import Sparse, Stack
 from manifoldgp.estimators.fit_files import fit_files
 
 sizes = Stack(steps=(2, 4), warm_iterations=2, fold_members=1, warm_members=1, cold_members=2, own_members=1)
-fit_files("part0.parquet", "y", sys.argv[1], averaging=sizes, method=Sparse(inducing=12))
+fit_files("few.parquet", "y", sys.argv[1], averaging=sizes, method=Sparse(inducing=12))
 """
 
 
-def test_two_processes_take_the_same_decisions_about_a_stack_as_one(files, tmp_path):
+def test_two_processes_take_the_same_decisions_about_a_stack_as_one(tmp_path):
+    from pyarrow import parquet
+
+    X = np.random.default_rng(0).normal(size=(300, 2))
+    parquet.write_table(
+        pyarrow.table({"x0": X[:, 0], "x1": X[:, 1], "y": np.sin(2 * X[:, 0]) + X[:, 1] ** 2}), tmp_path / "few.parquet"
+    )
     (tmp_path / "stack.py").write_text(_STACK)
     models = []
     for processes in (1, 2):
@@ -116,7 +122,9 @@ def test_two_processes_take_the_same_decisions_about_a_stack_as_one(files, tmp_p
             "MASTER_PORT": str(20_000 + os.getpid() % 20_000),
         }
         command = [*launcher, str(tmp_path / "stack.py"), str(out)]
-        finished(subprocess.Popen(command, cwd=files, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+        finished(
+            subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        )
         models.append(manifoldgp.load(out))
     one, two = models
     assert two.starts_["group"].tolist() == one.starts_["group"].tolist()

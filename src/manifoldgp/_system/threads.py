@@ -191,17 +191,10 @@ class Workers:
         return list(self._pool.map(function, items))
 
     def begin(self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Future[Result]]:
-        """Futures of function(item) for the items, side by side with the caller; where there is one thread alone, all of them are done already."""
+        """Futures of function(item) for the items, side by side with the caller; for several workers only."""
+        assert self._pool is not None
         BLAS.use(1)
-        if self._pool is not None:
-            return [self._pool.submit(function, item) for item in items]
-        futures: list[Future[Result]] = [Future() for _ in items]
-        for future, item in zip(futures, items, strict=True):
-            try:
-                future.set_result(function(item))
-            except Exception as error:
-                future.set_exception(error)
-        return futures
+        return [self._pool.submit(function, item) for item in items]
 
     def close(self) -> None:
         if self._pool is not None:

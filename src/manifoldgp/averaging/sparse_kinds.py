@@ -14,7 +14,7 @@ from manifoldgp.averaging.members import nested_gp, on_all_features, plain_gp, w
 from manifoldgp.features import MLP, Concatenate, Identity
 from manifoldgp.kernels import Matern32, SquaredExponential
 from manifoldgp.model import Data, Model
-from manifoldgp.parameters import LogNormal, StudentT, Tree, leaves, map_leaves, nest
+from manifoldgp.parameters import LogNormal, Prior, StudentT, Tree, leaves, map_leaves, nest
 from manifoldgp.training.pretraining import pretrained
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def network_for(N: int) -> MLP:
 
 def deep_network(template: Model, N: int) -> Model:
     """The mGP on [x, network(x)]: it contains the plain GP, and heavy-tailed priors keep most weights small."""
-    priors = {"features.1.*.weight": StudentT(2.0, 0.0, 0.3)}
+    priors: dict[str, Prior] = {"features.1.*.weight": StudentT(2.0, 0.0, 0.3)}
     if template.noise.learned:
         priors["noise.scale"] = LogNormal(-2.0, 2.0)
     return replace(
@@ -99,7 +99,7 @@ def around_the_gp(kind: Kind, model: Model, drawn: Tree, gp: Tree) -> Tree:
     return warm_and_cold(drawn, model.features.width, repeated, np.full(count, kind.start == "warm"))  # type: ignore[attr-defined]
 
 
-def pretrained_start(model: Model, start: Tree, rows: Data, epochs: int, seed: int, deadline: float) -> Tree:
+def pretrained_start(model: Model, start: Tree, rows: Data, epochs: int, seed: int, over: Callable[[], bool]) -> Tree:
     """One start (without batch) of a deep member: its network knows the targets already, and length-scales fit the features that it has.
 
     The kernel may begin with its own features' scales: as long as all of them together, and three times that for the inputs, which the network knows.
@@ -107,7 +107,7 @@ def pretrained_start(model: Model, start: Tree, rows: Data, epochs: int, seed: i
     assert isinstance(model.features, Concatenate)
     network = model.features.parts[1]
     assert isinstance(network, MLP)
-    features = {**start["features"], "1": pretrained(network, start["features"]["1"], rows, epochs, seed, deadline)}
+    features = {**start["features"], "1": pretrained(network, start["features"]["1"], rows, epochs, seed, over)}
     values = {**start, "features": features}
     if "lengthscale" not in start.get("kernel", {}):
         return values

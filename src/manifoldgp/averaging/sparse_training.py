@@ -46,6 +46,9 @@ _COMPARED = 700.0
 """Evaluations that the comparison of all kinds takes, about: what a time budget has to hold."""
 
 
+_INTERRUPTED = "Training was interrupted; the best model so far is kept."
+
+
 def compared_rows(N: int) -> int:
     """On how many of N rows kinds are compared.
 
@@ -151,13 +154,24 @@ class GroupTraining:
     def _pretrained(self, wanted: Mapping[str, tuple[int, int]], source: ModelRows) -> dict[str, list[Member]]:
         """Members whose network has seen the rows (up to MOST_ROWS of them) before, as many times as their step has iterations."""
         made, deadline = {}, self.deadline
+
+        def over() -> bool:
+            return self.trainer.stopped or time.perf_counter() > deadline
+
         for name, (count, step) in wanted.items():
             epochs = self.epochs(step)
             model, rows = self.kinds[name].model(source.count), source.sample(MOST_ROWS, self.trainer.seed)
             layout, drawn = model.draw(self.few, self.trainer.generator, count)
             seeds = torch.randint(2**31 - 1, (count,), generator=self.trainer.generator).tolist()
-            items = [(model, start, rows, epochs, seed, deadline) for start, seed in zip(_each(drawn, count), seeds, strict=True)]
-            starts = self.trainer.workers.map(lambda item: pretrained_start(*item), items, large=False)
+            items = [(model, start, rows, epochs, seed, over) for start, seed in zip(_each(drawn, count), seeds, strict=True)]
+            try:
+                starts = self.trainer.workers.map(lambda item: pretrained_start(*item), items, large=False)
+            except KeyboardInterrupt:
+                if self.rows.ranks.count > 1:
+                    raise
+                self.trainer.stopped = True
+                warn(_INTERRUPTED)
+                return {}
             made[name] = self._at(model, layout, drawn, starts, self.inducing)
             self.spent += count * _EPOCH * epochs * self.cost(source.count, self.inducing)
         return made
@@ -240,7 +254,7 @@ class GroupTraining:
     def _tell(self, round_: Round) -> None:
         """Warn of an interruption, and once of a checkpoint that training goes on from."""
         if round_.interrupted:
-            warn("Training was interrupted; the best model so far is kept.")
+            warn(_INTERRUPTED)
         if round_.resumed and not self._told and self.trainer.checkpoints is not None and self.rows.ranks.first:
             self._told = True
             warn(f"Training is going on from the checkpoint {self.trainer.checkpoints.path}; remove its files to start anew.")

@@ -10,7 +10,7 @@ which is thrown away: without it one feature would do for ŷ, and the others wou
 from __future__ import annotations
 
 import math
-import time
+from collections.abc import Callable
 from itertools import accumulate, pairwise
 
 import torch
@@ -30,8 +30,11 @@ MOST_ROWS = 50_000
 _DECAY, _MEAN, _SQUARE = 1e-4, 0.9, 0.999
 
 
-def pretrained(network: MLP, start: Tree, rows: Data, epochs: int, seed: int, deadline: float = math.inf) -> Tree:
-    """Values of the network (without batch) after Adam has seen every row ``epochs`` times, in minibatches and single precision."""
+def pretrained(network: MLP, start: Tree, rows: Data, epochs: int, seed: int, over: Callable[[], bool]) -> Tree:
+    """Values of the network (without batch) after Adam has seen every row ``epochs`` times, in minibatches and single precision.
+
+    over: asked after every step whether this was the last one.
+    """
     generator = torch.Generator(device=rows.X.device).manual_seed(seed)
     X, y = rows.X.float(), rows.y.float()
     named = {name: leaf.detach().float() for name, leaf in leaves(start)} | _head(network.sizes[-1], X, generator)
@@ -56,7 +59,7 @@ def pretrained(network: MLP, start: Tree, rows: Data, epochs: int, seed: int, de
         rate = _rate(step / steps)
         theta = theta * (1 - rate * _DECAY)
         theta.addcdiv_(mean, (square / (1 - _SQUARE**step)).sqrt_().add_(1e-8), value=-rate / (1 - _MEAN**step))
-        if time.perf_counter() > deadline:
+        if over():
             break
     found = split(theta)
     return nest({name: found[name].double() for name in of_network})
