@@ -77,6 +77,12 @@ COMBINATIONS = [
 ]
 
 
+@pytest.fixture(autouse=True)
+def brief(monkeypatch):
+    """Members of a sparse stack begin with few iterations, so that many fits are quick."""
+    monkeypatch.setattr("manifoldgp.averaging.sparse_training.FEW_ITERATIONS", 3)
+
+
 def test_every_argument_has_another_value():
     assert set(OTHER) == {(way, field.name) for way in (*AVERAGINGS.values(), *METHODS.values()) for field in fields(way)}
 
@@ -135,7 +141,7 @@ def test_no_argument_is_passed_over_in_silence(averaging, method, home, name, tm
 def start(way: type[Options], method: type[Options]) -> Options:
     """Where changes begin. A sparse stack begins with what its members obey."""
     if way is Stack and method is Sparse:
-        return Stack(warm_members=1, cold_members=2, own_members=1, steps=(3, 8, 20), warm_iterations=3, keep=-1.0)
+        return Stack(warm_members=1, cold_members=2, own_members=1, steps=(2, 4, 12), warm_iterations=3, keep=-1.0, go_on=-100.0)
     return QUICK[way]
 
 

@@ -28,6 +28,9 @@ _CLIMB = 0.8
 _DECIDING_ROWS = 2000
 """Held-out rows that decide who goes on; the weights come from all of them."""
 
+_LIGHT = 0.01
+"""Weight below which a group is not missed."""
+
 _PRIOR_ROWS = 200
 """Held-out rows that the priors of the weights are fractions of, at most."""
 
@@ -208,8 +211,16 @@ class Course:
 
     def needed(self) -> list[str]:
         """The groups that the stack would miss."""
+        return self._missed(self.settings.keep)
+
+    def _missed(self, keep: float) -> list[str]:
+        """The plain GP and the groups without which the stack would lose ``keep`` nats a row; those with next to no weight are not asked about one by one."""
         candidates = self._some()
-        return self.weighing.needed(candidates, candidates.names[1:], self.settings.keep)
+        if keep > 0.0:
+            weights, _ = self.weighing.weights(candidates)
+            heavy = [g for g, share in enumerate(weights.sum(1)) if g == 0 or share >= _LIGHT]
+            candidates = Candidates([candidates.names[g] for g in heavy], candidates.log_density[heavy], candidates.cdf[heavy])
+        return self.weighing.needed(candidates, candidates.names[1:], keep)
 
     def _shares(self) -> dict[str, float]:
         """The weights of the groups."""
@@ -223,9 +234,8 @@ class Course:
 
     def _worth_it(self) -> list[str]:
         """The groups that may be trained on: those that add more than next to nothing to the stack, and the one that is best alone."""
-        candidates = self._some()
         names = [name for name, group in self.groups.items() if not group.kind.plain and group.kind.start != "warm"]
-        needed = self.weighing.needed(candidates, candidates.names[1:], 0.5 * self.settings.keep)
+        needed = self._missed(0.5 * self.settings.keep)
         best = max(names, key=lambda name: float(self.groups[name].mixture()[0][0].mean()), default="")
         return [name for name in names if name in needed or name == best]
 
