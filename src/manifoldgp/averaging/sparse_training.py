@@ -76,7 +76,7 @@ class GroupTraining:
         self.end = math.inf if trainer.seconds is None else self.begun + trainer.seconds
         self.members = MemberTrainer(rows, trainer.workers, trainer.seed, trainer.device, trainer.checkpoints, trainer.output)
         self.kinds = kinds_of(template, rows.count, settings)
-        self.few = rows.sample(min(FEW_ROWS, rows.count), trainer.seed)
+        self.few = rows.sample(FEW_ROWS, trainer.seed)
         self.part: ModelRows = rows
         if (part := compared_rows(rows.count)) < rows.count:
             self.part = MemoryRows(rows.sample(part, trainer.seed), rows.ranks)
