@@ -89,11 +89,11 @@ class GroupTraining:
 
     @property
     def deadline(self) -> float:
-        """When training has to end: after it members are conditioned on all rows, each in half an evaluation at most."""
+        """When training has to end: after it members are conditioned on all rows, each in less than an evaluation."""
         if self.end == math.inf:
             return math.inf
         members = 2 * sum(kind.first for kind in self.kinds.values())
-        return self.end - min(0.5 * members * self.pace, 0.25 * (self.end - self.begun))
+        return self.end - min(members * self.pace, 0.35 * (self.end - self.begun))
 
     def over(self) -> bool:
         """Whether training has to end here."""
