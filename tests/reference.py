@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -23,6 +24,8 @@ def kernel_value(kernel, values, h, g):
         return sum(kernel_value(part, values.get(str(i), {}), h, g) for i, part in enumerate(kernel.parts))
     if name == "Product":
         return math.prod(kernel_value(part, values.get(str(i), {}), h, g) for i, part in enumerate(kernel.parts))
+    if name in ("Additive", "OrthogonalAdditive"):
+        return sum_over_sets(kernel, values, h, g)
     variance = float(values["variance"]) if "variance" in values else 1.0
     return variance * _UNIT_KERNELS[name](values, h, g)
 
@@ -85,6 +88,29 @@ def linear(values, h, g):
 
 def constant(values, h, g):
     return 1.0
+
+
+def sum_over_sets(kernel, values, h, g):
+    """Every set of up to ``orders`` inputs by itself; the variance of an order is shared by its sets."""
+    z = [one_dimensional(kernel, float(scale), h[q], g[q]) for q, scale in enumerate(values["lengthscale"])]
+    highest, lowest = min(kernel.orders, len(z)), 0 if type(kernel).__name__ == "OrthogonalAdditive" else 1
+    total = 0.0
+    for variance, order in zip(values["variance"], range(lowest, highest + 1), strict=True):
+        sets = list(itertools.combinations(z, order))
+        total += float(variance) * sum(math.prod(chosen) for chosen in sets) / len(sets)
+    return total
+
+
+def one_dimensional(kernel, lengthscale, h, g):
+    if type(kernel).__name__ == "OrthogonalAdditive":
+        # k − E k(h, ·) E k(·, g) / E E k under a standard normal law (Lu et al. 2022), all three integrals of Gaussians
+        def mean(x):
+            return lengthscale / math.sqrt(lengthscale**2 + 1) * math.exp(-(x**2) / (2 * (lengthscale**2 + 1)))
+
+        both = lengthscale / math.sqrt(lengthscale**2 + 2)
+        return math.exp(-((h - g) ** 2) / (2 * lengthscale**2)) - mean(h) * mean(g) / both
+    profile = {"se": squared_exponential, "matern12": matern12, "matern32": matern32, "matern52": matern52}[kernel.base]
+    return profile({"lengthscale": lengthscale}, np.array([h]), np.array([g]))
 
 
 _UNIT_KERNELS = {

@@ -8,17 +8,18 @@ import torch
 
 from manifoldgp import NUTS, GPRegressor, ManifoldGPRegressor, Stack, load
 from manifoldgp._system.threads import Workers, training_threads
+from manifoldgp.averaging import final_members
 from manifoldgp.averaging import fold_training as on_folds
-from manifoldgp.averaging import stack
 from manifoldgp.averaging.averages import FoldChoice
 from manifoldgp.averaging.fold_predictions import make_batch, predict_held_out
 from manifoldgp.averaging.folds import held_out_in_turn
 from manifoldgp.averaging.members import nested_gp, plain_gp, warm_and_cold
 from manifoldgp.averaging.stack import fit_stack
+from manifoldgp.averaging.stacking import Candidates
 from manifoldgp.errors import FitWarning, InputError
 from manifoldgp.features import MLP, PCA, Nested
 from manifoldgp.inference.exact_posterior import condition
-from manifoldgp.kernels import Constant, SquaredExponential
+from manifoldgp.kernels import Constant, Matern52, SquaredExponential
 from manifoldgp.model import Data, Model
 from manifoldgp.noise import GaussianNoise
 from manifoldgp.parameters import LogNormal, map_leaves
@@ -95,7 +96,7 @@ def test_samples_follow_the_mixture(fitted):
 def test_weights_sum_to_one_and_are_reported(fitted):
     report = fitted["stack"].held_out_[0]
     assert report.weights.sum() == pytest.approx(1.0)
-    assert report.groups == ("plain GP", "warm", "cold", "own")
+    assert report.groups == ("plain GP", "rough GP", "additive GP", "warm", "cold", "rough", "own")
     assert ((report.pit >= 0) & (report.pit <= 1)).all()
     assert "of the weight" in str(fitted["stack"].diagnose())
     weights = fitted["stack"].starts_["weight"]
@@ -231,23 +232,26 @@ def test_known_noise_and_warping_go_through_the_stack(options):
 
 
 def averaged(X, y, features=MLP((4, 2)), **settings):  # noqa: B008
-    """A stack of a small model with two folds, and the phases it went through."""
+    """A stack of a small model with two folds and without groups of other kernels than its own, and the phases it went through."""
     phases, data = [], standardised(X, y)
     sizes = {"gp_starts": 1, "warm_members": 2, "cold_members": 3, "own_members": 5, "fold_members": 2, **settings}
     with training_threads() as workers:
         trainer = Trainer(torch.Generator().manual_seed(0), workers, watch=lambda phase, *_: bool(phases.append(phase)))
-        average = fit_stack(Model(features), data, [np.arange(0, len(y), 2), np.arange(1, len(y), 2)], Stack(**sizes), trainer)
+        halves = [np.arange(0, len(y), 2), np.arange(1, len(y), 2)]
+        average = fit_stack(Model(features, Matern52()), data, halves, Stack(**sizes), trainer, np.random.default_rng(0))
     assert sum(w.sum() for w in average.weights) == pytest.approx(1.0)
     return average, list(dict.fromkeys(phases))
 
 
-def test_groups_that_add_little_go_no_further():
+def test_groups_that_add_little_go_no_further(monkeypatch):
+    monkeypatch.setattr(on_folds, "PATIENT_BELOW", 0)
+    monkeypatch.setattr(Candidates, "better_than_gp", lambda candidates, name: False)
     rng = np.random.default_rng(0)
     X = rng.normal(size=(40, 1))
     average, phases = averaged(X, np.sin(X[:, 0]) + 0.1 * rng.normal(size=40), keep=100.0)
     assert [batch.group for batch in average.trained] == ["plain GP"]
     assert average.report.weights[1:].sum() == 0.0
-    assert not any("cold on" in phase for phase in phases)  # neither better than the plain GP nor missed
+    assert not any("cold on" in phase for phase in phases)  # not missed, and no better than the plain GP
 
 
 def test_groups_that_gain_much_are_trained_for_longer_and_go_on_with_all_rows():
@@ -279,14 +283,14 @@ def test_features_with_constants_of_the_rows_start_afresh_on_all_rows():
 def test_members_that_could_not_be_trained_have_no_weight(monkeypatch):
     rng = np.random.default_rng(0)
     X = np.sort(rng.uniform(-1, 1, size=(40, 1)), axis=0)
-    trained = stack._own
+    trained = final_members._own
 
     def nobody(*arguments):
         batch = trained(*arguments)
         batch.result.value[:] = np.inf
         return batch
 
-    monkeypatch.setattr(stack, "_own", nobody)
+    monkeypatch.setattr(final_members, "_own", nobody)
     average, _ = averaged(X, (X[:, 0] > 0) + 0.01 * rng.normal(size=40), steps=(5, 20), keep=-1.0)
     own = next(i for i, batch in enumerate(average.trained) if batch.group == "own")
     assert average.weights[own].sum() == 0.0
@@ -313,13 +317,13 @@ def test_a_step_that_makes_held_out_rows_less_likely_is_taken_back(monkeypatch):
     rng = np.random.default_rng(0)
     X = np.sort(rng.uniform(-1, 1, size=(40, 1)), axis=0)
     y = (X[:, 0] > 0) + 0.01 * rng.normal(size=40)
-    honest = on_folds._predicted
+    honest = on_folds.OnFolds._predicted
 
-    def worse_after_the_first_step(group, folds, settings):
-        log_density, cdf = honest(group, folds, settings)
+    def worse_after_the_first_step(course, group, folds):
+        log_density, cdf = honest(course, group, folds)
         return log_density - 10.0 * (group.iterations == 20), cdf
 
-    monkeypatch.setattr(on_folds, "_predicted", worse_after_the_first_step)
+    monkeypatch.setattr(on_folds.OnFolds, "_predicted", worse_after_the_first_step)
     average, phases = averaged(X, y, steps=(5, 20, 60))
     assert "own on folds, to 20" in phases
     own = next(batch for batch in average.trained if batch.group == "own")

@@ -114,23 +114,6 @@ def test_words_keep_calibration_and_features_apart():
     assert numbers["weight of widened copies"] == pytest.approx(0.1)
 
 
-def test_words_count_a_gp_with_another_kernel_as_no_learned_features():
-    names = ("plain GP", "rough GP", "deep")
-    densities = {"plain GP": 1.0, "rough GP": 0.6, "deep": 0.7, "control": 1.0, "stack": 0.5}
-    log_density = {name: np.full(200, -value) for name, value in densities.items()}
-
-    def words(*shares):
-        report = HeldOutReport(names, (1.0,), np.array(shares)[:, None], log_density, np.linspace(0.001, 0.999, 200))
-        return held_out_remarks(report)
-
-    assert "The plain GP and the rough GP carry 80 % of the weight: the features add little here." in words(0.1, 0.7, 0.2)
-    assert "Learned features carry 60 % of the weight (most of it: deep, 60 %), the plain GP and the rough GP 40 %." in words(
-        0.1, 0.3, 0.6
-    )
-    assert words(0.1, 0.3, 0.6)[1].endswith("0.50 from the other groups.")
-    assert words(0.4, 0.0, 0.6)[1].endswith("0.50 from the features.")
-
-
 def test_words_for_intervals_that_are_too_narrow():
     densities = {"plain GP": 1.0, "warm": 1.1, "cold": 1.1, "own": 1.1, "control": 1.0, "stack": 1.0}
     pit = np.r_[np.full(40, 0.001), np.full(160, 0.5)]

@@ -13,7 +13,7 @@ import torch
 from manifoldgp import means
 from manifoldgp._system import lapack
 from manifoldgp.features import MLP, PCA, Identity, Linear, Nested
-from manifoldgp.kernels import Matern12, Matern32, Matern52, RationalQuadratic, SquaredExponential
+from manifoldgp.kernels import Additive, Matern12, Matern32, Matern52, OrthogonalAdditive, RationalQuadratic, SquaredExponential
 from manifoldgp.model import Data, Model
 from manifoldgp.noise import GaussianNoise
 from manifoldgp.parameters import LogNormal, Normal, StudentT
@@ -39,6 +39,10 @@ KERNELS = {
     "matern32, not ard": Matern32(ard=False),
     "matern52": Matern52(),
     "matern52, no amplitude": Matern52(amplitude=False),
+    "additive": Additive(),
+    "additive, matern32": Additive("matern32", orders=2),
+    "additive, matern12, first order": Additive("matern12", orders=1),
+    "orthogonal": OrthogonalAdditive(orders=2),
 }
 DATA = ("shared", "masked", "batched", "batched, masked", "known noise", "batched, masked, known noise")
 

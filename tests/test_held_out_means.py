@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from manifoldgp import ManifoldGPRegressor, Sparse, Stack, load
-from manifoldgp.averaging import fold_training
+from manifoldgp.averaging.fold_training import OnFolds
 from manifoldgp.inference.exact_posterior import condition
 from manifoldgp.inference.mixtures import Predictive, Warp
 from manifoldgp.model import Data
@@ -32,13 +32,13 @@ def member_mean(group, member, factor, data, rows, held_out):
 @pytest.mark.parametrize("warping", [None, "tanh"])
 def test_means_of_held_out_rows_are_the_weighted_means_of_members_that_have_not_seen_them(monkeypatch, warping):
     seen = {}
-    real = fold_training._with_means
+    real = OnFolds._with_means
 
-    def spy(report, groups, folds, settings):
-        seen.update(groups=groups, folds=folds)
-        return real(report, groups, folds, settings)
+    def spy(course, report):
+        seen.update(groups=course.groups, folds=course.folds)
+        return real(course, report)
 
-    monkeypatch.setattr(fold_training, "_with_means", spy)
+    monkeypatch.setattr(OnFolds, "_with_means", spy)
     model = ManifoldGPRegressor((3, 2), averaging=SMALL, target_warping=warping).fit(X, Y)
     report, groups, folds = model.held_out_[0], seen["groups"], seen["folds"]
     data = model.ensembles_[0].blocks[0].data

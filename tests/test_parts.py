@@ -40,12 +40,14 @@ def _network(*sizes: int) -> nn.Sequential:
 
 
 PARTS = {
+    "kernels.Additive": kernels.Additive("matern32", orders=2),
     "kernels.Constant": kernels.Constant() + SquaredExponential(),
     "kernels.Linear": kernels.Linear(),
     "kernels.Matern12": kernels.Matern12(),
     "kernels.Matern32": kernels.Matern32(),
     "kernels.Matern52": kernels.Matern52(dims=(1, 0)),
     "kernels.NeuralNetwork": kernels.NeuralNetwork(),
+    "kernels.OrthogonalAdditive": kernels.OrthogonalAdditive(orders=2),
     "kernels.Periodic": kernels.Periodic(),
     "kernels.Product": kernels.Matern52() * kernels.Linear(),
     "kernels.RationalQuadratic": kernels.RationalQuadratic(),

@@ -94,9 +94,9 @@ FEATURES = [
 ]  # fmt: skip
 
 KERNELS = [
-    *("se", "nn", "matern12", "matern32", "matern52", "rq", "periodic", "sm", "linear"),
+    *("se", "nn", "matern12", "matern32", "matern52", "rq", "periodic", "sm", "linear", "additive", "oak"),
     kernels.SquaredExponential(ard=False, amplitude=False), kernels.Matern32(dims=(0, 2)), kernels.RationalQuadratic(ard=False),
-    kernels.SpectralMixture(2), kernels.Linear(ard=False) + kernels.Constant(),
+    kernels.SpectralMixture(2), kernels.Additive("matern52", orders=2), kernels.Linear(ard=False) + kernels.Constant(),
     kernels.SquaredExponential(dims=(0,)) * kernels.Periodic(amplitude=False, dims=(1,)) + kernels.NeuralNetwork(),
 ]  # fmt: skip
 

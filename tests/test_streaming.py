@@ -215,7 +215,8 @@ def test_auto_is_exact_up_to_its_limit_and_says_when_it_is_not(monkeypatch):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert manifold(**settings).fit(X, y).method_ == "exact"
-    monkeypatch.setattr("manifoldgp.estimators.method.EXACT_UP_TO", 100)
+    for average in ("Averaging", "Stack"):
+        monkeypatch.setattr(f"manifoldgp.averaging.{average}.exact_up_to", 100)
     with pytest.warns(FitWarning, match="120 rows: method='auto' trains the sparse model with 512 inducing points") as caught:
         model = manifold(**settings).fit(X, y)
     assert caught[0].filename == __file__
@@ -234,7 +235,8 @@ def test_auto_is_exact_up_to_its_limit_and_says_when_it_is_not(monkeypatch):
     ],
 )
 def test_auto_stays_exact_where_only_the_exact_method_can(more, said, monkeypatch, tmp_path):
-    monkeypatch.setattr("manifoldgp.estimators.method.EXACT_UP_TO", 50)
+    for average in ("Averaging", "Stack"):
+        monkeypatch.setattr(f"manifoldgp.averaging.{average}.exact_up_to", 50)
     X, y = table(60)
     y = np.column_stack([y, -y]) if "shared_features" in more else y
     model = manifold(

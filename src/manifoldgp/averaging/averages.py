@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -55,6 +55,9 @@ class Averaging(Options, ABC):
 
     in_words: str = ""
     """What the prediction is, in a sentence for the page of a model."""
+
+    exact_up_to: ClassVar[int] = 5_000
+    """Rows up to which method="auto" is exact. Beyond, one evaluation of the evidence of all rows takes seconds, and many are needed."""
 
     sparse_obeys: tuple[str, ...] | None = None
     """The settings that the sparse method obeys; None where it cannot be used at all."""

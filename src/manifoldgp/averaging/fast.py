@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from manifoldgp.averaging.averages import Averaged, Averaging, FoldChoice
+from manifoldgp.averaging.final_members import equal_weights
 from manifoldgp.averaging.fold_training import nested_start
 from manifoldgp.averaging.members import nested_gp, pick, plain_gp, plain_phase
-from manifoldgp.averaging.stack import equal_weights
 from manifoldgp.data.inputs import whole_number
 from manifoldgp.model import Data, Model
 from manifoldgp.training.plan import Phase, Plan, cost

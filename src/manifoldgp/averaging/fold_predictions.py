@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from manifoldgp._system.linalg import cholesky_with_jitter, solve_lower
+from manifoldgp._system.threads import Workers
 from manifoldgp.errors import NotPositiveDefiniteError
 from manifoldgp.evidence import isolate_masked_rows
+from manifoldgp.inference.exact_posterior import condition
 from manifoldgp.inference.mixtures import Predictive, Warp
 from manifoldgp.model import Data, Model
 from manifoldgp.parameters import Tree, map_leaves
@@ -20,6 +22,9 @@ from manifoldgp.parameters import Tree, map_leaves
 _ENTRIES_AT_ONCE = 2**22
 _LOG_2PI = math.log(2 * math.pi)
 _IMPOSSIBLE = -1e6
+
+_ROWS_SIDE_BY_SIDE = 3000
+"""Rows up to which several members predict side by side, each with matrices of its own."""
 
 
 @dataclass(frozen=True)
@@ -46,12 +51,38 @@ class Folds:
         noise = None if self.known_noise is None else self.known_noise[index]
         return Folds(self.train.rows(index), self.X[index], self.y[index], noise, self.where[index.cpu().numpy()], self.N)
 
+    def learning(self, members: int, rows: int, rng: np.random.Generator) -> Data:
+        """What ``members`` of every fold learn from: its training rows, or a sample of so many of them, another one for each member."""
+        train = self.for_members(members).train
+        n = train.y.shape[-1]
+        present = np.ones(train.y.shape, dtype=bool) if train.mask is None else train.mask.cpu().numpy() > 0
+        fewest = min(rows, int(present.sum(1).min()))
+        if n <= rows:
+            return train
+        chosen = np.stack([np.sort(rng.choice(np.flatnonzero(own), fewest, replace=False)) for own in present])
+        index = torch.as_tensor(chosen, device=train.y.device)
+        noise = None if train.known_noise is None else train.known_noise.gather(1, index)
+        X = train.X.gather(1, index[:, :, None].expand(-1, -1, train.X.shape[-1]))
+        return Data(X, train.y.gather(1, index), noise, None, batched=True)
+
+    def with_fewer_rows(self, rows: int, rng: np.random.Generator) -> Folds:
+        """The same held-out rows, predicted with a sample of the training rows; the folds themselves where these are few."""
+        return self if self.train.y.shape[-1] <= rows else replace(self, train=self.learning(1, rows, rng))
+
     def by_row(self, held_out: np.ndarray) -> np.ndarray:
         """(..., K, m) by fold to (..., N) by row of the whole data set."""
         rows = np.full((*held_out.shape[:-2], self.N), np.nan)
         for k, where in enumerate(self.where):
             rows[..., where[where >= 0]] = held_out[..., k, where >= 0]
         return rows
+
+
+def sample_of(data: Data, count: int, rng: np.random.Generator) -> Data:
+    """So many rows, in order; all where there are not more."""
+    if len(data.y) <= count:
+        return data
+    index = torch.as_tensor(np.sort(rng.choice(len(data.y), count, replace=False)), device=data.y.device)
+    return Data(data.X[index], data.y[index], None if data.known_noise is None else data.known_noise[index])
 
 
 def make_batch(data: Data, folds: Sequence[np.ndarray]) -> Folds:
@@ -90,8 +121,10 @@ class HeldOut:
         return HeldOut(np.concatenate([p.score for p in parts], 1), np.concatenate([p.log_density for p in parts], 1))
 
 
-def predict_held_out(model: Model, values: Tree, folds: Folds, variance_factors: Sequence[float]) -> HeldOut:
-    """Member r (values leaves (R, ...)) trained on folds.train[r] predicts folds.X[r]; R = folds.count.
+def predict_held_out(
+    model: Model, values: Tree, folds: Folds, variance_factors: Sequence[float], workers: Workers | None = None
+) -> HeldOut:
+    """Member r (values leaves (R, ...)), conditioned on folds.train[r], predicts folds.X[r]; R = folds.count.
 
     A member whose covariance has no factor predicts nothing: its densities are those of an impossible event.
     """
@@ -99,7 +132,15 @@ def predict_held_out(model: Model, values: Tree, folds: Folds, variance_factors:
     step = max(1, _ENTRIES_AT_ONCE // (n * (n + m)))
     pieces = [np.arange(a, min(a + step, folds.count)) for a in range(0, folds.count, step)]
     factors = torch.tensor(variance_factors, dtype=torch.float64, device=folds.X.device)[:, None, None]
-    return HeldOut.joined([_held_out_part(model, values, folds, piece, factors) for piece in pieces])
+
+    def predict(piece: np.ndarray) -> HeldOut:
+        return _held_out_part(model, values, folds, piece, factors)
+
+    if workers is None:
+        return HeldOut.joined([predict(piece) for piece in pieces])
+    if n > _ROWS_SIDE_BY_SIDE:  # one at a time, on all cores: memory for one is enough
+        return HeldOut.joined([workers.map(predict, [piece], large=True)[0] for piece in pieces])
+    return HeldOut.joined(workers.map(predict, pieces, large=n > 400))
 
 
 @torch.no_grad()
@@ -136,6 +177,8 @@ def _held_out_part(model: Model, values: Tree, folds: Folds, members: np.ndarray
 @torch.no_grad()
 def _predict(model: Model, values: Tree, folds: Folds, part: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Mean and variance of z at the held-out rows (r, m), their z = g(y), and log g'(y)."""
+    if len(part) == 1 and folds.train.X.shape[1] > 1024:
+        return _predict_one(model, values, folds, int(part))
     data, X = folds.train.rows(part), folds.X[part]
     A, H = model.covariance(values, data.X)
     noise = model.noise_variance(values, data)
@@ -157,4 +200,22 @@ def _predict(model: Model, values: Tree, folds: Folds, part: Tensor) -> tuple[Te
     if folds.known_noise is not None:
         variance = variance + folds.known_noise[part]
     z, log_slope = model.warp(values, folds.y[part])
+    return mean, variance, z, log_slope
+
+
+def _predict_one(model: Model, values: Tree, folds: Folds, member: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The same of one member (values leaves (1, ...)), in memory for one factor."""
+    train, mask, noise = folds.train, folds.train.mask, folds.train.known_noise
+    rows = Data(
+        train.X[member],
+        train.y[member],
+        None if noise is None else noise[member],
+        None if mask is None else mask[member],
+    )
+    posterior = condition(model, values, rows)
+    mean, variance = posterior.mean_and_variance(folds.X[member])
+    variance = variance + posterior.noise_variance()[:, None]
+    if folds.known_noise is not None:
+        variance = variance + folds.known_noise[member]
+    z, log_slope = model.warp(values, folds.y[member : member + 1])
     return mean, variance, z, log_slope

@@ -1,40 +1,70 @@
 """Groups on folds: their members trained on the rows of each fold, and what they predict on the rows held out.
 
-Cold and own members are trained in steps, and after each of them held-out rows decide: a group that adds next to nothing and is no better than the plain GP goes no
+A member learns its parameters from the rows of its fold, or from a sample of them where there are many, and predicts with all of them.
+Some groups are trained in steps, and after each of them held-out rows decide: a group that adds next to nothing and is no better than the plain GP goes no
 further, one that a step made worse stays as it was before that step (early stopping), and one that gains much goes on for longer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
 from scipy.special import logsumexp, ndtr
+from torch import Tensor
 
 from manifoldgp.averaging.fold_predictions import Folds, HeldOut, held_out_means, predict_held_out
-from manifoldgp.averaging.members import nested_gp, pick, plain_gp, warm_and_cold
+from manifoldgp.averaging.kinds import COLD, OWN, PLAIN, ROUGH, ROUGH_GP, STEPPED, WARM, plain_models, rough_nested
+from manifoldgp.averaging.members import nested_gp, pick, warm_and_cold
 from manifoldgp.averaging.stacking import Candidates, HeldOutReport, tempered_weights
-from manifoldgp.model import Model
-from manifoldgp.parameters import Tree
+from manifoldgp.model import Data, Model
+from manifoldgp.parameters import Tree, leaves
 from manifoldgp.training.trained import Trained
 from manifoldgp.training.trainer import Trainer
 
 if TYPE_CHECKING:
     from manifoldgp.averaging.stack import Stack
 
-GROUPS = ("plain GP", "warm", "cold", "own")
-"""plain GP: Identity features. warm: nested mGPs that start at the plain GP and stop early. cold: nested mGPs that start far from it.
-own: the features and kernel that the user chose (by default the paper's log-sigmoid network)."""
-
-STEPPED = ("cold", "own")
-"""Groups that are trained in steps. Warm members stop early by their nature."""
-
-GP_ON_FOLDS, NESTED_ON_FOLDS, OWN_ON_FOLDS = "plain GP on folds", "nested on folds", "own on folds"
+GP_ON_FOLDS, NESTED_ON_FOLDS, ROUGH_ON_FOLDS, OWN_ON_FOLDS = (f"{name} on folds" for name in (PLAIN, "nested", ROUGH, OWN))
 """Phases, by name."""
 
 GP_FOLD_ITERATIONS = 50
+
+DECIDE_ROWS = 2500
+"""Rows that members predict with, at most, while it is decided who is trained on. Weights are found with all rows."""
+
+FACTOR_BYTES = 2**32
+"""Memory that the factors of all members may take together; beyond, the groups that are missed least are left out."""
+
+FINISH_ITERATIONS = 15
+"""Iterations on more rows of members that learnt from a sample."""
+
+PATIENT_BELOW = 300
+"""Rows below which every group takes the second step: it costs next to nothing there, and few held-out rows misjudge a network that has just begun."""
+
+SCREEN_ROWS, SCREEN_ITERATIONS = 250, 30
+"""Rows on which further plain GPs are compared with the plain GP first, and their iterations there."""
+
+Predicted = tuple[np.ndarray, np.ndarray]
+"""Mixture log densities and CDFs (F, N) of a group's members."""
+
+
+def fold_phase(group: str) -> str:
+    """The name of the phase that trains a group on the folds."""
+    return f"{group} on folds"
+
+
+def screen_phase(group: str) -> str:
+    """The name of the phase that tries a plain GP on few rows."""
+    return f"{group} on few rows"
+
+
+def finish_phase(group: str) -> str:
+    """The name of the phase in which a group learns from more rows."""
+    return f"{group} on more rows"
 
 
 def step_phase(group: str, iterations: int) -> str:
@@ -44,12 +74,16 @@ def step_phase(group: str, iterations: int) -> str:
 
 @dataclass(frozen=True)
 class Group:
-    """One group's members on K folds, fold by fold, and the inner weights (K, members) of their mixture; iterations: that each was given."""
+    """One group's members on K folds, fold by fold, and the inner weights (K, members) of their mixture.
+
+    iterations: that each was given. data: what each learnt from, (K · members, n, ·).
+    """
 
     batch: Trained
     chosen: np.ndarray
     inner: np.ndarray
     iterations: int
+    data: Data
 
     @property
     def values(self) -> Tree:
@@ -62,82 +96,186 @@ class Group:
         ranked = np.argsort(-self.inner, axis=1, kind="stable") + members * np.arange(K)[:, None]
         return pick(self.values, ranked.T.ravel())
 
-
-def weigh_on_folds(
-    template: Model, folds: Folds, gp_values: Tree, settings: Stack, trainer: Trainer
-) -> tuple[np.ndarray, HeldOutReport, dict[str, Group]]:
-    """Train every group on every fold, each fold's warm members from that fold's own GP; weights (G, F), their report, and the groups.
-
-    gp_values: the plain GP of all rows, leaves (1, *shape), where those of the folds start.
-    """
-    groups = _first_step(template, folds, gp_values, settings, trainer)
-    predicted = {name: _predicted(group, folds, settings) for name, group in groups.items()}
-    for name in STEPPED:
-        for iterations in settings.steps[1:]:
-            candidates = Candidates.of(predicted)
-            if not candidates.better_than_gp(name) and name not in settings.weighing.needed(
-                candidates, STEPPED, 0.5 * settings.keep
-            ):
-                break
-            further = _further(groups[name], name, iterations, folds, settings, trainer)
-            later = {**predicted, name: _predicted(further, folds, settings)}
-            gain = settings.weighing.value(Candidates.of(later)) - settings.weighing.value(candidates)
-            if gain > 0.0:
-                groups[name], predicted = further, later
-            if gain < settings.go_on:
-                break
-    candidates = Candidates.of(predicted)
-    weights, report = settings.weighing.weights(candidates, settings.weighing.needed(candidates, GROUPS[1:], settings.keep))
-    return weights, _with_means(report, groups, folds, settings), groups
+    def weights(self) -> np.ndarray:
+        """Of all members of the batch (R,) in the group's mixture, every fold counting the same."""
+        weights = np.zeros(len(self.batch.objective))
+        weights[self.chosen] = self.inner.ravel() / len(self.inner)
+        return weights
 
 
-def _with_means(report: HeldOutReport, groups: dict[str, Group], folds: Folds, settings: Stack) -> HeldOutReport:
-    """The report with the stack's means of the held-out rows, their targets, and the groups that were stopped on their way."""
-    mean = np.zeros(folds.N)
-    for group, weights in zip(groups.values(), report.weights, strict=True):
-        if weights.any():
-            K, members = group.inner.shape
-            each = held_out_means(group.batch.model, group.values, folds.for_members(members), settings.variance_factors)
-            mixed = (group.inner[None, :, :, None] * each.reshape(len(weights), K, members, -1)).sum(2)
-            mean += np.tensordot(weights, folds.by_row(mixed), 1)
-    observed = folds.by_row(folds.y.cpu().numpy())
-    seen = np.isfinite(observed)
-    stopped = tuple(name for name, group in groups.items() if group.batch.cut_short[group.chosen].any())
-    return replace(report, mean=mean[seen], observed=observed[seen], cut_short=stopped)
+class OnFolds:
+    """The groups of one stack on their way through the folds. groups, predicted: so far, by name. rough_base: plain GPs of the folds that rough members start around."""
+
+    def __init__(self, template: Model, folds: Folds, settings: Stack, trainer: Trainer, rng: np.random.Generator) -> None:
+        self.template, self.folds, self.settings, self.trainer, self.rng = template, folds, settings, trainer, rng
+        self.deciding = folds.with_fewer_rows(DECIDE_ROWS, rng)
+        self.rough_base: Tree | None = None
+        self.groups: dict[str, Group] = {}
+        self.predicted: dict[str, Predicted] = {}
+
+    @property
+    def candidates(self) -> Candidates:
+        return Candidates.of(self.predicted)
+
+    def weigh(self, gp_values: Tree) -> tuple[np.ndarray, HeldOutReport]:
+        """Train every group on every fold; weights (G, F) and their report. gp_values: a plain GP, leaves (1, *shape), where those of the folds start."""
+        self.train_plain(gp_values)
+        self.train_networks()
+        for name in STEPPED:
+            if name in self.groups:
+                self.take_steps(name)
+        if self.folds.train.y.shape[-1] > self.settings.learn_rows:
+            self.finish()
+        kept = self.needed()
+        if self.deciding is not self.folds:
+            self.groups = {name: group for name, group in self.groups.items() if name in kept}
+            self.predicted = {name: self._predicted(group, self.folds) for name, group in self.groups.items()}
+            kept = self.needed()
+        weights, report = self.settings.weighing.weights(self.candidates, kept)
+        return weights, self._with_means(report)
+
+    def needed(self) -> list[str]:
+        """The groups that are missed if they are left out; the plain GP is one of them."""
+        optional = [name for name in self.groups if name != PLAIN]
+        kept = self.settings.weighing.needed(self.candidates, optional, self.settings.keep)
+        most = max(3, int(FACTOR_BYTES / (8 * self.folds.N**2)))
+        while sum(self.groups[name].inner.size for name in kept) > most and len(kept) > 2:
+            kept = self.settings.weighing.without_least_missed(self.candidates, kept, optional)
+        return kept
+
+    def finish(self) -> None:
+        """A few iterations on more rows for the groups that count: a sample says less about noise and length-scales."""
+        for name in self.needed():
+            group = self.groups[name]
+            data = self.folds.learning(group.inner.shape[1], 2 * self.settings.learn_rows, self.rng)
+            self._replace_if_better(name, self._further(group, name, finish_phase(name), FINISH_ITERATIONS, data))
+
+    def wanted(self, name: str, among: Candidates, optional: Sequence[str]) -> bool:
+        """Whether a group is better than the plain GP, or adds more than next to nothing to the others."""
+        return among.better_than_gp(name) or name in self.settings.weighing.needed(among, optional, 0.5 * self.settings.keep)
+
+    def train_plain(self, gp_values: Tree) -> None:
+        """The plain GP on every fold, and those with other kernels, unless a sample of the rows says that they are not worth it."""
+        models = plain_models(self.template, self.folds.X.shape[-1])
+        data = self.learning(1)
+        self._add(PLAIN, self._plain(GP_ON_FOLDS, models[PLAIN], data, self._start_at(gp_values), GP_FOLD_ITERATIONS))
+        self.rough_base = self.groups[PLAIN].values if ROUGH_GP in models else None
+        for name in self._screened(models, gp_values):
+            start = self._start_at(self.groups[PLAIN].values) if name == ROUGH_GP else None
+            self._add(name, self._plain(fold_phase(name), models[name], data, start, GP_FOLD_ITERATIONS))
+            if name == ROUGH_GP:
+                self.rough_base = self.groups[name].values
+
+    def _screened(self, models: dict[str, Model], gp_values: Tree) -> list[str]:
+        """The further plain GPs that are worth training on all rows of the folds: all of them where rows are few, else those that do well on a sample."""
+        others = [name for name in models if name != PLAIN]
+        if self.folds.train.y.shape[-1] <= 1.2 * SCREEN_ROWS or not others:
+            return others
+        few = self.folds.learning(1, SCREEN_ROWS, self.rng)
+        on_few = replace(self.folds, train=few)
+        found = {}
+        for name, model in models.items():
+            start = None if name not in (PLAIN, ROUGH_GP) else self._start_at(gp_values)
+            group = self._plain(screen_phase(name), model, few, start, SCREEN_ITERATIONS)
+            found[name] = self._predicted(group, on_few)
+        return [name for name in others if self.wanted(name, Candidates.of(found), others)]
+
+    def _start_at(self, values: Tree) -> Callable[[Tree], Tree]:
+        started = pick(values, np.arange(self.folds.count) % max(leaf.shape[0] for _, leaf in leaves(values)))
+        return lambda drawn: started
+
+    def _plain(self, phase: str, model: Model, data: Data, start: Callable[[Tree], Tree] | None, iterations: int) -> Group:
+        K = self.folds.count
+        batch = self.trainer.fit(phase, model, data, K, iterations, start or (lambda drawn: drawn))
+        return Group(batch, np.arange(K), np.ones((K, 1)), iterations, data)
+
+    def train_networks(self) -> None:
+        """The first step of every group with learned features."""
+        K, s, members = self.folds.count, self.settings, self.settings.fold_members
+        first = s.steps[0]
+        is_warm = np.tile(np.arange(2 * members) < members, K)
+        model, data = nested_gp(self.template, s.hidden, s.q), self.learning(2 * members)
+        base = pick(self.groups[PLAIN].values, np.repeat(np.arange(K), 2 * members))
+        limits = np.where(is_warm, s.warm_iterations, first)
+        batch = self.trainer.fit(NESTED_ON_FOLDS, model, data, len(is_warm), limits, nested_start(model, base, is_warm))
+        for name, chosen, iterations in ((WARM, is_warm, s.warm_iterations), (COLD, ~is_warm, first)):
+            inner = _equal(batch.objective[chosen], K)
+            self._add(name, Group(batch, np.flatnonzero(chosen), inner, iterations, data.rows(_index(chosen))))
+        if self.rough_base is not None:
+            model, data = rough_nested(self.template, s.hidden, s.q), self.learning(members)
+            base = pick(self.rough_base, np.repeat(np.arange(K), members))
+            start = nested_start(model, base, np.zeros(K * members, dtype=bool))
+            batch = self.trainer.fit(ROUGH_ON_FOLDS, model, data, K * members, first, start)
+            self._add(ROUGH, Group(batch, np.arange(K * members), _equal(batch.objective, K), first, data))
+        data = self.learning(members)
+        batch = self.trainer.fit(OWN_ON_FOLDS, self.template, data, K * members, first)
+        self._add(OWN, Group(batch, np.arange(K * members), _tempered(batch.objective, K, s.temperature), first, data))
+
+    def take_steps(self, name: str) -> None:
+        """Train a group on, step by step, while held-out rows want it."""
+        for number, iterations in enumerate(self.settings.steps[1:]):
+            patient = number == 0 and self.folds.N < PATIENT_BELOW
+            if not patient and not self.wanted(name, self.candidates, [other for other in STEPPED if other in self.groups]):
+                return
+            group = self.groups[name]
+            further = self._further(group, name, step_phase(name, iterations), iterations - group.iterations, group.data)
+            gain = self._replace_if_better(name, further)
+            if gain < self.settings.go_on:
+                return
+
+    def _replace_if_better(self, name: str, further: Group) -> float:
+        """Take another state of a group if the stack gains by it; what it gains, nats a row."""
+        later = {**self.predicted, name: self._predicted(further, self.deciding)}
+        value = self.settings.weighing.value
+        gain = value(Candidates.of(later)) - value(self.candidates)
+        if gain > 0.0:
+            self.groups[name], self.predicted = further, later
+        return gain
+
+    def _further(self, group: Group, name: str, phase: str, iterations: int, data: Data) -> Group:
+        """The group after so many more iterations."""
+        K, members = group.inner.shape
+        values = group.values
+        batch = self.trainer.fit(phase, group.batch.model, data, K * members, iterations, lambda _: values)
+        inner = _tempered(batch.objective, K, self.settings.temperature) if name == OWN else _equal(batch.objective, K)
+        return Group(batch, np.arange(K * members), inner, group.iterations + iterations, data)
+
+    def learning(self, members: int) -> Data:
+        """What so many members of every fold learn from."""
+        return self.folds.learning(members, self.settings.learn_rows, self.rng)
+
+    def _add(self, name: str, group: Group) -> None:
+        self.groups[name] = group
+        self.predicted[name] = self._predicted(group, self.deciding)
+
+    def _predicted(self, group: Group, folds: Folds) -> Predicted:
+        K, members = group.inner.shape
+        factors = self.settings.variance_factors
+        held_out: HeldOut = predict_held_out(
+            group.batch.model, group.values, folds.for_members(members), factors, self.trainer.workers
+        )
+        shape = (len(held_out.log_density), K, members, -1)
+        w = group.inner[None, :, :, None]
+        log_density = np.asarray(logsumexp(held_out.log_density.reshape(shape), axis=2, b=w))
+        return folds.by_row(log_density), folds.by_row((w * ndtr(held_out.score.reshape(shape))).sum(2))
+
+    def _with_means(self, report: HeldOutReport) -> HeldOutReport:
+        """The report with the stack's means of the held-out rows, their targets, and the groups that were stopped on their way."""
+        folds, mean = self.folds, np.zeros(self.folds.N)
+        for group, weights in zip(self.groups.values(), report.weights, strict=True):
+            if weights.any():
+                K, members = group.inner.shape
+                each = held_out_means(group.batch.model, group.values, folds.for_members(members), self.settings.variance_factors)
+                mixed = (group.inner[None, :, :, None] * each.reshape(len(weights), K, members, -1)).sum(2)
+                mean += np.tensordot(weights, folds.by_row(mixed), 1)
+        observed = folds.by_row(folds.y.cpu().numpy())
+        seen = np.isfinite(observed)
+        stopped = tuple(name for name, group in self.groups.items() if group.batch.cut_short[group.chosen].any())
+        return replace(report, mean=mean[seen], observed=observed[seen], cut_short=stopped)
 
 
-def _first_step(template: Model, folds: Folds, gp_values: Tree, settings: Stack, trainer: Trainer) -> dict[str, Group]:
-    K, members, first = folds.count, settings.fold_members, settings.steps[0]
-    started = pick(gp_values, np.zeros(K, dtype=int))
-    gp = trainer.fit(GP_ON_FOLDS, plain_gp(template), folds.train, K, GP_FOLD_ITERATIONS, lambda _: started)
-
-    model, is_warm = nested_gp(template, settings.hidden, settings.q), np.tile(np.arange(2 * members) < members, K)
-    start = nested_start(model, pick(gp.values(), np.repeat(np.arange(K), 2 * members)), is_warm)
-    limits = np.where(is_warm, settings.warm_iterations, first)
-    nested = trainer.fit(NESTED_ON_FOLDS, model, folds.for_members(2 * members).train, len(is_warm), limits, start)
-    own = trainer.fit(OWN_ON_FOLDS, template, folds.for_members(members).train, K * members, first)
-    return {
-        "plain GP": Group(gp, np.arange(K), np.ones((K, 1)), GP_FOLD_ITERATIONS),
-        "warm": Group(nested, np.flatnonzero(is_warm), _equal(nested.objective[is_warm], K), settings.warm_iterations),
-        "cold": Group(nested, np.flatnonzero(~is_warm), _equal(nested.objective[~is_warm], K), first),
-        "own": Group(own, np.arange(K * members), _tempered(own.objective, K, settings.temperature), first),
-    }
-
-
-def _further(group: Group, name: str, iterations: int, folds: Folds, settings: Stack, trainer: Trainer) -> Group:
-    """The group trained on, to so many iterations in all."""
-    K, members = group.inner.shape
-    train, values = folds.for_members(members).train, group.values
-    batch = trainer.fit(
-        step_phase(name, iterations),
-        group.batch.model,
-        train,
-        K * members,
-        iterations - group.iterations,
-        lambda _: values,
-    )
-    inner = _tempered(batch.objective, K, settings.temperature) if name == "own" else _equal(batch.objective, K)
-    return Group(batch, np.arange(K * members), inner, iterations)
+def _index(flags: np.ndarray) -> Tensor:
+    return torch.as_tensor(np.flatnonzero(flags))
 
 
 def _equal(objective: np.ndarray, K: int) -> np.ndarray:
@@ -153,13 +291,3 @@ def _tempered(objective: np.ndarray, K: int, temperature: float) -> np.ndarray:
 def nested_start(model: Model, gp: Tree, is_warm: np.ndarray) -> Callable[[Tree], Tree]:
     """From drawn values to those of warm and cold starts around the plain GPs ``gp``."""
     return lambda drawn: warm_and_cold(drawn, model.features.width, gp, is_warm)  # type: ignore[attr-defined]
-
-
-def _predicted(group: Group, folds: Folds, settings: Stack) -> tuple[np.ndarray, np.ndarray]:
-    """Mixture log density and CDF (F, N) of a group's members."""
-    K, members = group.inner.shape
-    held_out: HeldOut = predict_held_out(group.batch.model, group.values, folds.for_members(members), settings.variance_factors)
-    shape = (len(held_out.log_density), K, members, -1)
-    w = group.inner[None, :, :, None]
-    log_density = np.asarray(logsumexp(held_out.log_density.reshape(shape), axis=2, b=w))
-    return folds.by_row(log_density), folds.by_row((w * ndtr(held_out.score.reshape(shape))).sum(2))

@@ -13,11 +13,11 @@ def folds_for(N: int) -> tuple[int, int]:
     Few rows need all of them for their weights, and small held-out parts; with many rows a part of them says enough.
 
     >>> [folds_for(N) for N in (50, 300, 800, 2000)]
-    [(5, 5), (3, 3), (3, 2), (5, 1)]
+    [(5, 5), (3, 3), (5, 2), (5, 1)]
     """
     if N < 60:
         return 5, 5
-    return (3, 3) if N < 600 else (3, 2) if N < 1200 else (5, 1)
+    return (3, 3) if N < 600 else (5, 2) if N < 900 else (5, 1)
 
 
 def held_out_in_turn(N: int, rng: np.random.Generator, groups: np.ndarray | None, ordered: bool) -> list[np.ndarray]:

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from manifoldgp.averaging.kinds import PLAIN
 from manifoldgp.averaging.sparse_groups import Group
-from manifoldgp.averaging.sparse_kinds import PLAIN
 from manifoldgp.averaging.sparse_training import PART_ROWS, GroupTraining
 from manifoldgp.averaging.stacking import Candidates, Weighing
 from manifoldgp.errors import TrainingFailedError

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from manifoldgp.averaging.kinds import COLD, OWN, PLAIN, ROUGH, ROUGH_GP, WARM
 from manifoldgp.averaging.members import nested_gp, on_all_features, plain_gp, warm_and_cold
 from manifoldgp.features import MLP, Concatenate, Identity
 from manifoldgp.kernels import Matern32, SquaredExponential
@@ -19,9 +20,6 @@ from manifoldgp.training.pretraining import pretrained
 
 if TYPE_CHECKING:
     from manifoldgp.averaging.stack import Stack
-
-PLAIN = "plain GP"
-"""The kind that every other one is held against."""
 
 
 @dataclass(frozen=True)
@@ -69,25 +67,25 @@ def deep_network(template: Model, N: int) -> Model:
     )
 
 
-def kinds_of(template: Model, rows: int, settings: Stack) -> dict[str, Kind]:
+def kinds_of(template: Model, settings: Stack) -> dict[str, Kind]:
     """The kinds of a stack by their names, the plain GP first."""
-    (warm, cold), first = settings.nested_members(rows), settings.fold_members
+    warm, cold, first = settings.warm_members, settings.cold_members, settings.fold_members
     small, large = nested_gp(template, settings.hidden, settings.q), nested_gp(template, 4 * settings.hidden, 2 * settings.q)
     smooth = isinstance(template.kernel, SquaredExponential)
     rough = replace(template, kernel=Matern32())
     kinds = [
         Kind(PLAIN, lambda _: plain_gp(template), 1, 1, "plain"),
-        *([Kind("rough GP", lambda _: plain_gp(rough), 1, 1, "plain")] if smooth else []),
-        Kind("warm", lambda _: small, min(first, warm), warm, "warm"),
-        Kind("cold", lambda _: small, min(first, cold), cold, "cold"),
+        *([Kind(ROUGH_GP, lambda _: plain_gp(rough), 1, 1, "plain")] if smooth else []),
+        Kind(WARM, lambda _: small, min(first, warm), warm, "warm"),
+        Kind(COLD, lambda _: small, min(first, cold), cold, "cold"),
         Kind("large", lambda _: large, min(first, cold), cold, "cold"),
         Kind("deep", lambda N: deep_network(template, N), min(first, cold), cold, "pretrained"),
         *(
-            [Kind("rough", lambda _: replace(large, kernel=Matern32(scaled=False)), min(first, cold), cold, "cold")]
+            [Kind(ROUGH, lambda _: replace(large, kernel=Matern32(scaled=False)), min(first, cold), cold, "cold")]
             if smooth
             else []
         ),
-        Kind("own", lambda _: template, min(first, settings.own_members), settings.own_members),
+        Kind(OWN, lambda _: template, min(first, settings.own_members), settings.own_members),
     ]
     return {kind.name: kind for kind in kinds}
 

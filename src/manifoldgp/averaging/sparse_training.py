@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from manifoldgp.averaging.kinds import PLAIN
 from manifoldgp.averaging.sparse_groups import Group, scored
-from manifoldgp.averaging.sparse_kinds import PLAIN, Kind, around_the_gp, kinds_of, pretrained_start
+from manifoldgp.averaging.sparse_kinds import Kind, around_the_gp, kinds_of, pretrained_start
 from manifoldgp.errors import warn
 from manifoldgp.model import Data, Model
 from manifoldgp.parameters import Layout, Tree, map_leaves
@@ -75,7 +76,7 @@ class GroupTraining:
         self.begun = time.perf_counter()
         self.end = math.inf if trainer.seconds is None else self.begun + trainer.seconds
         self.members = MemberTrainer(rows, trainer.workers, trainer.seed, trainer.device, trainer.checkpoints, trainer.output)
-        self.kinds = kinds_of(template, rows.count, settings)
+        self.kinds = kinds_of(template, settings)
         self.few = rows.sample(FEW_ROWS, trainer.seed)
         self.part: ModelRows = rows
         if (part := compared_rows(rows.count)) < rows.count:

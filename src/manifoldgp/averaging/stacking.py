@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -64,6 +64,10 @@ def log_mixture(log_density: np.ndarray, weights: np.ndarray) -> np.ndarray:
         return np.asarray(logsumexp(np.log(weights)[:, None] + log_density, axis=0))
 
 
+PLAIN_GPS = ("plain GP", "rough GP", "additive GP")
+"""Groups without learned features: Gaussian processes on the inputs as they are. The best of them is what nobody should be worse than."""
+
+
 @dataclass(frozen=True)
 class HeldOutReport:
     """What the n held-out rows say: log densities (n,) of groups, of the control (the plain GP with variance-scaled copies) and of the stack; PIT (n,) of the stack.
@@ -91,9 +95,19 @@ class Candidates:
     cdf: np.ndarray
 
     def better_than_gp(self, name: str) -> bool:
-        """Whether a group alone predicts held-out rows better than the plain GP alone."""
+        """Whether a group alone predicts held-out rows better than any other plain GP alone."""
+        mean = dict(zip(self.names, np.nanmean(self.log_density[:, 0], axis=1), strict=True))
+        return bool(mean[name] > max(value for other, value in mean.items() if other in PLAIN_GPS and other != name))
+
+    def best_plain(self) -> int:
+        """The plain GP, by number, that predicts held-out rows best."""
         mean = np.nanmean(self.log_density[:, 0], axis=1)
-        return bool(mean[self.names.index(name)] > mean[0])
+        return max((g for g, name in enumerate(self.names) if name in PLAIN_GPS), key=mean.__getitem__)
+
+    def only(self, chosen: np.ndarray) -> Candidates:
+        """Some of the groups (G,)."""
+        names = [name for name, is_chosen in zip(self.names, chosen, strict=True) if is_chosen]
+        return Candidates(names, self.log_density[chosen], self.cdf[chosen])
 
     @staticmethod
     def of(predicted: dict[str, tuple[np.ndarray, np.ndarray]]) -> Candidates:
@@ -119,10 +133,11 @@ class Weighing:
         prior = np.full((G, F), self.spread_prior * N / (G * F))
         table = part.reshape(G * F, N)
         unaided = log_mixture(table, stacking_weights(table, prior.ravel()))
-        prior[0, 0] += self.gp_prior * N * doubt(unaided - part[0, 0])
+        floor = candidates.only(takes_part).best_plain()
+        prior[floor, 0] += self.gp_prior * N * doubt(unaided - part[floor, 0])
         weights = np.zeros(held_out.shape[:2])
         weights[takes_part] = stacking_weights(table, prior.ravel()).reshape(G, F)
-        control = stacking_weights(held_out[0], prior[0])
+        control = stacking_weights(held_out[0], prior[floor])
         log_density = {name: held_out[g, 0] for g, name in enumerate(candidates.names)}
         log_density["control"] = log_mixture(held_out[0], control)
         log_density["stack"] = log_mixture(table, weights[takes_part].ravel())
@@ -136,10 +151,14 @@ class Weighing:
     def needed(self, candidates: Candidates, optional: Collection[str], keep: float) -> list[str]:
         """The groups without those that add little: optional ones go, the one that is missed least first, while the stack loses less than ``keep`` nats a row by all that went."""
         kept, whole = list(candidates.names), self.value(candidates)
-        while left := [name for name in kept if name in optional]:
-            without = {name: self.value(candidates, [other for other in kept if other != name]) for name in left}
-            least_missed = max(left, key=without.__getitem__)
-            if whole - without[least_missed] >= keep:
+        while any(name in optional for name in kept):
+            fewer = self.without_least_missed(candidates, kept, optional)
+            if whole - self.value(candidates, fewer) >= keep:
                 break
-            kept.remove(least_missed)
+            kept = fewer
         return kept
+
+    def without_least_missed(self, candidates: Candidates, kept: Sequence[str], optional: Collection[str]) -> list[str]:
+        """These groups without the optional one that the stack loses least by."""
+        left = {name: [other for other in kept if other != name] for name in kept if name in optional}
+        return max(left.values(), key=lambda others: self.value(candidates, others))

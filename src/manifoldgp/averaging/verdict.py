@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import bdtr, bdtrc
 
 from manifoldgp.averaging.averages import SamplingReport
-from manifoldgp.averaging.stacking import HeldOutReport
+from manifoldgp.averaging.stacking import PLAIN_GPS, HeldOutReport
 
 _LEVELS = (0.5, 0.9, 0.95)
 
@@ -61,8 +61,12 @@ def held_out_remarks(report: HeldOutReport, plain_weight: float | None = None) -
     """
     share = dict(zip(report.groups, report.weights.sum(1), strict=True))
     density = {name: float(-value.mean()) for name, value in report.log_density.items()}
-    plain, control, stack = density["plain GP"], density["control"], density["stack"]
-    learned = [name for name in report.groups if not _on_inputs(name)]
+    plain, control, stack = (
+        min(density[name] for name in report.groups if name in PLAIN_GPS),
+        density["control"],
+        density["stack"],
+    )
+    learned = [name for name in report.groups if name not in PLAIN_GPS]
     if not learned:
         return ["Training was stopped before any features were trained: the average holds the plain GP only."]
     if plain_weight is not None and not speaks_of_the_model(report, plain_weight):
@@ -70,11 +74,7 @@ def held_out_remarks(report: HeldOutReport, plain_weight: float | None = None) -
     stopped = [name for name in report.cut_short if name in learned]
     if stopped:
         return [_untried_in_words(stopped, share["plain GP"])]
-    other_gps = sum(weight for name, weight in share.items() if _on_inputs(name) and name != "plain GP") > 0.01
-    remarks = [
-        _weights_in_words(share),
-        _gain_in_words(plain, control, stack, "the other groups" if other_gps else "the features"),
-    ]
+    remarks = [_weights_in_words(share), _gain_in_words(plain, min(control, plain), stack)]
     best = min(learned, key=density.__getitem__)
     if density[best] > plain + 0.02:
         remarks.append(
@@ -154,28 +154,25 @@ def _untried_in_words(stopped: list[str], plain: float) -> str:
     )
 
 
-def _on_inputs(group: str) -> bool:
-    """Whether a group is a GP on the inputs as they are, whatever its kernel: "plain GP", "rough GP"."""
-    return group.endswith(" GP")
-
-
 def _weights_in_words(share: dict[str, float]) -> str:
-    gps = [name for name in share if _on_inputs(name) and (share[name] >= 0.005 or name == "plain GP")]
-    plain, who = sum(share[name] for name in gps), " and the ".join(gps)
+    """Who carries the weight; every Gaussian process on the inputs as they are counts as plain, whatever its kernel."""
+    of_plain = {name: weight for name, weight in share.items() if name in PLAIN_GPS}
+    plain, first = sum(of_plain.values()), max(of_plain, key=of_plain.__getitem__)
     if plain >= 0.7:
-        return f"The {who} {'carries' if len(gps) == 1 else 'carry'} {100 * plain:.0f} % of the weight: the features add little here."
-    heaviest = max((name for name in share if not _on_inputs(name)), key=share.__getitem__)
+        return f"The {first} carries {100 * share[first]:.0f} % of the weight: the features add little here."
+    heaviest = max((name for name in share if name not in PLAIN_GPS), key=share.__getitem__)
+    whose = "the plain GP" if first == "plain GP" else f"plain GPs (most of it: {first})"
     return (
         f"Learned features carry {100 * (1.0 - plain):.0f} % of the weight (most of it: {heaviest}, {100 * share[heaviest]:.0f} %), "
-        f"the {who} {100 * plain:.0f} %."
+        f"{whose} {100 * plain:.0f} %."
     )
 
 
-def _gain_in_words(plain: float, control: float, stack: float, rest: str) -> str:
+def _gain_in_words(plain: float, control: float, stack: float) -> str:
     if stack > plain - 0.02:
         return f"Held-out rows are predicted as well by the plain GP (difference {stack - plain:+.2f} nats a row)."
     from_width, from_features = plain - control, control - stack
     return (
         f"Held-out rows are predicted {plain - stack:.2f} nats a row better than by the plain GP: {max(from_width, 0.0):.2f} of that comes from "
-        f"wider copies of the plain GP (calibration), {from_features:.2f} from {rest}."
+        f"wider copies of the plain GP (calibration), {from_features:.2f} from the features."
     )

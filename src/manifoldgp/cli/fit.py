@@ -47,7 +47,7 @@ def fit(
         Method,
         typer.Option(
             metavar="NAME",
-            help="exact, sparse (inducing points: any number of rows), or auto: exact up to 5,000 rows, and beyond them sparse where it can.",
+            help="exact, sparse (inducing points: any number of rows), or auto: exact up to 12,000 rows (a single model: 5,000), and beyond them sparse where it can.",
         ),
     ] = Method.auto,
     hidden: Annotated[

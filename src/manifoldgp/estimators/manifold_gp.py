@@ -64,7 +64,7 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
         paper's single best model); or one of these objects with other settings, such as ``Single(restarts=5)``.
     method
         "exact" (`Exact`), "sparse" (`Sparse`: inducing points in feature space, any number of rows), one of these objects, such as
-        ``Sparse(inducing=256)``, or "auto": exact up to 5,000 rows, and beyond them sparse where it can do what is asked for, with a warning that says which.
+        ``Sparse(inducing=256)``, or "auto": exact up to 12,000 rows (5,000 but for the stack), and beyond them sparse where it can do what is asked for, with a warning.
     time_budget
         Seconds after which training stops and keeps what it has.
     standardize

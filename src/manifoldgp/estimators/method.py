@@ -26,15 +26,12 @@ if TYPE_CHECKING:
     from manifoldgp.data.inputs import Table
     from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
 
-EXACT_UP_TO = 5_000
-"""Rows up to which method="auto" is exact: beyond, one evaluation of the evidence takes seconds, and many are needed."""
-
 
 def chosen_method(method: Exact | Sparse | None, N: int, averaging: Averaging, outputs: int = 2) -> Exact | Sparse:
-    """The method of a fit to N rows. "auto" (None) is sparse beyond EXACT_UP_TO rows, unless only the exact method can do what is asked for.
+    """The method of a fit to N rows. "auto" (None) is sparse beyond the average's ``exact_up_to``, unless only the exact method can do what is asked for.
 
     >>> from manifoldgp import Fast, Stack
-    >>> chosen_method(None, 5_001, Stack()), chosen_method(None, 5_001, Fast()), chosen_method(None, 5_000, Stack())
+    >>> chosen_method(None, 12_001, Stack()), chosen_method(None, 12_001, Fast()), chosen_method(None, 12_000, Stack())
     (Sparse(), Exact(), Exact())
     """
     because = why_exact(averaging, outputs)
@@ -42,16 +39,16 @@ def chosen_method(method: Exact | Sparse | None, N: int, averaging: Averaging, o
         raise InputError(because)
     if method is not None:
         return method
-    return Sparse() if N > EXACT_UP_TO and because is None else Exact()
+    return Sparse() if averaging.exact_up_to < N and because is None else Exact()
 
 
 def tell_method(asked: Exact | Sparse | None, taken: Exact | Sparse, N: int, averaging: Averaging, outputs: int) -> None:
-    """A warning says what "auto" (None) takes beyond EXACT_UP_TO rows."""
-    if asked is not None or N <= EXACT_UP_TO:
+    """A warning says what "auto" (None) takes beyond the average's ``exact_up_to``."""
+    if asked is not None or averaging.exact_up_to >= N:
         return
     if isinstance(taken, Sparse):
         words = (
-            f"trains the sparse model with up to {taken.most_inducing} inducing points (the exact one up to {EXACT_UP_TO:,} rows). "
+            f"trains the sparse model with up to {taken.most_inducing} inducing points (the exact one up to {averaging.exact_up_to:,} rows). "
             "Say method='sparse' or method='exact' to choose."
         )
     else:

@@ -158,10 +158,18 @@ def _fitted(average: Averaged, data: Data | None, output: int, y_scaler: Standar
     for trained, weights in zip(average.trained, average.weights, strict=True):
         member_weight = weights.sum(0)
         kept = np.flatnonzero(member_weight >= LIGHTEST)
-        tables.append(trained.table(member_weight, kept, output, log_scale))
+        table = trained.table(member_weight, kept, output, log_scale)
+        tables.append(table)
         histories += trained.histories(log_scale)
         if len(kept):
             blocks.append(trained.conditioned(kept, data))
+            if data is not None and trained.rows[0] != len(
+                data.y
+            ):  # members that learnt from some of the rows, and know all of them
+                of_all = blocks[-1].nlml().cpu().numpy() + len(data.y) * log_scale
+                table["objective"][kept] += of_all - table["nlml"][kept]
+                table["nlml"][kept] = of_all
+                table["status"][kept] = f"trained on {trained.rows[0]:,} rows"
             log_weights.append(np.log(np.maximum(weights[:, kept], 1e-300)))
     total = np.logaddexp.reduce(np.concatenate([w.ravel() for w in log_weights]))
     on_device = [torch.as_tensor(w - total, device=block.alpha.device) for w, block in zip(log_weights, blocks, strict=True)]

@@ -6,6 +6,7 @@ different parameters; a single model has R = 1.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import torch
@@ -16,7 +17,10 @@ from manifoldgp.errors import InputError
 from manifoldgp.evidence import LeaveOneOut, leave_one_out
 from manifoldgp.inference.posterior import CHUNK_BYTES, Conditioned
 from manifoldgp.model import Data, Model
-from manifoldgp.parameters import Tree, leaves
+from manifoldgp.parameters import Tree, leaves, map_leaves
+
+_BLOCK_ROWS = 1024
+"""Rows of a covariance that are computed at once where there are more."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +78,15 @@ class Posterior(Conditioned):
         """The posterior of some members, in the given order."""
         picked = {name: getattr(self, name)[members] for name in ("H", "L", "z", "alpha", "jitter")}
         return replace(self, values=self._values_of(members, self.values), **picked)
+
+    def nlml(self) -> Tensor:
+        """−log p(y | values) of all rows (R,), from the same factor."""
+        with torch.no_grad():
+            residual = self.z - self.model.mean_at(self.values, self.data.X, self.H)
+            _, log_slope = self.model.warp(self.values, self.data.y)
+            half_log_det = self.L.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+            quadratic = 0.5 * (residual * self.alpha).sum(-1)
+            return quadratic + half_log_det + 0.5 * self.rows * math.log(2 * math.pi) - log_slope.expand_as(self.z).sum(-1)
 
     def leave_one_out(self) -> LeaveOneOut:
         """Leave-one-out predictions of z, from the same factor."""
@@ -138,14 +151,43 @@ def condition(model: Model, values: Tree, data: Data) -> Posterior:
         data = Data(data.X[kept], data.y[kept], None if data.known_noise is None else data.known_noise[kept])
     with torch.no_grad():
         members = max((leaf.shape[0] for _, leaf in leaves(values)), default=1)
-        K, H = model.covariance(values, data.X)
-        N = data.X.shape[0]
-        K, H = K.expand(members, N, N).clone(), H.expand(members, *H.shape[-2:])
-        noise = model.noise_variance(values, data)
-        K.diagonal(dim1=-2, dim2=-1).add_(noise if data.known_noise is not None else noise.reshape(-1, 1))
-        L, jitter = cholesky_with_jitter(K)
+        N, noise = data.X.shape[0], model.noise_variance(values, data)
+        noise = (noise if data.known_noise is not None else noise.reshape(-1, 1)).expand(members, N)
+        if N <= _BLOCK_ROWS:
+            K, H = model.covariance(values, data.X)
+            K, H = K.expand(members, N, N).clone(), H.expand(members, *H.shape[-2:])
+            K.diagonal(dim1=-2, dim2=-1).add_(noise)
+            L, jitter = cholesky_with_jitter(K)
+        else:
+            H = model.features_at(values, data.X)
+            H = H.expand(members, *H.shape[-2:])
+            L, jitter = _factors_in_blocks(model, values, H, noise)
         z = model.warp(values, data.y)[0].expand(members, N).contiguous()
         return Posterior(model, values, data, H, L, z, _weights(model, values, data.X, H, L, z), jitter)
+
+
+def _factors_in_blocks(model: Model, values: Tree, H: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+    """Lower factors (R, N, N) of K + noise and the jitter (R,) of each, in little more memory than the factors need: member by member, and K by blocks of rows."""
+    members, N = H.shape[:2]
+    L, jitter = H.new_empty(members, N, N), H.new_zeros(members)
+    for r in range(members):
+        own = map_leaves(lambda leaf, r=r: leaf.expand(members, *leaf.shape[1:])[r], values)
+        _fill_with_covariance(L[r], model, own, H[r], noise[r])
+        if bool(factor_in_place(L[r : r + 1])):
+            K = torch.empty_like(L[r])
+            _fill_with_covariance(K, model, own, H[r], noise[r])
+            factor, needed = cholesky_with_jitter(K[None])
+            L[r], jitter[r] = factor[0], needed[0]
+        L[r].tril_()
+    return L, jitter
+
+
+def _fill_with_covariance(K: Tensor, model: Model, values: Tree, H: Tensor, noise: Tensor) -> None:
+    """Overwrite K (N, N) with K(H, H) + noise, for values and H without batch."""
+    for start in range(0, len(H), _BLOCK_ROWS):
+        block = slice(start, start + _BLOCK_ROWS)
+        K[block] = model.cross(values, H[block], H)
+    K.diagonal().copy_(model.prior_diagonal(values, H) + noise)
 
 
 def _weights(model: Model, values: Tree, X: Tensor, H: Tensor, L: Tensor, z: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ import numpy as np
 from manifoldgp import inspection, metrics
 from manifoldgp._system.plain_text import visible
 from manifoldgp.averaging import as_averaging
+from manifoldgp.averaging.stacking import PLAIN_GPS
 from manifoldgp.averaging.verdict import errors_of
 from manifoldgp.data.encoding import TableEncoding
 from manifoldgp.inspection.page_tables import about_endings, say
@@ -43,11 +44,12 @@ STARTS = (
 )
 _GROUPS = {
     "plain GP": "a plain Gaussian process on the inputs as they are",
+    "rough GP": "the same with a rougher kernel (Matérn 3/2)",
+    "additive GP": "the same as a sum of functions of one to four inputs each",
     "warm": "models with learned features that began as the plain GP",
     "cold": "models with learned features that began far from it",
-    "rough GP": "a plain Gaussian process with a rougher kernel",
+    "rough": "models with learned features and the rougher kernel",
     "large": "models with more learned features that began far from the plain GP",
-    "rough": "the same with a rougher kernel",
     "deep": "models on the inputs and on a network of several layers that first learnt to predict the target itself",
     "own": "models with the features that were asked for",
     "nested": "models with learned features that contain the plain GP",
@@ -146,7 +148,7 @@ def feature_caption(view: ModelView) -> str:
 
 
 def glossary(view: ModelView) -> str:
-    named = [group.capitalize() for group in _groups(view) if group != "plain GP"] if _kind(view) in ("stack", "fast") else []
+    named = [group.capitalize() for group in _groups(view) if group not in PLAIN_GPS] if _kind(view) in ("stack", "fast") else []
     where = 'explained under <a href="#training">Training</a>'
     groups = f" <b>{escape(', '.join(named))}</b>: {'groups' if len(named) > 1 else 'a group'} of mGPs, {where}." if named else ""
     return GLOSSARY + groups

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from manifoldgp.errors import InputError
 from manifoldgp.kernels._radial import squared_distances
+from manifoldgp.kernels.additive import Additive, OrthogonalAdditive
 from manifoldgp.kernels.kernel import Kernel, constant_diagonal, positive_parameter, spread, variance_parameter
 from manifoldgp.kernels.linear import Constant, Linear
 from manifoldgp.kernels.neural_network import NeuralNetwork
@@ -16,6 +17,7 @@ from manifoldgp.predictor.covariance import Covariance
 from manifoldgp.registry import shorthands
 
 __all__ = [
+    "Additive",
     "Constant",
     "Covariance",
     "Kernel",
@@ -24,6 +26,7 @@ __all__ = [
     "Matern32",
     "Matern52",
     "NeuralNetwork",
+    "OrthogonalAdditive",
     "Periodic",
     "Product",
     "RationalQuadratic",

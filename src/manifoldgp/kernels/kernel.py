@@ -17,6 +17,7 @@ from manifoldgp.predictor.rows import Rows
 from manifoldgp.registry import overridden
 
 if TYPE_CHECKING:
+    from manifoldgp.kernels._polynomials import AdditiveForm
     from manifoldgp.kernels._profiles import Profile
     from manifoldgp.kernels.sums_and_products import Product, Sum
 
@@ -78,6 +79,10 @@ class Kernel(ABC):
 
     def radial_profile(self) -> Profile | None:
         """The profile k0 of a kernel variance · k0(|h − h'|² / lengthscale²) of all features, by which training has a closed form; otherwise None."""
+        return None
+
+    def additive_form(self) -> AdditiveForm | None:
+        """How a sum over sets of features is made of one-dimensional kernels, by which training has a closed form; otherwise None."""
         return None
 
     def __add__(self, other: Kernel) -> Sum:

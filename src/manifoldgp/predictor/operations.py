@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from manifoldgp.predictor import operations_covariances, operations_elementwise, operations_mixtures, operations_rows
+from manifoldgp.predictor import (
+    operations_additive,
+    operations_covariances,
+    operations_elementwise,
+    operations_mixtures,
+    operations_rows,
+)
 from manifoldgp.predictor.backends import OPERATIONS, Operation
 
 __all__ = [
     "OPERATIONS",
     "Operation",
+    "operations_additive",
     "operations_covariances",
     "operations_elementwise",
     "operations_mixtures",

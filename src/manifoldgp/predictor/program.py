@@ -11,7 +11,7 @@ OUTPUTS = ("mean", "std", "latent_mean", "latent_std")
 """What every program computes: of observations y, and of f without noise."""
 
 
-Setting = bool | int | float | Sequence[bool]
+Setting = bool | int | float | str | Sequence[bool]
 """What an operation may be told beside its arrays."""
 
 

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from manifoldgp.features import Pullback
-from manifoldgp.kernels._profiles import Profile
+from manifoldgp.kernels import Kernel
 from manifoldgp.means import Constant, Zero
 from manifoldgp.model import Data, Model
 from manifoldgp.noise import GaussianNoise
 from manifoldgp.parameter_arrays import LogPrior, Values
 from manifoldgp.parameters import Layout, Tree
+from manifoldgp.training.closed_form_additive import AdditivePairs
 from manifoldgp.training.closed_form_evidence import Evidence
-from manifoldgp.training.closed_form_kernel import Pairs, Workspace
+from manifoldgp.training.closed_form_kernel import Pairs, RadialPairs, Workspace
 from manifoldgp.warping import NoWarping
 
 
@@ -29,7 +31,7 @@ class Problem:
 
     layout: Layout
     mapping: Callable[[Values, np.ndarray], Pullback]
-    profile: Profile
+    pairs: Callable[[Workspace, Values, int, int], Pairs]
     noise_floor: float
     X: np.ndarray
     y: np.ndarray
@@ -47,10 +49,8 @@ class Members:
         N = problem.y.shape[-1]
         self._X = np.empty((R, *problem.X.shape[-2:])) if problem.batched else problem.X
         self._mapping = problem.mapping(self.values, self._X)
-        self._lengthscale, self._variance, self._noise, self._constant = (
-            self.values.find(name) for name in ("kernel.lengthscale", "kernel.variance", "noise.scale", "mean.constant")
-        )
-        self._pairs = Pairs(workspace, R, self._mapping.H.shape[-2], problem.profile)
+        self._noise, self._constant = self.values.find("noise.scale"), self.values.find("mean.constant")
+        self._pairs = problem.pairs(workspace, self.values, R, self._mapping.H.shape[-2])
         self._evidence = Evidence(R, N)
         self._top, self._noise_variance = np.empty((R, N)), np.full((R, 1), problem.noise_floor**2)
 
@@ -63,13 +63,7 @@ class Members:
             y, (present, known) = y[rows], (None if a is None else a[rows] for a in (present, known))
         values.load(theta)
         self._mapping.forward()
-        if self._lengthscale is None:
-            pairs.T[...] = self._mapping.H
-        else:
-            np.divide(self._mapping.H, self._lengthscale[0][:, :, None], out=pairs.T)
-        if self._variance is not None:
-            pairs.variance[...] = self._variance[0]
-        far = pairs.prepare(None if present is None else present == 0)
+        far = pairs.prepare(self._mapping.H, None if present is None else present == 0)
         np.subtract(y, 0.0 if self._constant is None else self._constant[0][:, None], out=evidence.residual)
         if present is not None:
             evidence.residual *= present
@@ -84,21 +78,21 @@ class Members:
         return value, gradient, far
 
     def _set_diagonal(self, present: np.ndarray | None, known: np.ndarray | None) -> np.ndarray:
-        """The diagonal of A (R, N): variance and noise, one for rows that do not take part. Returns the noise variances (R, 1) or (R, N)."""
+        """The diagonal of A (R, N): prior variances and noise, one for rows that do not take part. Returns the noise variances (R, 1) or (R, N)."""
         noise = self._noise_variance
         if self._noise is not None:
             np.square(self._noise[0][:, None], out=noise)
             noise += self._problem.noise_floor**2
         noise = noise if known is None else noise + known
-        np.add(noise, 1.0 if self._variance is None else self._variance[0][:, None], out=self._top)
+        np.add(noise, self._pairs.diagonal(), out=self._top)
         if present is not None:
             self._top[np.broadcast_to(present == 0, self._top.shape)] = 1.0
         return noise
 
     def _all_pairs(self) -> None:
-        """The N x N part, a lot of members at a time: covariances, factors, inverses and what dT needs of them."""
+        """The N x N part, a lot of members at a time: covariances, factors, inverses and what gradients need of them."""
         workspace, pairs = self._workspace, self._pairs
-        wanted = self._lengthscale is not None or self._mapping.trained
+        wanted = pairs.trained or self._mapping.trained
         self._evidence.begin()
         for number, lot in enumerate(pairs.lots()):
             count = lot.stop - lot.start
@@ -108,35 +102,23 @@ class Members:
             self._evidence.differentiate(workspace.A[:count], workspace.squares, diagonal, lot.start)
             if wanted:
                 pairs.pull(number)
-        if wanted:
-            pairs.finish()
 
     def _chain_rule(
         self, present: np.ndarray | None, known: np.ndarray | None, noise: np.ndarray, count: np.ndarray | float
     ) -> None:
-        """Every parameter's gradient from alpha, the diagonal of 2W, and dT."""
-        evidence, pairs = self._evidence, self._pairs
+        """Every parameter's gradient from alpha, the diagonal of 2W, and what the kernel has pulled."""
+        evidence = self._evidence
         slopes = evidence.slopes if present is None else evidence.slopes * present
         trace = slopes.sum(-1)
         if self._noise is not None:
             np.multiply(self._noise[0], trace, out=self._noise[1])
-        if self._variance is not None:
-            # Σ dNLML/dK ∘ K, from Σ dNLML/dK ∘ A = ½ (N − rᵀ alpha).
-            diagonal = trace * noise[:, 0] if known is None else np.vecdot(slopes, noise)
-            self._variance[1][...] = 0.5 * (count - evidence.fit - diagonal) / self._variance[0]
         if self._constant is not None:
             np.negative(evidence.alpha.sum(-1), out=self._constant[1])
-        dT = pairs.dT
-        if self._lengthscale is not None:
-            lengthscale, gradient = self._lengthscale
-            per_feature = np.vecdot(dT, pairs.T)
-            if lengthscale.shape[1] < per_feature.shape[1]:
-                per_feature = per_feature.sum(-1, keepdims=True)
-            np.divide(per_feature, -lengthscale, out=gradient)
-            if self._mapping.trained:
-                dT /= lengthscale[:, :, None]
-        if self._mapping.trained:
-            self._mapping.backward(dT)
+        # Σ dNLML/dK ∘ K, from Σ dNLML/dK ∘ A = ½ (N − rᵀ alpha).
+        diagonal = trace * noise[:, 0] if known is None else np.vecdot(slopes, noise)
+        dH = self._pairs.write_gradients(0.5 * (count - evidence.fit - diagonal), self._mapping.trained)
+        if dH is not None and self._mapping.trained:
+            self._mapping.backward(dH)
 
 
 _ROWS_AT_ONCE = 2**16
@@ -150,9 +132,9 @@ def closed_form(model: Model, layout: Layout, constants: Tree, data: Data) -> Ev
     """The evaluation of this model's training objective in closed form, or None if it has none here.
 
     It has one where the features have one (Identity, Linear, MLP of full rank, Nested), with a kernel that has a radial profile (the squared exponential,
-    Matern 3/2 and 5/2, on all features), a zero or constant mean, Gaussian noise, one output without warping, on the CPU.
+    Matern 3/2 and 5/2, on all features) or an additive form, a zero or constant mean, Gaussian noise, one output without warping, on the CPU.
     """
-    mapping, profile = model.features.closed_form(layout, "features"), model.kernel.radial_profile()
+    mapping, pairs = model.features.closed_form(layout, "features"), _pairs_of(model.kernel)
     usual = (
         type(model.mean) in (Zero, Constant)
         and type(model.noise) is GaussianNoise
@@ -162,10 +144,18 @@ def closed_form(model: Model, layout: Layout, constants: Tree, data: Data) -> Ev
         and layout.size > 0
         and data.X.device.type == "cpu"
     )
-    if not usual or mapping is None or profile is None:
+    if not usual or mapping is None or pairs is None:
         return None
-    problem = Problem(layout, mapping, profile, model.noise.floor, *_rows_that_take_part(data), batched=data.batched)
+    problem = Problem(layout, mapping, pairs, model.noise.floor, *_rows_that_take_part(data), batched=data.batched)
     return Evaluation(problem)
+
+
+def _pairs_of(kernel: Kernel) -> Callable[[Workspace, Values, int, int], Pairs] | None:
+    """What makes the kernel's pairs, if it has a closed form."""
+    profile, form = kernel.radial_profile(), kernel.additive_form()
+    if profile is not None:
+        return partial(RadialPairs, profile=profile)
+    return None if form is None else partial(AdditivePairs, form=form)
 
 
 class Evaluation:

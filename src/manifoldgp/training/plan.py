@@ -41,12 +41,12 @@ class Plan:
         One architecture is conditioned at a time, all its members together. shared: whether targets are trained together, on shared features.
 
         >>> Plan((), at_once=20).matrices(outputs=1, threads=2), Plan((), 20, kept=(1, 11, 20)).matrices(outputs=2, threads=2)
-        (6, 104)
+        (6, 66)
         """
         training = 3 * min(self.at_once, threads) * (outputs if shared else 1)
         before, conditioning = 0, 0
         for members in self.kept:
-            conditioning = max(conditioning, before + 3 * members)
+            conditioning = max(conditioning, before + members + 2)
             before += members
         return max(training, conditioning) + (outputs - 1) * before
 

@@ -1,0 +1,165 @@
+"""The members of a stack that predict: trained anew on all rows where these are few, else those of the folds.
+
+A member on all rows that is stopped on its way (by the deadline, or by the one who watches) is not what its fellows on the folds were: its weight goes to the plain GP.
+A member of the folds is the very one that was weighed, however far it came; it is conditioned on all rows, and no parameter changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from manifoldgp.averaging.fold_training import GP_FOLD_ITERATIONS, Group, nested_start
+from manifoldgp.averaging.kinds import ADDITIVE_GP, COLD, OWN, PLAIN, ROUGH, ROUGH_GP, WARM
+from manifoldgp.averaging.members import nested_gp, pick
+from manifoldgp.averaging.restarts import LOST_AFTER
+from manifoldgp.averaging.stacking import tempered_weights
+from manifoldgp.model import Data, Model
+from manifoldgp.parameters import Tree, leaves, nest
+from manifoldgp.training.trained import Trained
+from manifoldgp.training.trainer import Trainer
+
+if TYPE_CHECKING:
+    from manifoldgp.averaging.stack import Stack
+
+RETRAINED_BELOW = 600
+"""Rows below which members are trained anew on all of them once their weights are known."""
+
+Weighted = tuple[list[Trained], list[np.ndarray]]
+"""Architectures with the weights (F, R) of their members under every variance factor."""
+
+
+def conditioned(groups: dict[str, Group], share: dict[str, np.ndarray]) -> Weighted:
+    """The members of the folds. share: weights (F,) of each group."""
+    batches: list[Trained] = []
+    weights: list[np.ndarray] = []
+    for name, group in groups.items():
+        own = share[name][:, None] * group.weights()
+        same = next((b for b, batch in enumerate(batches) if batch.result is group.batch.result), None)
+        if same is None:
+            batches.append(replace(group.batch, group=name))
+            weights.append(own)
+        else:  # warm and cold members are one batch
+            batches[same] = replace(batches[same], group="nested")
+            weights[same] = weights[same] + own
+    return batches, weights
+
+
+def retrained(
+    template: Model,
+    data: Data,
+    gp: Trained,
+    groups: dict[str, Group],
+    share: dict[str, np.ndarray],
+    settings: Stack,
+    trainer: Trainer,
+) -> Weighted:
+    """Members trained on all rows, of the groups that carry weight. gp: the plain GP of all rows. share: weights (F,) of each group."""
+    is_best = np.arange(len(gp.objective)) == gp.best()
+    batches, weights = [gp], [share[PLAIN][:, None] * is_best]
+
+    def add(batch: Trained, *of_groups: np.ndarray) -> None:
+        batches.append(batch)
+        weights.append(sum(of_groups, np.zeros((len(share[PLAIN]), len(batch.objective)))))
+
+    for name in (ROUGH_GP, ADDITIVE_GP):
+        if name in share and share[name].any():
+            full = _plain(name, data, groups[name], trainer)
+            add(full, share[name][:, None] * equal_weights(full, np.ones(1, dtype=bool)))
+    warm, cold = settings.warm_members * bool(share[WARM].any()), settings.cold_members * bool(share[COLD].any())
+    if warm + cold:
+        is_warm = np.arange(warm + cold) < warm
+        full = _nested(template, data, gp.values(np.array([gp.best()])), is_warm, settings, trainer, groups[COLD])
+        add(full, share[WARM][:, None] * equal_weights(full, is_warm), share[COLD][:, None] * equal_weights(full, ~is_warm))
+    if ROUGH in share and share[ROUGH].any():
+        full = _rough(data, groups[ROUGH], groups.get(ROUGH_GP, groups[PLAIN]), settings, trainer)
+        add(full, share[ROUGH][:, None] * equal_weights(full, np.ones(settings.cold_members, dtype=bool)))
+    if share[OWN].any():
+        full = _own(template, data, _own_count(share[OWN].sum(), len(data.y), settings), settings, trainer, groups[OWN])
+        finished = np.where(full.cut_short, np.inf, full.objective)
+        inner = tempered_weights(finished, settings.temperature) * np.isfinite(finished)
+        add(full, share[OWN][:, None] * inner)
+    left = np.sum(list(share.values()), axis=0) - np.sum(
+        [w.sum(1) for w in weights], axis=0
+    )  # of members that were not trained to their end
+    weights[0] += left[:, None] * is_best
+    return batches, weights
+
+
+def _plain(name: str, data: Data, group: Group, trainer: Trainer) -> Trained:
+    """A plain GP with another kernel, from where the one of the first fold ended."""
+    values = pick(group.values, np.zeros(1, dtype=int))
+    return trainer.fit(name, group.batch.model, data, 1, GP_FOLD_ITERATIONS, lambda _: values)
+
+
+def _rough(data: Data, group: Group, base: Group, settings: Stack, trainer: Trainer) -> Trained:
+    """Rough members: those that start afresh do so around the plain GP ``base`` of the first fold."""
+    model, count = group.batch.model, settings.cold_members
+    afresh = nested_start(model, pick(base.values, np.zeros(count, dtype=int)), np.zeros(count, dtype=bool))
+    limits, start = _as_on_folds(np.arange(count), group, settings)
+    return trainer.fit(ROUGH, model, data, count, limits, lambda drawn: start(afresh(drawn)))
+
+
+def _nested(
+    template: Model,
+    data: Data,
+    gp: Tree,
+    is_warm: np.ndarray,
+    settings: Stack,
+    trainer: Trainer,
+    cold_on_folds: Group | None = None,
+) -> Trained:
+    """Warm and cold members (R,) in one batch: the same architecture, different starts and iteration limits; warm ones start at the plain GP ``gp``."""
+    model = nested_gp(template, settings.hidden, settings.q)
+    afresh = nested_start(model, pick(gp, np.zeros(len(is_warm), dtype=int)), is_warm)
+    cold = np.flatnonzero(~is_warm)
+    limits = np.full(len(is_warm), settings.warm_iterations)
+    limits[cold], start = _as_on_folds(cold, cold_on_folds, settings)
+    return trainer.fit("nested", model, data, len(is_warm), limits, lambda drawn: start(afresh(drawn)))
+
+
+def _own(template: Model, data: Data, count: int, settings: Stack, trainer: Trainer, on_folds: Group) -> Trained:
+    """Members of the user's own architecture."""
+    limits, start = _as_on_folds(np.arange(count), on_folds, settings)
+    return trainer.fit("own", template, data, count, limits, start, margin=LOST_AFTER * settings.temperature)
+
+
+def _as_on_folds(members: np.ndarray, group: Group | None, settings: Stack) -> tuple[np.ndarray, Callable[[Tree], Tree]]:
+    """Iteration limits of some members, and what becomes of their starts.
+
+    Members of a group that held-out rows stopped after the first step start afresh and stop there too. Those of another go on where members of
+    the folds ended, and as many start afresh as are missing; all of them do where features have constants of the rows.
+    """
+    if group is None or group.iterations <= settings.steps[0]:
+        return np.full(len(members), settings.steps[0]), lambda drawn: drawn
+    if (
+        next(leaves(group.batch.constants), None) is not None
+    ):  # a projection, say, of the rows of the folds: what was learnt on it fits no other
+        return np.full(len(members), group.iterations), lambda drawn: drawn
+    trained, going_on = group.across_folds(), members[: group.inner.size]
+    limits = np.full(len(members), group.iterations)
+    limits[: len(going_on)] = max(settings.polish, group.iterations // 4)
+    return limits, lambda drawn: _replaced(drawn, going_on, trained)
+
+
+def _replaced(drawn: Tree, members: np.ndarray, trained: Tree) -> Tree:
+    """Drawn values (R, ...) with some members' replaced by the first of ``trained`` (at least as many)."""
+    index, named = torch.as_tensor(members), dict(leaves(trained))
+    changed = {name: leaf.index_copy(0, index.to(leaf.device), named[name][: len(members)]) for name, leaf in leaves(drawn)}
+    return nest(changed)
+
+
+def _own_count(share: float, N: int, settings: Stack) -> int:
+    """How many members of the user's own architecture: fewer where they carry less weight, or where many rows tell them apart anyway."""
+    count = 2.0 * share * settings.own_members * min(1.0, settings.own_rows / N)
+    return int(np.clip(np.ceil(count), settings.fold_members, settings.own_members))
+
+
+def equal_weights(batch: Trained, chosen: np.ndarray) -> np.ndarray:
+    """Equal weights (R,) over the chosen members that were trained to their end; zeros where there is none."""
+    usable = chosen & np.isfinite(batch.objective) & ~batch.cut_short
+    return usable / max(usable.sum(), 1)
