@@ -101,7 +101,7 @@ def test_the_page_explains_the_groups_that_a_sparse_stack_has(tmp_path):
     text = _text(write_model_report(model, tmp_path / "model.html"))
     assert "weighted average of several models" in text
     assert "warm: models with learned features that began as the plain GP" in text
-    assert "rough GP: a plain Gaussian process with a rougher kernel" in text
+    assert "rough GP: the same with a rougher kernel (Matérn 3/2)" in text
     assert "deep: models on the inputs and on a network of several layers" in text
     assert "Warm, Cold, Large, Rough, Own, Deep: groups of mGPs" in text
     assert "nested: models" not in text
