@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import torch
 
-from manifoldgp import NUTS, Fast, ManifoldGPRegressor, Restarts, Single, Stack
+from manifoldgp import NUTS, Fast, ManifoldGPRegressor, Restarts, Single, Sparse, Stack
 from manifoldgp._system.threads import training_threads
 from manifoldgp.averaging import AVERAGINGS
 from manifoldgp.model import Data, Model
@@ -28,6 +28,23 @@ def manifold(features: Any = None, *, averaging: Any = "single", method: Any = "
             names = [field.name for field in fields(way) if field.name in named]
             arguments[argument] = way(**{name: named.pop(name) for name in names})
     return ManifoldGPRegressor(features, **arguments, **named)
+
+
+SHORT_STACK = Stack(steps=(3, 6), warm_iterations=3, fold_members=1, warm_members=1, cold_members=2, own_members=1)
+"""A stack whose sparse members are trained in seconds."""
+
+
+def short_stack(
+    inducing: int | None = 20, callback: Any = None, time_budget: float | None = None, checkpoint: str | None = None, **sizes: Any
+) -> ManifoldGPRegressor:
+    """A sparse stack that is fitted in seconds."""
+    return ManifoldGPRegressor(
+        (3, 2),
+        averaging=replace(SHORT_STACK, **sizes),
+        method=Sparse(inducing, checkpoint),
+        callback=callback,
+        time_budget=time_budget,
+    )
 
 
 def few_starts(averaging: str, restarts: int = 2, max_iter: int = 20) -> Any:

@@ -49,12 +49,12 @@ QUICK: dict[type[Options], Options] = {
     NUTS: NUTS(restarts=2, max_iter=10, chains=2, tune=8, draws=8, thin=2, depth=3),
     Single: Single(restarts=3, max_iter=10),
     Exact: Exact(),
-    Sparse: Sparse(inducing=8, restarts=2, max_iter=5),
+    Sparse: Sparse(inducing=8),
 }
 """From where each argument is changed."""
 
 OTHER: dict[tuple[type[Options], str], Any] = {
-    (Stack, "gp_starts"): 3, (Stack, "warm_members"): 3, (Stack, "cold_members"): 3, (Stack, "own_members"): 21, (Stack, "fold_members"): 3,
+    (Stack, "gp_starts"): 3, (Stack, "warm_members"): 3, (Stack, "cold_members"): 1, (Stack, "own_members"): 21, (Stack, "fold_members"): 1,
     (Stack, "hidden"): 3, (Stack, "q"): 1, (Stack, "gp_iterations"): 2, (Stack, "warm_iterations"): 2, (Stack, "steps"): (4,), (Stack, "polish"): 1,
     (Stack, "temperature"): 1000.0, (Stack, "variance_factors"): (1.0, 9.0), (Stack, "gp_prior"): 3.0, (Stack, "spread_prior"): 3.0, (Stack, "own_rows"): 5, (Stack, "learn_rows"): 12,
     (Stack, "keep"): 100.0, (Stack, "go_on"): 100.0,
@@ -65,7 +65,7 @@ OTHER: dict[tuple[type[Options], str], Any] = {
     (NUTS, "target_accept"): 0.95,
     (Single, "restarts"): 2, (Single, "optimizer"): "l-bfgs-b", (Single, "max_iter"): 3, (Single, "levels"): False, (Single, "shared_features"): True,
     (Single, "warm_start_from"): "a fitted estimator",
-    (Sparse, "inducing"): 5, (Sparse, "checkpoint"): "a file", (Sparse, "restarts"): 3, (Sparse, "max_iter"): 2,
+    (Sparse, "inducing"): 5, (Sparse, "checkpoint"): "a file",
 }  # fmt: skip
 """Another value of every argument."""
 
@@ -76,6 +76,12 @@ COMBINATIONS = [
     for home in (averaging, method)
     for field in fields(home)
 ]
+
+
+@pytest.fixture(autouse=True)
+def brief(monkeypatch):
+    """Members of a sparse stack begin with few iterations, so that many fits are quick."""
+    monkeypatch.setattr("manifoldgp.averaging.sparse_training.FEW_ITERATIONS", 3)
 
 
 def test_every_argument_has_another_value():
@@ -102,13 +108,6 @@ def trained(averaging: Options, method: Options, data: tuple[np.ndarray, np.ndar
     }
 
 
-def start(way: type[Options], averaging: type[Options] | None = None) -> Options:
-    """Where changes begin. Of a sparse method only what the average leaves to it is changed."""
-    if way is Sparse and averaging is not Stack:
-        return Sparse(inducing=8)
-    return QUICK[way]
-
-
 @pytest.mark.parametrize(("averaging", "method", "home", "name"), COMBINATIONS)
 def test_no_argument_is_passed_over_in_silence(averaging, method, home, name, tmp_path, monkeypatch):
     if averaging is NUTS and method is Exact:
@@ -118,9 +117,7 @@ def test_no_argument_is_passed_over_in_silence(averaging, method, home, name, tm
         value = ManifoldGPRegressor((3, 1), averaging=Single(restarts=1, max_iter=50, levels=False), random_state=5).fit(X, Y)
     if name == "checkpoint":
         value = tmp_path / "nowhere" / "checkpoint"  # a place that cannot be written, which a fit that obeys must say
-    ways = {way: start(way, averaging if way is method else None) for way in (averaging, method)}
-    if averaging is Stack and method is Sparse:
-        ways[Stack] = Stack()  # the default sizes are all that a sparse stack knows
+    ways = {way: start(way, method) for way in (averaging, method)}
     if name == "levels":  # as if these were many rows
         monkeypatch.setattr(coarse_to_fine, "LEAST_ROWS", len(MANY))
         monkeypatch.setattr(coarse_to_fine, "FIRST_ROWS", 40)
@@ -142,10 +139,16 @@ def test_no_argument_is_passed_over_in_silence(averaging, method, home, name, tm
     assert any(not np.array_equal(after[part], unchanged[part]) for part in after), f"{name} changed nothing"
 
 
+def start(way: type[Options], method: type[Options]) -> Options:
+    """Where changes begin. A sparse stack begins with what its members obey."""
+    if way is Stack and method is Sparse:
+        return Stack(warm_members=1, cold_members=2, own_members=1, steps=(2, 4, 12), warm_iterations=3, keep=-1.0, go_on=-100.0)
+    return QUICK[way]
+
+
 @cache
 def before_of(averaging: type[Options], method: type[Options], kind: str) -> dict[str, np.ndarray]:
-    sizes = Stack() if averaging is Stack and method is Sparse else start(averaging)
-    return trained(sizes, start(method, averaging), data_for(kind))
+    return trained(start(averaging, method), start(method, method), data_for(kind))
 
 
 @pytest.mark.parametrize("arguments", [{"features": (3, 1)}, {"priors": {"kernel.lengthscale": LogNormal()}}])
@@ -156,12 +159,13 @@ def test_a_fast_average_refuses_what_none_of_its_members_has(arguments):
 
 
 @pytest.mark.parametrize(
-    ("method", "groups"), [("exact", "'plain GP', 'warm' and 'cold'"), ("sparse", "'plain GP' and 'nested'")]
+    ("method", "groups"),
+    [("exact", "'plain GP', 'warm' and 'cold'"), ("sparse", "'plain GP', 'warm', 'cold', 'large' and 'deep'")],
 )
 def test_a_stack_says_which_groups_have_no_priors_of_yours(method, groups):
     priors = {"kernel.lengthscale": LogNormal()}
     model = ManifoldGPRegressor(
-        priors=priors, averaging=QUICK[Stack] if method == "exact" else "stack", method=QUICK_METHOD[method]
+        priors=priors, averaging=QUICK[Stack] if method == "exact" else start(Stack, Sparse), method=QUICK_METHOD[method]
     )
     with pytest.warns(FitWarning, match=f"priors apply .*group 'own'.* only, not to the groups {groups}"):
         model.fit(X, Y)
@@ -194,8 +198,10 @@ def test_groups_and_ordered_together_are_refused(method):
 
 
 def test_a_sparse_stack_says_whose_features_dims_choose():
-    with pytest.warns(FitWarning, match=r"dims=\(0,\) of kernel=SquaredExponential .*'plain GP' and 'nested'"):
-        ManifoldGPRegressor((3, 2), SquaredExponential(dims=(0,)), method=QUICK[Sparse]).fit(X, Y)
+    with pytest.warns(
+        FitWarning, match=r"dims=\(0,\) of kernel=SquaredExponential .*'plain GP', 'warm', 'cold', 'large' and 'deep'"
+    ):
+        ManifoldGPRegressor((3, 2), SquaredExponential(dims=(0,)), averaging=start(Stack, Sparse), method=QUICK[Sparse]).fit(X, Y)
 
 
 def test_dims_beyond_the_inputs_choose_features():
@@ -232,9 +238,7 @@ def test_refused_parameters_change_nothing():
         ManifoldGPRegressor(averaging="stak").set_params(averaging__hidden=3)
 
 
-def test_a_plain_gp_obeys_its_own_starts_and_refuses_those_of_a_stack():
-    with pytest.raises(InputError, match="restarts=3 of Sparse is for the members of a stack"):
-        GPRegressor(method=Sparse(restarts=3)).fit(X, Y)
+def test_a_sparse_plain_gp_refuses_what_needs_all_rows():
     with pytest.raises(InputError, match="levels=False needs method='exact'"):
         GPRegressor(levels=False, method="sparse").fit(X, Y)
 
@@ -276,7 +280,7 @@ def test_fit_leaves_the_settings_as_they_are(way):
     if way is NUTS:
         pytest.importorskip("nutpie", reason="needs the extra [bayes]")
     as_given = settings.get_params()
-    argument = {"averaging": settings} if way in AVERAGINGS.values() else {"method": settings}
+    argument = {"averaging": settings} if way in AVERAGINGS.values() else {"averaging": "single", "method": settings}
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The NUTS chains mix badly")
         ManifoldGPRegressor(**argument).fit(X, Y)

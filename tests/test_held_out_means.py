@@ -59,7 +59,7 @@ def test_means_of_held_out_rows_are_the_weighted_means_of_members_that_have_not_
 
 
 def test_a_sparse_stack_has_them_too_and_a_file_keeps_them(tmp_path):
-    model = ManifoldGPRegressor((3, 2), method=Sparse(inducing=12, restarts=1, max_iter=10), averaging="stack")
+    model = ManifoldGPRegressor((3, 2), method=Sparse(inducing=12), averaging=Stack(steps=(10,), fold_members=1))
     model.fit(X, Y, ordered=True).save(tmp_path / "m.mgp")
     report, again = model.held_out_[0], load(tmp_path / "m.mgp").held_out_[0]
     np.testing.assert_allclose(report.observed * Y.std() + Y.mean(), Y[-len(report.observed) :], rtol=1e-9)

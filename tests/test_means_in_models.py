@@ -121,10 +121,10 @@ def test_sparse_models(mean, tmp_path):
 
 
 @pytest.mark.parametrize("mean", ["linear", "module"])
-def test_a_sparse_stack(mean, tmp_path, monkeypatch):
-    monkeypatch.setattr("manifoldgp.averaging.sparse_stack._KEEP", -1.0)  # every group is kept
-    model = fitted(estimator(mean, averaging="stack", method=Sparse(inducing=6, restarts=1, max_iter=4)), *make_data(40))
-    assert {type(b.model.features).__name__ for b in model.ensembles_[0].blocks} == {"Identity", "Concatenate", "MLP"}
+def test_a_sparse_stack(mean, tmp_path):
+    every_group = Stack(steps=(4,), warm_iterations=4, fold_members=1, cold_members=1, warm_members=1, own_members=1, keep=-1.0)
+    model = fitted(estimator(mean, averaging=every_group, method=Sparse(inducing=6)), *make_data(40))
+    assert {type(b.model.features).__name__ for b in model.ensembles_[0].blocks} == {"Identity", "Nested", "Concatenate", "MLP"}
     check(model, mean, tmp_path / "model.mgp")
 
 

@@ -94,6 +94,45 @@ def test_a_single_process_without_torchrun_gives_the_same_model(files, alone):
     assert model.nlml_ == pytest.approx(alone.nlml_, abs=1e-8 * N)
 
 
+_STACK = """
+import sys
+from manifoldgp import Sparse, Stack
+from manifoldgp.estimators.fit_files import fit_files
+
+sizes = Stack(steps=(2, 4), warm_iterations=2, fold_members=1, warm_members=1, cold_members=2, own_members=1)
+fit_files("few.parquet", "y", sys.argv[1], averaging=sizes, method=Sparse(inducing=12))
+"""
+
+
+def test_two_processes_take_the_same_decisions_about_a_stack_as_one(tmp_path):
+    from pyarrow import parquet
+
+    X = np.random.default_rng(0).normal(size=(300, 2))
+    parquet.write_table(
+        pyarrow.table({"x0": X[:, 0], "x1": X[:, 1], "y": np.sin(2 * X[:, 0]) + X[:, 1] ** 2}), tmp_path / "few.parquet"
+    )
+    (tmp_path / "stack.py").write_text(_STACK)
+    models = []
+    for processes in (1, 2):
+        launcher = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={processes}"]
+        out, source = tmp_path / f"{processes}.mgp", str(Path(manifoldgp.__file__).parents[1])
+        environment = os.environ | {
+            "OMP_NUM_THREADS": "1",
+            "PYTHONPATH": source,
+            "MASTER_PORT": str(20_000 + os.getpid() % 20_000),
+        }
+        command = [*launcher, str(tmp_path / "stack.py"), str(out)]
+        finished(
+            subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        )
+        models.append(manifoldgp.load(out))
+    one, two = models
+    assert two.starts_["group"].tolist() == one.starts_["group"].tolist()
+    assert two.starts_["iterations"].tolist() == one.starts_["iterations"].tolist()
+    np.testing.assert_allclose(two.held_out_[0].weights, one.held_out_[0].weights, atol=1e-6)
+    assert not list(tmp_path.glob("*.checkpoint*"))
+
+
 def test_commands_know_the_columns_of_a_model_of_files(files, alone, tmp_path):
     model = tmp_path / "one.mgp"
     alone.save(model)

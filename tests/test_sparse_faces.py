@@ -18,7 +18,10 @@ def _fitted_sparse(averaging="single", rows=60):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(rows, 2))
     y = np.sin(2 * X[:, 0]) + 0.3 * (X[:, 1] > 0) + 0.1 * rng.normal(size=rows)
-    model = manifold(method="sparse", inducing=12, averaging=averaging, restarts=2, max_iter=15)
+    sizes = (
+        {"restarts": 2, "max_iter": 15} if averaging == "single" else {"steps": (5, 10), "warm_iterations": 5, "cold_members": 2}
+    )
+    model = manifold(method="sparse", inducing=12, averaging=averaging, **sizes)
     return model.fit(X, y), X, y
 
 

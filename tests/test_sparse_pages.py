@@ -8,11 +8,11 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
-from manifoldgp import GPRegressor, ManifoldGPRegressor, Stack, inspection
+from manifoldgp import GPRegressor, ManifoldGPRegressor, Sparse, Stack, inspection
 from manifoldgp.features import Identity
 from manifoldgp.inspection.page import write_model_report
 from manifoldgp.plots import plot_starts
-from short_fits import manifold
+from short_fits import SHORT_STACK, manifold
 
 
 def _rows(count=60):
@@ -97,12 +97,14 @@ def _text(page):
 
 
 def test_the_page_explains_the_groups_that_a_sparse_stack_has(tmp_path):
-    model = _sparse(averaging="stack").fit(*_rows())
+    model = ManifoldGPRegressor(averaging=SHORT_STACK, method=Sparse(12)).fit(*_rows())
     text = _text(write_model_report(model, tmp_path / "model.html"))
     assert "weighted average of several models" in text
-    assert "nested: models with learned features that contain the plain GP" in text
-    assert "Nested, Own: groups of mGPs" in text
-    assert not re.search(r"\b(warm|cold)\b", text, re.IGNORECASE)
+    assert "warm: models with learned features that began as the plain GP" in text
+    assert "rough GP: the same with a rougher kernel (Matérn 3/2)" in text
+    assert "deep: models on the inputs and on a network of several layers" in text
+    assert "Warm, Cold, Large, Rough, Own, Deep: groups of mGPs" in text
+    assert "nested: models" not in text
 
 
 def test_the_page_of_an_exact_stack_of_other_sizes_explains_its_groups(tmp_path):

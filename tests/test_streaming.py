@@ -18,7 +18,6 @@ from sklearn.base import clone
 import manifoldgp
 from manifoldgp import MLP, GPRegressor, Sparse, Stack
 from manifoldgp._system.threads import Workers
-from manifoldgp.averaging.sparse_stack import held_out_numbers_of
 from manifoldgp.averaging.stacking import Candidates, Weighing
 from manifoldgp.data.source_files import FileRows
 from manifoldgp.data.sources import ArrayRows, survey
@@ -28,11 +27,11 @@ from manifoldgp.parameters import map_leaves
 from manifoldgp.training.checkpoint import Checkpoint
 from manifoldgp.training.model_rows import MemoryRows, StreamedRows
 from manifoldgp.training.processes import ALONE, Ranks, slots_of, tree_sum
-from manifoldgp.training.progress import PhaseWatcher, nobody
+from manifoldgp.training.progress import nobody
 from manifoldgp.training.sparse_objective import BoundObjective
 from manifoldgp.training.sparse_schedule import Schedule, Stage
 from manifoldgp.training.sparse_trainer import SparseTrainer, _Run
-from short_fits import manifold
+from short_fits import manifold, short_stack
 
 N, D = 700, 3
 pyarrow = pytest.importorskip("pyarrow", reason="files are read by pyarrow, which is not installed")
@@ -233,7 +232,7 @@ def test_auto_is_exact_up_to_its_limit_and_says_when_it_is_not(monkeypatch):
         ({"averaging": "restarts"}, "averaging='restarts' needs method='exact'"),
         ({"optimizer": "l-bfgs-b"}, "optimizer='l-bfgs-b' needs method='exact'"),
         ({"shared_features": True}, "shared_features=True needs method='exact'"),
-        ({"averaging": Stack(own_members=3, steps=(5,))}, "own_members=3, steps=.5,. needs method='exact'"),
+        ({"averaging": Stack(own_members=3, gp_starts=1, polish=2)}, "gp_starts=1, polish=2 needs method='exact'"),
     ],
 )
 def test_auto_stays_exact_where_only_the_exact_method_can(more, said, monkeypatch, tmp_path):
@@ -257,10 +256,10 @@ def test_a_sparse_stack_holds_out_whole_groups(tmp_path, monkeypatch):
     groups, held = np.arange(60) // 5, []
     taken = MemoryRows.take
     monkeypatch.setattr(MemoryRows, "take", lambda rows, numbers: (held.append(numbers), taken(rows, numbers))[1])
-    model = manifold(**small(averaging="stack", max_iter=2, restarts=1))
+    model = short_stack()
     predicted = model.fit(X, y, groups=groups).predict(X)
-    np.testing.assert_array_equal(np.unique(groups[held[0]], return_counts=True)[1], [5])  # one whole group of twelve
-    assert len(model.held_out_[0].pit) == 5
+    np.testing.assert_array_equal(np.unique(groups[held[0]], return_counts=True)[1], [5, 5])  # two whole groups of twelve
+    assert len(model.held_out_[0].pit) == 10
     for rows in ((np.load(tmp_path / "X.npy", mmap_mode="r"), y), (ArrayRows(X, y),)):
         np.testing.assert_allclose(model.fit(*rows, groups=groups).predict(X), predicted, rtol=1e-6)
     with pytest.raises(InputError, match=r"groups must hold one label a row, shape \(60,\); got \(59,\)"):
@@ -271,12 +270,12 @@ def test_a_sparse_stack_holds_out_whole_groups(tmp_path, monkeypatch):
 
 def test_held_out_rows_without_targets_are_refused():
     X, y = table(60)
-    y[54:] = np.nan  # rows to come, in order of time
+    y[48:] = np.nan  # rows to come, in order of time
     with (
-        pytest.warns(FitWarning, match="6 of 60 rows have a missing target"),
-        pytest.raises(InputError, match="None of the 6 rows that a stack holds out has a target"),
+        pytest.warns(FitWarning, match="12 of 60 rows have a missing target"),
+        pytest.raises(InputError, match="None of the 12 rows that a stack holds out has a target"),
     ):
-        manifold(**small(averaging="stack", max_iter=2)).fit(ArrayRows(X, y), ordered=True)
+        short_stack().fit(ArrayRows(X, y), ordered=True)
 
 
 @pytest.mark.parametrize(
@@ -340,28 +339,13 @@ def test_known_noise_reaches_the_sparse_model():
     assert error.mean() < 1.3 * np.abs(exact.predict(X) - y).mean()
 
 
-def test_the_stack_weighs_sparse_members_on_held_out_rows():
-    X, y = table(600)
-    model = manifold(**small(averaging="stack", features=(3, 2), max_iter=10)).fit(X[:500], y[:500])
-    report = model.held_out_[0]
-    assert report.groups == ("plain GP", "nested", "own")
-    assert len(report.pit) == 50
-    assert report.weights.sum() == pytest.approx(1.0)
-    assert sum(float(w.exp().sum()) for w in model.ensembles_[0].log_weights) == pytest.approx(1.0)
-    assert {block.rows for block in model.ensembles_[0].blocks} == {500}  # the held-out rows are not lost
-    assert model.score(X[500:], y[500:]) > 0.8
-    assert "weight" in str(model.diagnose())
-    ordered = held_out_numbers_of(MemoryRows(Data(torch.zeros(30, 1), torch.zeros(30))), 0, ordered=True)
-    np.testing.assert_array_equal(ordered, [27, 28, 29])
-
-
 @pytest.mark.parametrize("averaging", ["single", "stack"])
 def test_a_bound_is_in_units_of_y_for_the_rows_it_is_of(averaging, tmp_path):
     X, y = table(300)
-    settings = small(averaging=averaging, features=(3, 2), max_iter=3)
-    plain, scaled = (manifold(**settings).fit(X, factor * y) for factor in (1, 64))  # a power of two changes no bit
+    new = (lambda: short_stack()) if averaging == "stack" else (lambda: manifold(**small(features=(3, 2), max_iter=3)))
+    plain, scaled = (new().fit(X, factor * y) for factor in (1, 64))  # a power of two changes no bit
     block = scaled.ensembles_[0].blocks[0]
-    rows = 300 if averaging == "single" else 270  # a tenth is held out
+    rows = 300 if averaging == "single" else 240  # a fifth is held out
     assert (block.rows, block.bound_rows) == (300, rows)
     assert scaled.nlml_ == pytest.approx(plain.nlml_ + rows * np.log(64), rel=1e-6)
     np.testing.assert_allclose(scaled.starts_["nlml"], plain.starts_["nlml"] + rows * np.log(64), rtol=1e-6)
@@ -389,39 +373,6 @@ def test_more_held_out_rows_that_like_the_features_leave_the_plain_gp_less():
     )
     assert weights[0, 0] < 0.01  # the gain is beyond doubt: no pseudo-rows vote against it
     np.testing.assert_allclose(report.pit, 0.5)
-
-
-def test_an_interrupted_stack_trains_no_further_member():
-    X, y = table(200)
-    seen = []
-
-    class Interrupting(PhaseWatcher):
-        def begin(self, output, plan):
-            seen.append(output)
-
-        def enter(self, phase):
-            self.phase = phase
-            seen.append(phase)
-
-        def __call__(self, iterations, values):
-            if self.phase.startswith("nested, 180 rows"):
-                raise KeyboardInterrupt
-
-    model = manifold(**small(averaging="stack", features=(3, 2), max_iter=3, callback=Interrupting()))
-    with pytest.warns(FitWarning, match="interrupted; the best model so far is kept"):
-        model.fit(X, y)
-    assert not [phase for phase in seen if str(phase).startswith("own")]
-    assert model.held_out_[0].groups == ("plain GP", "nested")
-    assert model.score(X, y) > 0.3
-
-
-def test_a_stack_that_is_stopped_at_once_is_the_plain_gp():
-    X, y = table(200)
-    targets = np.column_stack([y, -y])
-    model = manifold(**small(averaging="stack", max_iter=3, callback=lambda *_: True)).fit(X, targets)
-    assert [report.groups for report in model.held_out_] == [("plain GP",)] * 2
-    assert np.isfinite(model.predict(X)).all()
-    assert "plain GP" in str(model.diagnose())
 
 
 def test_an_interruption_also_stops_the_targets_to_come():
@@ -591,17 +542,16 @@ def test_a_file_that_is_no_checkpoint_is_refused(tmp_path):
         assert path.read_bytes() == content
 
 
-@pytest.mark.parametrize("averaging", ["single", "stack"])
-def test_a_checkpoint_of_another_fit_is_refused(averaging, tmp_path):
+def test_a_checkpoint_of_another_fit_is_refused(tmp_path):
     X, y = table(200)
 
     def die_late(iterations, values):
         if len(list(tmp_path.iterdir())) > 1:
             raise _Stop
 
-    killed = small(checkpoint=str(tmp_path / "c"), max_iter=3, averaging=averaging)
+    killed = small(checkpoint=str(tmp_path / "c"), max_iter=3)
     targets = np.column_stack([y, y[::-1]])
-    with pytest.raises(_Stop):  # while the second member, or the second target, is trained
+    with pytest.raises(_Stop):  # while the second target is trained
         manifold(**killed, callback=die_late).fit(X, targets)
     others = [
         ({}, X, targets[:, ::-1], "some rows of y"),

@@ -18,7 +18,7 @@ from manifoldgp.cli._interruption import Interruption
 from manifoldgp.cli._messages import Messages
 from manifoldgp.training.plan import Phase, Plan
 from manifoldgp.training.progress import PhaseWatcher
-from short_fits import few_starts, manifold
+from short_fits import few_starts, manifold, short_stack
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(40, 2))
@@ -54,12 +54,21 @@ def test_phases_come_in_the_planned_order(averaging, outputs):
         assert seen[:4] == planned[:4]  # a stack leaves out later phases of groups that held-out rows do not want
 
 
-@pytest.mark.parametrize(("averaging", "outputs"), [("stack", 1), ("single", 2)])
-def test_phases_of_a_sparse_fit_come_as_planned(averaging, outputs):
+def test_phases_of_a_sparse_fit_come_as_planned():
     notebook = Notebook()
-    targets = np.stack([Y, X[:, 1]][:outputs], 1)
-    manifold(averaging=averaging, method="sparse", restarts=2, max_iter=2, inducing=5, callback=notebook).fit(X, targets)
-    assert notebook.entered == [(output, phase) for output in range(outputs) for phase in notebook.planned]
+    manifold(averaging="single", method="sparse", restarts=2, max_iter=2, inducing=5, callback=notebook).fit(X, X)
+    assert notebook.entered == [(output, phase) for output in range(X.shape[1]) for phase in notebook.planned]
+
+
+@pytest.mark.parametrize("part", [10_000, 12])
+def test_phases_of_a_sparse_stack_come_in_the_planned_order(part, monkeypatch):
+    monkeypatch.setattr("manifoldgp.averaging.sparse_training.PART_ROWS", part)
+    notebook = Notebook()
+    short_stack(inducing=5, callback=notebook, keep=-1.0).fit(X, Y)
+    seen = [phase for _, phase in notebook.entered]
+    assert seen == [name for name in notebook.planned if name in seen]
+    assert seen[:4] == notebook.planned[:4]
+    assert ("on all rows" in seen) == (part == 12)
 
 
 def test_a_phase_that_is_not_in_the_plan_counts_as_the_one_before():

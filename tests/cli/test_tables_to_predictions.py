@@ -80,12 +80,12 @@ def test_fit_of_many_rows_is_sparse_and_says_so(averaging, here, monkeypatch):
         monkeypatch.setattr(f"manifoldgp.averaging.{average}.exact_up_to", 20)
     fit = ("fit", "data.csv", "-t", "y", "--drop", "z,sd", "--averaging", averaging, "--out", "m.mgp")
     done = mgp(*fit, "--time-budget", "1")
-    assert "30 rows: method='auto' trains the sparse model with 512 inducing points" in " ".join(done.err.split())
+    assert "30 rows: method='auto' trains the sparse model with up to 512 inducing points" in " ".join(done.err.split())
     assert manifoldgp.load("m.mgp").method_ == "sparse"
-    done = mgp(*fit, "--method", "sparse", "--restarts", "2", "--max-iter", "3", "--inducing", "8")
-    assert "start 1 of 2" in done.err
-    starts = manifoldgp.load("m.mgp").starts_
-    assert [(starts["group"] == group).sum() for group in np.unique(starts["group"])] == [2] * len(np.unique(starts["group"]))
+    if averaging == "single":
+        done = mgp(*fit, "--method", "sparse", "--restarts", "2", "--max-iter", "3", "--inducing", "8")
+        assert "start 1 of 2" in done.err
+        assert len(manifoldgp.load("m.mgp").starts_) == 2
     mgp(*fit, "--method", "exact", "--time-budget", "1")
     assert manifoldgp.load("m.mgp").method_ == "exact"
 
@@ -301,7 +301,7 @@ def test_debug_shows_the_place(here):
 
 
 @pytest.mark.parametrize(("options", "message"), [
-    (["--max-iter", "9"], "--max-iter has no effect on --averaging stack with --method auto. It needs --averaging single, restarts or nuts, or --method sparse."),
+    (["--max-iter", "9"], "--max-iter has no effect on --averaging stack with --method auto. It needs --averaging single, restarts or nuts."),
     (["--averaging", "fast", "--restarts", "2"], "--restarts has no effect on --averaging fast with --method auto."),
     (["--averaging", "fast", "--hidden", "4,2"], "--hidden has no effect on --averaging fast with --method auto, which has networks of its own."),
     (["--averaging", "fast", "--activation", "tanh"], "--activation has no effect on --averaging fast"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from typing import TypeVar
 
@@ -189,6 +189,12 @@ class Workers:
             return [function(item) for item in items]
         BLAS.use(1)
         return list(self._pool.map(function, items))
+
+    def begin(self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Future[Result]]:
+        """Futures of function(item) for the items, side by side with the caller; for several workers only."""
+        assert self._pool is not None
+        BLAS.use(1)
+        return [self._pool.submit(function, item) for item in items]
 
     def close(self) -> None:
         if self._pool is not None:

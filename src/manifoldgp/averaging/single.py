@@ -101,7 +101,7 @@ class Single(Averaging):
         )  # fmt: skip
 
     def plan_sparse(self, N: int, method: Sparse) -> Plan:
-        return Plan(tuple(Schedule().phases(N, method.inducing, self.restarts, self.max_iter)))
+        return Plan(tuple(Schedule().phases(N, method.most_inducing, self.restarts, self.max_iter)))
 
     def fit_sparse(self, model: Model, rows: ModelRows, trainer: SparseTrainer, folds: FoldChoice) -> Averaged:
         warm = None if self.warm_start_from is None else member_values(self.warm_start_from, trainer.output)

@@ -153,8 +153,13 @@ class Stack(Averaging):
         "Weights were found on held-out rows: whoever predicts those best counts most, and copies with wider intervals are in the choice."
     )
     exact_up_to = 12_000  # its members learn from some of the rows; what grows is one factor for each of them
-    sparse_obeys = ()
-    sparse_words = "the members of a sparse stack have sizes of their own; they obey restarts and max_iter of Sparse."
+    sparse_obeys = (
+        "warm_members", "cold_members", "own_members", "fold_members", "hidden", "q", "warm_iterations", "steps", "variance_factors", "gp_prior",
+        "spread_prior", "keep", "go_on",
+    )  # fmt: skip
+    sparse_words = (
+        "the members of a sparse stack go on from step to step on the same rows, and are weighed by held-out rows alone."
+    )
 
     @property
     def weighing(self) -> Weighing:
@@ -218,10 +223,10 @@ class Stack(Averaging):
         return fit_stack(model, data, held_out_in_turn(len(data.y), rng, folds.groups, folds.ordered), self, trainer, rng)
 
     def plan_sparse(self, N: int, method: Sparse) -> Plan:
-        return plan_sparse_stack(N, method)
+        return plan_sparse_stack(N, method, self)
 
     def fit_sparse(self, model: Model, rows: ModelRows, trainer: SparseTrainer, folds: FoldChoice) -> Averaged:
-        return fit_sparse_stack(model, rows, trainer, folds)
+        return fit_sparse_stack(model, rows, trainer, folds, self)
 
 
 def _sequence(value: Any, name: str, expected: str) -> tuple[Any, ...]:

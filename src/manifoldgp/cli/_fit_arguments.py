@@ -142,7 +142,7 @@ class FitOptions:
 PLAIN = "plain"
 """The word for a plain GP, which is no average."""
 
-_STARTS = "It needs --averaging plain, single, restarts or nuts, or --method sparse."
+_STARTS = "It needs --averaging plain, single, restarts or nuts."
 _SPARSE = "It needs --method sparse."
 _OBEYED_BY = {"restarts": _STARTS, "max_iter": _STARTS, "inducing": _SPARSE, "checkpoint": _SPARSE}
 

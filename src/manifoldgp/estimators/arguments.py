@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -77,6 +77,10 @@ class RunSettings:
         return RunSettings(
             estimator._seconds_left(), estimator.random_state, estimator.device, estimator.verbose, estimator.callback
         )
+
+    def after(self, seconds: float) -> RunSettings:
+        """With what is left of the time budget after so many seconds."""
+        return self if self.time_budget is None else replace(self, time_budget=max(self.time_budget - seconds, 1e-9))
 
     def generator(self) -> torch.Generator:
         """The generator that draws starts and folds."""

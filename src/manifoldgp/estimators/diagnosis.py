@@ -161,7 +161,7 @@ def _sparse(ensemble: Ensemble, posterior: SparsePosterior, estimator: ManifoldG
             f"The inducing points leave {100 * unexplained:.1f} % of the prior variance unexplained: more of them, Sparse(inducing=...), would tell more."
         )
     method = as_method(estimator.method) or Sparse()
-    if isinstance(method, Sparse) and method.inducing > J:
+    if isinstance(method, Sparse) and method.inducing is not None and method.inducing > J:
         remarks.append(f"{J} inducing points explain the features already; {method.inducing} were asked for.")
 
 

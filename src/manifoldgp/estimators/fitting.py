@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -102,8 +103,9 @@ def _fit_source(
     """Train on rows that need not fit into memory, together with the other processes that torchrun started."""
     if isinstance(asked, Exact):
         raise InputError("A source of rows is read by the sparse method only. Say method='sparse', or fit arrays in memory.")
-    ranks = current_ranks()
+    ranks, begun = current_ranks(), time.perf_counter()
     seen = surveyed(source, ranks)
+    run = run.after(time.perf_counter() - begun)
     method = chosen_method(Sparse() if asked is None else asked, seen.rows, averaging, source.outputs)
     assert isinstance(method, Sparse)
     model = model_of(estimator, source.has_noise)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from manifoldgp.averaging import Averaging, Fast, Single, Stack
+from manifoldgp.averaging import Averaging, Fast, Stack
 from manifoldgp.data.sources import ArrayRows, RowSource, Survey, survey
 from manifoldgp.errors import InputError, warn
 from manifoldgp.kernels.stationary import Stationary
@@ -49,7 +49,7 @@ def tell_method(asked: Exact | Sparse | None, taken: Exact | Sparse, N: int, ave
         return
     if isinstance(taken, Sparse):
         words = (
-            f"trains the sparse model with {taken.inducing} inducing points (the exact one up to {averaging.exact_up_to:,} rows). "
+            f"trains the sparse model with up to {taken.most_inducing} inducing points (the exact one up to {averaging.exact_up_to:,} rows). "
             "Say method='sparse' or method='exact' to choose."
         )
     else:
@@ -96,8 +96,9 @@ def why_exact(averaging: Averaging, outputs: int = 2) -> str | None:
 
     >>> why_exact(Fast())
     "averaging='fast' needs method='exact'; sparse models average with 'stack', or not at all with 'single'."
-    >>> why_exact(Stack(hidden=16))
-    "hidden=16 needs method='exact': the members of a sparse stack have sizes of their own; they obey restarts and max_iter of Sparse."
+    >>> why_exact(Stack(polish=16))
+    "polish=16 needs method='exact': the members of a sparse stack go on from step to step on the same rows, and are weighed by held-out rows alone."
+    >>> from manifoldgp import Single
     >>> why_exact(Single(restarts=3)) is None
     True
     """
@@ -111,13 +112,6 @@ def why_exact(averaging: Averaging, outputs: int = 2) -> str | None:
 
 def refuse_unobeyed(estimator: ManifoldGPRegressor, averaging: Averaging, method: Exact | Sparse | None) -> None:
     """Refuse arguments that no part of the fit would obey, whatever the data."""
-    if isinstance(method, Sparse) and isinstance(averaging, Single):
-        unobeyed = {name: value for name, value in method.changed().items() if name in ("restarts", "max_iter")}
-        if unobeyed:
-            raise InputError(
-                f"{_listed(unobeyed)} of Sparse is for the members of a stack, and this is a single model: give it to Single "
-                "(averaging=Single(...)) or to GPRegressor itself."
-            )
     if isinstance(averaging, (Stack, Fast)) and as_mean(estimator.mean).on == "features":
         raise InputError(
             f"mean={estimator.mean!r} is a function of the features, and averaging={averaging.shorthand()!r} has members with other features than "
@@ -136,7 +130,7 @@ def refuse_unobeyed(estimator: ManifoldGPRegressor, averaging: Averaging, method
 def partly_obeyed(model: Model, averaging: Averaging, method: Exact | Sparse) -> list[str]:
     """What only some members of an average obey, in words."""
     words = []
-    others = "'plain GP', 'warm' and 'cold'" if isinstance(method, Exact) else "'plain GP' and 'nested'"
+    others = "'plain GP', 'warm' and 'cold'" if isinstance(method, Exact) else "'plain GP', 'warm', 'cold', 'large' and 'deep'"
     if model.priors and isinstance(averaging, Stack):
         words.append(
             f"priors apply to the members of your own features (group 'own') only, not to the groups {others}. "
@@ -144,7 +138,7 @@ def partly_obeyed(model: Model, averaging: Averaging, method: Exact | Sparse) ->
         )
     if isinstance(averaging, (Stack, Fast)):
         kernel, name = model.kernel, type(model.kernel).__name__
-        if isinstance(method, Exact) and not isinstance(kernel, Stationary):
+        if not isinstance(kernel, Stationary):
             words.append(
                 f"kernel={name} has no length-scales that the networks of the groups 'warm' and 'cold' could take over: they use SquaredExponential "
                 "instead. averaging='single', 'restarts' and 'nuts' use it throughout."

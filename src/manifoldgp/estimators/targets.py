@@ -95,7 +95,7 @@ def fit_sparse(
     ranks: Ranks,
 ) -> list[FittedTarget]:
     """Train one sparse model (or stack) a target. rows_of(o): the rows of target o, in the model's units."""
-    refuse_too_little_memory(method.inducing)
+    refuse_too_little_memory(method.most_inducing)
     outputs, generator, clock = len(y_scaler.scale), run.generator(), _Clock(run.time_budget)
     checkpoints = None if method.checkpoint is None else Checkpoints(method.checkpoint, _scales(x_scaler, y_scaler))
     fitted, stopped = [], False

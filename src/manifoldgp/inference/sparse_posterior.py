@@ -164,6 +164,14 @@ def from_sums(
     return SparsePosterior(model, joined, kept, Z, L, LB, a, _alpha(L, LB, a), jitter, bounds, N, bound_rows=N)
 
 
+def joined(parts: Sequence[SparsePosterior]) -> SparsePosterior:
+    """One posterior of the members of several, which have the same model, rows and number of inducing points."""
+    stacked = {name: torch.cat([getattr(p, name) for p in parts]) for name in ("Z", "L", "LB", "a", "alpha", "jitter", "bound")}
+    named = [dict(leaves(part.values)) for part in parts]
+    values = nest({name: torch.cat([own[name] for own in named]) for name in named[0]})
+    return replace(parts[0], values=values, **stacked)
+
+
 def condition_sparse(model: Model, values: Tree, data: Data) -> SparsePosterior:
     """Members with these values (leaves (R, *shape), inducing points under "inducing.Z") conditioned on data in memory."""
     members = max(leaf.shape[0] for _, leaf in leaves(values))

@@ -57,6 +57,8 @@ _GROUPS = {
     "warm": "models with learned features that began as the plain GP",
     "cold": "models with learned features that began far from it",
     "rough": "models with learned features and the rougher kernel",
+    "large": "models with more learned features that began far from the plain GP",
+    "deep": "models on the inputs and on a network of several layers that first learnt to predict the target itself",
     "own": "models with the features that were asked for",
     "nested": "models with learned features that contain the plain GP",
 }

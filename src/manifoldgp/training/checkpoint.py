@@ -34,12 +34,12 @@ class Checkpoints:
     """The checkpoints of one fit, a file for each target and group. fit: plain data by name in which other fits differ; see :class:`Checkpoint`."""
 
     def __init__(self, path: str | Path, fit: Mapping[str, object]) -> None:
-        self._path, self._fit = path, dict(fit)
+        self.path, self._fit = path, dict(fit)
         self._made: list[Checkpoint] = []
 
     def of(self, group: str, output: int, details: Mapping[str, object]) -> Checkpoint:
         """The checkpoint of one training. details: further data by name in which other trainings differ."""
-        name = ".".join([str(self._path), *([group.replace(" ", "-")] if group else []), str(output)])
+        name = ".".join([str(self.path), *([group.replace(" ", "-")] if group else []), str(output)])
         self._made.append(Checkpoint(name, fingerprint={**details, **self._fit}))
         return self._made[-1]
 

@@ -29,7 +29,7 @@ class Placement:
     model: Model
     parameters: Tree
     constants: Tree
-    workers: Workers
+    workers: Workers | None
     seed: int
     device: torch.device | str
     replay: Replay = field(default_factory=Replay)

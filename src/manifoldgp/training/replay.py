@@ -29,8 +29,8 @@ class Replay:
     ranks: Ranks = ALONE
     replaying: bool = False
 
-    def begin(self) -> None:
-        """Open the checkpoint, in the first process, and say if training goes on from it. What is wrong with it is raised in all processes."""
+    def begin(self, tell: bool = True) -> None:
+        """Open the checkpoint, in the first process, and say (tell) if training goes on from it. What is wrong with it is raised in all processes."""
         if self.checkpoint is None:
             return
         answers, said = 0, ""
@@ -44,7 +44,7 @@ class Replay:
             kind, _, words = said.partition(" ")
             raise _ERRORS[kind](words)
         self.replaying = answers > 0
-        if self.replaying and self.ranks.first:
+        if tell and self.replaying and self.ranks.first:
             warn(
                 f"Training is going on from the checkpoint {self.checkpoint.path}, after {answers:,} evaluations and choices; remove the file to start anew."
             )

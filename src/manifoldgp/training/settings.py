@@ -61,14 +61,10 @@ class Sparse(Options):
     Parameters
     ----------
     inducing
-        Inducing points J, at most.
+        Inducing points J, at most. None: 512 for a single model; a stack begins with 200, and takes up to 512 where held-out rows want them.
     checkpoint
         A file in which training keeps where it stands. A fit that finds it goes on from there, with a warning, and refuses one of another fit;
         the file goes away when training ends.
-    restarts
-        Starts of each member of a stack. A single model obeys its own (``Single(restarts=...)``) instead.
-    max_iter
-        Iterations of each member of a stack, at most. A single model obeys its own (``Single(max_iter=...)``) instead.
 
     Examples
     --------
@@ -77,18 +73,23 @@ class Sparse(Options):
     ManifoldGPRegressor(method=Sparse(inducing=256))
     """
 
-    inducing: int = 512
+    inducing: int | None = None
     checkpoint: str | Path | None = None
-    restarts: int = 5
-    max_iter: int = 500
 
     def check(self) -> None:
-        whole_number(self.inducing, "inducing")
-        whole_number(self.restarts, "restarts")
-        whole_number(self.max_iter, "max_iter", least=0)
+        if self.inducing is not None:
+            whole_number(self.inducing, "inducing")
         if self.checkpoint is not None and not isinstance(self.checkpoint, (str, Path)):
             raise InputError(f"checkpoint must be the name of a file, or None; got {self.checkpoint!r}.")
 
+    @property
+    def most_inducing(self) -> int:
+        """Inducing points of a model, at most."""
+        return MOST_INDUCING if self.inducing is None else self.inducing
+
+
+MOST_INDUCING = 512
+"""Inducing points where nobody asked for a number of them: of a single model, and at most of a member of a stack."""
 
 METHODS: dict[str, type[Exact] | type[Sparse]] = {cls.shorthand(): cls for cls in (Exact, Sparse)}
 """The methods by their shorthands; beside them there is "auto"."""

@@ -37,7 +37,7 @@ class BoundObjective:
     """F plus the negative log prior, for flat theta (A, P) in NumPy: values (A,) and gradients (A, P).
 
     rows: read slot by slot in every pass. Slots are summed one by one and then in a fixed tree, so that neither the number of processes nor
-    that of worker threads changes a bit of the result.
+    that of worker threads changes a bit of the result. sharing: how many objectives are evaluated side by side, and share the memory for chunks that are kept.
     """
 
     def __init__(
@@ -50,10 +50,11 @@ class BoundObjective:
         workers: Workers | None = None,
         kept_bytes: int | None = None,
         replay: Replay | None = None,
+        sharing: int = 1,
     ) -> None:
         self.replay = replay or Replay()
         self.model, self.layout, self.constants, self.rows = model, layout, constants, rows
-        self.device, self.ranks, self.workers, self.kept_bytes = device, rows.ranks, workers, kept_bytes
+        self.device, self.ranks, self.workers, self.kept_bytes, self.sharing = device, rows.ranks, workers, kept_bytes, sharing
         self.rung = 0  # of the jitter ladder; it only ever rises, so that the bound does not jump back and forth
         self.evaluations = 0
         self.best: tuple[float, np.ndarray] | None = None
@@ -173,7 +174,7 @@ class BoundObjective:
             return self.kept_bytes
         first, end = self.rows.my_span()
         whole = _chunk_bytes(J, end - first + 2 * len(self.rows.slots))  # slots differ by a row
-        return whole if whole <= min(KEPT_WHOLE, available_bytes() // 8) else KEPT_PART
+        return whole if self.sharing * whole <= min(KEPT_WHOLE, available_bytes() // 8) else KEPT_PART // self.sharing
 
     def _second_pass(self, point: Tensor, inducing: Inducing, pull: Pull, kept: list[list[tuple[Tensor, Forward]]]) -> Tensor:
         """Σ over the rows of all processes of dF/dtheta (P,), K_ZZ and prior left out."""

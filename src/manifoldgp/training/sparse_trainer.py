@@ -92,7 +92,7 @@ class SparseTrainer:
         if self.checkpoints is not None:
             few = rows.sample(8, self.seed)
             details = {
-                "rows": rows.count, "inducing": self.method.inducing, "seed": self.seed, "max_iter": max_iter, "restarts": restarts,
+                "rows": rows.count, "inducing": self.method.most_inducing, "seed": self.seed, "max_iter": max_iter, "restarts": restarts,
                 "some rows of X": few.X.mean(-1).tolist(), "some rows of y": few.y.tolist(), "model": fingerprint(model),
             }  # fmt: skip
             checkpoint = self.checkpoints.of(group, self.output, details)
@@ -120,7 +120,7 @@ class _Run:
         watch: Watch,
         checkpoint: Checkpoint | None,
     ) -> None:
-        self.model, self.rows, self.inducing, self.generator = model, rows, trainer.method.inducing, trainer.generator
+        self.model, self.rows, self.inducing, self.generator = model, rows, trainer.method.most_inducing, trainer.generator
         self.max_iter, self.watch = max_iter, watch
         self.replay = Replay(checkpoint, rows.ranks)
         self.schedule, self.seed, self.device = trainer.schedule, trainer.seed, trainer.device

@@ -41,7 +41,7 @@ class Trained:
 
     group: what the members are called in tables. nlml (R,): the objective without priors.
     rows, history_rows (R,): how many rows each start's value, and its history, are of.
-    survivor, posterior: of a sparse model, whose other starts were only compared on few rows: the one that was trained to the end, and its posterior.
+    posterior: of sparse models, which training conditions. survivor: the only start that it is of, where the others were compared on few rows alone.
     """
 
     group: str
@@ -101,9 +101,9 @@ class Trained:
         return self.layout.batch(torch.tensor(theta, dtype=torch.float64, device=self.device), self.constants)
 
     def conditioned(self, starts: np.ndarray, data: Data | None) -> Conditioned:
-        """The posterior of some starts given the data; a sparse model has one posterior, which training made."""
+        """The posterior of some starts given the data; of sparse models the one that training made, of the survivor or of all starts."""
         if self.posterior is not None:
-            return self.posterior
+            return self.posterior if self.survivor is not None else self.posterior.only(torch.as_tensor(starts))
         assert data is not None
         return condition(self.model, self.values(starts), data)
 
