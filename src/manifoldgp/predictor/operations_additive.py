@@ -42,7 +42,9 @@ def _(g: Graph, Z: str, T: str, weights: str, *means: str, base: str = DEFAULT) 
             overlap = g.node("Mul", g.columns(means[0], q, q + 1), g.constant(g.initializers[means[1]][..., q : q + 1, :]))
             z = g.node("Sub", z, overlap)
         found.append(z)
-    return _total_in_onnx(g, found, [g.constant(w[..., r, None, None]) for r in range(w.shape[-1])])
+    # One weight for each training row: onnxruntime moves the product with a single number into the next one of matrices, where it has seven digits.
+    rows = np.ones((1, columns.shape[-1]))
+    return _total_in_onnx(g, found, [g.constant(w[..., r, None, None] * rows) for r in range(w.shape[-1])])
 
 
 @operation
