@@ -184,7 +184,7 @@ class GroupTraining:
         """The rows on which kinds are compared: fewer where the time is short, as the first members on few rows show."""
         if self.end < math.inf and not self.gp and self.pace:
             rows = 0.4 * (self.end - self.begun) / (self.pace * _COMPARED) * self.rows.count
-            rows = max(FEW_ROWS, self.rows.ranks.gather(int(rows))[0])
+            rows = max(FEW_ROWS, self.rows.ranks.gather(int(rows))[0][0])
             if 1.5 * rows < self.part.count:
                 self.part = MemoryRows(self.rows.sample(rows, self.trainer.seed), self.rows.ranks)
         return self.part

@@ -104,11 +104,11 @@ def cdf(estimator: ManifoldGPRegressor, X: Table, y: ArrayLike, noise_std: Array
 
 def crps(estimator: ManifoldGPRegressor, X: Table, y: ArrayLike, noise_std: ArrayLike | None) -> np.ndarray:
     """Continuous ranked probability score of every row and target."""
-    U = model_inputs(estimator, X)
-    Y = on_device(estimator, inputs.target_table(estimator, y, len(U)))
-    with prediction_threads(estimator.ensembles_, len(U)):
-        predictives = _predictives(estimator, U, False, noise_std)
-        return as_columns(estimator, [p.crps(Y[:, o].contiguous()) for o, p in enumerate(predictives)])
+    points = model_points(estimator, X)
+    Y = on_device(estimator, inputs.target_table(estimator, y, points.rows))
+    with prediction_threads(estimator.ensembles_, _evaluated(points)):
+        parts = _parts(estimator, points, False, noise_std)
+        return _by_row(estimator, points, parts, lambda p, o, rows: p.crps(Y[rows, o].contiguous()))
 
 
 def joint_draws(estimator: ManifoldGPRegressor, X: Table, n_samples: int, random_state: RandomState, latent: bool) -> np.ndarray:
