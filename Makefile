@@ -10,7 +10,7 @@ TORCH := $(shell grep -m1 '^torch==' $(LOCK))
 LOCKED_EXTRAS := plots,cli,bayes,sim,onnx,botorch,gpytorch,data,excel,cluster,docs,dev
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo paper honesty study bench bench-scale bench-robots house results test test-cpus fuzz faults soak calibrate lint format docs build clean lock
+.PHONY: help venv demo paper honesty study bench bench-scale bench-sizes bench-robots house results test test-cpus fuzz faults soak calibrate lint format docs build clean lock
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -89,6 +89,9 @@ results: $(INSTALLED)  ## run the commands of README and docs/command-line.md, a
 
 bench-scale: $(INSTALLED)  ## the bars for many rows: time, memory, ranks, accuracy; three quarters of an hour on 2 idle cores
 	$(BIN)/python benchmarks/scale.py
+
+bench-sizes: $(INSTALLED)  ## time and accuracy of the default from 500 to 8,600 rows beside boosting; SIZES="--tree DIR" puts another checkout beside
+	$(BIN)/python benchmarks/sizes.py $(SIZES)
 
 bench-robots: $(INSTALLED)  ## the bars of models on robots: moments at uncertain inputs, one point in plain C against NumPy and Eigen, and in a page; some minutes; ROBOTS="c --realtime"
 	$(BIN)/python benchmarks/robots_moments.py

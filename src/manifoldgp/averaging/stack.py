@@ -212,6 +212,7 @@ class Stack(Averaging):
         own = 0.5 * self.own_members * min(1.0, self.own_rows / N) * second * whole
         nested = (self.warm_members + self.cold_members) * self.polish * whole
         return [
+            *(Phase(name, 10, 10 * whole, GP_FOLD_ITERATIONS) for name in (ROUGH_GP, ADDITIVE_GP)),
             Phase("nested", self.polish, nested, max(self.warm_iterations, limit)),
             Phase(ROUGH, self.polish, 0.5 * self.cold_members * self.polish * whole, limit),
             Phase("own", second, own, limit),

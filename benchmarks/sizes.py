@@ -1,0 +1,173 @@
+"""Time and accuracy of the default from 500 to 36,000 rows, beside an earlier checkout and boosting.
+
+    python benchmarks/sizes.py                                   # ours and scikit-learn's boosting; finished fits are not run again
+    python benchmarks/sizes.py --tree ../first-release           # the same with another checkout of this package beside
+    python benchmarks/sizes.py --sets kin40k --rows 1000 3000
+
+Every fit has a process of its own and one thread; seconds are processor seconds of the fit. NLPP and RMSE are of standardised y on 2,000 test rows of the first standard split.
+Five CatBoost models with uncertainty join where CatBoost is installed. The data sets are read from ../shared/data beside the repository.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+HERE = Path(__file__).resolve()
+DATA = HERE.parents[2] / "shared" / "data"
+SETS, ROWS = ("elevators", "bike", "kin40k", "pol"), (500, 1000, 3000, 8600)
+TEST_ROWS = 2000
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/sizes"))
+    parser.add_argument("--sets", nargs="+", default=list(SETS))
+    parser.add_argument("--rows", nargs="+", type=int, default=list(ROWS))
+    parser.add_argument("--tree", type=Path, help="another checkout of this package")
+    parser.add_argument("--models", nargs="+", default=["ours", "boosting", "catboost", "earlier"])
+    parser.add_argument("--table", action="store_true", help="print the table of finished fits, run nothing")
+    parser.add_argument("--fit", nargs=3, metavar=("MODEL", "SET", "ROWS"), help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.fit:
+        model, name, rows = arguments.fit
+        print(json.dumps(fitted(model, name, int(rows))))
+        return
+    if not DATA.is_dir():
+        print(f"Skipped: the data sets are not there ({DATA}).")
+        return
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    for rows in [] if arguments.table else arguments.rows:
+        for name in arguments.sets:
+            for model in arguments.models:
+                run(model, name, rows, arguments)
+    print_table(arguments.out)
+
+
+def run(model: str, name: str, rows: int, arguments: argparse.Namespace) -> None:
+    """One fit in a process of its own; its result is kept."""
+    path = arguments.out / f"{model}-{name}-{rows}.json"
+    if path.exists() or (model == "earlier" and arguments.tree is None):
+        return
+    source = (arguments.tree if model == "earlier" else HERE.parents[1]) / "src"
+    environment = os.environ | {"PYTHONPATH": str(source), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    command = [sys.executable, str(HERE), "--fit", model, name, str(rows)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        print(f"{model} on {name}, {rows:,} rows: {done.stderr.strip().splitlines()[-1]}", flush=True)
+        return
+    found = json.loads(done.stdout.splitlines()[-1])
+    path.write_text(json.dumps(found, indent=1))
+    print(
+        f"{model} on {name}, {rows:,} rows: {found['seconds']:.1f} s, NLPP {found['nlpp']}, RMSE {found['rmse']:.4f}", flush=True
+    )
+
+
+def split(name: str, rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Training and test rows of the first standard split, inputs that vary, y standardised."""
+    recorded = np.load(DATA / f"{name}.npz")
+    X, y, test = recorded["X"], recorded["y"].ravel(), recorded["test_mask"][:, 0].astype(bool)
+    rng = np.random.default_rng(0)
+    train, test = rng.permutation(np.flatnonzero(~test))[:rows], rng.permutation(np.flatnonzero(test))[:TEST_ROWS]
+    X = X[:, X[train].std(0) > 0]
+    y = (y - y[train].mean()) / y[train].std()
+    return X[train], y[train], X[test], y[test]
+
+
+def fitted(model: str, name: str, rows: int) -> dict[str, object]:
+    """One fit: processor seconds, NLPP (None for a model without a distribution) and RMSE."""
+    X, y, X_test, y_test = split(name, rows)
+    fit = {"boosting": _boosting, "catboost": _catboost}.get(model, _ours)
+    begin = time.process_time()
+    mean, log_density = fit(X, y, X_test, y_test)
+    nlpp = None if log_density is None else -float(np.mean(log_density))
+    seconds = fit.seconds - begin  # type: ignore[attr-defined]
+    return {"model": model, "name": name, "rows": len(y), "seconds": seconds, "nlpp": nlpp, "rmse": _rmse(mean, y_test)}
+
+
+def _rmse(mean: np.ndarray, y: np.ndarray) -> float:
+    return float(np.sqrt(np.mean((mean - y) ** 2)))
+
+
+def _ours(X: np.ndarray, y: np.ndarray, X_test: np.ndarray, y_test: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+    import torch
+
+    from manifoldgp import ManifoldGPRegressor
+
+    torch.set_num_threads(1)
+    model = ManifoldGPRegressor().fit(X, y)
+    _ours.seconds = time.process_time()  # type: ignore[attr-defined]
+    return model.predict(X_test), model.log_predictive_density(X_test, y_test)
+
+
+def _boosting(X: np.ndarray, y: np.ndarray, X_test: np.ndarray, y_test: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+    from sklearn.ensemble import HistGradientBoostingRegressor
+
+    model = HistGradientBoostingRegressor(max_iter=1000, early_stopping=True, random_state=0).fit(X, y)
+    _boosting.seconds = time.process_time()  # type: ignore[attr-defined]
+    return model.predict(X_test), None
+
+
+def _catboost(X: np.ndarray, y: np.ndarray, X_test: np.ndarray, y_test: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+    """Five models with uncertainty, each stopped early on rows of its own; their mixture."""
+    from catboost import CatBoostRegressor
+    from scipy.special import logsumexp
+
+    means, densities = [], []
+    models = []
+    for seed in range(5):
+        held = np.random.default_rng(seed).random(len(y)) < 0.1
+        model = CatBoostRegressor(
+            iterations=2000,
+            loss_function="RMSEWithUncertainty",
+            random_seed=seed,
+            thread_count=1,
+            verbose=False,
+            allow_writing_files=False,
+        )
+        models.append(model.fit(X[~held], y[~held], eval_set=(X[held], y[held]), early_stopping_rounds=50))
+    _catboost.seconds = time.process_time()  # type: ignore[attr-defined]
+    for model in models:
+        mean, variance = model.predict(X_test).T
+        means.append(mean)
+        densities.append(-0.5 * ((y_test - mean) ** 2 / variance + np.log(2 * np.pi * variance)))
+    return np.mean(means, axis=0), logsumexp(densities, axis=0) - np.log(len(densities))
+
+
+def print_table(out: Path) -> None:
+    """All finished fits, and by rows the median ratio of our processor time to everybody else's."""
+    found = {(r["rows"], r["name"], r["model"]): r for r in (json.loads(path.read_text()) for path in sorted(out.glob("*.json")))}
+    models = list(dict.fromkeys(model for _, _, model in found))
+    print("\n| rows | data | " + " | ".join(f"{model}: s / NLPP / RMSE" for model in models) + " |")
+    print("|---|---|" + "---|" * len(models))
+    for rows, name in sorted({key[:2] for key in found}):
+        cells = [_cell(found.get((rows, name, model))) for model in models]
+        print(f"| {rows:,} | {name} | " + " | ".join(cells) + " |")
+    for other in models:
+        for rows in sorted({key[0] for key in found}) if other != "ours" else ():
+            pairs = [
+                (found[rows, n, "ours"], found[rows, n, other])
+                for r, n, m in found
+                if (r, m) == (rows, other) and (r, n, "ours") in found
+            ]
+            if pairs:
+                ratio = float(np.median([mine["seconds"] / theirs["seconds"] for mine, theirs in pairs]))
+                print(f"{rows:,} rows: {ratio:.2f} of the processor time of {other} (median of {len(pairs)} sets)")
+
+
+def _cell(result: dict | None) -> str:
+    if result is None:
+        return "-"
+    density = "-" if result["nlpp"] is None else f"{result['nlpp']:.3f}"
+    return f"{result['seconds']:.1f} / {density} / {result['rmse']:.4f}"
+
+
+if __name__ == "__main__":
+    main()
