@@ -233,7 +233,8 @@ def test_the_page_lives_in_a_browser(chromium, page, tmp_path):
     assert re.search(r"should hold = 0\.\d+holds 0\.\d+", found["coverage"])
     assert re.search(r"row \d+observed [−\d.]+predicted [−\d.]+95 % interval from [−\d.]+to [−\d.]+", found["observed"])
     assert charts_of(page)["prediction"]["choices"][0]["options"][1] in found["second"]
-    assert found["bars"] == [12, 8]
+    layers = charts_of(page)["weights"]["specs"][0]["layers"]  # one for each variance factor, with a bar for each group
+    assert found["bars"] == [len(shown) * len(layers[0]["label"]) for shown in (layers, layers[1:])]
     assert found["requests"] == []
     assert found["wide"] is False
 
