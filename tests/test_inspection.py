@@ -187,8 +187,8 @@ def test_every_start_has_its_trace(averaging):
 
 def test_weights_by_group_or_by_start():
     stack = inspection.mixture_weights(fitted("stack"))
-    assert stack.names == ["plain GP", "warm", "cold", "own"]
-    assert stack.weights.shape == (4, 3)
+    assert stack.names == ["plain GP", "rough GP", "warm", "cold", "rough", "own"]  # one input: nothing to add up
+    assert stack.weights.shape == (6, 3)
     assert stack.held_out
     fast = inspection.mixture_weights(fitted("fast"))
     assert fast.names == ["plain GP", "nested"]

@@ -378,7 +378,8 @@ class TestRefusals:
 def test_every_operation_has_every_backend_and_says_what_it_does(name):
     operation = OPERATIONS[name]
     assert operation.name == name
-    assert set(operation.forms) == {"onnx"}
+    assert "onnx" in operation.forms
+    assert {"loops", "view"} & set(operation.forms)  # C and JavaScript
     assert operation.__doc__
 
 

@@ -218,7 +218,9 @@ def test_auto_is_exact_up_to_its_limit_and_says_when_it_is_not(monkeypatch):
         assert manifold(**settings).fit(X, y).method_ == "exact"
     for average in ("Averaging", "Stack"):
         monkeypatch.setattr(f"manifoldgp.averaging.{average}.exact_up_to", 100)
-    with pytest.warns(FitWarning, match="120 rows: method='auto' trains the sparse model with 512 inducing points") as caught:
+    with pytest.warns(
+        FitWarning, match="120 rows: method='auto' trains the sparse model with up to 512 inducing points"
+    ) as caught:
         model = manifold(**settings).fit(X, y)
     assert caught[0].filename == __file__
     assert model.method_ == "sparse"

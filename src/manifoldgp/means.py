@@ -9,13 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, vmap
+from torch.func import vmap
 
 from manifoldgp.errors import InputError
 from manifoldgp.parameters import Law, Parameter, Tree, constant_law, leaves, nest, normal_law
 from manifoldgp.predictor.rows import Rows
 from manifoldgp.registry import overridden, register, shorthands
-from manifoldgp.torch_modules import module_rows
+from manifoldgp.torch_modules import called_with, module_rows
 
 _SCATTER = 0.1
 """Targets are standardised, so means start within about a tenth of zero."""
@@ -183,7 +183,7 @@ class Module(Mean):
         return dict(self.module.named_parameters()) | dict(self.module.named_buffers())
 
     def _one(self, named: dict[str, Tensor], points: Tensor) -> Tensor:
-        m, N = functional_call(self.module, named, (points,)), len(points)
+        m, N = called_with(self.module, named, (points,)), len(points)
         if not isinstance(m, Tensor) or m.shape not in ((N,), (N, 1)):
             came = f"shape {tuple(m.shape)}" if isinstance(m, Tensor) else f"a {type(m).__name__}"
             raise InputError(f"A mean maps {self.on} {tuple(points.shape)} to ({N},) or ({N}, 1); {self._name} gave {came}.")

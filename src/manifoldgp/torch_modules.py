@@ -1,16 +1,28 @@
-"""Torch modules as programs: linear layers and transfer functions, one after the other."""
+"""Torch modules called with values of ours, and as programs: linear layers and transfer functions, one after the other."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from torch import nn
+from torch import Tensor, nn
+from torch.func import functional_call
 
 from manifoldgp.errors import InputError
 from manifoldgp.parameters import Tree
 from manifoldgp.predictor.rows import Rows
+
+_IN_USE = threading.RLock()
+
+
+def called_with(
+    module: nn.Module, values: Mapping[str, Tensor], inputs: tuple[Any, ...], named: Mapping[str, Any] | None = None
+) -> Any:
+    """module(*inputs) with these values in place of its parameters. PyTorch puts them into the module while it is called, so that threads take turns."""
+    with _IN_USE:
+        return functional_call(module, dict(values), inputs, dict(named or {}))
 
 
 def module_rows(module: nn.Module, values: Tree, X: Rows) -> Rows:

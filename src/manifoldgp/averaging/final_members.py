@@ -70,19 +70,21 @@ def retrained(
         if name in share and share[name].any():
             full = _plain(name, data, groups[name], trainer)
             add(full, share[name][:, None] * equal_weights(full, np.ones(1, dtype=bool)))
-    warm, cold = settings.warm_members * bool(share[WARM].any()), settings.cold_members * bool(share[COLD].any())
+    none = np.zeros_like(share[PLAIN])
+    of_warm, of_cold, of_own = (share.get(name, none) for name in (WARM, COLD, OWN))
+    warm, cold = settings.warm_members * bool(of_warm.any()), settings.cold_members * bool(of_cold.any())
     if warm + cold:
         is_warm = np.arange(warm + cold) < warm
         full = _nested(template, data, gp.values(np.array([gp.best()])), is_warm, settings, trainer, groups[COLD])
-        add(full, share[WARM][:, None] * equal_weights(full, is_warm), share[COLD][:, None] * equal_weights(full, ~is_warm))
+        add(full, of_warm[:, None] * equal_weights(full, is_warm), of_cold[:, None] * equal_weights(full, ~is_warm))
     if ROUGH in share and share[ROUGH].any():
         full = _rough(data, groups[ROUGH], groups.get(ROUGH_GP, groups[PLAIN]), settings, trainer)
         add(full, share[ROUGH][:, None] * equal_weights(full, np.ones(settings.cold_members, dtype=bool)))
-    if share[OWN].any():
-        full = _own(template, data, _own_count(share[OWN].sum(), len(data.y), settings), settings, trainer, groups[OWN])
+    if of_own.any():
+        full = _own(template, data, _own_count(of_own.sum(), len(data.y), settings), settings, trainer, groups[OWN])
         finished = np.where(full.cut_short, np.inf, full.objective)
         inner = tempered_weights(finished, settings.temperature) * np.isfinite(finished)
-        add(full, share[OWN][:, None] * inner)
+        add(full, of_own[:, None] * inner)
     left = np.sum(list(share.values()), axis=0) - np.sum(
         [w.sum(1) for w in weights], axis=0
     )  # of members that were not trained to their end

@@ -7,6 +7,7 @@ further, one that a step made worse stays as it was before that step (early stop
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -120,11 +121,12 @@ class OnFolds:
     def weigh(self, gp_values: Tree) -> tuple[np.ndarray, HeldOutReport]:
         """Train every group on every fold; weights (G, F) and their report. gp_values: a plain GP, leaves (1, *shape), where those of the folds start."""
         self.train_plain(gp_values)
-        self.train_networks()
+        if not self.late:
+            self.train_networks()
         for name in STEPPED:
             if name in self.groups:
                 self.take_steps(name)
-        if self.folds.train.y.shape[-1] > self.settings.learn_rows:
+        if self.folds.train.y.shape[-1] > self.settings.learn_rows and not self.late:
             self.finish()
         kept = self.needed()
         if self.deciding is not self.folds:
@@ -150,6 +152,11 @@ class OnFolds:
             data = self.folds.learning(group.inner.shape[1], 2 * self.settings.learn_rows, self.rng)
             self._replace_if_better(name, self._further(group, name, finish_phase(name), FINISH_ITERATIONS, data))
 
+    @property
+    def late(self) -> bool:
+        """Whether the time is up: what has not begun is left out."""
+        return time.perf_counter() > self.trainer.deadline
+
     def wanted(self, name: str, among: Candidates, optional: Sequence[str]) -> bool:
         """Whether a group is better than the plain GP, or adds more than next to nothing to the others."""
         return among.better_than_gp(name) or name in self.settings.weighing.needed(among, optional, 0.5 * self.settings.keep)
@@ -160,7 +167,7 @@ class OnFolds:
         data = self.learning(1)
         self._add(PLAIN, self._plain(GP_ON_FOLDS, models[PLAIN], data, self._start_at(gp_values), GP_FOLD_ITERATIONS))
         self.rough_base = self.groups[PLAIN].values if ROUGH_GP in models else None
-        for name in self._screened(models, gp_values):
+        for name in () if self.late else self._screened(models, gp_values):
             start = self._start_at(self.groups[PLAIN].values) if name == ROUGH_GP else None
             self._add(name, self._plain(fold_phase(name), models[name], data, start, GP_FOLD_ITERATIONS))
             if name == ROUGH_GP:
@@ -201,19 +208,21 @@ class OnFolds:
         for name, chosen, iterations in ((WARM, is_warm, s.warm_iterations), (COLD, ~is_warm, first)):
             inner = _equal(batch.objective[chosen], K)
             self._add(name, Group(batch, np.flatnonzero(chosen), inner, iterations, data.rows(_index(chosen))))
-        if self.rough_base is not None:
+        if self.rough_base is not None and not self.late:
             model, data = rough_nested(self.template, s.hidden, s.q), self.learning(members)
             base = pick(self.rough_base, np.repeat(np.arange(K), members))
             start = nested_start(model, base, np.zeros(K * members, dtype=bool))
             batch = self.trainer.fit(ROUGH_ON_FOLDS, model, data, K * members, first, start)
             self._add(ROUGH, Group(batch, np.arange(K * members), _equal(batch.objective, K), first, data))
+        if self.late:
+            return
         data = self.learning(members)
         batch = self.trainer.fit(OWN_ON_FOLDS, self.template, data, K * members, first)
         self._add(OWN, Group(batch, np.arange(K * members), _tempered(batch.objective, K, s.temperature), first, data))
 
     def take_steps(self, name: str) -> None:
         """Train a group on, step by step, while held-out rows want it."""
-        for number, iterations in enumerate(self.settings.steps[1:]):
+        for number, iterations in enumerate(() if self.late else self.settings.steps[1:]):
             patient = number == 0 and self.folds.N < PATIENT_BELOW
             if not patient and not self.wanted(name, self.candidates, [other for other in STEPPED if other in self.groups]):
                 return

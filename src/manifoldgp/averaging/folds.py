@@ -26,7 +26,10 @@ def held_out_in_turn(N: int, rng: np.random.Generator, groups: np.ndarray | None
     folds = make_folds(N, count, rng, groups, ordered)
     if ordered and groups is None:
         return folds[-used:]
-    return sorted(folds, key=lambda fold: abs(len(fold) - N / len(folds)))[:used]
+    if used < count:  # members of the folds predict: a large group is not held out from one that would learn from a few rows only
+        smaller = [fold for fold in folds if 2 * len(fold) <= N]
+        folds = smaller or folds
+    return sorted(folds, key=lambda fold: (abs(len(fold) - N / count), len(fold)))[:used]
 
 
 def make_folds(

@@ -70,7 +70,7 @@ PLAIN_GPS = ("plain GP", "rough GP", "additive GP")
 
 @dataclass(frozen=True)
 class HeldOutReport:
-    """What the n held-out rows say: log densities (n,) of groups, of the control (the plain GP with variance-scaled copies) and of the stack; PIT (n,) of the stack.
+    """What the n held-out rows say: log densities (n,) of groups, of the control (plain GPs with variance-scaled copies) and of the stack; PIT (n,) of the stack.
 
     weights: (G, F) by group and variance factor. mean, observed: the stack's predictive means of the held-out rows and their targets (n,), standardised.
     cut_short: groups whose training on the folds was stopped on its way.
@@ -137,9 +137,11 @@ class Weighing:
         prior[floor, 0] += self.gp_prior * N * doubt(unaided - part[floor, 0])
         weights = np.zeros(held_out.shape[:2])
         weights[takes_part] = stacking_weights(table, prior.ravel()).reshape(G, F)
-        control = stacking_weights(held_out[0], prior[floor])
+        plain = np.array([name in PLAIN_GPS for name in candidates.names])
+        of_plain = held_out[plain].reshape(-1, N)
+        control = stacking_weights(of_plain, self.spread_prior * N / len(of_plain))
         log_density = {name: held_out[g, 0] for g, name in enumerate(candidates.names)}
-        log_density["control"] = log_mixture(held_out[0], control)
+        log_density["control"] = log_mixture(of_plain, control)
         log_density["stack"] = log_mixture(table, weights[takes_part].ravel())
         pit = np.clip((weights[..., None] * cdf).sum((0, 1)), 0.0, 1.0)  # the weights sum to one up to rounding
         return weights, HeldOutReport(tuple(candidates.names), self.variance_factors, weights.copy(), log_density, pit)

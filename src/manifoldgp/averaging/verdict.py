@@ -73,7 +73,7 @@ def held_out_remarks(report: HeldOutReport, plain_weight: float | None = None) -
         return [_unfinished_in_words(plain_weight, plain - stack)]
     stopped = [name for name in report.cut_short if name in learned]
     if stopped:
-        return [_untried_in_words(stopped, share["plain GP"])]
+        return [_untried_in_words(stopped, sum(share[name] for name in report.groups if name in PLAIN_GPS))]
     remarks = [_weights_in_words(share), _gain_in_words(plain, min(control, plain), stack)]
     best = min(learned, key=density.__getitem__)
     if density[best] > plain + 0.02:
@@ -150,7 +150,7 @@ def _untried_in_words(stopped: list[str], plain: float) -> str:
     """Of a stack whose groups were stopped on the folds."""
     return (
         f"Training was stopped on the folds, before {' and '.join(stopped)} members were trained to their end: whether features help here is not known. "
-        f"The plain GP carries {100 * plain:.0f} % of the weight. Give it more time."
+        f"The plain GP carries {100 * plain:.0f} % of the weight, whatever its kernel. Give it more time."
     )
 
 
@@ -174,5 +174,5 @@ def _gain_in_words(plain: float, control: float, stack: float) -> str:
     from_width, from_features = plain - control, control - stack
     return (
         f"Held-out rows are predicted {plain - stack:.2f} nats a row better than by the plain GP: {max(from_width, 0.0):.2f} of that comes from "
-        f"wider copies of the plain GP (calibration), {from_features:.2f} from the features."
+        f"wider copies of the plain GP (calibration) or mixtures of plain GPs, {from_features:.2f} from the features."
     )

@@ -119,7 +119,7 @@ def _compared(
                 messages.note(f"training {standing.title}{rest}")
 
         return comparison.compare(
-            training.X.to_numpy(),
+            training.encoding.inputs(training.X).to_numpy(),
             training.y,
             models=models,
             groups=training.groups,

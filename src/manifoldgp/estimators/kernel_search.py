@@ -90,6 +90,8 @@ class KernelSearch(ManifoldGPRegressor):
         mean: Mean | torch.nn.Module | str = "zero",
         noise: GaussianNoise | str = "learned",
         standardize: bool | str = True,
+        missing: str = "error",
+        cyclic: Sequence[str] = (),
         random_state: RandomState = 0,
         device: str = "cpu",
         verbose: bool = False,
@@ -106,6 +108,8 @@ class KernelSearch(ManifoldGPRegressor):
         self.mean = mean
         self.noise = noise
         self.standardize = standardize
+        self.missing = missing
+        self.cyclic = cyclic
         self.random_state = random_state
         self.device = device
         self.verbose = verbose

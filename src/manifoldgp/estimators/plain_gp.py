@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from manifoldgp.averaging import Single
+from manifoldgp.estimators.fitting import refuse_unsupported
 from manifoldgp.estimators.kernel_choice import KernelChoice, choose_kernel
 from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
 from manifoldgp.estimators.model_file import storable
@@ -110,11 +111,13 @@ class GPRegressor(ManifoldGPRegressor):
         noise_std: ArrayLike | None = None,
         groups: ArrayLike | None = None,
         ordered: bool = False,
+        **unsupported: object,
     ) -> GPRegressor:
         """Train on rows X with targets y, as `ManifoldGPRegressor.fit` does.
 
         With kernel="auto", ``groups`` and ``ordered`` say which rows are held out together while kernels are tried.
         """
+        refuse_unsupported(unsupported)
         before = dict(vars(self))
         vars(self).pop("kernel_choice_", None)
         try:

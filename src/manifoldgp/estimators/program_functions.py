@@ -38,7 +38,9 @@ def to_function_predictor(draws: Sequence[EnsembleDraws], estimator: ManifoldGPR
     values = writer.do("transpose", writer.do("members", *slots, lift=alone))
     program = writer.program({VALUES: values}, max(part.row_bytes for target in draws for part in target.parts))
     names = tuple(str(name) for name in getattr(estimator, "feature_names_in_", ()))
-    return FunctionPredictor(program, Query(scaler.offset.copy(), scaler.scale.copy(), names), np.stack(orders), estimator._flat)
+    encoding = getattr(estimator, "table_encoding_", None)
+    query = Query(scaler.offset.copy(), scaler.scale.copy(), names, None if encoding is None else encoding.to_plain())
+    return FunctionPredictor(program, query, np.stack(orders), estimator._flat)
 
 
 def _values(part: MemberDraws, X: Rows) -> int:

@@ -171,6 +171,8 @@ def _fitted(average: Averaged, data: Data | None, output: int, y_scaler: Standar
                 of_all = blocks[-1].nlml().cpu().numpy() + len(data.y) * log_scale
                 table["objective"][kept] += of_all - table["nlml"][kept]
                 table["nlml"][kept] = of_all
+                others = np.setdiff1d(np.arange(len(table)), kept)
+                table["nlml"][others] = table["objective"][others] = np.inf  # of all rows, nobody knows
                 table["status"][kept] = f"trained on {trained.rows[0]:,} rows"
             log_weights.append(np.log(np.maximum(weights[:, kept], 1e-300)))
     total = np.logaddexp.reduce(np.concatenate([w.ravel() for w in log_weights]))

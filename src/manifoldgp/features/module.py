@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, vmap
+from torch.func import vmap
 
 from manifoldgp.errors import InputError
 from manifoldgp.features.feature_map import Features
@@ -21,7 +21,7 @@ from manifoldgp.features.projections import constants
 from manifoldgp.parameters import Parameter, Tree, leaves, nest
 from manifoldgp.predictor.rows import Rows
 from manifoldgp.registry import register
-from manifoldgp.torch_modules import module_rows
+from manifoldgp.torch_modules import called_with, module_rows
 
 
 @contextmanager
@@ -143,7 +143,7 @@ class Module(Features):
         if all(math.prod(batch) == 1 for batch in batches.values()):
             # One network for everything: rows are rows, whatever batch they come from.
             single = {name: value.reshape(own[name].shape) for name, value in named.items()}
-            H = functional_call(self.module, single, (X.reshape(-1, D),))
+            H = called_with(self.module, single, (X.reshape(-1, D),))
             return H.reshape(*np.broadcast_shapes(X.shape[:-2], *batches.values()), N, H.shape[-1])
         batch = np.broadcast_shapes(X.shape[:-2], *batches.values())
         count = math.prod(batch)
@@ -190,7 +190,7 @@ def _refuse_training_mode(module: nn.Module) -> None:
 
 def _vmapped(module: nn.Module, stacked: dict[str, Tensor], shared: dict[str, Tensor], X: Tensor) -> Tensor:
     def one(values: dict[str, Tensor], X: Tensor) -> Tensor:
-        return functional_call(module, values | shared, (X,))
+        return called_with(module, values | shared, (X,))
 
     return vmap(one, in_dims=(0, None if X.ndim == 2 else 0), randomness="error")(stacked, X)
 
@@ -198,7 +198,7 @@ def _vmapped(module: nn.Module, stacked: dict[str, Tensor], shared: dict[str, Te
 def _looped(module: nn.Module, stacked: dict[str, Tensor], shared: dict[str, Tensor], X: Tensor) -> Tensor:
     count = len(next(iter(stacked.values())))
     members = [{name: value[i] for name, value in stacked.items()} | shared for i in range(count)]
-    return torch.stack([functional_call(module, m, (X if X.ndim == 2 else X[i],)) for i, m in enumerate(members)])
+    return torch.stack([called_with(module, m, (X if X.ndim == 2 else X[i],)) for i, m in enumerate(members)])
 
 
 def _tried(module: nn.Module, stacked: dict[str, Tensor], shared: dict[str, Tensor], X: Tensor) -> Tensor:

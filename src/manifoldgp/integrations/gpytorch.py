@@ -10,12 +10,12 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from torch import Tensor
-from torch.func import functional_call
 
 from manifoldgp.errors import InputError, MissingExtraError
 from manifoldgp.kernels import Kernel
 from manifoldgp.parameters import Law, Parameter, Tree, constant_law, leaves, nest
 from manifoldgp.registry import register
+from manifoldgp.torch_modules import called_with
 
 try:
     import gpytorch
@@ -133,7 +133,7 @@ def _evaluate(kernel: gpytorch.kernels.Kernel, values: dict[str, Tensor], A: Ten
     with ExitStack() as stack:
         stack.enter_context(gpytorch.settings.lazily_evaluate_kernels(False))
         stack.enter_context(gpytorch.settings.trace_mode(True))  # plain operations, which can be differentiated twice
-        K = functional_call(kernel, values, (A, B), {"diag": diagonal})
+        K = called_with(kernel, values, (A, B), {"diag": diagonal})
     K = K if isinstance(K, Tensor) else K.to_dense()
     expected = (*A.shape[:-1],) if diagonal else (*A.shape[:-1], B.shape[-2])
     if K.shape != expected:

@@ -121,7 +121,8 @@ def _settings(settings: Any) -> dict[str, Any]:
     """What an operation is told beside its arrays: words, with numbers, truth values or lists of these."""
     named = dict(settings)
     for value in named.values():
-        if not all(isinstance(item, (bool, int, float)) for item in (value if isinstance(value, list) else [value])):
+        word = isinstance(value, str) and value.isidentifier() and len(value) <= 40  # which function an operation is to take
+        if not word and not all(isinstance(item, (bool, int, float)) for item in (value if isinstance(value, list) else [value])):
             raise ValueError(f"{value!r} is no setting of an operation")
     return named
 

@@ -45,7 +45,7 @@ class FunctionPredictor:
     def save(self, path: str | Path) -> None:
         """Write the functions to one .npz file of arrays and JSON, without pickle."""
         write(path, self.program, {
-            "n_outputs": len(self.order), "flat": self.flat, "feature_names": list(self.query.feature_names), "order": self.order.tolist(), "table": None, "mixture": None,
+            "n_outputs": len(self.order), "flat": self.flat, "feature_names": list(self.query.feature_names), "order": self.order.tolist(), "table": self.query.table, "mixture": None,
             "x_offset": self.query.x_offset.tolist(), "x_scale": self.query.x_scale.tolist(),
         })  # fmt: skip
 
@@ -56,4 +56,6 @@ class FunctionPredictor:
         if VALUES not in program.outputs:
             raise FileFormatError(f"{path} holds a predictor of mean and standard deviation. Read it with Predictor.load.")
         offset, scale = np.array(facts["x_offset"], dtype=np.float64), np.array(facts["x_scale"], dtype=np.float64)
-        return cls(program, Query(offset, scale, tuple(facts["feature_names"])), np.array(facts["order"]), facts["flat"])
+        return cls(
+            program, Query(offset, scale, tuple(facts["feature_names"]), facts["table"]), np.array(facts["order"]), facts["flat"]
+        )
