@@ -248,7 +248,7 @@ def test_debug_shows_the_place(here):
 
 
 @pytest.mark.parametrize(("options", "message"), [
-    (["--max-iter", "9"], "--max-iter has no effect on --averaging stack with --method auto. It needs --averaging single, restarts or nuts, or --method sparse."),
+    (["--max-iter", "9"], "--max-iter has no effect on --averaging stack with --method auto. It needs --averaging plain, single, restarts or nuts, or --method sparse."),
     (["--averaging", "fast", "--restarts", "2"], "--restarts has no effect on --averaging fast with --method auto."),
     (["--averaging", "fast", "--hidden", "4,2"], "--hidden has no effect on --averaging fast with --method auto, which has networks of its own."),
     (["--averaging", "fast", "--activation", "tanh"], "--activation has no effect on --averaging fast"),
