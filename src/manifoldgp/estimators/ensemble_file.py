@@ -26,8 +26,8 @@ _FIELDS: dict[type, tuple[tuple[str, ...], tuple[str, ...]]] = {
 _ROUNDING = 1e-6
 
 
-FINITE, POSITIVE, NOT_NEGATIVE, PROBABILITY, LOGARITHM = (
-    "finite", "finite and positive", "finite and not negative", "between 0 and 1", "logarithms of weights or densities",
+FINITE, POSITIVE, NOT_NEGATIVE, PROBABILITY, LOGARITHM, NUMBER = (
+    "finite", "finite and positive", "finite and not negative", "between 0 and 1", "logarithms of weights or densities", "numbers",
 )  # fmt: skip
 """What the values of a tensor must be."""
 
@@ -37,6 +37,7 @@ _HOLDS: dict[str, Callable[[Tensor], Tensor]] = {
     NOT_NEGATIVE: lambda t: torch.isfinite(t) & (t >= 0),
     PROBABILITY: lambda t: (t >= 0) & (t <= 1),
     LOGARITHM: lambda t: t < math.inf,  # minus infinity: a weight of zero
+    NUMBER: lambda t: ~t.isnan(),  # a module's buffer may hold an infinite bound
 }
 
 
@@ -190,7 +191,7 @@ def _unpack_values(model: Model, part: Mapping[str, Tensor], data: Data, H: Tens
         dtype = (
             torch.float64 if parameter.trainable else parameter.initial(generator, 1).dtype
         )  # a module's buffer may hold integers
-        domain = POSITIVE if parameter.positive else FINITE
+        domain = POSITIVE if parameter.positive else FINITE if parameter.trainable else NUMBER
         named[name] = take(part, f"values.{name}", (len(H), *parameter.shape), dtype, domain)
     return nest(named)
 
