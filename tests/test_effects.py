@@ -136,6 +136,10 @@ def test_the_report_takes_test_rows(tmp_path, monkeypatch):
         "has values that the model has not seen"
         in mgp("report", "model.mgp", "--test", "other.csv", "--out", "p.html", code=1).err
     )
-    mgp("report", "model.mgp", "--test", "other.csv", "--allow-unknown", "--out", "p.html", "--quiet")
+    done = mgp("report", "model.mgp", "--test", "other.csv", "--allow-unknown", "--out", "p.html", code=1)
+    assert "No row of other.csv has values that the model knows" in done.err
+    data.assign(kind=data.kind.where(data.index >= 10, "c")).to_csv("other.csv", index=False)
+    done = mgp("report", "model.mgp", "--test", "other.csv", "--allow-unknown", "--out", "p.html")
+    assert "10 of 30 rows have values that the model does not know, and are left out." in done.err
     mgp("report", "model.mgp", "--allow-unknown", "--out", "p.html", code=2)
     mgp("report", "model.mgp", "--test", "new.csv", "--out", "new.csv", code=2)

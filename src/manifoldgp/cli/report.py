@@ -67,6 +67,8 @@ def _test_rows(model: Any, file: str, allow_unknown: bool, messages: Messages) -
         messages.note(f"{int(missing.sum())} of {len(table)} rows have no target and are left out.")
     X, Y = prepare(encoding, table[~missing], allow_unknown, messages).X, Y[~missing]
     unknown = X.isna().any(axis=1).to_numpy()
+    if unknown.all():
+        raise InputError(f"No row of {file} has values that the model knows: there is nothing to compare with.")
     if unknown.any():
         messages.note(f"{int(unknown.sum())} of {len(X)} rows have values that the model does not know, and are left out.")
     return X[~unknown], Y[~unknown]
