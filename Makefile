@@ -48,7 +48,7 @@ $(PEERS)/.installed: benchmarks/peers.txt
 	touch $@
 
 test: lint  ## lint, then all tests and doctests, on up to 4 cores
-	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
+	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist worksteal
 
 test-cpus: $(INSTALLED)  ## the tests on every kind of CPU that this one can play, with 1 and 2 threads; CPUS="--cpu Haswell -- tests/test_train.py"
 	$(BIN)/python tests/cpus.py $(CPUS)
