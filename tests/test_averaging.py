@@ -1,6 +1,7 @@
 """Averages as users meet them, and the parts they are made of: honest folds, nested members, held-out predictions."""
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -320,8 +321,9 @@ def test_a_step_that_makes_held_out_rows_less_likely_is_taken_back(monkeypatch):
     honest = on_folds.OnFolds._predicted
 
     def worse_after_the_first_step(course, group, folds):
-        log_density, cdf = honest(course, group, folds)
-        return log_density - 10.0 * (group.iterations == 20), cdf
+        found = honest(course, group, folds)
+        log_density, cdf = found.mixture
+        return replace(found, mixture=(log_density - 10.0 * (group.iterations == 20), cdf))
 
     monkeypatch.setattr(on_folds.OnFolds, "_predicted", worse_after_the_first_step)
     average, phases = averaged(X, y, steps=(5, 20, 60))

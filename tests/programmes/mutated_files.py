@@ -36,7 +36,7 @@ _NASTY: list[Any] = [
     "kernels.SpectralMixture", "features.MLP", "features.RandomEmbedding", "warping.TanhWarping", "method.Sparse", "model.Model", [], {}, [[]], [0] * 1000,
     {"class": "kernels.SpectralMixture", "fields": {"components": 400_000_000}}, {"class": "features.RandomEmbedding", "fields": {"q": 400_000_000}},
     {"class": "warping.TanhWarping", "fields": {"terms": 400_000_000}}, {"class": "features.MLP", "fields": {"sizes": [10**9, 10**9]}},
-    {"class": "features.PCA", "fields": {"q": 10**9}}, {"class": "method.Sparse", "fields": {"checkpoint": "/tmp/forged"}},
+    {"class": "features.PCA", "fields": {"q": 10**9}}, {"class": "method.Sparse", "fields": {"checkpoint": "forged"}},
     {"class": "features.Concatenate", "fields": {"parts": [{"class": "features.Identity", "fields": {}}] * 50}},
     {"torch_module": "Linear", "where": ""}, {"items": {}},
 ]  # fmt: skip

@@ -14,7 +14,7 @@ from manifoldgp._system.linalg import cholesky_with_jitter, solve_lower
 from manifoldgp._system.threads import Workers
 from manifoldgp.errors import NotPositiveDefiniteError
 from manifoldgp.evidence import isolate_masked_rows
-from manifoldgp.inference.exact_posterior import condition
+from manifoldgp.inference.exact_posterior import BLOCK_ROWS, condition
 from manifoldgp.inference.mixtures import Predictive, Warp
 from manifoldgp.model import Data, Model
 from manifoldgp.parameters import Tree, map_leaves
@@ -110,15 +110,37 @@ def _padded(rows: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Predictions of held-out rows by members r = 1..R, each of its own fold: z-scores and log densities, (F, R, m) for F variance factors."""
+    """Predictions of held-out rows by members r = 1..R, each of its own fold: z-scores and log densities, (F, R, m) for F variance factors.
+
+    mean, variance: of z (R, m), before any factor; NaN of a member whose covariance has no factor.
+    """
 
     score: np.ndarray
     log_density: np.ndarray
+    mean: np.ndarray
+    variance: np.ndarray
 
     @staticmethod
     def joined(parts: Sequence[HeldOut]) -> HeldOut:
         """The predictions of several lots of members, in order."""
-        return HeldOut(np.concatenate([p.score for p in parts], 1), np.concatenate([p.log_density for p in parts], 1))
+        return HeldOut(
+            np.concatenate([p.score for p in parts], 1),
+            np.concatenate([p.log_density for p in parts], 1),
+            np.concatenate([p.mean for p in parts]),
+            np.concatenate([p.variance for p in parts]),
+        )
+
+    @torch.no_grad()
+    def means(self, model: Model, values: Tree, variance_factors: Sequence[float]) -> np.ndarray:
+        """Means of y (F, R, m); zero where a covariance has no factor. values: of the members, leaves (R, ...)."""
+        found = np.zeros((len(variance_factors), *self.mean.shape))
+        for r in np.flatnonzero(np.isfinite(self.mean).all(1)).tolist():
+            own = map_leaves(lambda leaf, r=r: leaf[r : r + 1], values)
+            mean, variance = (torch.from_numpy(moment[r : r + 1]) for moment in (self.mean, self.variance))
+            warp, one = Warp([(model.warping, map_leaves(lambda leaf: leaf.cpu(), own.get("warping", {})), 1)]), mean.new_zeros(1)
+            for f, factor in enumerate(variance_factors):
+                found[f, r] = Predictive(mean, factor * variance, one, warp).component_means()[0].numpy()
+        return found
 
 
 def predict_held_out(
@@ -143,22 +165,6 @@ def predict_held_out(
     return HeldOut.joined(workers.map(predict, pieces, large=n > 400))
 
 
-@torch.no_grad()
-def held_out_means(model: Model, values: Tree, folds: Folds, variance_factors: Sequence[float]) -> np.ndarray:
-    """Means of y (F, R, m) that member r, trained on folds.train[r], predicts at folds.X[r]; zero where its covariance has no factor."""
-    found = np.zeros((len(variance_factors), folds.count, folds.X.shape[1]))
-    for r in range(folds.count):
-        own = map_leaves(lambda leaf, r=r: leaf[r : r + 1], values)
-        try:
-            mean, variance, _, _ = _predict(model, own, folds, torch.tensor([r], device=folds.X.device))
-        except NotPositiveDefiniteError:
-            continue
-        warp, one = Warp([(model.warping, own.get("warping", {}), 1)]), mean.new_zeros(1)
-        for f, factor in enumerate(variance_factors):
-            found[f, r] = Predictive(mean, factor * variance, one, warp).component_means()[0].cpu().numpy()
-    return found
-
-
 def _held_out_part(model: Model, values: Tree, folds: Folds, members: np.ndarray, factors: Tensor) -> HeldOut:
     part = torch.as_tensor(members, device=folds.X.device)
     try:
@@ -166,18 +172,19 @@ def _held_out_part(model: Model, values: Tree, folds: Folds, members: np.ndarray
     except NotPositiveDefiniteError:
         if len(members) == 1:
             shape = (len(factors), 1, folds.X.shape[1])
-            return HeldOut(np.zeros(shape), np.full(shape, _IMPOSSIBLE))
+            unknown = np.full(shape[1:], np.nan)
+            return HeldOut(np.zeros(shape), np.full(shape, _IMPOSSIBLE), unknown, unknown)
         return HeldOut.joined([_held_out_part(model, values, folds, half, factors) for half in np.array_split(members, 2)])
     score = (z - mean) / (factors * variance).sqrt()
     log_density = -0.5 * (score**2 + (factors * variance).log() + _LOG_2PI) + log_slope
     log_density = torch.nan_to_num(log_density, nan=_IMPOSSIBLE, neginf=_IMPOSSIBLE)
-    return HeldOut(score.cpu().numpy(), log_density.cpu().numpy())
+    return HeldOut(*(found.cpu().numpy() for found in (score, log_density, mean, variance)))
 
 
 @torch.no_grad()
 def _predict(model: Model, values: Tree, folds: Folds, part: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Mean and variance of z at the held-out rows (r, m), their z = g(y), and log g'(y)."""
-    if len(part) == 1 and folds.train.X.shape[1] > 1024:
+    if len(part) == 1 and folds.train.X.shape[1] > BLOCK_ROWS:
         return _predict_one(model, values, folds, int(part))
     data, X = folds.train.rows(part), folds.X[part]
     A, H = model.covariance(values, data.X)

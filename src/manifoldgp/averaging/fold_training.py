@@ -17,7 +17,7 @@ import torch
 from scipy.special import logsumexp, ndtr
 from torch import Tensor
 
-from manifoldgp.averaging.fold_predictions import Folds, HeldOut, held_out_means, predict_held_out
+from manifoldgp.averaging.fold_predictions import Folds, HeldOut, predict_held_out
 from manifoldgp.averaging.kinds import COLD, OWN, PLAIN, ROUGH, ROUGH_GP, STEPPED, WARM, plain_models, rough_nested
 from manifoldgp.averaging.members import nested_gp, pick, warm_and_cold
 from manifoldgp.averaging.stacking import Candidates, HeldOutReport, tempered_weights
@@ -28,9 +28,6 @@ from manifoldgp.training.trainer import Trainer
 
 if TYPE_CHECKING:
     from manifoldgp.averaging.stack import Stack
-
-GP_ON_FOLDS, NESTED_ON_FOLDS, ROUGH_ON_FOLDS, OWN_ON_FOLDS = (f"{name} on folds" for name in (PLAIN, "nested", ROUGH, OWN))
-"""Phases, by name."""
 
 GP_FOLD_ITERATIONS = 50
 
@@ -48,9 +45,6 @@ PATIENT_BELOW = 300
 
 SCREEN_ROWS, SCREEN_ITERATIONS = 250, 30
 """Rows on which further plain GPs are compared with the plain GP first, and their iterations there."""
-
-Predicted = tuple[np.ndarray, np.ndarray]
-"""Mixture log densities and CDFs (F, N) of a group's members."""
 
 
 def fold_phase(group: str) -> str:
@@ -104,6 +98,14 @@ class Group:
         return weights
 
 
+@dataclass(frozen=True)
+class Predicted:
+    """What a group says about held-out rows: log densities and CDFs (F, N) of its mixture, and what each of its members says."""
+
+    mixture: tuple[np.ndarray, np.ndarray]
+    members: HeldOut
+
+
 class OnFolds:
     """The groups of one stack on their way through the folds. groups, predicted: so far, by name. rough_base: plain GPs of the folds that rough members start around."""
 
@@ -116,7 +118,7 @@ class OnFolds:
 
     @property
     def candidates(self) -> Candidates:
-        return Candidates.of(self.predicted)
+        return _candidates(self.predicted)
 
     def weigh(self, gp_values: Tree) -> tuple[np.ndarray, HeldOutReport]:
         """Train every group on every fold; weights (G, F) and their report. gp_values: a plain GP, leaves (1, *shape), where those of the folds start."""
@@ -142,7 +144,7 @@ class OnFolds:
         kept = self.settings.weighing.needed(self.candidates, optional, self.settings.keep)
         most = max(3, int(FACTOR_BYTES / (8 * self.folds.N**2)))
         while sum(self.groups[name].inner.size for name in kept) > most and len(kept) > 2:
-            kept = self.settings.weighing.without_least_missed(self.candidates, kept, optional)
+            kept, _ = self.settings.weighing.without_least_missed(self.candidates, kept, optional)
         return kept
 
     def finish(self) -> None:
@@ -165,7 +167,7 @@ class OnFolds:
         """The plain GP on every fold, and those with other kernels, unless a sample of the rows says that they are not worth it."""
         models = plain_models(self.template, self.folds.X.shape[-1])
         data = self.learning(1)
-        self._add(PLAIN, self._plain(GP_ON_FOLDS, models[PLAIN], data, self._start_at(gp_values), GP_FOLD_ITERATIONS))
+        self._add(PLAIN, self._plain(fold_phase(PLAIN), models[PLAIN], data, self._start_at(gp_values), GP_FOLD_ITERATIONS))
         self.rough_base = self.groups[PLAIN].values if ROUGH_GP in models else None
         for name in () if self.late else self._screened(models, gp_values):
             start = self._start_at(self.groups[PLAIN].values) if name == ROUGH_GP else None
@@ -185,7 +187,7 @@ class OnFolds:
             start = None if name not in (PLAIN, ROUGH_GP) else self._start_at(gp_values)
             group = self._plain(screen_phase(name), model, few, start, SCREEN_ITERATIONS)
             found[name] = self._predicted(group, on_few)
-        return [name for name in others if self.wanted(name, Candidates.of(found), others)]
+        return [name for name in others if self.wanted(name, _candidates(found), others)]
 
     def _start_at(self, values: Tree) -> Callable[[Tree], Tree]:
         started = pick(values, np.arange(self.folds.count) % max(leaf.shape[0] for _, leaf in leaves(values)))
@@ -204,7 +206,7 @@ class OnFolds:
         model, data = nested_gp(self.template, s.hidden, s.q), self.learning(2 * members)
         base = pick(self.groups[PLAIN].values, np.repeat(np.arange(K), 2 * members))
         limits = np.where(is_warm, s.warm_iterations, first)
-        batch = self.trainer.fit(NESTED_ON_FOLDS, model, data, len(is_warm), limits, nested_start(model, base, is_warm))
+        batch = self.trainer.fit(fold_phase("nested"), model, data, len(is_warm), limits, nested_start(model, base, is_warm))
         for name, chosen, iterations in ((WARM, is_warm, s.warm_iterations), (COLD, ~is_warm, first)):
             inner = _equal(batch.objective[chosen], K)
             self._add(name, Group(batch, np.flatnonzero(chosen), inner, iterations, data.rows(_index(chosen))))
@@ -212,12 +214,12 @@ class OnFolds:
             model, data = rough_nested(self.template, s.hidden, s.q), self.learning(members)
             base = pick(self.rough_base, np.repeat(np.arange(K), members))
             start = nested_start(model, base, np.zeros(K * members, dtype=bool))
-            batch = self.trainer.fit(ROUGH_ON_FOLDS, model, data, K * members, first, start)
+            batch = self.trainer.fit(fold_phase(ROUGH), model, data, K * members, first, start)
             self._add(ROUGH, Group(batch, np.arange(K * members), _equal(batch.objective, K), first, data))
         if self.late:
             return
         data = self.learning(members)
-        batch = self.trainer.fit(OWN_ON_FOLDS, self.template, data, K * members, first)
+        batch = self.trainer.fit(fold_phase(OWN), self.template, data, K * members, first)
         self._add(OWN, Group(batch, np.arange(K * members), _tempered(batch.objective, K, s.temperature), first, data))
 
     def take_steps(self, name: str) -> None:
@@ -236,7 +238,7 @@ class OnFolds:
         """Take another state of a group if the stack gains by it; what it gains, nats a row."""
         later = {**self.predicted, name: self._predicted(further, self.deciding)}
         value = self.settings.weighing.value
-        gain = value(Candidates.of(later)) - value(self.candidates)
+        gain = value(_candidates(later)) - value(self.candidates)
         if gain > 0.0:
             self.groups[name], self.predicted = further, later
         return gain
@@ -260,27 +262,29 @@ class OnFolds:
     def _predicted(self, group: Group, folds: Folds) -> Predicted:
         K, members = group.inner.shape
         factors = self.settings.variance_factors
-        held_out: HeldOut = predict_held_out(
-            group.batch.model, group.values, folds.for_members(members), factors, self.trainer.workers
-        )
-        shape = (len(held_out.log_density), K, members, -1)
+        each = predict_held_out(group.batch.model, group.values, folds.for_members(members), factors, self.trainer.workers)
+        shape = (len(each.log_density), K, members, -1)
         w = group.inner[None, :, :, None]
-        log_density = np.asarray(logsumexp(held_out.log_density.reshape(shape), axis=2, b=w))
-        return folds.by_row(log_density), folds.by_row((w * ndtr(held_out.score.reshape(shape))).sum(2))
+        log_density = np.asarray(logsumexp(each.log_density.reshape(shape), axis=2, b=w))
+        return Predicted((folds.by_row(log_density), folds.by_row((w * ndtr(each.score.reshape(shape))).sum(2))), each)
 
     def _with_means(self, report: HeldOutReport) -> HeldOutReport:
         """The report with the stack's means of the held-out rows, their targets, and the groups that were stopped on their way."""
         folds, mean = self.folds, np.zeros(self.folds.N)
-        for group, weights in zip(self.groups.values(), report.weights, strict=True):
+        for (name, group), weights in zip(self.groups.items(), report.weights, strict=True):
             if weights.any():
                 K, members = group.inner.shape
-                each = held_out_means(group.batch.model, group.values, folds.for_members(members), self.settings.variance_factors)
+                each = self.predicted[name].members.means(group.batch.model, group.values, self.settings.variance_factors)
                 mixed = (group.inner[None, :, :, None] * each.reshape(len(weights), K, members, -1)).sum(2)
                 mean += np.tensordot(weights, folds.by_row(mixed), 1)
         observed = folds.by_row(folds.y.cpu().numpy())
         seen = np.isfinite(observed)
         stopped = tuple(name for name, group in self.groups.items() if group.batch.cut_short[group.chosen].any())
         return replace(report, mean=mean[seen], observed=observed[seen], cut_short=stopped)
+
+
+def _candidates(predicted: dict[str, Predicted]) -> Candidates:
+    return Candidates.of({name: found.mixture for name, found in predicted.items()})
 
 
 def _index(flags: np.ndarray) -> Tensor:

@@ -23,10 +23,6 @@ from manifoldgp.averaging.fold_predictions import make_batch, sample_of
 from manifoldgp.averaging.fold_training import (
     FINISH_ITERATIONS,
     GP_FOLD_ITERATIONS,
-    GP_ON_FOLDS,
-    NESTED_ON_FOLDS,
-    OWN_ON_FOLDS,
-    ROUGH_ON_FOLDS,
     SCREEN_ITERATIONS,
     SCREEN_ROWS,
     OnFolds,
@@ -36,7 +32,7 @@ from manifoldgp.averaging.fold_training import (
     step_phase,
 )
 from manifoldgp.averaging.folds import folds_for, held_out_in_turn
-from manifoldgp.averaging.kinds import ADDITIVE_GP, COLD, PLAIN, ROUGH, ROUGH_GP, STEPPED
+from manifoldgp.averaging.kinds import ADDITIVE_GP, COLD, OWN, PLAIN, ROUGH, ROUGH_GP, STEPPED
 from manifoldgp.averaging.members import plain_gp
 from manifoldgp.averaging.sparse_stack import fit_sparse_stack, plan_sparse_stack
 from manifoldgp.averaging.stacking import Weighing
@@ -190,13 +186,13 @@ class Stack(Averaging):
         ]
         phases = (
             Phase(PLAIN, 60, self.gp_starts * 40 * (whole if few else cost(SCREEN_ROWS)), self.gp_iterations),
-            Phase(GP_ON_FOLDS, 25, 25 * learn, GP_FOLD_ITERATIONS),
+            Phase(fold_phase(PLAIN), 25, 25 * learn, GP_FOLD_ITERATIONS),
             *screened,
             Phase(fold_phase(ROUGH_GP), 25, 25 * learn, GP_FOLD_ITERATIONS),
             Phase(fold_phase(ADDITIVE_GP), 25, 50 * learn, GP_FOLD_ITERATIONS),
-            Phase(NESTED_ON_FOLDS, on_folds, 2 * each * on_folds, max(self.warm_iterations, first)),
-            Phase(ROUGH_ON_FOLDS, first, each * first, first),
-            Phase(OWN_ON_FOLDS, first, each * first, first),
+            Phase(fold_phase("nested"), on_folds, 2 * each * on_folds, max(self.warm_iterations, first)),
+            Phase(fold_phase(ROUGH), first, each * first, first),
+            Phase(fold_phase(OWN), first, each * first, first),
             *further,
             *finished,
             *(self._last_phases(N) if few else ()),

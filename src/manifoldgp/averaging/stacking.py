@@ -154,13 +154,15 @@ class Weighing:
         """The groups without those that add little: optional ones go, the one that is missed least first, while the stack loses less than ``keep`` nats a row by all that went."""
         kept, whole = list(candidates.names), self.value(candidates)
         while any(name in optional for name in kept):
-            fewer = self.without_least_missed(candidates, kept, optional)
-            if whole - self.value(candidates, fewer) >= keep:
+            fewer, value = self.without_least_missed(candidates, kept, optional)
+            if whole - value >= keep:
                 break
             kept = fewer
         return kept
 
-    def without_least_missed(self, candidates: Candidates, kept: Sequence[str], optional: Collection[str]) -> list[str]:
-        """These groups without the optional one that the stack loses least by."""
-        left = {name: [other for other in kept if other != name] for name in kept if name in optional}
-        return max(left.values(), key=lambda others: self.value(candidates, others))
+    def without_least_missed(
+        self, candidates: Candidates, kept: Sequence[str], optional: Collection[str]
+    ) -> tuple[list[str], float]:
+        """These groups without the optional one that the stack loses least by, and the held-out log density that is left."""
+        fewer = [[other for other in kept if other != name] for name in kept if name in optional]
+        return max(((others, self.value(candidates, others)) for others in fewer), key=lambda pair: pair[1])

@@ -19,6 +19,20 @@ AllowUnknown = Annotated[
         help="Predict rows with a category that the model has not seen too, as any that it knows, with wide intervals.",
     ),
 ]
+Group = Annotated[
+    str | None,
+    typer.Option(
+        help="Column of labels (a run, a patient): rows with one label are held out together. Not an input.", metavar="COLUMN"
+    ),
+]
+Ordered = Annotated[bool, typer.Option("--ordered", help="Rows are in order of time: whole stretches are held out.")]
+InputColumns = Annotated[
+    list[str] | None,
+    typer.Option(help="Input columns, a,b,c or repeated; by default all that have no other use.", metavar="COLUMNS"),
+]
+DroppedColumns = Annotated[
+    list[str] | None, typer.Option(help="Columns that are no inputs, a,b,c or repeated.", metavar="COLUMNS")
+]
 TABLE_HELP = "CSV, TSV (also .gz), Parquet or Excel by the ending; - is CSV on standard input."
 
 

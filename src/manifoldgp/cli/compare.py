@@ -9,7 +9,17 @@ import typer
 
 from manifoldgp.cli._interruption import Interruption
 from manifoldgp.cli._messages import Messages, output, print_json
-from manifoldgp.cli._options import TABLE_HELP, Json, Quiet, column_names, refuse_overwriting
+from manifoldgp.cli._options import (
+    TABLE_HELP,
+    DroppedColumns,
+    Group,
+    InputColumns,
+    Json,
+    Ordered,
+    Quiet,
+    column_names,
+    refuse_overwriting,
+)
 
 if TYPE_CHECKING:
     from manifoldgp.cli.fit import Training
@@ -32,26 +42,16 @@ def compare(
             metavar="NAMES",
         ),
     ] = None,
-    group: Annotated[
-        str | None,
-        typer.Option(
-            help="Column of labels (a run, a patient): rows with one label are held out together. Not an input.", metavar="COLUMN"
-        ),
-    ] = None,
-    ordered: Annotated[bool, typer.Option("--ordered", help="Rows are in order of time: whole stretches are held out.")] = False,
+    group: Group = None,
+    ordered: Ordered = False,
     folds: Annotated[int, typer.Option(help="Parts that the rows are dealt to.", min=2, metavar="N")] = 5,
     budget: Annotated[
         float | None,
         typer.Option(help="Seconds for everything; models that it does not suffice for are left out.", metavar="SECONDS"),
     ] = None,
     seed: Annotated[int, typer.Option(help="Another seed draws other folds and starts.", min=0, max=2**32 - 1, metavar="N")] = 0,
-    features: Annotated[
-        list[str] | None,
-        typer.Option(help="Input columns, a,b,c or repeated; by default all that have no other use.", metavar="COLUMNS"),
-    ] = None,
-    drop: Annotated[
-        list[str] | None, typer.Option(help="Columns that are no inputs, a,b,c or repeated.", metavar="COLUMNS")
-    ] = None,
+    features: InputColumns = None,
+    drop: DroppedColumns = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:

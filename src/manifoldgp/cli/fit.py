@@ -15,7 +15,20 @@ from manifoldgp._system.plain_text import argument, visible
 from manifoldgp.cli._fit_arguments import FitOptions
 from manifoldgp.cli._interruption import Interruption
 from manifoldgp.cli._messages import Messages, print_json, size_in_words
-from manifoldgp.cli._options import TABLE_HELP, Averaging, Json, Method, Missing, Quiet, column_names, refuse_overwriting
+from manifoldgp.cli._options import (
+    TABLE_HELP,
+    Averaging,
+    DroppedColumns,
+    Group,
+    InputColumns,
+    Json,
+    Method,
+    Missing,
+    Ordered,
+    Quiet,
+    column_names,
+    refuse_overwriting,
+)
 
 if TYPE_CHECKING:
     from manifoldgp.cli._fit_progress import FitProgress
@@ -30,13 +43,8 @@ def fit(
     out: Annotated[
         Path, typer.Option("--out", "-o", help="Model file to write; a finished fit replaces an existing one.", metavar="FILE")
     ],
-    group: Annotated[
-        str | None,
-        typer.Option(
-            help="Column of labels (a run, a patient): rows with one label are held out together. Not an input.", metavar="COLUMN"
-        ),
-    ] = None,
-    ordered: Annotated[bool, typer.Option("--ordered", help="Rows are in order of time: whole stretches are held out.")] = False,
+    group: Group = None,
+    ordered: Ordered = False,
     averaging: Annotated[
         Averaging,
         typer.Option(
@@ -72,7 +80,7 @@ def fit(
     restarts: Annotated[
         int | None,
         typer.Option(
-            help="Starts: of --averaging single, restarts and nuts (20), or of each member of a sparse stack (5).",
+            help="Starts of --averaging single, restarts and nuts (20), or plain (5).",
             min=1,
             metavar="N",
         ),
@@ -81,7 +89,7 @@ def fit(
         int | None, typer.Option(help="Iterations of each of these starts, 500 by default.", min=0, metavar="N")
     ] = None,
     inducing: Annotated[
-        int | None, typer.Option(help="Inducing points of --method sparse, 512 by default.", min=1, metavar="N")
+        int | None, typer.Option(help="Inducing points of --method sparse, at most 512 by default.", min=1, metavar="N")
     ] = None,
     checkpoint: Annotated[
         Path | None,
@@ -94,13 +102,8 @@ def fit(
         float | None, typer.Option(help="Seconds after which training stops and keeps what it has.", metavar="SECONDS")
     ] = None,
     seed: Annotated[int, typer.Option(help="Another seed draws other starts and folds.", min=0, max=2**32 - 1, metavar="N")] = 0,
-    features: Annotated[
-        list[str] | None,
-        typer.Option(help="Input columns, a,b,c or repeated; by default all that have no other use.", metavar="COLUMNS"),
-    ] = None,
-    drop: Annotated[
-        list[str] | None, typer.Option(help="Columns that are no inputs, a,b,c or repeated.", metavar="COLUMNS")
-    ] = None,
+    features: InputColumns = None,
+    drop: DroppedColumns = None,
     noise_column: Annotated[
         str | None,
         typer.Option(

@@ -11,7 +11,7 @@ import typer
 from manifoldgp._system.plain_text import argument, visible
 from manifoldgp.cli._interruption import Interruption
 from manifoldgp.cli._messages import Messages, output, print_json, size_in_words
-from manifoldgp.cli._options import TABLE_HELP, Criterion, Json, Quiet, refuse_overwriting
+from manifoldgp.cli._options import TABLE_HELP, Criterion, DroppedColumns, Group, InputColumns, Json, Quiet, refuse_overwriting
 from manifoldgp.cli.fit import Fitted, Training, checked_places, read_training, refuse_unfinished, save_fitted
 
 
@@ -45,18 +45,11 @@ def search(
         Path | None,
         typer.Option(help="File that keeps what was tried: a search that was killed goes on from it.", metavar="FILE"),
     ] = None,
-    group: Annotated[
-        str | None, typer.Option(help="Column of labels: rows with one label are held out together.", metavar="COLUMN")
-    ] = None,
+    group: Group = None,
     ordered: Annotated[bool, typer.Option("--ordered", help="Rows are in order of time: the last ones are held out.")] = False,
     seed: Annotated[int, typer.Option(help="Another seed draws other rows.", min=0, max=2**32 - 1, metavar="N")] = 0,
-    features: Annotated[
-        list[str] | None,
-        typer.Option(help="Input columns, a,b,c or repeated; by default all that have no other use.", metavar="COLUMNS"),
-    ] = None,
-    drop: Annotated[
-        list[str] | None, typer.Option(help="Columns that are no inputs, a,b,c or repeated.", metavar="COLUMNS")
-    ] = None,
+    features: InputColumns = None,
+    drop: DroppedColumns = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:

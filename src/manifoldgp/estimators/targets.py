@@ -21,7 +21,7 @@ from manifoldgp.data.scaling import Standardizer
 from manifoldgp.errors import InputError
 from manifoldgp.estimators.arguments import RunSettings
 from manifoldgp.inference.ensemble import Ensemble
-from manifoldgp.inference.exact_posterior import condition
+from manifoldgp.inference.exact_posterior import Posterior, condition
 from manifoldgp.model import Data, Model
 from manifoldgp.parameters import Tree, leaves, map_leaves, nest
 from manifoldgp.structure.search import Searched, SearchReport
@@ -165,15 +165,8 @@ def _fitted(average: Averaged, data: Data | None, output: int, y_scaler: Standar
         histories += trained.histories(log_scale)
         if len(kept):
             blocks.append(trained.conditioned(kept, data))
-            if data is not None and trained.rows[0] != len(
-                data.y
-            ):  # members that learnt from some of the rows, and know all of them
-                of_all = blocks[-1].nlml().cpu().numpy() + len(data.y) * log_scale
-                table["objective"][kept] += of_all - table["nlml"][kept]
-                table["nlml"][kept] = of_all
-                others = np.setdiff1d(np.arange(len(table)), kept)
-                table["nlml"][others] = table["objective"][others] = np.inf  # of all rows, nobody knows
-                table["status"][kept] = f"trained on {trained.rows[0]:,} rows"
+            if isinstance(blocks[-1], Posterior) and blocks[-1].rows != trained.rows[0]:
+                _tell_of_all_rows(table, kept, blocks[-1], int(trained.rows[0]), log_scale)
             log_weights.append(np.log(np.maximum(weights[:, kept], 1e-300)))
     total = np.logaddexp.reduce(np.concatenate([w.ravel() for w in log_weights]))
     on_device = [torch.as_tensor(w - total, device=block.alpha.device) for w, block in zip(log_weights, blocks, strict=True)]
@@ -182,6 +175,15 @@ def _fitted(average: Averaged, data: Data | None, output: int, y_scaler: Standar
     ensemble = Ensemble(blocks, on_device, average.variance_factors, offset, scale)
     search = average.search if isinstance(average, Searched) else None
     return FittedTarget(ensemble, starts, histories, heaviest, average.report, average.sampling, search)
+
+
+def _tell_of_all_rows(table: np.ndarray, kept: np.ndarray, posterior: Posterior, learnt_from: int, log_scale: float) -> None:
+    """Rows of the table of starts that learnt from some of the rows: totals over all of them for those that are kept, and of the others nobody knows any."""
+    prior = table["objective"] - table["nlml"]
+    table["nlml"] = np.inf
+    table["nlml"][kept] = posterior.nlml().cpu().numpy() + posterior.rows * log_scale
+    table["objective"] = table["nlml"] + np.nan_to_num(prior)
+    table["status"][kept] = f"trained on {learnt_from:,} rows"
 
 
 def _on_shared_features(

@@ -19,7 +19,7 @@ from manifoldgp.inference.posterior import CHUNK_BYTES, Conditioned
 from manifoldgp.model import Data, Model
 from manifoldgp.parameters import Tree, leaves, map_leaves
 
-_BLOCK_ROWS = 1024
+BLOCK_ROWS = 1024
 """Rows of a covariance that are computed at once where there are more."""
 
 
@@ -159,7 +159,7 @@ def condition(model: Model, values: Tree, data: Data) -> Posterior:
         members = max((leaf.shape[0] for _, leaf in leaves(values)), default=1)
         N, noise = data.X.shape[0], model.noise_variance(values, data)
         noise = (noise if data.known_noise is not None else noise.reshape(-1, 1)).expand(members, N)
-        if N <= _BLOCK_ROWS:
+        if N <= BLOCK_ROWS:
             K, H = model.covariance(values, data.X)
             K, H = K.expand(members, N, N).clone(), H.expand(members, *H.shape[-2:])
             K.diagonal(dim1=-2, dim2=-1).add_(noise)
@@ -190,8 +190,8 @@ def _factors_in_blocks(model: Model, values: Tree, H: Tensor, noise: Tensor) -> 
 
 def _fill_with_covariance(K: Tensor, model: Model, values: Tree, H: Tensor, noise: Tensor) -> None:
     """Overwrite K (N, N) with K(H, H) + noise, for values and H without batch."""
-    for start in range(0, len(H), _BLOCK_ROWS):
-        block = slice(start, start + _BLOCK_ROWS)
+    for start in range(0, len(H), BLOCK_ROWS):
+        block = slice(start, start + BLOCK_ROWS)
         K[block] = model.cross(values, H[block], H)
     K.diagonal().copy_(model.prior_diagonal(values, H) + noise)
 
