@@ -68,8 +68,14 @@ def markdown(notebook: NotebookNode, images: Path) -> str:
     for cell in notebook.cells:
         parts.append(cell.source if cell.cell_type == "markdown" else f"```python\n{cell.source}\n```")
         for output in cell.get("outputs", ()):
-            parts.append(_output(output, cell.metadata.get("alt", "What the code above draws"), images, drawn))
+            parts.append(_output(output, _alt(cell), images, drawn))
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _alt(cell: NotebookNode) -> str:
+    """What a cell's picture shows, in words: its own (`# %% alt="..."`), or the comment at its end."""
+    comment = re.search(r"  # ([^\n]+)\Z", cell.source)
+    return cell.metadata.get("alt") or (comment[1] if comment else "What the code above draws")
 
 
 def _output(output: NotebookNode, alt: str, images: Path, drawn: list[Path]) -> str:

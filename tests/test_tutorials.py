@@ -47,7 +47,7 @@ def test_the_shortest_tutorial_runs(tmp_path, monkeypatch):
     assert (tmp_path / "arm.c").is_file()
 
 
-PAGE = "# Title\n\n```python\nprint(1)\n```\n\nWords.\n\n```text\nnot code\n```\n"
+PAGE = "# Title\n\n```python\nprint(1)  # one\n```\n\nWords.\n\n```text\nnot code\n```\n"
 
 
 def test_a_page_shows_what_its_code_prints_and_draws(tmp_path):
@@ -61,7 +61,7 @@ def test_a_page_shows_what_its_code_prints_and_draws(tmp_path):
             "execute_result", data={"image/png": base64.b64encode(b"png").decode(), "text/plain": "<Figure>"}, execution_count=1
         ),
     ]
-    shown = '``` { .text .output }\n1\n```\n\n<div class="output html">\n<p>\nbold</p>\n</div>\n\n![What the code above draws](executed/page-1.png)\n'
+    shown = '``` { .text .output }\n1\n```\n\n<div class="output html">\n<p>\nbold</p>\n</div>\n\n![one](executed/page-1.png)\n'
     assert markdown(notebook, tmp_path / "executed" / "page") == PAGE.replace("\nWords", f"\n{shown}\nWords")
     assert (tmp_path / "executed" / "page-1.png").read_bytes() == b"png"
     assert markdown(guide(PAGE), tmp_path / "page") == PAGE
