@@ -46,11 +46,21 @@ def executed(notebook: NotebookNode) -> NotebookNode:
     """The notebook with its outputs, run in an empty folder; an error in a cell ends the build."""
     kept = KEPT / f"{_digest(notebook)}.ipynb"
     if kept.is_file():
-        return nbformat.read(kept, as_version=4)
+        return _with_outputs(notebook, nbformat.read(kept, as_version=4))
     with tempfile.TemporaryDirectory() as folder:
-        NotebookClient(notebook, timeout=600, kernel_name="python3", resources={"metadata": {"path": folder}}).execute()
+        client = NotebookClient(notebook, kernel_name="python3", resources={"metadata": {"path": folder}}, coalesce_streams=True)
+        client.timeout, client.startup_timeout = 600, 300  # seconds; other work may keep the cores busy
+        client.execute()
     kept.parent.mkdir(parents=True, exist_ok=True)
     nbformat.write(notebook, kept)
+    return notebook
+
+
+def _with_outputs(notebook: NotebookNode, ran: NotebookNode) -> NotebookNode:
+    """The notebook with what an earlier run of the same code gave."""
+    code, earlier = ([cell for cell in each.cells if cell.cell_type == "code"] for each in (notebook, ran))
+    for cell, before in zip(code, earlier, strict=True):
+        cell.outputs, cell.execution_count = before.outputs, before.execution_count
     return notebook
 
 

@@ -73,7 +73,7 @@ for _ in range(3):
     best.append((len(done), strength(done).max(), strength(random.head(len(done))).max()))
 pd.DataFrame(best, columns=["experiments", "best, suggested", "best, at random"]).round(2)
 
-# %% alt="Experiments over temperature and hours: the suggested ones gather where the coating is strongest, below the limit of energy."
+# %% alt="Experiments over temperature and hours: many of the suggested ones lie along the limit of energy."
 figure, (ax,) = plots.new_figure(size=(7, 3.6))
 hours = np.linspace(1, 8)
 ax.plot(900 / hours, hours, color="grey", linewidth=1, label="limit of energy")

@@ -51,11 +51,11 @@ for i in range(len(ticks)):
 print(f"one point, mean and standard deviation: median {1e6 * np.median(ticks):.0f} µs")
 
 # %% [markdown]
-# ## It knows where it has not been
+# ## It knows where it is not sure
 #
-# The motion never went fast at large angles. The controller can trust the feedforward torque less there:
+# Dry friction jumps where the velocity changes its sign. There the model is least sure, and the controller can trust the feedforward torque less:
 
-# %% alt="The standard deviation over angle and velocity: small along the recorded motion, large in the corners."
+# %% alt="The standard deviation over angle and velocity: small but for a narrow band at zero velocity."
 plots.plot_std_map(model, (0, 1), points=50).figure
 
 # %% [markdown]

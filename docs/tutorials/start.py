@@ -36,9 +36,10 @@ numbers = model.diagnose().numbers
 # %% [markdown]
 # ## Can it be trusted?
 #
-# Two hundred new rows. On the left each with its 95 % interval: bars should cross the diagonal. On the right the share of rows inside central intervals, against the share that should be.
+# Two hundred new rows. On the left each with its 95 % interval: bars should cross the diagonal. On the right the share of rows inside central intervals, against the share that
+# should be: grey is what chance allows, and below the diagonal a model is too sure.
 
-# %% alt="Left: predictions against observations, close to the diagonal. Right: the coverage of intervals, close to what it should be."
+# %% alt="Left: predictions against observations, close to the diagonal. Right: the coverage of intervals, near the diagonal and somewhat below it."
 from manifoldgp import plots
 
 new = pd.DataFrame(example_table(rows=200, seed=1))
@@ -50,9 +51,9 @@ figure
 # %% [markdown]
 # ## What it learned
 #
-# Two valleys cross the square along its diagonal. One map shows the mean, the other where the model is unsure: where there are few rows.
+# Two valleys cross the square along its diagonal. One map shows the mean, the other where the model is unsure: at the sides of the valleys, and in corners without rows.
 
-# %% alt="Two valleys along the diagonal, and a standard deviation that is larger away from the rows."
+# %% alt="Two valleys along the diagonal, and a standard deviation that is larger at their sides and in a corner."
 figure, (left, right) = plots.new_figure(1, 2, size=(8, 3.6))
 plots.plot_mean_map(model, ("x1", "x2"), points=40, ax=left)
 plots.plot_std_map(model, ("x1", "x2"), points=40, ax=right)
