@@ -55,8 +55,8 @@ for name, rows in choices.items():
 pd.DataFrame(found, index=["promised", "measured"]).T.round(2)
 
 # %% [markdown]
-# On this robot neither promise is the nearer one every time: its steps are all alike, so that a stretch resembles the next one as much as a row its neighbours. Stretches are the folds to take
-# nevertheless. They ask what the model will be asked, what comes after; and where one run is not like the next, random rows promise too much. Look at both on your own recordings.
+# On this robot neither promise is the nearer one every time: its steps are much alike, which may be the reason. Stretches are the folds to take
+# nevertheless. They ask what the model will be asked, what comes after; and where one run is not like the next, random rows can promise too much. Look at both on your own recordings.
 #
 # ## Did features help?
 #
