@@ -16,6 +16,7 @@ from manifoldgp.data.sources import RowSource
 from manifoldgp.errors import InputError, warn
 from manifoldgp.estimators import tables
 from manifoldgp.estimators.arguments import RunSettings, model_of, standardized
+from manifoldgp.estimators.canonical_data import input_scaler, learning_data
 from manifoldgp.estimators.method import (
     chosen_method,
     partly_obeyed,
@@ -70,10 +71,11 @@ def fit(
     _tell_what_is_not_obeyed(model, averaging, method, groups, ordered)
     folds = FoldChoice(inputs.group_labels(groups, table.given, table.kept), ordered)
     of_X, of_y = standardized(estimator)
-    scalers = Standardizer.fit(table.X, of_X), Standardizer.fit(table.Y, of_y)
+    of_targets = Standardizer.fit(table.Y, of_y)
+    scalers = input_scaler(Standardizer.fit(table.X, of_X), table, of_targets.apply(table.Y), model, averaging), of_targets
     _keep_shape(estimator, method, scalers, outputs, table.flat)
     if isinstance(method, Sparse):
-        data = data_of_targets(table, *scalers, run.device)
+        data, folds = learning_data(data_of_targets(table, *scalers, run.device), folds)
         _keep(estimator, fit_sparse(model, lambda o: MemoryRows(data[o]), *scalers, averaging, method, run, folds, ALONE))
     else:
         _keep(estimator, fit_exact(model, table, *scalers, averaging, run, folds))
