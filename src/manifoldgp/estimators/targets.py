@@ -18,7 +18,7 @@ from manifoldgp.averaging.single import member_values
 from manifoldgp.averaging.stacking import HeldOutReport
 from manifoldgp.data.inputs import TrainingTable, available_bytes, refuse_too_many_rows
 from manifoldgp.data.scaling import Standardizer
-from manifoldgp.errors import InputError
+from manifoldgp.errors import InputError, warn
 from manifoldgp.estimators.arguments import RunSettings
 from manifoldgp.estimators.canonical_data import learning_data
 from manifoldgp.inference.ensemble import Ensemble
@@ -112,7 +112,12 @@ def fit_sparse(
             average, stopped = averaging.fit_sparse(bound, rows, trainer, folds), trainer.stopped
         fitted.append(_fitted(average, None, o, y_scaler))
     if checkpoints is not None and ranks.first:
-        checkpoints.remove()
+        if stopped:
+            warn(
+                f"Training was stopped: the same fit goes on from the checkpoint {checkpoints.path}. Remove its files to start anew."
+            )
+        else:
+            checkpoints.remove()
     return fitted
 
 
