@@ -121,7 +121,7 @@ def test_moments_at_uncertain_inputs_know_what_columns_that_were_left_out_have_i
 
 
 def test_new_rows_are_conditioned_on_without_the_columns_that_were_left_out(doubled):
-    model, X, new = doubled
+    model, _X, new = doubled
     before = model.ensembles_
     model.update(new[:1], [3.0])
     updated = model.predict(new[:1])[0]
@@ -130,19 +130,20 @@ def test_new_rows_are_conditioned_on_without_the_columns_that_were_left_out(doub
 
 
 def test_parts_that_know_columns_by_their_number_see_all_of_them_as_they_are():
-    X, y, new = table()
+    X, y, _new = table()
     alike = [Model(), Model(MLP((3, 2))), Model(kernel=kernels.SquaredExponential() + kernels.Additive())]
     by_number = [
         Model(kernel=kernels.SquaredExponential(dims=(1,))), Model(kernel=kernels.Linear() + kernels.Matern32(dims=(0,))),
         Model(Residual(MLP((3, 3)))), Model(Module(torch.nn.Linear(3, 2))), Model(kernel=kernels.ChangePoint(kernels.Linear(), kernels.Linear())),
     ]  # fmt: skip
-    assert all(map(treats_columns_alike, alike)) and not any(map(treats_columns_alike, by_number))
+    assert all(map(treats_columns_alike, alike))
+    assert not any(map(treats_columns_alike, by_number))
     kept = GPRegressor(kernels.SquaredExponential(dims=(1,)), restarts=1, max_iter=5).fit(X[:, [0, 1, 1]], y)
     assert kept.x_scaler_.sees_columns_as_they_are
 
 
 def test_a_warm_start_has_the_columns_of_the_model_it_starts_from():
-    X, y, new = table()
+    X, y, _new = table()
     before = GPRegressor(restarts=1, max_iter=15).fit(X[:18], y[:18])
     after = GPRegressor(restarts=1, max_iter=0, warm_start_from=before).fit(X, y)
     np.testing.assert_array_equal(after.x_scaler_.place, before.x_scaler_.place)
@@ -158,7 +159,8 @@ def test_places_follow_from_what_columns_hold():
     wide = np.column_stack([X[:, 1], np.ones(N), X, X[:, 0]])
     scaler = Standardizer.fit(wide).ordered_by_content(wide, y[:, None])
     assert scaler.place[1] == -1
-    assert scaler.place[0] == scaler.place[3] and scaler.place[2] == scaler.place[5]
+    assert scaler.place[0] == scaler.place[3]
+    assert scaler.place[2] == scaler.place[5]
     assert sorted(set(scaler.place.tolist())) == [-1, 0, 1, 2]
     np.testing.assert_allclose(scaler.undo(scaler.apply(wide)), wide, rtol=1e-13)
     narrow = Standardizer.fit(X).ordered_by_content(X, y[:, None])
