@@ -10,6 +10,7 @@ from manifoldgp.data.scaling import Standardizer, canonical, canonical_rows
 from manifoldgp.errors import InputError
 from manifoldgp.estimators.canonical_data import treats_columns_alike
 from manifoldgp.features import MLP, Module, Residual
+from manifoldgp.inspection.chosen_rows import training_rows
 from manifoldgp.model import Model
 
 N = 24
@@ -105,7 +106,7 @@ def test_all_that_a_model_offers_is_about_the_columns_of_the_user(doubled, tmp_p
     np.testing.assert_allclose(found, (mean, std), rtol=1e-9)
     model.save(tmp_path / "model.mgp")
     np.testing.assert_array_equal(manifoldgp.load(tmp_path / "model.mgp").predict(new), mean)
-    np.testing.assert_allclose(manifoldgp.inspection.training_rows(model).X, X, rtol=1e-12)
+    np.testing.assert_allclose(training_rows(model).X, X, rtol=1e-12)
     functions = model.sample_functions(2)
     np.testing.assert_allclose(functions(new), functions(torch.from_numpy(new)).numpy(), rtol=1e-12)
 
