@@ -218,7 +218,8 @@ def test_groups_and_ordered_together_are_refused(method):
 
 def test_a_sparse_stack_says_whose_features_dims_choose():
     with pytest.warns(
-        FitWarning, match=r"dims=\(0,\) of kernel=SquaredExponential .*'plain GP', 'warm', 'cold', 'large' and 'deep'"
+        FitWarning,
+        match=r"dims=\(0,\) of kernel=SquaredExponential .*'plain GP', 'rough GP', 'warm', 'cold', 'large', 'deep' and 'rough' have others",
     ):
         ManifoldGPRegressor((3, 2), SquaredExponential(dims=(0,)), averaging=start(Stack, Sparse), method=QUICK[Sparse]).fit(X, Y)
 

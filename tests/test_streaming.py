@@ -556,7 +556,7 @@ def test_a_checkpoint_of_another_fit_is_refused(tmp_path):
     with pytest.raises(_Stop):  # while the second target is trained
         manifold(**killed, callback=die_late).fit(X, targets)
     others = [
-        ({}, X, targets[:, ::-1], "some rows of X"),
+        ({}, X, targets[:, ::-1], "some rows of y"),
         ({}, X[::-1], targets, "some rows of X"),
         ({}, X[:150], targets[:150], "rows, some rows of X, some rows of y, scale of X"),
         ({"inducing": 20}, X, targets, "inducing"),
@@ -580,8 +580,8 @@ def test_the_estimator_removes_its_checkpoints(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(("how", "calls"), [("Ctrl-C", 20), ("callback", 3), ("callback", 20)])
-def test_a_fit_that_is_stopped_keeps_what_it_needs_to_go_on_and_then_ends_like_one_that_was_not(tmp_path, how, calls):
+@pytest.mark.parametrize(("how", "calls", "restarts"), [("Ctrl-C", 4, 1), ("callback", 3, 2), ("callback", 8, 1)])
+def test_a_fit_that_is_stopped_keeps_what_it_needs_to_go_on_and_then_ends_like_one_that_was_not(tmp_path, how, calls, restarts):
     X, y = table(200)
     place, asked = str(tmp_path / "c"), []
 
@@ -593,13 +593,13 @@ def test_a_fit_that_is_stopped_keeps_what_it_needs_to_go_on_and_then_ends_like_o
             raise KeyboardInterrupt
         return True
 
-    whole = manifold(**small(max_iter=12)).fit(X, y)
+    whole = manifold(**small(max_iter=12, restarts=restarts)).fit(X, y)
     with pytest.warns(FitWarning, match="goes on from the checkpoint"):
-        stopped = manifold(**small(checkpoint=place, max_iter=12), callback=stop).fit(X, y)
+        stopped = manifold(**small(checkpoint=place, max_iter=12, restarts=restarts), callback=stop).fit(X, y)
     assert np.isfinite(stopped.predict(X)).all()
     assert list(tmp_path.iterdir())
     with pytest.warns(FitWarning, match="going on from the checkpoint") as told:
-        resumed = manifold(**small(checkpoint=place, max_iter=12)).fit(X, y)
+        resumed = manifold(**small(checkpoint=place, max_iter=12, restarts=restarts)).fit(X, y)
     assert not [w for w in told if "another way of training" in str(w.message)]
     np.testing.assert_array_equal(resumed.predict(X), whole.predict(X))
     assert not list(tmp_path.iterdir())

@@ -7,6 +7,7 @@ training sees its data in an order that follows from their values, rounded far b
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -16,10 +17,11 @@ from manifoldgp import features, kernels, means
 from manifoldgp.averaging import Averaging
 from manifoldgp.averaging.averages import FoldChoice
 from manifoldgp.data.inputs import TrainingTable
-from manifoldgp.data.scaling import GRID, Standardizer, canonical, canonical_rows
+from manifoldgp.data.scaling import GRID, Standardizer, canonical, canonical_rows, constant_columns
 from manifoldgp.errors import InputError
 from manifoldgp.model import Data, Model
 from manifoldgp.structure.search import Search
+from manifoldgp.training.settings import Exact, Sparse
 
 _ALIKE: tuple[type, ...] = (
     features.Identity, features.MLP, features.Linear, features.Nested, features.Kumaraswamy, features.Concatenate, features.Chain,
@@ -44,28 +46,30 @@ def _alike(part: object) -> bool:
     return type(part) in _ALIKE and getattr(part, "dims", None) is None and all(map(_alike, getattr(part, "parts", ())))
 
 
-def input_scaler(scaler: Standardizer, table: TrainingTable, Y: np.ndarray, model: Model, averaging: Averaging) -> Standardizer:
-    """The scaler of X with the columns that the model sees: all of them as they came where a part of the model, or what is found, tells them by their number.
+def input_scaler(
+    scaler: Standardizer, table: TrainingTable, Y: np.ndarray, model: Model, averaging: Averaging, method: Exact | Sparse
+) -> Standardizer:
+    """The scaler of X with the columns that the model sees; Y (N, O): standardised targets.
 
-    Y (N, O): standardised targets.
+    All of them as they came where a part of the model, or what is found, tells them by their number, and in sparse models: arrays give the same one as files, which are not sorted.
     """
-    if isinstance(averaging, Search) or not treats_columns_alike(model):
-        return scaler
-    own, other = scaler.ordered_by_content(table.X, Y), getattr(averaging, "warm_start_from", None)
-    return own if other is None else _as_before(own, other.x_scaler_)
+    if isinstance(method, Exact) and not isinstance(averaging, Search) and treats_columns_alike(model):
+        scaler = scaler.ordered_by_content(table.X, Y)
+    return started_from(averaging, scaler, np.setdiff1d(scaler.columns, constant_columns(table.X)))
 
 
-def _as_before(scaler: Standardizer, other: Standardizer) -> Standardizer:
-    """With the columns of the model that training starts from, whose parameters belong to them in that order."""
-    if len(other.place) != len(scaler.place):
+def started_from(averaging: Averaging, scaler: Standardizer, varying: np.ndarray) -> Standardizer:
+    """With the columns of the model that training starts from, if any, whose parameters belong to them in that order; varying: columns that must be among them."""
+    other = getattr(averaging, "warm_start_from", None)
+    if other is None or len(other.x_scaler_.place) != len(scaler.place):
         return scaler  # parameters of another shape are refused where they are used
-    newly = np.setdiff1d(scaler.columns, other.columns)
+    newly = np.setdiff1d(varying, other.x_scaler_.columns)
     if len(newly):
         raise InputError(
             f"Warm start: the other model was fitted on data in which column {newly[0]} was constant or repeated another one, and here it is not. "
             "Fit without warm_start_from."
         )
-    return Standardizer(scaler.offset, scaler.scale, other.place)
+    return replace(scaler, place=other.x_scaler_.place)
 
 
 def learning_data(data: Sequence[Data], folds: FoldChoice) -> tuple[list[Data], FoldChoice]:

@@ -16,7 +16,7 @@ from manifoldgp.data.sources import RowSource
 from manifoldgp.errors import InputError, warn
 from manifoldgp.estimators import tables
 from manifoldgp.estimators.arguments import RunSettings, model_of, standardized
-from manifoldgp.estimators.canonical_data import input_scaler, learning_data
+from manifoldgp.estimators.canonical_data import input_scaler, started_from
 from manifoldgp.estimators.method import (
     chosen_method,
     partly_obeyed,
@@ -71,11 +71,12 @@ def fit(
     folds = FoldChoice(inputs.group_labels(groups, table.given, table.kept), ordered)
     of_X, of_y = standardized(estimator)
     of_targets = Standardizer.fit(table.Y, of_y)
-    scalers = input_scaler(Standardizer.fit(table.X, of_X), table, of_targets.apply(table.Y), model, averaging), of_targets
+    of_inputs = input_scaler(Standardizer.fit(table.X, of_X), table, of_targets.apply(table.Y), model, averaging, method)
+    scalers = of_inputs, of_targets
     _tell_what_is_not_obeyed(model, averaging, method, len(scalers[0].columns), groups, ordered)
     _keep_shape(estimator, method, scalers, outputs, table.flat)
     if isinstance(method, Sparse):
-        data, folds = learning_data(data_of_targets(table, *scalers, run.device), folds)
+        data = data_of_targets(table, *scalers, run.device)
         _keep(estimator, fit_sparse(model, lambda o: MemoryRows(data[o]), *scalers, averaging, method, run, folds, ALONE))
     else:
         _keep(estimator, fit_exact(model, table, *scalers, averaging, run, folds))
@@ -116,7 +117,8 @@ def _fit_source(
     estimator.n_features_in_ = source.inputs
     if source.names is not None:
         estimator.feature_names_in_ = np.array(source.names, dtype=object)
-    scalers = seen.standardizers(source.inputs, *standardized(estimator))
+    of_inputs, of_targets = seen.standardizers(source.inputs, *standardized(estimator))
+    scalers = started_from(averaging, of_inputs, of_inputs.columns), of_targets
     _keep_shape(estimator, method, scalers, source.outputs, source.flat)
     folds = FoldChoice(inputs.group_labels(groups, source.total), ordered)
 
