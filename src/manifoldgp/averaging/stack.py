@@ -32,8 +32,9 @@ from manifoldgp.averaging.fold_training import (
     step_phase,
 )
 from manifoldgp.averaging.folds import folds_for, held_out_in_turn
-from manifoldgp.averaging.kinds import ADDITIVE_GP, COLD, OWN, PLAIN, ROUGH, ROUGH_GP, STEPPED
+from manifoldgp.averaging.kinds import ADDITIVE_GP, COLD, OWN, PLAIN, ROUGH, ROUGH_GP, STEPPED, models_of_groups
 from manifoldgp.averaging.members import plain_gp
+from manifoldgp.averaging.sparse_kinds import kinds_of
 from manifoldgp.averaging.sparse_stack import fit_sparse_stack, plan_sparse_stack
 from manifoldgp.averaging.stacking import Weighing
 from manifoldgp.data.inputs import positive_number, whole_number
@@ -41,7 +42,7 @@ from manifoldgp.errors import InputError
 from manifoldgp.model import Data, Model
 from manifoldgp.training.model_rows import ModelRows
 from manifoldgp.training.plan import Phase, Plan, cost
-from manifoldgp.training.settings import Sparse
+from manifoldgp.training.settings import Exact, Sparse
 from manifoldgp.training.sparse_trainer import SparseTrainer
 from manifoldgp.training.trainer import LOST_MARGIN, Trainer
 
@@ -165,6 +166,11 @@ class Stack(Averaging):
     def weighing(self) -> Weighing:
         """How the groups are weighed."""
         return Weighing(tuple(self.variance_factors), self.gp_prior, self.spread_prior)
+
+    def models(self, template: Model, inputs: int, method: Exact | Sparse) -> dict[str, Model]:
+        if isinstance(method, Sparse):
+            return {name: kind.model(1) for name, kind in kinds_of(template, self).items()}
+        return models_of_groups(template, inputs, self.hidden, self.q)
 
     def plan(self, N: int) -> Plan:
         few, (count, used) = N < RETRAINED_BELOW, folds_for(N)
