@@ -29,10 +29,10 @@ from manifoldgp.parameters import leaves, map_leaves, nest
 from manifoldgp.training.objective import TrainingObjective
 from manifoldgp.training.optimizer import STOPPED
 
-MOST_ROUNDS = 6
+MOST_ROUNDS = 5
 """Trainings, at most: the first with exact inputs."""
 
-SETTLED = 0.02
+SETTLED = 0.05
 """Slopes have settled when the noise variances that they give change by so much of all noise, on average over the rows."""
 
 LEARN_ROWS = 1000
@@ -187,7 +187,7 @@ def learned_variances(
 
     Kernel, mean and noise of the heaviest member of each target are trained along; its features stay. An input's error is at most as large as its column's spread.
     """
-    targets = [_Target.of(*each) for each in zip(ensembles, data, squares, strict=True)]
+    targets = [TargetEvidence.of(*each) for each in zip(ensembles, data, squares, strict=True)]
     places = torch.as_tensor(np.flatnonzero(noisy), device=squares[0].device)
     spread = data[0].X.std(0, correction=0)[places].cpu().numpy()
     start = _first_guess(ensembles, squares, places) if before is None else before[places].sqrt().cpu().numpy()
@@ -217,7 +217,7 @@ def learned_variances(
 
 
 @dataclass(frozen=True)
-class _Target:
+class TargetEvidence:
     """The evidence of one target's heaviest member as a function of its trained parameters but those of the features. squares: (n, D). theta: (P,). free: indices."""
 
     objective: TrainingObjective
@@ -227,7 +227,7 @@ class _Target:
     free: Tensor
 
     @staticmethod
-    def of(ensemble: Ensemble, data: Data, squares: Tensor) -> _Target:
+    def of(ensemble: Ensemble, data: Data, squares: Tensor) -> TargetEvidence:
         block, member = ensemble.heaviest()
         values = map_leaves(lambda leaf: leaf[member], {k: v for k, v in block.values.items() if k != "inducing"})
         some = (
@@ -241,7 +241,7 @@ class _Target:
             i for name, where in layout.slices.items() if not name.startswith("features.") for i in range(where.start, where.stop)
         ]
         free = torch.tensor(kept, dtype=torch.long, device=theta.device)
-        return _Target(TrainingObjective(block.model, layout, constants, few), few, squares[some], theta, free)
+        return TargetEvidence(TrainingObjective(block.model, layout, constants, few), few, squares[some], theta, free)
 
     def value(self, part: Tensor, variances: Tensor) -> Tensor:
         """NLML, less the log prior where there is one, of the parameters ``part`` and these variances of the inputs (D,)."""
