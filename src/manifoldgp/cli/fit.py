@@ -420,7 +420,7 @@ def fit_table(
         periods = next((column.time.cyclic for column in training.encoding.columns if column.time is not None), ())
         estimator = GPRegressor if plain else ManifoldGPRegressor
         model = estimator(**arguments, missing=training.encoding.missing, cyclic=periods, callback=progress)
-        rows = {"noise_std": training.noise, "input_std": input_std, "groups": training.groups}
+        rows: dict[str, Any] = {"noise_std": training.noise, "input_std": input_std, "groups": training.groups}
         model.fit(training.X, training.y, **rows, ordered=ordered)
     refuse_unfinished(progress, outputs, interruption.exit_code)
     model.table_encoding_ = training.encoding  # pyright: ignore[reportAttributeAccessIssue]

@@ -48,7 +48,7 @@ def input_std_table(estimator: ManifoldGPRegressor, input_std: InputStd, rows: i
             f"input_std={{{_example(places)!r}: 0.1}}."
         )
     C = len(places)
-    table[:, list(places.values())] = _numbers(input_std, [(), (C,), (rows, C)], "input_std")
+    table[:, [place for place in places.values() if place is not None]] = _numbers(input_std, [(), (C,), (rows, C)], "input_std")
     return table
 
 
