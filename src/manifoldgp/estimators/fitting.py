@@ -232,17 +232,20 @@ def _with_slopes(
 ) -> torch.Tensor | None:
     """Known noise variances (n, O) of new rows U (n, D), and what the noise of their inputs adds where the model is steep now."""
     found: InputNoise | None = getattr(estimator, "input_noise_", None)
-    if input_std is None and found is None:
+    if input_std is not None:
+        if estimator.target_warping is not None:
+            raise InputError(
+                "Noisy inputs make noise in the units of y, and a warped model adds its noise to g(y). Leave out input_std."
+            )
+        std = input_std_table(estimator, input_std, len(U))
+    elif found is None:
         return noise
-    if input_std is None and found is not None and not found.learned:
+    elif found.learned:
+        std = found.std[None]
+    else:
         raise InputError(
             "This model was trained with input_std: give that of the new rows too, update(X, y, input_std=...), 0 where their inputs are exact."
         )
-    if estimator.target_warping is not None:
-        raise InputError(
-            "Noisy inputs make noise in the units of y, and a warped model adds its noise to g(y). Leave out input_std."
-        )
-    std = found.std[None] if found is not None and input_std is None else input_std_table(estimator, input_std, len(U))
     variances = on_device(estimator, (std / estimator.x_scaler_.scale) ** 2)
     added = torch.stack([slope_noise(e, U, variances) for e in estimator.ensembles_], -1)
     return added if noise is None else noise + added
