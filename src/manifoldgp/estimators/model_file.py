@@ -24,6 +24,7 @@ from manifoldgp.estimators.arguments import require_device
 from manifoldgp.estimators.descriptions import ModulesError, describe, place_modules, rebuild
 from manifoldgp.estimators.ensemble_file import LOGARITHM, NOT_NEGATIVE, POSITIVE, PROBABILITY, pack, take, unpack
 from manifoldgp.estimators.kernel_choice import KernelChoice
+from manifoldgp.estimators.noisy_inputs import InputNoise
 from manifoldgp.estimators.size_limit import SizeLimit
 from manifoldgp.features import Features, Identity, Nested, as_features
 from manifoldgp.means import as_mean
@@ -134,6 +135,9 @@ def save(
     encoding = getattr(estimator, "table_encoding_", None)
     if encoding is not None:
         header["table"] = encoding.to_plain()
+    input_noise: InputNoise | None = getattr(estimator, "input_noise_", None)
+    if input_noise is not None:
+        header["input_noise"] = input_noise.to_plain()
     choice: KernelChoice | None = getattr(estimator, "kernel_choice_", None)
     if choice is not None:
         header["kernel_choice"] = choice.to_plain()
@@ -196,6 +200,8 @@ def _unpack(
     estimator.held_out_ = [_unpack_report(plain, f"held_out{o}", tensors) for o, plain in enumerate(header["held_out"])]
     if "kernel_choice" in header:
         estimator.kernel_choice_ = KernelChoice(**header["kernel_choice"])  # pyright: ignore[reportAttributeAccessIssue]
+    if "input_noise" in header:
+        estimator.input_noise_ = InputNoise.from_plain(header["input_noise"], D, targets)
     if "search" in header:
         estimator.search_ = [SearchReport.from_plain(plain) for plain in header["search"]]
     if "table" in header:

@@ -57,15 +57,13 @@ class FittedTarget:
 
 def fit_exact(
     model: Model,
-    table: TrainingTable,
-    x_scaler: Standardizer,
+    data: list[Data],
     y_scaler: Standardizer,
     averaging: Averaging,
     run: RunSettings,
     folds: FoldChoice,
 ) -> list[FittedTarget]:
-    """Train one model (or average) a target, or one with shared features for all of them."""
-    data = data_of_targets(table, x_scaler, y_scaler, run.device)
+    """Train one model (or average) a target, or one with shared features for all of them. data: of each target."""
     learnt, folds = learning_data(data, folds)
     X, outputs, plan = learnt[0].X, len(data), averaging.plan(len(data[0].X))
     shared = averaging if isinstance(averaging, Single) and averaging.shared_features and outputs > 1 else None
