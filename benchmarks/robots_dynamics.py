@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from bars import Bar, bar_table, number, table
 from manifoldgp import GPRegressor, ManifoldGPRegressor, Sparse
 from manifoldgp.dynamics import DynamicsModel, HorizonScores, Trajectories
 
