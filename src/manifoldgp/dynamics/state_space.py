@@ -107,7 +107,8 @@ class StateSpace:
         return {self._named(k.columns): self._named(k.rates) for k in self.kinematics}
 
     def _named(self, places: tuple[int, ...]) -> str | tuple[str, ...]:
-        return tuple(self.state_names[i] for i in places) if len(places) > 1 else self.state_names[places[0]]
+        names = [self.state_names[i] for i in places]
+        return tuple(names) if len(names) > 1 else names[0]
 
     def to_plain(self) -> dict[str, Any]:
         """As plain data, for a file."""
