@@ -1,0 +1,228 @@
+"""Policies learnt from scratch in MuJoCo: a cart-pole swings up, and a finger pushes a block that sticks.
+
+    python examples/policy_search.py                             # cart-pole, learned features, seed 0: a few minutes
+    python examples/policy_search.py --task push --model plain   # the same loop on a plain GP
+    python examples/policy_search.py --picture swing.png         # what it learnt, drawn
+
+The loop is PILCO's: random actions first; then learn the dynamics from all that was recorded, improve a small network through predicted rollouts, try it, and so on.
+Needs MuJoCo: pip install 'manifoldgp[sim]'. `benchmarks/robots_policy.py` runs ten seeds of both tasks and both models.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from manifoldgp import Fast, GPRegressor, ManifoldGPRegressor
+from manifoldgp.dynamics import Attempt, DynamicsModel, NetworkPolicy, SaturatingCost, Trajectories, search
+from manifoldgp.errors import MissingExtraError
+
+Array = NDArray[np.float64]
+
+CART_POLE = """
+<mujoco>
+  <option integrator="implicitfast" timestep="0.002"/>
+  <default><geom contype="0" conaffinity="0"/></default>
+  <worldbody>
+    <body>
+      <joint name="cart" type="slide" axis="1 0 0" damping="0.1"/>
+      <geom type="box" size="0.1 0.05 0.05" mass="0.5"/>
+      <body>
+        <joint name="pole" type="hinge" axis="0 -1 0"/>
+        <geom type="capsule" fromto="0 0 0 0 0 -0.6" size="0.01" mass="0.5"/>
+      </body>
+    </body>
+  </worldbody>
+  <actuator><motor joint="cart"/></actuator>
+</mujoco>"""
+
+PUSH = """
+<mujoco>
+  <option integrator="implicitfast" timestep="0.001" gravity="0 0 0"/>
+  <default><geom solref="0.005 1" solimp="0.95 0.99 0.001" condim="1"/></default>
+  <worldbody>
+    <body>
+      <joint name="finger" type="slide" axis="1 0 0" damping="1"/>
+      <geom type="box" size="0.02 0.05 0.05" mass="0.5"/>
+    </body>
+    <body pos="0.06 0 0">
+      <joint name="block" type="slide" axis="1 0 0" frictionloss="2"/>
+      <geom type="box" size="0.04 0.04 0.04" mass="0.5"/>
+    </body>
+  </worldbody>
+  <actuator><motor joint="finger"/></actuator>
+</mujoco>"""
+
+
+@dataclass(frozen=True)
+class Task:
+    """A system of two joints and one motor, and what is wanted of it.
+
+    Parameters
+    ----------
+    xml
+        The system, for MuJoCo.
+    names
+        Of the states: two positions and their rates.
+    limit, dt, steps
+        The largest force; how long it is held; steps of a trial.
+    start, spread, noise
+        Mean and standard deviation of states where trials begin; standard deviation of what the sensors add.
+    cost, solved
+        What a state costs; whether the states (T + 1, 4) of a trial are what was wanted.
+    random_trials, trials
+        Trials with random forces, then with the policy, at most: 20 s together.
+    """
+
+    xml: str
+    names: tuple[str, str, str, str]
+    angles: tuple[int, ...]
+    limit: float
+    dt: float
+    steps: int
+    start: Array
+    spread: Array
+    noise: Array
+    scale: Array
+    cost: SaturatingCost
+    solved: Callable[[Array], bool]
+    random_trials: int
+    trials: int
+
+
+def tip(states: Tensor) -> Tensor:
+    """Where the tip of the pole is, in metres: (..., 2) of states (..., 4). The angle is 0 where it hangs."""
+    x, angle = states[..., 0], states[..., 1]
+    return torch.stack([x + 0.6 * angle.sin(), -0.6 * angle.cos()], -1)
+
+
+def stands(states: Array) -> bool:
+    """Whether the tip was within 0.2 m of its place above the origin during the last half second."""
+    away = tip(torch.as_tensor(states[-6:])) - torch.tensor([0.0, 0.6], dtype=torch.float64)
+    return bool((away.norm(dim=-1) < 0.2).all())
+
+
+def lies(states: Array) -> bool:
+    """Whether the block was within 5 cm of its place during the last half second."""
+    return bool((np.abs(states[-6:, 1] - 0.6) < 0.05).all())
+
+
+TASKS = {
+    "swing-up": Task(
+        CART_POLE, ("x", "angle", "dx", "dangle"), (1,), 10.0, 0.1, 25, np.zeros(4), np.full(4, 0.05), np.array([0.003, 0.003, 0.01, 0.01]),
+        np.array([1.0, 1.0, 2.0, 5.0]), SaturatingCost([0.0, 0.6], 0.5, tip), stands, 1, 7,
+    ),
+    "push": Task(
+        PUSH, ("finger", "block", "dfinger", "dblock"), (), 6.0, 0.1, 20, np.array([0.0, 0.2, 0.0, 0.0]), np.array([0.02, 0.05, 0.0, 0.0]),
+        np.array([0.002, 0.002, 0.01, 0.01]), np.array([0.3, 0.3, 1.0, 1.0]), SaturatingCost([0.6], 0.2, lambda x: x[..., 1:2]), lies, 2, 8,
+    ),
+}  # fmt: skip
+
+MODELS: dict[str, Callable[[], ManifoldGPRegressor]] = {
+    "plain": lambda: GPRegressor(restarts=2, max_iter=150),
+    "learned": lambda: ManifoldGPRegressor(averaging=Fast(gp_starts=2, warm_members=1, cold_members=2)),
+}
+
+
+class Simulator:
+    """A task in MuJoCo: trials with measured states, whose starts and sensor noise are drawn from a generator."""
+
+    def __init__(self, task: Task, seed: int) -> None:
+        try:
+            import mujoco
+        except ImportError as error:
+            raise MissingExtraError("This needs MuJoCo, which is not installed. Run: pip install 'manifoldgp[sim]'.") from error
+        self.task, self.rng, self._mujoco = task, np.random.default_rng(seed), mujoco
+        self._model = mujoco.MjModel.from_xml_string(task.xml)
+        self._data = mujoco.MjData(self._model)
+        self._substeps = round(task.dt / self._model.opt.timestep)
+
+    def starts(self, count: int) -> Array:
+        """States (count, 4) where trials begin."""
+        return self.task.start + self.task.spread * self.rng.standard_normal((count, 4))
+
+    def run(self, act: Callable[[Array], float], steps: int | None = None) -> tuple[Array, Array, Array]:
+        """One trial: true states (T + 1, 4), measured ones, which act sees, and forces (T, 1)."""
+        data, noise = self._data, self.task.noise
+        self._mujoco.mj_resetData(self._model, data)
+        start = self.starts(1)[0]
+        data.qpos[:], data.qvel[:] = start[:2], start[2:]
+        true, measured, forces = [start], [start + noise * self.rng.standard_normal(4)], []
+        for _ in range(steps or self.task.steps):
+            forces.append(float(np.clip(act(measured[-1]), -self.task.limit, self.task.limit)))
+            data.ctrl[0] = forces[-1]
+            self._mujoco.mj_step(self._model, data, nstep=self._substeps)
+            true.append(np.concatenate([data.qpos, data.qvel]))
+            measured.append(true[-1] + noise * self.rng.standard_normal(4))
+        return np.array(true), np.array(measured), np.array(forces)[:, None]
+
+    def random_trial(self) -> tuple[Array, Array]:
+        """Measured states and forces under random forces, each held for two steps."""
+        forces = iter(np.repeat(self.rng.uniform(-1, 1, self.task.steps), 2) * self.task.limit)
+        return self.run(lambda state: next(forces))[1:]
+
+    def solved(self, policy: NetworkPolicy, count: int) -> float:
+        """The share of trials that the policy solves."""
+        return float(np.mean([self.task.solved(self.run(lambda x: policy.act(x)[0])[0]) for _ in range(count)]))
+
+
+def learn(
+    task: Task, model: str, seed: int, evaluations: int = 40, particles: int = 20
+) -> Iterator[tuple[Attempt, bool, NetworkPolicy]]:
+    """Each trial of the loop, whether it was solved, and the policy."""
+    simulator, last = Simulator(task, seed), []
+    policy = NetworkPolicy([-task.limit], [task.limit], task.scale, task.angles, random_state=seed)
+
+    def trial(policy: nn.Module) -> tuple[Array, Array]:
+        true, measured, forces = simulator.run(lambda x: policy.act(x)[0])
+        last[:] = [task.solved(true)]
+        return measured, forces
+
+    first = [simulator.random_trial() for _ in range(task.random_trials)]
+    recorded = Trajectories.from_arrays(
+        [x for x, _ in first], [u for _, u in first], dt=task.dt, state_names=task.names, action_names=["force"]
+    )
+    position, rate = task.names[:2], task.names[2:]
+    dynamics = DynamicsModel(
+        MODELS[model](), angles=[task.names[i] for i in task.angles], rates=dict(zip(position, rate, strict=True))
+    )
+    options = {"trials": task.trials, "particles": particles, "evaluations": evaluations, "random_state": 1000 * seed}
+    for attempt in search(policy, trial, dynamics, task.cost, recorded, simulator.starts(particles), **options):
+        yield attempt, last[0], policy
+
+
+def main(arguments: list[str] | None = None) -> bool:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--task", default="swing-up", choices=list(TASKS))
+    parser.add_argument("--model", default="learned", choices=list(MODELS))
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--trials", type=int)
+    parser.add_argument("--evaluations", type=int, default=40)
+    parser.add_argument("--particles", type=int, default=20)
+    parser.add_argument("--picture")
+    given = parser.parse_args(arguments)
+    torch.set_num_threads(1)
+    task = TASKS[given.task]
+    task = task if given.trials is None else replace(task, trials=given.trials)
+    start = time.process_time()
+    for number, (attempt, solved, policy) in enumerate(
+        learn(task, given.model, given.seed, given.evaluations, given.particles), 1
+    ):
+        seconds = (task.random_trials + number) * task.steps * task.dt
+        share = Simulator(task, 1000 + given.seed).solved(policy, 10)
+        print(
+            f"{seconds:5.1f} s  predicted {attempt.improvement.before:.3f}->{attempt.improvement.after:.3f} cost {attempt.cost:.3f} solved {solved} of ten others {share:.1f}  cpu {time.process_time() - start:.0f} evals {len(attempt.improvement.costs)} end {attempt.states[-1].round(2)}",
+            flush=True,
+        )
+    return share
+
+
+if __name__ == "__main__":
+    main()
