@@ -11,9 +11,8 @@ Needs MuJoCo: pip install 'manifoldgp[sim]'. `benchmarks/robots_policy.py` runs 
 from __future__ import annotations
 
 import argparse
-import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -79,6 +78,8 @@ class Task:
         What a state costs; whether the states (T + 1, 4) of a trial are what was wanted.
     random_trials, trials
         Trials with random forces, then with the policy, at most: 20 s together.
+    evaluations
+        Rollouts with a gradient before each trial, at most.
     """
 
     xml: str
@@ -95,12 +96,18 @@ class Task:
     solved: Callable[[Array], bool]
     random_trials: int
     trials: int
+    evaluations: int
 
 
 def tip(states: Tensor) -> Tensor:
     """Where the tip of the pole is, in metres: (..., 2) of states (..., 4). The angle is 0 where it hangs."""
     x, angle = states[..., 0], states[..., 1]
     return torch.stack([x + 0.6 * angle.sin(), -0.6 * angle.cos()], -1)
+
+
+def block(states: Tensor) -> Tensor:
+    """Where the block is, in metres: (..., 1) of states (..., 4)."""
+    return states[..., 1:2]
 
 
 def stands(states: Array) -> bool:
@@ -116,14 +123,40 @@ def lies(states: Array) -> bool:
 
 TASKS = {
     "swing-up": Task(
-        CART_POLE, ("x", "angle", "dx", "dangle"), (1,), 10.0, 0.1, 25, np.zeros(4), np.full(4, 0.05), np.array([0.003, 0.003, 0.01, 0.01]),
-        np.array([1.0, 1.0, 2.0, 5.0]), SaturatingCost([0.0, 0.6], 0.5, tip), stands, 1, 7,
+        xml=CART_POLE,
+        names=("x", "angle", "dx", "dangle"),
+        angles=(1,),
+        limit=10.0,
+        dt=0.1,
+        steps=25,
+        start=np.zeros(4),
+        spread=np.full(4, 0.05),
+        noise=np.array([0.003, 0.003, 0.01, 0.01]),
+        scale=np.array([1.0, 1.0, 2.0, 5.0]),
+        cost=SaturatingCost([0.0, 0.6], 0.5, tip),
+        solved=stands,
+        random_trials=1,
+        trials=7,
+        evaluations=60,
     ),
     "push": Task(
-        PUSH, ("finger", "block", "dfinger", "dblock"), (), 6.0, 0.1, 20, np.array([0.0, 0.2, 0.0, 0.0]), np.array([0.02, 0.05, 0.0, 0.0]),
-        np.array([0.002, 0.002, 0.01, 0.01]), np.array([0.3, 0.3, 1.0, 1.0]), SaturatingCost([0.6], 0.2, lambda x: x[..., 1:2]), lies, 2, 8,
+        xml=PUSH,
+        names=("finger", "block", "dfinger", "dblock"),
+        angles=(),
+        limit=6.0,
+        dt=0.1,
+        steps=20,
+        start=np.array([0.0, 0.2, 0.0, 0.0]),
+        spread=np.array([0.02, 0.05, 0.0, 0.0]),
+        noise=np.array([0.002, 0.002, 0.01, 0.01]),
+        scale=np.array([0.3, 0.3, 1.0, 1.0]),
+        cost=SaturatingCost([0.6], 0.2, block),
+        solved=lies,
+        random_trials=2,
+        trials=8,
+        evaluations=40,
     ),
-}  # fmt: skip
+}
 
 MODELS: dict[str, Callable[[], ManifoldGPRegressor]] = {
     "plain": lambda: GPRegressor(restarts=2, max_iter=150),
@@ -173,54 +206,91 @@ class Simulator:
         return float(np.mean([self.task.solved(self.run(lambda x: policy.act(x)[0])[0]) for _ in range(count)]))
 
 
-def learn(
-    task: Task, model: str, seed: int, evaluations: int = 40, particles: int = 20
-) -> Iterator[tuple[Attempt, bool, NetworkPolicy]]:
+def learn(task: Task, model: str, seed: int, particles: int = 20) -> Iterator[tuple[Attempt, bool, NetworkPolicy]]:
     """Each trial of the loop, whether it was solved, and the policy."""
-    simulator, last = Simulator(task, seed), []
+    simulator, outcomes = Simulator(task, seed), []
     policy = NetworkPolicy([-task.limit], [task.limit], task.scale, task.angles, random_state=seed)
 
-    def trial(policy: nn.Module) -> tuple[Array, Array]:
-        true, measured, forces = simulator.run(lambda x: policy.act(x)[0])
-        last[:] = [task.solved(true)]
+    def trial(acting: nn.Module) -> tuple[Array, Array]:
+        true, measured, forces = simulator.run(lambda state: policy.act(state)[0])
+        outcomes.append(task.solved(true))
         return measured, forces
 
     first = [simulator.random_trial() for _ in range(task.random_trials)]
     recorded = Trajectories.from_arrays(
-        [x for x, _ in first], [u for _, u in first], dt=task.dt, state_names=task.names, action_names=["force"]
+        [states for states, _ in first],
+        [forces for _, forces in first],
+        dt=task.dt,
+        state_names=task.names,
+        action_names=["force"],
     )
-    position, rate = task.names[:2], task.names[2:]
-    dynamics = DynamicsModel(
-        MODELS[model](), angles=[task.names[i] for i in task.angles], rates=dict(zip(position, rate, strict=True))
-    )
-    options = {"trials": task.trials, "particles": particles, "evaluations": evaluations, "random_state": 1000 * seed}
-    for attempt in search(policy, trial, dynamics, task.cost, recorded, simulator.starts(particles), **options):
-        yield attempt, last[0], policy
+    rates = dict(zip(task.names[:2], task.names[2:], strict=True))
+    dynamics = DynamicsModel(MODELS[model](), angles=[task.names[i] for i in task.angles], rates=rates)
+    turns = search(
+        policy, trial, dynamics, task.cost, recorded, simulator.starts(particles),
+        trials=task.trials, particles=particles, evaluations=task.evaluations, random_state=1000 * seed,
+    )  # fmt: skip
+    for attempt in turns:
+        yield attempt, outcomes[-1], policy
 
 
-def main(arguments: list[str] | None = None) -> bool:
+def picture(task: Task, states: Array, path: str) -> None:
+    """Draw one trial: the cart-pole every 0.1 s, from light to dark; or where finger and block are."""
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(7, 3), constrained_layout=True)
+    if task.xml == CART_POLE:
+        _draw_cart_pole(axes, states)
+    else:
+        _draw_push(axes, np.arange(len(states)) * task.dt, states)
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
+
+
+def _draw_cart_pole(axes, states: Array) -> None:
+    x, (tip_x, tip_z) = states[:, 0], tip(torch.as_tensor(states)).numpy().T
+    for h in range(len(states)):
+        shade = str(0.85 - 0.85 * h / (len(states) - 1))
+        axes.plot([x[h], tip_x[h]], [0, tip_z[h]], color=shade, linewidth=1.5)
+        axes.plot(x[h], 0, "s", color=shade, markersize=7)
+    axes.plot(tip_x, tip_z, color="tab:blue", linewidth=1, label="way of the tip")
+    axes.plot(0, 0.6, "x", color="tab:red", label="target")
+    axes.set(xlabel="x, m", ylabel="z, m", aspect="equal")
+    axes.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False)
+
+
+def _draw_push(axes, seconds: Array, states: Array) -> None:
+    axes.axhspan(0.55, 0.65, color="0.9", label="target")
+    axes.plot(seconds, states[:, 1], label="block", color="tab:blue")
+    axes.plot(seconds, states[:, 0], label="finger", color="tab:orange")
+    axes.set(xlabel="s", ylabel="m")
+    axes.legend(frameon=False)
+
+
+def main(arguments: list[str] | None = None) -> float:
+    """Learn one task, print every trial; returns the share of ten other trials that the policy solves."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--task", default="swing-up", choices=list(TASKS))
     parser.add_argument("--model", default="learned", choices=list(MODELS))
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--trials", type=int)
-    parser.add_argument("--evaluations", type=int, default=40)
-    parser.add_argument("--particles", type=int, default=20)
-    parser.add_argument("--picture")
+    parser.add_argument("--picture", help="a file for the last policy's picture")
     given = parser.parse_args(arguments)
     torch.set_num_threads(1)
-    task = TASKS[given.task]
-    task = task if given.trials is None else replace(task, trials=given.trials)
-    start = time.process_time()
-    for number, (attempt, solved, policy) in enumerate(
-        learn(task, given.model, given.seed, given.evaluations, given.particles), 1
-    ):
-        seconds = (task.random_trials + number) * task.steps * task.dt
-        share = Simulator(task, 1000 + given.seed).solved(policy, 10)
+    task, policy = TASKS[given.task], None
+    for number, (attempt, solved, policy) in enumerate(learn(task, given.model, given.seed), task.random_trials + 1):
         print(
-            f"{seconds:5.1f} s  predicted {attempt.improvement.before:.3f}->{attempt.improvement.after:.3f} cost {attempt.cost:.3f} solved {solved} of ten others {share:.1f}  cpu {time.process_time() - start:.0f} evals {len(attempt.improvement.costs)} end {attempt.states[-1].round(2)}",
+            f"{number * task.steps * task.dt:5.1f} s of interaction: predicted cost {attempt.improvement.before:.2f} -> "
+            f"{attempt.improvement.after:.2f}, found {attempt.cost:.2f}{', solved' if solved else ''}",
             flush=True,
         )
+        if solved:
+            break
+    assert policy is not None
+    tested = Simulator(task, 10_000 + given.seed)
+    share = tested.solved(policy, 10)
+    print(f"other starts: {share:.0%} of ten solved")
+    if given.picture:
+        picture(task, tested.run(lambda state: policy.act(state)[0])[0], given.picture)
     return share
 
 
