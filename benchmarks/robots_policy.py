@@ -26,7 +26,7 @@ import torch
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.append(str(ROOT / "examples"))
 
-from policy_search import MODELS, TASKS, Simulator, learn  # noqa: E402
+from policy_search import MODELS, TASKS, Simulator, first_policy, learn  # noqa: E402
 
 OTHERS = 10
 NEEDED = 8
@@ -34,20 +34,19 @@ NEEDED = 8
 
 def measure(task: str, model: str, seed: int) -> dict[str, object]:
     """One seed: learns until a trial is solved or the trials are used up."""
-    begin, wall, described, trials, solved = time.process_time(), time.perf_counter(), TASKS[task], 0, False
-    policy, costs = None, []
-    for trials, (attempt, solved, policy) in enumerate(learn(described, model, seed), 1):  # noqa: B007
+    begin, wall, described, solved = time.process_time(), time.perf_counter(), TASKS[task], False
+    policy, costs = first_policy(described, seed), []
+    for attempt, solved in learn(described, model, policy, seed):
         costs.append(round(attempt.cost, 3))
         if solved:
             break
-    assert policy is not None
     return {
         "task": task,
         "model": model,
         "seed": seed,
         "solved": solved,
         "others": round(OTHERS * Simulator(described, 10_000 + seed).solved(policy, OTHERS)),
-        "interaction": (described.random_trials + trials) * described.steps * described.dt,
+        "interaction": (described.random_trials + len(costs)) * described.steps * described.dt,
         "costs": costs,
         "processor_seconds": time.process_time() - begin,
         "wall_seconds": time.perf_counter() - wall,

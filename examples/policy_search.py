@@ -206,10 +206,14 @@ class Simulator:
         return float(np.mean([self.task.solved(self.run(lambda x: policy.act(x)[0])[0]) for _ in range(count)]))
 
 
-def learn(task: Task, model: str, seed: int, particles: int = 20) -> Iterator[tuple[Attempt, bool, NetworkPolicy]]:
-    """Each trial of the loop, whether it was solved, and the policy."""
+def first_policy(task: Task, seed: int) -> NetworkPolicy:
+    """A network that has learnt nothing yet."""
+    return NetworkPolicy([-task.limit], [task.limit], task.scale, task.angles, random_state=seed)
+
+
+def learn(task: Task, model: str, policy: NetworkPolicy, seed: int, particles: int = 20) -> Iterator[tuple[Attempt, bool]]:
+    """Each trial of the loop, and whether it was solved; the policy improves in place."""
     simulator, outcomes = Simulator(task, seed), []
-    policy = NetworkPolicy([-task.limit], [task.limit], task.scale, task.angles, random_state=seed)
 
     def trial(acting: nn.Module) -> tuple[Array, Array]:
         true, measured, forces = simulator.run(lambda state: policy.act(state)[0])
@@ -231,7 +235,7 @@ def learn(task: Task, model: str, seed: int, particles: int = 20) -> Iterator[tu
         trials=task.trials, particles=particles, evaluations=task.evaluations, random_state=1000 * seed,
     )  # fmt: skip
     for attempt in turns:
-        yield attempt, outcomes[-1], policy
+        yield attempt, outcomes[-1]
 
 
 def picture(task: Task, states: Array, path: str) -> None:
@@ -276,8 +280,9 @@ def main(arguments: list[str] | None = None) -> float:
     parser.add_argument("--picture", help="a file for the last policy's picture")
     given = parser.parse_args(arguments)
     torch.set_num_threads(1)
-    task, policy = TASKS[given.task], None
-    for number, (attempt, solved, policy) in enumerate(learn(task, given.model, given.seed), task.random_trials + 1):
+    task = TASKS[given.task]
+    policy = first_policy(task, given.seed)
+    for number, (attempt, solved) in enumerate(learn(task, given.model, policy, given.seed), task.random_trials + 1):
         print(
             f"{number * task.steps * task.dt:5.1f} s of interaction: predicted cost {attempt.improvement.before:.2f} -> "
             f"{attempt.improvement.after:.2f}, found {attempt.cost:.2f}{', solved' if solved else ''}",
@@ -285,7 +290,6 @@ def main(arguments: list[str] | None = None) -> float:
         )
         if solved:
             break
-    assert policy is not None
     tested = Simulator(task, 10_000 + given.seed)
     share = tested.solved(policy, 10)
     print(f"other starts: {share:.0%} of ten solved")
