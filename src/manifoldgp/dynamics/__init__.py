@@ -1,6 +1,7 @@
-"""Systems that move: from recordings to a one-step model, and rollouts with their uncertainty."""
+"""Systems that move: from recordings to a one-step model, rollouts with their uncertainty, and policies that improve on them."""
 
-from manifoldgp.dynamics.dynamics_model import DynamicsModel
+from manifoldgp.dynamics.dynamics_model import DynamicsModel, cross_validate
+from manifoldgp.dynamics.horizon_scores import HorizonScores
 from manifoldgp.dynamics.policies import NetworkPolicy
 from manifoldgp.dynamics.policy_search import Attempt, Improvement, PredictedCost, SaturatingCost, improve, search
 from manifoldgp.dynamics.rollout import Rollout
@@ -10,6 +11,7 @@ from manifoldgp.dynamics.trajectories import Trajectories
 __all__ = [
     "Attempt",
     "DynamicsModel",
+    "HorizonScores",
     "Improvement",
     "MeanStep",
     "MomentStep",
@@ -19,6 +21,7 @@ __all__ = [
     "Rollout",
     "SaturatingCost",
     "Trajectories",
+    "cross_validate",
     "improve",
     "search",
 ]

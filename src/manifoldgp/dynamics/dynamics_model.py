@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator, clone
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from manifoldgp.data import inputs
+from manifoldgp.dynamics.horizon_scores import HorizonScores, mean_of, score_rollout, spread_of, starts_of
 from manifoldgp.dynamics.rolling import act_of, roll
 from manifoldgp.dynamics.rollout import Rollout
 from manifoldgp.dynamics.state_space import Rates, StateSpace, state_space
 from manifoldgp.dynamics.steps import MeanStep, MomentStep, ParticleStep, Policy, Regression
 from manifoldgp.dynamics.trajectories import Trajectories
-from manifoldgp.errors import InputError
+from manifoldgp.errors import FileFormatError, InputError
+from manifoldgp.estimators import model_file
 from manifoldgp.estimators.arguments import generator_of
 from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
 from manifoldgp.estimators.units import on_device
@@ -151,6 +156,41 @@ class DynamicsModel(BaseEstimator):
             found = roll(ready, X, cov, act.to(X) if isinstance(act, Tensor) else act, H, generator_of(random_state))
         return found.rollout(self.space_, single)
 
+    def score(
+        self,
+        trajectories: Trajectories,
+        horizon: int,
+        *,
+        every: int | None = None,
+        method: str = "auto",
+        particles: int = PARTICLES,
+        random_state: RandomState = 0,
+    ) -> HorizonScores:
+        """How good rollouts of recorded runs are after 1, ..., horizon steps: RMSE, NLPP, and coverage of 95 % bands.
+
+        Parameters
+        ----------
+        trajectories
+            Runs that the model was not fitted on.
+        horizon
+            Steps of each rollout.
+        every
+            A rollout begins at every so many rows of a run; at every ``horizon`` rows where it is not given.
+        method, particles, random_state
+            As in `rollout`.
+        """
+        check_is_fitted(self)
+        names = self.space_.state_names, self.space_.action_names
+        if (trajectories.state_names, trajectories.action_names) != names:
+            raise InputError(f"The model knows states {names[0]} and actions {names[1]}; these recordings have other columns.")
+        horizon = inputs.whole_number(horizon, "horizon")
+        given = starts_of(trajectories, horizon, horizon if every is None else inputs.whole_number(every, "every"))
+        actions = given.actions if names[1] else None
+        found = self.rollout(
+            given.states, actions, horizon=horizon, method=method, particles=particles, random_state=random_state
+        )
+        return score_rollout(found, given.truth, self.space_, spread_of(trajectories))
+
     def moment_step(self, points: int = POINTS) -> MomentStep:
         """Mean and covariance of a state to those of the next, as a function of tensors: differentiable, for policy search.
 
@@ -173,6 +213,31 @@ class DynamicsModel(BaseEstimator):
         """States to the means of their next states, as a function of tensors."""
         check_is_fitted(self)
         return MeanStep(self.space_, self._regression())
+
+    def save(self, path: str | Path) -> None:
+        """Write the fitted model to one file that `DynamicsModel.load` reads; no pickle. ``manifoldgp.load`` gives its regression alone."""
+        check_is_fitted(self)
+        header, tensors = model_file.packed(self.regressor_)
+        header["dynamics"] = {"space": self.space_.to_plain(), "default_regressor": self.regressor is None}
+        model_file.write(path, header, tensors)
+
+    @classmethod
+    def load(cls, path: str | Path, device: str = "cpu") -> DynamicsModel:
+        """The fitted model in a file; device: where it is to predict."""
+        regressor, header = model_file.load_with_header(path, device=device)
+        if "dynamics" not in header:
+            raise FileFormatError(f"{path} holds a {type(regressor).__name__} and no dynamics. Use manifoldgp.load.")
+        try:
+            plain = header["dynamics"]
+            space, default = StateSpace.from_plain(plain["space"]), bool(plain["default_regressor"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise FileFormatError(f"{path} is incomplete or inconsistent ({error}).") from error
+        if (len(space.input_names), len(space.learnt)) != (regressor.n_features_in_, regressor.n_outputs_):
+            raise FileFormatError(f"{path} is inconsistent: its regression has other columns than its dynamics.")
+        names = [[space.state_names[i] for i in places] for places in (space.angles, space.flags)]
+        model = cls(None if default else clone(regressor), angles=names[0], flags=names[1], rates=space.rates or None)
+        model.regressor_, model.space_ = regressor, space
+        return model
 
     def _step(self, method: str, particles: int, random_state: RandomState) -> MeanStep | MomentStep | ParticleStep:
         if method not in ("auto", "moments", "particles", "mean"):
@@ -222,6 +287,45 @@ class DynamicsModel(BaseEstimator):
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "space_")
+
+
+def cross_validate(
+    model: DynamicsModel,
+    trajectories: Trajectories,
+    horizon: int,
+    *,
+    folds: int = 5,
+    random_state: RandomState = 0,
+    **scoring: object,
+) -> HorizonScores:
+    """Scores of rollouts in which no run was predicted by a model that had seen it.
+
+    Parameters
+    ----------
+    model
+        What to fit; it is cloned for each fold and stays as it is.
+    trajectories
+        Runs, dealt to the folds as wholes.
+    horizon
+        Steps of each rollout.
+    folds
+        How many models are fitted.
+    random_state
+        Deals the runs.
+    scoring
+        As in ``model.score``: every, method, particles.
+    """
+    folds = inputs.whole_number(folds, "folds", 2)
+    if len(trajectories) < folds:
+        raise InputError(f"{folds} folds need as many runs; there are {len(trajectories)}. Take fewer folds.")
+    order = check_random_state(random_state).permutation(len(trajectories))
+    scores = []
+    for held_out in np.array_split(order, folds):
+        rest = trajectories.only(np.setdiff1d(order, held_out))
+        fitted = clone(model).fit(rest)
+        part = fitted.score(trajectories.only(np.sort(held_out)), horizon, **scoring)  # pyright: ignore[reportArgumentType]
+        scores.append(replace(part, scale=spread_of(trajectories)))
+    return mean_of(scores)
 
 
 def _holds_out_rows(regressor: ManifoldGPRegressor) -> bool:

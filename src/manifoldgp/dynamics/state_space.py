@@ -10,14 +10,18 @@ where a and b are fitted to the recordings, so that neither the time step nor th
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from manifoldgp.dynamics.trajectories import Transitions
-from manifoldgp.errors import InputError
+from manifoldgp.errors import FileFormatError, InputError
+
+_SHAPES = ((1, 1), (4, 3))
+"""Columns and rates of a position and of a quaternion."""
 
 Rates = Mapping[str | tuple[str, ...], str | tuple[str, ...]]
 
@@ -35,6 +39,13 @@ class Kinematics:
     after: float = 0.0
     noise: float = 0.0
     world: bool = False
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any], states: int) -> Kinematics:
+        columns, rates = _places(plain["columns"], states), _places(plain["rates"], states)
+        if (len(columns), len(rates)) not in _SHAPES:
+            raise FileFormatError("The file's dynamics have a position or a quaternion with another number of rates.")
+        return cls(columns, rates, *(_finite(plain[part]) for part in ("before", "after", "noise")), bool(plain["world"]))
 
     @property
     def turns(self) -> bool:
@@ -89,16 +100,55 @@ class StateSpace:
         """The columns that the regression predicts."""
         return [("next " if i in self.flags else "change of ") + self.state_names[i] for i in self.learnt]
 
+    @property
+    def rates(self) -> dict[str | tuple[str, ...], str | tuple[str, ...]]:
+        """The kinematics by name, as they are given."""
+        named = [tuple(tuple(self.state_names[i] for i in places) for places in (k.columns, k.rates)) for k in self.kinematics]
+        return {(x if len(x) > 1 else x[0]): (v if len(v) > 1 else v[0]) for x, v in named}
+
+    def to_plain(self) -> dict[str, Any]:
+        """As plain data, for a file."""
+        return asdict(self)
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> StateSpace:
+        """From a file, which may be damaged or forged."""
+        names, actions = (tuple(map(str, plain[part])) for part in ("state_names", "action_names"))
+        kinematics = tuple(Kinematics.from_plain(k, len(names)) for k in plain["kinematics"])
+        angles, flags = (_places(plain[part], len(names)) for part in ("angles", "flags"))
+        space = cls(names, actions, angles, flags, kinematics, None if plain["dt"] is None else _finite(plain["dt"]))
+        if not space.learnt or len({*names, *actions}) != len(names) + len(actions):
+            raise FileFormatError("The file's dynamics have states that are named twice, or none that is learnt.")
+        return space
+
     def inputs(self, states: Tensor, actions: Tensor) -> Tensor:
         """z (..., D) of states (..., S) and actions (..., A)."""
-        angles = states[..., list(self.angles)]
-        return torch.cat([states[..., list(self.plain)], angles.sin(), angles.cos(), actions], -1)
+        angles, plain = states[..., list(self.angles)], self._one_sign(states)[..., list(self.plain)]
+        return torch.cat([plain, angles.sin(), angles.cos(), actions], -1)
+
+    def _one_sign(self, states: Tensor) -> Tensor:
+        """With quaternions whose real part is positive: q and −q are one orientation."""
+        for k in self.kinematics:
+            if k.turns:
+                q = states[..., list(k.columns)]
+                states = states.index_copy(-1, torch.tensor(k.columns, device=states.device), torch.where(q[..., :1] < 0, -q, q))
+        return states
+
+    def difference(self, states: np.ndarray, others: np.ndarray) -> np.ndarray:
+        """states − others (..., S): of angles the shorter way, of quaternions with the sign that is nearer."""
+        change = states - others
+        for i in self.angles:
+            change[..., i] = (change[..., i] + np.pi) % (2 * np.pi) - np.pi
+        for k in self.kinematics:
+            if k.turns:
+                columns = list(k.columns)
+                near = (states[..., columns] * others[..., columns]).sum(-1, keepdims=True) >= 0
+                change[..., columns] = np.where(near, states[..., columns], -states[..., columns]) - others[..., columns]
+        return change
 
     def outputs(self, states: np.ndarray, next_states: np.ndarray) -> np.ndarray:
         """What the regression learns (N, O)."""
-        change = next_states - states
-        for i in self.angles:
-            change[:, i] = (change[:, i] + np.pi) % (2 * np.pi) - np.pi  # recordings may jump from pi to −pi
+        change = self.difference(next_states, states)  # recordings may jump from pi to −pi
         change[:, list(self.flags)] = next_states[:, list(self.flags)]
         return change[:, list(self.learnt)]
 
@@ -119,6 +169,12 @@ class StateSpace:
         """
         plain, angles = list(self.plain), list(self.angles)
         A = actions.shape[-1]
+        if not angles:
+            return (
+                torch.cat([mean, actions], -1),
+                torch.nn.functional.pad(cov, (0, A, 0, A)),
+                torch.nn.functional.pad(cov, (0, A)),
+            )
         own, var = cov[:, :, angles], cov[:, angles][:, :, angles]
         m, v = mean[:, angles], var.diagonal(dim1=-2, dim2=-1)
         shrunk = torch.exp(-0.5 * v)
@@ -168,9 +224,11 @@ class StateSpace:
 
     def affine_step(self, like: Tensor) -> tuple[Tensor, Tensor]:
         """x' = A x + B f: A (S, S) and B (S, O)."""
-        S, O = len(self.state_names), len(self.learnt)
+        S, targets = len(self.state_names), len(self.learnt)
         unit, none = torch.eye(S, dtype=like.dtype, device=like.device), like.new_zeros
-        return self.moved(unit, none(S, O)).mT, self.moved(none(O, S), torch.eye(O, dtype=like.dtype, device=like.device)).mT
+        return self.moved(unit, none(S, targets)).mT, self.moved(
+            none(targets, S), torch.eye(targets, dtype=like.dtype, device=like.device)
+        ).mT
 
 
 def state_space(
@@ -193,7 +251,7 @@ def state_space(
     fitted = []
     for columns, of in (rates or {}).items():
         places = [tuple(_place(names, name, "rates") for name in _several(part)) for part in (columns, of)]
-        if (len(places[0]), len(places[1])) not in ((1, 1), (4, 3)):
+        if (len(places[0]), len(places[1])) not in _SHAPES:
             raise InputError(f"rates gives {columns!r} the rate {of!r}: a position has one, a quaternion of four columns three.")
         fitted.append(_fitted(Kinematics(*places), rows))
     space = StateSpace(names, tuple(action_names), turned, binary, tuple(fitted), dt)
@@ -204,6 +262,19 @@ def state_space(
             f"{names[clash[0]]!r} has two roles." if clash else "Every state follows from another: nothing is left to learn."
         )
     return space
+
+
+def _places(given: Sequence[int], count: int) -> tuple[int, ...]:
+    places = tuple(int(i) for i in given)
+    if len(set(places)) < len(places) or not all(0 <= i < count for i in places):
+        raise FileFormatError(f"The file's dynamics name columns {places} of {count}.")
+    return places
+
+
+def _finite(given: float) -> float:
+    if not np.isfinite(given):
+        raise FileFormatError(f"The file's dynamics have a coefficient {given}.")
+    return float(given)
 
 
 def _several(name: str | Sequence[str]) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -71,6 +72,12 @@ class MomentStep:
         """Mean (n, S) and covariance (n, S, S) after the step, from mean (n, S), covariance (n, S, S), and actions (n, A) or a policy."""
         return self._by_points(mean, cov, act) if self.closed is None else self._in_closed_form(mean, cov, act, self.closed)
 
+    @cached_property
+    def _affine(self) -> tuple[Tensor, Tensor, Tensor]:
+        """x' = A x + B f + noise: A, B, and the covariance (1, S, S) of the noise."""
+        like = self.regression.scale
+        return *self.space.affine_step(like), self.space.kinematic_noise(like.new_zeros(1, len(self.space.state_names)))
+
     @property
     def method(self) -> str:
         """ "closed form" or "samples"."""
@@ -80,9 +87,9 @@ class MomentStep:
         mu, Sigma, cross = self._inputs(mean, cov, act)
         offset, scale = self.regression.offset, self.regression.scale
         found = closed((mu - offset) / scale, Sigma / (scale[:, None] * scale))
-        A, B = self.space.affine_step(mean)
+        A, B, noise = self._affine
         mixed = A @ cross @ (found.gradient / scale[:, None]) @ B.mT
-        after = A @ cov @ A.mT + mixed + mixed.mT + B @ found.covariance @ B.mT + self.space.kinematic_noise(mean)
+        after = A @ cov @ A.mT + mixed + mixed.mT + B @ found.covariance @ B.mT + noise
         return mean @ A.mT + found.mean @ B.mT, 0.5 * (after + after.mT)
 
     def _inputs(self, mean: Tensor, cov: Tensor, act: Tensor | Policy) -> tuple[Tensor, Tensor, Tensor]:

@@ -230,7 +230,7 @@ def _table(given: ArrayLike, name: str) -> np.ndarray:
     except (TypeError, ValueError) as error:
         raise InputError(f"{name} must be numbers in a table (rows, columns): {error}.") from error
     A = A[:, None] if A.ndim == 1 else A
-    if A.ndim != 2 or not A.shape[1]:
+    if A.ndim != 2 or (not A.shape[1] and name == "states"):
         raise InputError(f"{name} must be a table (rows, columns); got shape {A.shape}.")
     return A
 

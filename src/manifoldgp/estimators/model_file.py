@@ -108,6 +108,18 @@ def save(
     summary: plain data about it, predictor: the same model as a program. Both can be read from the file without PyTorch; load and save forget them, for the
     model may change in between.
     """
+    header, tensors = packed(estimator)
+    if summary is not None:
+        header["summary"] = summary
+    if predictor is not None:
+        header["program"] = plain_program(predictor.program) | {"facts": predictor.facts() | {"table": None}}  # which is above
+        constants = predictor.program.constants.items()
+        tensors |= {f"program.{slot}": torch.from_numpy(np.ascontiguousarray(constant)) for slot, constant in constants}
+    write(path, header, tensors)
+
+
+def packed(estimator: ManifoldGPRegressor) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Header and tensors of a fitted estimator."""
     if type(estimator) not in _KINDS.values():
         raise InputError(
             f"Only {' and '.join(_KINDS)} can be saved; a {type(estimator).__name__} is code that a file cannot hold."
@@ -135,13 +147,7 @@ def save(
     choice: KernelChoice | None = getattr(estimator, "kernel_choice_", None)
     if choice is not None:
         header["kernel_choice"] = choice.to_plain()
-    if summary is not None:
-        header["summary"] = summary
-    if predictor is not None:
-        header["program"] = plain_program(predictor.program) | {"facts": predictor.facts() | {"table": None}}  # which is above
-        constants = predictor.program.constants.items()
-        tensors |= {f"program.{slot}": torch.from_numpy(np.ascontiguousarray(constant)) for slot, constant in constants}
-    write(path, header, tensors)
+    return header, tensors
 
 
 def load(path: str | Path, modules: Sequence[torch.nn.Module] = (), device: str = "cpu") -> ManifoldGPRegressor:
@@ -156,12 +162,19 @@ def load(path: str | Path, modules: Sequence[torch.nn.Module] = (), device: str 
     device
         Where it is to predict.
     """
+    return load_with_header(path, modules, device)[0]
+
+
+def load_with_header(
+    path: str | Path, modules: Sequence[torch.nn.Module] = (), device: str = "cpu"
+) -> tuple[ManifoldGPRegressor, dict[str, Any]]:
+    """The same, with the file's header: whoever keeps an estimator in a larger whole has written more there."""
     require_device(device)
     header, tensors = read(path)
     tensors = {name: tensor.to(device) for name, tensor in tensors.items()}
     try:
         with SizeLimit(sum(tensor.numel() for tensor in tensors.values())):
-            return _unpack(header, tensors, place_modules(header.get("settings"), list(modules)), device)
+            return _unpack(header, tensors, place_modules(header.get("settings"), list(modules)), device), header
     except ManifoldGPError as error:
         if isinstance(error, (FileFormatError, ModulesError)):
             raise

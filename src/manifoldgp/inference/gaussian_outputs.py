@@ -11,15 +11,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
+from torch.autograd.function import FunctionCtx
 
 from manifoldgp.inference.ensemble import Ensemble
 from manifoldgp.inference.gaussian_inputs import GaussianMember, gaussian_members
 
 _CHUNK = 2**17
 """Entries of Q in work at a time: a megabyte, which stays in the cache."""
+
+_LARGE = 0.03
+"""A largest exponent from which exp(x) − 1 has digits enough."""
+
+_TERMS = 8
+"""Of the series of exp(x) − 1 below it: 0.03⁸ / 9! = 2e-18."""
 
 
 @dataclass(frozen=True)
@@ -51,49 +59,124 @@ class GaussianOutputs:
 
     def __call__(self, mu: Tensor, Sigma: Tensor, latent: bool = False) -> OutputMoments:
         """The moments at mu (n, D), Sigma (n, D, D), differentiable in both; latent: of f, without noise."""
-        n, O, A = len(mu), len(self.alpha), self.matrix
+        targets, A = len(self.alpha), self.matrix
         d = self.points - (torch.einsum("nd,odq->noq", mu, A) + self.offset).unsqueeze(-2)  # (n, O, N, Q)
         u = d @ A.mT  # (n, O, N, D)
-        G = A @ A.mT
-        a, b = torch.tril_indices(O, O)
-        every = torch.cat([G, G[a] + G[b]])  # of each target, then of each pair
-        unit = torch.eye(mu.shape[-1], dtype=mu.dtype, device=mu.device)
-        factor = unit + Sigma.unsqueeze(1) @ every
-        M = torch.linalg.solve(factor, Sigma.unsqueeze(1).expand_as(factor))
-        root = 0.5 * torch.linalg.slogdet(factor)[1]
-        single, root_single = M[:, :O], root[:, :O]
-        uM = u @ single
-        q = self.variance[:, None] * torch.exp(-0.5 * d.square().sum(-1) + 0.5 * (uM * u).sum(-1) - root_single[..., None])
+        M, root = _inverted(Sigma.unsqueeze(1), self._squares)
+        own, roots = M[:, :targets], root[:, :targets]
+        square = (u @ own * u).sum(-1)
+        q = torch.exp(0.5 * (square - d.square().sum(-1)) + (self._log_variance - roots).unsqueeze(-1))
         weighted = q * self.alpha
-        # E[df/dz] = Σ_i alpha_i q_i (I + G Sigma)⁻¹ u_i, and (I + G Sigma)⁻¹ = I − G M
-        pull = (weighted.unsqueeze(-2) @ u).squeeze(-2)
-        gradient = pull - (G @ (single @ pull.unsqueeze(-1))).squeeze(-1)
-        mean = self.constant + mu @ self.slope.T + weighted.sum(-1)
-        sums = self._pairs(u, q, weighted, M[:, O:], single, root[:, O:], root_single, a, b)
-        certain = self.variance - (q.unsqueeze(-2) @ self.whitener.mT).square().sum((-1, -2))
-        between = torch.zeros(n, O, O, dtype=mu.dtype, device=mu.device).index_put((torch.arange(n)[:, None], a, b), sums)
-        between = between + between.mT - torch.diag_embed(between.diagonal(dim1=-2, dim2=-1))
-        linear = gradient @ Sigma @ self.slope.T
-        between = between + linear + linear.mT + self.slope @ Sigma @ self.slope.T
-        inside = certain + (0.0 if latent else self.noise)
-        return OutputMoments(mean, between + torch.diag_embed(inside), (gradient + self.slope).mT)
+        pull = weighted.unsqueeze(-2) @ u
+        # E[df/dz] = (I + G Sigma)⁻¹ Σ_i alpha_i q_i u_i, and (I + G Sigma)⁻¹ = I − G M
+        gradient = (pull - pull @ own @ self._squares[:targets]).squeeze(-2) + self.slope
+        left, right = self._coupled(u, square, M[:, targets:], roots, root[:, targets:])
+        moved = self._moved_together(left, right, q, weighted)
+        linear = (gradient - 0.5 * self.slope) @ Sigma @ self.slope.mT
+        certain = self.variance - (self.whitener @ q.unsqueeze(-1)).square().sum((-1, -2)) + (0.0 if latent else self.noise)
+        mean = self.constant + mu @ self.slope.mT + weighted.sum(-1)
+        return OutputMoments(mean, moved + linear + linear.mT + torch.diag_embed(certain), gradient.mT)
 
-    def _pairs(self, u, q, weighted, M, single, root, root_single, a, b) -> Tensor:
-        """Σ_ij of the pairs (n, P): alpha_i q_i alpha'_j q'_j (Q_ij / (q_i q'_j) − 1), and for a target with itself less what the data explain."""
-        uM = u[:, a] @ M
-        mine = 0.5 * (u[:, a] * (uM - u[:, a] @ single[:, a])).sum(-1, keepdim=True)
-        theirs = 0.5 * (u[:, b] * (u[:, b] @ (M - single[:, b]))).sum(-1, keepdim=True)
-        mine = mine + (root_single[:, a] + root_single[:, b] - root)[..., None, None]
-        left = torch.cat([uM, mine, torch.ones_like(mine)], -1)
-        right = torch.cat([u[:, b], torch.ones_like(theirs), theirs], -1)
-        out = []
-        for p, (i, j) in enumerate(zip(a.tolist(), b.tolist(), strict=True)):
-            X = torch.expm1(left[:, p] @ right[:, p].mT)
-            if i == j:
-                out.append((q[:, i].unsqueeze(-2) @ (self.counts[i] * X) @ q[:, i].unsqueeze(-1)).squeeze(-1).squeeze(-1))
-            else:
-                out.append((weighted[:, i].unsqueeze(-2) @ X @ weighted[:, j].unsqueeze(-1)).squeeze(-1).squeeze(-1))
-        return torch.stack(out, -1)
+    @cached_property
+    def _pairs(self) -> tuple[Tensor, Tensor]:
+        """Numbers of the first and the second target of every pair: each with itself, then all others."""
+        each = torch.arange(len(self.alpha), device=self.alpha.device)
+        first, second = torch.tril_indices(len(each), len(each), -1, device=each.device)
+        return torch.cat([each, first]), torch.cat([each, second])
+
+    @cached_property
+    def _squares(self) -> Tensor:
+        """G of each target by itself, A Aᵀ, and of the pairs, A Aᵀ + B Bᵀ."""
+        G, (a, b) = self.matrix @ self.matrix.mT, self._pairs
+        return torch.cat([G, G[a] + G[b]])
+
+    @cached_property
+    def _log_variance(self) -> Tensor:
+        return self.variance.log()
+
+    @cached_property
+    def _places(self) -> Tensor:
+        """From pairs to matrices: (P, O O), one where an entry is that of a pair."""
+        (a, b), targets = self._pairs, len(self.alpha)
+        places = self.alpha.new_zeros(len(a), targets, targets)
+        places[torch.arange(len(a)), a, b] = places[torch.arange(len(a)), b, a] = 1.0
+        return places.flatten(1)
+
+    def _coupled(self, u: Tensor, square: Tensor, M: Tensor, roots: Tensor, root: Tensor) -> tuple[Tensor, Tensor]:
+        """left and right (n, P, N, D + 2), whose products are log Q_ij / (q_i q'_j). square: u_i M_A u_i (n, O, N)."""
+        a, b = self._pairs
+        one, other = u[:, a], u[:, b]
+        uM, constant = one @ M, roots[:, a] + roots[:, b] - root
+        mine = 0.5 * ((uM * one).sum(-1) - square[:, a]) + constant.unsqueeze(-1)
+        theirs = 0.5 * ((other @ M * other).sum(-1) - square[:, b])
+        ones = torch.ones_like(mine)
+        return torch.cat([uM, torch.stack([mine, ones], -1)], -1), torch.cat([other, torch.stack([ones, theirs], -1)], -1)
+
+    def _moved_together(self, left: Tensor, right: Tensor, q: Tensor, weighted: Tensor) -> Tensor:
+        """What the common input adds to the covariance of the targets (n, O, O), less what it takes from what the data explain of each."""
+        a, b = (torch.cat([q, weighted[:, pair[len(self.alpha) :]]], 1) for pair in self._pairs)
+        sums = [_sums(*parts, self.counts) for parts in zip(left, right, a, b, strict=True)]
+        return (torch.stack(sums) @ self._places).unflatten(-1, (len(self.alpha), -1))
+
+
+def _inverted(Sigma: Tensor, G: Tensor) -> tuple[Tensor, Tensor]:
+    """M = (I + Sigma G)⁻¹ Sigma and ½ log |I + Sigma G|."""
+    LU, pivots, _ = torch.linalg.lu_factor_ex(torch.eye(G.shape[-1], dtype=G.dtype, device=G.device) + Sigma @ G)
+    M = torch.linalg.lu_solve(LU, pivots, Sigma.expand(*LU.shape))
+    return M, 0.5 * LU.diagonal(dim1=-2, dim2=-1).abs().log().sum(-1)
+
+
+def _sums(left: Tensor, right: Tensor, a: Tensor, b: Tensor, counts: Tensor) -> Tensor:
+    """Σ_ij C_ij a_i b_j (exp(left_i · right_j) − 1) (P,): C = counts (O, N, N) for the first O pairs, and 1 for all others."""
+    found: Tensor = _PairSums.apply(left, right, a, b, counts)  # pyright: ignore[reportAssignmentType]
+    return found
+
+
+class _PairSums(torch.autograd.Function):
+    """The sums of `_sums`, some pairs at a time; the exponentials are computed anew for the gradient, so that a rollout keeps none of them."""
+
+    @staticmethod
+    def forward(context: FunctionCtx, left: Tensor, right: Tensor, a: Tensor, b: Tensor, counts: Tensor) -> Tensor:
+        context.save_for_backward(left, right, a, b, counts)  # pyright: ignore[reportAttributeAccessIssue]
+        sums = []
+        for some, count in _chunks(left, counts):
+            X = _less_one(left[some] @ right[some].mT)
+            X[: len(count)] *= count
+            sums.append((a[some].unsqueeze(-2) @ X @ b[some].unsqueeze(-1)).flatten())
+        return torch.cat(sums)
+
+    @staticmethod
+    def backward(context: FunctionCtx, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        left, right, a, b, counts = context.saved_tensors  # pyright: ignore[reportAttributeAccessIssue]
+        parts = []
+        for some, count in _chunks(left, counts):
+            L, R, g = left[some], right[some], gradients[0][some][:, None]
+            down, across = g * a[some], b[some]
+            X = _less_one(L @ R.mT)
+            E = X + 1.0
+            X[: len(count)] *= count
+            E[: len(count)] *= count
+            E.mul_(down.unsqueeze(-1)).mul_(across.unsqueeze(-2))
+            to_a, to_b = g * (X @ across.unsqueeze(-1)).squeeze(-1), (down.unsqueeze(-2) @ X).squeeze(-2)
+            parts.append((E @ R, E.mT @ L, to_a, to_b))
+        return (*(torch.cat(part) for part in zip(*parts, strict=True)), None)
+
+
+def _chunks(left: Tensor, counts: Tensor) -> list[tuple[slice, Tensor]]:
+    """Pairs in work at a time, and the counts of those that have some."""
+    P, N = left.shape[:2]
+    size = max(1, _CHUNK // N**2)
+    return [(slice(first, first + size), counts[first : first + size]) for first in range(0, P, size)]
+
+
+def _less_one(L: Tensor) -> Tensor:
+    """exp(L) − 1 in place. Small numbers would lose their digits, and expm1 takes ten times as long: they have a series, x (1 + x/2 (1 + x/3 (...)))."""
+    if bool(L.abs().amax() > _LARGE):
+        return L.exp_().sub_(1.0)
+    series = L / _TERMS + 1.0
+    for term in range(_TERMS - 1, 1, -1):
+        series.mul_(L).div_(term).add_(1.0)
+    return L.mul_(series)
 
 
 def gaussian_outputs(ensembles: Sequence[Ensemble]) -> GaussianOutputs | None:
