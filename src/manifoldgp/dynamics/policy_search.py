@@ -138,7 +138,9 @@ def improve(
         return costs[-1], gradient
 
     most = inputs.whole_number(evaluations, "evaluations")
-    minimize(evaluate, best[1], jac=True, method="L-BFGS-B", options={"maxfun": most, "maxiter": most})
+    # Saturated costs have small slopes, which SciPy would take for the end.
+    options = {"maxfun": most, "maxiter": most, "maxcor": 50, "ftol": 1e-12, "gtol": 1e-10}
+    minimize(evaluate, best[1], jac=True, method="L-BFGS-B", options=options)
     nn.utils.vector_to_parameters(torch.tensor(best[1]), parameters)  # a line search that was cut short may end elsewhere
     return Improvement(costs[0], best[0], np.array(costs))
 
