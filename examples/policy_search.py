@@ -110,7 +110,7 @@ def tip(states: Tensor) -> Tensor:
 
 def far_and_near(states: Tensor) -> Tensor:
     """How far the tip is from its place above the origin: a wide cost that is felt from below, and a narrow one that is felt near the top."""
-    return 0.5 * SaturatingCost([0.0, 0.6], 0.6, tip)(states) + 0.5 * SaturatingCost([0.0, 0.6], 0.25, tip)(states)
+    return 0.5 * SaturatingCost([0.0, 0.6], 1.0, tip)(states) + 0.5 * SaturatingCost([0.0, 0.6], 0.25, tip)(states)
 
 
 def block(states: Tensor) -> Tensor:

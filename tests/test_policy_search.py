@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -155,7 +156,7 @@ def test_the_example_makes_its_trials():
     spec = importlib.util.spec_from_file_location("policy_search_example", path)
     assert spec is not None
     assert spec.loader is not None
-    example = importlib.util.module_from_spec(spec)
+    example = sys.modules.setdefault(spec.name, importlib.util.module_from_spec(spec))  # where dataclasses look for it
     spec.loader.exec_module(example)
     simulator = example.Simulator(example.TASKS["push"], 0)
     states, _, forces = simulator.run(lambda state: 6.0)

@@ -64,7 +64,7 @@ class NetworkPolicy(nn.Module):
         width, A, generator = len(sizes) + len(self.angles), len(lowest), torch.Generator().manual_seed(random_state)
         self.inner = nn.Parameter(_normal(generator, width, self.hidden) / width**0.5)
         self.threshold = nn.Parameter(_normal(generator, self.hidden))
-        self.outer = nn.Parameter(0.5 * _normal(generator, self.hidden, A) / self.hidden**0.5)
+        self.outer = nn.Parameter(0.05 * _normal(generator, self.hidden, A) / self.hidden**0.5)
         self.offset = nn.Parameter(torch.zeros(A, dtype=torch.float64))
 
     def forward(self, states: Tensor) -> Tensor:
