@@ -44,6 +44,10 @@ class NetworkPolicy(nn.Module):
     (1,)
     """
 
+    centre: Tensor
+    reach: Tensor
+    scale: Tensor
+
     def __init__(
         self,
         low: ArrayLike,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import torch
@@ -208,7 +208,7 @@ def search(
     """
     horizon = max(len(run) for run in recorded.runs) - 1
     for turn in range(inputs.whole_number(trials, "trials")):
-        model = clone(dynamics).fit(recorded)
+        model = cast(DynamicsModel, clone(dynamics)).fit(recorded)
         found = improve(
             policy, model, cost, starts, horizon, particles=particles, evaluations=evaluations, random_state=random_state + turn
         )
