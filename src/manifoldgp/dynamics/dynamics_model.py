@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import torch
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from manifoldgp.data.inputs import RandomState
+
+Kind = TypeVar("Kind", bound=BaseEstimator)
 
 PARTICLES = 200
 """Trajectories that a rollout draws."""
@@ -98,7 +100,7 @@ class DynamicsModel(BaseEstimator):
         )
         Z = space.inputs(torch.as_tensor(rows.states), torch.as_tensor(rows.actions)).numpy()
         Y = space.outputs(rows.states, rows.next_states)
-        regressor = ManifoldGPRegressor() if self.regressor is None else clone(self.regressor)
+        regressor: ManifoldGPRegressor = ManifoldGPRegressor() if self.regressor is None else _copy(self.regressor)
         groups = rows.runs if _holds_out_rows(regressor) and len(trajectories) > 1 else None
         self.regressor_ = regressor.fit(Z, Y, groups=groups)
         self.space_ = space
@@ -235,7 +237,7 @@ class DynamicsModel(BaseEstimator):
         if (len(space.input_names), len(space.learnt)) != (regressor.n_features_in_, regressor.n_outputs_):
             raise FileFormatError(f"{path} is inconsistent: its regression has other columns than its dynamics.")
         names = [[space.state_names[i] for i in places] for places in (space.angles, space.flags)]
-        model = cls(None if default else clone(regressor), angles=names[0], flags=names[1], rates=space.rates or None)
+        model = cls(None if default else _copy(regressor), angles=names[0], flags=names[1], rates=space.rates or None)
         model.regressor_, model.space_ = regressor, space
         return model
 
@@ -322,10 +324,17 @@ def cross_validate(
     scores = []
     for held_out in np.array_split(order, folds):
         rest = trajectories.only(np.setdiff1d(order, held_out))
-        fitted = clone(model).fit(rest)
+        fitted = _copy(model).fit(rest)
         part = fitted.score(trajectories.only(np.sort(held_out)), horizon, **scoring)  # pyright: ignore[reportArgumentType]
         scores.append(replace(part, scale=spread_of(trajectories)))
     return mean_of(scores)
+
+
+def _copy(estimator: Kind) -> Kind:
+    """An estimator with the same arguments that has not been fitted."""
+    copied = clone(estimator)
+    assert isinstance(copied, type(estimator))
+    return copied
 
 
 def _holds_out_rows(regressor: ManifoldGPRegressor) -> bool:

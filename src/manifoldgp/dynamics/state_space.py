@@ -45,7 +45,8 @@ class Kinematics:
         columns, rates = _places(plain["columns"], states), _places(plain["rates"], states)
         if (len(columns), len(rates)) not in _SHAPES:
             raise FileFormatError("The file's dynamics have a position or a quaternion with another number of rates.")
-        return cls(columns, rates, *(_finite(plain[part]) for part in ("before", "after", "noise")), bool(plain["world"]))
+        before, after, noise = (_finite(plain[part]) for part in ("before", "after", "noise"))
+        return cls(columns, rates, before, after, noise, bool(plain["world"]))
 
     @property
     def turns(self) -> bool:
@@ -103,8 +104,10 @@ class StateSpace:
     @property
     def rates(self) -> dict[str | tuple[str, ...], str | tuple[str, ...]]:
         """The kinematics by name, as they are given."""
-        named = [tuple(tuple(self.state_names[i] for i in places) for places in (k.columns, k.rates)) for k in self.kinematics]
-        return {(x if len(x) > 1 else x[0]): (v if len(v) > 1 else v[0]) for x, v in named}
+        return {self._named(k.columns): self._named(k.rates) for k in self.kinematics}
+
+    def _named(self, places: tuple[int, ...]) -> str | tuple[str, ...]:
+        return tuple(self.state_names[i] for i in places) if len(places) > 1 else self.state_names[places[0]]
 
     def to_plain(self) -> dict[str, Any]:
         """As plain data, for a file."""
@@ -253,7 +256,7 @@ def state_space(
         places = [tuple(_place(names, name, "rates") for name in _several(part)) for part in (columns, of)]
         if (len(places[0]), len(places[1])) not in _SHAPES:
             raise InputError(f"rates gives {columns!r} the rate {of!r}: a position has one, a quaternion of four columns three.")
-        fitted.append(_fitted(Kinematics(*places), rows))
+        fitted.append(_fitted(Kinematics(places[0], places[1]), rows))
     space = StateSpace(names, tuple(action_names), turned, binary, tuple(fitted), dt)
     follow = [i for k in fitted for i in k.columns]
     clash = [i for k in fitted for i in k.rates if i in follow] + [i for i in follow if i in binary or follow.count(i) > 1]

@@ -224,7 +224,7 @@ def _run(label: str, states: ArrayLike, actions: ArrayLike | None) -> Run:
     return Run(label, X, U)
 
 
-def _table(given: ArrayLike, name: str) -> np.ndarray:
+def _table(given: ArrayLike | Sequence[ArrayLike], name: str) -> np.ndarray:
     try:
         A = np.array(given, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -242,8 +242,8 @@ def _check(run: Run, S: int, A: int) -> None:
         raise InputError(
             f"Run {run.label!r} has {run.states.shape[1]} states and {run.actions.shape[1]} actions; the first one has {S} and {A}."
         )
-    bad = ~(np.isfinite(run.states).all(1) & np.isfinite(run.actions).all(1))
-    bad[-1] = not np.isfinite(run.states[-1]).all()
+    bad = np.array(~np.isfinite(run.states).all(1))
+    bad[:-1] |= ~np.isfinite(run.actions[:-1]).all(1)
     if bad.any():
         raise InputError(
             f"Run {run.label!r} has values that are missing or infinite in row {int(np.flatnonzero(bad)[0])}. Fill them in, or split the run there."
