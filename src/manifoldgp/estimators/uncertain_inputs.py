@@ -13,7 +13,7 @@ from torch import Tensor
 from manifoldgp.data import inputs
 from manifoldgp.errors import InputError
 from manifoldgp.estimators.units import model_inputs, on_device
-from manifoldgp.inference.uncertain_inputs import CLOSED_FORM, SAMPLE_POINTS, SAMPLES, MomentsOfTargets, UncertainInputs
+from manifoldgp.inference.uncertain_inputs import CLOSED_FORM, MATCHED, SAMPLE_POINTS, SAMPLES, MomentsOfTargets, UncertainInputs
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 Numbers = TypeVar("Numbers", np.ndarray, Tensor)
 
-_METHODS = {"auto": None, CLOSED_FORM: CLOSED_FORM, SAMPLES: SAMPLES}
+_METHODS = {"auto": None, **{name: name for name in (CLOSED_FORM, MATCHED, SAMPLES)}}
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class PredictedMoments(Generic[Numbers]):
     output_covariance : (n, O, O)
         Of the targets, which depend on the same x; (n, 1, 1) for one.
     method
-        "closed form" (exact) or "samples".
+        "closed form" (exact), "moment matching" (through a Gaussian in place of what goes round a circle) or "samples".
     """
 
     mean: Numbers
@@ -60,12 +60,12 @@ def predict_moments(
     ready = UncertainInputs(estimator.ensembles_, _METHODS[method], _sample_count(samples, len(scale)))
     if isinstance(X, Tensor):
         mu = (X.to(scale) - on_device(estimator, estimator.x_scaler_.offset)) / scale
-        found = ready(mu, _covariances(input_cov, mu) / (scale[:, None] * scale), latent)
-        return _named(found, scale, estimator._flat, ready.method)
+        Sigma = _covariances(input_cov, mu) / (scale[:, None] * scale)
+        return _named(ready(mu, Sigma, latent), scale, estimator._flat, ready.method_at(Sigma))
     mu = model_inputs(estimator, X)
     with torch.no_grad():
-        found = ready(mu, _covariances(input_cov, mu) / (scale[:, None] * scale), latent)
-        named = _named(found, scale, estimator._flat, ready.method)
+        Sigma = _covariances(input_cov, mu) / (scale[:, None] * scale)
+        named = _named(ready(mu, Sigma, latent), scale, estimator._flat, ready.method_at(Sigma))
     arrays = (getattr(named, name).cpu().numpy() for name in ("mean", "variance", "input_covariance", "output_covariance"))
     return PredictedMoments(*arrays, method=named.method)
 
