@@ -93,8 +93,9 @@ bench-scale: $(INSTALLED)  ## the bars for many rows: time, memory, ranks, accur
 bench-sizes: $(INSTALLED)  ## time and accuracy of the default from 500 to 8,600 rows beside boosting; SIZES="--tree DIR" puts another checkout beside
 	$(BIN)/python benchmarks/sizes.py $(SIZES)
 
-bench-robots: $(INSTALLED)  ## the bars of models on robots: moments at uncertain inputs, one point in plain C against NumPy and Eigen, and in a page; some minutes; ROBOTS="c --realtime"
+bench-robots: $(INSTALLED)  ## the bars of models on robots: moments at uncertain inputs, long-term forecasts, one point in plain C against NumPy and Eigen, and in a page; some minutes; ROBOTS="c --realtime"
 	$(BIN)/python benchmarks/robots_moments.py
+	$(BIN)/python benchmarks/robots_forecasts.py
 	$(BIN)/python benchmarks/robots.py $(ROBOTS)
 
 house: $(INSTALLED)  ## modules, lines, Any, files that a fit passes through and that a new part touches; HOUSE="--tree DIR" puts another checkout beside

@@ -17,18 +17,24 @@ def forecast(
     target: Annotated[list[str], typer.Option("--target", "-t", help="Column to forecast; can be repeated.", metavar="COLUMN")],
     horizon: Annotated[int, typer.Option("--horizon", "-n", help="How many steps ahead.", min=1, metavar="N")],
     column: Annotated[
-        str | None, typer.Option("--time", help="Column of dates or numbers at even steps; by default rows are counted.", metavar="COLUMN")
+        str | None,
+        typer.Option("--time", help="Column of dates or numbers at even steps; by default rows are counted.", metavar="COLUMN"),
     ] = None,
     lags: Annotated[
         int | None,
-        typer.Option(help="How many of the last values the model sees; by default one period and one more, or 12.", min=1, metavar="N"),
+        typer.Option(
+            help="How many of the last values the model sees; by default one period and one more, or 12.", min=1, metavar="N"
+        ),
     ] = None,
     period: Annotated[
         str | None, typer.Option(help="Steps after which things repeat, 12 for the year in months; or learned.", metavar="STEPS")
     ] = None,
-    level: Annotated[float, typer.Option(help="Share of values that the intervals should hold.", min=0.01, max=0.999, metavar="SHARE")] = 0.95,
+    level: Annotated[
+        float, typer.Option(help="Share of values that the intervals should hold.", min=0.01, max=0.999, metavar="SHARE")
+    ] = 0.95,
     out: Annotated[
-        str, typer.Option("--out", "-o", help="Table to write, format by its ending; - is CSV on standard output.", metavar="FILE")
+        str,
+        typer.Option("--out", "-o", help="Table to write, format by its ending; - is CSV on standard output.", metavar="FILE"),
     ] = "-",
     picture: Annotated[
         Path | None, typer.Option(help="Picture of the forecast: .png, .svg or .pdf. Needs the extra plots.", metavar="FILE")

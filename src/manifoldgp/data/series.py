@@ -62,7 +62,9 @@ class EvenSeries:
         if dated != (not isinstance(self.times, np.ndarray)):
             raise InputError("Give new values as the series was given: with dates, or without.")
         if dated and not bool((more.times == expected).all()):
-            raise InputError(f"New values must go on where the series ends: {expected[0]} was expected, and {more.times[0]} came.")
+            raise InputError(
+                f"New values must go on where the series ends: {expected[0]} was expected, and {more.times[0]} came."
+            )
         times = np.concatenate([self.times, expected]) if isinstance(self.times, np.ndarray) else self.times.append(expected)
         return replace(self, values=np.concatenate([self.values, more.values]), times=times)
 

@@ -153,17 +153,23 @@ class Forecaster(BaseEstimator):
         series, windows = self.series_, self._windows
         past = series.values[::-1][: windows.length]
         if not np.isfinite(past).all():
-            raise InputError(f"One of the last {windows.length} values is missing, and a forecast goes on from them. Fill it in, by y.interpolate() for example.")
+            raise InputError(
+                f"One of the last {windows.length} values is missing, and a forecast goes on from them. Fill it in, by y.interpolate() for example."
+            )
         further = _further(X, horizon, "forecast")
-        if (further is None) != (self._inputs is None) or (further is not None and self._inputs is not None and further.shape[1] != self._inputs.shape[1]):
+        if (further is None) != (self._inputs is None) or (
+            further is not None and self._inputs is not None and further.shape[1] != self._inputs.shape[1]
+        ):
             expected = "no X" if self._inputs is None else f"X ({horizon}, {self._inputs.shape[1]})"
             raise InputError(f"forecast takes {expected}, as fit did; got {'none' if further is None else further.shape}.")
         known = windows.known(len(series) + np.arange(horizon), further)
-        times, O = series.following(horizon), past.shape[1]
-        shape = (horizon,) if series.flat else (horizon, O)
+        times = series.following(horizon)
+        shape = (horizon,) if series.flat else (horizon, past.shape[1])
         if method == "draws":
             count = inputs.whole_number(draws, "draws", 2)
-            futures = by_draws(self.regressor_, windows, past, known, count, self.random_state if random_state is None else random_state)
+            futures = by_draws(
+                self.regressor_, windows, past, known, count, self.random_state if random_state is None else random_state
+            )
             futures = futures.reshape(count, *shape)
             return Forecast(futures.mean(0), futures.std(0), times, method, draws=futures, names=series.names)
         if method != "moments":
@@ -196,7 +202,9 @@ class Forecaster(BaseEstimator):
                 raise InputError(f"period must be a number of steps, 'learned' or None; got {self.period!r}.")
             return inputs.positive_number(self.period, "period")
         if self.regressor is not None:
-            raise InputError("period='learned' is a part of the default model. Give a number, or a regressor whose features have a Circle.")
+            raise InputError(
+                "period='learned' is a part of the default model. Give a number, or a regressor whose features have a Circle."
+            )
         whole = np.isfinite(series.values[:, 0])
         t, values = np.arange(len(series))[whole].astype(float), series.values[whole, 0]
         found = periods_in(t, [without_trend(t, values)]) if len(t) > 3 else ()
@@ -219,16 +227,23 @@ class Forecaster(BaseEstimator):
             raise InputError(f"difference must be True or False; got {self.difference!r}.")
         return bool(self.difference)
 
-    def _model(self, windows: Windows, O: int, rows: np.ndarray, period: float | None) -> ManifoldGPRegressor:
+    def _model(self, windows: Windows, width: int, rows: np.ndarray, period: float | None) -> ManifoldGPRegressor:
         """The model, not yet fitted."""
         if self.regressor is not None:
             if self.regressor.target_warping is not None:
-                raise InputError("A forecast adds noise to values, which a target warping bends. Forecast log(y) instead, for example.")
+                raise InputError(
+                    "A forecast adds noise to values, which a target warping bends. Forecast log(y) instead, for example."
+                )
             return clone(self.regressor)
-        seen = len(windows.lags) * O
-        if windows.clock:  # the features are [window, further inputs, cos, sin], and the model sees time in units of its standard deviation
+        seen = len(windows.lags) * width
+        if (
+            windows.clock
+        ):  # the features are [window, further inputs, cos, sin], and the model sees time in units of its standard deviation
             assert period is not None
-            circle, kernel = Circle((seen,), (period / float(rows[:, seen].std()),)), _with_season(rows.shape[1] + 1, rows.shape[1] - 1)
+            circle, kernel = (
+                Circle((seen,), (period / float(rows[:, seen].std()),)),
+                _with_season(rows.shape[1] + 1, rows.shape[1] - 1),
+            )
             return ManifoldGPRegressor(circle, kernel, averaging=Single(**_STARTS), random_state=self.random_state)
         kernel = SquaredExponential() if period is None else _with_season(rows.shape[1], seen)
         return GPRegressor(kernel, **_STARTS, random_state=self.random_state)

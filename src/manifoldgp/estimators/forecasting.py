@@ -50,14 +50,14 @@ class Windows:
         """How many values a window needs."""
         return max(self.lags) + self.differences
 
-    def matrix(self, O: int) -> np.ndarray:
+    def matrix(self, width: int) -> np.ndarray:
         """B (length O, lags O): inputs = window B, for a window of the last values, the newest first, with the O series side by side."""
         B = np.zeros((self.length, len(self.lags)))
         for column, lag in enumerate(self.lags):
             B[lag - 1, column] = 1.0
             if self.differences:
                 B[lag, column] = -1.0
-        return np.kron(B, np.eye(O))
+        return np.kron(B, np.eye(width))
 
     def known(self, steps: np.ndarray, X: np.ndarray | None) -> np.ndarray:
         """Inputs (n, ·) at the steps with these numbers that are known beforehand: time and the given inputs X (n, D)."""
@@ -68,7 +68,7 @@ class Windows:
     def rows(self, values: np.ndarray, X: np.ndarray | None, first: int = 0) -> tuple[np.ndarray, np.ndarray]:
         """Inputs and changes to predict at every step from number ``first`` on that has a whole window, of values (N, O); rows with gaps are left out."""
         steps = np.arange(max(first, self.length), len(values))
-        past = values[steps[:, None] - 1 - np.arange(self.length)].reshape(len(steps), -1)
+        past = values[steps[:, None] - 1 - np.arange(self.length)].reshape(len(steps), self.length * values.shape[1])
         rows = np.concatenate([past @ self.matrix(values.shape[1]), self.known(steps, None if X is None else X[steps])], 1)
         change = values[steps] - values[steps - 1]
         whole = np.isfinite(past).all(1) & np.isfinite(rows).all(1) & np.isfinite(change).all(1)
@@ -136,31 +136,33 @@ def by_draws(
     model: ManifoldGPRegressor, windows: Windows, past: np.ndarray, known: np.ndarray, draws: int, random_state: RandomState
 ) -> np.ndarray:
     """Futures (S, H, O) after a window past (length, O), newest first: each is one function of the posterior, iterated on its own values with noise."""
-    functions, O = model.sample_functions(draws, random_state), past.shape[1]
-    noise = functions.noise_std().reshape(draws, O)
+    functions, width = model.sample_functions(draws, random_state), past.shape[1]
+    noise = functions.noise_std().reshape(draws, width)
     generator = check_random_state(random_state)
-    B, window, futures = windows.matrix(O), np.repeat(past.reshape(1, -1), draws, 0), np.empty((draws, len(known), O))
+    B, window, futures = windows.matrix(width), np.repeat(past.reshape(1, -1), draws, 0), np.empty((draws, len(known), width))
     with torch.no_grad():
         for h, row in enumerate(known):
             Z = np.concatenate([window @ B, np.broadcast_to(row, (draws, len(row)))], 1)
-            change = functions(torch.as_tensor(Z[:, None, :])).cpu().numpy().reshape(draws, O)
-            futures[:, h] = window[:, :O] + change + noise * generator.standard_normal((draws, O))
-            window = np.concatenate([futures[:, h], window[:, :-O]], 1)
+            change = functions(torch.as_tensor(Z[:, None, :])).cpu().numpy().reshape(draws, width)
+            futures[:, h] = window[:, :width] + change + noise * generator.standard_normal((draws, width))
+            window = np.concatenate([futures[:, h], window[:, :-width]], 1)
     return futures
 
 
-def by_moments(model: ManifoldGPRegressor, windows: Windows, past: np.ndarray, known: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def by_moments(
+    model: ManifoldGPRegressor, windows: Windows, past: np.ndarray, known: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Mean (H O,) and covariance (H O, H O) of the values after a window past (length, O), newest first: a Gaussian is handed on from step to step.
 
     With x the inputs of a step, f the change there and z all values before, cov(z, f) = cov(z, x) E[df/dx], and E[df/dx] = cov(x)⁺ cov(x, f).
     """
-    H, O = len(known), past.shape[1]
-    length, B, moments = windows.length, windows.matrix(O), _moments(model)
+    H, width = len(known), past.shape[1]
+    length, B, moments = windows.length, windows.matrix(width), _moments(model)
     # All values side by side, in order of time: the window, which is certain, and what follows.
-    mean, C = np.concatenate([past[::-1].ravel(), np.zeros(H * O)]), np.zeros(((length + H) * O,) * 2)
+    mean, C = np.concatenate([past[::-1].ravel(), np.zeros(H * width)]), np.zeros(((length + H) * width,) * 2)
     for h, row in enumerate(known):
-        new = slice((length + h) * O, (length + h + 1) * O)
-        last, window = slice(new.start - O, new.start), _newest_first(new.start, length, O)
+        new = slice((length + h) * width, (length + h + 1) * width)
+        last, window = slice(new.start - width, new.start), _newest_first(new.start, length, width)
         Sx, across = B.T @ C[np.ix_(window, window)] @ B, C[:, window] @ B  # cov(x), and cov(z, x)
         change, spread, covariance = moments(np.concatenate([mean[window] @ B, row]), Sx)
         moved = across @ (np.linalg.pinv(Sx, rcond=1e-12, hermitian=True) @ covariance)  # cov(z, f)
@@ -168,7 +170,7 @@ def by_moments(model: ManifoldGPRegressor, windows: Windows, past: np.ndarray, k
         C[:, new] = C[:, last] + moved
         C[new, :] = C[:, new].T
         C[new, new] = C[last, last] + moved[last] + moved[last].T + spread
-    return mean[length * O :], C[length * O :, length * O :]
+    return mean[length * width :], C[length * width :, length * width :]
 
 
 def _moments(model: ManifoldGPRegressor) -> Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray, np.ndarray]]:
@@ -191,6 +193,6 @@ def _moments(model: ManifoldGPRegressor) -> Callable[[np.ndarray, np.ndarray], t
     return at
 
 
-def _newest_first(end: int, length: int, O: int) -> np.ndarray:
+def _newest_first(end: int, length: int, width: int) -> np.ndarray:
     """Places of the last values before ``end``, the newest first, each with its O series in order."""
-    return np.arange(end - length * O, end).reshape(length, O)[::-1].ravel()
+    return np.arange(end - length * width, end).reshape(length, width)[::-1].ravel()

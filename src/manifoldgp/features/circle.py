@@ -53,7 +53,9 @@ class Circle(Features):
         chosen, _ = self.split(X.shape[-1])
         spread = X[:, chosen].detach().std(0, correction=0).clamp(min=1e-3)
         if self.period is not None and len(self.period) not in (1, len(chosen)):
-            raise InputError(f"Circle has {len(chosen)} columns that go round, and {len(self.period)} periods. Give one, or one a column.")
+            raise InputError(
+                f"Circle has {len(chosen)} columns that go round, and {len(self.period)} periods. Give one, or one a column."
+            )
         centre = 2 * spread if self.period is None else X.new_tensor(self.period).expand(len(chosen)).clone()
         sd = _WIDE if self.period is None else _NARROW
         return {"period": Parameter((len(chosen),), log_normal_law(centre, sd), positive=True)}
@@ -69,7 +71,9 @@ class Circle(Features):
         """Of D inputs, the columns that go round and the others."""
         chosen = list(range(D)) if self.columns is None else list(self.columns)
         if max(chosen) >= D:
-            raise InputError(f"Circle turns the columns {tuple(chosen)}, but there are only {D}, numbered from 0. Change columns.")
+            raise InputError(
+                f"Circle turns the columns {tuple(chosen)}, but there are only {D}, numbered from 0. Change columns."
+            )
         return chosen, [d for d in range(D) if d not in chosen]
 
     def _program(self, values: Tree, X: Rows) -> Rows:
@@ -80,6 +84,12 @@ class Circle(Features):
 
 def _different(columns: Any) -> tuple[int, ...]:
     given = tuple(columns) if isinstance(columns, (tuple, list)) else (columns,)
-    if not given or len(set(given)) < len(given) or not all(isinstance(c, int) and not isinstance(c, bool) and c >= 0 for c in given):
-        raise InputError(f"columns of Circle must be different numbers of inputs, counted from 0; got {columns!r}. Leave it out for all inputs.")
+    if (
+        not given
+        or len(set(given)) < len(given)
+        or not all(isinstance(c, int) and not isinstance(c, bool) and c >= 0 for c in given)
+    ):
+        raise InputError(
+            f"columns of Circle must be different numbers of inputs, counted from 0; got {columns!r}. Leave it out for all inputs."
+        )
     return given

@@ -23,7 +23,10 @@ from manifoldgp.parameters import Tree
 
 @dataclass(frozen=True)
 class MemberDraws:
-    """k functions of one member, in the model's units. which: (k,), their places among all draws. weights: (k, N), alpha − √F c. points: (1, N, Q). noise: (k,), √F times the noise's standard deviation."""
+    """k functions of one member, in the model's units.
+
+    which: (k,), their places among all draws. weights: (k, N), alpha − √F c. points: (1, N, Q). noise: (k,), √F times the noise's standard deviation.
+    """
 
     model: Model
     values: Tree

@@ -127,14 +127,24 @@ def plot_forecast(
     """
     series, count = forecaster.series_, len(forecast.times)
     shown = slice(-min(len(series), 3 * count if past is None else past), None)
-    mean, (lower, upper) = forecast.mean.reshape(count, -1)[:, output], forecast.interval(level).reshape(count, 2, -1)[..., output].T
+    mean, (lower, upper) = (
+        forecast.mean.reshape(count, -1)[:, output],
+        forecast.interval(level).reshape(count, 2, -1)[..., output].T,
+    )
     before, after = _on_axis(series.times[shown]), _on_axis(forecast.times)
     ax = drawing_place(ax, (7.2, 3.0))
     ax.plot(before, series.values[shown, output], color=INK, linewidth=1.0, label="so far")
     ax.fill_between(after, lower, upper, color=BLUE, alpha=0.16, linewidth=0, label=f"{100 * level:g} % intervals")
     ax.plot(after, mean, color=BLUE, label="forecast")
     if truth is not None:
-        ax.plot(after, np.asarray(truth, dtype=float).reshape(count, -1)[:, output], color=VERMILLION, linewidth=1.0, linestyle="--", label="what came")
+        ax.plot(
+            after,
+            np.asarray(truth, dtype=float).reshape(count, -1)[:, output],
+            color=VERMILLION,
+            linewidth=1.0,
+            linestyle="--",
+            label="what came",
+        )
     ax.set(ylabel="y" if series.names is None else without_formulas(series.names[output]))
     ax.legend(loc="best")
     return ax
