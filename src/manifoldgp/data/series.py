@@ -13,7 +13,7 @@ from manifoldgp.data.frames import as_frame, column_names, is_series
 from manifoldgp.errors import InputError
 
 if TYPE_CHECKING:
-    from pandas import DataFrame, Index
+    from pandas import Index
 
 _UNEVEN = 0.02
 """Steps of time may differ by this share of their median, as clocks do."""
@@ -58,7 +58,8 @@ class EvenSeries:
         """The series with more values after its last; those that bring times along must begin at the next step."""
         if more.values.shape[1] != self.values.shape[1]:
             raise InputError(f"The series has {self.values.shape[1]} columns; the new values have {more.values.shape[1]}.")
-        expected, dated = self.following(len(more)), not isinstance(more.times, np.ndarray)
+        expected: Any = self.following(len(more))
+        dated = not isinstance(more.times, np.ndarray)
         if dated != (not isinstance(self.times, np.ndarray)):
             raise InputError("Give new values as the series was given: with dates, or without.")
         if dated and not bool((more.times == expected).all()):
@@ -103,7 +104,7 @@ def _numbers(y: Any, name: str) -> np.ndarray:
     return values
 
 
-def _split_times(frame: DataFrame) -> tuple[DataFrame, Any]:
+def _split_times(frame: Any) -> tuple[Any, Any]:
     """Columns of values and the times: the index if it holds any, otherwise the one column of dates."""
     dated = [name for name in frame.columns if holds_times(frame[name].dropna())] if _counts(frame.index) else []
     if len(dated) > 1:

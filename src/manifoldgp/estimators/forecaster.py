@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _WINDOW = 12
 """Values that a window has where nothing else is known."""
 
-_STARTS = {"restarts": 3, "max_iter": 200}
+_STARTS, _ITERATIONS = 3, 200
 """How the default model is trained."""
 
 _LEAST_ROWS = 8
@@ -234,7 +234,8 @@ class Forecaster(BaseEstimator):
                 raise InputError(
                     "A forecast adds noise to values, which a target warping bends. Forecast log(y) instead, for example."
                 )
-            return clone(self.regressor)
+            copied: Any = clone(self.regressor)
+            return copied
         seen = len(windows.lags) * width
         if (
             windows.clock
@@ -244,9 +245,11 @@ class Forecaster(BaseEstimator):
                 Circle((seen,), (period / float(rows[:, seen].std()),)),
                 _with_season(rows.shape[1] + 1, rows.shape[1] - 1),
             )
-            return ManifoldGPRegressor(circle, kernel, averaging=Single(**_STARTS), random_state=self.random_state)
+            return ManifoldGPRegressor(
+                circle, kernel, averaging=Single(_STARTS, max_iter=_ITERATIONS), random_state=self.random_state
+            )
         kernel = SquaredExponential() if period is None else _with_season(rows.shape[1], seen)
-        return GPRegressor(kernel, **_STARTS, random_state=self.random_state)
+        return GPRegressor(kernel, restarts=_STARTS, max_iter=_ITERATIONS, random_state=self.random_state)
 
     def _learned_period(self) -> float:
         ensemble, column = self.regressor_.ensembles_[0], len(self.lags_) * self.series_.values.shape[1]
