@@ -96,6 +96,7 @@ bench-sizes: $(INSTALLED)  ## time and accuracy of the default from 500 to 8,600
 bench-robots: $(INSTALLED)  ## the bars of models on robots: moments at uncertain inputs, training with noisy ones, forecasts, rollouts of dynamics, one point in plain C against NumPy and Eigen, and in a page; some minutes; ROBOTS="c --realtime"
 	$(BIN)/python benchmarks/robots_moments.py
 	$(BIN)/python benchmarks/robots_noisy_inputs.py
+	$(BIN)/python benchmarks/robots_forecasts.py
 	$(BIN)/python benchmarks/robots.py $(ROBOTS)
 
 bench-policy: $(INSTALLED)  ## policies from scratch in MuJoCo, ten seeds of two tasks, plain GP and learned features; an hour or two, can be continued; POLICY="--task push --seeds 3"

@@ -162,7 +162,11 @@ def _claim_best(table: Table, text: str, metrics: tuple[str, ...], section: str)
     pieces, held = [], True
     for metric in metrics:
         mine = table.row("mgp-sigmoid").median(metric)
-        others = [(row.median(metric), row.label) for row in table.rows if not row.ours and row.method != "mgp-sigmoid"]
+        others = [
+            (row.median(metric), row.label)
+            for row in table.rows
+            if row.cells[metric].printed is not None and row.method != "mgp-sigmoid"
+        ]
         known = [(value, label) for value, label in others if value is not None]
         if mine is None or len(known) < len(others):
             return Check("claim", table.experiment, text, f"{section}, {table.reference}", "best", "no result", None)

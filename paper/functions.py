@@ -51,6 +51,7 @@ STEP = Experiment(
         methods.mgp_sigmoid(STEP_SIZES, 3.5),
         methods.mgp_identity(STEP_SIZES, 0.7),
         methods.random_embedding(STEP_SIZES[-1], 0.5),
+        methods.kernel_search(14.0),
         methods.mgp_restarts(STEP_SIZES, 3.5),
         methods.stack(STEP_SIZES, 5.0),
     ),
@@ -99,6 +100,7 @@ BUMPS = Experiment(
         methods.mgp_sigmoid(BUMPS_SIZES, 16.0),
         methods.mgp_identity(BUMPS_SIZES, 7.0),
         methods.random_embedding(BUMPS_SIZES[-1], 2.0),
+        methods.kernel_search(25.0),
         methods.mgp_restarts(BUMPS_SIZES, 16.0),
         methods.stack(BUMPS_SIZES, 35.0),
     ),
@@ -204,6 +206,7 @@ SMOOTH = Experiment(
     methods=(
         methods.gp_se(1.0),
         methods.mgp_sigmoid(STEP_SIZES, 14.0),
+        methods.kernel_search(14.0),
         methods.mgp_restarts(STEP_SIZES, 14.0),
         methods.stack(STEP_SIZES, 15.0),
     ),

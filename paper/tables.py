@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from paper.experiment import METRICS, Experiment, Result
+from paper.methods import SEARCH, SEARCH_NOTE
 
 HEADINGS = {
     "nlml": "train NLML",
@@ -71,7 +72,7 @@ def make_tables(experiments: Sequence[Experiment], results: Sequence[Result], pl
             experiment.key,
             experiment.title,
             experiment.table,
-            experiment.note,
+            f"{experiment.note} {SEARCH_NOTE}",
             experiment.caution,
             tuple(
                 _row(
@@ -105,7 +106,7 @@ def _row(experiment: Experiment, key: str, results: list[Result], seeds: int) ->
         method=key,
         label=method.label,
         ours=method.average,
-        restarts=None if key == "stack" or not results else results[0].config.restarts,
+        restarts=None if key in ("stack", SEARCH) or not results else results[0].config.restarts,
         seeds=len(results),
         failed=seeds - len(results),
         cells=cells,

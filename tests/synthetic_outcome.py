@@ -12,7 +12,7 @@ from paper.outcome import Outcome, gather
 from paper.plan import Plan, experiment_of
 
 KEYS = ("step", "bumps", "walker", "smooth")
-_RANK = ("mgp-sigmoid", "mgp-restarts", "stack", "mgp-identity", "gp-nn", "gp-se", "pca", "random-embedding")
+_RANK = ("mgp-sigmoid", "mgp-restarts", "stack", "mgp-identity", "gp-nn", "gp-se", "pca", "random-embedding", "kernel-search")
 
 
 def made_up_result(config: Config) -> Result:

@@ -57,6 +57,7 @@ PARTS = {
     "kernels.Sum": SquaredExponential(dims=(0,)) + kernels.Linear(),
     "kernels.Switch": SquaredExponential() * kernels.Switch(dims=(1,)),
     "features.Chain": features.PCA(2) >> MLP((2,)),
+    "features.Circle": features.Circle((1,)),
     "features.Concatenate": features.Concatenate(features.Identity(), MLP((2,))),
     "features.FixedLinear": features.FixedLinear(np.arange(2.0 * D).reshape(D, 2) - 2.0),
     "features.Identity": features.Identity(),

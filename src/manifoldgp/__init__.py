@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from manifoldgp.averaging import NUTS, Fast, Restarts, Single, Stack
     from manifoldgp.comparison import compare
     from manifoldgp.data.encoding import TableEncoding
+    from manifoldgp.estimators.forecaster import Forecaster
     from manifoldgp.estimators.kernel_search import KernelSearch
     from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
     from manifoldgp.estimators.model_file import load
@@ -44,6 +45,7 @@ _HOME = {
     "Concatenate": "features",
     "Exact": "training.settings",
     "Fast": "averaging",
+    "Forecaster": "estimators",
     "GPRegressor": "estimators",
     "GaussianNoise": "noise",
     "Identity": "features",
@@ -78,6 +80,7 @@ __all__ = [
     "Concatenate",
     "Exact",
     "Fast",
+    "Forecaster",
     "GPRegressor",
     "GaussianNoise",
     "Identity",

@@ -168,7 +168,20 @@ def test_exit_codes_are_in_the_help():
         "Exit codes: 0 done, 1 something is wrong with the data, the model or a file, 2 wrong usage, 130 interrupted, 143 by SIGTERM, 129 by SIGHUP."
         in words
     )
-    for command in ("example", "compare", "fit", "search", "inspect", "report", "predict", "score", "suggest", "export", "bench"):
+    for command in (
+        "example",
+        "compare",
+        "fit",
+        "search",
+        "forecast",
+        "inspect",
+        "report",
+        "predict",
+        "score",
+        "suggest",
+        "export",
+        "bench",
+    ):
         assert f" {command} " in words
 
 

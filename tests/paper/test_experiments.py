@@ -78,12 +78,27 @@ def test_every_experiment_has_its_methods_and_the_papers_rows():
     for experiment in EXPERIMENTS:
         keys = [m.key for m in experiment.methods]
         assert len(set(keys)) == len(keys)
-        assert keys[-2:] == ["mgp-restarts", "stack"]
-        assert set(experiment.paper) == set(keys[:-2])
+        assert keys[-3:] == ["kernel-search", "mgp-restarts", "stack"]
+        assert set(experiment.paper) == set(keys[:-3])
         for method in experiment.methods:
             model = method.build(Config(experiment.key, method.key, 0, 3))
+            if method.key == "kernel-search":
+                assert (model.depth, model.random_state) == (3, 0)
+                continue
             expected = {"mgp-restarts": "restarts", "stack": "stack"}.get(method.key, "single")
             assert as_averaging(model.averaging).shorthand() == expected
+
+
+def test_kernel_search_is_a_single_model_with_an_evidence_and_no_row_in_the_paper():
+    config = Config("step", "kernel-search", seed=0, **TINY)
+    result = run_one(config)
+    assert result.scores["nlml"] is not None
+    assert math.isfinite(result.scores["nlpp"])  # pyright: ignore[reportArgumentType]
+    assert "KernelSearch" in result.estimator
+    (table,) = make_tables([experiment_of("step")], [result], {"step": 1})
+    row = table.row("kernel-search")
+    assert (row.restarts, row.ours, row.cells["nlpp"].paper) == (None, False, None)
+    assert "not tabulated" in table.note
 
 
 def test_the_papers_nlpp_of_the_step_is_read_as_a_mean_over_test_points():
@@ -227,7 +242,7 @@ def test_seeds_without_a_result_count_as_failed():
 def test_csv_and_markdown_say_the_same():
     tables = made_up_outcome(seeds=3, keys=("step", "smooth")).tables
     lines = list(csv.DictReader(io.StringIO(tables_as_csv(tables))))
-    assert len(lines) == (7 + 4) * len(METRICS)
+    assert len(lines) == (8 + 5) * len(METRICS)
     line = next(x for x in lines if (x["experiment"], x["method"], x["metric"]) == ("step", "mgp-sigmoid", "nlpp"))
     assert float(line["median"]) == pytest.approx(-19.9)
     assert float(line["paper"]) == pytest.approx(-3.17)

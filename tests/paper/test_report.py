@@ -149,7 +149,7 @@ def test_the_page_lives_in_a_browser(chromium, html, tmp_path):
     assert isinstance(found, dict), found
     assert found["ready"] == "yes"
     assert found["images"] == [True] * 6
-    assert found["rows"] == [7, 7, 8, 4]
+    assert found["rows"] == [8, 8, 9, 5]
     assert found["before"] == ["gp-se", "mgp-sigmoid", "stack"]
     assert found["after"] == ["mgp-sigmoid", "stack"]
     assert found["seed"] == "2"  # a click on a seed's dot shows that seed
@@ -158,7 +158,7 @@ def test_the_page_lives_in_a_browser(chromium, html, tmp_path):
     assert found["up"][0] == "mGP (log-sigmoid)"
     assert found["down"] == found["up"][::-1]
     assert set(found["nlml"][-2:]) == {"mGP, averaged restarts", "mGP stack (our default)"}  # without a value: last
-    assert found["dots"] == 7 * 3
+    assert found["dots"] == 8 * 3
     assert found["wide"] is False
 
 

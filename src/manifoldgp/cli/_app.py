@@ -12,6 +12,7 @@ from manifoldgp.cli.dynamics import dynamics
 from manifoldgp.cli.example import example
 from manifoldgp.cli.export import export
 from manifoldgp.cli.fit import fit
+from manifoldgp.cli.forecast import forecast
 from manifoldgp.cli.inspect import inspect
 from manifoldgp.cli.predict import predict
 from manifoldgp.cli.report import report
@@ -56,7 +57,7 @@ def every_command(
     pass
 
 
-for command in (example, compare, fit, search, inspect, report, predict, score, suggest, export):
+for command in (example, compare, fit, search, forecast, inspect, report, predict, score, suggest, export):
     app.command(rich_help_panel="Your table")(command)
 app.add_typer(dynamics, name="dynamics", rich_help_panel="A system that moves")
 app.command(rich_help_panel="This machine")(bench)

@@ -33,6 +33,11 @@ def column_names(y: object) -> list[str] | None:
     return [str(found.name)] if named and found.name not in (None, "") else None
 
 
+def is_series(y: object) -> bool:
+    """Whether y is a Series of pandas."""
+    return _is(y, "pandas", "Series")
+
+
 def _is(X: object, package: str, kind: str) -> bool:
     """Whether X is of a class of a package; one that was never imported made nothing."""
     return package in sys.modules and isinstance(X, getattr(sys.modules[package], kind, ()))

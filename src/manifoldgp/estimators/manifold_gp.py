@@ -331,7 +331,8 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
             Whether it is about f, without noise.
         method
             "closed form": exact, for the squared exponential on features that are linear in the inputs, with such a mean and no target warping. "samples":
-            quasi-random points in place of the distribution of x. "auto": the closed form where there is one; the answer says which.
+            quasi-random points in place of the distribution of x. "auto": the closed form where there is one; the answer says which. "moment matching": of
+            periodic kernels, and of a `Circle`, in closed form too, with a Gaussian in place of (cos, sin); exact where what goes round is certain.
         samples
             How many points, where there is no closed form.
         """

@@ -13,7 +13,7 @@ from torch import Tensor
 from manifoldgp.data import inputs
 from manifoldgp.errors import InputError
 from manifoldgp.estimators.units import model_inputs, on_device, scaled_tensor
-from manifoldgp.inference.uncertain_inputs import CLOSED_FORM, SAMPLE_POINTS, SAMPLES, MomentsOfTargets, UncertainInputs
+from manifoldgp.inference.uncertain_inputs import CLOSED_FORM, MATCHED, SAMPLE_POINTS, SAMPLES, MomentsOfTargets, UncertainInputs
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 Numbers = TypeVar("Numbers", np.ndarray, Tensor)
 
-_METHODS = {"auto": None, CLOSED_FORM: CLOSED_FORM, SAMPLES: SAMPLES}
+_METHODS = {"auto": None, **{name: name for name in (CLOSED_FORM, MATCHED, SAMPLES)}}
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class PredictedMoments(Generic[Numbers]):
     output_covariance : (n, O, O)
         Of the targets, which depend on the same x; (n, 1, 1) for one.
     method
-        "closed form" (exact) or "samples".
+        "closed form" (exact), "moment matching" (through a Gaussian in place of what goes round a circle) or "samples".
     """
 
     mean: Numbers
@@ -93,13 +93,14 @@ def _moments(
     """Of x with the covariance Sigma (n, D, D), and mu (n, C) of the columns that the model sees."""
     seen, scale = torch.as_tensor(scaler.columns, device=mu.device), torch.as_tensor(scaler.scales, device=mu.device)
     S = Sigma[:, seen[:, None], seen]
-    found = ready(mu, S / (scale[:, None] * scale), latent)
+    scaled = S / (scale[:, None] * scale)
+    found = ready(mu, scaled, latent)
     covariance = found.input_covariance * scale[:, None]
     if len(scaler.dropped) == 0:
         spread = covariance[:, torch.as_tensor(scaler.place, device=mu.device)]
     else:  # y depends on the seen columns c alone: cov(x, y) = Σ_xc E[∂f/∂c] and cov(c, y) = Σ_cc E[∂f/∂c]
         spread = Sigma[..., seen] @ torch.linalg.pinv(S, hermitian=True) @ covariance
-    return _named(found, spread, flat, ready.method)
+    return _named(found, spread, flat, ready.method_at(scaled))
 
 
 def _named(found: MomentsOfTargets, covariance: Tensor, flat: bool, method: str) -> PredictedMoments[Tensor]:

@@ -3,6 +3,7 @@
 Every class is a description without state; see :class:`Features` for the contract.
 """
 
+from manifoldgp.features.circle import Circle
 from manifoldgp.features.composition import Chain, Concatenate, Residual
 from manifoldgp.features.convert import as_features
 from manifoldgp.features.feature_map import Features, Pullback
@@ -21,6 +22,7 @@ __all__ = [
     "MLP",
     "PCA",
     "Chain",
+    "Circle",
     "Concatenate",
     "Features",
     "FixedLinear",

@@ -193,8 +193,8 @@ def gaussian_members(posterior: Conditioned) -> list[GaussianMember] | None:
         return None
     D = posterior.data.X.shape[-1]
     with torch.no_grad():
-        features = _affine(posterior.transform, D, posterior.alpha)
-        mean = _affine(lambda X: _mean(posterior, X)[..., None], D, posterior.alpha)
+        features = affine(posterior.transform, D, posterior.alpha)
+        mean = affine(lambda X: prior_mean(posterior, X)[..., None], D, posterior.alpha)
         if features is None or mean is None:
             return None
         T = posterior.whitener()
@@ -223,12 +223,12 @@ def _member(
     )
 
 
-def _mean(posterior: Conditioned, X: Tensor) -> Tensor:
+def prior_mean(posterior: Conditioned, X: Tensor) -> Tensor:
     """The prior mean (R, n)."""
     return posterior.model.mean_at(posterior.values, X, posterior.transform(X)).expand(posterior.members, len(X))
 
 
-def _affine(function: Callable[[Tensor], Tensor], D: int, like: Tensor) -> tuple[Tensor, Tensor] | None:
+def affine(function: Callable[[Tensor], Tensor], D: int, like: Tensor) -> tuple[Tensor, Tensor] | None:
     """Matrix (R, D, Q) and offset (R, Q) of a function (n, D) -> (R, n, Q) that turns out to be affine wherever one looks; None of another."""
     far = 10 * torch.randn(16, D, generator=torch.Generator().manual_seed(0), dtype=like.dtype).to(like.device)
     probe = torch.cat([torch.zeros_like(far[:1]), torch.eye(D, dtype=like.dtype, device=like.device), far, 0.1 * far])

@@ -7,18 +7,30 @@ over components with weight w, variance factor F, and a posterior with mean m(x)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
 from manifoldgp.errors import InputError
+from manifoldgp.inference.circle_inputs import CircleMember, Circles, circle_members, on_common_circles
 from manifoldgp.inference.ensemble import Ensemble
 from manifoldgp.inference.gaussian_inputs import Expected, GaussianMember, gaussian_members
-from manifoldgp.inference.posterior import CHUNK_BYTES
+from manifoldgp.inference.posterior import CHUNK_BYTES, Conditioned
 
-CLOSED_FORM, SAMPLES = "closed form", "samples"
+CLOSED_FORM, MATCHED, SAMPLES = "closed form", "moment matching", "samples"
+
+Found = TypeVar("Found", GaussianMember, CircleMember)
+
+_REFUSED = {
+    CLOSED_FORM: "These moments have no closed form: it takes the squared exponential on features that are linear in the inputs, a mean that is too, and no "
+    "target warping; or a periodic kernel or a Circle of inputs that are certain. Use method='samples'.",
+    MATCHED: "Moments are matched for products of squared exponentials and periodic kernels on features that are linear in the inputs, or on a Circle, with a mean that is "
+    "linear too and without target warping. Use method='samples'.",
+}
+"""Why a method that was asked for cannot be had."""
 
 SAMPLE_POINTS = 1024
 """Points that stand for the distribution of an uncertain input: errors of about 1 % of the standard deviation, also across steps."""
@@ -52,25 +64,37 @@ class UncertainInputs:
     ensembles
         One for each target.
     method
-        "closed form", "samples", or None for a closed form where there is one.
+        "closed form", "moment matching", "samples", or None for a closed form where there is one.
     samples
         Quasi-random points in place of the distribution of x, where there is no closed form.
     """
 
     def __init__(self, ensembles: Sequence[Ensemble], method: str | None = None, samples: int = SAMPLE_POINTS) -> None:
-        targets = None if method == SAMPLES else [_target(ensemble) for ensemble in ensembles]
-        self._targets = None if targets is None or None in targets else [t for t in targets if t is not None]
-        if method == CLOSED_FORM and self._targets is None:
-            raise InputError(
-                "These moments have no closed form: it takes the squared exponential on features that are linear in the inputs, a mean that is too, and no "
-                "target warping. Use method='samples'."
-            )
-        self.method = SAMPLES if self._targets is None else CLOSED_FORM
-        self._ensembles, self._samples = ensembles, samples
+        self._asked, self._ensembles, self._samples = method, ensembles, samples
+        self._targets, self._circles = (None, None) if method == SAMPLES else _targets(ensembles)
+
+    @property
+    def by_hand(self) -> bool:
+        """Whether the members have formulas, so that nothing needs to be sampled."""
+        return self._targets is not None
+
+    def method_at(self, Sigma: Tensor) -> str:
+        """How the moments at inputs with covariances Sigma (n, D, D) are computed. With circles, only those of certain angles are exact."""
+        exact = self._circles is None or self._circles.certain(Sigma)
+        if self._targets is not None and (exact or self._asked == MATCHED):
+            return CLOSED_FORM if exact else MATCHED
+        if self._asked in (CLOSED_FORM, MATCHED):
+            raise InputError(_REFUSED[self._asked])
+        return SAMPLES
 
     def __call__(self, mu: Tensor, Sigma: Tensor, latent: bool = False) -> MomentsOfTargets:
         """The moments at mu (n, D) with covariances Sigma (n, D, D), differentiable in both; latent: of f, without noise."""
-        return self._in_closed_form(mu, Sigma, latent) if self._targets is not None else self._by_samples(mu, Sigma, latent)
+        if self.method_at(Sigma) == SAMPLES:
+            return self._by_samples(mu, Sigma, latent)
+        if self._circles is None:
+            return self._in_closed_form(mu, Sigma, latent)
+        found = self._in_closed_form(*self._circles(mu, Sigma), latent)
+        return replace(found, input_covariance=found.input_covariance[:, : mu.shape[-1]])  # x is the first part of v
 
     def _in_closed_form(self, mu: Tensor, Sigma: Tensor, latent: bool) -> MomentsOfTargets:
         assert self._targets is not None
@@ -102,13 +126,31 @@ class UncertainInputs:
         return MomentsOfTargets(mean, away.mT @ deviation / len(normal), output)
 
 
-def _target(ensemble: Ensemble) -> _Target | None:
-    members: list[GaussianMember] = []
+def _targets(ensembles: Sequence[Ensemble]) -> tuple[list[_Target] | None, Circles | None]:
+    """Members with a closed form, and what goes round a circle before it; None where there is none."""
+    straight = [_members(ensemble, gaussian_members) for ensemble in ensembles]
+    if None not in straight:
+        return [_target(e, members or []) for e, members in zip(ensembles, straight, strict=True)], None
+    around = [_members(ensemble, circle_members) for ensemble in ensembles]
+    if None in around:
+        return None, None
+    circles, members = on_common_circles([member for each in around for member in each or []])
+    rest = iter(members)
+    return [_target(e, [next(rest) for _ in each or []]) for e, each in zip(ensembles, around, strict=True)], circles
+
+
+def _members(ensemble: Ensemble, of_block: Callable[[Conditioned], list[Found] | None]) -> list[Found] | None:
+    """The members of all blocks, or None where one block has none."""
+    found: list[Found] = []
     for block in ensemble.blocks:
-        found = gaussian_members(block)
-        if found is None:
+        members = of_block(block)
+        if members is None:
             return None
-        members += found
+        found += members
+    return found
+
+
+def _target(ensemble: Ensemble, members: Sequence[GaussianMember]) -> _Target:
     factors = ensemble.log_weights[0].new_tensor(ensemble.variance_factors)
     weights = torch.cat([w.exp() for w in ensemble.log_weights], -1)  # (F, R)
     return _Target(members, weights.sum(0), (factors[:, None] * weights).sum(0), ensemble.offset, ensemble.scale)

@@ -10,7 +10,7 @@ try:
 except ImportError as error:
     raise MissingExtraError("Pictures need matplotlib, which is not installed. Run: pip install 'manifoldgp[plots]'.") from error
 
-from manifoldgp.plots.bands import plot_band, plot_observations, plot_prediction, plot_slice
+from manifoldgp.plots.bands import plot_band, plot_forecast, plot_observations, plot_prediction, plot_slice
 from manifoldgp.plots.calibration import plot_coverage, plot_pit, plot_predicted_observed
 from manifoldgp.plots.components import plot_components
 from manifoldgp.plots.feature_space import plot_feature_curves, plot_feature_plane, plot_features, plot_relevance
@@ -28,6 +28,7 @@ __all__ = [
     "plot_feature_curves",
     "plot_feature_plane",
     "plot_features",
+    "plot_forecast",
     "plot_map",
     "plot_mean_map",
     "plot_observations",

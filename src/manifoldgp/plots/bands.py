@@ -9,12 +9,15 @@ from matplotlib.axes import Axes
 from numpy.typing import ArrayLike
 
 from manifoldgp import inspection
+from manifoldgp._system.plain_text import without_formulas
 from manifoldgp.errors import InputError
-from manifoldgp.inspection.palette import BLUE, INK
+from manifoldgp.inspection.palette import BLUE, INK, VERMILLION
 from manifoldgp.plots.style import Style, drawing_place, input_labels, styled, target_label
 
 if TYPE_CHECKING:
     from manifoldgp.data.inputs import Table
+    from manifoldgp.estimators.forecaster import Forecaster
+    from manifoldgp.estimators.forecasting import Forecast
     from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
 
 
@@ -105,6 +108,51 @@ def plot_slice(
     ax.set(xlabel=input_labels(model)[d], ylabel=target_label(model, output), xlim=(band.x[0], band.x[-1]))
     ax.legend(loc="best")
     return ax
+
+
+@styled()
+def plot_forecast(
+    forecaster: Forecaster,
+    forecast: Forecast,
+    truth: ArrayLike | None = None,
+    *,
+    output: int = 0,
+    level: float = 0.95,
+    past: int | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """A forecast after the series that it continues: mean, the intervals that should each hold a share ``level``, and what came, where it is known.
+
+    past: how many of the last values are shown; None for three times as many as are forecast.
+    """
+    series, count = forecaster.series_, len(forecast.times)
+    shown = slice(-min(len(series), 3 * count if past is None else past), None)
+    mean, (lower, upper) = (
+        forecast.mean.reshape(count, -1)[:, output],
+        forecast.interval(level).reshape(count, 2, -1)[..., output].T,
+    )
+    before, after = _on_axis(series.times[shown]), _on_axis(forecast.times)
+    ax = drawing_place(ax, (7.2, 3.0))
+    ax.plot(before, series.values[shown, output], color=INK, linewidth=1.0, label="so far")
+    ax.fill_between(after, lower, upper, color=BLUE, alpha=0.16, linewidth=0, label=f"{100 * level:g} % intervals")
+    ax.plot(after, mean, color=BLUE, label="forecast")
+    if truth is not None:
+        ax.plot(
+            after,
+            np.asarray(truth, dtype=float).reshape(count, -1)[:, output],
+            color=VERMILLION,
+            linewidth=1.0,
+            linestyle="--",
+            label="what came",
+        )
+    ax.set(ylabel="y" if series.names is None else without_formulas(series.names[output]))
+    ax.legend(loc="best")
+    return ax
+
+
+def _on_axis(times: Any) -> np.ndarray:
+    """Times as matplotlib draws them: dates as dates, the others as numbers."""
+    return np.asarray(times.to_timestamp() if hasattr(times, "to_timestamp") else times)
 
 
 def _draw(model: ManifoldGPRegressor, ax: Axes, band: inspection.Band, output: int, level: float) -> Axes:

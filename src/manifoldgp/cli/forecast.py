@@ -1,0 +1,118 @@
+"""``mgp forecast``: from a table with a series to its next values."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from manifoldgp.cli._messages import Messages, print_json
+from manifoldgp.cli._options import TABLE_HELP, Json, Quiet, refuse_overwriting
+
+
+def forecast(
+    file: Annotated[str, typer.Argument(help=f"Table with the series, rows in order of time. {TABLE_HELP}", metavar="TABLE")],
+    target: Annotated[list[str], typer.Option("--target", "-t", help="Column to forecast; can be repeated.", metavar="COLUMN")],
+    horizon: Annotated[int, typer.Option("--horizon", "-n", help="How many steps ahead.", min=1, metavar="N")],
+    column: Annotated[
+        str | None,
+        typer.Option("--time", help="Column of dates or numbers at even steps; by default rows are counted.", metavar="COLUMN"),
+    ] = None,
+    lags: Annotated[
+        int | None,
+        typer.Option(
+            help="How many of the last values the model sees; by default one period and one more, or 12.", min=1, metavar="N"
+        ),
+    ] = None,
+    period: Annotated[
+        str | None, typer.Option(help="Steps after which things repeat, 12 for the year in months; or learned.", metavar="STEPS")
+    ] = None,
+    level: Annotated[
+        float, typer.Option(help="Share of values that the intervals should hold.", min=0.01, max=0.999, metavar="SHARE")
+    ] = 0.95,
+    out: Annotated[
+        str,
+        typer.Option("--out", "-o", help="Table to write, format by its ending; - is CSV on standard output.", metavar="FILE"),
+    ] = "-",
+    picture: Annotated[
+        Path | None, typer.Option(help="Picture of the forecast: .png, .svg or .pdf. Needs the extra plots.", metavar="FILE")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Another seed draws other futures.", min=0, max=2**32 - 1, metavar="N")] = 0,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Forecast a series: mean, standard deviation and intervals of its next values.
+
+    A Gaussian process learns the next change from the last values, and goes on from what it predicted.
+
+    Columns: the time, mean, std, lower, upper; with several targets their names in front.
+    """
+    from manifoldgp import Forecaster
+    from manifoldgp.data.table_files import check_writable, read_table, write_table
+
+    messages = Messages(quiet)
+    if json and out == "-":
+        raise typer.BadParameter("--json prints a summary on standard output, where the table goes too. Add --out forecast.csv.")
+    refuse_overwriting([out, *([] if picture is None else [picture])], [file], standard_output=True)
+    check_writable(out)
+    begin = time.perf_counter()
+    with messages.warnings_as_messages():
+        series = _series(read_table(file), target, column)
+        model = Forecaster(lags=lags, period=_period(period), random_state=seed).fit(series)
+        found = model.forecast(horizon)
+    table = found.to_frame(level)
+    table.index.name = column or "step"
+    write_table(table.reset_index(), out)
+    if picture is not None:
+        _draw(model, found, level, picture, len(target))
+    summary = {
+        "values": len(series), "targets": target, "horizon": horizon, "lags": list(model.lags_), "period": model.period_, "out": out,
+        "seconds": round(time.perf_counter() - begin, 3),
+    }  # fmt: skip
+    if json:
+        print_json(summary)
+    elif out != "-":
+        messages.note(f"Wrote {horizon} steps to {out}, learned from {len(series)} values in {summary['seconds']:.1f} s")
+
+
+def _period(given: str | None) -> float | str | None:
+    if given is None or given == "learned":
+        return given
+    try:
+        return float(given)
+    except ValueError:
+        raise typer.BadParameter(f"--period must be a number of steps, or learned; got {given!r}.") from None
+
+
+def _series(table: Any, target: list[str], column: str | None) -> Any:
+    """The chosen columns with the times as index: a Series of one target, a DataFrame of several."""
+    from manifoldgp.data.dates import as_times, holds_times
+    from manifoldgp.errors import InputError
+
+    for name in (*target, *([] if column is None else [column])):
+        if name not in table.columns:
+            raise InputError(f"The table has no column {name!r}; it has {', '.join(map(repr, table.columns))}.")
+    chosen = table[target]
+    if column is not None:
+        times = table[column]
+        if holds_times(times.dropna()):
+            times, wrong = as_times(times)
+            if wrong.any():
+                raise InputError(f"Column {column!r} has no date in row {int(wrong.argmax())}. Fill it in, or drop the row.")
+            times = times.dt.tz_localize(None)
+        chosen = chosen.set_axis(times)
+    return chosen[target[0]] if len(target) == 1 else chosen
+
+
+def _draw(model: Any, found: Any, level: float, picture: Path, targets: int) -> None:
+    from manifoldgp._system.files import written_whole
+    from manifoldgp._system.plain_text import visible
+    from manifoldgp.plots import plot_forecast
+
+    for o in range(targets):
+        place = picture if targets == 1 else picture.with_name(f"{picture.stem}-{o}{picture.suffix}")
+        with written_whole(place) as partial:
+            figure: Any = plot_forecast(model, found, output=o, level=level).figure
+            figure.savefig(partial, format=visible(picture.suffix.lstrip(".")) or "png", dpi=150)

@@ -1,0 +1,176 @@
+"""Series: values at even steps of time, and how the times go on."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from manifoldgp.data.dates import as_times, holds_times, pandas
+from manifoldgp.data.frames import as_frame, column_names, is_series
+from manifoldgp.errors import InputError
+
+if TYPE_CHECKING:
+    from pandas import Index
+
+_UNEVEN = 0.02
+"""Steps of time may differ by this share of their median, as clocks do."""
+
+
+@dataclass(frozen=True)
+class EvenSeries:
+    """Values of one or several series at even steps of time.
+
+    Parameters
+    ----------
+    values : (N, O)
+        NaN where a value is missing.
+    times : (N,)
+        An index of pandas, or numbers; 0, 1, 2, ... where none were given.
+    step
+        The step: an offset of pandas, or a number.
+    names
+        Of the series, where they have names.
+    flat
+        Whether it was one series, (N,).
+    """
+
+    values: np.ndarray
+    times: Index | np.ndarray
+    step: Any
+    names: tuple[str, ...] | None
+    flat: bool
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def following(self, count: int) -> Index | np.ndarray:
+        """The next times."""
+        if isinstance(self.times, np.ndarray):
+            return self.times[-1] + self.step * np.arange(1, count + 1)
+        if hasattr(self.times, "asfreq"):  # periods
+            return pandas().period_range(self.times[-1] + 1, periods=count, freq=self.step)
+        return pandas().date_range(self.times[-1], periods=count + 1, freq=self.step)[1:]
+
+    def extended(self, more: EvenSeries) -> EvenSeries:
+        """The series with more values after its last; those that bring times along must begin at the next step."""
+        if more.values.shape[1] != self.values.shape[1]:
+            raise InputError(f"The series has {self.values.shape[1]} columns; the new values have {more.values.shape[1]}.")
+        expected: Any = self.following(len(more))
+        dated = not isinstance(more.times, np.ndarray)
+        if dated != (not isinstance(self.times, np.ndarray)):
+            raise InputError("Give new values as the series was given: with dates, or without.")
+        if dated and not bool((more.times == expected).all()):
+            raise InputError(
+                f"New values must go on where the series ends: {expected[0]} was expected, and {more.times[0]} came."
+            )
+        times = np.concatenate([self.times, expected]) if isinstance(self.times, np.ndarray) else self.times.append(expected)
+        return replace(self, values=np.concatenate([self.values, more.values]), times=times)
+
+
+def even_series(y: Any, step: Any = None) -> EvenSeries:
+    """A series from numbers (N,) or (N, O), or from a Series or a frame whose index, or one column, holds the times.
+
+    step: where it is known already, as of values that continue a series; a single value has none.
+    """
+    flat = is_series(y)
+    frame = y.to_frame() if flat else as_frame(y)
+    if frame is None:
+        return _of_array(y)
+    frame, times = _split_times(frame)
+    values = _numbers(frame.to_numpy(), "The series")
+    found, taken = _step(times, step)
+    names = column_names(y) if flat else [str(name) for name in frame.columns]
+    return EvenSeries(values, found, taken, None if names is None else tuple(names), flat)
+
+
+def _of_array(y: Any) -> EvenSeries:
+    values = _numbers(y, "The series")
+    return EvenSeries(values, np.arange(float(len(values))), 1.0, None, np.ndim(y) == 1)
+
+
+def _numbers(y: Any, name: str) -> np.ndarray:
+    try:
+        values = np.array(y, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{name} must be numbers, (N,) or (N, series): {error}. Dates go into the index.") from error
+    values = values[:, None] if values.ndim == 1 else values
+    if values.ndim != 2 or not values.size:
+        raise InputError(f"{name} must be numbers, (N,) or (N, series), at least one; got shape {values.shape}.")
+    if np.isinf(values).any():
+        raise InputError(f"{name} has infinite values. Replace them, by NaN where they are not known.")
+    return values
+
+
+def _split_times(frame: Any) -> tuple[Any, Any]:
+    """Columns of values and the times: the index if it holds any, otherwise the one column of dates."""
+    dated = [name for name in frame.columns if holds_times(frame[name].dropna())] if _counts(frame.index) else []
+    if len(dated) > 1:
+        raise InputError(f"Several columns hold dates: {', '.join(map(repr, dated))}. Keep one, or make one the index.")
+    if not dated:
+        return frame, frame.index
+    dates, wrong = as_times(frame[dated[0]])
+    if wrong.any():
+        raise InputError(f"{dated[0]!r} has no date in row {int(np.flatnonzero(wrong)[0])}. Drop the row, or fill it in.")
+    return frame.drop(columns=dated), pandas().DatetimeIndex(dates).tz_localize(None)
+
+
+def _counts(index: Any) -> bool:
+    """Whether an index only counts rows."""
+    return isinstance(index, pandas().RangeIndex)
+
+
+def _step(index: Any, step: Any) -> tuple[Any, Any]:
+    """The times of an index and their step; refused where steps are not even."""
+    pd = pandas()
+    if isinstance(index, pd.PeriodIndex):
+        whole = pd.period_range(index[0], periods=len(index), freq=index.freq)
+        _refuse_uneven(bool((whole == index).all()), index, whole)
+        return index, index.freq
+    if isinstance(index, pd.DatetimeIndex):
+        return index, _frequency(index, step)
+    times = np.array(index, dtype=np.float64)
+    if len(times) == 1:
+        return times, 1.0 if step is None else step
+    steps = np.diff(times)
+    even = float(np.median(steps))
+    whole = times[0] + even * np.arange(len(times))
+    _refuse_uneven(even > 0 and bool((np.abs(steps - even) <= _UNEVEN * even).all()), index, whole)
+    return times, even
+
+
+def _frequency(index: Any, step: Any) -> Any:
+    """The frequency of dates: first days of months, Mondays, 10 minutes, and so on."""
+    pd = pandas()
+    if step is not None:
+        return step
+    rising = index.is_monotonic_increasing and index.is_unique
+    found = index.freq if rising else None
+    if found is None and rising and len(index) >= 3:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # pandas 3 announces another type of the answer
+            found = pd.infer_freq(index)
+    if found is None:
+        whole = pd.date_range(index[0], periods=len(index), freq=_usual(index)) if len(index) > 1 else index
+        _refuse_uneven(False, index, whole)
+    return pd.tseries.frequencies.to_offset(found)
+
+
+def _usual(index: Any) -> Any:
+    """The step that most dates are apart."""
+    steps = np.diff(index.to_numpy()).astype("timedelta64[s]").astype(float)
+    return pandas().Timedelta(seconds=max(float(np.median(steps)), 1.0))
+
+
+def _refuse_uneven(even: bool, index: Any, whole: Any) -> None:
+    if even:
+        return
+    off = np.flatnonzero(np.asarray(index) != np.asarray(whole))
+    row = int(off[0]) if len(off) else len(index) - 1
+    raise InputError(
+        f"The steps of time must be even, and row {row} ({index[row]}) is out of step. Sort the rows, and bring them to even steps: "
+        "y.resample('MS').mean() for months ('W', 'D', 'h', 's' for others) leaves NaN where nothing was recorded, which is allowed; for numbers, "
+        "numpy.interp at even times."
+    )

@@ -1,0 +1,282 @@
+"""Forecaster: a model of the next value of a series, iterated on its own predictions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, clone
+from sklearn.utils.validation import check_is_fitted
+
+from manifoldgp.averaging import Single
+from manifoldgp.data import inputs
+from manifoldgp.data.series import EvenSeries, even_series
+from manifoldgp.errors import InputError
+from manifoldgp.estimators.forecasting import Forecast, Windows, by_draws, by_moments
+from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
+from manifoldgp.estimators.plain_gp import GPRegressor
+from manifoldgp.features import Circle
+from manifoldgp.kernels import Kernel, SquaredExponential
+from manifoldgp.structure.base_kernels import periods_in, without_trend
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+    from pandas import DataFrame, Series
+
+    from manifoldgp.data.inputs import RandomState
+
+_WINDOW = 12
+"""Values that a window has where nothing else is known."""
+
+_STARTS, _ITERATIONS = 3, 200
+"""How the default model is trained."""
+
+_LEAST_ROWS = 8
+"""Windows with a next value that a model is fitted to, at least."""
+
+
+class Forecaster(BaseEstimator):
+    """Long-term forecasts: a Gaussian process predicts the next change of a series from a window of its last values, and goes on from what it predicted.
+
+    Parameters
+    ----------
+    regressor
+        The model of the next change: any of this package's estimators. None: a plain GP with the squared exponential kernel, times a periodic one where there is a period.
+    lags
+        How many of the last values the model sees, or which: ``(1, 2, 12)``. None: one period and one more, twelve where there is no period.
+    period
+        Steps after which things repeat (12 for the year in months): the model sees where in the period a step is, on a circle, by the periodic kernel in MacKay's form.
+        "learned": the period is a parameter of the model, which starts at the strongest peak of the periodogram; not with a regressor of your own. None: no period.
+    difference
+        What the window holds: True, changes from one value to the next, so that a trend goes on beyond all values seen so far; False, the values themselves, which hold
+        a series that has a level to it.
+    random_state
+        Draws the starts of the default model, and futures.
+
+    Attributes
+    ----------
+    regressor_ : ManifoldGPRegressor
+        The fitted model.
+    lags_, period_
+        What was taken; the period in steps, None without one.
+    series_ : EvenSeries
+        The values so far, with their times.
+
+    Examples
+    --------
+    >>> t = np.arange(80)
+    >>> model = Forecaster(lags=4).fit(0.1 * t + np.sin(t / 3))
+    >>> forecast = model.forecast(10)
+    >>> forecast.mean.shape, forecast.interval(0.9).shape
+    ((10,), (10, 2))
+    """
+
+    regressor_: ManifoldGPRegressor
+    lags_: tuple[int, ...]
+    period_: float | None
+    series_: EvenSeries
+    _windows: Windows
+    _inputs: np.ndarray | None
+
+    def __init__(
+        self,
+        regressor: ManifoldGPRegressor | None = None,
+        *,
+        lags: int | Sequence[int] | None = None,
+        period: float | str | None = None,
+        difference: bool = True,
+        random_state: RandomState = 0,
+    ) -> None:
+        self.regressor = regressor
+        self.lags = lags
+        self.period = period
+        self.difference = difference
+        self.random_state = random_state
+
+    def fit(self, y: ArrayLike | Series | DataFrame, X: ArrayLike | None = None) -> Forecaster:
+        """Learn from a series.
+
+        Parameters
+        ----------
+        y : (N,) or (N, O)
+            Values at even steps, in order of time: an array; or a Series or DataFrame of pandas whose index holds dates, periods or numbers, or which has one column of dates.
+            Windows with a missing value (NaN) are left out. Several series see each other's windows and are forecast together.
+        X : (N, D)
+            Further inputs of each step that are known beforehand; `forecast` then needs those of the steps to come.
+        """
+        series = even_series(y)
+        further = _further(X, len(series), "fit")
+        guess = self._period(series)
+        lags = self._lags(guess)
+        windows = Windows(lags, self._difference(), None if self.period == "learned" else guess, self.period == "learned")
+        rows, changes = windows.rows(series.values, further)
+        if len(rows) < _LEAST_ROWS:
+            raise InputError(
+                f"{len(series)} values hold {len(rows)} windows of {windows.length} without gaps and with a next value; {_LEAST_ROWS} are needed. "
+                "Give more values, or fewer lags."
+            )
+        model = self._model(windows, series.values.shape[1], rows, guess)
+        self.regressor_ = model.fit(rows, _targets(changes))
+        self._windows, self.series_, self._inputs, self.lags_ = windows, series, further, lags
+        self.period_ = self._learned_period() if windows.clock else guess
+        return self
+
+    def forecast(
+        self,
+        horizon: int,
+        X: ArrayLike | None = None,
+        *,
+        method: str = "draws",
+        draws: int = 300,
+        random_state: RandomState = None,
+    ) -> Forecast:
+        """The next ``horizon`` values.
+
+        Parameters
+        ----------
+        horizon
+            How many.
+        X : (horizon, D)
+            The further inputs of these steps, where fit was given some.
+        method
+            "draws": whole futures, each one function of the posterior that is iterated on its own values with their noise; right for every model, whatever shape the
+            distribution takes. "moments": a Gaussian is handed on from step to step, its moments exact at each (in closed form where the model has one); quick and smooth, but
+            it takes what the model does not know for new at each step, where a draw is wrong in the same way all along.
+        draws
+            How many futures.
+        random_state
+            Draws them; None for the forecaster's own.
+        """
+        check_is_fitted(self)
+        horizon = inputs.whole_number(horizon, "horizon")
+        series, windows = self.series_, self._windows
+        past = series.values[::-1][: windows.length]
+        if not np.isfinite(past).all():
+            raise InputError(
+                f"One of the last {windows.length} values is missing, and a forecast goes on from them. Fill it in, by y.interpolate() for example."
+            )
+        further = _further(X, horizon, "forecast")
+        if (further is None) != (self._inputs is None) or (
+            further is not None and self._inputs is not None and further.shape[1] != self._inputs.shape[1]
+        ):
+            expected = "no X" if self._inputs is None else f"X ({horizon}, {self._inputs.shape[1]})"
+            raise InputError(f"forecast takes {expected}, as fit did; got {'none' if further is None else further.shape}.")
+        known = windows.known(len(series) + np.arange(horizon), further)
+        times = series.following(horizon)
+        shape = (horizon,) if series.flat else (horizon, past.shape[1])
+        if method == "draws":
+            count = inputs.whole_number(draws, "draws", 2)
+            futures = by_draws(
+                self.regressor_, windows, past, known, count, self.random_state if random_state is None else random_state
+            )
+            futures = futures.reshape(count, *shape)
+            return Forecast(futures.mean(0), futures.std(0), times, method, draws=futures, names=series.names)
+        if method != "moments":
+            raise InputError(f"method must be 'draws' or 'moments'; got {method!r}.")
+        mean, C = by_moments(self.regressor_, windows, past, known)
+        std = np.sqrt(np.diag(C))
+        return Forecast(mean.reshape(shape), std.reshape(shape), times, method, covariance=C, names=series.names)
+
+    def update(self, y: ArrayLike | Series | DataFrame, X: ArrayLike | None = None) -> Forecaster:
+        """Condition on the values that came next, without training again; further inputs X (n, D) where fit was given some."""
+        check_is_fitted(self)
+        more = even_series(y, self.series_.step)
+        before, further = len(self.series_), _further(X, len(more), "update")
+        if (further is None) != (self._inputs is None):
+            raise InputError(f"update takes {'no X' if self._inputs is None else 'X'}, as fit did.")
+        series = self.series_.extended(more)
+        joined = further if further is None or self._inputs is None else np.concatenate([self._inputs, further])
+        rows, changes = self._windows.rows(series.values, joined, first=before)
+        if len(rows):
+            self.regressor_.update(rows, _targets(changes))
+        self.series_, self._inputs = series, joined
+        return self
+
+    def _period(self, series: EvenSeries) -> float | None:
+        """The period in steps: given, or guessed from the first series where it is to be learned."""
+        if self.period is None:
+            return None
+        if self.period != "learned":
+            if isinstance(self.period, str):
+                raise InputError(f"period must be a number of steps, 'learned' or None; got {self.period!r}.")
+            return inputs.positive_number(self.period, "period")
+        if self.regressor is not None:
+            raise InputError(
+                "period='learned' is a part of the default model. Give a number, or a regressor whose features have a Circle."
+            )
+        whole = np.isfinite(series.values[:, 0])
+        t, values = np.arange(len(series))[whole].astype(float), series.values[whole, 0]
+        found = periods_in(t, [without_trend(t, values)]) if len(t) > 3 else ()
+        if not found:
+            raise InputError("The series is too short for a period to be seen. Give a number, or period=None.")
+        return found[0]
+
+    def _lags(self, period: float | None) -> tuple[int, ...]:
+        if self.lags is None:
+            return tuple(range(1, (_WINDOW if period is None else round(period) + 1) + 1))
+        if isinstance(self.lags, (int, np.integer)):
+            return tuple(range(1, inputs.whole_number(self.lags, "lags") + 1))
+        chosen = tuple(sorted(inputs.whole_number(lag, "lags") for lag in self.lags))
+        if not chosen or len(set(chosen)) < len(chosen):
+            raise InputError(f"lags must be a number of values, or different ones, 1 for the last; got {self.lags!r}.")
+        return chosen
+
+    def _difference(self) -> bool:
+        if not isinstance(self.difference, (bool, np.bool_)):
+            raise InputError(f"difference must be True or False; got {self.difference!r}.")
+        return bool(self.difference)
+
+    def _model(self, windows: Windows, width: int, rows: np.ndarray, period: float | None) -> ManifoldGPRegressor:
+        """The model, not yet fitted."""
+        if self.regressor is not None:
+            if self.regressor.target_warping is not None:
+                raise InputError(
+                    "A forecast adds noise to values, which a target warping bends. Forecast log(y) instead, for example."
+                )
+            copied: Any = clone(self.regressor)
+            return copied
+        seen = len(windows.lags) * width
+        if (
+            windows.clock
+        ):  # the features are [window, further inputs, cos, sin], and the model sees time in units of its standard deviation
+            assert period is not None
+            circle, kernel = (
+                Circle((seen,), (period / float(rows[:, seen].std()),)),
+                _with_season(rows.shape[1] + 1, rows.shape[1] - 1),
+            )
+            return ManifoldGPRegressor(
+                circle, kernel, averaging=Single(_STARTS, max_iter=_ITERATIONS), random_state=self.random_state
+            )
+        kernel = SquaredExponential() if period is None else _with_season(rows.shape[1], seen)
+        return GPRegressor(kernel, restarts=_STARTS, max_iter=_ITERATIONS, random_state=self.random_state)
+
+    def _learned_period(self) -> float:
+        ensemble, column = self.regressor_.ensembles_[0], len(self.lags_) * self.series_.values.shape[1]
+        period: Any = ensemble.blocks[0].values["features"]["period"]
+        return float(period[0, 0]) * float(self.regressor_.x_scaler_.scale[column])
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "regressor_")
+
+
+def _with_season(width: int, circle: int) -> Kernel:
+    """The squared exponential of all features but the circle's two, which begin at number ``circle``, times the periodic kernel."""
+    around = (circle, circle + 1)
+    others = tuple(d for d in range(width) if d not in around)
+    return SquaredExponential(dims=others) * SquaredExponential(dims=around, ard=False, amplitude=False)
+
+
+def _targets(changes: np.ndarray) -> np.ndarray:
+    """As estimators take them: (N,) for one series."""
+    return changes[:, 0] if changes.shape[1] == 1 else changes
+
+
+def _further(X: ArrayLike | None, rows: int, where: str) -> np.ndarray | None:
+    if X is None:
+        return None
+    A = np.array(X, dtype=np.float64)
+    A = A[:, None] if A.ndim == 1 else A
+    if A.ndim != 2 or len(A) != rows or not np.isfinite(A).all():
+        raise InputError(f"X of {where} must be finite numbers, one row a step ({rows}); got shape {A.shape}.")
+    return A

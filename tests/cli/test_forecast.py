@@ -1,0 +1,46 @@
+"""``mgp forecast``: a table with a series in, its next values out."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from command_line import fails, mgp
+
+
+@pytest.fixture
+def months(tmp_path, monkeypatch):
+    """Five years of months with a season, as a CSV in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    t = np.arange(60)
+    sales = (50 + 0.4 * t + 8 * np.sin(2 * np.pi * t / 12)).round(3)
+    pd.DataFrame({"month": pd.date_range("2015-01-01", periods=60, freq="MS").strftime("%Y-%m-%d"), "sales": sales}).to_csv(
+        "sales.csv", index=False
+    )
+    return tmp_path
+
+
+def test_the_next_year_by_month_with_a_picture(months):
+    pytest.importorskip("matplotlib", reason="needs the extra plots")
+    places = ("--out", "next.csv", "--picture", "next.png")
+    settings = ("--time", "month", "--horizon", "6", "--period", "12", "--lags", "3")
+    done = mgp("forecast", "sales.csv", "--target", "sales", *settings, *places, "--json")
+    table = pd.read_csv("next.csv")
+    assert list(table.columns) == ["month", "mean", "std", "lower", "upper"]
+    assert table["month"][0].startswith("2020-01-01")
+    truth = 50 + 0.4 * np.arange(60, 66) + 8 * np.sin(2 * np.pi * np.arange(60, 66) / 12)
+    assert np.abs(table["mean"] - truth).max() < 3
+    assert json.loads(done.out)["period"] == 12
+    assert (months / "next.png").stat().st_size > 1000
+
+
+@pytest.mark.parametrize(("arguments", "code", "words"), [
+    (("--target", "sale"), 1, "no column 'sale'"),
+    (("--target", "sales", "--period", "year"), 2, "learned"),
+    (("--target", "sales", "--json"), 2, "--out"),
+])  # fmt: skip
+def test_what_makes_no_sense_is_told_in_one_line(months, arguments, code, words):
+    assert words in fails("forecast", "sales.csv", "--horizon", "3", *arguments, code=code)
