@@ -78,7 +78,7 @@ class Single(Averaging):
         return copy
 
     def plan(self, N: int) -> Plan:
-        iterations = until_convergence(self.max_iter, usual=110)
+        iterations = until_convergence(self.max_iter, usual=105)
         if not (self.levels and self.max_iter > 0 and level_rows(N)):
             starts = Phase("starts", iterations, self.restarts * iterations * cost(N), self.max_iter)
             return Plan((starts,), at_once=self.restarts)
