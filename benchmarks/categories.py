@@ -53,7 +53,7 @@ def runs(arguments: argparse.Namespace) -> Iterator[tuple[str, int, int, str, in
     """What is run: a table whose categories are names of its rows is none."""
     for rows in arguments.rows:
         for levels in arguments.levels:
-            for kind in arguments.kinds if 3 * levels <= 2 * rows else ():
+            for kind in arguments.kinds if 2 * levels < rows else ():
                 for seed in range(arguments.seeds):
                     for encoding in arguments.encodings:
                         if encoding != "one-hot" or levels <= MOST_ONE_HOT:

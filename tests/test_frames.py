@@ -277,11 +277,50 @@ def test_an_unknown_category_is_predicted_with_wide_intervals_that_hold():
 def test_effects_of_training_rows_come_from_other_rows():
     rng = np.random.default_rng(0)
     levels, Z, Y = np.tile(np.arange(100), 2), rng.normal(size=(200, 1)), rng.normal(size=(200, 1))  # nothing to learn
-    seen = learn_effects(levels, 100, Z, Y)[levels]
-    assert abs(np.corrcoef(cross_fitted(levels, 100, Z, Y)[:, 0], Y[:, 0])[0, 1]) < 0.2
-    strong = learn_effects(levels, 100, Z, Y + 5.0 * levels[:, None])
+    found, curves = learn_effects(levels, 100, Z, Y)
+    seen = found[levels]
+    assert curves == (0,)
+    assert abs(np.corrcoef(cross_fitted(levels, 100, Z, Y, curves)[:, 0], Y[:, 0])[0, 1]) < 0.2
+    strong, _ = learn_effects(levels, 100, Z, Y + 5.0 * levels[:, None])
     np.testing.assert_allclose(np.diff(strong[:, 0]), 5.0, atol=3.0)
     assert np.abs(seen).max() < 1.0  # shrunk
+
+
+def slopes(rows, levels, seed):
+    """Categories that set a slope, and shift nothing."""
+    rng = np.random.default_rng(seed)
+    level, x, z = rng.integers(0, levels, rows), rng.normal(size=rows), rng.normal(size=rows)
+    slope = np.random.default_rng(99).normal(size=levels)
+    table = pd.DataFrame({"x": x, "z": z, "tool": [f"t{k}" for k in level]})
+    return table, np.sin(2 * x) + slope[level] * z + 0.1 * rng.normal(size=rows)
+
+
+def test_categories_that_set_a_slope_are_told_apart_by_a_curve(tmp_path):
+    (table, y), (new, there) = slopes(400, 30, 0), slopes(300, 30, 1)
+    model = GPRegressor(**QUICK).fit(table, y)
+    assert list(model.feature_names_in_) == ["x", "z", "tool: effect on y", "tool: curve 1 on y"]
+    assert np.sqrt(np.mean((there - model.predict(new)) ** 2)) < 0.3  # sd(y) = 1.3
+    low, high = model.predict_quantiles(new, [0.05, 0.95]).T
+    assert 0.8 <= np.mean((low < there) & (there < high)) <= 0.99
+    model.save(tmp_path / "model.mgp")
+    np.testing.assert_array_equal(manifoldgp.load(tmp_path / "model.mgp").predict(new), model.predict(new))
+    np.testing.assert_allclose(model.predictor().predict(new), model.predict(new), atol=1e-8)
+    with pytest.warns(FitWarning, match="were not there"):
+        low, high = model.predict_quantiles(new.assign(tool="new"), [0.05, 0.95]).T
+    assert 0.8 <= np.mean((low < there) & (there < high)) <= 1.0
+
+
+def test_curves_are_learnt_where_there_are_some_and_no_row_sees_its_own_target():
+    table, y = slopes(600, 60, 0)
+    levels, Z = table["tool"].str[1:].astype(int).to_numpy(), table[["x", "z"]].to_numpy()
+    found, curves = learn_effects(levels, 60, Z, y[:, None])
+    assert curves == (1,)
+    slope = np.random.default_rng(99).normal(size=60)
+    assert abs(np.corrcoef(found[:, 1], slope)[0, 1]) > 0.95
+    assert abs(np.corrcoef(cross_fitted(levels, 60, Z, y[:, None], curves)[:, 1], slope[levels])[0, 1]) > 0.9
+    noise = np.random.default_rng(1).normal(size=(600, 1))
+    parts = cross_fitted(levels, 60, Z, noise, (1,))[:, 1]  # a curve where there is none
+    assert abs(np.corrcoef(parts * Z[:, 1], noise[:, 0])[0, 1]) < 0.15
 
 
 def test_thousands_of_categories():

@@ -158,8 +158,8 @@ class TableEncoding:
         Z, columns = self._other_numbers(table), []
         for column in self.columns:
             if column.kind == "category" and len(column.categories) > ONE_HOT:
-                shifts = learn_effects(column.level_numbers(column_of(table, column.name)), len(column.categories), Z, Y)
-                column = replace(column, kind="levels", effects=Effects(self.targets, tuple(map(tuple, shifts.tolist()))))
+                shifts, curves = learn_effects(column.level_numbers(column_of(table, column.name)), len(column.categories), Z, Y)
+                column = replace(column, kind="levels", effects=Effects(self.targets, tuple(map(tuple, shifts.tolist())), curves))
             columns.append(column)
         return replace(self, columns=tuple(columns))
 
@@ -188,7 +188,8 @@ class TableEncoding:
             if column.effects is not None:
                 Y = self.target_values(table).reshape(len(table), -1) if y is None else y
                 levels = column.level_numbers(column_of(table, column.name))
-                X[:, first : first + Y.shape[1]] = cross_fitted(levels, len(column.categories), Z, Y)
+                found = cross_fitted(levels, len(column.categories), Z, Y, column.effects.curves)
+                X[:, first : first + found.shape[1]] = found
             first += len(column.names)
         kept = np.asarray(~np.isnan(X).any(1)) if self.missing == "drop" else np.ones(len(X), dtype=bool)
         if self.donors is not None and self.missing == "impute":
@@ -328,7 +329,9 @@ def _column_from_plain(plain: Mapping[str, Any]) -> Column:
         str(plain["kind"]),
         tuple(map(str, plain["categories"])),
         None if time is None else TimeScale(time["unit"], time["origin"], tuple(time["cyclic"])),
-        None if effects is None else Effects(tuple(effects["targets"]), tuple(map(tuple, effects["shifts"]))),
+        None
+        if effects is None
+        else Effects(tuple(effects["targets"]), tuple(map(tuple, effects["shifts"])), tuple(effects["curves"])),
         bool(plain["indicator"]),
     )
 
