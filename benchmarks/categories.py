@@ -121,7 +121,9 @@ def predicted(model: str, encoding: str, X: pd.DataFrame, y: np.ndarray, rows: i
             from catboost import CatBoostRegressor
         except ImportError:
             return None
-        trees = CatBoostRegressor(random_seed=0, verbose=False, thread_count=1, cat_features=["category"], allow_writing_files=False)
+        trees = CatBoostRegressor(
+            random_seed=0, verbose=False, thread_count=1, cat_features=["category"], allow_writing_files=False
+        )
         trees.fit(train, y)
         return lambda _: (trees.predict(test), None)
     from manifoldgp import GPRegressor, ManifoldGPRegressor

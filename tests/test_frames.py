@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 import manifoldgp
 from manifoldgp import GPRegressor, ManifoldGPRegressor, Single, TableEncoding
 from manifoldgp.data.donors import DRAWS, POOL, Donors
+from manifoldgp.data.frames import as_frame
 from manifoldgp.data.levels import cross_fitted, learn_effects
 from manifoldgp.errors import FitWarning, InputError
 from manifoldgp.inspection import sensitivities
@@ -90,6 +92,35 @@ def test_the_encoding_is_in_the_model_file_and_in_exports(fitted, tmp_path):
 
 def test_inspection_takes_the_same_frames(fitted):
     np.testing.assert_allclose(sensitivities(fitted, frame()), sensitivities(fitted, fitted.table_encoding_.inputs(frame())))
+
+
+@pytest.mark.parametrize("make", [
+    lambda t: t.assign(floor=t["floor"].astype("string[pyarrow]"), wet=t["wet"].astype("bool[pyarrow]"), x=t["x"].astype("double[pyarrow]")),
+    lambda t: t.set_axis(t["when"].to_numpy(), axis=0),
+    lambda t: pl.from_pandas(t.assign(gear=t["gear"].astype(str))).with_columns(pl.col("when").dt.replace_time_zone("UTC").dt.convert_time_zone("Asia/Tokyo")),
+    lambda t: pl.from_pandas(t.assign(gear=t["gear"].astype(str))).with_columns(pl.col("floor").cast(pl.Categorical)),
+    lambda t: t.assign(when=t["when"].astype("datetime64[s]"), floor=t["floor"].astype(pd.CategoricalDtype(["mud", "sand", "ice", "none"]))),
+], ids=["arrow", "dates as index", "polars in another zone", "polars category", "seconds and unused categories"])  # fmt: skip
+def test_numbers_are_the_same_however_a_frame_holds_its_columns(fitted, make):
+    same = fitted.table_encoding_.inputs(frame())
+    found = TableEncoding.learn(as_frame(make(frame())), ["y"], y=force(frame()).to_numpy()[:, None])
+    np.testing.assert_allclose(found.inputs(as_frame(make(frame()))), same, rtol=1e-12)
+
+
+def test_headings_over_columns_are_part_of_their_names():
+    table = pd.DataFrame({("in", "x"): frame()["x"], ("in", "floor"): frame()["floor"]})
+    model = GPRegressor(**QUICK).fit(table, force(frame()))
+    assert list(model.feature_names_in_)[:2] == ["in x", "in floor=ice"]
+    assert model.predict(table).shape == (60,)
+
+
+@pytest.mark.parametrize(("column", "words"), [
+    ([[1.0, 2.0]] * 60, "Column 'more' holds lists or arrays. Make a column of each of their numbers."),
+    ([np.nan] * 60, "Column 'more' has no value at all."),
+], ids=["lists", "empty"])  # fmt: skip
+def test_columns_that_are_no_inputs_are_refused_by_name(column, words):
+    with pytest.raises(InputError, match=re.escape(words)):
+        GPRegressor(missing="impute").fit(frame().assign(more=column), force(frame()))
 
 
 def test_numbers_alone_are_taken_as_before():

@@ -15,6 +15,7 @@ from manifoldgp.data.columns import (
     Column,
     UnusableColumn,
     column_of,
+    holds_containers,
     learn_column,
     missing_in,
     target_numbers,
@@ -339,6 +340,8 @@ def _column_from_plain(plain: Mapping[str, Any]) -> Column:
 def _constant(table: DataFrame, name: str, missing: str) -> bool:
     """Whether a column has one value only. Missing values count as another one, if they are not refused or left out."""
     values = column_of(table, name)
+    if holds_containers(values):
+        return False  # said by the one who learns what it holds
     return values.nunique() <= 1 and not (values.isna().any() and missing != "drop") and not values.isna().all()
 
 
@@ -348,7 +351,10 @@ def _learn_columns(table: DataFrame, names: Sequence[str], missing: str, cyclic:
     for name in names:
         values = column_of(table, name)
         lacking = missing_in(values)
-        if lacking.all() or (lacking.any() and missing == "error"):
+        if lacking.all():
+            refused[name] = f"Column {name!r} has no value at all."
+            continue
+        if lacking.any() and missing == "error":
             refused[name] = missing_in_words(name, lacking, table.index)
             continue
         try:

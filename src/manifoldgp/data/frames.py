@@ -16,7 +16,7 @@ def as_frame(X: object) -> DataFrame | None:
     """X as a pandas DataFrame, if it is a frame of any kind; None for arrays and lists."""
     found: Any = X
     if _is(found, "pandas", "DataFrame"):
-        return found.rename(columns=str)
+        return found.set_axis([_name(column) for column in found.columns], axis=1)
     if _is(found, "polars", "LazyFrame"):
         raise InputError("X is a lazy polars frame, which holds no data yet. Pass X.collect().")
     if _is(found, "polars", "DataFrame"):
@@ -31,6 +31,11 @@ def column_names(y: object) -> list[str] | None:
         return [str(name) for name in found.columns]
     named = _is(found, "pandas", "Series") or _is(found, "polars", "Series")
     return [str(found.name)] if named and found.name not in (None, "") else None
+
+
+def _name(column: object) -> str:
+    """The name of a column as text; of a column below headings, all of them."""
+    return " ".join(map(str, column)) if isinstance(column, tuple) else str(column)
 
 
 def _is(X: object, package: str, kind: str) -> bool:
