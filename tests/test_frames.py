@@ -97,8 +97,8 @@ def test_inspection_takes_the_same_frames(fitted):
 @pytest.mark.parametrize("make", [
     lambda t: t.assign(floor=t["floor"].astype("string[pyarrow]"), wet=t["wet"].astype("bool[pyarrow]"), x=t["x"].astype("double[pyarrow]")),
     lambda t: t.set_axis(t["when"].to_numpy(), axis=0),
-    lambda t: pl.from_pandas(t.assign(gear=t["gear"].astype(str))).with_columns(pl.col("when").dt.replace_time_zone("UTC").dt.convert_time_zone("Asia/Tokyo")),
-    lambda t: pl.from_pandas(t.assign(gear=t["gear"].astype(str))).with_columns(pl.col("floor").cast(pl.Categorical)),
+    lambda t: pl.from_pandas(t.assign(gear=t["gear"].astype(str))).with_columns(pl.col("gear").cast(pl.Categorical), pl.col("when").dt.replace_time_zone("UTC").dt.convert_time_zone("Asia/Tokyo")),
+    lambda t: pl.from_pandas(t.assign(gear=t["gear"].astype(str))).with_columns(pl.col("floor", "gear").cast(pl.Categorical)),
     lambda t: t.assign(when=t["when"].astype("datetime64[s]"), floor=t["floor"].astype(pd.CategoricalDtype(["mud", "sand", "ice", "none"]))),
 ], ids=["arrow", "dates as index", "polars in another zone", "polars category", "seconds and unused categories"])  # fmt: skip
 def test_numbers_are_the_same_however_a_frame_holds_its_columns(fitted, make):
@@ -335,7 +335,7 @@ def test_categories_that_set_a_slope_are_told_apart_by_a_curve(tmp_path):
     assert 0.8 <= np.mean((low < there) & (there < high)) <= 0.99
     model.save(tmp_path / "model.mgp")
     np.testing.assert_array_equal(manifoldgp.load(tmp_path / "model.mgp").predict(new), model.predict(new))
-    np.testing.assert_allclose(model.predictor().predict(new), model.predict(new), atol=1e-8)
+    np.testing.assert_allclose(model.predictor()(new), model.predict(new), atol=1e-8)
     with pytest.warns(FitWarning, match="were not there"):
         low, high = model.predict_quantiles(new.assign(tool="new"), [0.05, 0.95]).T
     assert 0.8 <= np.mean((low < there) & (there < high)) <= 1.0
