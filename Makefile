@@ -78,8 +78,8 @@ format: $(INSTALLED)  ## format the code and mend what ruff can mend
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-docs: $(INSTALLED)  ## the documentation in site/; every warning is an error
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+docs: $(INSTALLED)  ## run the guides and tutorials, and make the documentation in site/; every warning is an error; DOCS="--publish DIR": into DIR/version too
+	$(BIN)/python docs/make_site.py $(DOCS)
 
 build: $(INSTALLED)  ## wheel and source archive in dist/
 	$(BIN)/python -m build --no-isolation

@@ -30,7 +30,9 @@ from manifoldgp.averaging import AVERAGINGS
 from manifoldgp.cli import _options as options
 from manifoldgp.cli._fit_arguments import PLAIN
 from manifoldgp.errors import FitWarning, InputError
-from manifoldgp.estimators.method import why_exact
+from manifoldgp.estimators.method import partly_obeyed, why_exact
+from manifoldgp.kernels import Matern32, NeuralNetwork
+from manifoldgp.model import Model
 from manifoldgp.training import coarse_to_fine
 from manifoldgp.training.settings import METHODS, Options
 
@@ -160,15 +162,32 @@ def test_a_fast_average_refuses_what_none_of_its_members_has(arguments):
 
 @pytest.mark.parametrize(
     ("method", "groups"),
-    [("exact", "'plain GP', 'warm' and 'cold'"), ("sparse", "'plain GP', 'warm', 'cold', 'large' and 'deep'")],
+    [
+        ("exact", "'plain GP', 'rough GP', 'additive GP', 'warm', 'cold' and 'rough'"),
+        ("sparse", "'plain GP', 'rough GP', 'warm', 'cold', 'large', 'deep' and 'rough'"),
+    ],
 )
 def test_a_stack_says_which_groups_have_no_priors_of_yours(method, groups):
     priors = {"kernel.lengthscale": LogNormal()}
     model = ManifoldGPRegressor(
         priors=priors, averaging=QUICK[Stack] if method == "exact" else start(Stack, Sparse), method=QUICK_METHOD[method]
     )
-    with pytest.warns(FitWarning, match=f"priors apply .*group 'own'.* only, not to the groups {groups}"):
+    with pytest.warns(FitWarning, match=f"priors apply .*group 'own'.* only, not to the groups {groups}\\."):
         model.fit(X, Y)
+
+
+@pytest.mark.parametrize("kernel", [SquaredExponential(), SquaredExponential(dims=(0,)), Matern32(), NeuralNetwork()], ids=repr)
+@pytest.mark.parametrize(
+    ("averaging", "method"), [(Stack(), Exact()), (Stack(), Sparse()), (Fast(), Exact()), (Single(), Exact())]
+)
+def test_what_is_said_to_be_obeyed_in_part_follows_from_the_models_of_the_groups(kernel, averaging, method):
+    model = Model(kernel=kernel, priors={"kernel.lengthscale": LogNormal()})
+    groups = averaging.models(model, 3, method)
+    words = " ".join(partly_obeyed(model, averaging, method, 3))
+    for name, its in groups.items():
+        obeyed = dict(its.priors) == dict(model.priors) and its.kernel == kernel
+        assert obeyed or f"'{name}'" in words
+    assert isinstance(averaging, Single) == (words == "")
 
 
 QUICK_METHOD = {"exact": "exact", "sparse": QUICK[Sparse]}
@@ -199,7 +218,8 @@ def test_groups_and_ordered_together_are_refused(method):
 
 def test_a_sparse_stack_says_whose_features_dims_choose():
     with pytest.warns(
-        FitWarning, match=r"dims=\(0,\) of kernel=SquaredExponential .*'plain GP', 'warm', 'cold', 'large' and 'deep'"
+        FitWarning,
+        match=r"dims=\(0,\) of kernel=SquaredExponential .*'plain GP', 'rough GP', 'warm', 'cold', 'large', 'deep' and 'rough' have others",
     ):
         ManifoldGPRegressor((3, 2), SquaredExponential(dims=(0,)), averaging=start(Stack, Sparse), method=QUICK[Sparse]).fit(X, Y)
 

@@ -246,3 +246,13 @@ def test_a_notebook_shows_what_a_fitted_model_looks_like():
     for html in (model._repr_html_(), model._repr_mimebundle_()["text/html"], model.diagnose()._repr_html_()):
         assert escape(remark) in html
         assert "noise floor (units of y)" in html
+    assert "Members and their weights" not in model._repr_html_()  # one member has all of it
+
+
+def test_a_notebook_shows_who_carries_the_weight():
+    x = np.linspace(-1, 1, 20)[:, None]
+    model = ManifoldGPRegressor(features=(2, 1), averaging=Restarts(restarts=3, max_iter=5)).fit(x, np.sign(x[:, 0]))
+    model.starts_["group"], model.starts_["weight"] = ["<b>", "<b>", "other"], [0.25, 0.5, 0.25]
+    html = model._repr_html_()
+    assert "<td>&lt;b&gt;</td><td>2</td><td>75.0 %</td></tr><tr><td>other</td><td>1</td><td>25.0 %</td>" in html
+    assert "<code>model.parameters()</code>" in html

@@ -165,3 +165,8 @@ def test_unfitted_estimators_are_refused():
     for plot in (*ALWAYS, plots.plot_prediction, plots.plot_slice, plots.plot_features, plots.plot_weights):
         with pytest.raises(NotFittedError, match="not fitted yet"):
             plot(ManifoldGPRegressor())
+
+
+def test_a_notebook_shows_a_picture_without_pyplot():
+    figure, _ = plots.new_figure(size=(1, 1))
+    assert figure._repr_png_().startswith(b"\x89PNG")

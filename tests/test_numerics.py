@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from manifoldgp import MLP, kernels
+from manifoldgp import MLP, GPRegressor, kernels
 from manifoldgp._system.threads import Workers
 from manifoldgp.evidence import nlml
 from manifoldgp.inference.exact_posterior import condition
@@ -88,6 +88,20 @@ def test_posterior_moments_have_the_digits_that_the_condition_number_leaves(leng
     np.testing.assert_allclose(mean[0].numpy(), exact_mean, rtol=tolerance, atol=tolerance * np.abs(y).max())
     np.testing.assert_allclose(var[0].numpy(), exact_variance, rtol=tolerance, atol=50 * N * EPS * variance)
     assert (var >= 0).all()
+
+
+@pytest.mark.parametrize(("lengthscale", "variance", "noise"), [(1.0, 1.0, 1e-4), (3.0, 1e8, 1e-2), (1.0, 1e8, 1e-4)])
+def test_a_predictor_has_the_standard_deviations_of_its_model_at_any_ratio_of_variance_and_noise(lengthscale, variance, noise):
+    x, new = np.linspace(-1.0, 1.0, 25), np.array([[-0.97], [-0.3], [0.05], [0.66]])
+    estimator = GPRegressor(restarts=1, max_iter=0, standardize=False).fit(x[:, None], np.sin(3 * x))
+    block = estimator.ensembles_[0].blocks[0]
+    values = {
+        "kernel": {"variance": torch.tensor([variance], dtype=torch.float64), "lengthscale": torch.tensor([[lengthscale]], dtype=torch.float64)},
+        "noise": {"scale": torch.tensor([noise**0.5], dtype=torch.float64)},
+    }  # fmt: skip
+    estimator.ensembles_[0].blocks[0] = condition(block.model, values, block.data)
+    expected = estimator.predict(new, return_std=True)[1]
+    np.testing.assert_allclose(estimator.predictor()(new, return_std=True)[1], expected, rtol=5e-4)
 
 
 def mixture(seed, n=6, components=3):

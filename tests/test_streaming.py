@@ -580,6 +580,31 @@ def test_the_estimator_removes_its_checkpoints(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(("how", "calls", "restarts"), [("Ctrl-C", 4, 1), ("callback", 3, 2), ("callback", 8, 1)])
+def test_a_fit_that_is_stopped_keeps_what_it_needs_to_go_on_and_then_ends_like_one_that_was_not(tmp_path, how, calls, restarts):
+    X, y = table(200)
+    place, asked = str(tmp_path / "c"), []
+
+    def stop(iterations, values):
+        asked.append(iterations.max())
+        if len(asked) < calls:
+            return False
+        if how == "Ctrl-C":
+            raise KeyboardInterrupt
+        return True
+
+    whole = manifold(**small(max_iter=12, restarts=restarts)).fit(X, y)
+    with pytest.warns(FitWarning, match="goes on from the checkpoint"):
+        stopped = manifold(**small(checkpoint=place, max_iter=12, restarts=restarts), callback=stop).fit(X, y)
+    assert np.isfinite(stopped.predict(X)).all()
+    assert list(tmp_path.iterdir())
+    with pytest.warns(FitWarning, match="going on from the checkpoint") as told:
+        resumed = manifold(**small(checkpoint=place, max_iter=12, restarts=restarts)).fit(X, y)
+    assert not [w for w in told if "another way of training" in str(w.message)]
+    np.testing.assert_array_equal(resumed.predict(X), whole.predict(X))
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_time_budget_is_kept():
     import time
 

@@ -26,7 +26,7 @@ class Mean(ABC):
 
     A new mean implements ``parameters`` and ``__call__``, and for predictors ``_program``. ``@register`` lets files name it.
 
-    Parameters
+    Attributes
     ----------
     on
         What its points are: "inputs", the rows of X (standardised, as the model sees them), or "features", the rows of H = M(X).

@@ -12,7 +12,7 @@ from manifoldgp.averaging.stacking import HeldOutReport
 from manifoldgp.model import Data, Model
 from manifoldgp.training.model_rows import ModelRows
 from manifoldgp.training.plan import Plan
-from manifoldgp.training.settings import Options, Sparse
+from manifoldgp.training.settings import Exact, Options, Sparse
 from manifoldgp.training.sparse_trainer import SparseTrainer
 from manifoldgp.training.trained import Trained
 from manifoldgp.training.trainer import Trainer
@@ -64,6 +64,10 @@ class Averaging(Options, ABC):
 
     sparse_words: str = "its sparse members obey no other settings."
     """Why a setting needs the exact method, for whoever reads that it does."""
+
+    def models(self, template: Model, inputs: int, method: Exact | Sparse) -> dict[str, Model]:
+        """What the members of its groups are made of, by the names of the groups; the user's own model unless an average has others."""
+        return {"own": template}
 
     @abstractmethod
     def plan(self, N: int) -> Plan:

@@ -9,10 +9,12 @@ import numpy as np
 from manifoldgp.averaging.averages import Averaged, Averaging, FoldChoice
 from manifoldgp.averaging.final_members import equal_weights
 from manifoldgp.averaging.fold_training import nested_start
+from manifoldgp.averaging.kinds import COLD, PLAIN, WARM
 from manifoldgp.averaging.members import nested_gp, pick, plain_gp, plain_phase
 from manifoldgp.data.inputs import whole_number
 from manifoldgp.model import Data, Model
 from manifoldgp.training.plan import Phase, Plan, cost
+from manifoldgp.training.settings import Exact, Sparse
 from manifoldgp.training.trainer import LOST_MARGIN, Trainer
 
 
@@ -57,6 +59,10 @@ class Fast(Averaging):
         for name in ("gp_iterations", "warm_iterations"):
             whole_number(getattr(self, name), name, least=0)
 
+    def models(self, template: Model, inputs: int, method: Exact | Sparse) -> dict[str, Model]:
+        nested = nested_gp(template, self.hidden, self.q)
+        return {PLAIN: plain_gp(template), WARM: nested, COLD: nested}
+
     def plan(self, N: int) -> Plan:
         members = self.warm_members + self.cold_members
         iterations = self.warm_members * self.warm_iterations + self.cold_members * self.cold_iterations
@@ -65,7 +71,7 @@ class Fast(Averaging):
         return Plan((plain_phase(self.gp_starts, self.gp_iterations, N), nested), max(self.gp_starts, members), kept=(1, members))
 
     def fit(self, model: Model, data: Data, trainer: Trainer, folds: FoldChoice) -> Averaged:
-        gp = trainer.fit("plain GP", plain_gp(model), data, self.gp_starts, self.gp_iterations, margin=LOST_MARGIN)
+        gp = trainer.fit(PLAIN, plain_gp(model), data, self.gp_starts, self.gp_iterations, margin=LOST_MARGIN)
         best = gp.best()
         is_warm = np.arange(self.warm_members + self.cold_members) < self.warm_members
         nested = nested_gp(model, self.hidden, self.q)

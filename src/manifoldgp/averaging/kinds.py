@@ -35,6 +35,13 @@ def plain_models(template: Model, inputs: int) -> dict[str, Model]:
     return models
 
 
+def models_of_groups(template: Model, inputs: int, hidden: int, q: int) -> dict[str, Model]:
+    """What the members of every group of an exact stack are made of."""
+    plain, nested = plain_models(template, inputs), nested_gp(template, hidden, q)
+    rough = {ROUGH: rough_nested(template, hidden, q)} if ROUGH_GP in plain else {}
+    return {**plain, WARM: nested, COLD: nested, **rough, OWN: template}
+
+
 def _with_kernel(template: Model, kernel: Kernel) -> Model:
     return plain_gp(replace(template, kernel=kernel))
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -21,20 +21,21 @@ from manifoldgp.averaging.averages import Averaged, Averaging, FoldChoice, numbe
 from manifoldgp.averaging.final_members import RETRAINED_BELOW, conditioned, retrained
 from manifoldgp.averaging.fold_predictions import make_batch, sample_of
 from manifoldgp.averaging.fold_training import (
-    FINISH_ITERATIONS,
     GP_FOLD_ITERATIONS,
+    NEARBY_ITERATIONS,
     PATIENT_BELOW,
     SCREEN_ITERATIONS,
     SCREEN_ROWS,
     OnFolds,
-    finish_phase,
     fold_phase,
+    nearby_phase,
     screen_phase,
     step_phase,
 )
 from manifoldgp.averaging.folds import folds_for, held_out_in_turn
-from manifoldgp.averaging.kinds import ADDITIVE_GP, COLD, OWN, PLAIN, ROUGH, ROUGH_GP, STEPPED
+from manifoldgp.averaging.kinds import ADDITIVE_GP, COLD, OWN, PLAIN, ROUGH, ROUGH_GP, STEPPED, models_of_groups
 from manifoldgp.averaging.members import plain_gp
+from manifoldgp.averaging.sparse_kinds import kinds_of
 from manifoldgp.averaging.sparse_stack import fit_sparse_stack, plan_sparse_stack
 from manifoldgp.averaging.stacking import Weighing
 from manifoldgp.data.inputs import positive_number, whole_number
@@ -42,7 +43,7 @@ from manifoldgp.errors import InputError
 from manifoldgp.model import Data, Model
 from manifoldgp.training.model_rows import ModelRows
 from manifoldgp.training.plan import Phase, Plan, cost
-from manifoldgp.training.settings import Sparse
+from manifoldgp.training.settings import Exact, Sparse
 from manifoldgp.training.sparse_trainer import SparseTrainer
 from manifoldgp.training.trainer import LOST_MARGIN, Trainer
 
@@ -51,6 +52,9 @@ ADDITIVE_COST = 5
 
 _GP_ITERATIONS = 45
 """Iterations of a start of the plain GP, as a rule: those that are clearly lost stop early."""
+
+NARROW_FROM = 100
+"""Rows from which on copies of a member with narrower intervals are in the choice: fewer held-out rows take them for better than they are."""
 
 
 @dataclass(repr=False)
@@ -88,7 +92,7 @@ class Stack(Averaging):
     temperature
         Nats of the objective by which an own member must be worse to lose a factor e of weight.
     variance_factors
-        Each member predicts once for each of these factors of its variance, with a weight of its own.
+        Each member predicts once for each of these factors of its variance, with a weight of its own. Factors below one count from 100 rows on.
     gp_prior
         Pseudo-rows, as a fraction of N, that vote for the plain GP; fewer where held-out rows speak against it.
     spread_prior
@@ -96,7 +100,8 @@ class Stack(Averaging):
     own_rows
         Up to so many rows all own members are trained, if they carry the weight; beyond, in inverse proportion to the rows.
     learn_rows
-        Rows that a member learns its parameters from, at most, and twice as many for a few last iterations; it predicts with all of them.
+        Rows of a sample that a member learns its parameters from at first; where there are many more, it goes on with all of them in neighbourhoods of half
+        as many. It predicts with all rows.
     keep
         Nats a row of the held-out log density: groups that together add less are not trained on all rows.
     go_on
@@ -121,7 +126,7 @@ class Stack(Averaging):
     steps: tuple[int, ...] = (25, 80, 200)
     polish: int = 25
     temperature: float = 10.0
-    variance_factors: tuple[float, ...] = (1.0, 4.0, 16.0)
+    variance_factors: tuple[float, ...] = (1.0, 4.0, 16.0, 0.25)
     gp_prior: float = 0.05
     spread_prior: float = 0.02
     own_rows: int = 150
@@ -153,7 +158,7 @@ class Stack(Averaging):
 
     in_words = (
         "The prediction is a weighted average of several models. "
-        "Weights were found on held-out rows: whoever predicts those best counts most, and copies with wider intervals are in the choice."
+        "Weights were found on held-out rows: whoever predicts those best counts most, and copies with wider or narrower intervals are in the choice."
     )
     exact_up_to = 12_000  # its members learn from some of the rows; what grows is one factor for each of them
     sparse_obeys = (
@@ -169,6 +174,11 @@ class Stack(Averaging):
         """How the groups are weighed."""
         return Weighing(tuple(self.variance_factors), self.gp_prior, self.spread_prior)
 
+    def models(self, template: Model, inputs: int, method: Exact | Sparse) -> dict[str, Model]:
+        if isinstance(method, Sparse):
+            return {name: kind.model(1) for name, kind in kinds_of(template, self).items()}
+        return models_of_groups(template, inputs, self.hidden, self.q)
+
     def plan(self, N: int) -> Plan:
         few, (count, used) = N < RETRAINED_BELOW, folds_for(N)
         part = N * (count - 1) // count
@@ -180,21 +190,18 @@ class Stack(Averaging):
             for name, factor in ((PLAIN, 1), (ROUGH_GP, 1), (ADDITIVE_GP, ADDITIVE_COST))
             if screen
         ]
+        nearby = learn if part <= 1.5 * self.learn_rows else used * (2 * part / self.learn_rows) * cost(self.learn_rows // 2)
+        later = self.fold_members * nearby
         further = [
-            Phase(step_phase(name, to), to - since, each * (to - since), to - since, _step_chance(name, since == first, N))
+            Phase(step_phase(name, to), to - since, later * (to - since), to - since, _step_chance(name, since == first, N))
             for name in STEPPED
             for since, to in pairwise(self.steps)
         ]
-        finish = used * FINISH_ITERATIONS * cost(min(part, 2 * self.learn_rows))
-        finished = [
-            Phase(finish_phase(name), FINISH_ITERATIONS, members * finish, FINISH_ITERATIONS, chance)
-            for name, members, chance in (
-                (PLAIN, 1, 1.0),
-                (ROUGH_GP, 1, 0.5),
-                (COLD, self.fold_members, 0.5),
-                (ROUGH, self.fold_members, 0.5),
-            )
-            if part > self.learn_rows
+        several = self.fold_members
+        on_all_rows = [
+            Phase(nearby_phase(name), NEARBY_ITERATIONS, members * nearby * NEARBY_ITERATIONS, NEARBY_ITERATIONS, chance)
+            for name, members, chance in ((PLAIN, 1, 1.0), (ROUGH_GP, 1, 0.5), (COLD, several, 0.5), (ROUGH, several, 0.5))
+            if part > 1.5 * self.learn_rows
         ]
         starts = self.gp_starts * _GP_ITERATIONS * (whole if few else cost(SCREEN_ROWS))
         additive = Phase(fold_phase(ADDITIVE_GP), 50, ADDITIVE_COST * 50 * learn, GP_FOLD_ITERATIONS, 0.3 if screen else 1.0)
@@ -208,7 +215,7 @@ class Stack(Averaging):
             Phase(fold_phase(ROUGH), first, each * first, first),
             Phase(fold_phase(OWN), first, each * first, first),
             *further,
-            *finished,
+            *on_all_rows,
             *(self._last_phases(N) if few else ()),
         )
         if few:
@@ -231,8 +238,9 @@ class Stack(Averaging):
 
     def fit(self, model: Model, data: Data, trainer: Trainer, folds: FoldChoice) -> Averaged:
         # The seed itself: nothing is drawn from the generator, so that the plain GP (of the first target) has the very starts of a GPRegressor.
-        rng = np.random.default_rng(trainer.generator.initial_seed())
-        return fit_stack(model, data, held_out_in_turn(len(data.y), rng, folds.groups, folds.ordered), self, trainer, rng)
+        rng, N = np.random.default_rng(trainer.generator.initial_seed()), len(data.y)
+        settings = self if N >= NARROW_FROM else replace(self, variance_factors=_not_narrow(self.variance_factors))
+        return fit_stack(model, data, held_out_in_turn(N, rng, folds.groups, folds.ordered), settings, trainer, rng)
 
     def plan_sparse(self, N: int, method: Sparse) -> Plan:
         return plan_sparse_stack(N, method, self)
@@ -246,6 +254,11 @@ def _step_chance(group: str, second: bool, N: int) -> float:
     if not second:
         return 0.15
     return 1.0 if N < PATIENT_BELOW else 0.5 if group == OWN else 0.8
+
+
+def _not_narrow(factors: tuple[float, ...]) -> tuple[float, ...]:
+    """Those of at least one; all where there is none."""
+    return tuple(factor for factor in factors if factor >= 1.0) or factors
 
 
 def _sequence(value: Any, name: str, expected: str) -> tuple[Any, ...]:

@@ -115,14 +115,28 @@ def _diagnose_output(estimator: ManifoldGPRegressor, ensemble: Ensemble, output:
     _lengthscales(posterior, numbers, remarks)
     _feature_space(posterior, numbers, remarks)
     _starts(starts, N, numbers, remarks)
-    x_scaler = estimator.x_scaler_
-    constant = constant_columns(posterior.data.X.cpu().numpy() * x_scaler.scale + x_scaler.offset)
+    remarks += _uninformative(estimator, posterior)
+    return Diagnosis(numbers, remarks or ["Nothing unusual."])
+
+
+def _uninformative(estimator: ManifoldGPRegressor, posterior: Conditioned) -> list[str]:
+    """Inputs that never change, and those that repeat others."""
+    scaler = estimator.x_scaler_
+    names = list(map(str, getattr(estimator, "feature_names_in_", range(estimator.n_features_in_))))
+    unseen, remarks = np.flatnonzero(scaler.place < 0), []
+    constant = np.setdiff1d(constant_columns(scaler.undo(posterior.data.X.cpu().numpy())), unseen)
     if len(constant):
-        names = getattr(estimator, "feature_names_in_", np.arange(estimator.n_features_in_))[constant]
         where = _sample(posterior)
         constant_where = f"Constant{where}, so nearly" if where else "Constant in the training data, so"
-        remarks.append(f"{constant_where} without information: input {', '.join(map(str, names))}.")
-    return Diagnosis(numbers, remarks or ["Nothing unusual."])
+        remarks.append(f"{constant_where} without information: input {', '.join(names[d] for d in constant)}.")
+    if len(unseen):
+        remarks.append(
+            f"Constant in the training data, so without information, and left out of the model, whatever values it has later: input {', '.join(names[d] for d in unseen)}."
+        )
+    repeated = [f"{names[d]} (that of {names[scaler.columns[scaler.place[d]]]})" for d in np.setdiff1d(scaler.dropped, unseen)]
+    if repeated:
+        remarks.append(f"The same column again, and left out of the model: input {', '.join(repeated)}.")
+    return remarks
 
 
 def _sample(posterior: Conditioned) -> str:

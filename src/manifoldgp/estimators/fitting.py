@@ -16,6 +16,7 @@ from manifoldgp.data.sources import RowSource
 from manifoldgp.errors import InputError, warn
 from manifoldgp.estimators import tables
 from manifoldgp.estimators.arguments import RunSettings, model_of, standardized
+from manifoldgp.estimators.canonical_data import input_scaler, started_from
 from manifoldgp.estimators.method import (
     chosen_method,
     partly_obeyed,
@@ -67,10 +68,12 @@ def fit(
     N, outputs = table.Y.shape
     model, method = model_of(estimator, noise_std is not None), chosen_method(asked, N, averaging, outputs)
     tell_method(asked, method, N, averaging, outputs)
-    _tell_what_is_not_obeyed(model, averaging, method, groups, ordered)
     folds = FoldChoice(inputs.group_labels(groups, table.given, table.kept), ordered)
     of_X, of_y = standardized(estimator)
-    scalers = Standardizer.fit(table.X, of_X), Standardizer.fit(table.Y, of_y)
+    of_targets = Standardizer.fit(table.Y, of_y)
+    of_inputs = input_scaler(Standardizer.fit(table.X, of_X), table, of_targets.apply(table.Y), model, averaging, method)
+    scalers = of_inputs, of_targets
+    _tell_what_is_not_obeyed(model, averaging, method, len(scalers[0].columns), groups, ordered)
     _keep_shape(estimator, method, scalers, outputs, table.flat)
     if isinstance(method, Sparse):
         data = data_of_targets(table, *scalers, run.device)
@@ -110,11 +113,12 @@ def _fit_source(
     assert isinstance(method, Sparse)
     model = model_of(estimator, source.has_noise)
     if ranks.first:
-        _tell_what_is_not_obeyed(model, averaging, method, groups, ordered)
+        _tell_what_is_not_obeyed(model, averaging, method, source.inputs, groups, ordered)
     estimator.n_features_in_ = source.inputs
     if source.names is not None:
         estimator.feature_names_in_ = np.array(source.names, dtype=object)
-    scalers = seen.standardizers(source.inputs, *standardized(estimator))
+    of_inputs, of_targets = seen.standardizers(source.inputs, *standardized(estimator))
+    scalers = started_from(averaging, of_inputs, of_inputs.columns), of_targets
     _keep_shape(estimator, method, scalers, source.outputs, source.flat)
     folds = FoldChoice(inputs.group_labels(groups, source.total), ordered)
 
@@ -125,9 +129,9 @@ def _fit_source(
 
 
 def _tell_what_is_not_obeyed(
-    model: Model, averaging: Averaging, method: Exact | Sparse, groups: ArrayLike | None, ordered: bool
+    model: Model, averaging: Averaging, method: Exact | Sparse, seen: int, groups: ArrayLike | None, ordered: bool
 ) -> None:
-    for words in partly_obeyed(model, averaging, method) + unheeded_folds(averaging, groups, ordered):
+    for words in partly_obeyed(model, averaging, method, seen) + unheeded_folds(averaging, groups, ordered):
         warn(words)
 
 

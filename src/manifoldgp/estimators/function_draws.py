@@ -16,7 +16,7 @@ from manifoldgp.data import inputs
 from manifoldgp.errors import InputError
 from manifoldgp.estimators.arguments import generator_of
 from manifoldgp.estimators.program_functions import to_function_predictor
-from manifoldgp.estimators.units import model_inputs
+from manifoldgp.estimators.units import model_inputs, scaled_tensor
 from manifoldgp.inference.function_draws import EnsembleDraws, draw_functions
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class SampledFunctions:
             U = model_inputs(self.estimator, X)
         else:
             self._refuse_other_count(given.shape)
-            U = model_inputs(self.estimator, given.reshape(-1, given.shape[-1])).reshape(given.shape)
+            U = model_inputs(self.estimator, given.reshape(-1, given.shape[-1])).reshape(*given.shape[:2], -1)
         with torch.no_grad():
             return self._values(U).cpu().numpy()
 
@@ -96,9 +96,7 @@ class SampledFunctions:
             raise InputError(f"X must be (n, {self.estimator.n_features_in_}), or (functions, n, inputs); got {tuple(X.shape)}.")
         if X.ndim == 3:
             self._refuse_other_count(X.shape)
-        scaler, like = self.estimator.x_scaler_, self.draws[0].parts[0].points
-        offset, scale = torch.as_tensor(scaler.offset, device=like.device), torch.as_tensor(scaler.scale, device=like.device)
-        return (X.to(like) - offset) / scale
+        return scaled_tensor(self.estimator.x_scaler_, X, self.draws[0].parts[0].points)
 
     def _refuse_other_count(self, shape: Sequence[int]) -> None:
         if shape[0] != len(self):

@@ -15,6 +15,7 @@ from manifoldgp.parameters import leaves
 from manifoldgp.warping import NoWarping
 
 if TYPE_CHECKING:
+    from manifoldgp.data.scaling import Standardizer
     from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
     from manifoldgp.inference.posterior import Conditioned
 
@@ -95,8 +96,10 @@ def _of_member(
             yield "kernel.sd", "", float(values[0]) ** 0.5 * scale, target
         elif name == "mean.constant" and linear:
             yield name, "", offset + scale * float(values[0]), target
-        elif name in ("kernel.lengthscale", "kernel.period") and _one_for_each_input(block, values, inputs):
-            for column, value, spread in zip(inputs, values, estimator.x_scaler_.scale, strict=True):
+        elif name in ("kernel.lengthscale", "kernel.period") and _one_for_each_input(
+            block, values, len(estimator.x_scaler_.columns)
+        ):
+            for column, value, spread in _in_order_of_columns(estimator.x_scaler_, inputs, values):
                 yield name, column, float(value * spread), column
         elif name != "noise.scale":
             for k, value in enumerate(values.ravel()):
@@ -105,8 +108,14 @@ def _of_member(
         yield f"features: numbers in {type(block.model.features).__name__}", "", float(weights), "count"
 
 
-def _one_for_each_input(block: Conditioned, values: np.ndarray, inputs: list[str]) -> bool:
-    return isinstance(block.model.features, Identity) and block.model.kernel.dims is None and values.shape == (len(inputs),)
+def _in_order_of_columns(scaler: Standardizer, names: list[str], values: np.ndarray) -> Iterator[tuple[str, float, float]]:
+    """Name, value and spread of the inputs that the model sees, as the columns of the user come."""
+    for c in np.argsort(scaler.columns).tolist():
+        yield names[scaler.columns[c]], float(values[c]), float(scaler.scales[c])
+
+
+def _one_for_each_input(block: Conditioned, values: np.ndarray, inputs: int) -> bool:
+    return isinstance(block.model.features, Identity) and block.model.kernel.dims is None and values.shape == (inputs,)
 
 
 def _cells(row: ParameterRow) -> list[str]:

@@ -24,6 +24,7 @@ from manifoldgp.estimators.conformal import intervals
 from manifoldgp.estimators.diagnosis import Diagnosis, diagnose
 from manifoldgp.estimators.function_draws import RIDGES, SampledFunctions, sample_functions
 from manifoldgp.estimators.hyperparameters import ParameterTable, parameter_table
+from manifoldgp.estimators.notebook_view import fitted_view
 from manifoldgp.estimators.program_targets import to_predictor
 from manifoldgp.estimators.sensitivity import Sensitivity, sensitivity
 from manifoldgp.estimators.uncertain_inputs import PredictedMoments
@@ -474,12 +475,8 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
         return output
 
     def _fitted_html(self) -> str:
-        """The diagnosis; of models for which it takes long the way to ask for it, and nothing before the fit."""
-        if not self.__sklearn_is_fitted__():
-            return ""
-        if len(self.ensembles_[0].blocks[0].data.X) > _SHOWN_ROWS:
-            return "<p><code>model.diagnose()</code> says what the fit looks like.</p>"
-        return diagnose(self)._repr_html_()
+        """What a fitted model looks like, and nothing before the fit."""
+        return fitted_view(self) if self.__sklearn_is_fitted__() else ""
 
     @property
     def n_iter_(self) -> int:
@@ -508,9 +505,6 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "ensembles_")
 
-
-_SHOWN_ROWS = 2000
-"""A notebook shows the diagnosis of a model with more rows only when somebody asks: it takes seconds."""
 
 _SHORTHANDS: dict[str, Callable[[Any], Options | None]] = {"averaging": as_averaging, "method": as_method}
 """Arguments that can be a word instead of an object."""

@@ -5,7 +5,7 @@ An argument that the combination cannot obey is refused; one that only a part of
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING
 
@@ -127,26 +127,28 @@ def refuse_unobeyed(estimator: ManifoldGPRegressor, averaging: Averaging, method
                 )
 
 
-def partly_obeyed(model: Model, averaging: Averaging, method: Exact | Sparse) -> list[str]:
-    """What only some members of an average obey, in words."""
+def partly_obeyed(model: Model, averaging: Averaging, method: Exact | Sparse, inputs: int) -> list[str]:
+    """What only some groups of an average obey, in words; inputs: of the model."""
+    kernel, name = model.kernel, type(model.kernel).__name__
+    groups = averaging.models(model, inputs, method)
+    without_priors = [group for group, its in groups.items() if not model.priors.items() <= its.priors.items()]
+    other_kernel = [group for group, its in groups.items() if type(its.kernel) is not type(kernel)]
+    other_dims = [group for group, its in groups.items() if its.kernel.dims != kernel.dims]
     words = []
-    others = "'plain GP', 'warm' and 'cold'" if isinstance(method, Exact) else "'plain GP', 'warm', 'cold', 'large' and 'deep'"
-    if model.priors and isinstance(averaging, Stack):
+    if without_priors:
         words.append(
-            f"priors apply to the members of your own features (group 'own') only, not to the groups {others}. "
+            f"priors apply to the members of your own features (group 'own') only, not to the groups {_quoted(without_priors)}. "
             "averaging='single', 'restarts' and 'nuts' use them throughout."
         )
-    if isinstance(averaging, (Stack, Fast)):
-        kernel, name = model.kernel, type(model.kernel).__name__
-        if not isinstance(kernel, Stationary):
-            words.append(
-                f"kernel={name} has no length-scales that the networks of the groups 'warm' and 'cold' could take over: they use SquaredExponential "
-                "instead. averaging='single', 'restarts' and 'nuts' use it throughout."
-            )
-        if kernel.dims is not None:
-            words.append(
-                f"dims={kernel.dims!r} of kernel={name} choose among your own features; the groups {others} have others, and use all of theirs."
-            )
+    if other_kernel and not isinstance(kernel, Stationary):  # beside a stationary one there are others because they are tried
+        words.append(
+            f"kernel={name} has no length-scales that the networks of the groups {_quoted(other_kernel)} could take over: they use SquaredExponential "
+            "instead. averaging='single', 'restarts' and 'nuts' use it throughout."
+        )
+    if other_dims:
+        words.append(
+            f"dims={kernel.dims!r} of kernel={name} choose among your own features; the groups {_quoted(other_dims)} have others, and use all of theirs."
+        )
     return words
 
 
@@ -161,6 +163,11 @@ def unheeded_folds(averaging: Averaging, groups: ArrayLike | None, ordered: bool
         words = f"criterion={averaging.criterion!r} holds out none. criterion='held-out' does."
         return [] if averaging.criterion == "held-out" else [f"{' and '.join(given)} of fit say which rows are held out; {words}"]
     return [f"{' and '.join(given)} of fit say which rows a stack holds out; averaging={averaging.shorthand()!r} holds out none."]
+
+
+def _quoted(names: Sequence[str]) -> str:
+    *others, last = map(repr, names)
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 def _listed(named: Mapping[str, object]) -> str:

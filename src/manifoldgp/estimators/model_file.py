@@ -113,6 +113,8 @@ def save(
             f"Only {' and '.join(_KINDS)} can be saved; a {type(estimator).__name__} is code that a file cannot hold."
         )
     tensors: dict[str, Tensor] = {}
+    if not estimator.x_scaler_.sees_columns_as_they_are:
+        tensors["x.place"] = torch.from_numpy(estimator.x_scaler_.place)
     for axis, scaler in (("x", estimator.x_scaler_), ("y", estimator.y_scaler_)):
         tensors[f"{axis}.offset"], tensors[f"{axis}.scale"] = torch.from_numpy(scaler.offset), torch.from_numpy(scaler.scale)
     header = {
@@ -177,9 +179,10 @@ def _unpack(
     D, targets = len(take(tensors, "x.scale", (-1,))), len(take(tensors, "y.scale", (-1,)))
     estimator.n_features_in_, estimator.n_outputs_ = D, targets
     estimator.x_scaler_, estimator.y_scaler_ = _unpack_scaler(tensors, "x", D), _unpack_scaler(tensors, "y", targets)
+    inputs = len(estimator.x_scaler_.columns)
     if len(header["ensembles"]) != targets or len(header["feature_names"]) not in (0, D):
         raise FileFormatError(f"The file's targets or feature names do not match its {targets} targets and {D} inputs.")
-    estimator.ensembles_ = [unpack(plain, f"ensemble{o}", tensors, placed, D) for o, plain in enumerate(header["ensembles"])]
+    estimator.ensembles_ = [unpack(plain, f"ensemble{o}", tensors, placed, inputs) for o, plain in enumerate(header["ensembles"])]
     if header["feature_names"]:
         estimator.feature_names_in_ = np.array(header["feature_names"], dtype=object)
     estimator._flat, estimator.nlml_, estimator.method_ = header["flat"], float(header["nlml"]), header["method"]
@@ -212,7 +215,13 @@ def _without_places(options: Options) -> Options:
 
 def _unpack_scaler(tensors: dict[str, Tensor], axis: str, columns: int) -> Standardizer:
     offset, scale = take(tensors, f"{axis}.offset", (columns,)), take(tensors, f"{axis}.scale", (columns,), domain=POSITIVE)
-    return Standardizer(offset.cpu().numpy(), scale.cpu().numpy())
+    if f"{axis}.place" not in tensors:
+        return Standardizer(offset.cpu().numpy(), scale.cpu().numpy())
+    place = take(tensors, f"{axis}.place", (columns,), torch.int64).cpu().numpy()
+    seen = np.unique(place[place >= 0])
+    if place.min() < -1 or not len(seen) or not np.array_equal(seen, np.arange(len(seen))):
+        raise FileFormatError(f"The file's places of columns, {place.tolist()}, do not number the inputs of its model.")
+    return Standardizer(offset.cpu().numpy(), scale.cpu().numpy(), place)
 
 
 def _unpack_encoding(plain: Any, D: int, targets: int) -> TableEncoding:

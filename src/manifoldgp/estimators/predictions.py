@@ -153,11 +153,13 @@ def joint_draws(estimator: ManifoldGPRegressor, X: Table, n_samples: int, random
 def gradients(estimator: ManifoldGPRegressor, X: Table) -> tuple[np.ndarray, np.ndarray]:
     """Derivatives of mean and variance of f with respect to X: the chain rule through its standardisation."""
     U = model_inputs(estimator, X)
-    slopes = on_device(estimator, estimator.x_scaler_.scale)
+    scaler = estimator.x_scaler_
     with prediction_threads(estimator.ensembles_, len(U)):
         pairs = [e.gradients(U) for e in estimator.ensembles_]
-        mean, variance = [m / slopes for m, _ in pairs], [v / slopes for _, v in pairs]
-        return as_columns(estimator, mean), as_columns(estimator, variance)
+    mean, variance = (
+        [scaler.of_columns(slopes.cpu().numpy() / scaler.scales) for slopes in each] for each in zip(*pairs, strict=True)
+    )
+    return (mean[0], variance[0]) if estimator._flat else (np.stack(mean, -1), np.stack(variance, -1))
 
 
 def features(estimator: ManifoldGPRegressor, X: Table) -> np.ndarray:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def to_function_predictor(draws: Sequence[EnsembleDraws], estimator: ManifoldGPRegressor) -> FunctionPredictor:
     """The functions of all targets as one program; refuses parts that only code can express."""
     writer, scaler = Writer(), estimator.x_scaler_
-    X = standardised(writer, scaler.offset, scaler.scale)
+    X = standardised(writer, scaler)
     slots, alone, orders, first = [], [], [], 0
     for target in draws:
         for part in target.parts:

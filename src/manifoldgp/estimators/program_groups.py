@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from manifoldgp.inference.ensemble import Ensemble
+from manifoldgp.inference.exact_posterior import Posterior
 from manifoldgp.inference.posterior import Conditioned
 from manifoldgp.model import Model
 from manifoldgp.parameters import Tree, leaves, nest
@@ -19,6 +20,7 @@ class Group:
     """R members with the same model, posterior arrays stacked.
 
     values: leaves (R, *shape). points (R, N, Q), alpha (R, N), whitener (R, N, N), noise (R,): of the posteriors, exact or sparse.
+    factor (R, N, N): the inverse of the whitener, L; None of sparse posteriors.
     owner (R,): the target of each. weights (R, F) and factors (F,): of its components. scale (R,): sd of its target.
     """
 
@@ -27,6 +29,7 @@ class Group:
     points: np.ndarray
     alpha: np.ndarray
     whitener: np.ndarray
+    factor: np.ndarray | None
     noise: np.ndarray
     owner: np.ndarray
     weights: np.ndarray
@@ -82,12 +85,18 @@ def _stacked(parts: Sequence[_Part]) -> Group:
         points=np.concatenate([_numpy(part.block.points) for part in parts]),
         alpha=np.concatenate([_numpy(part.block.alpha) for part in parts]),
         whitener=np.concatenate([_numpy(part.block.whitener()) for part in parts]),
+        factor=_factors([part.block for part in parts]),
         noise=np.concatenate([_numpy(part.block.noise_variance()) for part in parts]),
         owner=np.repeat([part.target for part in parts], counts),
         weights=np.concatenate([part.weights for part in parts]),
         factors=np.array(parts[0].ensemble.variance_factors),
         scale=np.repeat([part.ensemble.scale for part in parts], counts),
     )
+
+
+def _factors(blocks: Sequence[Conditioned]) -> np.ndarray | None:
+    exact = [_numpy(block.L) for block in blocks if isinstance(block, Posterior)]
+    return np.concatenate(exact) if len(exact) == len(blocks) else None
 
 
 def _numpy(tensor: torch.Tensor) -> np.ndarray:

@@ -10,11 +10,16 @@ import numpy as np
 from manifoldgp.errors import InputError
 from manifoldgp.estimators.program_groups import Group
 from manifoldgp.parameters import Tree
+from manifoldgp.predictor.covariance import Covariance
 from manifoldgp.predictor.rows import Rows
+from manifoldgp.predictor.writer import Writer
 from manifoldgp.warping import NoWarping, TanhWarping
 
 _BLOCK_ROWS = 100
 """Rows of L⁻¹ in one product: fewer save more of the zeros beyond the diagonal, more save calls."""
+
+_LOST = 1e-5
+"""The share of the standard deviation of the noise that rounding may take away before products are improved."""
 
 _HERMITE = np.polynomial.hermite_e.hermegauss(40)
 
@@ -68,11 +73,27 @@ def _moments(group: Group, X: Rows, scale: np.ndarray) -> tuple[Moments, Moments
         mean = writer.do("add", mean, added.slot)
     if constant.any():
         mean = writer.do("add", mean, writer.constant(constant[:, None]))
-    blocks = [writer.constant(block, keep_members=True) for block in _row_blocks(group.whitener, factor)]
-    explained, prior = writer.do("explained", k.slot, *blocks), k.diagonal.slot_of(writer, scale**2)
+    explained, prior = _explained(group, k, factor, writer), k.diagonal.slot_of(writer, scale**2)
     noise = writer.constant((scale**2 * group.noise)[:, None]), writer.plain(np.zeros(1))
     observed, latent = (Moments(mean, writer.do("variance", explained, prior, added)) for added in noise)
     return observed, latent
+
+
+def _explained(group: Group, k: Covariance, factor: np.ndarray, writer: Writer) -> int:
+    """The slot of |T (factor · k)|² (R, n), T = L⁻¹.
+
+    Where covariances are far larger than the noise, products with T lose the digits that the variance is made of. Then v = T k is improved once, v + T (k − L v), which
+    has them, at three times the cost.
+    """
+    T, L, N = factor[:, None, None] * group.whitener, group.factor, group.whitener.shape[-1]
+    rounding = np.finfo(float).eps * np.abs(T).sum(-1).max(-1) / np.sqrt(group.noise * factor**2 / k.factor**2)
+    if L is None or (rounding <= _LOST).all():
+        blocks = [writer.constant(block, keep_members=True) for block in _row_blocks(group.whitener, factor)]
+        return writer.do("explained", k.slot, *blocks)
+    K, T, back = Rows.of(writer, k.slot, N), np.swapaxes(T, -1, -2), np.swapaxes(L / factor[:, None, None], -1, -2)
+    v = Rows.of(writer, K.times(T).slot(), N)
+    missed = Rows.of(writer, K.plus(v.times(-back)).slot(), N)
+    return v.plus(missed.times(T)).square_sum().slot
 
 
 def _row_blocks(whitener: np.ndarray, factor: np.ndarray) -> list[np.ndarray]:

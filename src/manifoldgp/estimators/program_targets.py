@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from manifoldgp.data.scaling import Standardizer
 from manifoldgp.estimators.distillation import distilled, in_words
 from manifoldgp.estimators.program_groups import Group, grouped
 from manifoldgp.estimators.program_members import Components, Moments, components_of, rows_in_work
@@ -29,8 +30,8 @@ def to_predictor(estimator: ManifoldGPRegressor, max_members: int | None = None,
         ensembles, losses = distilled(ensembles, max_members, tolerance)
         words = in_words(losses)
     writer, groups = Writer(), grouped(ensembles)
-    offset, scale = estimator.x_scaler_.offset, estimator.x_scaler_.scale
-    X = standardised(writer, offset, scale)
+    scaler = estimator.x_scaler_
+    X = standardised(writer, scaler)
     components = [found for group in groups for found in components_of(group, X)]
     origins = np.array([ensemble.offset for ensemble in ensembles])
     outputs = {}
@@ -43,7 +44,8 @@ def to_predictor(estimator: ManifoldGPRegressor, max_members: int | None = None,
     names = tuple(str(name) for name in getattr(estimator, "feature_names_in_", ()))
     encoding = getattr(estimator, "table_encoding_", None)
     table = None if encoding is None else encoding.to_plain()
-    return Predictor(program, offset.copy(), scale.copy(), len(origins), estimator._flat, names, table, mixture, words)
+    offset, scale = scaler.offset.copy(), scaler.scale.copy()
+    return Predictor(program, offset, scale, len(origins), estimator._flat, names, table, mixture, words)
 
 
 def _components(
@@ -62,12 +64,14 @@ def _components(
     return {"owner": owner.tolist(), "weights": weights.tolist(), "factors": factors, "origins": origins.tolist()}
 
 
-def standardised(writer: Writer, offset: np.ndarray, scale: np.ndarray) -> Rows:
-    """(X − offset) / scale."""
-    if np.abs(offset / scale).max() <= _FARTHEST_ORIGIN:
-        return Rows.of(writer, 0, len(offset)).scaled(1.0 / scale[None]).shifted(-(offset / scale)[None])
+def standardised(writer: Writer, scaler: Standardizer) -> Rows:
+    """(X − offset) / scale of the columns that the model sees."""
+    offset, scale = scaler.offset, scaler.scale
+    seen = None if scaler.sees_columns_as_they_are else scaler.columns.tolist()
+    if np.abs(scaler.offsets / scaler.scales).max() <= _FARTHEST_ORIGIN:
+        return Rows.of(writer, 0, len(offset)).scaled(1.0 / scale[None]).shifted(-(offset / scale)[None]).columns(seen)
     # x / scale − offset / scale would lose the digits that x and offset have in common
-    return Rows.of(writer, writer.do("subtract", 0, writer.plain(offset)), len(offset)).scaled(1.0 / scale[None])
+    return Rows.of(writer, writer.do("subtract", 0, writer.plain(offset)), len(offset)).scaled(1.0 / scale[None]).columns(seen)
 
 
 def _mixture(

@@ -119,7 +119,8 @@ def sensitivity(
     errors = np.sqrt(scatter**2 + left_open**2)
     words = "inputs independent and standard normal after standardisation, the law of the kernel"
     words = words if closed is not None and law == "normal" else LAWS[law]
-    return Sensitivity(_names(estimator), first, total, errors[0], errors[1], words, exact is not None)
+    told = (estimator.x_scaler_.of_columns(found) for found in (first, total, *errors))
+    return Sensitivity(_names(estimator), *told, law=words, analytic=exact is not None)
 
 
 def _names(estimator: ManifoldGPRegressor) -> tuple[str, ...]:

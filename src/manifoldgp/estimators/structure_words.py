@@ -110,13 +110,14 @@ def structure_of(estimator: ManifoldGPRegressor, output: int) -> Structure:
 
 
 def input_words(estimator: ManifoldGPRegressor, found: Decomposition) -> list[InputWords]:
-    """The inputs by name, with their ranges over the training rows."""
+    """The inputs that the model sees, by name, with their ranges over the training rows."""
     D = estimator.n_features_in_
     names = getattr(estimator, "feature_names_in_", ["x"] if D == 1 else [f"x{d}" for d in range(D)])
-    offset, scale = estimator.x_scaler_.offset, estimator.x_scaler_.scale
-    X = found.posterior.data.X.cpu().numpy() * scale + offset
+    scaler = estimator.x_scaler_
+    X = scaler.undo(found.posterior.data.X.cpu().numpy())
     low, high = np.min(X, 0), np.max(X, 0)
-    return [InputWords(str(names[d]), float(low[d]), float(high[d]), float(offset[d]), float(scale[d])) for d in range(D)]
+    told = zip(scaler.columns.tolist(), scaler.offsets.tolist(), scaler.scales.tolist(), strict=True)
+    return [InputWords(str(names[d]), float(low[d]), float(high[d]), offset, scale) for d, offset, scale in told]
 
 
 def _seen(kernel, names: list[str]) -> tuple[str, ...]:

@@ -18,8 +18,9 @@ from manifoldgp.averaging.single import member_values
 from manifoldgp.averaging.stacking import HeldOutReport
 from manifoldgp.data.inputs import TrainingTable, available_bytes, refuse_too_many_rows
 from manifoldgp.data.scaling import Standardizer
-from manifoldgp.errors import InputError
+from manifoldgp.errors import InputError, warn
 from manifoldgp.estimators.arguments import RunSettings
+from manifoldgp.estimators.canonical_data import learning_data
 from manifoldgp.inference.ensemble import Ensemble
 from manifoldgp.inference.exact_posterior import Posterior, condition
 from manifoldgp.model import Data, Model
@@ -66,7 +67,9 @@ def fit_exact(
 ) -> list[FittedTarget]:
     """Train one model (or average) a target, or one with shared features for all of them."""
     data = data_of_targets(table, x_scaler, y_scaler, run.device)
-    X, outputs, plan = data[0].X, len(data), titled(averaging.plan(len(data[0].X)), len(data[0].X), averaging, "exact")
+    learnt, folds = learning_data(data, folds)
+    rows = len(data[0].X)
+    X, outputs, plan = learnt[0].X, len(data), titled(averaging.plan(rows), rows, averaging, "exact")
     shared = averaging if isinstance(averaging, Single) and averaging.shared_features and outputs > 1 else None
     refuse_too_many_rows(len(X), plan.matrices(outputs, torch.get_num_threads(), shared is not None))
     model = bound_model(model, X)
@@ -74,7 +77,7 @@ def fit_exact(
     if shared is not None:
         with shown(run.verbose, 1, run.time_budget) as progress, training_threads() as workers:
             watch = watching(run.callback, progress, 0, plan, len(X) * outputs)
-            return _on_shared_features(model, data, y_scaler, shared, Trainer(generator, workers, clock.deadline, watch))
+            return _on_shared_features(model, data, learnt, y_scaler, shared, Trainer(generator, workers, clock.deadline, watch))
     fitted = []
     with shown(run.verbose, outputs, run.time_budget) as progress:
         for o in range(outputs):
@@ -82,7 +85,7 @@ def fit_exact(
             with training_threads() as workers:
                 deadline = math.inf if seconds is None else time.perf_counter() + seconds
                 watch = watching(run.callback, progress, o, plan, len(X))
-                average = averaging.fit(model, data[o], Trainer(generator, workers, deadline, watch, o), folds)
+                average = averaging.fit(model, learnt[o], Trainer(generator, workers, deadline, watch, o), folds)
             fitted.append(_fitted(average, data[o], o, y_scaler))
     return fitted
 
@@ -121,7 +124,12 @@ def fit_sparse(
                 average, stopped = averaging.fit_sparse(bound, rows, trainer, folds), trainer.stopped
             fitted.append(_fitted(average, None, o, y_scaler))
     if checkpoints is not None and ranks.first:
-        checkpoints.remove()
+        if stopped:
+            warn(
+                f"Training was stopped: the same fit goes on from the checkpoint {checkpoints.path}. Remove its files to start anew."
+            )
+        else:
+            checkpoints.remove()
     return fitted
 
 
@@ -198,12 +206,12 @@ def _tell_of_all_rows(table: np.ndarray, kept: np.ndarray, posterior: Posterior,
 
 
 def _on_shared_features(
-    model: Model, data: list[Data], y_scaler: Standardizer, single: Single, trainer: Trainer
+    model: Model, data: list[Data], learnt: list[Data], y_scaler: Standardizer, single: Single, trainer: Trainer
 ) -> list[FittedTarget]:
     """One model of all targets together: common features, and for each target its own kernel, mean, noise and warping."""
     outputs = len(data)
-    known = [d.known_noise for d in data if d.known_noise is not None]
-    joint = Data(data[0].X, torch.stack([d.y for d in data]), torch.stack(known) if known else None)
+    known = [d.known_noise for d in learnt if d.known_noise is not None]
+    joint = Data(learnt[0].X, torch.stack([d.y for d in learnt]), torch.stack(known) if known else None)
     warm = (
         None
         if single.warm_start_from is None

@@ -12,13 +12,14 @@ from torch import Tensor
 
 from manifoldgp.data import inputs
 from manifoldgp.errors import InputError
-from manifoldgp.estimators.units import model_inputs, on_device
+from manifoldgp.estimators.units import model_inputs, on_device, scaled_tensor
 from manifoldgp.inference.uncertain_inputs import CLOSED_FORM, SAMPLE_POINTS, SAMPLES, MomentsOfTargets, UncertainInputs
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from manifoldgp.data.inputs import Table
+    from manifoldgp.data.scaling import Standardizer
     from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
 
 Numbers = TypeVar("Numbers", np.ndarray, Tensor)
@@ -56,16 +57,14 @@ def predict_moments(
     check_is_fitted(estimator)
     if method not in _METHODS:
         raise InputError(f"method must be one of {', '.join(map(repr, _METHODS))}; got {method!r}.")
-    scale = on_device(estimator, estimator.x_scaler_.scale)
-    ready = UncertainInputs(estimator.ensembles_, _METHODS[method], _sample_count(samples, len(scale)))
+    scaler = estimator.x_scaler_
+    ready = UncertainInputs(estimator.ensembles_, _METHODS[method], _sample_count(samples, len(scaler.scales)))
     if isinstance(X, Tensor):
-        mu = (X.to(scale) - on_device(estimator, estimator.x_scaler_.offset)) / scale
-        found = ready(mu, _covariances(input_cov, mu) / (scale[:, None] * scale), latent)
-        return _named(found, scale, estimator._flat, ready.method)
+        mu = scaled_tensor(scaler, X, on_device(estimator, scaler.scale))
+        return _moments(ready, mu, _covariances(input_cov, mu, len(scaler.place)), scaler, latent, estimator._flat)
     mu = model_inputs(estimator, X)
     with torch.no_grad():
-        found = ready(mu, _covariances(input_cov, mu) / (scale[:, None] * scale), latent)
-        named = _named(found, scale, estimator._flat, ready.method)
+        named = _moments(ready, mu, _covariances(input_cov, mu, len(scaler.place)), scaler, latent, estimator._flat)
     arrays = (getattr(named, name).cpu().numpy() for name in ("mean", "variance", "input_covariance", "output_covariance"))
     return PredictedMoments(*arrays, method=named.method)
 
@@ -88,18 +87,32 @@ def mean_and_std(
     return (found.mean, np.sqrt(found.variance)) if return_std else found.mean
 
 
-def _named(found: MomentsOfTargets, scale: Tensor, flat: bool, method: str) -> PredictedMoments[Tensor]:
-    """In the units of X, without the dimension of targets where there is only one."""
-    variance = found.output_covariance.diagonal(dim1=-2, dim2=-1)
+def _moments(
+    ready: UncertainInputs, mu: Tensor, Sigma: Tensor, scaler: Standardizer, latent: bool, flat: bool
+) -> PredictedMoments[Tensor]:
+    """Of x with the covariance Sigma (n, D, D), and mu (n, C) of the columns that the model sees."""
+    seen, scale = torch.as_tensor(scaler.columns, device=mu.device), torch.as_tensor(scaler.scales, device=mu.device)
+    S = Sigma[:, seen[:, None], seen]
+    found = ready(mu, S / (scale[:, None] * scale), latent)
     covariance = found.input_covariance * scale[:, None]
+    if len(scaler.dropped) == 0:
+        spread = covariance[:, torch.as_tensor(scaler.place, device=mu.device)]
+    else:  # y depends on the seen columns c alone: cov(x, y) = Σ_xc E[∂f/∂c] and cov(c, y) = Σ_cc E[∂f/∂c]
+        spread = Sigma[..., seen] @ torch.linalg.pinv(S, hermitian=True) @ covariance
+    return _named(found, spread, flat, ready.method)
+
+
+def _named(found: MomentsOfTargets, covariance: Tensor, flat: bool, method: str) -> PredictedMoments[Tensor]:
+    """Without the dimension of targets where there is only one. covariance (n, D, O): of x and y, in the units of X."""
+    variance = found.output_covariance.diagonal(dim1=-2, dim2=-1)
     if flat:
         return PredictedMoments(found.mean[:, 0], variance[:, 0], covariance[..., 0], found.output_covariance, method)
     return PredictedMoments(found.mean, variance, covariance, found.output_covariance, method)
 
 
-def _covariances(input_cov: ArrayLike | Tensor, mu: Tensor) -> Tensor:
+def _covariances(input_cov: ArrayLike | Tensor, mu: Tensor, D: int) -> Tensor:
     """input_cov as (n, D, D), checked: symmetric, and no variance negative."""
-    n, D = mu.shape
+    n = len(mu)
     given = input_cov if isinstance(input_cov, Tensor) else torch.as_tensor(np.array(input_cov, dtype=np.float64))
     Sigma = given.to(mu)
     if Sigma.shape not in ((D, D), (n, D, D)):

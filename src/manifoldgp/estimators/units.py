@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from manifoldgp.data.encoding import TableEncoding
     from manifoldgp.data.inputs import Table
+    from manifoldgp.data.scaling import Standardizer
     from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
 
 WARPED_NOISE = "noise_std is noise of y, and a warped model adds its noise to g(y). Leave out noise_std or target_warping."
@@ -95,6 +96,12 @@ def model_points(estimator: ManifoldGPRegressor, X: Table) -> Points:
     filled, recentred = encoding.filled_in(A[draw])
     drawn = on_device(estimator, estimator.x_scaler_.apply(filled))
     return Points(len(A), known, drawn, np.flatnonzero(~unknown), np.flatnonzero(draw), recentred)
+
+
+def scaled_tensor(scaler: Standardizer, X: Tensor, like: Tensor) -> Tensor:
+    """X (..., D) as the model sees it (..., C), differentiable in X."""
+    columns, offset, scale = (torch.as_tensor(a, device=like.device) for a in (scaler.columns, scaler.offsets, scaler.scales))
+    return (X.to(like)[..., columns] - offset) / scale
 
 
 def model_noise(estimator: ManifoldGPRegressor, noise_std: ArrayLike | None, rows: int) -> Tensor | None:

@@ -66,8 +66,8 @@ class Posterior(Conditioned):
             return mean, prior - V.mT @ V
 
     def whitener(self) -> Tensor:
-        """L⁻¹."""
-        return solve_lower(self.L, torch.eye(self.L.shape[-1], dtype=self.L.dtype, device=self.L.device))
+        """T = L⁻¹, row by row from T L = 1: what is multiplied by it, k = L v, then loses no digits that v has; columns from L T = 1 would."""
+        return torch.linalg.solve_triangular(self.L, torch.eye(self.L.shape[-1]).to(self.L), upper=False, left=False)
 
     def update_weights(self, f: Tensor, generator: torch.Generator) -> Tensor:
         """c = (K + noise)⁻¹ (f + w), w drawn from the noise: what the rows would have said of this f."""

@@ -118,7 +118,7 @@ def training_rows(model: ManifoldGPRegressor, output: int = 0, most: int | None 
         raise InputError(f"This {type(model).__name__} does not keep its training rows. Give rows: X=..., y=....") from error
     place = thinned(len(y), most)
     scale, offset = model.y_scaler_.scale[output], model.y_scaler_.offset[output]
-    return Rows(X[place] * model.x_scaler_.scale + model.x_scaler_.offset, y[place] * scale + offset, place, len(y), False)
+    return Rows(model.x_scaler_.undo(X[place]), y[place] * scale + offset, place, len(y), False)
 
 
 def chosen_rows(

@@ -78,14 +78,14 @@ def components(
         raise InputError(
             "The parts of a kernel on learned features are no functions of single inputs: fit KernelSearch or GPRegressor."
         )
-    inputs, X = input_words(model, found), found.posterior.data.X.cpu().numpy() * model.x_scaler_.scale + model.x_scaler_.offset
-    ends = np.full(len(inputs), np.nan) if upto is None else np.asarray(upto, dtype=float).reshape(-1)
-    if len(ends) != len(inputs):
-        raise InputError(f"upto needs one value for each of the {len(inputs)} inputs; got {len(ends)}.")
+    inputs, X = input_words(model, found), model.x_scaler_.undo(found.posterior.data.X.cpu().numpy())
+    ends = np.full(X.shape[1], np.nan) if upto is None else np.asarray(upto, dtype=float).reshape(-1)
+    if len(ends) != X.shape[1]:
+        raise InputError(f"upto needs one value for each of the {X.shape[1]} inputs; got {len(ends)}.")
     drawn = []
     for part, share in zip(found.parts, found.shares(), strict=True):
-        columns = inputs_of(part.kernel)
-        columns = tuple(range(len(inputs))) if columns is None else columns
+        seen = inputs_of(part.kernel)
+        columns = tuple(model.x_scaler_.columns[list(range(len(inputs)) if seen is None else seen)].tolist())
         if columns:
             at, axes = _grid(X, columns, points, ends, margin)
             drawn.append(_component(model, found, part, at, axes, words_of(part, inputs), share, columns, output))

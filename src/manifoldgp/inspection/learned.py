@@ -28,7 +28,7 @@ def sensitivities(model: ManifoldGPRegressor, X: Table | None = None, *, output:
     from manifoldgp.estimators.units import on_device  # PyTorch, which drawing alone does not need
 
     U = on_device(model, model.x_scaler_.apply(X[thinned(len(X), most)]))
-    slopes = model.ensembles_[output].gradients(U)[0].cpu().numpy() / model.x_scaler_.scale
+    slopes = model.x_scaler_.of_columns(model.ensembles_[output].gradients(U)[0].cpu().numpy() / model.x_scaler_.scales)
     return X.std(axis=0) * np.sqrt(np.mean(slopes**2, axis=0))
 
 

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from manifoldgp.errors import InputError
 from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
+from manifoldgp.estimators.units import scaled_tensor
 from manifoldgp.inference.ensemble import Ensemble
 from manifoldgp.inference.mixtures import Warp
 from manifoldgp.integrations._botorch_members import Members, jitter
@@ -73,10 +74,8 @@ class ManifoldGPModel(Model, FantasizeMixin):
             factors.device
         )
         self._warp = Warp([block.warping for block in ensemble.blocks for _ in factors])
-        self._x_offset = torch.as_tensor(estimator.x_scaler_.offset, device=factors.device)
-        self._x_scale = torch.as_tensor(estimator.x_scaler_.scale, device=factors.device)
-        data = ensemble.blocks[0].data
-        self.train_inputs = (self._x_offset + self._x_scale * data.X,)
+        self._x_scaler, data = estimator.x_scaler_, ensemble.blocks[0].data
+        self.train_inputs = (torch.as_tensor(self._x_scaler.undo(data.X.cpu().numpy()), device=factors.device),)
         self.train_targets = self._offset + self._scale * data.y
         self._known_noise = None if data.known_noise is None else data.known_noise.mean()
         self._row_noise_needed = not ensemble.blocks[0].model.noise.learned
@@ -185,9 +184,10 @@ class ManifoldGPModel(Model, FantasizeMixin):
         return self
 
     def _scaled(self, X: Tensor) -> Tensor:
-        if X.ndim < 2 or X.shape[-1] != len(self._x_scale):
-            raise InputError(f"X must be (..., q, {len(self._x_scale)}); got {tuple(X.shape)}.")
-        return (X.to(self._x_scale) - self._x_offset) / self._x_scale
+        D = len(self._x_scaler.place)
+        if X.ndim < 2 or X.shape[-1] != D:
+            raise InputError(f"X must be (..., q, {D}); got {tuple(X.shape)}.")
+        return scaled_tensor(self._x_scaler, X, self._log_weights)
 
     def _noise(self, observation_noise: bool | Tensor, size: int) -> Tensor:
         """Noise variances (R, ...) in model units, to broadcast over (R, *T, q), where `(*T, q)` are ``size`` dimensions."""

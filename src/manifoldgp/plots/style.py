@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from io import BytesIO
 from typing import Any
 
 import matplotlib
@@ -12,6 +13,9 @@ from matplotlib.figure import Figure
 from manifoldgp import inspection
 from manifoldgp._system.plain_text import without_formulas
 from manifoldgp.inspection.palette import INK
+
+_SCREEN = 120
+"""Dots an inch of pictures in notebooks."""
 
 _RC: dict[str, Any] = {
     "font.family": "DejaVu Sans",
@@ -65,12 +69,21 @@ def styled():
     return matplotlib.rc_context(_RC)  # pyright: ignore[reportArgumentType]
 
 
+class Picture(Figure):
+    """A figure that a notebook shows where it is the last line of a cell, without pyplot."""
+
+    def _repr_png_(self) -> bytes:
+        written = BytesIO()
+        self.savefig(written, format="png", dpi=_SCREEN)
+        return written.getvalue()
+
+
 def new_figure(
     rows: int = 1, columns: int = 1, *, size: tuple[float, float] = (7.2, 3.0), **grid: Any
 ) -> tuple[Figure, list[Axes]]:
     """An empty figure of ``size`` inches and its Axes, row by row, in the style of this package; no pyplot, no global state."""
     with styled():
-        figure = Figure(figsize=size, layout="constrained")
+        figure = Picture(figsize=size, layout="constrained")
         axes = figure.subplots(rows, columns, squeeze=False, **grid)
     return figure, list(axes.ravel())
 
@@ -80,4 +93,4 @@ def drawing_place(ax: Axes | None, size: tuple[float, float] = (5.2, 3.4), **axe
     if ax is not None:
         return ax
     with styled():
-        return Figure(figsize=size, layout="constrained").add_subplot(**axes)
+        return Picture(figsize=size, layout="constrained").add_subplot(**axes)

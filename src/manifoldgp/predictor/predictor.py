@@ -24,8 +24,6 @@ class Predictor:
     ----------
     program
         What is computed.
-    n_features
-        The number of inputs, D.
     n_outputs
         The number of targets.
     flat

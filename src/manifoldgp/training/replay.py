@@ -68,6 +68,11 @@ class Replay:
         if self.checkpoint is not None and self.ranks.first:
             self.checkpoint.flush()
 
+    def close(self) -> None:
+        """Somebody stops this training: what it computes from here on belongs to its end, which a run that goes on has elsewhere."""
+        self.end()
+        self.checkpoint, self.replaying = None, False
+
     def _known(self, kind: bytes, point: np.ndarray | None) -> np.ndarray | None:
         found: np.ndarray | None = None
         if self.checkpoint is not None and self.ranks.first:

@@ -237,6 +237,8 @@ class _Run:
             if self.ranks.first and self.watch(phase, iterations + progress.iterations, values * scale):
                 self.stopped = True
             stop, self.stopped = self.ranks.gather([stop, self.stopped])[0][0]
+            if self.stopped:
+                self.replay.close()
             return stop or self.stopped
 
         try:
