@@ -114,11 +114,12 @@ def predicted(model: str, encoding: str, X: pd.DataFrame, y: np.ndarray, rows: i
         few = train["category"].nunique() <= 255  # it takes no more
         if not few:
             train, test = (part.assign(category=part["category"].cat.codes) for part in (train, test))
-        boosting = HistGradientBoostingRegressor(categorical_features="from_dtype" if few else None, random_state=0).fit(train, y)
+        settings: dict[str, Any] = {} if few else {"categorical_features": None}
+        boosting = HistGradientBoostingRegressor(random_state=0, **settings).fit(train, y)
         return lambda _: (boosting.predict(test), None)
     if encoding == "catboost":
         try:
-            from catboost import CatBoostRegressor
+            from catboost import CatBoostRegressor  # pyright: ignore[reportMissingImports]
         except ImportError:
             return None
         trees = CatBoostRegressor(
