@@ -10,7 +10,7 @@ TORCH := $(shell grep -m1 '^torch==' $(LOCK))
 LOCKED_EXTRAS := plots,cli,bayes,sim,onnx,botorch,gpytorch,data,excel,cluster,docs,dev
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo paper honesty study bench bench-scale bench-sizes bench-robots house results test test-cpus fuzz faults soak calibrate lint format docs build clean lock
+.PHONY: help venv demo paper honesty study bench bench-scale bench-sizes bench-robots bench-policy house results test test-cpus fuzz faults soak calibrate lint format docs build clean lock
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -93,9 +93,13 @@ bench-scale: $(INSTALLED)  ## the bars for many rows: time, memory, ranks, accur
 bench-sizes: $(INSTALLED)  ## time and accuracy of the default from 500 to 8,600 rows beside boosting; SIZES="--tree DIR" puts another checkout beside
 	$(BIN)/python benchmarks/sizes.py $(SIZES)
 
-bench-robots: $(INSTALLED)  ## the bars of models on robots: moments at uncertain inputs, one point in plain C against NumPy and Eigen, and in a page; some minutes; ROBOTS="c --realtime"
+bench-robots: $(INSTALLED)  ## the bars of models on robots: moments at uncertain inputs, training with noisy ones, forecasts, rollouts of dynamics, one point in plain C against NumPy and Eigen, and in a page; some minutes; ROBOTS="c --realtime"
 	$(BIN)/python benchmarks/robots_moments.py
+	$(BIN)/python benchmarks/robots_noisy_inputs.py
 	$(BIN)/python benchmarks/robots.py $(ROBOTS)
+
+bench-policy: $(INSTALLED)  ## policies from scratch in MuJoCo, ten seeds of two tasks, plain GP and learned features; an hour or two, can be continued; POLICY="--task push --seeds 3"
+	$(BIN)/python benchmarks/robots_policy.py $(POLICY)
 
 house: $(INSTALLED)  ## modules, lines, Any, files that a fit passes through and that a new part touches; HOUSE="--tree DIR" puts another checkout beside
 	$(BIN)/python benchmarks/house.py $(HOUSE)

@@ -8,6 +8,7 @@ import typer
 
 from manifoldgp.cli.bench import bench
 from manifoldgp.cli.compare import compare
+from manifoldgp.cli.dynamics import dynamics
 from manifoldgp.cli.example import example
 from manifoldgp.cli.export import export
 from manifoldgp.cli.fit import fit
@@ -57,4 +58,5 @@ def every_command(
 
 for command in (example, compare, fit, search, inspect, report, predict, score, suggest, export):
     app.command(rich_help_panel="Your table")(command)
+app.add_typer(dynamics, name="dynamics", rich_help_panel="A system that moves")
 app.command(rich_help_panel="This machine")(bench)

@@ -110,6 +110,13 @@ def fit(
             help="Column with the known standard deviation of each row's noise, in the units of the target.", metavar="COLUMN"
         ),
     ] = None,
+    input_std: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Standard deviation of the errors of an input column, in its units: speed=0.1; can be repeated. Trains several times.",
+            metavar="COLUMN=NUMBER",
+        ),
+    ] = None,
     missing: Annotated[
         Missing,
         typer.Option(
@@ -168,7 +175,7 @@ def fit(
         ordered,
         group is not None,
     )
-    arguments = options.arguments(launched())
+    arguments, noise_of_inputs = options.arguments(launched()), _noise_of_inputs(input_std)
     unfinished = checked_places(out, replace_if_interrupted, files)
     if launched():
         for name, given in (("--group", group), ("--drop", drop)):
@@ -176,6 +183,8 @@ def fit(
                 raise typer.BadParameter(f"{name} cannot be used under torchrun. Name the inputs with --features.")
         if cyclic is not None or missing is not Missing.error:
             raise typer.BadParameter("--missing and --cyclic cannot be used under torchrun, which fits numbers without gaps.")
+        if input_std is not None:
+            raise typer.BadParameter("--input-std cannot be used under torchrun: noisy inputs need all rows in one memory.")
         if replace_if_interrupted:
             raise typer.BadParameter(
                 "--replace-if-interrupted has no effect under torchrun: a job that is stopped goes on from its --checkpoint."
@@ -188,7 +197,7 @@ def fit(
             training = read_training(
                 files, target, features, drop, noise_column, group, messages, str(missing), column_names(cyclic, [])
             )
-            fitted = fit_table(training, messages, interruption, ordered, arguments)
+            fitted = fit_table(training, messages, interruption, ordered, arguments, noise_of_inputs)
             place = unfinished if fitted.interrupted and out.exists() else out
             remarks = save_fitted(fitted, place)
         except KeyboardInterrupt:
@@ -374,8 +383,29 @@ def _without_gaps(table: Any, encoding: TableEncoding, messages: Messages) -> An
     return table[~lacking]
 
 
+def _noise_of_inputs(given: list[str] | None) -> dict[str, float] | None:
+    """--input-std as numbers by column; a name may hold an equals sign."""
+    if given is None:
+        return None
+    noise: dict[str, float] = {}
+    for words in given:
+        name, _, number = words.rpartition("=")
+        try:
+            noise[name] = float(number)
+        except ValueError:
+            name = ""
+        if not name:
+            raise typer.BadParameter(f"--input-std must be COLUMN=NUMBER, such as speed=0.1; got {words!r}.")
+    return noise
+
+
 def fit_table(
-    training: Training, messages: Messages, interruption: Interruption, ordered: bool, arguments: dict[str, Any]
+    training: Training,
+    messages: Messages,
+    interruption: Interruption,
+    ordered: bool,
+    arguments: dict[str, Any],
+    input_std: dict[str, float] | None = None,
 ) -> Fitted:
     """Train, with a progress bar, until somebody interrupts. The model carries the table's encoding."""
     from manifoldgp import NUTS, GPRegressor, ManifoldGPRegressor
@@ -390,7 +420,8 @@ def fit_table(
         periods = next((column.time.cyclic for column in training.encoding.columns if column.time is not None), ())
         estimator = GPRegressor if plain else ManifoldGPRegressor
         model = estimator(**arguments, missing=training.encoding.missing, cyclic=periods, callback=progress)
-        model.fit(training.X, training.y, noise_std=training.noise, groups=training.groups, ordered=ordered)
+        rows: dict[str, Any] = {"noise_std": training.noise, "input_std": input_std, "groups": training.groups}
+        model.fit(training.X, training.y, **rows, ordered=ordered)
     refuse_unfinished(progress, outputs, interruption.exit_code)
     model.table_encoding_ = training.encoding  # pyright: ignore[reportAttributeAccessIssue]
     return Fitted(model, time.perf_counter() - begin, progress.stop)

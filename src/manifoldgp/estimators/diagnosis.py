@@ -23,7 +23,9 @@ from manifoldgp.averaging.verdict import (
     speaks_of_the_model,
 )
 from manifoldgp.data.scaling import constant_columns
+from manifoldgp.estimators.input_std import input_names
 from manifoldgp.estimators.kernel_choice import KernelChoice
+from manifoldgp.estimators.noisy_inputs import InputNoise
 from manifoldgp.inference.ensemble import Ensemble
 from manifoldgp.inference.exact_posterior import Posterior
 from manifoldgp.inference.posterior import Conditioned
@@ -78,10 +80,29 @@ def diagnose(estimator: ManifoldGPRegressor) -> Diagnosis:
     parts = [_diagnose_output(estimator, ensemble, o) for o, ensemble in enumerate(estimator.ensembles_)]
     choice: KernelChoice | None = getattr(estimator, "kernel_choice_", None)
     numbers, remarks = ({}, []) if choice is None else (choice.numbers(), [choice.remark()])
+    _input_noise(estimator, numbers, remarks)
     if len(parts) == 1:
         return Diagnosis(parts[0].numbers | numbers, remarks + parts[0].remarks)
     numbers |= {f"output {o}: {name}": value for o, part in enumerate(parts) for name, value in part.numbers.items()}
     return Diagnosis(numbers, remarks + [f"output {o}: {remark}" for o, part in enumerate(parts) for remark in part.remarks])
+
+
+def _input_noise(estimator: ManifoldGPRegressor, numbers: dict, remarks: list) -> None:
+    noise: InputNoise | None = getattr(estimator, "input_noise_", None)
+    if noise is None:
+        return
+    names, shares = input_names(estimator), [f"{100 * share:.0f} %" for share in noise.share]
+    numbers |= {f"input noise, standard deviation of {name}": float(std) for name, std in zip(names, noise.std, strict=True)}
+    how, rounds = ("learned" if noise.learned else "given"), "1 round" if noise.rounds == 1 else f"{noise.rounds} rounds"
+    words = ", ".join(f"{name} ± {std:.3g}" for name, std in zip(names, noise.std, strict=True) if std > 0)
+    remarks.append(
+        f"Noisy inputs ({how}): {words or 'none of them'}. On average over the training rows {' and '.join(shares)} of the noise variance comes from them, where the model is steep. "
+        "Predictions take their inputs as exact; input_cov says otherwise."
+    )
+    if not noise.settled:
+        remarks.append(
+            f"The slopes that turn input noise into noise of y had not settled after {rounds} of training (one more would change the noise by {100 * noise.change:.0f} %)."
+        )
 
 
 def _diagnose_output(estimator: ManifoldGPRegressor, ensemble: Ensemble, output: int) -> Diagnosis:

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
 
 from manifoldgp.averaging import Averaging, as_averaging
 from manifoldgp.averaging.averages import FoldChoice
 from manifoldgp.data import inputs
+from manifoldgp.data.inputs import TrainingTable
 from manifoldgp.data.scaling import Standardizer
 from manifoldgp.data.sources import RowSource
 from manifoldgp.errors import InputError, warn
 from manifoldgp.estimators import tables
 from manifoldgp.estimators.arguments import RunSettings, model_of, standardized
 from manifoldgp.estimators.canonical_data import input_scaler, started_from
+from manifoldgp.estimators.input_std import InputStd, input_std_table, noisy_columns
 from manifoldgp.estimators.method import (
     chosen_method,
     partly_obeyed,
@@ -26,10 +30,11 @@ from manifoldgp.estimators.method import (
     tell_method,
     unheeded_folds,
 )
-from manifoldgp.estimators.targets import FittedTarget, data_of_targets, fit_exact, fit_sparse
+from manifoldgp.estimators.noisy_inputs import InputNoise, fit_noisy, refuse_without_slopes, slope_noise
+from manifoldgp.estimators.targets import FittedTarget, bound_model, data_of_targets, fit_exact, fit_sparse
 from manifoldgp.estimators.units import conditioning_inputs, model_noise, on_device
 from manifoldgp.inference.ensemble import prediction_threads
-from manifoldgp.model import Model
+from manifoldgp.model import Data, Model
 from manifoldgp.training.model_rows import MemoryRows, StreamedRows
 from manifoldgp.training.processes import ALONE, current_ranks
 from manifoldgp.training.settings import Exact, Sparse, as_method
@@ -48,21 +53,23 @@ def fit(
     noise_std: ArrayLike | None,
     groups: ArrayLike | None,
     ordered: bool,
+    input_std: InputStd | None = None,
 ) -> None:
     """Train by the method that the arguments and the data ask for, and keep the result in the estimator."""
     averaging, asked = as_averaging(estimator.averaging), as_method(estimator.method)
     for given in (averaging, asked):
         if given is not None:
             given.check()
-    run = RunSettings.of(estimator)
+    run, noisy = RunSettings.of(estimator), has_noisy_inputs(estimator, input_std)
     refuse_unobeyed(estimator, averaging, asked)
     source = row_source(X, y, noise_std, asked, averaging)
     if source is not None:
         tables.refuse_for_source(estimator)
+        _refuse_for_source(noisy)
         _fit_source(estimator, source, averaging, asked, run, groups, ordered)
         return
     assert not isinstance(X, RowSource)  # row_source would have returned it
-    rows = tables.training_rows(estimator, X, y, noise_std, groups)
+    rows = tables.training_rows(estimator, X, y, noise_std, groups, input_std)
     groups = rows.groups
     table = inputs.training_table(estimator, rows.X, rows.y, rows.noise_std)
     N, outputs = table.Y.shape
@@ -75,11 +82,64 @@ def fit(
     scalers = of_inputs, of_targets
     _tell_what_is_not_obeyed(model, averaging, method, len(scalers[0].columns), groups, ordered)
     _keep_shape(estimator, method, scalers, outputs, table.flat)
-    if isinstance(method, Sparse):
-        data = data_of_targets(table, *scalers, run.device)
-        _keep(estimator, fit_sparse(model, lambda o: MemoryRows(data[o]), *scalers, averaging, method, run, folds, ALONE))
-    else:
-        _keep(estimator, fit_exact(model, table, *scalers, averaging, run, folds))
+    data = data_of_targets(table, *scalers, run.device)
+
+    def train(data: list[Data], run: RunSettings) -> list[FittedTarget]:
+        if isinstance(method, Sparse):
+            return fit_sparse(model, lambda o: MemoryRows(data[o]), *scalers, averaging, method, run, folds, ALONE)
+        return fit_exact(model, data, scalers[1], averaging, run, folds)
+
+    if not noisy:
+        _keep(estimator, train(data, run))
+        return
+    _refuse_for_noisy_inputs(method, model, data)
+    known, columns = _known_and_noisy(estimator, table, rows.input_std, run.device)
+    fitted, found = fit_noisy(train, data, known, columns, run)
+    _keep(estimator, fitted)
+    estimator.input_noise_ = replace(found, std=scalers[0].of_columns(found.std * scalers[0].scales))
+
+
+def has_noisy_inputs(estimator: ManifoldGPRegressor, input_std: InputStd | None) -> bool:
+    """Whether the inputs are noisy, by arguments that make sense together."""
+    given = estimator.input_noise
+    if given is not None and not (isinstance(given, str) and given == "learned"):
+        raise InputError(
+            f"input_noise must be None or 'learned'; got {given!r}. Known input noise goes to fit(X, y, input_std=...)."
+        )
+    if given is not None and input_std is not None:
+        raise InputError("input_noise='learned' learns what input_std says. Leave out one of them.")
+    if (given is not None or input_std is not None) and estimator.target_warping is not None:
+        raise InputError(
+            "Noisy inputs make noise in the units of y, and a warped model adds its noise to g(y). Leave out target_warping."
+        )
+    return given is not None or input_std is not None
+
+
+def _refuse_for_source(noisy: bool) -> None:
+    if noisy:
+        raise InputError(
+            "Noisy inputs need the slopes at all rows, in memory: a source of rows cannot have them. Fit arrays, or leave out input_std and input_noise."
+        )
+
+
+def _refuse_for_noisy_inputs(method: Exact | Sparse, model: Model, data: list[Data]) -> None:
+    if isinstance(method, Sparse) and method.checkpoint is not None:
+        raise InputError("A checkpoint is of one training, and noisy inputs take several. Leave out Sparse(checkpoint=...).")
+    refuse_without_slopes(bound_model(model, data[0].X), data[0])
+
+
+def _known_and_noisy(
+    estimator: ManifoldGPRegressor, table: TrainingTable, input_std: InputStd | None, device: str
+) -> tuple[torch.Tensor | None, np.ndarray]:
+    """Variances (N, D) of the inputs in the model's units, None where they are to be learned; and of which columns (D,)."""
+    scaler = estimator.x_scaler_
+    columns = noisy_columns(estimator, table.X)[scaler.columns]
+    if input_std is None:
+        if not columns.any():
+            raise InputError("input_noise='learned' needs a column of numbers with more than two values; there is none.")
+        return None, columns
+    std = input_std_table(estimator, input_std, table.given)[table.kept][:, scaler.columns] / scaler.scales
+    return torch.as_tensor(std**2, device=device), columns
 
 
 def refuse_unsupported(named: Mapping[str, object]) -> None:
@@ -154,17 +214,43 @@ def _keep(estimator: ManifoldGPRegressor, fitted: list[FittedTarget]) -> None:
         estimator.search_ = searches
 
 
-def update(estimator: ManifoldGPRegressor, X: Table, y: ArrayLike, noise_std: ArrayLike | None) -> None:
+def update(
+    estimator: ManifoldGPRegressor, X: Table, y: ArrayLike, noise_std: ArrayLike | None, input_std: InputStd | None = None
+) -> None:
     """Condition on n more rows, parameters unchanged."""
     U = conditioning_inputs(estimator, X)
     T = on_device(estimator, estimator.y_scaler_.apply(inputs.target_table(estimator, y, len(U))))
     first = estimator.ensembles_[0].blocks[0]
     if noise_std is None and not first.model.noise.learned:
         raise InputError("This model has noise='known': give the noise of the new rows too, update(X, y, noise_std=...).")
-    noise = model_noise(estimator, noise_std, len(U))
+    noise = _with_slopes(estimator, U, model_noise(estimator, noise_std, len(U)), input_std)
     if estimator.method_ == "exact":
         inputs.refuse_too_many_rows(first.rows + len(U), 3)
     with prediction_threads(estimator.ensembles_, len(U), joint=True):
         estimator.ensembles_ = [
             e.condition(U, T[:, o], None if noise is None else noise[:, o]) for o, e in enumerate(estimator.ensembles_)
         ]
+
+
+def _with_slopes(
+    estimator: ManifoldGPRegressor, U: torch.Tensor, noise: torch.Tensor | None, input_std: InputStd | None
+) -> torch.Tensor | None:
+    """Known noise variances (n, O) of new rows U (n, D), and what the noise of their inputs adds where the model is steep now."""
+    found: InputNoise | None = getattr(estimator, "input_noise_", None)
+    if input_std is not None:
+        if estimator.target_warping is not None:
+            raise InputError(
+                "Noisy inputs make noise in the units of y, and a warped model adds its noise to g(y). Leave out input_std."
+            )
+        std = input_std_table(estimator, input_std, len(U))
+    elif found is None:
+        return noise
+    elif found.learned:
+        std = found.std[None]
+    else:
+        raise InputError(
+            "This model was trained with input_std: give that of the new rows too, update(X, y, input_std=...), 0 where their inputs are exact."
+        )
+    variances = on_device(estimator, (std[:, estimator.x_scaler_.columns] / estimator.x_scaler_.scales) ** 2)
+    added = torch.stack([slope_noise(e, U, variances) for e in estimator.ensembles_], -1)
+    return added if noise is None else noise + added

@@ -69,6 +69,12 @@ class SampledFunctions:
         with torch.no_grad():
             return self._values(U).cpu().numpy()
 
+    def noise_std(self) -> np.ndarray:
+        """Standard deviation of the noise around each function, (count,), or (count, O) of several targets: what turns f into observations y."""
+        noise = [draws.noise() for draws in self.draws]
+        joined = noise[0] if self.estimator._flat else torch.stack(noise, -1)
+        return (joined[0] if self.single else joined).cpu().numpy()
+
     def predictor(self) -> FunctionPredictor:
         """The same functions for NumPy alone, with save and load; not with the neural-network kernel, which needs an error function."""
         return to_function_predictor(self.draws, self.estimator)

@@ -17,6 +17,7 @@ from manifoldgp.warping import NoWarping
 if TYPE_CHECKING:
     from manifoldgp.data.scaling import Standardizer
     from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
+    from manifoldgp.estimators.noisy_inputs import InputNoise
     from manifoldgp.inference.posterior import Conditioned
 
 STANDARDISED = "standardised"
@@ -87,6 +88,9 @@ def _of_member(
     linear = isinstance(block.model.warping, NoWarping)
     noise = float(block.noise_variance().expand(block.members)[member]) ** 0.5
     yield "noise.sd", "", noise * (scale if linear else 1.0), target if linear else STANDARDISED
+    input_noise: InputNoise | None = getattr(estimator, "input_noise_", None)
+    for column, std in zip(inputs, input_noise.std, strict=True) if input_noise is not None else ():
+        yield "noise.input_sd", column, float(std), column
     weights = 0
     for name, leaf in leaves(block.values):
         values = np.atleast_1d(leaf[member].detach().cpu().numpy())

@@ -149,7 +149,7 @@ class _Trials:
         model: GPRegressor = clone(self._estimator)  # pyright: ignore[reportAssignmentType]
         model.set_params(
             kernel=kernel, restarts=min(2, self._estimator.restarts), max_iter=min(iterations, self._estimator.max_iter), method="exact",
-            time_budget=self._seconds, verbose=False, callback=None, warm_start_from=None,
+            time_budget=self._seconds, verbose=False, callback=None, warm_start_from=None, input_noise=None,
         )  # fmt: skip
         noise = [None if self._noise is None else self._noise[part] for part in (train, test)]
         with warnings.catch_warnings():

@@ -72,6 +72,7 @@ class KernelSearch(ManifoldGPRegressor):
 
     features = Identity()
     kernel: Kernel | str = "se"
+    input_noise = None
     target_warping = None
     priors = None
     method = "exact"

@@ -24,6 +24,8 @@ from manifoldgp.estimators.conformal import intervals
 from manifoldgp.estimators.diagnosis import Diagnosis, diagnose
 from manifoldgp.estimators.function_draws import RIDGES, SampledFunctions, sample_functions
 from manifoldgp.estimators.hyperparameters import ParameterTable, parameter_table
+from manifoldgp.estimators.input_std import InputStd, input_names
+from manifoldgp.estimators.noisy_inputs import InputNoise
 from manifoldgp.estimators.notebook_view import fitted_view
 from manifoldgp.estimators.program_targets import to_predictor
 from manifoldgp.estimators.sensitivity import Sensitivity, sensitivity
@@ -63,6 +65,9 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
     noise
         "learned"; "known" when fit gets noise_std and nothing else is to be added; or ``GaussianNoise(floor=...)``, learned noise with another smallest
         standard deviation (relative to sd(y)).
+    input_noise
+        None: the inputs are exact, or fit is told their noise by ``input_std``. "learned": every column of numbers has a noise of its own, which is learned; it is in
+        ``input_noise_``.
     target_warping
         None, or "tanh" for a learned monotone warping of y.
     priors
@@ -108,6 +113,9 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
         For each target, how well the chains of NUTS mixed; None for others.
     table_encoding_ : TableEncoding
         How columns of a table became the inputs ``feature_names_in_``; only where X was a table that is not all numbers, or ``missing`` is not "error".
+    input_noise_ : InputNoise
+        Only where the inputs were noisy: their standard deviations ``std`` in the units of X, given or learned, how many rounds of training the slopes took to settle, and
+        how much of the noise comes from the inputs.
     nlml_ : float
         Negative log marginal likelihood of the heaviest member, added up over the targets.
 
@@ -140,6 +148,7 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
     held_out_: list[HeldOutReport | None]
     sampling_: list[SamplingReport | None]
     nlml_: float
+    input_noise_: InputNoise  # only where the inputs were noisy
     search_: list[SearchReport]  # only where kernels were searched
     _flat: bool  # whether y was (N,)
 
@@ -150,6 +159,7 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
         *,
         mean: Mean | torch.nn.Module | str = "zero",
         noise: GaussianNoise | str = "learned",
+        input_noise: str | None = None,
         target_warping: TargetWarping | str | None = None,
         priors: Mapping[str, Prior] | None = None,
         averaging: Averaging | str = "stack",
@@ -167,6 +177,7 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
         self.kernel = kernel
         self.mean = mean
         self.noise = noise
+        self.input_noise = input_noise
         self.target_warping = target_warping
         self.priors = priors
         self.averaging = averaging
@@ -211,6 +222,7 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
         y: ArrayLike | None = None,
         *,
         noise_std: ArrayLike | None = None,
+        input_std: InputStd | None = None,
         groups: ArrayLike | None = None,
         ordered: bool = False,
         **unsupported: object,
@@ -230,6 +242,9 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
             Targets. Rows whose target is missing (NaN) are left out, with a warning.
         noise_std : (), (N,) or (N, O)
             Known noise of the rows, a standard deviation in the units of y.
+        input_std : (), (D,), (N, D) or by name
+            Known noise of the inputs, standard deviations in the units of X: one for all columns, one for each, one for each row too, or numbers and (N,) arrays by the
+            names of columns. Rows where the function is steep then count less (NIGP); the model is trained several times, until its slopes settle.
         groups : (N,)
             Rows with one label (a run, a patient) stay together in the held-out folds of averaging="stack"; other averages hold out no rows, and say so.
         ordered
@@ -239,9 +254,10 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
         """
         fitting.refuse_unsupported(unsupported)
         before = dict(vars(self))
-        vars(self).pop("table_encoding_", None)  # of an earlier fit; whoever encodes a table sets it after this one
+        for name in ("table_encoding_", "input_noise_"):  # of an earlier fit; whoever encodes a table sets it after this one
+            vars(self).pop(name, None)
         try:
-            fitting.fit(self, X, y, noise_std, groups, ordered)
+            fitting.fit(self, X, y, noise_std, groups, ordered, input_std)
         except BaseException:
             vars(self).clear()
             vars(self).update(before)
@@ -260,6 +276,9 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
         input_cov: ArrayLike | None = None,
     ) -> Any:
         """Mean of y at X, with its standard deviation, joint covariance or an interval on request.
+
+        X is taken as exact, also where the model was trained with noisy inputs: of the noise, the learned noise of y is added. What noisy inputs add is
+        ``input_cov``, such as ``numpy.diag(model.input_noise_.std**2)``.
 
         Parameters
         ----------
@@ -400,12 +419,15 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
         width = sum(e.heaviest()[0].points.shape[-1] for e in predictions.featured(self))
         return np.array([f"{type(self).__name__.lower()}{q}" for q in range(width)], dtype=object)
 
-    def update(self, X: Table, y: ArrayLike, *, noise_std: ArrayLike | None = None) -> ManifoldGPRegressor:
+    def update(
+        self, X: Table, y: ArrayLike, *, noise_std: ArrayLike | None = None, input_std: InputStd | None = None
+    ) -> ManifoldGPRegressor:
         """Condition on n more rows without retraining, in O(N² n), or O(J² n) for a sparse model: an online update.
 
-        Nearly singular covariances (noise-free data, say) are factored anew, in O(N³); diagnose() tells whether this one is.
+        Nearly singular covariances (noise-free data, say) are factored anew, in O(N³); diagnose() tells whether this one is. ``input_std`` is as in fit, and adds noise
+        where the model is steep before the update; a model with learned input noise takes what it learned.
         """
-        fitting.update(self, X, y, noise_std)
+        fitting.update(self, X, y, noise_std, input_std)
         return self
 
     def diagnose(self) -> Diagnosis:
@@ -439,10 +461,9 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
         ``print`` it, or ``parameters().to_frame()`` for pandas.
         """
         check_is_fitted(self)
-        names = [str(name) for name in getattr(self, "feature_names_in_", [f"x{d}" for d in range(self.n_features_in_)])]
         encoding = getattr(self, "table_encoding_", None)
         numbered = ["y"] if self.n_outputs_ == 1 else [f"y{o}" for o in range(self.n_outputs_)]
-        return parameter_table(self, names, numbered if encoding is None else list(encoding.targets))
+        return parameter_table(self, input_names(self), numbered if encoding is None else list(encoding.targets))
 
     def save(self, path: str | Path) -> None:
         """Write the fitted model to one file that manifoldgp.load reads; no pickle."""

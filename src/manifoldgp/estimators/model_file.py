@@ -24,6 +24,7 @@ from manifoldgp.estimators.arguments import require_device
 from manifoldgp.estimators.descriptions import ModulesError, describe, place_modules, rebuild
 from manifoldgp.estimators.ensemble_file import LOGARITHM, NOT_NEGATIVE, POSITIVE, PROBABILITY, pack, take, unpack
 from manifoldgp.estimators.kernel_choice import KernelChoice
+from manifoldgp.estimators.noisy_inputs import InputNoise
 from manifoldgp.estimators.size_limit import SizeLimit
 from manifoldgp.features import Features, Identity, Nested, as_features
 from manifoldgp.means import as_mean
@@ -108,6 +109,18 @@ def save(
     summary: plain data about it, predictor: the same model as a program. Both can be read from the file without PyTorch; load and save forget them, for the
     model may change in between.
     """
+    header, tensors = packed(estimator)
+    if summary is not None:
+        header["summary"] = summary
+    if predictor is not None:
+        header["program"] = plain_program(predictor.program) | {"facts": predictor.facts() | {"table": None}}  # which is above
+        constants = predictor.program.constants.items()
+        tensors |= {f"program.{slot}": torch.from_numpy(np.ascontiguousarray(constant)) for slot, constant in constants}
+    write(path, header, tensors)
+
+
+def packed(estimator: ManifoldGPRegressor) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Header and tensors of a fitted estimator."""
     if type(estimator) not in _KINDS.values():
         raise InputError(
             f"Only {' and '.join(_KINDS)} can be saved; a {type(estimator).__name__} is code that a file cannot hold."
@@ -134,16 +147,13 @@ def save(
     encoding = getattr(estimator, "table_encoding_", None)
     if encoding is not None:
         header["table"] = encoding.to_plain()
+    input_noise: InputNoise | None = getattr(estimator, "input_noise_", None)
+    if input_noise is not None:
+        header["input_noise"] = input_noise.to_plain()
     choice: KernelChoice | None = getattr(estimator, "kernel_choice_", None)
     if choice is not None:
         header["kernel_choice"] = choice.to_plain()
-    if summary is not None:
-        header["summary"] = summary
-    if predictor is not None:
-        header["program"] = plain_program(predictor.program) | {"facts": predictor.facts() | {"table": None}}  # which is above
-        constants = predictor.program.constants.items()
-        tensors |= {f"program.{slot}": torch.from_numpy(np.ascontiguousarray(constant)) for slot, constant in constants}
-    write(path, header, tensors)
+    return header, tensors
 
 
 def load(path: str | Path, modules: Sequence[torch.nn.Module] = (), device: str = "cpu") -> ManifoldGPRegressor:
@@ -158,12 +168,19 @@ def load(path: str | Path, modules: Sequence[torch.nn.Module] = (), device: str 
     device
         Where it is to predict.
     """
+    return load_with_header(path, modules, device)[0]
+
+
+def load_with_header(
+    path: str | Path, modules: Sequence[torch.nn.Module] = (), device: str = "cpu"
+) -> tuple[ManifoldGPRegressor, dict[str, Any]]:
+    """The same, with the file's header: whoever keeps an estimator in a larger whole has written more there."""
     require_device(device)
     header, tensors = read(path)
     tensors = {name: tensor.to(device) for name, tensor in tensors.items()}
     try:
         with SizeLimit(sum(tensor.numel() for tensor in tensors.values())):
-            return _unpack(header, tensors, place_modules(header.get("settings"), list(modules)), device)
+            return _unpack(header, tensors, place_modules(header.get("settings"), list(modules)), device), header
     except ManifoldGPError as error:
         if isinstance(error, (FileFormatError, ModulesError)):
             raise
@@ -196,6 +213,8 @@ def _unpack(
     estimator.held_out_ = [_unpack_report(plain, f"held_out{o}", tensors) for o, plain in enumerate(header["held_out"])]
     if "kernel_choice" in header:
         estimator.kernel_choice_ = KernelChoice(**header["kernel_choice"])  # pyright: ignore[reportAttributeAccessIssue]
+    if "input_noise" in header:
+        estimator.input_noise_ = InputNoise.from_plain(header["input_noise"], D, targets)
     if "search" in header:
         estimator.search_ = [SearchReport.from_plain(plain) for plain in header["search"]]
     if "table" in header:

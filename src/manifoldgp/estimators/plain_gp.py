@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from manifoldgp.data.inputs import RandomState, Table
     from manifoldgp.data.sources import RowSource
+    from manifoldgp.estimators.input_std import InputStd
 
 
 @storable
@@ -36,7 +37,7 @@ class GPRegressor(ManifoldGPRegressor):
     ----------
     kernel
         As in `ManifoldGPRegressor`; or "auto", which tries several kernels on held-out folds of the rows, and takes the one with the best density there.
-    mean, noise, target_warping, priors
+    mean, noise, input_noise, target_warping, priors
         As in `ManifoldGPRegressor`.
     restarts, optimizer, max_iter, levels, warm_start_from
         As in `Single`; five starts are enough as a rule.
@@ -63,6 +64,7 @@ class GPRegressor(ManifoldGPRegressor):
         *,
         mean: Mean | torch.nn.Module | str = "zero",
         noise: GaussianNoise | str = "learned",
+        input_noise: str | None = None,
         target_warping: TargetWarping | str | None = None,
         priors: Mapping[str, Prior] | None = None,
         restarts: int = 5,
@@ -83,6 +85,7 @@ class GPRegressor(ManifoldGPRegressor):
         self.kernel = kernel
         self.mean = mean
         self.noise = noise
+        self.input_noise = input_noise
         self.target_warping = target_warping
         self.priors = priors
         self.restarts = restarts
@@ -109,13 +112,14 @@ class GPRegressor(ManifoldGPRegressor):
         y: ArrayLike | None = None,
         *,
         noise_std: ArrayLike | None = None,
+        input_std: InputStd | None = None,
         groups: ArrayLike | None = None,
         ordered: bool = False,
         **unsupported: object,
     ) -> GPRegressor:
         """Train on rows X with targets y, as `ManifoldGPRegressor.fit` does.
 
-        With kernel="auto", ``groups`` and ``ordered`` say which rows are held out together while kernels are tried.
+        With kernel="auto", ``groups`` and ``ordered`` say which rows are held out together while kernels are tried, with inputs taken as exact.
         """
         refuse_unsupported(unsupported)
         before = dict(vars(self))
@@ -123,9 +127,9 @@ class GPRegressor(ManifoldGPRegressor):
         try:
             if isinstance(self.kernel, str) and self.kernel == "auto":
                 self.kernel_choice_ = choose_kernel(self, X, y, noise_std, groups, ordered)
-                super().fit(X, y, noise_std=noise_std)
+                super().fit(X, y, noise_std=noise_std, input_std=input_std)
             else:
-                super().fit(X, y, noise_std=noise_std, groups=groups, ordered=ordered)
+                super().fit(X, y, noise_std=noise_std, input_std=input_std, groups=groups, ordered=ordered)
         except BaseException:
             vars(self).clear()
             vars(self).update(before)

@@ -14,12 +14,14 @@ from manifoldgp.data.encoding import TableEncoding
 from manifoldgp.data.frames import as_frame, column_names
 from manifoldgp.data.table_checks import MISSING
 from manifoldgp.errors import InputError, warn
+from manifoldgp.estimators.input_std import of_rows
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
     from pandas import DataFrame
 
     from manifoldgp.data.inputs import Table
+    from manifoldgp.estimators.input_std import InputStd
     from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
 
 
@@ -31,15 +33,21 @@ class TrainingRows:
     y: Any
     noise_std: Any
     groups: Any
+    input_std: Any = None
 
 
 def training_rows(
-    estimator: ManifoldGPRegressor, X: Table, y: ArrayLike | None, noise_std: ArrayLike | None, groups: ArrayLike | None
+    estimator: ManifoldGPRegressor,
+    X: Table,
+    y: ArrayLike | None,
+    noise_std: ArrayLike | None,
+    groups: ArrayLike | None,
+    input_std: InputStd | None = None,
 ) -> TrainingRows:
     """The rows of a fit. A table that is not all numbers is encoded, and the estimator keeps how."""
     if estimator.missing not in MISSING:
         raise InputError(f"missing must be one of {', '.join(map(repr, MISSING))}; got {estimator.missing!r}.")
-    given = TrainingRows(X, y, noise_std, groups)
+    given = TrainingRows(X, y, noise_std, groups, input_std)
     frame = as_frame(X)
     plain = estimator.missing == "error" and not estimator.cyclic
     if y is None or (plain and (frame is None or inputs.holds_numbers_only(X))):
@@ -54,7 +62,7 @@ def training_rows(
     encoding = _of_array(table, names, estimator.missing) if frame is None else _of_frame(estimator, table, names, Y)
     encoded, kept = encoding.training_inputs(table, Y)
     estimator.table_encoding_ = encoding
-    rows = TrainingRows(encoded if frame is not None else encoded.to_numpy(), _chosen(y, kept), noise_std, groups)
+    rows = TrainingRows(encoded if frame is not None else encoded.to_numpy(), _chosen(y, kept), noise_std, groups, input_std)
     if kept.all():
         return rows
     if kept.sum() < 2:
@@ -62,7 +70,8 @@ def training_rows(
             f"{int(kept.sum())} of {len(kept)} rows have all their inputs; at least 2 are needed. Use missing='impute'."
         )
     warn(f"{int((~kept).sum())} of {len(kept)} rows have missing inputs and are left out of the fit (missing='drop').")
-    return TrainingRows(rows.X, rows.y, _chosen(noise_std, kept), _chosen(groups, kept))
+    std = None if input_std is None else of_rows(input_std, kept)
+    return TrainingRows(rows.X, rows.y, _chosen(noise_std, kept), _chosen(groups, kept), std)
 
 
 def refuse_for_source(estimator: ManifoldGPRegressor) -> None:

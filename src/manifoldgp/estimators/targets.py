@@ -58,15 +58,13 @@ class FittedTarget:
 
 def fit_exact(
     model: Model,
-    table: TrainingTable,
-    x_scaler: Standardizer,
+    data: list[Data],
     y_scaler: Standardizer,
     averaging: Averaging,
     run: RunSettings,
     folds: FoldChoice,
 ) -> list[FittedTarget]:
-    """Train one model (or average) a target, or one with shared features for all of them."""
-    data = data_of_targets(table, x_scaler, y_scaler, run.device)
+    """Train one model (or average) a target, or one with shared features for all of them. data: of each target."""
     learnt, folds = learning_data(data, folds)
     rows = len(data[0].X)
     X, outputs, plan = learnt[0].X, len(data), titled(averaging.plan(rows), rows, averaging, "exact")

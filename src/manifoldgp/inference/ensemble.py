@@ -74,6 +74,17 @@ class Ensemble:
             pieces.append((_slope(mean, inputs), _slope(variance, inputs)))
         return torch.cat([p[0] for p in pieces]), torch.cat([p[1] for p in pieces])
 
+    def slopes(self, X: Tensor) -> Tensor:
+        """Derivatives (n, D) of the mean of z with respect to X (n, D), in the model's units; without variances, which cost more."""
+        pieces = []
+        for chunk in X.split(256):
+            inputs = chunk.detach().clone().requires_grad_()
+            with torch.enable_grad():
+                means = [block.moments(inputs, variance=False)[0] for block in self.blocks]
+                mean = torch.stack([w @ m for w, m in zip(self.member_weights(), means, strict=True)]).sum(0)
+            pieces.append(_slope(mean, inputs))
+        return torch.cat(pieces)
+
     def covariance(self, X: Tensor, latent: bool = False) -> tuple[Tensor, Tensor]:
         """Mean (n,) and joint covariance (n, n) of the mixture at X (n, D): Σ w (C_s + (m_s − m)(m_s − m)ᵀ)."""
         if not self._warp().trivial:

@@ -23,13 +23,17 @@ from manifoldgp.parameters import Tree
 
 @dataclass(frozen=True)
 class MemberDraws:
-    """k functions of one member, in the model's units. which: (k,), their places among all draws. weights: (k, N), alpha − √F c. points: (1, N, Q)."""
+    """k functions of one member, in the model's units.
+
+    which: (k,), their places among all draws. weights: (k, N), alpha − √F c. points: (1, N, Q). noise: (k,), √F times the noise's standard deviation.
+    """
 
     model: Model
     values: Tree
     points: Tensor
     prior: PriorDraws
     weights: Tensor
+    noise: Tensor
     which: Tensor
 
     def __call__(self, X: Tensor) -> Tensor:
@@ -47,7 +51,9 @@ class MemberDraws:
     def only(self, place: int) -> MemberDraws:
         """The function with this place among all draws, which becomes the only one."""
         mine = torch.nonzero(self.which == place)[0]
-        return replace(self, prior=self.prior.only(mine), weights=self.weights[mine], which=torch.zeros_like(mine))
+        return replace(
+            self, prior=self.prior.only(mine), weights=self.weights[mine], noise=self.noise[mine], which=torch.zeros_like(mine)
+        )
 
     @property
     def row_bytes(self) -> int:
@@ -77,8 +83,14 @@ class EnsembleDraws:
 
     def _at(self, X: Tensor) -> Tensor:
         values = [part(X[part.which] if X.ndim == 3 else X) for part in self.parts]
-        order = torch.cat([part.which for part in self.parts]).argsort()
-        return self.offset + self.scale * torch.cat(values)[order]
+        return self.offset + self.scale * torch.cat(values)[self._order()]
+
+    def noise(self) -> Tensor:
+        """Standard deviation (count,) of the noise around each function; of a warped target in the units of g(y)."""
+        return self.scale * torch.cat([part.noise for part in self.parts])[self._order()]
+
+    def _order(self) -> Tensor:
+        return torch.cat([part.which for part in self.parts]).argsort()
 
 
 def draw_functions(ensemble: Ensemble, count: int, ridges: int, generator: torch.Generator) -> EnsembleDraws:
@@ -104,4 +116,5 @@ def _member_draws(posterior: Conditioned, which: Tensor, root: Tensor, ridges: i
     random = Randomness(len(which), ridges, generator, points)
     prior = weighted_draws(model.kernel.random_functions(values.get("kernel", {}), points.shape[-1], random), random)
     update = posterior.update_weights(prior(points), generator)
-    return MemberDraws(model, values, points, prior.scaled(root), posterior.alpha - root[:, None] * update, which)
+    weights, noise = posterior.alpha - root[:, None] * update, root * posterior.noise_variance().sqrt()
+    return MemberDraws(model, values, points, prior.scaled(root), weights, noise, which)

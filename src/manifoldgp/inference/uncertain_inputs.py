@@ -85,14 +85,14 @@ class UncertainInputs:
         return MomentsOfTargets(mean, covariance, output)
 
     def _by_samples(self, mu: Tensor, Sigma: Tensor, latent: bool) -> MomentsOfTargets:
-        normal = _normal_points(self._samples, mu.shape[-1]).to(mu)
+        normal = normal_points(self._samples, mu.shape[-1]).to(mu)
         members = sum(block.members * block.points.shape[-2] for ensemble in self._ensembles for block in ensemble.blocks)
         size = max(1, 4 * CHUNK_BYTES // (8 * len(normal) * members))
         parts = [self._sampled(m, S, normal, latent) for m, S in zip(mu.split(size), Sigma.split(size), strict=True)]
         return MomentsOfTargets(*(torch.cat([getattr(p, name) for p in parts]) for name in MomentsOfTargets.__annotations__))
 
     def _sampled(self, mu: Tensor, Sigma: Tensor, normal: Tensor, latent: bool) -> MomentsOfTargets:
-        away = normal @ _root(Sigma).mT  # (n, S, D)
+        away = normal @ root(Sigma).mT  # (n, S, D)
         X = (mu.unsqueeze(-2) + away).flatten(0, 1)
         found = [ensemble.differentiable(X, latent).moments() for ensemble in self._ensembles]
         means, variances = (torch.stack([f[i] for f in found], -1).unflatten(0, away.shape[:2]) for i in (0, 1))  # (n, S, O)
@@ -142,7 +142,7 @@ def _between(one: _Target, other: _Target, mine: Sequence[Expected], theirs: Seq
     return one.scale * other.scale * torch.stack(pairs).sum(0)
 
 
-def _normal_points(count: int, D: int) -> Tensor:
+def normal_points(count: int, D: int) -> Tensor:
     """Quasi-random N(0, I) points (count, D) with exactly this mean and covariance, so that affine functions have no error."""
     uniform = torch.quasirandom.SobolEngine(D, scramble=True, seed=1).draw(count, dtype=torch.float64)
     z = torch.special.ndtri(uniform.clamp(1e-12, 1 - 1e-12))
@@ -150,7 +150,7 @@ def _normal_points(count: int, D: int) -> Tensor:
     return torch.linalg.solve_triangular(torch.linalg.cholesky(z.T @ z / count), z.T, upper=False).T
 
 
-def _root(Sigma: Tensor) -> Tensor:
+def root(Sigma: Tensor) -> Tensor:
     """The lower factor of covariances (n, D, D), some of whose directions may be certain."""
     size = Sigma.detach().diagonal(dim1=-2, dim2=-1).mean(-1)[:, None, None]
     unit = torch.eye(Sigma.shape[-1], dtype=Sigma.dtype, device=Sigma.device)

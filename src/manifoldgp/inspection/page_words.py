@@ -172,6 +172,7 @@ def facts(view: ModelView) -> dict[str, str]:
 def prediction(view: ModelView) -> str:
     known = view.model.ensembles_[0].blocks[0].data.known_noise is not None
     without = " (without the noise that was given for single rows at training: of new points it is not known)" if known else ""
+    without = " at exact inputs (those of the training rows are noisy)" if hasattr(view.model, "input_noise_") else without
     interval = f"shaded, the interval that should hold 95 % of new observations{without}"
     if len(view.inputs) == 1:
         rows = "dots are training rows" + (

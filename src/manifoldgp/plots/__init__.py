@@ -15,6 +15,7 @@ from manifoldgp.plots.calibration import plot_coverage, plot_pit, plot_predicted
 from manifoldgp.plots.components import plot_components
 from manifoldgp.plots.feature_space import plot_feature_curves, plot_feature_plane, plot_features, plot_relevance
 from manifoldgp.plots.maps import plot_map, plot_mean_map, plot_std_map
+from manifoldgp.plots.rollouts import plot_rollout
 from manifoldgp.plots.style import Style, new_figure, styled
 from manifoldgp.plots.traces import plot_starts, plot_weights
 
@@ -34,6 +35,7 @@ __all__ = [
     "plot_predicted_observed",
     "plot_prediction",
     "plot_relevance",
+    "plot_rollout",
     "plot_slice",
     "plot_starts",
     "plot_std_map",

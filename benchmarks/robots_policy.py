@@ -1,0 +1,94 @@
+"""Policies from scratch in MuJoCo, ten seeds of each task and model: interaction until it is learnt, and processor time.
+
+    python benchmarks/robots_policy.py                      # all that is missing, seed by seed, then the table; an hour or two
+    python benchmarks/robots_policy.py --task push --seeds 3
+    python benchmarks/robots_policy.py --table              # the table of what is finished
+
+Each finished seed is a file in build/policy, so that a run goes on where it was stopped. Tasks and models are those of examples/policy_search.py. The loop ends when two
+trials in a row were solved, or after 20 s of interaction. A seed counts as solved if the policy then solves at least 8 of 10 other trials, with starts and sensor noise that it has not seen.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import numpy as np
+import torch
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.append(str(ROOT / "examples"))
+
+from policy_search import MODELS, TASKS, Simulator, first_policy, learn  # noqa: E402
+
+OTHERS = 10
+NEEDED = 8
+
+
+def measure(task: str, model: str, seed: int) -> dict[str, object]:
+    """One seed: learns until two trials in a row are solved, or the trials are used up."""
+    begin, wall, described = time.process_time(), time.perf_counter(), TASKS[task]
+    policy, costs, outcomes = first_policy(described, seed), [], []
+    for attempt, solved in learn(described, model, policy, seed):
+        costs.append(round(attempt.cost, 3))
+        outcomes.append(solved)
+        if outcomes[-2:] == [True, True]:
+            break
+    return {
+        "task": task,
+        "model": model,
+        "seed": seed,
+        "outcomes": outcomes,
+        "others": round(OTHERS * Simulator(described, 10_000 + seed).solved(policy, OTHERS)),
+        "interaction": (described.random_trials + len(costs)) * described.steps * described.dt,
+        "costs": costs,
+        "processor_seconds": time.process_time() - begin,
+        "wall_seconds": time.perf_counter() - wall,
+    }
+
+
+def table(results: Sequence[dict]) -> str:
+    """In Markdown, a line for each task and model."""
+    lines = ["| task | model | seeds | solved | median interaction, s | median processor time, s |", "|---|---|---|---|---|---|"]
+    for task in TASKS:
+        for model in MODELS:
+            mine = [r for r in results if (r["task"], r["model"]) == (task, model)]
+            if mine:
+                good = [r for r in mine if r["others"] >= NEEDED]
+                until = f"{np.median([r['interaction'] for r in good]):.1f}" if good else "-"
+                processor = np.median([r["processor_seconds"] for r in mine])
+                lines.append(f"| {task} | {model} | {len(mine)} | {len(good)} | {until} | {processor:.0f} |")
+    return "\n".join(lines)
+
+
+def main(arguments: list[str] | None = None) -> str:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--task", nargs="+", default=list(TASKS), choices=list(TASKS))
+    parser.add_argument("--model", nargs="+", default=list(MODELS), choices=list(MODELS))
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--out", type=Path, default=ROOT / "build" / "policy")
+    parser.add_argument("--table", action="store_true", help="only the table of what is finished")
+    given = parser.parse_args(arguments)
+    torch.set_num_threads(1)
+    given.out.mkdir(parents=True, exist_ok=True)
+    wanted = [(t, m, s) for s in range(given.seeds) for t in given.task for m in given.model]
+    for task, model, seed in [] if given.table else wanted:
+        path = given.out / f"{task}-{model}-{seed}.json"
+        if not path.exists():
+            found = measure(task, model, seed)
+            path.write_text(json.dumps(found, indent=1))
+            print(found, flush=True)
+    text = table([json.loads(path.read_text()) for path in sorted(given.out.glob("*.json"))])
+    print(text)
+    return text
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,313 @@
+"""Policies learnt from scratch in MuJoCo: a cart-pole swings up, and a finger pushes a block that sticks.
+
+    python examples/policy_search.py                             # cart-pole, learned features, seed 0: a few minutes
+    python examples/policy_search.py --task push --model plain   # the same loop on a plain GP
+    python examples/policy_search.py --picture swing.png         # what it learnt, drawn
+
+The loop is PILCO's: random actions first; then learn the dynamics from all that was recorded, improve a small network through predicted rollouts, try it, and so on.
+Needs MuJoCo: pip install 'manifoldgp[sim]'. `benchmarks/robots_policy.py` runs ten seeds of both tasks and both models.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from manifoldgp import Fast, GPRegressor, ManifoldGPRegressor
+from manifoldgp.dynamics import Attempt, DynamicsModel, NetworkPolicy, SaturatingCost, Trajectories, search
+from manifoldgp.errors import MissingExtraError
+
+Array = NDArray[np.float64]
+
+CART_POLE = """
+<mujoco>
+  <option integrator="implicitfast" timestep="0.002"/>
+  <default><geom contype="0" conaffinity="0"/></default>
+  <worldbody>
+    <body>
+      <joint name="cart" type="slide" axis="1 0 0" damping="0.1"/>
+      <geom type="box" size="0.1 0.05 0.05" mass="0.5"/>
+      <body>
+        <joint name="pole" type="hinge" axis="0 -1 0"/>
+        <geom type="capsule" fromto="0 0 0 0 0 -0.6" size="0.01" mass="0.5"/>
+      </body>
+    </body>
+  </worldbody>
+  <actuator><motor joint="cart"/></actuator>
+</mujoco>"""
+
+PUSH = """
+<mujoco>
+  <option integrator="implicitfast" timestep="0.001" gravity="0 0 0"/>
+  <default><geom solref="0.005 1" solimp="0.95 0.99 0.001" condim="1"/></default>
+  <worldbody>
+    <body>
+      <joint name="finger" type="slide" axis="1 0 0" damping="1"/>
+      <geom type="box" size="0.02 0.05 0.05" mass="0.5"/>
+    </body>
+    <body pos="0.06 0 0">
+      <joint name="block" type="slide" axis="1 0 0" frictionloss="2"/>
+      <geom type="box" size="0.04 0.04 0.04" mass="0.5"/>
+    </body>
+  </worldbody>
+  <actuator><motor joint="finger"/></actuator>
+</mujoco>"""
+
+
+@dataclass(frozen=True)
+class Task:
+    """A system of two joints and one motor, and what is wanted of it.
+
+    Parameters
+    ----------
+    xml
+        The system, for MuJoCo.
+    names
+        Of the states: two positions and their rates.
+    limit, dt, steps
+        The largest force; how long it is held; steps of a trial.
+    start, spread, noise
+        Mean and standard deviation of states where trials begin; standard deviation of what the sensors add.
+    cost, solved
+        What a state costs; whether the states (T + 1, 4) of a trial are what was wanted.
+    first
+        The range of random forces; for a finger mostly forward, so that it touches something.
+    random_trials, trials
+        Trials with random forces, then with the policy, at most: 20 s together.
+    evaluations
+        Rollouts with a gradient before each trial, at most.
+    """
+
+    xml: str
+    names: tuple[str, str, str, str]
+    angles: tuple[int, ...]
+    limit: float
+    dt: float
+    steps: int
+    start: Array
+    spread: Array
+    noise: Array
+    scale: Array
+    cost: Callable[[Tensor], Tensor]
+    solved: Callable[[Array], bool]
+    first: tuple[float, float]
+    random_trials: int
+    trials: int
+    evaluations: int
+
+
+def tip(states: Tensor) -> Tensor:
+    """Where the tip of the pole is, in metres: (..., 2) of states (..., 4). The angle is 0 where it hangs."""
+    x, angle = states[..., 0], states[..., 1]
+    return torch.stack([x + 0.6 * angle.sin(), -0.6 * angle.cos()], -1)
+
+
+def far_and_near(states: Tensor) -> Tensor:
+    """How far the tip is from its place above the origin: a wide cost that is felt from below, and a narrow one that is felt near the top."""
+    return 0.5 * SaturatingCost([0.0, 0.6], 1.0, tip)(states) + 0.5 * SaturatingCost([0.0, 0.6], 0.25, tip)(states)
+
+
+def block(states: Tensor) -> Tensor:
+    """Where the block is, in metres: (..., 1) of states (..., 4)."""
+    return states[..., 1:2]
+
+
+def stands(states: Array) -> bool:
+    """Whether the tip was within 0.2 m of its place above the origin during the last half second."""
+    away = tip(torch.as_tensor(states[-6:])) - torch.tensor([0.0, 0.6], dtype=torch.float64)
+    return bool((away.norm(dim=-1) < 0.2).all())
+
+
+def lies(states: Array) -> bool:
+    """Whether the block was within 5 cm of its place during the last half second."""
+    return bool((np.abs(states[-6:, 1] - 0.6) < 0.05).all())
+
+
+TASKS = {
+    "swing-up": Task(
+        xml=CART_POLE,
+        names=("x", "angle", "dx", "dangle"),
+        angles=(1,),
+        limit=10.0,
+        dt=0.1,
+        steps=25,
+        start=np.zeros(4),
+        spread=np.full(4, 0.05),
+        noise=np.array([0.003, 0.003, 0.01, 0.01]),
+        scale=np.array([1.0, 1.0, 2.0, 5.0]),
+        cost=far_and_near,
+        solved=stands,
+        first=(-10.0, 10.0),
+        random_trials=1,
+        trials=7,
+        evaluations=80,
+    ),
+    "push": Task(
+        xml=PUSH,
+        names=("finger", "block", "dfinger", "dblock"),
+        angles=(),
+        limit=6.0,
+        dt=0.1,
+        steps=20,
+        start=np.array([0.0, 0.2, 0.0, 0.0]),
+        spread=np.array([0.02, 0.05, 0.0, 0.0]),
+        noise=np.array([0.002, 0.002, 0.01, 0.01]),
+        scale=np.array([0.3, 0.3, 1.0, 1.0]),
+        cost=SaturatingCost([0.6], 0.2, block),
+        solved=lies,
+        first=(-2.0, 6.0),
+        random_trials=2,
+        trials=8,
+        evaluations=40,
+    ),
+}
+
+MODELS: dict[str, Callable[[], ManifoldGPRegressor]] = {
+    "plain": lambda: GPRegressor(restarts=2, max_iter=150),
+    "learned": lambda: ManifoldGPRegressor(averaging=Fast(gp_starts=2, warm_members=1, cold_members=2)),
+}
+
+
+class Simulator:
+    """A task in MuJoCo: trials with measured states, whose starts and sensor noise are drawn from a generator."""
+
+    def __init__(self, task: Task, seed: int) -> None:
+        try:
+            import mujoco
+        except ImportError as error:
+            raise MissingExtraError("This needs MuJoCo, which is not installed. Run: pip install 'manifoldgp[sim]'.") from error
+        self.task, self.rng, self._mujoco = task, np.random.default_rng(seed), mujoco
+        self._model = mujoco.MjModel.from_xml_string(task.xml)
+        self._data = mujoco.MjData(self._model)
+        self._substeps = round(task.dt / self._model.opt.timestep)
+
+    def starts(self, count: int) -> Array:
+        """States (count, 4) where trials begin."""
+        return self.task.start + self.task.spread * self.rng.standard_normal((count, 4))
+
+    def run(self, act: Callable[[Array], float], steps: int | None = None) -> tuple[Array, Array, Array]:
+        """One trial: true states (T + 1, 4), measured ones, which act sees, and forces (T, 1)."""
+        data, noise = self._data, self.task.noise
+        self._mujoco.mj_resetData(self._model, data)
+        start = self.starts(1)[0]
+        data.qpos[:], data.qvel[:] = start[:2], start[2:]
+        true, measured, forces = [start], [start + noise * self.rng.standard_normal(4)], []
+        for _ in range(steps or self.task.steps):
+            forces.append(float(np.clip(act(measured[-1]), -self.task.limit, self.task.limit)))
+            data.ctrl[0] = forces[-1]
+            self._mujoco.mj_step(self._model, data, nstep=self._substeps)
+            true.append(np.concatenate([data.qpos, data.qvel]))
+            measured.append(true[-1] + noise * self.rng.standard_normal(4))
+        return np.array(true), np.array(measured), np.array(forces)[:, None]
+
+    def random_trial(self) -> tuple[Array, Array]:
+        """Measured states and forces under random forces, each held for two steps."""
+        forces = iter(np.repeat(self.rng.uniform(*self.task.first, self.task.steps), 2))
+        return self.run(lambda state: next(forces))[1:]
+
+    def solved(self, policy: NetworkPolicy, count: int) -> float:
+        """The share of trials that the policy solves."""
+        return float(np.mean([self.task.solved(self.run(lambda x: policy.act(x)[0])[0]) for _ in range(count)]))
+
+
+def first_policy(task: Task, seed: int) -> NetworkPolicy:
+    """A network that has learnt nothing yet."""
+    return NetworkPolicy([-task.limit], [task.limit], task.scale, task.angles, random_state=seed)
+
+
+def learn(task: Task, model: str, policy: NetworkPolicy, seed: int, particles: int = 20) -> Iterator[tuple[Attempt, bool]]:
+    """Each trial of the loop, and whether it was solved; the policy improves in place."""
+    simulator, outcomes = Simulator(task, seed), []
+
+    def trial(acting: nn.Module) -> tuple[Array, Array]:
+        true, measured, forces = simulator.run(lambda state: policy.act(state)[0])
+        outcomes.append(task.solved(true))
+        return measured, forces
+
+    first = [simulator.random_trial() for _ in range(task.random_trials)]
+    recorded = Trajectories.from_arrays(
+        [states for states, _ in first],
+        [forces for _, forces in first],
+        dt=task.dt,
+        state_names=task.names,
+        action_names=["force"],
+    )
+    rates = dict(zip(task.names[:2], task.names[2:], strict=True))
+    dynamics = DynamicsModel(MODELS[model](), angles=[task.names[i] for i in task.angles], rates=rates)
+    turns = search(
+        policy, trial, dynamics, task.cost, recorded, simulator.starts(particles),
+        trials=task.trials, particles=particles, evaluations=task.evaluations, random_state=1000 * seed,
+    )  # fmt: skip
+    for attempt in turns:
+        yield attempt, outcomes[-1]
+
+
+def picture(task: Task, states: Array, path: str) -> None:
+    """Draw one trial: the cart-pole every 0.1 s, from light to dark; or where finger and block are."""
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(7, 3), constrained_layout=True)
+    if task.xml == CART_POLE:
+        _draw_cart_pole(axes, states)
+    else:
+        _draw_push(axes, np.arange(len(states)) * task.dt, states)
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
+
+
+def _draw_cart_pole(axes, states: Array) -> None:
+    x, (tip_x, tip_z) = states[:, 0], tip(torch.as_tensor(states)).numpy().T
+    for h in range(len(states)):
+        shade = str(0.85 - 0.85 * h / (len(states) - 1))
+        axes.plot([x[h], tip_x[h]], [0, tip_z[h]], color=shade, linewidth=1.5)
+        axes.plot(x[h], 0, "s", color=shade, markersize=7)
+    axes.plot(tip_x, tip_z, color="tab:blue", linewidth=1, label="way of the tip")
+    axes.plot(0, 0.6, "x", color="tab:red", label="target")
+    axes.set(xlabel="x, m", ylabel="z, m", aspect="equal")
+    axes.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False)
+
+
+def _draw_push(axes, seconds: Array, states: Array) -> None:
+    axes.axhspan(0.55, 0.65, color="0.9", label="target")
+    axes.plot(seconds, states[:, 1], label="block", color="tab:blue")
+    axes.plot(seconds, states[:, 0], label="finger", color="tab:orange")
+    axes.set(xlabel="s", ylabel="m")
+    axes.legend(frameon=False)
+
+
+def main(arguments: list[str] | None = None) -> float:
+    """Learn one task, print every trial; returns the share of ten other trials that the policy solves."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--task", default="swing-up", choices=list(TASKS))
+    parser.add_argument("--model", default="learned", choices=list(MODELS))
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--picture", help="a file for the last policy's picture")
+    given = parser.parse_args(arguments)
+    torch.set_num_threads(1)
+    task = TASKS[given.task]
+    policy, again = first_policy(task, given.seed), False
+    for number, (attempt, solved) in enumerate(learn(task, given.model, policy, given.seed), task.random_trials + 1):
+        print(
+            f"{number * task.steps * task.dt:5.1f} s of interaction: predicted cost {attempt.improvement.before:.2f} -> "
+            f"{attempt.improvement.after:.2f}, found {attempt.cost:.2f}{', solved' if solved else ''}",
+            flush=True,
+        )
+        before, again = again, solved
+        if solved and before:
+            break
+    tested = Simulator(task, 10_000 + given.seed)
+    share = tested.solved(policy, 10)
+    print(f"other starts: {share:.0%} of ten solved")
+    if given.picture:
+        picture(task, tested.run(lambda state: policy.act(state)[0])[0], given.picture)
+    return share
+
+
+if __name__ == "__main__":
+    main()

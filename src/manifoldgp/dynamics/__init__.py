@@ -1,0 +1,27 @@
+"""Systems that move: from recordings to a one-step model, rollouts with their uncertainty, and policies that improve on them."""
+
+from manifoldgp.dynamics.dynamics_model import DynamicsModel, cross_validate
+from manifoldgp.dynamics.horizon_scores import HorizonScores
+from manifoldgp.dynamics.policies import NetworkPolicy
+from manifoldgp.dynamics.policy_search import Attempt, Improvement, PredictedCost, SaturatingCost, improve, search
+from manifoldgp.dynamics.rollout import Rollout
+from manifoldgp.dynamics.steps import MeanStep, MomentStep, ParticleStep
+from manifoldgp.dynamics.trajectories import Trajectories
+
+__all__ = [
+    "Attempt",
+    "DynamicsModel",
+    "HorizonScores",
+    "Improvement",
+    "MeanStep",
+    "MomentStep",
+    "NetworkPolicy",
+    "ParticleStep",
+    "PredictedCost",
+    "Rollout",
+    "SaturatingCost",
+    "Trajectories",
+    "cross_validate",
+    "improve",
+    "search",
+]

@@ -1,0 +1,344 @@
+"""DynamicsModel: from recordings to a one-step model, and from that to rollouts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator, clone
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from manifoldgp.data import inputs
+from manifoldgp.dynamics.horizon_scores import HorizonScores, mean_of, score_rollout, spread_of, starts_of
+from manifoldgp.dynamics.rolling import act_of, roll
+from manifoldgp.dynamics.rollout import Rollout
+from manifoldgp.dynamics.state_space import Rates, StateSpace, state_space
+from manifoldgp.dynamics.steps import MeanStep, MomentStep, ParticleStep, Policy, Regression
+from manifoldgp.dynamics.trajectories import Trajectories
+from manifoldgp.errors import FileFormatError, InputError
+from manifoldgp.estimators import model_file
+from manifoldgp.estimators.arguments import generator_of
+from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
+from manifoldgp.estimators.units import on_device
+from manifoldgp.inference.gaussian_outputs import gaussian_outputs
+from manifoldgp.inference.uncertain_inputs import normal_points
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from manifoldgp.data.inputs import RandomState
+
+Kind = TypeVar("Kind", bound=BaseEstimator)
+
+PARTICLES = 200
+"""Trajectories that a rollout draws."""
+
+POINTS = 128
+"""Points that stand for an uncertain state, where its moments have no closed form."""
+
+
+class DynamicsModel(BaseEstimator):
+    """A one-step model of a system, learnt from recordings: all changes of its state, given state and action.
+
+    Parameters
+    ----------
+    regressor
+        Learns the changes: `ManifoldGPRegressor` (the default, with its default settings), `GPRegressor` or any other estimator of this package.
+    angles
+        Names of states in radians; they enter as sine and cosine, and may jump by whole turns.
+    flags
+        Names of states that are 0 or 1, such as contacts; they are learnt as next values.
+    rates
+        Positions that follow from their rates and need not be learnt, ``{"x": "v"}``; and quaternions, real part first, with the three rates of a turn,
+        ``{("qw", "qx", "qy", "qz"): ("wx", "wy", "wz")}``. How rates add up over a step is fitted to the recordings.
+
+    Attributes
+    ----------
+    regressor_ : ManifoldGPRegressor
+        The fitted regression.
+    space_ : StateSpace
+        The columns and their roles.
+
+    Examples
+    --------
+    >>> from manifoldgp import GPRegressor
+    >>> t = 0.1 * np.arange(40)
+    >>> recorded = Trajectories.from_arrays(np.stack([np.sin(t), np.cos(t)], 1), dt=0.1)
+    >>> model = DynamicsModel(GPRegressor(restarts=1)).fit(recorded)
+    >>> ahead = model.rollout([0.0, 1.0], horizon=10)
+    >>> ahead.mean.shape, bool(abs(ahead.mean[-1, 0] - np.sin(1.0)) < 0.01)
+    ((11, 2), True)
+    """
+
+    regressor_: ManifoldGPRegressor
+    space_: StateSpace
+
+    def __init__(
+        self,
+        regressor: ManifoldGPRegressor | None = None,
+        *,
+        angles: Sequence[str] = (),
+        flags: Sequence[str] = (),
+        rates: Rates | None = None,
+    ) -> None:
+        self.regressor = regressor
+        self.angles = angles
+        self.flags = flags
+        self.rates = rates
+
+    def fit(self, trajectories: Trajectories) -> DynamicsModel:
+        """Learn from recorded runs; held-out folds of a stack keep whole runs together."""
+        rows = trajectories.transitions()
+        space = state_space(
+            trajectories.state_names, trajectories.action_names, rows, self.angles, self.flags, self.rates, trajectories.dt
+        )
+        Z = space.inputs(torch.as_tensor(rows.states), torch.as_tensor(rows.actions)).numpy()
+        Y = space.outputs(rows.states, rows.next_states)
+        regressor: ManifoldGPRegressor = ManifoldGPRegressor() if self.regressor is None else _copy(self.regressor)
+        groups = rows.runs if _holds_out_rows(regressor) and len(trajectories) > 1 else None
+        self.regressor_ = regressor.fit(Z, Y, groups=groups)
+        self.space_ = space
+        return self
+
+    def predict(self, states: ArrayLike, actions: ArrayLike | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and standard deviation (n, S) of the next states of known states (n, S) under actions (n, A)."""
+        X = self._states(states)
+        U = self._actions(actions, len(X), ())
+        step = self.moment_step()
+        with torch.no_grad():
+            mean, cov = step(X, X.new_zeros(*X.shape, X.shape[-1]), U)
+        return mean.cpu().numpy(), np.sqrt(np.diagonal(cov.cpu().numpy(), axis1=-2, axis2=-1).clip(0.0))
+
+    def rollout(
+        self,
+        state: ArrayLike,
+        actions: ArrayLike | None = None,
+        *,
+        policy: Policy | None = None,
+        horizon: int | None = None,
+        method: str = "auto",
+        state_cov: ArrayLike | None = None,
+        particles: int = PARTICLES,
+        random_state: RandomState = 0,
+    ) -> Rollout:
+        """Where the system goes from a state, step by step on its own predictions.
+
+        Parameters
+        ----------
+        state : (S,), or (n, S)
+            Where it starts; several starts are rolled out at once.
+        actions : (H, A), or (n, H, A)
+            What is done, one row a step.
+        policy
+            Instead of actions: a function of states (..., S) that gives actions (..., A), on tensors.
+        horizon
+            Steps; as many as actions where it is not given.
+        method
+            "moments": a Gaussian with the right mean and covariance at each step. "particles": trajectories with a function drawn from the posterior each. "mean":
+            predicted means alone. "auto": moments where these have a closed form (plain GPs with the squared exponential), else particles.
+        state_cov : (S, S), or (n, S, S)
+            Covariance of the start, where it is not known exactly.
+        particles
+            How many trajectories are drawn.
+        random_state
+            Draws them.
+        """
+        check_is_fitted(self)
+        single, X = np.ndim(state) == 1, self._states(np.atleast_2d(np.asarray(state, dtype=np.float64)))
+        act, H = act_of(actions, policy, horizon, len(X), len(self.space_.action_names))
+        cov = self._covariances(state_cov, X)
+        ready = self._step(method, particles, random_state)
+        with torch.no_grad():
+            found = roll(ready, X, cov, act.to(X) if isinstance(act, Tensor) else act, H, generator_of(random_state))
+        return found.rollout(self.space_, single)
+
+    def score(
+        self,
+        trajectories: Trajectories,
+        horizon: int,
+        *,
+        every: int | None = None,
+        method: str = "auto",
+        particles: int = PARTICLES,
+        random_state: RandomState = 0,
+    ) -> HorizonScores:
+        """How good rollouts of recorded runs are after 1, ..., horizon steps: RMSE, NLPP, and coverage of 95 % bands.
+
+        Parameters
+        ----------
+        trajectories
+            Runs that the model was not fitted on.
+        horizon
+            Steps of each rollout.
+        every
+            A rollout begins at every so many rows of a run; at every ``horizon`` rows where it is not given.
+        method, particles, random_state
+            As in `rollout`.
+        """
+        check_is_fitted(self)
+        names = self.space_.state_names, self.space_.action_names
+        if (trajectories.state_names, trajectories.action_names) != names:
+            raise InputError(f"The model knows states {names[0]} and actions {names[1]}; these recordings have other columns.")
+        horizon = inputs.whole_number(horizon, "horizon")
+        given = starts_of(trajectories, horizon, horizon if every is None else inputs.whole_number(every, "every"))
+        actions = given.actions if names[1] else None
+        found = self.rollout(
+            given.states, actions, horizon=horizon, method=method, particles=particles, random_state=random_state
+        )
+        return score_rollout(found, given.truth, self.space_, spread_of(trajectories))
+
+    def moment_step(self, points: int = POINTS) -> MomentStep:
+        """Mean and covariance of a state to those of the next, as a function of tensors: differentiable, for policy search.
+
+        points: how many stand for an uncertain state where there is no closed form, and where a policy acts.
+        """
+        check_is_fitted(self)
+        closed = gaussian_outputs(self.regressor_.ensembles_) if self.space_.affine else None
+        width = len(self.space_.state_names) + len(self.space_.learnt)
+        count = inputs.whole_number(points, "points", width + 1)
+        return MomentStep(self.space_, self._regression(), closed, normal_points(count, width))
+
+    def particle_step(self, particles: int = PARTICLES, random_state: RandomState = 0) -> ParticleStep:
+        """States of particles to their next states, a drawn function each, as a function of tensors: differentiable, for policy search."""
+        check_is_fitted(self)
+        functions = self.regressor_.sample_functions(particles, random_state)
+        noise = on_device(self.regressor_, functions.noise_std().reshape(len(functions), -1))
+        return ParticleStep(self.space_, functions, noise, generator_of(random_state))
+
+    def mean_step(self) -> MeanStep:
+        """States to the means of their next states, as a function of tensors."""
+        check_is_fitted(self)
+        return MeanStep(self.space_, self._regression())
+
+    def save(self, path: str | Path) -> None:
+        """Write the fitted model to one file that `DynamicsModel.load` reads; no pickle. ``manifoldgp.load`` gives its regression alone."""
+        check_is_fitted(self)
+        header, tensors = model_file.packed(self.regressor_)
+        header["dynamics"] = {"space": self.space_.to_plain(), "default_regressor": self.regressor is None}
+        model_file.write(path, header, tensors)
+
+    @classmethod
+    def load(cls, path: str | Path, device: str = "cpu") -> DynamicsModel:
+        """The fitted model in a file; device: where it is to predict."""
+        regressor, header = model_file.load_with_header(path, device=device)
+        if "dynamics" not in header:
+            raise FileFormatError(f"{path} holds a {type(regressor).__name__} and no dynamics. Use manifoldgp.load.")
+        try:
+            plain = header["dynamics"]
+            space, default = StateSpace.from_plain(plain["space"]), bool(plain["default_regressor"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise FileFormatError(f"{path} is incomplete or inconsistent ({error}).") from error
+        if (len(space.input_names), len(space.learnt)) != (regressor.n_features_in_, regressor.n_outputs_):
+            raise FileFormatError(f"{path} is inconsistent: its regression has other columns than its dynamics.")
+        names = [[space.state_names[i] for i in places] for places in (space.angles, space.flags)]
+        model = cls(None if default else _copy(regressor), angles=names[0], flags=names[1], rates=space.rates or None)
+        model.regressor_, model.space_ = regressor, space
+        return model
+
+    def _step(self, method: str, particles: int, random_state: RandomState) -> MeanStep | MomentStep | ParticleStep:
+        if method not in ("auto", "moments", "particles", "mean"):
+            raise InputError(f"method must be 'auto', 'moments', 'particles' or 'mean'; got {method!r}.")
+        if method == "mean":
+            return self.mean_step()
+        if method != "particles":
+            step = self.moment_step()
+            if method == "moments" or step.closed is not None:
+                return step
+        return self.particle_step(inputs.whole_number(particles, "particles", 2), random_state)
+
+    def _regression(self) -> Regression:
+        fitted = self.regressor_
+        offset, scale = on_device(fitted, fitted.x_scaler_.offset), on_device(fitted, fitted.x_scaler_.scale)
+        return Regression(fitted.ensembles_, offset, scale)
+
+    def _states(self, states: ArrayLike) -> Tensor:
+        check_is_fitted(self)
+        X = np.asarray(states, dtype=np.float64)
+        S = len(self.space_.state_names)
+        if X.ndim != 2 or X.shape[1] != S or not np.isfinite(X).all():
+            raise InputError(
+                f"States must be finite numbers (n, {S}): {', '.join(self.space_.state_names)}; got shape {X.shape}."
+            )
+        return on_device(self.regressor_, X)
+
+    def _actions(self, actions: ArrayLike | None, n: int, steps: tuple[int, ...]) -> Tensor:
+        A = len(self.space_.action_names)
+        U = np.zeros((n, *steps, 0)) if actions is None else np.asarray(actions, dtype=np.float64)
+        if U.shape != (n, *steps, A) or not np.isfinite(U).all():
+            raise InputError(f"Actions must be finite numbers {(n, *steps, A)}; got shape {U.shape}.")
+        return on_device(self.regressor_, U)
+
+    def _covariances(self, state_cov: ArrayLike | None, X: Tensor) -> Tensor:
+        n, S = X.shape
+        C = np.zeros((S, S)) if state_cov is None else np.asarray(state_cov, dtype=np.float64)
+        if (
+            C.shape not in ((S, S), (n, S, S))
+            or not np.isfinite(C).all()
+            or (np.linalg.eigvalsh(C) < -1e-8 * np.abs(C).max()).any()
+        ):
+            raise InputError(
+                f"state_cov must be a covariance ({S}, {S}), or ({n}, {S}, {S}), symmetric without negative eigenvalues."
+            )
+        return on_device(self.regressor_, np.broadcast_to(C, (n, S, S)).copy())
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "space_")
+
+
+def cross_validate(
+    model: DynamicsModel,
+    trajectories: Trajectories,
+    horizon: int,
+    *,
+    folds: int = 5,
+    random_state: RandomState = 0,
+    **scoring: object,
+) -> HorizonScores:
+    """Scores of rollouts in which no run was predicted by a model that had seen it.
+
+    Parameters
+    ----------
+    model
+        What to fit; it is cloned for each fold and stays as it is.
+    trajectories
+        Runs, dealt to the folds as wholes.
+    horizon
+        Steps of each rollout.
+    folds
+        How many models are fitted.
+    random_state
+        Deals the runs.
+    scoring
+        As in ``model.score``: every, method, particles.
+    """
+    folds = inputs.whole_number(folds, "folds", 2)
+    if len(trajectories) < folds:
+        raise InputError(f"{folds} folds need as many runs; there are {len(trajectories)}. Take fewer folds.")
+    order = check_random_state(random_state).permutation(len(trajectories))
+    scores = []
+    for held_out in np.array_split(order, folds):
+        rest = trajectories.only(np.setdiff1d(order, held_out))
+        fitted = _copy(model).fit(rest)
+        part = fitted.score(trajectories.only(np.sort(held_out)), horizon, **scoring)  # pyright: ignore[reportArgumentType]
+        scores.append(replace(part, scale=spread_of(trajectories)))
+    return mean_of(scores)
+
+
+def _copy(estimator: Kind) -> Kind:
+    """An estimator with the same arguments that has not been fitted."""
+    copied = clone(estimator)
+    assert isinstance(copied, type(estimator))
+    return copied
+
+
+def _holds_out_rows(regressor: ManifoldGPRegressor) -> bool:
+    """Whether groups of rows mean anything to its fit."""
+    from manifoldgp.averaging import Stack, as_averaging
+
+    return isinstance(as_averaging(regressor.averaging), Stack)

@@ -1,0 +1,136 @@
+"""One step of a fitted model, three ways: of states, of their means and covariances, of particles. All are functions of tensors, differentiable in what they are given.
+
+A policy is a callable, states (..., S) to actions (..., A), of tensors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from manifoldgp.dynamics.state_space import StateSpace
+from manifoldgp.estimators.function_draws import SampledFunctions
+from manifoldgp.inference.ensemble import Ensemble
+from manifoldgp.inference.gaussian_outputs import GaussianOutputs
+from manifoldgp.inference.uncertain_inputs import root
+
+Policy = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Regression:
+    """The fitted targets as functions of z in its own units."""
+
+    ensembles: Sequence[Ensemble]
+    offset: Tensor
+    scale: Tensor
+
+    def __call__(self, z: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and variance (..., O) of y at z (..., D)."""
+        U = ((z - self.offset) / self.scale).reshape(-1, z.shape[-1])
+        found = [ensemble.differentiable(U).moments() for ensemble in self.ensembles]
+        mean, variance = (torch.stack([f[i] for f in found], -1).reshape(*z.shape[:-1], -1) for i in (0, 1))
+        return mean, variance
+
+    def mean(self, z: Tensor) -> Tensor:
+        """The mean alone."""
+        U = ((z - self.offset) / self.scale).reshape(-1, z.shape[-1])
+        found = [ensemble.differentiable(U).moments()[0] if U.requires_grad else ensemble.mean(U) for ensemble in self.ensembles]
+        return torch.stack(found, -1).reshape(*z.shape[:-1], -1)
+
+
+@dataclass(frozen=True)
+class MeanStep:
+    """The mean of the next state where the state is known."""
+
+    space: StateSpace
+    regression: Regression
+
+    def __call__(self, states: Tensor, act: Tensor | Policy) -> Tensor:
+        """Next states (n, S) of states (n, S) under actions (n, A) or a policy."""
+        actions = act(states) if callable(act) else act
+        return self.space.moved(states, self.regression.mean(self.space.inputs(states, actions)))
+
+
+@dataclass(frozen=True)
+class MomentStep:
+    """Mean and covariance of the next state of x ~ N(mean, cov): in closed form where there is one, else averaged over points that stand for x.
+
+    points: (P, S + O), of a standard normal distribution; the last columns stand for what the regression does not know.
+    """
+
+    space: StateSpace
+    regression: Regression
+    closed: GaussianOutputs | None
+    points: Tensor
+
+    def __call__(self, mean: Tensor, cov: Tensor, act: Tensor | Policy) -> tuple[Tensor, Tensor]:
+        """Mean (n, S) and covariance (n, S, S) after the step, from mean (n, S), covariance (n, S, S), and actions (n, A) or a policy."""
+        return self._by_points(mean, cov, act) if self.closed is None else self._in_closed_form(mean, cov, act, self.closed)
+
+    @cached_property
+    def _affine(self) -> tuple[Tensor, Tensor, Tensor]:
+        """x' = A x + B f + noise: A, B, and the covariance (1, S, S) of the noise."""
+        like = self.regression.scale
+        return *self.space.affine_step(like), self.space.kinematic_noise(like.new_zeros(1, len(self.space.state_names)))
+
+    @property
+    def method(self) -> str:
+        """ "closed form" or "samples"."""
+        return "samples" if self.closed is None else "closed form"
+
+    def _in_closed_form(self, mean: Tensor, cov: Tensor, act: Tensor | Policy, closed: GaussianOutputs) -> tuple[Tensor, Tensor]:
+        mu, Sigma, cross = self._inputs(mean, cov, act)
+        offset, scale = self.regression.offset, self.regression.scale
+        found = closed((mu - offset) / scale, Sigma / (scale[:, None] * scale))
+        A, B, noise = self._affine
+        mixed = A @ cross @ (found.gradient / scale[:, None]) @ B.mT
+        after = A @ cov @ A.mT + mixed + mixed.mT + B @ found.covariance @ B.mT + noise
+        return mean @ A.mT + found.mean @ B.mT, 0.5 * (after + after.mT)
+
+    def _inputs(self, mean: Tensor, cov: Tensor, act: Tensor | Policy) -> tuple[Tensor, Tensor, Tensor]:
+        """Mean (n, D) and covariance (n, D, D) of z, and cov(x, z) (n, S, D)."""
+        if not callable(act):
+            return self.space.input_moments(mean, cov, act)
+        x, away = self._spread(mean, cov)
+        z = self.space.inputs(x, act(x))
+        mu = z.mean(-2)
+        deviation = z - mu.unsqueeze(-2)
+        return mu, deviation.mT @ deviation / len(self.points), away.mT @ deviation / len(self.points)
+
+    def _by_points(self, mean: Tensor, cov: Tensor, act: Tensor | Policy) -> tuple[Tensor, Tensor]:
+        x, _ = self._spread(mean, cov)
+        actions = act(x) if callable(act) else act.unsqueeze(-2).expand(*x.shape[:-1], -1)
+        change, variance = self.regression(self.space.inputs(x, actions))
+        after = self.space.moved(x, change + variance.sqrt() * self.points[:, mean.shape[-1] :].to(mean))
+        mu = after.mean(-2)
+        deviation = after - mu.unsqueeze(-2)
+        return self.space.proper(mu), deviation.mT @ deviation / len(self.points) + self.space.kinematic_noise(mu)
+
+    def _spread(self, mean: Tensor, cov: Tensor) -> tuple[Tensor, Tensor]:
+        """Points (n, P, S) that have this mean and covariance, and how far they are from the mean."""
+        away = self.points[:, : mean.shape[-1]].to(mean) @ root(cov).mT
+        return mean.unsqueeze(-2) + away, away
+
+
+@dataclass(frozen=True)
+class ParticleStep:
+    """Next states of particles, each of which has a function of its own for the whole rollout; noise is drawn anew at each step."""
+
+    space: StateSpace
+    functions: SampledFunctions
+    noise: Tensor
+    generator: torch.Generator
+
+    def __call__(self, states: Tensor, act: Tensor | Policy) -> Tensor:
+        """Next states (P, n, S) of particles (P, n, S) under actions (n, A) or (P, n, A), or a policy."""
+        actions = act(states) if callable(act) else act.expand(*states.shape[:-1], act.shape[-1])
+        outputs = self.functions(self.space.inputs(states, actions))
+        outputs = outputs.unsqueeze(-1) if outputs.ndim < states.ndim else outputs
+        shock = torch.randn(outputs.shape, generator=self.generator, dtype=states.dtype).to(states.device)
+        after = self.space.moved(states, outputs + self.noise[:, None] * shock)
+        return self.space.shaken(after, self.generator)

@@ -1,0 +1,334 @@
+"""Recordings, one-step models, rollouts against Monte Carlo, scores, files and the command line."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from sklearn.base import clone
+
+import manifoldgp
+from command_line import mgp
+from manifoldgp import GPRegressor, ManifoldGPRegressor, Single
+from manifoldgp.dynamics import DynamicsModel, Trajectories, cross_validate
+from manifoldgp.dynamics.state_space import Kinematics, StateSpace
+from manifoldgp.errors import FileFormatError, InputError
+from manifoldgp.inference.gaussian_outputs import gaussian_outputs
+from manifoldgp.inference.uncertain_inputs import UncertainInputs, normal_points
+
+GP = GPRegressor(restarts=1, max_iter=40)
+
+
+def pendulum(steps: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Angle and rate of a driven pendulum, a tenth of a second a step, with a little noise."""
+    x, u = np.zeros((steps, 2)), rng.uniform(-2, 2, (steps, 1))
+    x[0] = rng.uniform(-2, 2, 2)
+    for t in range(steps - 1):
+        rate = x[t, 1] + 0.1 * (-5 * np.sin(x[t, 0]) - 0.2 * x[t, 1] + u[t, 0])
+        x[t + 1] = x[t, 0] + 0.1 * rate, rate
+    return x + 0.002 * rng.normal(size=x.shape), u
+
+
+def recorded(runs: int, seed: int = 0) -> Trajectories:
+    rng = np.random.default_rng(seed)
+    states, actions = zip(*(pendulum(21, rng) for _ in range(runs)), strict=True)
+    return Trajectories.from_arrays(list(states), list(actions), dt=0.1, state_names=["angle", "rate"], action_names=["torque"])
+
+
+@pytest.fixture(scope="module")
+def plain() -> DynamicsModel:
+    return DynamicsModel(GP, angles=["angle"]).fit(recorded(4))
+
+
+@pytest.fixture(scope="module")
+def kinematic() -> DynamicsModel:
+    return DynamicsModel(GP, angles=["angle"], rates={"angle": "rate"}).fit(recorded(4))
+
+
+def test_runs_come_from_arrays_frames_and_files(tmp_path):
+    runs = recorded(3)
+    frame = pd.concat(
+        pd.DataFrame(
+            {"run": f"r{i}", "t": 0.1 * np.arange(21), "angle": r.states[:, 0], "rate": r.states[:, 1], "torque": r.actions[:, 0]}
+        )
+        for i, r in enumerate(runs.runs)
+    )
+    frame.to_csv(tmp_path / "runs.csv", index=False)
+    for found in (
+        Trajectories.from_frame(frame, ["angle", "rate"], ["torque"], run="run", time="t"),
+        Trajectories.from_csv(tmp_path / "runs.csv", ["angle", "rate"], ["torque"], run="run", time="t"),
+    ):
+        assert found.labels == ["r0", "r1", "r2"]
+        assert found.dt == pytest.approx(0.1)
+        for name in ("states", "actions", "next_states", "runs"):
+            np.testing.assert_allclose(getattr(found.transitions(), name), getattr(runs.transitions(), name))
+    assert len(runs + runs.only([0])) == 4
+
+
+BAD = {
+    "even": ({"states": np.zeros((4, 1)), "time": [0.0, 0.1, 0.25, 0.35]}, "Steps of time must be even"),
+    "backwards": ({"states": np.zeros((3, 1)), "time": [0.2, 0.1, 0.0]}, "must increase"),
+    "one row": ({"states": np.zeros((3, 1)), "runs": ["a", "a", "b"]}, "has one row"),
+    "NaN": ({"states": [[0.0], [np.nan], [1.0]]}, "missing or infinite in row 1"),
+    "torn": ({"states": np.zeros((4, 1)), "runs": ["a", "a", "b", "a"]}, "not together"),
+    "actions": ({"states": [np.zeros((3, 1))], "actions": [np.zeros((5, 1))]}, "3 states and 5 actions"),
+    "names": ({"states": np.zeros((3, 2)), "state_names": ["a", "a"]}, "occurs twice"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_recordings_that_cannot_be_used_are_refused(case):
+    given, message = BAD[case]
+    with pytest.raises(InputError, match=message):
+        Trajectories.from_arrays(**given)
+
+
+def test_roles_that_cannot_be_are_refused():
+    runs = recorded(1)
+    for roles, message in (
+        ({"angles": ["speed"]}, "angles names 'speed'"),
+        ({"flags": ["rate"]}, "must be 0 or 1"),
+        ({"rates": {"angle": ("rate", "angle")}}, "a position has one"),
+        ({"rates": {"angle": "rate", "rate": "angle"}}, "two roles|nothing is left"),
+    ):
+        with pytest.raises(InputError, match=message):
+            DynamicsModel(GP, **roles).fit(runs)
+
+
+def test_the_closed_form_of_all_outputs_is_that_of_each(plain):
+    ensembles = plain.regressor_.ensembles_
+    outputs, one_by_one = gaussian_outputs(ensembles), UncertainInputs(ensembles)
+    assert outputs is not None
+    torch.manual_seed(0)
+    mu = torch.randn(3, 4, dtype=torch.float64, requires_grad=True)
+    for size in (1e-3, 0.4):  # series and exponentials
+        factor = size * torch.randn(3, 4, 4, dtype=torch.float64)
+        Sigma = (factor @ factor.mT).requires_grad_()
+        found, expected = outputs(mu, Sigma), one_by_one(mu, Sigma)
+        torch.testing.assert_close(found.mean, expected.mean, rtol=1e-6, atol=1e-9)
+        torch.testing.assert_close(found.covariance, expected.output_covariance, rtol=1e-5, atol=1e-9)
+        torch.testing.assert_close(Sigma @ found.gradient, expected.input_covariance, rtol=1e-5, atol=1e-9)
+        weight = torch.randn(3, 2, 2, dtype=torch.float64)
+        slopes = [
+            torch.autograd.grad((covariance * weight).sum() + mean.sum(), (mu, Sigma))
+            for mean, covariance in ((found.mean, found.covariance), (expected.mean, expected.output_covariance))
+        ]
+        torch.testing.assert_close(slopes[0][0], slopes[1][0], rtol=1e-5, atol=1e-7)
+        torch.testing.assert_close(slopes[0][1] + slopes[0][1].mT, slopes[1][1] + slopes[1][1].mT, rtol=1e-5, atol=1e-6)
+
+
+def test_sines_and_cosines_have_the_moments_of_draws():
+    space = StateSpace(("x", "a", "b"), ("u",), angles=(1, 2))
+    torch.manual_seed(1)
+    factor = 0.7 * torch.randn(1, 3, 3, dtype=torch.float64)
+    mean, cov, act = torch.tensor([[0.3, 2.0, -0.5]]).double(), factor @ factor.mT, torch.tensor([[1.5]]).double()
+    mu, Sigma, cross = space.input_moments(mean, cov, act)
+    x = mean + normal_points(2**15, 3) @ torch.linalg.cholesky(cov[0]).T
+    z = space.inputs(x, act.expand(len(x), 1))
+    joint = torch.cov(torch.cat([x, z], 1).T)
+    torch.testing.assert_close(mu[0], z.mean(0), rtol=0, atol=2e-3)
+    torch.testing.assert_close(Sigma[0], joint[3:, 3:], rtol=0, atol=4e-3)
+    torch.testing.assert_close(cross[0], joint[:3, 3:], rtol=0, atol=4e-3)
+
+
+@pytest.mark.parametrize("kind", ["plain", "kinematic"])
+@pytest.mark.parametrize("acts", ["action", "policy"])
+def test_a_step_in_closed_form_has_the_moments_of_points(kind, acts, request):
+    step = request.getfixturevalue(kind).moment_step(256)
+    by_points = replace(step, closed=None, points=normal_points(4096, step.points.shape[1]))
+    mean, cov = torch.tensor([[0.5, 1.0]]).double(), torch.tensor([[[0.04, 0.01], [0.01, 0.09]]]).double()
+    act = torch.tensor([[0.3]]).double() if acts == "action" else lambda x: torch.tanh(x[..., :1] - x[..., 1:])
+    (m, C), (n, D) = step(mean, cov, act), by_points(mean, cov, act)
+    assert (step.method, by_points.method) == ("closed form", "samples")
+    torch.testing.assert_close(m, n, rtol=0, atol=2e-3)
+    torch.testing.assert_close(C, D, rtol=0.03, atol=1e-3)
+
+
+def test_moments_of_a_rollout_are_those_of_particles(kinematic):
+    x, u = pendulum(11, np.random.default_rng(5))
+    start = {"state_cov": 0.01 * np.eye(2)}
+    moments = kinematic.rollout(x[0], u[:10], method="moments", **start)
+    drawn = kinematic.rollout(x[0], u[:10], method="particles", particles=400, **start)
+    assert (moments.method, drawn.method) == ("closed form", "particles")
+    np.testing.assert_allclose(moments.mean, drawn.mean, atol=0.03)
+    np.testing.assert_allclose(moments.std, drawn.std, rtol=0.15, atol=2e-3)
+    assert np.abs(moments.mean - x).max() < 0.05  # and of what happens
+    assert np.abs(kinematic.rollout(x[0], u[:10], method="mean").mean - x).max() < 0.05
+    lower, upper = drawn.interval(0.9)
+    assert ((lower <= drawn.mean) & (drawn.mean <= upper)).all()
+
+
+def test_starts_are_rolled_out_side_by_side(plain):
+    runs = recorded(3, 7)
+    states, actions = np.stack([r.states[0] for r in runs.runs]), np.stack([r.actions[:5] for r in runs.runs])
+    for method in ("moments", "mean"):
+        together = plain.rollout(states, actions, method=method)
+        for i in range(3):
+            np.testing.assert_allclose(together.mean[i], plain.rollout(states[i], actions[i], method=method).mean, atol=1e-8)
+    assert plain.rollout(states, actions, method="particles", particles=7).particles.shape == (7, 3, 6, 2)
+
+
+def test_a_policy_has_gradients_through_every_way_of_rolling_out(plain):
+    gain = torch.zeros(2, dtype=torch.float64, requires_grad=True)
+
+    def policy(x):
+        return (x * gain).sum(-1, keepdim=True)
+
+    def cost(step, horizon=8):
+        mean, cov = torch.tensor([[1.0, 0.0]]).double(), 1e-3 * torch.eye(2).double()[None]
+        for _ in range(horizon):
+            mean, cov = step(mean, cov, policy)
+        return (mean**2).sum() + cov.diagonal(dim1=-2, dim2=-1).sum()
+
+    step = plain.moment_step()
+    (slope,) = torch.autograd.grad(cost(step), gain)
+    for i in range(2):
+        ends = []
+        for sign in (1, -1):
+            with torch.no_grad():
+                gain[i] += sign * 1e-4
+                ends.append(float(cost(step)))
+                gain[i] -= sign * 1e-4
+        assert float(slope[i]) == pytest.approx((ends[0] - ends[1]) / 2e-4, rel=1e-3, abs=1e-5)
+    particles = torch.ones(5, 1, 2, dtype=torch.float64)
+    assert torch.autograd.grad(plain.particle_step(5)(particles, policy).sum(), gain)[0].abs().sum() > 0
+    assert torch.autograd.grad(plain.mean_step()(particles[0], policy).sum(), gain)[0].abs().sum() > 0
+
+
+def test_kinematics_are_found_in_the_recordings(kinematic):
+    (found,) = kinematic.space_.kinematics
+    assert found.after == pytest.approx(0.1, abs=0.01)  # x' = x + dt v'
+    assert found.before == pytest.approx(0.0, abs=0.01)
+    assert kinematic.regressor_.n_outputs_ == 1
+
+
+@pytest.mark.parametrize("world", [False, True])
+def test_turns_are_integrated_and_stay_turns(world):
+    rng = np.random.default_rng(0)
+    k = Kinematics((0, 1, 2, 3), (4, 5, 6), 0.02, 0.05, world=world)
+    x = torch.zeros(40, 7, dtype=torch.float64)
+    x[0, 0], x[:, 4:] = 1.0, torch.as_tensor(np.cumsum(rng.normal(size=(40, 3)), 0))
+    for t in range(39):
+        x[t + 1, :4] = k(x[t], x[t + 1])
+    x[::2, :4] *= -1  # the same orientations
+    names = ["qw", "qx", "qy", "qz", "wx", "wy", "wz"]
+    runs = Trajectories.from_arrays(x.numpy(), state_names=names)
+    model = DynamicsModel(GP, rates={tuple(names[:4]): tuple(names[4:])}).fit(runs)
+    (found,) = model.space_.kinematics
+    assert found.world is world
+    assert (found.before, found.after) == (pytest.approx(0.02, abs=1e-6), pytest.approx(0.05, abs=1e-6))
+    for method in ("particles", "moments"):
+        ahead = model.rollout(x[0].numpy(), horizon=3, method=method, particles=20)
+        np.testing.assert_allclose(np.linalg.norm(ahead.mean[:, :4], axis=1), 1.0, atol=1e-9)
+
+
+def test_flags_stay_flags():
+    rng = np.random.default_rng(0)
+    height = np.abs(np.sin(0.3 * np.arange(60) + rng.uniform()))
+    states = np.stack([height, (height < 0.3).astype(float)], 1)
+    model = DynamicsModel(GP, flags=["contact"]).fit(Trajectories.from_arrays(states, state_names=["height", "contact"]))
+    drawn = model.rollout(states[0], horizon=10, method="particles", particles=20).particles
+    assert ((drawn[..., 1] >= 0) & (drawn[..., 1] <= 1)).all()
+
+
+def test_scores_grow_with_the_horizon_and_hold_out_whole_runs(kinematic):
+    found = kinematic.score(recorded(3, 9), 10, every=5)
+    assert found.starts == 9
+    assert found.rmse.shape == found.nlpp.shape == found.coverage.shape == (10, 2)
+    assert found.relative_rmse[-1] > found.relative_rmse[0]
+    assert found.coverage.mean() > 0.6
+    assert "9 rollouts" in str(found)
+    wrong = replace(kinematic.space_, dt=None)
+    assert wrong.difference(np.array([3.1, 0.0]), np.array([-3.1, 0.0]))[0] == pytest.approx(6.2 - 2 * np.pi)
+    with pytest.raises(InputError, match="the longest has 21"):
+        kinematic.score(recorded(1), 21)
+    crossed = cross_validate(DynamicsModel(GPRegressor(restarts=1, max_iter=10)), recorded(4), 5, folds=2, method="mean")
+    assert crossed.starts == 4 * 4
+    with pytest.raises(InputError, match="need as many runs"):
+        cross_validate(kinematic, recorded(1), 5)
+
+
+def test_files_and_clones_keep_what_was_learnt(kinematic, tmp_path):
+    x, u = pendulum(6, np.random.default_rng(3))
+    kinematic.save(tmp_path / "pendulum.mgp")
+    loaded = DynamicsModel.load(tmp_path / "pendulum.mgp")
+    assert loaded.get_params(deep=False).keys() == kinematic.get_params(deep=False).keys()
+    assert (loaded.space_, loaded.rates, list(loaded.angles)) == (kinematic.space_, {"angle": "rate"}, ["angle"])
+    for method in ("moments", "particles"):
+        np.testing.assert_array_equal(
+            loaded.rollout(x[0], u[:5], method=method, particles=5).mean,
+            kinematic.rollout(x[0], u[:5], method=method, particles=5).mean,
+        )
+    assert isinstance(manifoldgp.load(tmp_path / "pendulum.mgp"), GPRegressor)
+    kinematic.regressor_.save(tmp_path / "regression.mgp")
+    with pytest.raises(FileFormatError, match="no dynamics"):
+        DynamicsModel.load(tmp_path / "regression.mgp")
+    plain = kinematic.space_.to_plain()
+    for forged in ({"angles": [7]}, {"dt": float("nan")}, {"state_names": ["a", "a"]}):
+        with pytest.raises(FileFormatError):
+            StateSpace.from_plain(plain | forged)
+    assert not clone(kinematic).__sklearn_is_fitted__()
+
+
+def test_networks_are_rolled_out_by_particles_and_by_points():
+    network = ManifoldGPRegressor((3, 2), averaging=Single(restarts=1, max_iter=20))
+    model = DynamicsModel(network, angles=["angle"], rates={"angle": "rate"}).fit(recorded(3))
+    x, u = pendulum(6, np.random.default_rng(3))
+    assert model.rollout(x[0], u[:3], particles=10).method == "particles"
+    assert model.rollout(x[0], u[:3], method="moments").method == "samples"
+
+
+def test_wrong_requests_say_what_was_expected(plain):
+    start = np.zeros(2)
+    for arguments, message in (
+        ({"state": np.zeros(3), "horizon": 2}, r"\(n, 2\)"),
+        ({"state": start, "horizon": 2}, "Give actions or a policy"),
+        ({"state": start, "actions": np.zeros((2, 3))}, "actions must be"),
+        ({"state": start, "actions": np.zeros((2, 1)), "horizon": 3}, "each of 3 steps"),
+        ({"state": start, "policy": torch.tanh}, "needs a horizon"),
+        ({"state": start, "actions": np.zeros((2, 1)), "method": "magic"}, "method must be"),
+        ({"state": start, "actions": np.zeros((2, 1)), "state_cov": -np.eye(2)}, "state_cov must be"),
+    ):
+        with pytest.raises(InputError, match=message):
+            plain.rollout(**arguments)
+
+
+def test_the_picture_shows_every_state(plain):
+    plots = pytest.importorskip("manifoldgp.plots", reason="needs the extra plots")
+    x, u = pendulum(6, np.random.default_rng(3))
+    ahead = plain.rollout(x[0], u[:5], method="particles", particles=5)
+    figure = plots.plot_rollout(ahead, x)
+    assert [ax.get_ylabel() for ax in figure.axes] == ["angle", "rate"]
+    assert len(plots.plot_rollout(ahead, states=["rate"]).axes) == 1
+    with pytest.raises(InputError, match="no state 'speed'"):
+        plots.plot_rollout(ahead, states=["speed"])
+
+
+def test_the_command_line_fits_rolls_out_and_scores(tmp_path, monkeypatch):
+    pytest.importorskip("typer", reason="needs the extra cli")
+    monkeypatch.chdir(tmp_path)
+    runs = recorded(3)
+    frame = pd.concat(
+        pd.DataFrame(
+            {"run": r.label, "t": 0.1 * np.arange(21), "angle": r.states[:, 0], "rate": r.states[:, 1], "torque": r.actions[:, 0]}
+        )
+        for r in runs.runs
+    )
+    frame.to_csv("runs.csv", index=False)
+    columns = ("--run", "run", "--time", "t")
+    fitted = mgp(
+        *("dynamics", "fit", "runs.csv", "--states", "angle,rate", "--actions", "torque", *columns, "--angles", "angle"),
+        *("--rate", "angle=rate", "--averaging", "plain", "--out", "pendulum.mgp"),
+    )
+    assert "60 steps of 3 runs" in fitted.err
+    mgp("dynamics", "rollout", "pendulum.mgp", "runs.csv", "--horizon", "4", "--out", "ahead.csv")
+    ahead = pd.read_csv("ahead.csv")
+    assert list(ahead.columns[:4]) == ["step", "time", "angle", "angle_lower"]
+    assert len(ahead) == 5
+    assert np.abs(ahead["angle"] - frame["angle"].to_numpy()[:5]).max() < 0.05
+    scored = mgp("dynamics", "score", "pendulum.mgp", "runs.csv", *columns, "--horizon", "5")
+    assert "coverage" in scored.out
+    assert "POSITION=RATE" in mgp("dynamics", "fit", "runs.csv", "--states", "angle", "--rate", "x", "--out", "m.mgp", code=2).err
