@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import math
 from html import escape
 
@@ -15,8 +14,6 @@ from manifoldgp import MLP, PCA, GPRegressor, LogNormal, ManifoldGPRegressor, Re
 from manifoldgp.estimators.diagnosis import Diagnosis, _scaled_kernels
 from manifoldgp.kernels import Matern32, Periodic, SquaredExponential
 from manifoldgp.noise import DEFAULT_FLOOR, GaussianNoise
-from manifoldgp.training.plan import Phase, Plan
-from manifoldgp.training.progress import ProgressLines
 from short_fits import few_starts
 
 RNG = np.random.default_rng(2)
@@ -215,44 +212,6 @@ def test_printing_shows_numbers_and_remarks():
 def test_every_number_is_plain_or_an_array(plain):
     assert all(isinstance(v, (int, float, np.ndarray)) for v in plain.diagnose().numbers.values())
     assert "rows" in str(plain.diagnose())
-
-
-# ------------------------------------------------------------------------------------------------------- the progress line
-
-
-def test_the_progress_line_is_redrawn_and_ends_with_the_last_state():
-    stream = io.StringIO()
-    lines = ProgressLines(Plan((Phase("starts", 10, 20.0, 10),)), rows=4, stream=stream)
-    lines("starts", np.array([0, 0]), np.array([8.0, np.inf]))
-    lines("starts", np.array([10, 7]), np.array([-4.0, -2.0]))  # too soon to draw: shown by close
-    lines.close()
-    first, last = stream.getvalue().removeprefix("\r").split("\r")
-    assert first.startswith(f"2 starts |{' ' * 20}| iteration 0/10, best NLML 2.000 a row, 0.0 s")
-    assert last.startswith(f"2 starts |{'█' * 20}| iteration 10/10, best NLML -1.000 a row")
-    assert last.endswith(" s, about 0 s left \n")
-
-
-def test_lines_that_never_began_show_nothing():
-    stream = io.StringIO()
-    ProgressLines(Plan((Phase("starts", 10, 20.0, 10),)), 4, stream=stream).close()
-    assert stream.getvalue() == ""
-
-
-def test_phases_have_lines_with_their_own_limits_and_the_time_left_of_all(monkeypatch):
-    clock, stream = [0.0], io.StringIO()
-    monkeypatch.setattr("manifoldgp.training.progress.time.perf_counter", lambda: clock[0])
-    lines = ProgressLines(Plan((Phase("plain GP", 10, 100.0, 200), Phase("warm", 20, 300.0, 25))), 2, stream=stream)
-    for now, phase, iterations in ((1.0, "plain GP", 1), (10.0, "plain GP", 10), (25.0, "warm", 10)):
-        clock[0] = now
-        lines(phase, np.array([iterations]), np.array([1.0]))
-    lines.close()
-    lines.close()
-    shown = stream.getvalue()
-    assert shown.count("\n") == 2
-    assert "iteration 10/200" in shown
-    assert "30 s left" in shown  # a quarter of the work took 10 s
-    assert shown.index("plain GP: 1 starts") < shown.index("\n") < shown.index("warm: 1 starts")
-    assert "iteration 10/25, best NLML 0.500 a row, 25.0 s, about 15 s left \n" in shown
 
 
 def test_columns_of_one_category_do_not_make_features_superfluous():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 import manifoldgp
 from manifoldgp import GPRegressor, ManifoldGPRegressor, Single, TableEncoding
 from manifoldgp.data.donors import DRAWS, POOL, Donors
+from manifoldgp.data.frames import as_frame
 from manifoldgp.data.levels import cross_fitted, learn_effects
 from manifoldgp.errors import FitWarning, InputError
 from manifoldgp.inspection import sensitivities
@@ -90,6 +92,35 @@ def test_the_encoding_is_in_the_model_file_and_in_exports(fitted, tmp_path):
 
 def test_inspection_takes_the_same_frames(fitted):
     np.testing.assert_allclose(sensitivities(fitted, frame()), sensitivities(fitted, fitted.table_encoding_.inputs(frame())))
+
+
+@pytest.mark.parametrize("make", [
+    lambda t: t.assign(floor=t["floor"].astype("string[pyarrow]"), wet=t["wet"].astype("bool[pyarrow]"), x=t["x"].astype("double[pyarrow]")),
+    lambda t: t.set_axis(t["when"].to_numpy(), axis=0),
+    lambda t: pl.from_pandas(t.assign(gear=t["gear"].astype(str))).with_columns(pl.col("gear").cast(pl.Categorical), pl.col("when").dt.replace_time_zone("UTC").dt.convert_time_zone("Asia/Tokyo")),
+    lambda t: pl.from_pandas(t.assign(gear=t["gear"].astype(str))).with_columns(pl.col("floor", "gear").cast(pl.Categorical)),
+    lambda t: t.assign(when=t["when"].astype("datetime64[s]"), floor=t["floor"].astype(pd.CategoricalDtype(["mud", "sand", "ice", "none"]))),
+], ids=["arrow", "dates as index", "polars in another zone", "polars category", "seconds and unused categories"])  # fmt: skip
+def test_numbers_are_the_same_however_a_frame_holds_its_columns(fitted, make):
+    same = fitted.table_encoding_.inputs(frame())
+    found = TableEncoding.learn(as_frame(make(frame())), ["y"], y=force(frame()).to_numpy()[:, None])
+    np.testing.assert_allclose(found.inputs(as_frame(make(frame()))), same, rtol=1e-12)
+
+
+def test_headings_over_columns_are_part_of_their_names():
+    table = pd.DataFrame({("in", "x"): frame()["x"], ("in", "floor"): frame()["floor"]})
+    model = GPRegressor(**QUICK).fit(table, force(frame()))
+    assert list(model.feature_names_in_)[:2] == ["in x", "in floor=ice"]
+    assert model.predict(table).shape == (60,)
+
+
+@pytest.mark.parametrize(("column", "words"), [
+    ([[1.0, 2.0]] * 60, "Column 'more' holds lists or arrays. Make a column of each of their numbers."),
+    ([np.nan] * 60, "Column 'more' has no value at all."),
+], ids=["lists", "empty"])  # fmt: skip
+def test_columns_that_are_no_inputs_are_refused_by_name(column, words):
+    with pytest.raises(InputError, match=re.escape(words)):
+        GPRegressor(missing="impute").fit(frame().assign(more=column), force(frame()))
 
 
 def test_numbers_alone_are_taken_as_before():
@@ -277,11 +308,50 @@ def test_an_unknown_category_is_predicted_with_wide_intervals_that_hold():
 def test_effects_of_training_rows_come_from_other_rows():
     rng = np.random.default_rng(0)
     levels, Z, Y = np.tile(np.arange(100), 2), rng.normal(size=(200, 1)), rng.normal(size=(200, 1))  # nothing to learn
-    seen = learn_effects(levels, 100, Z, Y)[levels]
-    assert abs(np.corrcoef(cross_fitted(levels, 100, Z, Y)[:, 0], Y[:, 0])[0, 1]) < 0.2
-    strong = learn_effects(levels, 100, Z, Y + 5.0 * levels[:, None])
+    found, curves = learn_effects(levels, 100, Z, Y)
+    seen = found[levels]
+    assert curves == (0,)
+    assert abs(np.corrcoef(cross_fitted(levels, 100, Z, Y, curves)[:, 0], Y[:, 0])[0, 1]) < 0.2
+    strong, _ = learn_effects(levels, 100, Z, Y + 5.0 * levels[:, None])
     np.testing.assert_allclose(np.diff(strong[:, 0]), 5.0, atol=3.0)
     assert np.abs(seen).max() < 1.0  # shrunk
+
+
+def slopes(rows, levels, seed):
+    """Categories that set a slope, and shift nothing."""
+    rng = np.random.default_rng(seed)
+    level, x, z = rng.integers(0, levels, rows), rng.normal(size=rows), rng.normal(size=rows)
+    slope = np.random.default_rng(99).normal(size=levels)
+    table = pd.DataFrame({"x": x, "z": z, "tool": [f"t{k}" for k in level]})
+    return table, np.sin(2 * x) + slope[level] * z + 0.1 * rng.normal(size=rows)
+
+
+def test_categories_that_set_a_slope_are_told_apart_by_a_curve(tmp_path):
+    (table, y), (new, there) = slopes(400, 30, 0), slopes(300, 30, 1)
+    model = GPRegressor(**QUICK).fit(table, y)
+    assert list(model.feature_names_in_) == ["x", "z", "tool: effect on y", "tool: curve 1 on y"]
+    assert np.sqrt(np.mean((there - model.predict(new)) ** 2)) < 0.3  # sd(y) = 1.3
+    low, high = model.predict_quantiles(new, [0.05, 0.95]).T
+    assert 0.8 <= np.mean((low < there) & (there < high)) <= 0.99
+    model.save(tmp_path / "model.mgp")
+    np.testing.assert_array_equal(manifoldgp.load(tmp_path / "model.mgp").predict(new), model.predict(new))
+    np.testing.assert_allclose(model.predictor()(new), model.predict(new), atol=1e-8)
+    with pytest.warns(FitWarning, match="were not there"):
+        low, high = model.predict_quantiles(new.assign(tool="new"), [0.05, 0.95]).T
+    assert 0.8 <= np.mean((low < there) & (there < high)) <= 1.0
+
+
+def test_curves_are_learnt_where_there_are_some_and_no_row_sees_its_own_target():
+    table, y = slopes(600, 60, 0)
+    levels, Z = table["tool"].str[1:].astype(int).to_numpy(), table[["x", "z"]].to_numpy()
+    found, curves = learn_effects(levels, 60, Z, y[:, None])
+    assert curves == (1,)
+    slope = np.random.default_rng(99).normal(size=60)
+    assert abs(np.corrcoef(found[:, 1], slope)[0, 1]) > 0.95
+    assert abs(np.corrcoef(cross_fitted(levels, 60, Z, y[:, None], curves)[:, 1], slope[levels])[0, 1]) > 0.9
+    noise = np.random.default_rng(1).normal(size=(600, 1))
+    parts = cross_fitted(levels, 60, Z, noise, (1,))[:, 1]  # a curve where there is none
+    assert abs(np.corrcoef(parts * Z[:, 1], noise[:, 0])[0, 1]) < 0.15
 
 
 def test_thousands_of_categories():

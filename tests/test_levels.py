@@ -213,7 +213,7 @@ def test_phases_come_as_planned_with_values_scaled_to_all_rows(monkeypatch):
 def test_the_progress_lines_name_their_level(capsys):
     GPRegressor(restarts=2, max_iter=5, verbose=True).fit(X, Y)
     text = capsys.readouterr().err
-    assert all(f"{phase}: " in text for phase in PHASES)
+    assert all(f" {phase}, " in text for phase in PHASES)
 
 
 # ------------------------------------------------------------------------------------------------------------------ stopping

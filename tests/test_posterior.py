@@ -234,13 +234,14 @@ def test_one_row_to_learn_from_and_one_to_predict(model):
     assert nothing.shape == (R, 0)
 
 
-def test_chunks_change_nothing(model, monkeypatch):
+@pytest.mark.parametrize("few", [1, 512], ids=["members together", "members one by one"])
+def test_chunks_change_nothing(model, few, monkeypatch):
     data, X = make_data(), normal(23, D, seed=6)
     fitted = condition(model, draw(model, data), data)
     whole = fitted.mean_and_variance(X)
     monkeypatch.setattr(conditioned, "CHUNK_BYTES", 8 * R * 256 * 5)  # five rows at a time
-    sizes = [len(chunk) for chunk in fitted._chunks(X)]
-    assert sizes == [5, 5, 5, 5, 3]
+    monkeypatch.setattr(conditioned, "_FEW_ROWS", few)
+    assert fitted._rows_at_once == 5
     for a, b in zip(whole, fitted.mean_and_variance(X), strict=True):
         torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-12)
 

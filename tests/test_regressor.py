@@ -457,14 +457,16 @@ def test_several_targets_share_the_time_budget():
 
 
 @pytest.mark.parametrize("averaging", ["single", "restarts"])
-def test_verbose_is_a_line_on_standard_error_that_ends(capsys, averaging):
-    mgp(verbose=True, averaging=averaging).fit(X, Y)
+def test_verbose_says_first_how_long_it_takes_then_a_line_for_each_phase(capsys, averaging):
+    mgp(verbose=True, averaging=averaging).fit(X, np.c_[Y, Y])
     shown = capsys.readouterr()
     assert shown.out == ""
-    assert shown.err.startswith("\r" if averaging == "single" else ("\r", "\n"))
-    assert shown.err.endswith(" s left \n")
-    assert "2 starts |" in shown.err
-    assert "/30, best NLML " in shown.err
+    first, *phases = shown.err.splitlines()
+    assert first.startswith(f"24 rows, averaging={averaging!r}, method='exact': about ")
+    assert [line.partition(" s, about ")[0].rpartition(", ")[0] for line in phases] == [
+        f"training target {o}/2, 1/1 {'starts' if averaging == 'single' else 'restarts'}" for o in (1, 2)
+    ]
+    assert all(line.endswith(" s left") for line in phases)
     mgp(averaging=averaging).fit(X, Y)
     assert capsys.readouterr().err == ""
 

@@ -6,10 +6,12 @@ import io
 import os
 import re
 import signal
+import sys
 from contextlib import suppress
 
 import numpy as np
 import pytest
+import torch
 from rich.console import Console
 
 from manifoldgp import NUTS, ManifoldGPRegressor, Single, Stack
@@ -17,7 +19,7 @@ from manifoldgp.cli._fit_progress import FitProgress
 from manifoldgp.cli._interruption import Interruption
 from manifoldgp.cli._messages import Messages
 from manifoldgp.training.plan import Phase, Plan
-from manifoldgp.training.progress import PhaseWatcher
+from manifoldgp.training.progress import Lines, PhaseWatcher, Position, Progress, bar_here
 from short_fits import few_starts, manifold, short_stack
 
 RNG = np.random.default_rng(0)
@@ -72,22 +74,76 @@ def test_phases_of_a_sparse_stack_come_in_the_planned_order(part, monkeypatch):
 
 
 def test_a_phase_that_is_not_in_the_plan_counts_as_the_one_before():
-    messages = terminal()
-    with FitProgress(1, messages, Interruption()) as progress:
-        progress.begin(0, Plan((Phase("a", 10, 10, 10), Phase("b", 10, 10, 10))))
-        progress.enter("b")
-        progress.enter("surprise")
-        progress(np.array([5]), np.array([0.0]))
-        assert progress._bar.tasks[0].completed == 15
+    position = Position(Plan((Phase("a", 10, 10, 10), Phase("b", 10, 20, 10))))
+    position.enter("b")
+    position.enter("surprise")
+    position.tell(np.array([5]))
+    assert (position.done, position.left) == (10, 10)
 
 
 def test_a_phase_with_another_number_of_rows_is_the_planned_one():
-    with FitProgress(1, terminal(), Interruption()) as progress:
-        progress.begin(0, Plan((Phase("own, 4,000 rows, 9 points", 10, 10, 10), Phase("own, 9,000 rows, 9 points", 10, 10, 10))))
-        progress.enter("own, 4,000 rows, 9 points")
-        progress.enter("own, 8,765 rows, 9 points")
-        progress(np.array([5]), np.array([0.0]))
-        assert progress._bar.tasks[0].completed == 15
+    position = Position(Plan((Phase("own, 4,000 rows, 9 points", 10, 10, 10), Phase("own, 9,000 rows, 9 points", 10, 10, 10))))
+    position.enter("own, 4,000 rows, 9 points")
+    position.tell(np.array([10]))
+    position.enter("own, 8,765 rows, 9 points")
+    position.tell(np.array([5]))
+    assert (position.done, position.left) == (15, 5)
+
+
+def test_phases_that_are_left_out_are_no_work_that_was_done():
+    position = Position(Plan((Phase("a", 10, 10, 10), Phase("b", 10, 100, 10, chance=0.5), Phase("c", 10, 20, 10))))
+    position.enter("a")
+    position.tell(np.array([10]))
+    assert (position.done, position.left) == (10, 70)
+    position.enter("c")
+    assert (position.done, position.left) == (10, 20)
+
+
+def test_starts_that_stand_still_have_ended_and_others_may_go_on_beyond_what_is_usual():
+    position = Position(Plan((Phase("starts", 100, 200.0, 500),)))
+    position.enter("starts")
+    for k in range(1, 41):
+        position.tell(np.array([min(k, 20), k]))
+    assert position.done == 60
+    assert position.left == 60  # of the second start
+    for k in range(41, 201):
+        position.tell(np.array([20, k]))
+    assert position.left == pytest.approx(0.3 * 200)
+    for k in range(201, 499):
+        position.tell(np.array([20, k]))
+    assert position.left == 2  # the limit is near
+
+
+def test_plain_lines_show_the_right_count_and_are_redrawn_where_they_can_be(monkeypatch):
+    clock = [0.0]
+    monkeypatch.setattr("manifoldgp.training.progress.time.perf_counter", lambda: clock[0])
+    monkeypatch.setattr("manifoldgp.training.progress.seconds_a_unit", lambda: 0.1 * torch.get_num_threads())
+    stream = io.StringIO()
+    stream.isatty = lambda: True
+    progress = Progress(1, bar=Lines(stream))
+    progress.begin(0, Plan((Phase("plain GP", 10, 100.0, 200), Phase("warm", 20, 300.0, 25)), title="9 rows"), rows=2)
+    for now, phase, iterations in ((1.0, "plain GP", 1), (10.0, "plain GP", 10), (25.0, "warm", 10), (40.0, "warm", 55)):
+        clock[0] = now
+        if iterations in (1, 10):
+            progress.enter(phase)
+        progress(np.array([iterations, iterations]), np.array([1.0, 2.0]))
+    progress.stop()
+    first, *lines = re.split(r"[\r\n]+", stream.getvalue().strip())
+    assert first == "9 rows: about 40 s"
+    assert lines[0].strip().endswith("2 %, starts: 2, iteration 1 of 200, NLML 0.500 a row, 1 s, about 39 s left")
+    assert "1/2 plain GP |" in lines[1]
+    assert "30 s left" in lines[1]
+    assert "iteration 10 of 25" in lines[2]
+    assert "iteration 55, NLML" in lines[3]
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_rich_draws_on_terminals_alone(terminal, monkeypatch):
+    monkeypatch.setattr("sys.stderr", io.StringIO())
+    sys.stderr.isatty = lambda: terminal
+    bar = bar_here()
+    bar.stop()
+    assert type(bar).__name__ == ("RichBar" if terminal else "Lines")
 
 
 def test_a_stop_in_the_middle_of_a_stack_leaves_the_plain_gp():
@@ -119,37 +175,40 @@ def drawn(messages):
 
 def test_the_bar_shows_phase_share_and_time_left(monkeypatch):
     clock = [0.0]
-    monkeypatch.setattr("manifoldgp.cli._fit_progress.time.perf_counter", lambda: clock[0])
+    monkeypatch.setattr("manifoldgp.training.progress.time.perf_counter", lambda: clock[0])
+    monkeypatch.setattr("manifoldgp.training.progress.seconds_a_unit", lambda: 0.1 * torch.get_num_threads())
     messages = terminal()
     with FitProgress(1, messages, Interruption()) as progress:
-        progress.begin(0, Plan((Phase("first", 10, 100.0, 10), Phase("second", 10, 300.0, 10))))
+        progress.begin(0, Plan((Phase("first", 10, 100.0, 10), Phase("second", 10, 300.0, 10)), title="9 rows"))
         progress.enter("first")
         clock[0] = 5.0
         assert progress(np.array([5, 5]), np.zeros(2)) is False  # 50 of 400 in 5 s: 35 s are left
-        assert progress._left._end == pytest.approx(5.0 + 35.0)
-        progress._bar.refresh()
+        assert progress.course.seconds_left == pytest.approx(35.0)
+        progress.bar.progress.refresh()
+        progress(np.array([10, 10]), np.zeros(2))
         progress.enter("second")
-        clock[0] = 20.0
-        progress(np.array([10, 0]), np.zeros(2))  # 250 of 400 in 20 s
-        assert progress._left._end == pytest.approx(20.0 + 12.0)
-        progress._bar.refresh()
+        clock[0] = 25.0
+        progress(np.array([10, 0]), np.zeros(2))  # 250 of 400 in 25 s
+        assert progress.course.seconds_left == pytest.approx(15.0)
+        progress.bar.progress.refresh()
     lines = drawn(messages)
+    assert any(line.startswith("9 rows: about 40 s") for line in lines)
     assert any(line.startswith("1/2 first") and "12 %" in line and "about 35 s left" in line for line in lines)
-    assert any(line.startswith("2/2 second") and "62 %" in line and "about 12 s left" in line for line in lines)
+    assert any(line.startswith("2/2 second") and "62 %" in line and "about 15 s left" in line for line in lines)
     assert max(map(len, lines)) <= 80
 
 
-def test_a_budget_bounds_the_time_left_and_a_lone_phase_says_at_most(monkeypatch):
+def test_a_budget_bounds_the_time_left(monkeypatch):
     clock = [0.0]
-    monkeypatch.setattr("manifoldgp.cli._fit_progress.time.perf_counter", lambda: clock[0])
+    monkeypatch.setattr("manifoldgp.training.progress.time.perf_counter", lambda: clock[0])
     messages = terminal()
     with FitProgress(1, messages, Interruption(), budget=30.0) as progress:
         progress.begin(0, Single(restarts=2).plan(40))
         progress.enter("starts")
         clock[0] = 10.0
-        progress(np.array([50, 50]), np.zeros(2))
-        progress._bar.refresh()
-    assert any("at most 20 s left" in line for line in drawn(messages))
+        progress(np.array([1, 1]), np.zeros(2))
+        progress.bar.progress.refresh()
+    assert any("about 20 s left" in line for line in drawn(messages))
 
 
 @pytest.fixture

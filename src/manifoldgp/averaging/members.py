@@ -12,12 +12,12 @@ from manifoldgp.kernels import Kernel, SquaredExponential
 from manifoldgp.kernels.stationary import Stationary
 from manifoldgp.model import Model
 from manifoldgp.parameters import LogNormal, Tree, leaves, map_leaves, nest
-from manifoldgp.training.plan import Phase, cost
+from manifoldgp.training.plan import Phase, cost, until_convergence
 
 
 def plain_phase(starts: int, most: int, N: int) -> Phase:
-    """The phase that trains the plain GP on all rows: about 60 iterations as a rule."""
-    iterations = max(min(60, most), 1)
+    """The phase that trains the plain GP on all rows: about 40 iterations as a rule."""
+    iterations = until_convergence(most, usual=40)
     return Phase("plain GP", iterations, starts * iterations * cost(N), most)
 
 

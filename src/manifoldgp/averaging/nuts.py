@@ -17,7 +17,7 @@ from manifoldgp.model import Data, Model
 from manifoldgp.parameters import Layout, LogNormal, Normal, nest, with_priors
 from manifoldgp.training.objective import TrainingObjective
 from manifoldgp.training.optimizer import OptimizeResult
-from manifoldgp.training.plan import Phase, Plan
+from manifoldgp.training.plan import Phase, Plan, cost, until_convergence
 from manifoldgp.training.trained import Trained
 from manifoldgp.training.trainer import Trainer
 
@@ -66,8 +66,8 @@ class NUTS(Averaging):
             raise InputError(f"target_accept must lie between 0 and 1; got {self.target_accept!r}.")
 
     def plan(self, N: int) -> Plan:
-        iterations = max(self.max_iter, 1)
-        starts = Phase("MAP starts", iterations, self.restarts * iterations, self.max_iter)
+        iterations = until_convergence(self.max_iter)
+        starts = Phase("MAP starts", iterations, self.restarts * iterations * cost(N), self.max_iter)
         return Plan((starts,), at_once=self.restarts, kept=(self.chains * -(-self.draws // self.thin),))
 
     def fit(self, model: Model, data: Data, trainer: Trainer, folds: FoldChoice) -> Averaged:

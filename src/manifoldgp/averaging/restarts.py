@@ -8,7 +8,7 @@ from manifoldgp.averaging.averages import Averaged, Averaging, FoldChoice
 from manifoldgp.averaging.stacking import tempered_weights
 from manifoldgp.data.inputs import positive_number, whole_number
 from manifoldgp.model import Data, Model
-from manifoldgp.training.plan import Phase, Plan
+from manifoldgp.training.plan import Phase, Plan, cost, until_convergence
 from manifoldgp.training.trainer import Trainer
 
 LOST_AFTER = 5.0
@@ -41,8 +41,8 @@ class Restarts(Averaging):
         positive_number(self.temperature, "temperature")
 
     def plan(self, N: int) -> Plan:
-        iterations = max(self.max_iter, 1)
-        phase = Phase("restarts", iterations, self.restarts * iterations, self.max_iter)
+        iterations = until_convergence(self.max_iter)
+        phase = Phase("restarts", iterations, self.restarts * iterations * cost(N), self.max_iter)
         return Plan((phase,), at_once=self.restarts, kept=(self.restarts,))
 
     def fit(self, model: Model, data: Data, trainer: Trainer, folds: FoldChoice) -> Averaged:

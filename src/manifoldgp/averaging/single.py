@@ -15,7 +15,7 @@ from manifoldgp.parameters import Tree, map_leaves
 from manifoldgp.training.coarse_to_fine import level_iterations, level_rows, phase_names, starts_on
 from manifoldgp.training.minimizers import MINIMIZERS
 from manifoldgp.training.model_rows import ModelRows
-from manifoldgp.training.plan import Phase, Plan, cost
+from manifoldgp.training.plan import Phase, Plan, cost, until_convergence
 from manifoldgp.training.settings import Sparse
 from manifoldgp.training.sparse_schedule import Schedule
 from manifoldgp.training.sparse_trainer import SparseTrainer
@@ -78,9 +78,10 @@ class Single(Averaging):
         return copy
 
     def plan(self, N: int) -> Plan:
-        iterations = max(self.max_iter, 1)
+        iterations = until_convergence(self.max_iter, usual=105)
         if not (self.levels and self.max_iter > 0 and level_rows(N)):
-            return Plan((Phase("starts", iterations, self.restarts * iterations, self.max_iter),), at_once=self.restarts)
+            starts = Phase("starts", iterations, self.restarts * iterations * cost(N), self.max_iter)
+            return Plan((starts,), at_once=self.restarts)
         *names, last = phase_names(N)
         limits = [level_iterations(k, self.max_iter) for k in range(len(names))]
         phases = [

@@ -8,6 +8,7 @@ ones get further members. The members that predict are the very ones that were w
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -99,8 +100,11 @@ def plan_sparse_stack(N: int, method: Sparse, settings: Stack) -> Plan:
         phase(f"{PLAIN_PHASE}, few rows", 2, FEW_ITERATIONS, few, J // 2),
         phase(PLAIN_PHASE, 2, second, part),
         phase(f"{step_phase(first)}, few rows", 5 * each, FEW_ITERATIONS, few, J // 2),
-        phase(step_phase(first), 6 * each, max(first, settings.warm_iterations), part),
-        *[phase(step_phase(to), (3 if to == second else 0.5) * each, to, part) for to in on_part],
+        phase(step_phase(first), 9 * each, max(first, settings.warm_iterations), part),
+        *[
+            phase(step_phase(to), (2 if to == second else 0.3) * each, to - since, part)
+            for since, to in pairwise((first, *on_part))
+        ],
         *[phase(name, each, to, N) for name, to in on_all],
         *([phase(MORE_POINTS, each, first, N, 2 * J)] if method.inducing is None else []),
         phase(f"{MORE_MEMBERS}, few rows", 2, FEW_ITERATIONS, few, J // 2),

@@ -19,7 +19,7 @@ from manifoldgp.parameters import Layout, Tree, map_leaves
 from manifoldgp.training.member_round import Round
 from manifoldgp.training.model_rows import MemoryRows, ModelRows
 from manifoldgp.training.objective import first_of
-from manifoldgp.training.plan import sparse_cost
+from manifoldgp.training.plan import sparse_operations
 from manifoldgp.training.pretraining import MOST_ROWS
 from manifoldgp.training.settings import Sparse
 from manifoldgp.training.sparse_members import Member, MemberTrainer
@@ -107,7 +107,7 @@ class GroupTraining:
 
     def cost(self, rows: int, inducing: int) -> float:
         """Of an evaluation, in units of one on all rows."""
-        return sparse_cost(rows, inducing) / sparse_cost(self.rows.count, inducing_for(self.trainer.method))
+        return sparse_operations(rows, inducing) / sparse_operations(self.rows.count, inducing_for(self.trainer.method))
 
     def member_cost(self, kind: Kind, step: int) -> float:
         """Evaluations that a new member takes to a step, pretraining included."""

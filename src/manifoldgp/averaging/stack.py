@@ -23,6 +23,7 @@ from manifoldgp.averaging.fold_predictions import make_batch, sample_of
 from manifoldgp.averaging.fold_training import (
     GP_FOLD_ITERATIONS,
     NEARBY_ITERATIONS,
+    PATIENT_BELOW,
     SCREEN_ITERATIONS,
     SCREEN_ROWS,
     OnFolds,
@@ -45,6 +46,12 @@ from manifoldgp.training.plan import Phase, Plan, cost
 from manifoldgp.training.settings import Exact, Sparse
 from manifoldgp.training.sparse_trainer import SparseTrainer
 from manifoldgp.training.trainer import LOST_MARGIN, Trainer
+
+ADDITIVE_COST = 5
+"""Iterations of the plain GP that one of the additive GP takes as long as."""
+
+_GP_ITERATIONS = 45
+"""Iterations of a start of the plain GP, as a rule: those that are clearly lost stop early."""
 
 NARROW_FROM = 100
 """Rows from which on copies of a member with narrower intervals are in the choice: fewer held-out rows take them for better than they are."""
@@ -177,30 +184,33 @@ class Stack(Averaging):
         part = N * (count - 1) // count
         learn, whole = used * cost(min(part, self.learn_rows)), cost(N)
         each, first = self.fold_members * learn, self.steps[0]
-        on_folds = 0.5 * (self.warm_iterations + first)
+        on_folds, screen = 0.5 * (self.warm_iterations + first), part > 1.2 * SCREEN_ROWS
         screened = [
             Phase(screen_phase(name), SCREEN_ITERATIONS, factor * used * SCREEN_ITERATIONS * cost(SCREEN_ROWS), SCREEN_ITERATIONS)
-            for name, factor in ((PLAIN, 1), (ROUGH_GP, 1), (ADDITIVE_GP, 4))
-            if part > 1.2 * SCREEN_ROWS
+            for name, factor in ((PLAIN, 1), (ROUGH_GP, 1), (ADDITIVE_GP, ADDITIVE_COST))
+            if screen
         ]
         nearby = learn if part <= 1.5 * self.learn_rows else used * (2 * part / self.learn_rows) * cost(self.learn_rows // 2)
         later = self.fold_members * nearby
         further = [
-            Phase(step_phase(name, to), to - since, (1.0 if since == first else 0.3) * later * (to - since), to - since)
+            Phase(step_phase(name, to), to - since, later * (to - since), to - since, _step_chance(name, since == first, N))
             for name in STEPPED
             for since, to in pairwise(self.steps)
-        ]  # steps after the second one are taken by few
+        ]
+        several = self.fold_members
         on_all_rows = [
-            Phase(nearby_phase(name), NEARBY_ITERATIONS, members * nearby * NEARBY_ITERATIONS, NEARBY_ITERATIONS)
-            for name, members in ((PLAIN, 1), (ROUGH_GP, 0.5), (COLD, 1), (ROUGH, 1))
+            Phase(nearby_phase(name), NEARBY_ITERATIONS, members * nearby * NEARBY_ITERATIONS, NEARBY_ITERATIONS, chance)
+            for name, members, chance in ((PLAIN, 1, 1.0), (ROUGH_GP, 1, 0.5), (COLD, several, 0.5), (ROUGH, several, 0.5))
             if part > 1.5 * self.learn_rows
         ]
+        starts = self.gp_starts * _GP_ITERATIONS * (whole if few else cost(SCREEN_ROWS))
+        additive = Phase(fold_phase(ADDITIVE_GP), 50, ADDITIVE_COST * 50 * learn, GP_FOLD_ITERATIONS, 0.3 if screen else 1.0)
         phases = (
-            Phase(PLAIN, 60, self.gp_starts * 40 * (whole if few else cost(SCREEN_ROWS)), self.gp_iterations),
-            Phase(fold_phase(PLAIN), 25, 25 * learn, GP_FOLD_ITERATIONS),
+            Phase(PLAIN, _GP_ITERATIONS, starts, self.gp_iterations),
+            Phase(fold_phase(PLAIN), 35, 35 * learn, GP_FOLD_ITERATIONS),
             *screened,
-            Phase(fold_phase(ROUGH_GP), 25, 25 * learn, GP_FOLD_ITERATIONS),
-            Phase(fold_phase(ADDITIVE_GP), 25, 50 * learn, GP_FOLD_ITERATIONS),
+            Phase(fold_phase(ROUGH_GP), 35, 35 * learn, GP_FOLD_ITERATIONS, 0.5 if screen else 1.0),
+            additive,
             Phase(fold_phase("nested"), on_folds, 2 * each * on_folds, max(self.warm_iterations, first)),
             Phase(fold_phase(ROUGH), first, each * first, first),
             Phase(fold_phase(OWN), first, each * first, first),
@@ -215,14 +225,15 @@ class Stack(Averaging):
 
     def _last_phases(self, N: int) -> list[Phase]:
         """Of members that are trained anew on all rows."""
-        whole, limit, second = cost(N), max(self.steps), self.steps[min(1, len(self.steps) - 1)]
-        own = 0.5 * self.own_members * min(1.0, self.own_rows / N) * second * whole
-        nested = (self.warm_members + self.cold_members) * self.polish * whole
+        whole, limit, first = cost(N), max(self.steps), self.steps[0]
+        own = self.own_members * min(1.0, self.own_rows / N) * first * whole
+        nested = 0.8 * (self.warm_members + self.cold_members) * self.polish * whole
         return [
-            *(Phase(name, 10, 10 * whole, GP_FOLD_ITERATIONS) for name in (ROUGH_GP, ADDITIVE_GP)),
-            Phase("nested", self.polish, nested, max(self.warm_iterations, limit)),
-            Phase(ROUGH, self.polish, 0.5 * self.cold_members * self.polish * whole, limit),
-            Phase("own", second, own, limit),
+            Phase(ROUGH_GP, 20, 20 * whole, GP_FOLD_ITERATIONS, 0.2),
+            Phase(ADDITIVE_GP, 50, ADDITIVE_COST * 50 * whole, GP_FOLD_ITERATIONS, 0.3),
+            Phase("nested", self.polish, nested, max(self.warm_iterations, limit), 0.7),
+            Phase(ROUGH, self.polish, self.cold_members * self.polish * whole, limit, 0.6),
+            Phase("own", first, own, limit, 0.4),
         ]
 
     def fit(self, model: Model, data: Data, trainer: Trainer, folds: FoldChoice) -> Averaged:
@@ -236,6 +247,13 @@ class Stack(Averaging):
 
     def fit_sparse(self, model: Model, rows: ModelRows, trainer: SparseTrainer, folds: FoldChoice) -> Averaged:
         return fit_sparse_stack(model, rows, trainer, folds, self)
+
+
+def _step_chance(group: str, second: bool, N: int) -> float:
+    """How often a group takes a step: nearly always the second one where rows are few, and seldom one after it."""
+    if not second:
+        return 0.15
+    return 1.0 if N < PATIENT_BELOW else 0.5 if group == OWN else 0.8
 
 
 def _not_narrow(factors: tuple[float, ...]) -> tuple[float, ...]:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from manifoldgp.data.encoding import TableEncoding
     from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
+    from manifoldgp.estimators.predictions import Distribution
     from manifoldgp.predictor import Predictor
     from manifoldgp.predictor.mixture import Mixture
 
@@ -166,40 +167,42 @@ class _Model:
         return encoding_of(self.model, table, targets)
 
     def targets(self, X: Any, noise: np.ndarray | None) -> Sequence[Answer]:
-        return [_OfModel(self.model, X, noise, o) for o in range(len(self.scales))]
+        from manifoldgp.estimators.predictions import distribution
+        from manifoldgp.estimators.units import model_points
+
+        found = distribution(self.model, model_points(self.model, X), False, noise)
+        return [_OfModel(found, o) for o in range(len(self.scales))]
 
 
 @dataclass(frozen=True)
 class _OfModel:
-    """One target of a model."""
+    """One target of what a model says about some rows."""
 
-    model: ManifoldGPRegressor
-    X: Any
-    noise: np.ndarray | None
+    found: Distribution
     output: int
 
     def moments(self) -> tuple[np.ndarray, np.ndarray]:
-        mean, std = self.model.predict(self.X, return_std=True, noise_std=self.noise)
+        mean, std = self.found.moments()
         return self._own(mean), self._own(std)
 
     def quantile(self, q: float) -> np.ndarray:
-        return self._own(self.model.predict_quantiles(self.X, [q], noise_std=self.noise)[:, 0])
+        import numpy as np
+
+        return self._own(self.found.quantiles(np.array([q]))[:, 0])
 
     def cdf(self, y: np.ndarray) -> np.ndarray:
-        return self._own(self.model.predict_cdf(self.X, self._all(y), noise_std=self.noise))
+        return self._own(self.found.cdf(self._all(y)))
 
     def log_density(self, y: np.ndarray) -> np.ndarray:
-        from manifoldgp.estimators.predictions import log_densities
-
-        return log_densities(self.model, self.X, self._all(y), self.noise)[:, self.output]
+        return self._own(self.found.log_densities(self._all(y)))
 
     def crps(self, y: np.ndarray) -> np.ndarray:
-        return self._own(self.model.predict_crps(self.X, self._all(y), noise_std=self.noise))
+        return self._own(self.found.crps(self._all(y)))
 
     def _own(self, found: np.ndarray) -> np.ndarray:
-        return found.reshape(len(self.X), -1)[:, self.output]
+        return found.reshape(self.found.points.rows, -1)[:, self.output]
 
     def _all(self, y: np.ndarray) -> np.ndarray:
         import numpy as np
 
-        return np.tile(y[:, None], (1, self.model.n_outputs_))  # only this target's column is looked at
+        return np.tile(y[:, None], (1, self.found.estimator.n_outputs_))  # only this target's column is looked at

@@ -102,10 +102,11 @@ def _compared(
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     from manifoldgp import comparison
-    from manifoldgp.cli._fit_progress import TimeLeft, clock
     from manifoldgp.comparison.comparing import Standing
+    from manifoldgp.training.progress import clock
+    from manifoldgp.training.rich_bar import TimeLeft
 
-    left, terminal = TimeLeft("about"), messages.console.is_terminal
+    left, terminal = TimeLeft(), messages.console.is_terminal
     columns = (TextColumn("[bold]{task.description}"), BarColumn(bar_width=None), TimeElapsedColumn(), left)
     with Progress(*columns, console=messages.console, disable=messages.quiet or not terminal, expand=True, transient=True) as bar:
         task = bar.add_task("starting", total=1.0)

@@ -97,8 +97,23 @@ def _levels(given: str) -> dict[str, float]:
     return {f"q{f'{100 * level:g}'.zfill(2)}": level for level in levels}
 
 
+_ROWS_AT_ONCE = 8192
+"""Rows that are predicted at a time: beyond, only the table and its predictions grow with the rows."""
+
+
 def predicted_columns(answers: Answers, X: Any, noise: Any, targets: tuple[str, ...], levels: dict[str, float]) -> Any:
     """The predictions for X (n, D) as a DataFrame: mean, standard deviation and quantiles of each target."""
+    import pandas as pd
+
+    pieces = []
+    for first in range(0, len(X), _ROWS_AT_ONCE):
+        part = slice(first, first + _ROWS_AT_ONCE)
+        pieces.append(_columns_at(answers, X.iloc[part], None if noise is None else noise[part], targets, levels))
+    return pd.concat(pieces)
+
+
+def _columns_at(answers: Answers, X: Any, noise: Any, targets: tuple[str, ...], levels: dict[str, float]) -> Any:
+    """The same for rows that are predicted at once."""
     import numpy as np
     import pandas as pd
 

@@ -162,6 +162,8 @@ class Column:
 def learn_column(name: str, values: Series, cyclic: tuple[str, ...] = ()) -> Column:
     """What kind of column this is, from its values (a pandas Series without missing entries); labels of rows and times of day are refused."""
     types = pandas().api.types
+    if holds_containers(values):
+        raise UnusableColumn(f"Column {name!r} holds lists or arrays. Make a column of each of their numbers.", name)
     if types.is_bool_dtype(values.dtype) or (values.dtype == object and all(isinstance(v, (bool, np.bool_)) for v in values)):
         return Column(name, "flag")
     if isinstance(values.dtype, pandas().CategoricalDtype):
@@ -185,6 +187,11 @@ def learn_column(name: str, values: Series, cyclic: tuple[str, ...] = ()) -> Col
             name,
         )
     return _category(name, values)
+
+
+def holds_containers(values: Series) -> bool:
+    """Whether cells hold several values each."""
+    return values.dtype == object and any(isinstance(v, (list, tuple, dict, set, np.ndarray)) for v in values)
 
 
 def _time_column(name: str, values: Series, cyclic: tuple[str, ...]) -> Column:

@@ -15,6 +15,7 @@ from manifoldgp.data.columns import (
     Column,
     UnusableColumn,
     column_of,
+    holds_containers,
     learn_column,
     missing_in,
     target_numbers,
@@ -158,8 +159,8 @@ class TableEncoding:
         Z, columns = self._other_numbers(table), []
         for column in self.columns:
             if column.kind == "category" and len(column.categories) > ONE_HOT:
-                shifts = learn_effects(column.level_numbers(column_of(table, column.name)), len(column.categories), Z, Y)
-                column = replace(column, kind="levels", effects=Effects(self.targets, tuple(map(tuple, shifts.tolist()))))
+                shifts, curves = learn_effects(column.level_numbers(column_of(table, column.name)), len(column.categories), Z, Y)
+                column = replace(column, kind="levels", effects=Effects(self.targets, tuple(map(tuple, shifts.tolist())), curves))
             columns.append(column)
         return replace(self, columns=tuple(columns))
 
@@ -188,7 +189,8 @@ class TableEncoding:
             if column.effects is not None:
                 Y = self.target_values(table).reshape(len(table), -1) if y is None else y
                 levels = column.level_numbers(column_of(table, column.name))
-                X[:, first : first + Y.shape[1]] = cross_fitted(levels, len(column.categories), Z, Y)
+                found = cross_fitted(levels, len(column.categories), Z, Y, column.effects.curves)
+                X[:, first : first + found.shape[1]] = found
             first += len(column.names)
         kept = np.asarray(~np.isnan(X).any(1)) if self.missing == "drop" else np.ones(len(X), dtype=bool)
         if self.donors is not None and self.missing == "impute":
@@ -328,7 +330,9 @@ def _column_from_plain(plain: Mapping[str, Any]) -> Column:
         str(plain["kind"]),
         tuple(map(str, plain["categories"])),
         None if time is None else TimeScale(time["unit"], time["origin"], tuple(time["cyclic"])),
-        None if effects is None else Effects(tuple(effects["targets"]), tuple(map(tuple, effects["shifts"]))),
+        None
+        if effects is None
+        else Effects(tuple(effects["targets"]), tuple(map(tuple, effects["shifts"])), tuple(effects["curves"])),
         bool(plain["indicator"]),
     )
 
@@ -336,6 +340,8 @@ def _column_from_plain(plain: Mapping[str, Any]) -> Column:
 def _constant(table: DataFrame, name: str, missing: str) -> bool:
     """Whether a column has one value only. Missing values count as another one, if they are not refused or left out."""
     values = column_of(table, name)
+    if holds_containers(values):
+        return False  # said by the one who learns what it holds
     return values.nunique() <= 1 and not (values.isna().any() and missing != "drop") and not values.isna().all()
 
 
@@ -345,7 +351,10 @@ def _learn_columns(table: DataFrame, names: Sequence[str], missing: str, cyclic:
     for name in names:
         values = column_of(table, name)
         lacking = missing_in(values)
-        if lacking.all() or (lacking.any() and missing == "error"):
+        if lacking.all():
+            refused[name] = f"Column {name!r} has no value at all."
+            continue
+        if lacking.any() and missing == "error":
             refused[name] = missing_in_words(name, lacking, table.index)
             continue
         try:

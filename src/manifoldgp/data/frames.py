@@ -16,7 +16,7 @@ def as_frame(X: object) -> DataFrame | None:
     """X as a pandas DataFrame, if it is a frame of any kind; None for arrays and lists."""
     found: Any = X
     if _is(found, "pandas", "DataFrame"):
-        return found.rename(columns=str)
+        return found.set_axis([_name(column) for column in found.columns], axis=1)
     if _is(found, "polars", "LazyFrame"):
         raise InputError("X is a lazy polars frame, which holds no data yet. Pass X.collect().")
     if _is(found, "polars", "DataFrame"):
@@ -36,6 +36,11 @@ def column_names(y: object) -> list[str] | None:
 def is_series(y: object) -> bool:
     """Whether y is a Series of pandas."""
     return _is(y, "pandas", "Series")
+
+
+def _name(column: object) -> str:
+    """The name of a column as text; of a column below headings, all of them."""
+    return " ".join(map(str, column)) if isinstance(column, tuple) else str(column)
 
 
 def _is(X: object, package: str, kind: str) -> bool:

@@ -254,8 +254,9 @@ class DynamicsModel(BaseEstimator):
 
     def _regression(self) -> Regression:
         fitted = self.regressor_
-        offset, scale = on_device(fitted, fitted.x_scaler_.offset), on_device(fitted, fitted.x_scaler_.scale)
-        return Regression(fitted.ensembles_, offset, scale)
+        scaler = fitted.x_scaler_
+        offset, scale = on_device(fitted, scaler.offsets), on_device(fitted, scaler.scales)
+        return Regression(fitted.ensembles_, torch.as_tensor(scaler.columns, device=offset.device), offset, scale)
 
     def _states(self, states: ArrayLike) -> Tensor:
         check_is_fitted(self)

@@ -23,22 +23,27 @@ Policy = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Regression:
-    """The fitted targets as functions of z in its own units."""
+    """The fitted targets as functions of z (..., D) in its own units. columns, offset, scale (C,): of the inputs that the models see."""
 
     ensembles: Sequence[Ensemble]
+    columns: Tensor
     offset: Tensor
     scale: Tensor
 
+    def seen(self, z: Tensor) -> Tensor:
+        """What the models see (..., C)."""
+        return (z[..., self.columns] - self.offset) / self.scale
+
     def __call__(self, z: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and variance (..., O) of y at z (..., D)."""
-        U = ((z - self.offset) / self.scale).reshape(-1, z.shape[-1])
+        U = self.seen(z).reshape(-1, len(self.columns))
         found = [ensemble.differentiable(U).moments() for ensemble in self.ensembles]
         mean, variance = (torch.stack([f[i] for f in found], -1).reshape(*z.shape[:-1], -1) for i in (0, 1))
         return mean, variance
 
     def mean(self, z: Tensor) -> Tensor:
         """The mean alone."""
-        U = ((z - self.offset) / self.scale).reshape(-1, z.shape[-1])
+        U = self.seen(z).reshape(-1, len(self.columns))
         found = [ensemble.differentiable(U).moments()[0] if U.requires_grad else ensemble.mean(U) for ensemble in self.ensembles]
         return torch.stack(found, -1).reshape(*z.shape[:-1], -1)
 
@@ -85,10 +90,10 @@ class MomentStep:
 
     def _in_closed_form(self, mean: Tensor, cov: Tensor, act: Tensor | Policy, closed: GaussianOutputs) -> tuple[Tensor, Tensor]:
         mu, Sigma, cross = self._inputs(mean, cov, act)
-        offset, scale = self.regression.offset, self.regression.scale
-        found = closed((mu - offset) / scale, Sigma / (scale[:, None] * scale))
+        columns, scale = self.regression.columns, self.regression.scale
+        found = closed(self.regression.seen(mu), Sigma[..., columns[:, None], columns] / (scale[:, None] * scale))
         A, B, noise = self._affine
-        mixed = A @ cross @ (found.gradient / scale[:, None]) @ B.mT
+        mixed = A @ cross[..., columns] @ (found.gradient / scale[:, None]) @ B.mT
         after = A @ cov @ A.mT + mixed + mixed.mT + B @ found.covariance @ B.mT + noise
         return mean @ A.mT + found.mean @ B.mT, 0.5 * (after + after.mT)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,14 +34,11 @@ def moments(
     if return_cov:
         return _joint_moments(estimator, X, latent, noise_std)
     points = model_points(estimator, X)
-    variances = return_std or latent or noise_std is not None
-    with prediction_threads(estimator.ensembles_, _evaluated(points), variances):
-        if not variances and points.every_row_is_known:
+    if not (return_std or latent or noise_std is not None) and points.every_row_is_known:
+        with prediction_threads(estimator.ensembles_, _evaluated(points), False):
             return as_columns(estimator, [e.mean(points.known) for e in estimator.ensembles_])
-        parts = _parts(estimator, points, latent, noise_std)
-        both = _by_row(estimator, points, parts, lambda p, o, rows: torch.stack(p.moments(), -1))
-    mean, variance = both[:, 0], both[:, 1]
-    return (mean, np.sqrt(variance)) if return_std else mean
+    mean, std = distribution(estimator, points, latent, noise_std).moments()
+    return (mean, std) if return_std else mean
 
 
 def with_interval(
@@ -69,13 +67,7 @@ def quantiles(
     estimator: ManifoldGPRegressor, X: Table, q: Sequence[float], latent: bool, noise_std: ArrayLike | None
 ) -> np.ndarray:
     """Quantiles of y at X."""
-    levels = inputs.quantile_levels(q)
-    points = model_points(estimator, X)
-    with prediction_threads(estimator.ensembles_, _evaluated(points)):
-        parts = _parts(estimator, points, latent, noise_std)
-        return _by_row(
-            estimator, points, parts, lambda p, o, rows: torch.stack([p.quantile(float(level)) for level in levels], -1)
-        )
+    return distribution(estimator, model_points(estimator, X), latent, noise_std).quantiles(inputs.quantile_levels(q))
 
 
 def log_density(estimator: ManifoldGPRegressor, X: Table, y: ArrayLike, noise_std: ArrayLike | None) -> np.ndarray:
@@ -86,29 +78,65 @@ def log_density(estimator: ManifoldGPRegressor, X: Table, y: ArrayLike, noise_st
 def log_densities(estimator: ManifoldGPRegressor, X: Table, y: ArrayLike, noise_std: ArrayLike | None) -> np.ndarray:
     """log p(y_io | x_i) (n, O) of each target."""
     points = model_points(estimator, X)
-    Y = on_device(estimator, inputs.target_table(estimator, y, points.rows))
-    with prediction_threads(estimator.ensembles_, _evaluated(points)):
-        parts = _parts(estimator, points, False, noise_std)
-        found = _by_row(estimator, points, parts, lambda p, o, rows: p.log_density(Y[rows, o]))
-    return found.reshape(points.rows, -1)
+    Y = inputs.target_table(estimator, y, points.rows)
+    return distribution(estimator, points, False, noise_std).log_densities(Y)
 
 
 def cdf(estimator: ManifoldGPRegressor, X: Table, y: ArrayLike, noise_std: ArrayLike | None) -> np.ndarray:
     """P(Y_i <= y_i | x_i)."""
     points = model_points(estimator, X)
-    Y = on_device(estimator, inputs.target_table(estimator, y, points.rows))
-    with prediction_threads(estimator.ensembles_, _evaluated(points)):
-        parts = _parts(estimator, points, False, noise_std)
-        return _by_row(estimator, points, parts, lambda p, o, rows: p.cdf(Y[rows, o]))
+    Y = inputs.target_table(estimator, y, points.rows)
+    return distribution(estimator, points, False, noise_std).cdf(Y)
 
 
 def crps(estimator: ManifoldGPRegressor, X: Table, y: ArrayLike, noise_std: ArrayLike | None) -> np.ndarray:
     """Continuous ranked probability score of every row and target."""
     points = model_points(estimator, X)
-    Y = on_device(estimator, inputs.target_table(estimator, y, points.rows))
+    Y = inputs.target_table(estimator, y, points.rows)
+    return distribution(estimator, points, False, noise_std).crps(Y)
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """The distribution of y at n rows: what costs most, mean and variance of every member, is computed once, whatever it is asked for."""
+
+    estimator: ManifoldGPRegressor
+    points: Points
+    parts: list[tuple[np.ndarray, list[Predictive]]]
+
+    def moments(self) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and standard deviation (n,) or (n, O)."""
+        both = self._by_row(lambda p, o, rows: torch.stack(p.moments(), -1))
+        return both[:, 0], np.sqrt(both[:, 1])
+
+    def quantiles(self, levels: np.ndarray) -> np.ndarray:
+        """(n, levels) or (n, levels, O)."""
+        return self._by_row(lambda p, o, rows: torch.stack([p.quantile(float(level)) for level in levels], -1))
+
+    def log_densities(self, Y: np.ndarray) -> np.ndarray:
+        """(n, O) at Y (n, O)."""
+        at = on_device(self.estimator, Y)
+        return self._by_row(lambda p, o, rows: p.log_density(at[rows, o])).reshape(self.points.rows, -1)
+
+    def cdf(self, Y: np.ndarray) -> np.ndarray:
+        """(n,) or (n, O) at Y (n, O)."""
+        at = on_device(self.estimator, Y)
+        return self._by_row(lambda p, o, rows: p.cdf(at[rows, o]))
+
+    def crps(self, Y: np.ndarray) -> np.ndarray:
+        """(n,) or (n, O) at Y (n, O)."""
+        at = on_device(self.estimator, Y)
+        return self._by_row(lambda p, o, rows: p.crps(at[rows, o].contiguous()))
+
+    def _by_row(self, of: Callable[[Predictive, int, np.ndarray], Tensor]) -> np.ndarray:
+        with prediction_threads(self.estimator.ensembles_, _evaluated(self.points)):
+            return _by_row(self.estimator, self.points, self.parts, of)
+
+
+def distribution(estimator: ManifoldGPRegressor, points: Points, latent: bool, noise_std: ArrayLike | None) -> Distribution:
+    """The distribution of y (or of f, latent) at some points."""
     with prediction_threads(estimator.ensembles_, _evaluated(points)):
-        parts = _parts(estimator, points, False, noise_std)
-        return _by_row(estimator, points, parts, lambda p, o, rows: p.crps(Y[rows, o].contiguous()))
+        return Distribution(estimator, points, _parts(estimator, points, latent, noise_std))
 
 
 def joint_draws(estimator: ManifoldGPRegressor, X: Table, n_samples: int, random_state: RandomState, latent: bool) -> np.ndarray:

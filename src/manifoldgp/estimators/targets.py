@@ -28,8 +28,9 @@ from manifoldgp.parameters import Tree, leaves, map_leaves, nest
 from manifoldgp.structure.search import Searched, SearchReport
 from manifoldgp.training.checkpoint import Checkpoints
 from manifoldgp.training.model_rows import CHUNK_ROWS, ModelRows
+from manifoldgp.training.plan import Plan
 from manifoldgp.training.processes import Ranks
-from manifoldgp.training.progress import watched
+from manifoldgp.training.progress import shown, watching
 from manifoldgp.training.settings import Sparse
 from manifoldgp.training.sparse_trainer import SparseTrainer
 from manifoldgp.training.trained import Trained
@@ -65,22 +66,31 @@ def fit_exact(
 ) -> list[FittedTarget]:
     """Train one model (or average) a target, or one with shared features for all of them. data: of each target."""
     learnt, folds = learning_data(data, folds)
-    X, outputs, plan = learnt[0].X, len(data), averaging.plan(len(data[0].X))
+    rows = len(data[0].X)
+    X, outputs, plan = learnt[0].X, len(data), titled(averaging.plan(rows), rows, averaging, "exact")
     shared = averaging if isinstance(averaging, Single) and averaging.shared_features and outputs > 1 else None
     refuse_too_many_rows(len(X), plan.matrices(outputs, torch.get_num_threads(), shared is not None))
     model = bound_model(model, X)
     generator, clock = run.generator(), _Clock(run.time_budget)
     if shared is not None:
-        with watched(run.callback, run.verbose, 0, plan, len(X) * outputs) as watch, training_threads() as workers:
+        with shown(run.verbose, 1, run.time_budget) as progress, training_threads() as workers:
+            watch = watching(run.callback, progress, 0, plan, len(X) * outputs)
             return _on_shared_features(model, data, learnt, y_scaler, shared, Trainer(generator, workers, clock.deadline, watch))
     fitted = []
-    for o in range(outputs):
-        seconds = clock.share(outputs - o)
-        with watched(run.callback, run.verbose, o, plan, len(X), seconds) as watch, training_threads() as workers:
-            deadline = math.inf if seconds is None else time.perf_counter() + seconds
-            average = averaging.fit(model, learnt[o], Trainer(generator, workers, deadline, watch, o), folds)
-        fitted.append(_fitted(average, data[o], o, y_scaler))
+    with shown(run.verbose, outputs, run.time_budget) as progress:
+        for o in range(outputs):
+            seconds = clock.share(outputs - o)
+            with training_threads() as workers:
+                deadline = math.inf if seconds is None else time.perf_counter() + seconds
+                watch = watching(run.callback, progress, o, plan, len(X))
+                average = averaging.fit(model, learnt[o], Trainer(generator, workers, deadline, watch, o), folds)
+            fitted.append(_fitted(average, data[o], o, y_scaler))
     return fitted
+
+
+def titled(plan: Plan, rows: int, averaging: Averaging, method: str) -> Plan:
+    """The plan with what is trained, in words."""
+    return replace(plan, title=f"{rows:,} rows, averaging={averaging.shorthand()!r}, method={method!r}")
 
 
 def fit_sparse(
@@ -99,16 +109,18 @@ def fit_sparse(
     outputs, generator, clock = len(y_scaler.scale), run.generator(), _Clock(run.time_budget)
     checkpoints = None if method.checkpoint is None else Checkpoints(method.checkpoint, _scales(x_scaler, y_scaler))
     fitted, stopped = [], False
-    for o in range(outputs):
-        rows, seconds = rows_of(o), clock.share(outputs - o)
-        plan, shown = averaging.plan_sparse(rows.count, method), run.verbose and ranks.first
-        with watched(run.callback, shown, o, plan, rows.count, seconds) as watch, training_threads() as workers:
-            trainer = SparseTrainer(
-                method, generator, workers, seconds=seconds, watch=watch, output=o, device=run.device, checkpoints=checkpoints, stopped=stopped,
-            )  # fmt: skip
-            bound = bound_model(model, rows.sample(SAMPLE_ROWS, trainer.seed).X)
-            average, stopped = averaging.fit_sparse(bound, rows, trainer, folds), trainer.stopped
-        fitted.append(_fitted(average, None, o, y_scaler))
+    with shown(run.verbose and ranks.first, outputs, run.time_budget) as progress:
+        for o in range(outputs):
+            rows, seconds = rows_of(o), clock.share(outputs - o)
+            plan = titled(averaging.plan_sparse(rows.count, method), rows.count, averaging, "sparse")
+            with training_threads() as workers:
+                watch = watching(run.callback, progress, o, plan, rows.count)
+                trainer = SparseTrainer(
+                    method, generator, workers, seconds=seconds, watch=watch, output=o, device=run.device, checkpoints=checkpoints, stopped=stopped,
+                )  # fmt: skip
+                bound = bound_model(model, rows.sample(SAMPLE_ROWS, trainer.seed).X)
+                average, stopped = averaging.fit_sparse(bound, rows, trainer, folds), trainer.stopped
+            fitted.append(_fitted(average, None, o, y_scaler))
     if checkpoints is not None and ranks.first:
         if stopped:
             warn(

@@ -80,7 +80,7 @@ class Posterior(Conditioned):
         precision = torch.stack([_precision(L, rows) for L in self.L])
         return self.z[:, rows] - self.alpha[:, rows] / precision, 1.0 / precision
 
-    def only(self, members: Tensor) -> Posterior:
+    def only(self, members: Tensor | slice) -> Posterior:
         """The posterior of some members, in the given order."""
         picked = {name: getattr(self, name)[members] for name in ("H", "L", "z", "alpha", "jitter")}
         return replace(self, values=self._values_of(members, self.values), **picked)

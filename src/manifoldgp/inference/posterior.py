@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
 
 import torch
 from torch import Tensor
@@ -16,6 +15,9 @@ CHUNK_BYTES = 2**25
 """Working memory for one chunk of predictions."""
 
 _SMALLEST_WIDTH = 256
+
+_FEW_ROWS = 512
+"""Rows of a chunk below which members are taken one by one instead of all together."""
 
 
 class Conditioned(ABC):
@@ -64,8 +66,8 @@ class Conditioned(ABC):
         """Mean and variance (R, n) of z = g(y) of some of ``data``'s rows (n,), each predicted from all others."""
 
     @abstractmethod
-    def only(self, members: Tensor) -> Conditioned:
-        """The posterior of some members, in the given order."""
+    def only(self, members: Tensor | slice) -> Conditioned:
+        """The posterior of some members, in the given order; of a slice of them without copies."""
 
     @abstractmethod
     def condition(self, X: Tensor, y: Tensor, known_noise: Tensor | None = None) -> Conditioned:
@@ -91,9 +93,12 @@ class Conditioned(ABC):
 
     def mean_and_variance(self, X: Tensor, variance: bool = True) -> tuple[Tensor, Tensor]:
         """Mean (R, n) and variance (R, n) of f at X (n, D) (eqs. 11-13); in bounded memory. variance=False leaves zeros."""
+        if self.members > 1 and self._rows_at_once < min(len(X), _FEW_ROWS):  # a factor is best used for many rows at a time
+            each = [self.only(slice(r, r + 1)).mean_and_variance(X, variance) for r in range(self.members)]
+            return torch.cat([mean for mean, _ in each]), torch.cat([var for _, var in each])
         means, variances = [], []
         with torch.no_grad():
-            for chunk in self._chunks(X):
+            for chunk in X.split(self._rows_at_once) if len(X) else [X]:
                 mean, var, _ = self.moments(chunk, variance)
                 means.append(mean)
                 variances.append(var)
@@ -108,10 +113,10 @@ class Conditioned(ABC):
         warping, values, _ = self.warping
         return warping.inverse(self._values_of(members, values), z)
 
-    def _values_of(self, members: Tensor, tree: Tree) -> Tree:
+    def _values_of(self, members: Tensor | slice, tree: Tree) -> Tree:
         return map_leaves(lambda leaf: leaf.expand(self.members, *leaf.shape[1:])[members], tree)
 
-    def _chunks(self, X: Tensor) -> Iterator[Tensor]:
+    @property
+    def _rows_at_once(self) -> int:
         # Features have widths of their own: with few points, chunks stop growing.
-        size = max(1, CHUNK_BYTES // (8 * self.members * max(self.points.shape[-2], _SMALLEST_WIDTH)))
-        return iter(X.split(size)) if len(X) else iter([X])
+        return max(1, CHUNK_BYTES // (8 * self.members * max(self.points.shape[-2], _SMALLEST_WIDTH)))

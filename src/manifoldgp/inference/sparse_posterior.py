@@ -105,7 +105,7 @@ class SparsePosterior(Conditioned):
             kept = (1.0 - s / noise).clamp_min(1e-12)
             return (mean - z * s / noise) / kept, s / kept + (variance - s).clamp_min(0.0) + noise
 
-    def only(self, members: Tensor) -> SparsePosterior:
+    def only(self, members: Tensor | slice) -> SparsePosterior:
         picked = {name: getattr(self, name)[members] for name in ("Z", "L", "LB", "a", "alpha", "jitter", "bound")}
         return replace(self, values=self._values_of(members, self.values), **picked)
 

@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+import torch
+
+from manifoldgp._system.linalg import factor_solve_invert
 
 
 @dataclass(frozen=True)
 class Phase:
     """A phase of training one target. name: what a callback is told. iterations: what a start takes as a rule. most: its limit.
 
-    work: starts x iterations x the cost of one, in units that all phases of a plan share.
+    work: starts x iterations x the cost of one, in the units of :func:`cost`. chance: how often it is taken; held-out rows may find it of no use.
     """
 
     name: str
     iterations: float
     work: float
     most: int
+    chance: float = 1.0
+
+    @property
+    def expected(self) -> float:
+        """Work that is to be expected of it before it is known whether it is taken."""
+        return self.chance * self.work
 
 
 @dataclass(frozen=True)
@@ -24,16 +35,18 @@ class Plan:
     """The phases of one target's training, in order. An average leaves out later phases where held-out rows show that their members would get no weight.
 
     at_once: starts that are trained side by side where there are threads enough. kept: for each architecture, how many members are conditioned on all rows.
+    title: what is trained, in words.
     """
 
     phases: tuple[Phase, ...]
     at_once: int = 1
     kept: Sequence[int] = (1,)
+    title: str = ""
 
     @property
     def work(self) -> float:
-        """Of all phases."""
-        return sum(phase.work for phase in self.phases)
+        """That is to be expected of all phases."""
+        return sum(phase.expected for phase in self.phases)
 
     def matrices(self, outputs: int, threads: int, shared: bool = False) -> int:
         """How many N x N matrices a fit of so many targets holds at its peak: three for each start or member in work, one factor for each member that is kept.
@@ -51,11 +64,32 @@ class Plan:
         return max(training, conditioning) + (outputs - 1) * before
 
 
+def until_convergence(most: int, usual: int = 230) -> float:
+    """Iterations that a start takes as a rule where it may take ``most``: it converges before, or is clearly lost."""
+    return max(min(most, usual), 1)
+
+
 def cost(N: int) -> float:
     """One exact iteration of one start on N rows: an overhead, and the growth of the factor."""
     return 0.1 + 3.4 * (N / 400) ** 2.5
 
 
 def sparse_cost(N: int, inducing: int) -> float:
-    """One iteration of one start on N rows with inducing points."""
+    """One iteration of one start on N rows with inducing points, in the units of :func:`cost`: an overhead, covariances, and products of them."""
+    return 5.0 + 7e-8 * N * (inducing**2 + 480.0 * inducing)
+
+
+def sparse_operations(N: int, inducing: int) -> float:
+    """What an iteration grows by with the rows and the inducing points; the same on every machine, so that a stack can be limited by it."""
     return N * (inducing**2 + 50.0 * inducing)
+
+
+def seconds_a_unit() -> float:
+    """Processor seconds that this machine takes for a unit of work: by a factor and an inverse on 400 rows, the most of what an iteration does there."""
+    K, r = torch.eye(400, dtype=torch.float64) + 1.0 / 400, torch.ones(1, 400, dtype=torch.float64)
+    taken = []
+    for _ in range(3):
+        A, begin = K[None].clone(), time.thread_time()
+        factor_solve_invert(A, r, True)
+        taken.append(time.thread_time() - begin)
+    return 1.6 * min(taken) / cost(400)
