@@ -10,7 +10,7 @@ TORCH_LOCK := requirements-torch.lock
 TOOLS := .venv-tools
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo paper honesty study bench bench-scale bench-sizes bench-robots house results test test-cpus fuzz faults soak calibrate lint format docs build clean lock test-versions check-build audit
+.PHONY: help venv demo paper honesty study bench bench-scale bench-sizes bench-robots house results test test-cpus fuzz faults soak calibrate lint format docs build clean lock test-versions check-build notes audit
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -119,6 +119,9 @@ test-versions: $(TOOLS)/.installed  ## quick tests with the lowest and the newes
 check-build: $(TOOLS)/.installed  ## what make build left in dist/: twine's checks, and the README's steps with the wheel alone on each Python
 	$(TOOLS)/bin/twine check --strict dist/*
 	$(TOOLS)/bin/python tests/versions.py wheel dist/*.whl
+
+notes:  ## what CHANGELOG.md says of one version; VERSION=0.2.0
+	@$(PYTHON) tests/versions.py notes $(VERSION)
 
 audit: $(TOOLS)/.installed $(INSTALLED)  ## known vulnerabilities in the locked versions, and the licences of all packages
 	$(TOOLS)/bin/pip-audit --disable-pip --no-deps --requirement $(LOCK)

@@ -21,7 +21,9 @@ def commands(page: str) -> list[str]:
     >>> commands("```console\\n$ mgp example data.csv\\n120 rows\\n```")
     ['mgp example data.csv']
     """
-    return [line[2:] for block in re.findall(r"```console\n(.*?)```", page, re.S) for line in block.splitlines() if line[:2] == "$ "]
+    return [
+        line[2:] for block in re.findall(r"```console\n(.*?)```", page, re.S) for line in block.splitlines() if line[:2] == "$ "
+    ]
 
 
 def python_blocks(page: str) -> list[str]:

@@ -4,9 +4,10 @@
     python tests/versions.py test                             # make test-versions: lowest on the oldest Python, newest on each
     python tests/versions.py test --only lowest-3.11 -- -x    # one of them; what follows -- goes to pytest
     python tests/versions.py wheel dist/*.whl                 # make check-build: the README's steps with the wheel alone, on each Python
+    python tests/versions.py notes 0.2.0                      # make notes: what CHANGELOG.md says of a version
 
-Needs uv beside the Python that runs it (requirements-tools.lock has it). uv asks the public index unless its own variables name another one: UV_INDEX_URL, UV_TORCH_BACKEND=cpu for PyTorch's
-index of builds without CUDA. A Python that is neither here nor to be downloaded is told and left out. Ends with 1 if an environment could not be resolved or something failed in it.
+All but the last need uv beside the Python that runs it (requirements-tools.lock has it). uv asks the public index unless its own variables name another one: UV_INDEX_URL;
+UV_TORCH_BACKEND=cpu takes PyTorch from its own index of builds without CUDA. A Python that is neither here nor to be downloaded is told and left out. Ends with 1 if an environment could not be resolved or something failed in it.
 """
 
 from __future__ import annotations
@@ -75,9 +76,16 @@ ENVIRONMENTS = (Environment(PYTHONS[0], "lowest-direct"), *(Environment(python, 
 
 def uv(*arguments: str | Path) -> None:
     """Run uv here; what it says of a failure is raised."""
-    ran = subprocess.run([UV, *arguments], cwd=ROOT, capture_output=True, text=True)
+    ran = subprocess.run([UV, *arguments], cwd=ROOT, env=_with_all_pythons(), capture_output=True, text=True)
     if ran.returncode:
         raise RuntimeError(ran.stderr.strip())
+
+
+def _with_all_pythons() -> dict[str, str]:
+    """pyenv's command for a version runs only where that version was chosen, so uv is shown the interpreters behind it."""
+    versions = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    folders = [str(folder) for folder in sorted(versions.glob("3.*/bin"))]
+    return os.environ | {"PATH": os.pathsep.join((*folders, os.environ["PATH"]))}
 
 
 def entries(resolved: str) -> Iterator[str]:
@@ -149,7 +157,7 @@ def _outcome(environment: Environment, folder: Path, wanted: list[str], run: Cal
     return "passed" if run(environment, python) else "failed"
 
 
-def test(only: list[str], pytest: list[str]) -> int:
+def quick_tests(only: list[str], pytest: list[str]) -> int:
     """The quick tests in each environment, in this tree, with the package as it is installed there."""
     chosen = [environment for environment in ENVIRONMENTS if not only or environment.name in only]
 
@@ -176,6 +184,20 @@ def wheel(file: Path) -> int:
     return in_each(environments, [f"manifoldgp[{extras[1]}] @ {file.resolve().as_uri()}"], run)
 
 
+def notes(changelog: str, version: str) -> str:
+    """What a changelog says of one version, without the heading.
+
+    >>> notes("## [Unreleased]\\n\\n## [0.2.0] - 2026-11-17\\n\\nNew.\\n\\n## [0.1.0]\\n\\nFirst.\\n", "0.2.0")
+    'New.\\n'
+    """
+    found = re.search(rf"^## \[{re.escape(version)}\].*\n(?P<text>(?:(?!## ).*\n?)*)", changelog, re.M)
+    if found is None or not found["text"].strip():
+        raise SystemExit(
+            f"CHANGELOG.md has no section [{version}], or nothing in it. Rename [Unreleased] and begin a new one above it."
+        )
+    return found["text"].strip() + "\n"
+
+
 def _without_this_environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")} | {"NO_COLOR": "1"}
 
@@ -187,13 +209,17 @@ def main() -> None:
     tasks.add_parser("lock")
     tasks.add_parser("test").add_argument("--only", nargs="+", default=[], choices=[one.name for one in ENVIRONMENTS])
     tasks.add_parser("wheel").add_argument("file", type=Path)
+    tasks.add_parser("notes").add_argument("version")
     chosen = parser.parse_args(ours.split())
+    if chosen.task == "notes":
+        sys.stdout.write(notes((ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), chosen.version))
+        return
     if not UV.exists():
         raise SystemExit(f"There is no uv beside {sys.executable}. Run this by make, or install requirements-tools.lock.")
     if chosen.task == "lock":
         lock()
     else:
-        raise SystemExit(test(chosen.only, pytest.split()) if chosen.task == "test" else wheel(chosen.file))
+        raise SystemExit(quick_tests(chosen.only, pytest.split()) if chosen.task == "test" else wheel(chosen.file))
 
 
 if __name__ == "__main__":
