@@ -14,7 +14,7 @@ import pytest
 
 import manifoldgp
 from manifoldgp import ManifoldGPRegressor, Single, TableEncoding
-from manifoldgp.data.columns import Column, learn_column
+from manifoldgp.data.columns import Column
 from manifoldgp.data.table_files import read_table, read_tables, write_table
 from manifoldgp.data.written_numbers import read_numbers
 from manifoldgp.errors import FileFormatError, FitWarning, InputError, MissingExtraError
@@ -405,10 +405,3 @@ def test_a_row_of_units_is_left_out_and_told(tmp_path):
     assert table["T"].tolist() == [1.5, 2.5]
     file.write_text("word,T\nhard,error\nsoft,1\nsoft,2\n", encoding="utf-8")
     assert len(read_table(file)) == 3  # one bad value is no row of units
-
-
-def test_categories_that_differ_in_capitals_or_spaces_are_told():
-    with pytest.warns(
-        FitWarning, match=r"'weather' has categories that differ only in capitals or spaces: 'Dry' and 'dry' and 'dry '"
-    ):
-        learn_column("weather", pd.Series(["dry", "Dry", "dry ", "rain"] * 6))

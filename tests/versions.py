@@ -7,7 +7,8 @@
     python tests/versions.py notes 0.2.0                      # make notes: what CHANGELOG.md says of a version
 
 All but the last need uv beside the Python that runs it (requirements-tools.lock has it). uv asks the public index unless its own variables name another one: UV_INDEX_URL;
-UV_TORCH_BACKEND=cpu takes PyTorch from its own index of builds without CUDA. A Python that is neither here nor to be downloaded is told and left out. Ends with 1 if an environment could not be resolved or something failed in it.
+UV_TORCH_BACKEND=cpu takes PyTorch from its own index of builds without CUDA. A Python that is neither here nor to be downloaded is
+told and left out. Ends with 1 if an environment could not be resolved or something failed in it.
 """
 
 from __future__ import annotations

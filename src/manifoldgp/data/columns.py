@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from manifoldgp._system.plain_text import option
 from manifoldgp.data.dates import TimeScale, ambiguous_times, as_times, holds_times, learn_time_scale, pandas
 from manifoldgp.data.levels import Effects
-from manifoldgp.errors import InputError, warn
+from manifoldgp.errors import InputError
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
@@ -254,21 +254,19 @@ def _category(name: str, values: Series) -> Column:
             "or free text, not a category.",
             name,
         )
-    _warn_of_spellings(name, categories)
     return Column(name, "category", categories)
 
 
-def _warn_of_spellings(name: str, categories: Iterable[str]) -> None:
-    """Categories that differ only in capitals and spaces are told: they are learnt as different ones, and seldom meant so."""
+def spellings_alike(categories: Iterable[str]) -> list[str]:
+    """Categories that differ only in capitals and spaces, which are learnt as different ones and seldom meant so.
+
+    >>> spellings_alike(["dry", "Dry", "rain"])
+    ["'dry' and 'Dry'"]
+    """
     spellings: dict[str, list[str]] = {}
     for category in categories:
         spellings.setdefault(" ".join(category.split()).casefold(), []).append(category)
-    alike = [" and ".join(map(repr, same)) for same in spellings.values() if len(same) > 1]
-    if alike:
-        more = f", and {len(alike) - 3} more" if len(alike) > 3 else ""
-        warn(
-            f"Column {name!r} has categories that differ only in capitals or spaces: {', '.join(alike[:3])}{more}. They count as different ones; correct them if they are not."
-        )
+    return [" and ".join(map(repr, same)) for same in spellings.values() if len(same) > 1]
 
 
 def _numbers(values: Series, name: str) -> np.ndarray:
