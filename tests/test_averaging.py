@@ -24,6 +24,7 @@ from manifoldgp.kernels import Constant, Matern52, SquaredExponential
 from manifoldgp.model import Data, Model
 from manifoldgp.noise import GaussianNoise
 from manifoldgp.parameters import LogNormal, map_leaves
+from manifoldgp.training.objective import TrainingObjective
 from manifoldgp.training.trainer import Trainer
 from short_fits import few_starts
 
@@ -390,3 +391,61 @@ def test_a_stack_of_other_sizes_is_fitted_and_kept_in_files(tmp_path):
     np.testing.assert_array_equal(again.predict(X), model.predict(X))
     with pytest.raises(InputError, match="or give an object such as Stack"):
         ManifoldGPRegressor(averaging="average").fit(X, y)
+
+
+def test_neighbourhoods_hold_all_rows_once_and_are_near_in_the_inputs_that_count():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1200, 3))
+    data = Data(torch.tensor(X), torch.tensor(np.arange(1200.0)))
+    folds = make_batch(data, [np.arange(0, 1200, 4)])
+    near, parts = folds.neighbourhoods(2, 100, np.array([[1.0, 50.0, 50.0]]), np.random.default_rng(1))
+    assert parts == 9
+    assert near.X.shape == (18, 100, 3)
+    kept = np.setdiff1d(np.arange(1200), np.arange(0, 1200, 4))
+    for member in near.y.reshape(2, -1).numpy():
+        np.testing.assert_array_equal(np.sort(member), kept)
+    spread = near.X.numpy().std(1).mean(0)
+    assert spread[0] < 0.2
+    assert (spread[1:] > 0.8).all()
+    assert not torch.equal(near.y[:9], near.y[9:])  # every member has borders of its own
+
+
+@pytest.mark.parametrize("autograd", [False, True])
+def test_the_objective_of_several_parts_is_their_sum_with_the_prior_once(autograd):
+    model = nested_gp(Model(), 3, 1)
+    rng = np.random.default_rng(0)
+    X, y = torch.tensor(rng.normal(size=(4, 30, 2))), torch.tensor(rng.normal(size=(4, 30)))
+    data = Data(X, y, batched=True)
+    layout, drawn = model.draw(data, torch.Generator().manual_seed(0), 2)
+    theta = layout.flatten(drawn).numpy()
+    together = TrainingObjective(model, layout, {}, data, parts=2)
+    one = TrainingObjective(model, layout, {}, data)
+    if autograd:
+        together._closed_form = one._closed_form = None
+    value, gradient = together(theta, np.arange(2))
+    each, slope = one(theta.repeat(2, 0), np.arange(4))
+    point = torch.tensor(theta, requires_grad=True)
+    prior = layout.negative_log_prior(point)
+    (of_prior,) = torch.autograd.grad(prior.sum(), point)
+    np.testing.assert_allclose(value, each.reshape(2, 2).sum(1) - prior.detach().numpy(), rtol=1e-10)
+    np.testing.assert_allclose(gradient, slope.reshape(2, 2, -1).sum(1) - of_prior.numpy(), rtol=1e-8, atol=1e-8)
+
+
+def test_many_rows_are_all_learnt_from_in_neighbourhoods():
+    X, y = cliff(0, 700)
+    told = []
+    model = ManifoldGPRegressor(
+        averaging=Stack(learn_rows=60, steps=(4, 8), warm_iterations=4, gp_iterations=10, gp_starts=1, fold_members=1),
+        callback=lambda progress, *_: told.append(progress.phase),
+    ).fit(X, y)
+    assert any(phase.endswith("on all rows") for phase in told)
+    assert np.isfinite(model.log_predictive_density(X[:5], y[:5])).all()
+
+
+def test_narrow_copies_are_in_the_choice_from_a_hundred_rows_on():
+    X, y = cliff(0, 120)
+    factors = [
+        ManifoldGPRegressor(averaging=few_starts("stack", 1, 4)).fit(X[:n], y[:n]).held_out_[0].variance_factors
+        for n in (90, 120)
+    ]
+    assert factors == [(1.0, 4.0, 16.0), (1.0, 4.0, 16.0, 0.25)]

@@ -59,11 +59,25 @@ class Folds:
         fewest = min(rows, int(present.sum(1).min()))
         if n <= rows:
             return train
-        chosen = np.stack([np.sort(rng.choice(np.flatnonzero(own), fewest, replace=False)) for own in present])
-        index = torch.as_tensor(chosen, device=train.y.device)
-        noise = None if train.known_noise is None else train.known_noise.gather(1, index)
-        X = train.X.gather(1, index[:, :, None].expand(-1, -1, train.X.shape[-1]))
-        return Data(X, train.y.gather(1, index), noise, None, batched=True)
+        return _chosen(train, np.stack([np.sort(rng.choice(np.flatnonzero(own), fewest, replace=False)) for own in present]))
+
+    def neighbourhoods(self, members: int, rows: int, scale: np.ndarray, rng: np.random.Generator) -> tuple[Data, int]:
+        """What ``members`` of every fold learn from where it has many rows: all of them, in neighbourhoods of about ``rows``; and how many these are.
+
+        A neighbourhood is as dense as the whole, so that it shows the noise and the short length-scales that a sample hides. Every member has other borders.
+        scale (K, D): how long each input is, for every fold.
+        """
+        train = self.for_members(members).train
+        present = np.ones(train.y.shape, dtype=bool) if train.mask is None else train.mask.cpu().numpy() > 0
+        parts = max(1, int(present.sum(1).min()) // rows)
+        scaled = (train.X.cpu().numpy() / scale.repeat(members, 0)[:, None]).astype(np.float32)
+        dealt = [_halved(X, np.flatnonzero(own), parts, rng) for X, own in zip(scaled, present, strict=True)]
+        size = min(len(part) for own in dealt for part in own)
+        index = np.stack([np.concatenate([np.sort(rng.permutation(part)[:size]) for part in own]) for own in dealt])
+        whole = _chosen(train, index)
+        X, y = whole.X.reshape(-1, size, whole.X.shape[-1]), whole.y.reshape(-1, size)
+        noise = None if whole.known_noise is None else whole.known_noise.reshape(-1, size)
+        return Data(X, y, noise, None, batched=True), parts
 
     def with_fewer_rows(self, rows: int, rng: np.random.Generator) -> Folds:
         """The same held-out rows, predicted with a sample of the training rows; the folds themselves where these are few."""
@@ -75,6 +89,25 @@ class Folds:
         for k, where in enumerate(self.where):
             rows[..., where[where >= 0]] = held_out[..., k, where >= 0]
         return rows
+
+
+def _chosen(train: Data, chosen: np.ndarray) -> Data:
+    """So many rows (R, n) of every training set."""
+    index = torch.as_tensor(chosen, device=train.y.device)
+    noise = None if train.known_noise is None else train.known_noise.gather(1, index)
+    X = train.X.gather(1, index[:, :, None].expand(-1, -1, train.X.shape[-1]))
+    return Data(X, train.y.gather(1, index), noise, None, batched=True)
+
+
+def _halved(X: np.ndarray, rows: np.ndarray, parts: int, rng: np.random.Generator) -> list[np.ndarray]:
+    """Rows in so many parts of about equal size, by cuts across directions that are drawn."""
+    if parts == 1:
+        return [rows]
+    along = X[rows] @ rng.standard_normal(X.shape[1]).astype(X.dtype)
+    first = parts // 2
+    rows = rows[np.argsort(along, kind="stable")]
+    cut = len(rows) * first // parts
+    return [*_halved(X, rows[:cut], first, rng), *_halved(X, rows[cut:], parts - first, rng)]
 
 
 def sample_of(data: Data, count: int, rng: np.random.Generator) -> Data:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,13 +17,13 @@ import torch
 from scipy.special import logsumexp, ndtr
 from torch import Tensor
 
-from manifoldgp.averaging.fold_predictions import Folds, HeldOut, predict_held_out
+from manifoldgp.averaging.fold_groups import Group, Predicted, candidates_of, equal_weights_of, tempered_weights_of
+from manifoldgp.averaging.fold_predictions import Folds, predict_held_out
 from manifoldgp.averaging.kinds import COLD, OWN, PLAIN, ROUGH, ROUGH_GP, STEPPED, WARM, plain_models, rough_nested
 from manifoldgp.averaging.members import nested_gp, pick, warm_and_cold
-from manifoldgp.averaging.stacking import Candidates, HeldOutReport, tempered_weights
+from manifoldgp.averaging.stacking import Candidates, HeldOutReport
 from manifoldgp.model import Data, Model
 from manifoldgp.parameters import Tree, leaves
-from manifoldgp.training.trained import Trained
 from manifoldgp.training.trainer import Trainer
 
 if TYPE_CHECKING:
@@ -37,8 +37,8 @@ DECIDE_ROWS = 2500
 FACTOR_BYTES = 2**32
 """Memory that the factors of all members may take together; beyond, the groups that are missed least are left out."""
 
-FINISH_ITERATIONS = 15
-"""Iterations on more rows of members that learnt from a sample."""
+NEARBY_ITERATIONS = 30
+"""Iterations on all rows, in neighbourhoods, of members that learnt from a sample and went no further."""
 
 PATIENT_BELOW = 300
 """Rows below which every group takes the second step: it costs next to nothing there, and few held-out rows misjudge a network that has just begun."""
@@ -57,53 +57,14 @@ def screen_phase(group: str) -> str:
     return f"{group} on few rows"
 
 
-def finish_phase(group: str) -> str:
-    """The name of the phase in which a group learns from more rows."""
-    return f"{group} on more rows"
+def nearby_phase(group: str) -> str:
+    """The name of the phase in which a group learns from all rows."""
+    return f"{group} on all rows"
 
 
 def step_phase(group: str, iterations: int) -> str:
     """The name of the phase that trains a group on, to so many iterations in all."""
     return f"{group} on folds, to {iterations}"
-
-
-@dataclass(frozen=True)
-class Group:
-    """One group's members on K folds, fold by fold, and the inner weights (K, members) of their mixture.
-
-    iterations: that each was given. data: what each learnt from, (K · members, n, ·).
-    """
-
-    batch: Trained
-    chosen: np.ndarray
-    inner: np.ndarray
-    iterations: int
-    data: Data
-
-    @property
-    def values(self) -> Tree:
-        """Of its members, fold by fold, leaves (K · members, *shape)."""
-        return self.batch.values(self.chosen)
-
-    def across_folds(self) -> Tree:
-        """The values with the heaviest member of every fold first, then the second of every fold, and so on."""
-        K, members = self.inner.shape
-        ranked = np.argsort(-self.inner, axis=1, kind="stable") + members * np.arange(K)[:, None]
-        return pick(self.values, ranked.T.ravel())
-
-    def weights(self) -> np.ndarray:
-        """Of all members of the batch (R,) in the group's mixture, every fold counting the same."""
-        weights = np.zeros(len(self.batch.objective))
-        weights[self.chosen] = self.inner.ravel() / len(self.inner)
-        return weights
-
-
-@dataclass(frozen=True)
-class Predicted:
-    """What a group says about held-out rows: log densities and CDFs (F, N) of its mixture, and what each of its members says."""
-
-    mixture: tuple[np.ndarray, np.ndarray]
-    members: HeldOut
 
 
 class OnFolds:
@@ -118,7 +79,7 @@ class OnFolds:
 
     @property
     def candidates(self) -> Candidates:
-        return _candidates(self.predicted)
+        return candidates_of(self.predicted)
 
     def weigh(self, gp_values: Tree) -> tuple[np.ndarray, HeldOutReport]:
         """Train every group on every fold; weights (G, F) and their report. gp_values: a plain GP, leaves (1, *shape), where those of the folds start."""
@@ -128,8 +89,8 @@ class OnFolds:
         for name in STEPPED:
             if name in self.groups:
                 self.take_steps(name)
-        if self.folds.train.y.shape[-1] > self.settings.learn_rows and not self.late:
-            self.finish()
+        if self.many and not self.late:
+            self.learn_from_all_rows()
         kept = self.needed()
         if self.deciding is not self.folds:
             self.groups = {name: group for name, group in self.groups.items() if name in kept}
@@ -147,12 +108,17 @@ class OnFolds:
             kept, _ = self.settings.weighing.without_least_missed(self.candidates, kept, optional)
         return kept
 
-    def finish(self) -> None:
-        """A few iterations on more rows for the groups that count: a sample says less about noise and length-scales."""
+    @property
+    def many(self) -> bool:
+        """Whether the folds have clearly more rows than the sample that members learn from at first."""
+        return self.folds.train.y.shape[-1] > 1.5 * self.settings.learn_rows
+
+    def learn_from_all_rows(self) -> None:
+        """Some iterations on all rows for the groups that count and have seen a sample of them only, which says less about noise and length-scales."""
         for name in self.needed():
             group = self.groups[name]
-            data = self.folds.learning(group.inner.shape[1], 2 * self.settings.learn_rows, self.rng)
-            self._replace_if_better(name, self._further(group, name, finish_phase(name), FINISH_ITERATIONS, data))
+            if group.parts == 1:
+                self._replace_if_better(name, self._further(group, name, nearby_phase(name), NEARBY_ITERATIONS))
 
     @property
     def late(self) -> bool:
@@ -187,7 +153,7 @@ class OnFolds:
             start = None if name not in (PLAIN, ROUGH_GP) else self._start_at(gp_values)
             group = self._plain(screen_phase(name), model, few, start, SCREEN_ITERATIONS)
             found[name] = self._predicted(group, on_few)
-        return [name for name in others if self.wanted(name, _candidates(found), others)]
+        return [name for name in others if self.wanted(name, candidates_of(found), others)]
 
     def _start_at(self, values: Tree) -> Callable[[Tree], Tree]:
         started = pick(values, np.arange(self.folds.count) % max(leaf.shape[0] for _, leaf in leaves(values)))
@@ -208,19 +174,26 @@ class OnFolds:
         limits = np.where(is_warm, s.warm_iterations, first)
         batch = self.trainer.fit(fold_phase("nested"), model, data, len(is_warm), limits, nested_start(model, base, is_warm))
         for name, chosen, iterations in ((WARM, is_warm, s.warm_iterations), (COLD, ~is_warm, first)):
-            inner = _equal(batch.objective[chosen], K)
+            inner = equal_weights_of(batch.objective[chosen], K)
             self._add(name, Group(batch, np.flatnonzero(chosen), inner, iterations, data.rows(_index(chosen))))
-        if self.rough_base is not None and not self.late:
-            model, data = rough_nested(self.template, s.hidden, s.q), self.learning(members)
-            base = pick(self.rough_base, np.repeat(np.arange(K), members))
-            start = nested_start(model, base, np.zeros(K * members, dtype=bool))
+        for name in (ROUGH, OWN):
+            if (name == OWN or self.rough_base is not None) and not self.late:
+                self._add(name, self._begun(name))
+
+    def _begun(self, name: str) -> Group:
+        """Rough or own members after the first step."""
+        K, s, members = self.folds.count, self.settings, self.settings.fold_members
+        data, first = self.learning(members), s.steps[0]
+        if name == OWN:
+            batch = self.trainer.fit(fold_phase(OWN), self.template, data, K * members, first)
+            inner = tempered_weights_of(batch.objective, K, s.temperature)
+        else:
+            assert self.rough_base is not None
+            model, gp = rough_nested(self.template, s.hidden, s.q), pick(self.rough_base, np.repeat(np.arange(K), members))
+            start = nested_start(model, gp, np.zeros(K * members, dtype=bool))
             batch = self.trainer.fit(fold_phase(ROUGH), model, data, K * members, first, start)
-            self._add(ROUGH, Group(batch, np.arange(K * members), _equal(batch.objective, K), first, data))
-        if self.late:
-            return
-        data = self.learning(members)
-        batch = self.trainer.fit(fold_phase(OWN), self.template, data, K * members, first)
-        self._add(OWN, Group(batch, np.arange(K * members), _tempered(batch.objective, K, s.temperature), first, data))
+            inner = equal_weights_of(batch.objective, K)
+        return Group(batch, np.arange(K * members), inner, first, data)
 
     def take_steps(self, name: str) -> None:
         """Train a group on, step by step, while held-out rows want it."""
@@ -229,7 +202,7 @@ class OnFolds:
             if not patient and not self.wanted(name, self.candidates, [other for other in STEPPED if other in self.groups]):
                 return
             group = self.groups[name]
-            further = self._further(group, name, step_phase(name, iterations), iterations - group.iterations, group.data)
+            further = self._further(group, name, step_phase(name, iterations), iterations - group.iterations)
             gain = self._replace_if_better(name, further)
             if gain < self.settings.go_on:
                 return
@@ -238,18 +211,30 @@ class OnFolds:
         """Take another state of a group if the stack gains by it; what it gains, nats a row."""
         later = {**self.predicted, name: self._predicted(further, self.deciding)}
         value = self.settings.weighing.value
-        gain = value(_candidates(later)) - value(self.candidates)
+        gain = value(candidates_of(later)) - value(self.candidates)
         if gain > 0.0:
             self.groups[name], self.predicted = further, later
         return gain
 
-    def _further(self, group: Group, name: str, phase: str, iterations: int, data: Data) -> Group:
-        """The group after so many more iterations."""
+    def _further(self, group: Group, name: str, phase: str, iterations: int) -> Group:
+        """The group after so many more iterations: on the same rows, or on all of them where there are many."""
         K, members = group.inner.shape
         values = group.values
-        batch = self.trainer.fit(phase, group.batch.model, data, K * members, iterations, lambda _: values)
-        inner = _tempered(batch.objective, K, self.settings.temperature) if name == OWN else _equal(batch.objective, K)
-        return Group(batch, np.arange(K * members), inner, group.iterations + iterations, data)
+        data, parts = self._nearby(members) if self.many else (group.data, 1)
+        batch = self.trainer.fit(phase, group.batch.model, data, K * members, iterations, lambda _: values, parts=parts)
+        inner = (
+            tempered_weights_of(batch.objective, K, self.settings.temperature)
+            if name == OWN
+            else equal_weights_of(batch.objective, K)
+        )
+        return Group(batch, np.arange(K * members), inner, group.iterations + iterations, data, parts)
+
+    def _nearby(self, members: int) -> tuple[Data, int]:
+        """Neighbourhoods of all rows, near in terms of the plain GP's length-scales, for so many members of every fold."""
+        found = dict(leaves(self.groups[PLAIN].values)).get("kernel.lengthscale")
+        D = self.folds.X.shape[-1]
+        scale = np.ones((self.folds.count, D)) if found is None else found.cpu().numpy() * np.ones(D)
+        return self.folds.neighbourhoods(members, self.settings.learn_rows // 2, scale, self.rng)
 
     def learning(self, members: int) -> Data:
         """What so many members of every fold learn from."""
@@ -283,22 +268,8 @@ class OnFolds:
         return replace(report, mean=mean[seen], observed=observed[seen], cut_short=stopped)
 
 
-def _candidates(predicted: dict[str, Predicted]) -> Candidates:
-    return Candidates.of({name: found.mixture for name, found in predicted.items()})
-
-
 def _index(flags: np.ndarray) -> Tensor:
     return torch.as_tensor(np.flatnonzero(flags))
-
-
-def _equal(objective: np.ndarray, K: int) -> np.ndarray:
-    """Equal inner weights (K, members), next to none for a member that could not be trained."""
-    inner = np.where(np.isfinite(objective), 1.0, 1e-12).reshape(K, -1)
-    return inner / inner.sum(1, keepdims=True)
-
-
-def _tempered(objective: np.ndarray, K: int, temperature: float) -> np.ndarray:
-    return np.stack([tempered_weights(of_fold, temperature) for of_fold in objective.reshape(K, -1)])
 
 
 def nested_start(model: Model, gp: Tree, is_warm: np.ndarray) -> Callable[[Tree], Tree]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -21,13 +21,13 @@ from manifoldgp.averaging.averages import Averaged, Averaging, FoldChoice, numbe
 from manifoldgp.averaging.final_members import RETRAINED_BELOW, conditioned, retrained
 from manifoldgp.averaging.fold_predictions import make_batch, sample_of
 from manifoldgp.averaging.fold_training import (
-    FINISH_ITERATIONS,
     GP_FOLD_ITERATIONS,
+    NEARBY_ITERATIONS,
     SCREEN_ITERATIONS,
     SCREEN_ROWS,
     OnFolds,
-    finish_phase,
     fold_phase,
+    nearby_phase,
     screen_phase,
     step_phase,
 )
@@ -44,6 +44,9 @@ from manifoldgp.training.plan import Phase, Plan, cost
 from manifoldgp.training.settings import Sparse
 from manifoldgp.training.sparse_trainer import SparseTrainer
 from manifoldgp.training.trainer import LOST_MARGIN, Trainer
+
+NARROW_FROM = 100
+"""Rows from which on copies of a member with narrower intervals are in the choice: fewer held-out rows take them for better than they are."""
 
 
 @dataclass(repr=False)
@@ -81,7 +84,7 @@ class Stack(Averaging):
     temperature
         Nats of the objective by which an own member must be worse to lose a factor e of weight.
     variance_factors
-        Each member predicts once for each of these factors of its variance, with a weight of its own.
+        Each member predicts once for each of these factors of its variance, with a weight of its own. Factors below one count from 100 rows on.
     gp_prior
         Pseudo-rows, as a fraction of N, that vote for the plain GP; fewer where held-out rows speak against it.
     spread_prior
@@ -89,7 +92,8 @@ class Stack(Averaging):
     own_rows
         Up to so many rows all own members are trained, if they carry the weight; beyond, in inverse proportion to the rows.
     learn_rows
-        Rows that a member learns its parameters from, at most, and twice as many for a few last iterations; it predicts with all of them.
+        Rows of a sample that a member learns its parameters from at first; where there are many more, it goes on with all of them in neighbourhoods of half
+        as many. It predicts with all rows.
     keep
         Nats a row of the held-out log density: groups that together add less are not trained on all rows.
     go_on
@@ -114,7 +118,7 @@ class Stack(Averaging):
     steps: tuple[int, ...] = (25, 80, 200)
     polish: int = 25
     temperature: float = 10.0
-    variance_factors: tuple[float, ...] = (1.0, 4.0, 16.0)
+    variance_factors: tuple[float, ...] = (1.0, 4.0, 16.0, 0.25)
     gp_prior: float = 0.05
     spread_prior: float = 0.02
     own_rows: int = 150
@@ -146,7 +150,7 @@ class Stack(Averaging):
 
     in_words = (
         "The prediction is a weighted average of several models. "
-        "Weights were found on held-out rows: whoever predicts those best counts most, and copies with wider intervals are in the choice."
+        "Weights were found on held-out rows: whoever predicts those best counts most, and copies with wider or narrower intervals are in the choice."
     )
     exact_up_to = 12_000  # its members learn from some of the rows; what grows is one factor for each of them
     sparse_obeys = (
@@ -173,16 +177,17 @@ class Stack(Averaging):
             for name, factor in ((PLAIN, 1), (ROUGH_GP, 1), (ADDITIVE_GP, 4))
             if part > 1.2 * SCREEN_ROWS
         ]
+        nearby = learn if part <= 1.5 * self.learn_rows else used * (2 * part / self.learn_rows) * cost(self.learn_rows // 2)
+        later = self.fold_members * nearby
         further = [
-            Phase(step_phase(name, to), to - since, (1.0 if since == first else 0.3) * each * (to - since), to - since)
+            Phase(step_phase(name, to), to - since, (1.0 if since == first else 0.3) * later * (to - since), to - since)
             for name in STEPPED
             for since, to in pairwise(self.steps)
         ]  # steps after the second one are taken by few
-        finish = used * FINISH_ITERATIONS * cost(min(part, 2 * self.learn_rows))
-        finished = [
-            Phase(finish_phase(name), FINISH_ITERATIONS, members * finish, FINISH_ITERATIONS)
+        on_all_rows = [
+            Phase(nearby_phase(name), NEARBY_ITERATIONS, members * nearby * NEARBY_ITERATIONS, NEARBY_ITERATIONS)
             for name, members in ((PLAIN, 1), (ROUGH_GP, 0.5), (COLD, 1), (ROUGH, 1))
-            if part > self.learn_rows
+            if part > 1.5 * self.learn_rows
         ]
         phases = (
             Phase(PLAIN, 60, self.gp_starts * 40 * (whole if few else cost(SCREEN_ROWS)), self.gp_iterations),
@@ -194,7 +199,7 @@ class Stack(Averaging):
             Phase(fold_phase(ROUGH), first, each * first, first),
             Phase(fold_phase(OWN), first, each * first, first),
             *further,
-            *finished,
+            *on_all_rows,
             *(self._last_phases(N) if few else ()),
         )
         if few:
@@ -216,14 +221,20 @@ class Stack(Averaging):
 
     def fit(self, model: Model, data: Data, trainer: Trainer, folds: FoldChoice) -> Averaged:
         # The seed itself: nothing is drawn from the generator, so that the plain GP (of the first target) has the very starts of a GPRegressor.
-        rng = np.random.default_rng(trainer.generator.initial_seed())
-        return fit_stack(model, data, held_out_in_turn(len(data.y), rng, folds.groups, folds.ordered), self, trainer, rng)
+        rng, N = np.random.default_rng(trainer.generator.initial_seed()), len(data.y)
+        settings = self if N >= NARROW_FROM else replace(self, variance_factors=_not_narrow(self.variance_factors))
+        return fit_stack(model, data, held_out_in_turn(N, rng, folds.groups, folds.ordered), settings, trainer, rng)
 
     def plan_sparse(self, N: int, method: Sparse) -> Plan:
         return plan_sparse_stack(N, method, self)
 
     def fit_sparse(self, model: Model, rows: ModelRows, trainer: SparseTrainer, folds: FoldChoice) -> Averaged:
         return fit_sparse_stack(model, rows, trainer, folds, self)
+
+
+def _not_narrow(factors: tuple[float, ...]) -> tuple[float, ...]:
+    """Those of at least one; all where there is none."""
+    return tuple(factor for factor in factors if factor >= 1.0) or factors
 
 
 def _sequence(value: Any, name: str, expected: str) -> tuple[Any, ...]:

@@ -262,11 +262,9 @@ def weights(view: ModelView) -> str:
     report = view.targets[0].held_out
     if report is None:
         return "<b>Who makes the prediction:</b> the weights of its members."
-    wider = [f"{factor:g}" for factor in report.variance_factors if factor != 1.0]
-    copies = (
-        f" Copies with their variance multiplied by {' or '.join(wider)} get weight where a group alone is too sure of itself."
-    )
-    return "<b>Who makes the prediction:</b> the weight of every group, found on held-out rows." + (copies if wider else "")
+    others = [f"{factor:g}" for factor in report.variance_factors if factor != 1.0]
+    copies = f" Copies with their variance multiplied by {' or '.join(others)} get weight where a group alone is too sure of itself, or not sure enough."
+    return "<b>Who makes the prediction:</b> the weight of every group, found on held-out rows." + (copies if others else "")
 
 
 def _kind(view: ModelView) -> str:

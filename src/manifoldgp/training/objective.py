@@ -9,6 +9,7 @@ from torch import Tensor
 from manifoldgp._system.threads import Workers
 from manifoldgp.errors import DisconnectedParameterError
 from manifoldgp.model import Data, Model
+from manifoldgp.parameter_arrays import LogPrior
 from manifoldgp.parameters import Layout, Tree, leaves, map_leaves, nest
 from manifoldgp.training.closed_form import closed_form
 
@@ -21,11 +22,15 @@ class TrainingObjective:
     """Values (A,) and gradients (A, P) of the NLML plus the negative log prior, for flat theta (A, P) in NumPy.
 
     data may hold one data set a start (data.batched); ``rows`` says which starts a call is about.
+    parts: data sets of every start, one after another. Their NLMLs are added up, as if their rows had nothing to do with each other.
     """
 
-    def __init__(self, model: Model, layout: Layout, constants: Tree, data: Data, workers: Workers | None = None) -> None:
+    def __init__(
+        self, model: Model, layout: Layout, constants: Tree, data: Data, workers: Workers | None = None, parts: int = 1
+    ) -> None:
         self.model, self.layout, self.constants, self.data = model, layout, constants, data
-        self.workers = workers
+        self.workers, self.parts = workers, parts
+        self._prior = LogPrior(layout) if parts > 1 and layout.has_priors else None
         self.evaluations = 0
         self._closed_form = closed_form(model, layout, constants, data)
 
@@ -37,6 +42,18 @@ class TrainingObjective:
 
     def __call__(self, theta: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         self.evaluations += len(rows)
+        if self.parts == 1:
+            return self._each(theta, rows)
+        several = (rows[:, None] * self.parts + np.arange(self.parts)).ravel()
+        value, gradient = self._each(theta.repeat(self.parts, 0), several)
+        value, gradient = value.reshape(len(rows), -1).sum(1), gradient.reshape(len(rows), self.parts, -1).sum(1)
+        if self._prior is None:
+            return value, gradient
+        prior, slope = self._prior(theta)  # every part counted it
+        return value - (self.parts - 1) * prior, gradient - (self.parts - 1) * slope
+
+    def _each(self, theta: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Of single data sets, over the workers."""
         N = self.data.y.shape[-1]
         if self.workers is None:
             return self._evaluate((theta, rows))

@@ -57,12 +57,14 @@ class Trained:
     posterior: SparsePosterior | None = None
 
     @staticmethod
-    def on(data: Data, group: str, model: Model, layout: Layout, constants: Tree, result: OptimizeResult) -> Trained:
-        """Starts that were all trained on these data."""
+    def on(
+        data: Data, group: str, model: Model, layout: Layout, constants: Tree, result: OptimizeResult, parts: int = 1
+    ) -> Trained:
+        """Starts that were all trained on these data. parts: data sets of each of them."""
         prior = (
             layout.negative_log_prior(torch.as_tensor(result.theta, dtype=torch.float64)).numpy() if layout.has_priors else 0.0
         )
-        rows = np.full(len(result.value), data.y.shape[-1])
+        rows = np.full(len(result.value), parts * data.y.shape[-1])
         return Trained(group, model, layout, constants, result, result.value - prior, rows, rows, data.X.device)
 
     @property

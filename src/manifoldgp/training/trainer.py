@@ -49,12 +49,14 @@ class Trainer:
         levels: bool = False,
         warm: Tree | None = None,
         relaid: Callable[[Layout], Layout] = lambda layout: layout,
+        parts: int = 1,
     ) -> Trained:
         """Minimise NLML (plus the negative log prior) from ``count`` drawn starts, all in one batch; each redraws network and kernel.
 
         start: what becomes of the drawn values. warm: values of a fitted model with the same names, without batch dimension, that replace the first start.
         group: the name of the members in tables, that of the phase if left out. relaid: what becomes of the layout of parameters (further priors, say).
         margin: nats behind the best by which a start is clearly lost and stops early.
+        parts: data sets of every start, one after another, where its rows come in parts that are taken as independent of each other.
         levels: from :data:`manifoldgp.training.coarse_to_fine.LEAST_ROWS` rows on, starts are trained on few rows first, and only the best one on all of them;
         max_iter then limits each level. A warm start does not go back to few rows: it enters where all rows are compared.
         """
@@ -69,7 +71,7 @@ class Trainer:
         monitor = Monitor(max_iter, self.deadline, callback, margin)
 
         def objective_of(rows: Data) -> TrainingObjective:
-            return TrainingObjective(model, layout, constants, rows, self.workers)
+            return TrainingObjective(model, layout, constants, rows, self.workers, parts)
 
         straight = 0 if warm is None else 1
         if levels and np.max(max_iter) > 0 and layout.size and count > straight and has_levels(data):
@@ -80,4 +82,4 @@ class Trainer:
             objective = objective_of(data)
             objective.refuse_disconnected(theta)
             result = MINIMIZERS[optimizer](objective, theta, monitor)
-        return Trained.on(data, group or phase, model, layout, constants, result)
+        return Trained.on(data, group or phase, model, layout, constants, result, parts)

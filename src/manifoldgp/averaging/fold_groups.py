@@ -1,0 +1,70 @@
+"""Groups on folds: the members of one kind, what they predict on held-out rows, and how much each of them counts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from manifoldgp.averaging.fold_predictions import HeldOut
+from manifoldgp.averaging.members import pick
+from manifoldgp.averaging.stacking import Candidates, tempered_weights
+from manifoldgp.model import Data
+from manifoldgp.parameters import Tree
+from manifoldgp.training.trained import Trained
+
+
+@dataclass(frozen=True)
+class Group:
+    """One group's members on K folds, fold by fold, and the inner weights (K, members) of their mixture.
+
+    iterations: that each was given. data: what each learnt from last, (K · members, n, ·), or as many neighbourhoods for each as there are ``parts``.
+    """
+
+    batch: Trained
+    chosen: np.ndarray
+    inner: np.ndarray
+    iterations: int
+    data: Data
+    parts: int = 1
+
+    @property
+    def values(self) -> Tree:
+        """Of its members, fold by fold, leaves (K · members, *shape)."""
+        return self.batch.values(self.chosen)
+
+    def across_folds(self) -> Tree:
+        """The values with the heaviest member of every fold first, then the second of every fold, and so on."""
+        K, members = self.inner.shape
+        ranked = np.argsort(-self.inner, axis=1, kind="stable") + members * np.arange(K)[:, None]
+        return pick(self.values, ranked.T.ravel())
+
+    def weights(self) -> np.ndarray:
+        """Of all members of the batch (R,) in the group's mixture, every fold counting the same."""
+        weights = np.zeros(len(self.batch.objective))
+        weights[self.chosen] = self.inner.ravel() / len(self.inner)
+        return weights
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """What a group says about held-out rows: log densities and CDFs (F, N) of its mixture, and what each of its members says."""
+
+    mixture: tuple[np.ndarray, np.ndarray]
+    members: HeldOut
+
+
+def candidates_of(predicted: dict[str, Predicted]) -> Candidates:
+    """What the groups say, side by side."""
+    return Candidates.of({name: found.mixture for name, found in predicted.items()})
+
+
+def equal_weights_of(objective: np.ndarray, K: int) -> np.ndarray:
+    """Equal inner weights (K, members), next to none for a member that could not be trained."""
+    inner = np.where(np.isfinite(objective), 1.0, 1e-12).reshape(K, -1)
+    return inner / inner.sum(1, keepdims=True)
+
+
+def tempered_weights_of(objective: np.ndarray, K: int, temperature: float) -> np.ndarray:
+    """Inner weights (K, members) that follow the objectives."""
+    return np.stack([tempered_weights(of_fold, temperature) for of_fold in objective.reshape(K, -1)])
