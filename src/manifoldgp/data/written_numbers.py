@@ -13,7 +13,7 @@ from manifoldgp.data.dates import pandas
 from manifoldgp.errors import warn
 
 if TYPE_CHECKING:
-    from pandas import DataFrame, Series
+    from pandas import DataFrame
 
 _NO_VALUE = {"?", "-", "--", "–", "—", ".", "n.a.", "n/a", "na", "k.a.", "nan", ""}
 _CURRENCY = "$€£¥"
@@ -132,7 +132,7 @@ def _units_row(table: DataFrame, decimal: str) -> list[str]:
     return [str(value) for value in first] if len(below) > 1 else []
 
 
-def _numbers_below(values: Series, decimal: str) -> bool:
+def _numbers_below(values: Iterable[object], decimal: str) -> bool:
     cells = list(values)
     return isinstance(cells[0], str) and cells[0].strip() not in _NO_VALUE and read_numbers(cells[1:], decimal) is not None
 
