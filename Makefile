@@ -6,21 +6,21 @@ INSTALLED := $(VENV)/.installed
 LOCK := requirements.lock
 PEERS := .venv-peers
 # torch is installed first and exactly: an open range may fetch gigabytes of another build.
-TORCH := $(shell grep -m1 '^torch==' $(LOCK))
-LOCKED_EXTRAS := plots,cli,bayes,sim,onnx,botorch,gpytorch,data,excel,cluster,docs,dev
+TORCH_LOCK := requirements-torch.lock
+TOOLS := .venv-tools
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo paper honesty study bench bench-scale bench-sizes bench-robots bench-policy house results test test-cpus fuzz faults soak calibrate lint format docs build clean lock
+.PHONY: help venv demo paper honesty study bench bench-scale bench-sizes bench-robots bench-policy house results test test-cpus fuzz faults soak calibrate lint format docs build clean lock test-versions check-build notes audit
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 venv: $(INSTALLED)  ## make .venv with the locked packages and this project, editable
 
-$(INSTALLED): pyproject.toml $(LOCK)
+$(INSTALLED): pyproject.toml $(LOCK) $(TORCH_LOCK)
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet "$(TORCH)"
-	$(BIN)/pip install --quiet --requirement $(LOCK)
+	$(BIN)/pip install --quiet --requirement $(TORCH_LOCK)
+	$(BIN)/pip install --quiet --no-deps --require-hashes --requirement $(LOCK)
 	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
 	touch $@
 
@@ -109,13 +109,25 @@ clean:  ## remove results, builds and caches; keeps .venv
 	rm -rf build dist report report-full site .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find src paper tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# Resolves anew in a clean environment. To move torch, edit its line in the lock first.
-# Local version suffixes and the GPU libraries of one platform are left out: they do not exist everywhere.
-lock:  ## resolve requirements.lock anew from pyproject.toml
-	set -e; fresh=$$(mktemp -d); trap 'rm -rf "$$fresh"' EXIT; \
-	$(PYTHON) -m venv "$$fresh/venv"; \
-	"$$fresh/venv/bin/pip" install --quiet "$(TORCH)"; \
-	"$$fresh/venv/bin/pip" install --quiet "$(TORCH)" ".[$(LOCKED_EXTRAS)]"; \
-	"$$fresh/venv/bin/pip" freeze --exclude manifoldgp > "$$fresh/frozen"; \
-	sed -E -e 's/\+[a-z0-9.]+$$//' -e '/^(nvidia|cuda|triton)[-=]/d' "$$fresh/frozen" > "$$fresh/lock"; \
-	cp "$$fresh/lock" $(LOCK)
+# Tools for versions and releases have an environment of their own, as peers have.
+$(TOOLS)/.installed: requirements-tools.lock
+	$(PYTHON) -m venv $(TOOLS)
+	$(TOOLS)/bin/pip install --quiet --no-deps --require-hashes --requirement $<
+	touch $@
+
+lock: $(TOOLS)/.installed  ## resolve requirements.lock and requirements-tools.lock anew, with hashes; torch moves by hand in requirements-torch.lock
+	$(TOOLS)/bin/python tests/versions.py lock
+
+test-versions: $(TOOLS)/.installed  ## quick tests with the lowest and the newest versions of all packages, on Python 3.11 to 3.14; VERSIONS="--only lowest-3.11"
+	$(TOOLS)/bin/python tests/versions.py test $(VERSIONS)
+
+check-build: $(TOOLS)/.installed  ## what make build left in dist/: twine's checks, and the README's steps with the wheel alone on each Python
+	$(TOOLS)/bin/twine check --strict dist/*
+	$(TOOLS)/bin/python tests/versions.py wheel dist/*.whl
+
+notes:  ## what CHANGELOG.md says of one version; VERSION=0.2.0
+	@$(PYTHON) tests/versions.py notes $(VERSION)
+
+audit: $(TOOLS)/.installed $(INSTALLED)  ## known vulnerabilities in the locked versions, and the licences of all packages
+	$(TOOLS)/bin/pip-audit --disable-pip --no-deps --requirement $(LOCK)
+	$(TOOLS)/bin/pip-licenses --python $(BIN)/python --from=mixed --order=license --format=markdown

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -69,8 +70,11 @@ def test_errors_are_one_line_and_debug_shows_the_place(tmp_path, monkeypatch, ca
     torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."),
 ])  # fmt: skip
 def test_memory_that_runs_out_is_told_as_such(error):
-    assert _explained(error).startswith("Not enough memory. ")
-    assert "fewer rows" in _explained(error)
+    error.add_note("The table has 3,000,000 rows.")
+    assert re.match(
+        r"Not enough memory: (8 TiB|0\.1 GB|2\.00 GiB) more were wanted\. The table has 3,000,000 rows\. ", _explained(error)
+    )
+    assert "Use fewer rows, --method sparse" in _explained(error)
 
 
 def test_another_runtime_error_is_unexpected():

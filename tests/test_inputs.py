@@ -78,7 +78,7 @@ def with_entry(A, value):
     (pl.DataFrame({"a": [1.0, None] * 6, "b": Y}), "Input X contains NaN"),
     (DATES[:, None], r"X holds dates, times or durations. Turn them into numbers .*hours since the start"),
     ((DATES - DATES[0])[:, None], "X holds dates, times or durations"),
-    (np.where(DATES[3] < DATES, DATES, np.datetime64("NaT"))[:, None], "X holds dates, times or durations"),
+    (np.where(DATES[3] < DATES, DATES, np.datetime64("NaT", "D"))[:, None], "X holds dates, times or durations"),
     ([[day, day] for day in DATES], "X holds dates, times or durations"),
     (np.array([[day, 1.0] for day in DATES.tolist()], dtype=object), "X holds dates, times or durations"),
     (np.ma.masked_greater(X, 1.0), "X has [0-9]+ masked entries. Fill them in, or leave these rows out"),

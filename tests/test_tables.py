@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import io
 import json
+import math
 import sys
 
 import numpy as np
@@ -15,6 +16,7 @@ import manifoldgp
 from manifoldgp import ManifoldGPRegressor, Single, TableEncoding
 from manifoldgp.data.columns import Column
 from manifoldgp.data.table_files import read_table, read_tables, write_table
+from manifoldgp.data.written_numbers import read_numbers
 from manifoldgp.errors import FileFormatError, FitWarning, InputError, MissingExtraError
 from manifoldgp.estimators import model_file as container
 
@@ -346,3 +348,60 @@ def test_a_missing_package_is_named_with_its_extra(tmp_path, monkeypatch, packag
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(MissingExtraError, match=rf"need {package}.*pip install 'manifoldgp\[data\]'"):
         use(tmp_path)
+
+
+PEOPLES_NUMBERS = {
+    "thousands": (["1,234", "80", "2,345,678"], [1234, 80, 2345678]),
+    "currency": (["$1,234.50", "-$80.00", "$0.99"], [1234.5, -80, 0.99]),
+    "after it": (["1 234,50 €", "80,00 €", "7 €"], [1234.5, 80, 7]),
+    "percent": (["1.24%", "3 %", "100%"], [1.24, 3, 100]),
+    "unit": (["97.9 kg", "80 kg", "-"], [97.9, 80, math.nan]),
+    "no value": (["?", "1.5", "2"], [math.nan, 1.5, 2]),
+    "commas": (["0,123", "1,5", "2"], [0.123, 1.5, 2]),
+}
+
+
+@pytest.mark.parametrize("case", PEOPLES_NUMBERS)
+def test_numbers_are_read_as_people_write_them(case):
+    texts, numbers = PEOPLES_NUMBERS[case]
+    found = read_numbers(texts)
+    assert found is not None
+    np.testing.assert_array_equal(found.numbers, numbers)
+    assert found.example in texts or case == "no value"
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ["3 kg", "4 lb"],
+        ["$1", "€1"],
+        ["10 am", "11 am"],
+        ["A1", "A2"],
+        ["1.2.2024", "3.4.2024"],
+        ["12:30", "13:30"],
+        ["1", "x"],
+        ["?", "-"],
+    ],
+)
+def test_what_is_no_column_of_numbers_stays_text(texts):
+    assert read_numbers(texts) is None
+
+
+def test_a_table_from_a_spreadsheet_becomes_numbers_and_says_how(tmp_path):
+    file = tmp_path / "a.csv"
+    file.write_text("Preis;Anteil;Art\n1.158;95 %;gut\n701;3,5 %;gut\n2.400;7 %;schlecht\n", encoding="utf-8")
+    with pytest.warns(FitWarning, match=r"read as numbers: Preis \('1\.158' is 1158\), Anteil \('95 %' is 95\)\."):
+        table = read_table(file)
+    assert table["Preis"].tolist() == [1158, 701, 2400]
+    assert table["Anteil"].tolist() == [95, 3.5, 7]
+    assert table["Art"].tolist() == ["gut", "gut", "schlecht"]
+
+
+def test_a_row_of_units_is_left_out_and_told(tmp_path):
+    file = tmp_path / "a.csv"
+    file.write_text("T,p,line\n°C,bar,-\n1.5,2,A\n2.5,3,B\n", encoding="utf-8")
+    with pytest.warns(FitWarning, match=r"first row of .* holds units or words \(°C, bar, -\); it is left out"):
+        table = read_table(file)
+    assert table["T"].tolist() == [1.5, 2.5]
+    file.write_text("word,T\nhard,error\nsoft,1\nsoft,2\n", encoding="utf-8")
+    assert len(read_table(file)) == 3  # one bad value is no row of units

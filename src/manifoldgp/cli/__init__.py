@@ -69,7 +69,11 @@ def _explained(error: Exception) -> str:
         named = f"{error.filename}: {error.strerror}." if error.filename and error.strerror else message
         return named or type(error).__name__
     if _lacks_memory(error):
-        return f"Not enough memory. {_sentence(message)} Use fewer rows, --method sparse with fewer inducing points, or a machine with more."
+        notes = "".join(f" {note}" for note in getattr(error, "__notes__", ()))  # how many rows there were
+        return (
+            f"Not enough memory: {_wanted(message)}.{notes} "
+            "Use fewer rows, --method sparse (with fewer --inducing points, if it was sparse), or a machine with more memory."
+        )
     return f"Unexpected {type(error).__name__}: {message} Run the same with --debug to see where, and report it."
 
 
@@ -79,6 +83,20 @@ def _lacks_memory(error: Exception) -> bool:
 
 
 _NO_MEMORY = r"can't allocate memory|not enough memory|out of memory|Cannot allocate memory|bad_alloc"
+
+
+def _wanted(message: str) -> str:
+    """How much was asked for, as far as the message of PyTorch or NumPy tells.
+
+    >>> _wanted("DefaultCPUAllocator: can't allocate memory: you tried to allocate 72000000000 bytes.")
+    '72.0 GB more were wanted'
+    >>> _wanted("Unable to allocate 8.00 TiB for an array with shape (1048576, 1048576) and data type float64")
+    '8.00 TiB more were wanted'
+    """
+    found = re.search(r"allocate (\d+) bytes|allocate ([\d.]+ (?:[KMGTP]i?B|bytes))", message)
+    if found is None:
+        return one_line(message).rstrip(".") or "no part of it says how much was wanted"
+    return f"{f'{int(found[1]) / 1e9:.1f} GB' if found[1] else found[2]} more were wanted"
 
 
 def _sentence(message: str) -> str:

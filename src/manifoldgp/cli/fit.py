@@ -421,7 +421,11 @@ def fit_table(
         estimator = GPRegressor if plain else ManifoldGPRegressor
         model = estimator(**arguments, missing=training.encoding.missing, cyclic=periods, callback=progress)
         rows: dict[str, Any] = {"noise_std": training.noise, "input_std": input_std, "groups": training.groups}
-        model.fit(training.X, training.y, **rows, ordered=ordered)
+        try:
+            model.fit(training.X, training.y, **rows, ordered=ordered)
+        except (MemoryError, RuntimeError) as error:
+            error.add_note(f"The table has {len(training.X):,} rows.")
+            raise
     refuse_unfinished(progress, outputs, interruption.exit_code)
     model.table_encoding_ = training.encoding  # pyright: ignore[reportAttributeAccessIssue]
     return Fitted(model, time.perf_counter() - begin, progress.stop)
@@ -435,6 +439,8 @@ def refuse_unfinished(progress: FitProgress, outputs: int, exit_code: int) -> No
 
 
 def _say_what_was_read(training: Training, rows: int, messages: Messages) -> None:
+    from manifoldgp.data.columns import spellings_alike
+
     encoding = training.encoding
     inputs = ", ".join(column.name for column in encoding.columns)
     messages.note(f"{rows} rows; inputs: {inputs}; target: {', '.join(encoding.targets)}")
@@ -453,6 +459,10 @@ def _say_what_was_read(training: Training, rows: int, messages: Messages) -> Non
             messages.note(f"{column.name}: true or false, becomes 1 or 0")
         elif column.time is not None:
             messages.note(f"{column.name}: {column.kind}s, become {', '.join(column.time.names(column.name))}")
+        if alike := spellings_alike(column.categories):
+            messages.warn(
+                f"{column.name}: categories that differ only in capitals or spaces count as different ones: {', '.join(alike[:3])}"
+            )
         if column.indicator:
             messages.note(f"{column.name}: missing values are taken from rows that are alike; a column says where")
     if encoding.group:

@@ -264,6 +264,18 @@ def _category(name: str, values: Series) -> Column:
     return Column(name, "category", categories)
 
 
+def spellings_alike(categories: Iterable[str]) -> list[str]:
+    """Categories that differ only in capitals and spaces, which are learnt as different ones and seldom meant so.
+
+    >>> spellings_alike(["dry", "Dry", "rain"])
+    ["'dry' and 'Dry'"]
+    """
+    spellings: dict[str, list[str]] = {}
+    for category in categories:
+        spellings.setdefault(" ".join(category.split()).casefold(), []).append(category)
+    return [" and ".join(map(repr, same)) for same in spellings.values() if len(same) > 1]
+
+
 def _numbers(values: Series, name: str) -> np.ndarray:
     if _has_numbers(values):
         return values.to_numpy(dtype=np.float64)

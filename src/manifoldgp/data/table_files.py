@@ -16,6 +16,7 @@ from manifoldgp._system.files import refuse_unwritable, written_whole
 from manifoldgp._system.plain_text import cell, one_line, visible
 from manifoldgp.data.columns import pandas
 from manifoldgp.data.text_files import PACKED, text_source
+from manifoldgp.data.written_numbers import with_numbers
 from manifoldgp.errors import InputError, MissingExtraError, warn
 
 if TYPE_CHECKING:
@@ -29,14 +30,15 @@ def read_table(path: str | Path) -> DataFrame:
     """The table in a file as a pandas DataFrame, rows numbered from 0; "-" is CSV on standard input.
 
     A CSV whose first line has semicolons and no comma is read with semicolons, and with decimal commas where it has such numbers. Text is UTF-8, UTF-16 or,
-    with a warning, Windows-1252; lines that begin with # are comments. Of an Excel file the first sheet is read.
+    with a warning, Windows-1252; lines that begin with # are comments. Of an Excel file the first sheet is read. Numbers with thousands separators, a currency,
+    a percent sign or one unit are read as numbers, and a row of units below the names is left out, with a warning that says so.
     """
     name = str(path)
     kind = "text" if name == "-" else _kind(name)
     if name != "-" and not Path(name).is_file():
         raise InputError(f"There is no file {name}. Check its name.")
     try:
-        table = _READERS[kind](name) if kind in _READERS else _read_text(name, kind)
+        table, decimal = (_READERS[kind](name), ".") if kind in _READERS else _read_text(name, kind)
     except (InputError, MissingExtraError, OSError):
         raise
     except pandas().errors.EmptyDataError as error:
@@ -45,7 +47,8 @@ def read_table(path: str | Path) -> DataFrame:
         raise InputError(f"{_called(name)} cannot be read as {_CALLED.get(kind, 'CSV')}: {one_line(str(error))}") from error
     table.columns = [str(column).strip() for column in table.columns]
     _refuse_repeated(list(table.columns), name)
-    return table.reset_index(drop=True)
+    table = table.reset_index(drop=True)
+    return table if kind == "parquet" else with_numbers(table, decimal, _called(name))
 
 
 def table_names(paths: Sequence[str | Path]) -> list[str]:
@@ -134,13 +137,14 @@ def _written_kind(name: str) -> str:
     return kind
 
 
-def _read_text(name: str, kind: str) -> Any:
+def _read_text(name: str, kind: str) -> tuple[Any, str]:
+    """The table and its decimal sign."""
     source = text_source(name)
     separator, decimal = ("\t", ".") if kind == "tabbed" else source.separator_and_decimal()
     layout = source.layout(separator)
     _refuse_repeated(layout.names, name)  # pandas would rename them
     named: dict[str, Any] = {"names": layout.names, "header": None} if layout.in_comment else {}
-    return pandas().read_csv(
+    table = pandas().read_csv(
         source.opened(),
         sep=separator,
         decimal=decimal,
@@ -149,6 +153,7 @@ def _read_text(name: str, kind: str) -> Any:
         low_memory=False,
         **named,
     )
+    return table, decimal
 
 
 def _read_excel(name: str) -> Any:

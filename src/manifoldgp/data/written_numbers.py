@@ -1,0 +1,145 @@
+"""Numbers as people write them in tables: with thousands separators, a currency, a percent sign or a unit; a row of units below the names; signs for "no value"."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from manifoldgp.data.dates import pandas
+from manifoldgp.errors import warn
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+_NO_VALUE = {"?", "-", "--", "–", "—", ".", "n.a.", "n/a", "na", "k.a.", "nan", ""}
+_CURRENCY = "$€£¥"
+_UNIT = r"(?!(?:[aApP][mM]|[eE])$)(?:[^\W\d_]|[°%‰µΩ/²³·$€£¥]){0,10}"
+"""What may stand behind a number: a word or signs. Not half a time of day."""
+
+_SPACES = "'’ \u00a0\u202f"
+
+
+class Written(NamedTuple):
+    """A column of texts read as numbers (n,), and one of the texts that is no plain number, if there is one."""
+
+    numbers: np.ndarray
+    example: str | None
+
+
+def _form(decimal: str) -> re.Pattern[str]:
+    """What a number looks like if that is its decimal sign: thousands are groups of three after a first group that does not begin with 0."""
+    thousands = f"[{',' if decimal == '.' else '.'}{_SPACES}]"
+    whole = rf"[1-9]\d{{0,2}}(?:{thousands}\d{{3}})+|\d+"
+    number = rf"(?:(?:{whole})(?:{re.escape(decimal)}\d*)?|{re.escape(decimal)}\d+)(?:[eE][-+]?\d+)?"
+    return re.compile(rf"(?P<sign>[-+−]?)\s*(?P<before>[{_CURRENCY}]?)\s*(?P<number>{number})\s*(?P<unit>{_UNIT})")
+
+
+_FORMS = {decimal: _form(decimal) for decimal in ".,"}
+
+
+def read_numbers(values: Sequence[object], decimal: str = ".") -> Written | None:
+    """Texts as numbers, if all of them are some in one unit, by the table's decimal sign or else by the other one; None: they are something else.
+
+    >>> read_numbers(["$1,234.50", "$80", "?"])
+    Written(numbers=array([1234.5,   80. ,    nan]), example='$1,234.50')
+    >>> read_numbers(["1.234", "5,5"], decimal=",").numbers
+    array([1234. ,    5.5])
+    >>> read_numbers(["3 kg", "4 lb"]) is None
+    True
+    """
+    for sign in (decimal, "," if decimal == "." else "."):
+        found = _read(values, sign)
+        if found is not None:
+            return found
+    return None
+
+
+def _read(values: Sequence[object], decimal: str) -> Written | None:
+    numbers = np.full(len(values), np.nan)
+    units, example = set(), None
+    for row, value in enumerate(values):
+        if isinstance(value, (bool, np.bool_)):
+            return None
+        if isinstance(value, (int, float, np.number)):
+            numbers[row] = value
+        elif isinstance(value, str):
+            if value.strip().casefold() in _NO_VALUE:
+                continue
+            match = _FORMS[decimal].fullmatch(value.strip())
+            if match is None:
+                return None
+            numbers[row] = _number(match, decimal)
+            units.add(match["before"] + match["unit"])
+            example = example or (None if _plain(value) == numbers[row] else value)
+        elif not pandas().isna(value):
+            return None
+    known = np.isfinite(numbers).mean() if len(numbers) else 0.0
+    return Written(numbers, example) if len(units) <= 1 and known > 0.5 else None
+
+
+def _plain(value: str) -> float:
+    """What Python itself takes the text for; NaN if it is no number there."""
+    try:
+        return float(value)
+    except ValueError:
+        return math.nan
+
+
+def _number(match: re.Match[str], decimal: str) -> float:
+    digits = re.sub(rf"[{',' if decimal == '.' else '.'}{_SPACES}]", "", match["number"]).replace(decimal, ".")
+    return float(digits) * (-1.0 if match["sign"] in ("-", "−") else 1.0)
+
+
+def with_numbers(table: DataFrame, decimal: str, file: str) -> DataFrame:
+    """The table with columns of such texts as numbers and without a row of units; a warning says what was read how.
+
+    Parameters
+    ----------
+    table
+        As it was read, with different names.
+    decimal
+        The file's decimal sign, a point or a comma.
+    file
+        What the warning calls it.
+    """
+    units = _units_row(table, decimal)
+    if units:
+        warn(f"The first row of {file} holds units or words ({', '.join(units)}); it is left out, and rows are counted below it.")
+        table = table.iloc[1:].reset_index(drop=True)
+    read = {name: found for name in _text_columns(table) if (found := read_numbers(list(table[name]), decimal)) is not None}
+    said = [f"{name} ({found.example!r} is {_first(found, table[name]):g})" for name, found in read.items() if found.example]
+    if said:
+        warn(f"Texts in {file} are read as numbers: {', '.join(said)}.")
+    return table.assign(**{str(name): found.numbers for name, found in read.items()}) if read else table
+
+
+def _first(found: Written, values: Iterable[object]) -> float:
+    return float(found.numbers[next(row for row, value in enumerate(values) if value == found.example)])
+
+
+def _units_row(table: DataFrame, decimal: str) -> list[str]:
+    """The words of the first row, if no cell of it is a number and two columns or more hold nothing but numbers below it."""
+    if len(table) < 3:
+        return []
+    first = [value for value in table.iloc[0] if not pandas().isna(value)]
+    if not first or any(not isinstance(value, str) or len(value) > 12 or read_numbers([value], decimal) for value in first):
+        return []
+    below = [name for name in _text_columns(table) if _numbers_below(table[name], decimal)]
+    return [str(value) for value in first] if len(below) > 1 else []
+
+
+def _numbers_below(values: Iterable[object], decimal: str) -> bool:
+    cells = list(values)
+    return isinstance(cells[0], str) and cells[0].strip() not in _NO_VALUE and read_numbers(cells[1:], decimal) is not None
+
+
+def _text_columns(table: DataFrame) -> list[Any]:
+    """Names of columns that pandas has read as text or as a mixture."""
+    types = pandas().api.types
+    return [
+        name for name in table.columns if types.is_object_dtype(table[name].dtype) or types.is_string_dtype(table[name].dtype)
+    ]
