@@ -1,7 +1,7 @@
 """From the columns that users have to those that a model sees: which of them, in which order, and standardised; undone everywhere.
 
 What a fit draws must belong to the data and not to how they lie in the table. So a model sees columns, and learns from rows, in an order that follows from their values alone,
-and from numbers that do not tell in which units they came (:func:`canonical`); what repeats another column or never changes is not shown to it at all.
+and from numbers that do not tell in which units they came (:meth:`Standardizer.learnt`); what repeats another column or never changes is not shown to it at all.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
-GRID = 2.0**-30
+GRID = 2.0**-34
 """Standardised values are learnt from as multiples of this: far above what a change of units does to their last digits, far below what any model could tell apart."""
 
 
@@ -26,6 +26,7 @@ class Standardizer:
     offset: np.ndarray
     scale: np.ndarray
     place: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    active: bool = field(default=True, repr=False)
 
     def __post_init__(self) -> None:
         if len(self.place) != len(self.offset):
@@ -39,7 +40,7 @@ class Standardizer:
         Standardizer(offset=array([2., 5.]), scale=array([1., 1.]), place=array([0, 1]))
         """
         if not active:
-            return cls(np.zeros(A.shape[1]), np.ones(A.shape[1]))
+            return cls(np.zeros(A.shape[1]), np.ones(A.shape[1]), active=False)
         # Sorted: a sum in another order would have other last digits. Divided by the largest deviation: columns near 1e300 would overflow a plain sum of squares.
         columns = np.sort(A.T, axis=1)
         offset = columns.mean(1)
@@ -80,6 +81,10 @@ class Standardizer:
         """What the model sees (..., C) of columns A (..., D)."""
         return (A[..., self.columns] - self.offsets) / self.scales
 
+    def learnt(self, U: np.ndarray) -> np.ndarray:
+        """What a model learns from: standardised values as multiples of :data:`GRID`, the same numbers in whatever units they came. Others stay as they are."""
+        return np.rint(U / GRID) * GRID + 0.0 if self.active else U
+
     def undo(self, U: np.ndarray) -> np.ndarray:
         """The columns (..., D) of what the model sees (..., C)."""
         known = U * self.scales + self.offsets
@@ -92,7 +97,7 @@ class Standardizer:
         return spread
 
     def ordered_by_content(self, A: np.ndarray, Y: np.ndarray) -> Standardizer:
-        """The same for the different columns of A (N, D) that vary, in an order that does not depend on where they stand; Y (N, O): standardised targets.
+        """The same for the different columns of A (N, D) that vary, in an order that does not depend on where they stand; Y (N, O): targets as they are learnt from.
 
         If no column varies, the first one stays.
         """
@@ -100,17 +105,18 @@ class Standardizer:
         constant[0] &= not constant.all()
         first: dict[bytes, int] = {}
         kept = {d: first.setdefault((A[:, d] + 0.0).tobytes(), d) for d in np.flatnonzero(~constant).tolist()}  # + 0.0: no −0.0
-        U, targets = canonical((A - self.offset) / self.scale), canonical(Y).T[::-1]
-        order = sorted(first.values(), key=lambda d: U[np.lexsort((U[:, d], *targets)), d].tobytes())
+        U = self.learnt((A - self.offset) / self.scale)
+        order = sorted(first.values(), key=lambda d: U[np.lexsort((U[:, d], *Y.T[::-1])), d].tobytes())
         place = np.full(A.shape[1], -1)
         for d, original in kept.items():
             place[d] = order.index(original)
         return replace(self, offset=np.where(constant, A[0], self.offset), place=place)
 
 
-def canonical(U: np.ndarray) -> np.ndarray:
-    """Standardised values as multiples of :data:`GRID`, the same numbers in whatever units they came."""
-    return np.rint(U / GRID) * GRID + 0.0
+def without_last_digits(positive: np.ndarray) -> np.ndarray:
+    """Positive numbers without the digits that other units would change."""
+    mantissa, exponent = np.frexp(positive)
+    return np.ldexp(np.rint(mantissa / GRID) * GRID, exponent)
 
 
 def canonical_rows(U: np.ndarray, Y: np.ndarray, noise: np.ndarray | None) -> np.ndarray:

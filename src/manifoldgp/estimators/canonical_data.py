@@ -17,7 +17,7 @@ from manifoldgp import features, kernels, means
 from manifoldgp.averaging import Averaging
 from manifoldgp.averaging.averages import FoldChoice
 from manifoldgp.data.inputs import TrainingTable
-from manifoldgp.data.scaling import GRID, Standardizer, canonical, canonical_rows, constant_columns
+from manifoldgp.data.scaling import Standardizer, canonical_rows, constant_columns, without_last_digits
 from manifoldgp.errors import InputError
 from manifoldgp.model import Data, Model
 from manifoldgp.structure.search import Search
@@ -49,7 +49,7 @@ def _alike(part: object) -> bool:
 def input_scaler(
     scaler: Standardizer, table: TrainingTable, Y: np.ndarray, model: Model, averaging: Averaging, method: Exact | Sparse
 ) -> Standardizer:
-    """The scaler of X with the columns that the model sees; Y (N, O): standardised targets.
+    """The scaler of X with the columns that the model sees; Y (N, O): targets as they are learnt from.
 
     All of them as they came where a part of the model, or what is found, tells them by their number, and in sparse models: arrays give the same one as files, which are not sorted.
     """
@@ -72,23 +72,19 @@ def started_from(averaging: Averaging, scaler: Standardizer, varying: np.ndarray
     return replace(scaler, place=other.x_scaler_.place)
 
 
-def learning_data(data: Sequence[Data], folds: FoldChoice) -> tuple[list[Data], FoldChoice]:
+def learning_data(
+    data: Sequence[Data], folds: FoldChoice, x_scaler: Standardizer, y_scaler: Standardizer
+) -> tuple[list[Data], FoldChoice]:
     """The data of each target for training, and the groups of their rows. Rows in order of time stay in it."""
-    X, Y = canonical(_array(data[0].X)), canonical(np.stack([_array(d.y) for d in data], 1))
-    known = [_few_digits(_array(d.known_noise)) for d in data if d.known_noise is not None]
-    noise = np.stack(known, 1) if known else None
+    X, Y = x_scaler.learnt(_array(data[0].X)), y_scaler.learnt(np.stack([_array(d.y) for d in data], 1))
+    known = [_array(d.known_noise) for d in data if d.known_noise is not None]
+    noise = without_last_digits(np.stack(known, 1)) if known else None
     order = np.arange(len(X)) if folds.ordered else canonical_rows(X, Y, noise)
     shared = _like(X[order], data[0].X)
     learnt = [
         Data(shared, _like(Y[order, o], d.y), None if noise is None else _like(noise[order, o], d.y)) for o, d in enumerate(data)
     ]
     return learnt, FoldChoice(None if folds.groups is None else folds.groups[order], folds.ordered)
-
-
-def _few_digits(variances: np.ndarray) -> np.ndarray:
-    """Positive numbers without the last of their digits, which other units would change."""
-    mantissa, exponent = np.frexp(variances)
-    return np.ldexp(np.rint(mantissa / GRID) * GRID, exponent)
 
 
 def _array(tensor: Tensor) -> np.ndarray:

@@ -151,8 +151,9 @@ def _uninformative(estimator: ManifoldGPRegressor, posterior: Conditioned) -> li
         constant_where = f"Constant{where}, so nearly" if where else "Constant in the training data, so"
         remarks.append(f"{constant_where} without information: input {', '.join(names[d] for d in constant)}.")
     if len(unseen):
+        words = "it is left out of the model, whatever value it has later"
         remarks.append(
-            f"Constant in the training data, so without information, and left out of the model, whatever values it has later: input {', '.join(names[d] for d in unseen)}."
+            f"Constant in the training data, so without information: input {', '.join(names[d] for d in unseen)}. So {words}."
         )
     repeated = [f"{names[d]} (that of {names[scaler.columns[scaler.place[d]]]})" for d in np.setdiff1d(scaler.dropped, unseen)]
     if repeated:

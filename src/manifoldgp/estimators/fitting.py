@@ -19,7 +19,7 @@ from manifoldgp.data.sources import RowSource
 from manifoldgp.errors import InputError, warn
 from manifoldgp.estimators import tables
 from manifoldgp.estimators.arguments import RunSettings, model_of, standardized
-from manifoldgp.estimators.canonical_data import input_scaler, started_from
+from manifoldgp.estimators.canonical_data import input_scaler, learning_data, started_from
 from manifoldgp.estimators.input_std import InputStd, input_std_table, noisy_columns
 from manifoldgp.estimators.method import (
     chosen_method,
@@ -78,7 +78,9 @@ def fit(
     folds = FoldChoice(inputs.group_labels(groups, table.given, table.kept), ordered)
     of_X, of_y = standardized(estimator)
     of_targets = Standardizer.fit(table.Y, of_y)
-    of_inputs = input_scaler(Standardizer.fit(table.X, of_X), table, of_targets.apply(table.Y), model, averaging, method)
+    of_inputs = input_scaler(
+        Standardizer.fit(table.X, of_X), table, of_targets.learnt(of_targets.apply(table.Y)), model, averaging, method
+    )
     scalers = of_inputs, of_targets
     _tell_what_is_not_obeyed(model, averaging, method, len(scalers[0].columns), groups, ordered)
     _keep_shape(estimator, method, scalers, outputs, table.flat)
@@ -87,7 +89,8 @@ def fit(
     def train(data: list[Data], run: RunSettings) -> list[FittedTarget]:
         if isinstance(method, Sparse):
             return fit_sparse(model, lambda o: MemoryRows(data[o]), *scalers, averaging, method, run, folds, ALONE)
-        return fit_exact(model, data, scalers[1], averaging, run, folds)
+        learnt, dealt = learning_data(data, folds, *scalers)
+        return fit_exact(model, data, learnt, scalers[1], averaging, run, dealt)
 
     if not noisy:
         _keep(estimator, train(data, run))

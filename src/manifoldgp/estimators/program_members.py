@@ -18,8 +18,8 @@ from manifoldgp.warping import NoWarping, TanhWarping
 _BLOCK_ROWS = 100
 """Rows of L⁻¹ in one product: fewer save more of the zeros beyond the diagonal, more save calls."""
 
-_LOST = 1e-5
-"""The share of the standard deviation of the noise that rounding may take away before products are improved."""
+_LOST = 1e-2
+"""The share of the noise variance that rounding may change, by a bound that it stays far below, before products are improved."""
 
 _HERMITE = np.polynomial.hermite_e.hermegauss(40)
 
@@ -86,14 +86,19 @@ def _explained(group: Group, k: Covariance, factor: np.ndarray, writer: Writer) 
     has them, at three times the cost.
     """
     T, L, N = factor[:, None, None] * group.whitener, group.factor, group.whitener.shape[-1]
-    rounding = np.finfo(float).eps * np.abs(T).sum(-1).max(-1) / np.sqrt(group.noise * factor**2 / k.factor**2)
-    if L is None or (rounding <= _LOST).all():
+    if L is None or (_rounding(group.whitener, L, k.factor, group.noise) <= _LOST).all():
         blocks = [writer.constant(block, keep_members=True) for block in _row_blocks(group.whitener, factor)]
         return writer.do("explained", k.slot, *blocks)
     K, T, back = Rows.of(writer, k.slot, N), np.swapaxes(T, -1, -2), np.swapaxes(L / factor[:, None, None], -1, -2)
     v = Rows.of(writer, K.times(T).slot(), N)
     missed = Rows.of(writer, K.plus(v.times(-back)).slot(), N)
     return v.plus(missed.times(T)).square_sum().slot
+
+
+def _rounding(T: np.ndarray, L: np.ndarray, size: np.ndarray, noise: np.ndarray) -> np.ndarray:
+    """A bound (R,) of what rounding adds to |T k|² near training rows, relative to the noise variance: 2 ε Σ_i |v_i| Σ_j |T_ij| |k_j|, v about a row of L, |k_j| up to ``size``."""
+    sums = np.abs(T).sum(-1, keepdims=True)
+    return 2 * np.finfo(float).eps * size * (np.abs(L) @ sums)[..., 0].max(-1) / noise
 
 
 def _row_blocks(whitener: np.ndarray, factor: np.ndarray) -> list[np.ndarray]:

@@ -20,7 +20,6 @@ from manifoldgp.data.inputs import TrainingTable, available_bytes, refuse_too_ma
 from manifoldgp.data.scaling import Standardizer
 from manifoldgp.errors import InputError, warn
 from manifoldgp.estimators.arguments import RunSettings
-from manifoldgp.estimators.canonical_data import learning_data
 from manifoldgp.inference.ensemble import Ensemble
 from manifoldgp.inference.exact_posterior import Posterior, condition
 from manifoldgp.model import Data, Model
@@ -59,13 +58,13 @@ class FittedTarget:
 def fit_exact(
     model: Model,
     data: list[Data],
+    learnt: list[Data],
     y_scaler: Standardizer,
     averaging: Averaging,
     run: RunSettings,
     folds: FoldChoice,
 ) -> list[FittedTarget]:
-    """Train one model (or average) a target, or one with shared features for all of them. data: of each target."""
-    learnt, folds = learning_data(data, folds)
+    """Train one model (or average) a target, or one with shared features for all of them. data: of each target. learnt: the same as they are learnt from."""
     rows = len(data[0].X)
     X, outputs, plan = learnt[0].X, len(data), titled(averaging.plan(rows), rows, averaging, "exact")
     shared = averaging if isinstance(averaging, Single) and averaging.shared_features and outputs > 1 else None
@@ -188,8 +187,8 @@ def _fitted(average: Averaged, data: Data | None, output: int, y_scaler: Standar
     total = np.logaddexp.reduce(np.concatenate([w.ravel() for w in log_weights]))
     on_device = [torch.as_tensor(w - total, device=block.alpha.device) for w, block in zip(log_weights, blocks, strict=True)]
     starts = np.concatenate(tables)
-    heaviest = float(starts["nlml"][np.argmax(starts["weight"])])
     ensemble = Ensemble(blocks, on_device, average.variance_factors, offset, scale)
+    heaviest = float(starts["nlml"][np.argmax(starts["weight"])])
     search = average.search if isinstance(average, Searched) else None
     return FittedTarget(ensemble, starts, histories, heaviest, average.report, average.sampling, search)
 
