@@ -20,7 +20,18 @@ import numpy as np
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 UCI = ("boston", "concrete", "energy", "yacht", "wine")
-SPLITS = {"step": 20, "bumps": 5, **dict.fromkeys(UCI, 5), "well log": 5, "iCub": 1, "cube toss": 5, "smooth": 5}
+TWINS = "wine, twins together"
+SPLITS = {
+    "step": 20,
+    "bumps": 5,
+    "switches": 12,
+    **dict.fromkeys(UCI, 5),
+    TWINS: 5,
+    "well log": 5,
+    "iCub": 1,
+    "cube toss": 5,
+    "smooth": 5,
+}
 
 
 def main() -> None:
@@ -100,6 +111,16 @@ def load(name: str, split: int):
         table = np.load(recorded(f"{name}.npz"))
         X, y, test = table["X"].astype(float), table["y"].astype(float).ravel(), table["test_mask"][:, split].astype(bool)
         return X[~test], y[~test], X[test], y[test], {}
+    if name == TWINS:  # rows with the same inputs are on the same side of the split
+        table = np.load(recorded("wine.npz"))
+        X, y = table["X"].astype(float), table["y"].astype(float).ravel()
+        _, row = np.unique(X, axis=0, return_inverse=True)
+        test = np.isin(row, rng.permutation(row.max() + 1)[: (row.max() + 1) // 10])
+        return X[~test], y[~test], X[test], y[test], {}
+    if name == "switches":
+        X, y = switches(split, rng)
+        rows = (60, 120, 200)[split % 3]
+        return X[:rows], y[:rows], X[rows:], y[rows:], {}
     if name == "well log":
         with open(recorded("well_log.csv")) as file:
             y = np.array([float(row["nuclear_response"]) for row in csv.DictReader(file)])[1000:2500]
@@ -119,6 +140,18 @@ def load(name: str, split: int):
     K = np.exp(-0.25 * squareform(pdist(X)) ** 2) + 1e-10 * np.eye(800)
     y = np.linalg.cholesky(K) @ rng.normal(size=800) + 0.1 * rng.normal(size=800)
     return X[:300], y[:300], X[300:], y[300:], {}
+
+
+def switches(split: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Small problems with a step or a switch, of four kinds: one input decides, at once or softly, alone or together with another one."""
+    X = rng.uniform(-2, 2, (700, 3))
+    function = (
+        np.sign(X[:, 0] - 0.3) + 0.3 * np.sin(2 * X[:, 1]),
+        np.where(X[:, 0] > 0, np.sin(6 * X[:, 1]), 0.3 * X[:, 1]),
+        np.tanh(8 * (X[:, 0] + X[:, 1] - 0.5)) + 0.5 * X[:, 2],
+        np.where(X[:, 0] + X[:, 2] > 0, 1.0, -1.0) * np.cos(2 * X[:, 1]),
+    )[split % 4]
+    return X, function + 0.02 * rng.normal(size=len(X))
 
 
 def recorded(name: str) -> Path:
@@ -171,7 +204,13 @@ def _verdict(rows: list[dict]) -> None:
             print(
                 f"{name}: NLPP in the units of y, median {np.median(value):.3f}, worst {value.max():.3f} over {len(value)} seeds"
             )
-    others = [r for r in rows if r["name"] not in ("step", "bumps")]
+    small = [r["ours"] for r in rows if r["name"] == "switches"]
+    if small:
+        rmse = np.exp(np.mean([np.log(r["rmse"]) for r in small]))
+        print(
+            f"switches: mean NLPP {np.mean([r['nlpp'] for r in small]):.3f}, geometric mean RMSE {rmse:.4f} over {len(small)} problems, standardised y"
+        )
+    others = [r for r in rows if r["name"] not in ("step", "bumps", "switches", TWINS)]
     if others:
         d = np.array([r["ours"]["nlpp"] - r["gp"]["nlpp"] for r in others])
         ratio = np.array([r["ours"]["rmse"] / r["gp"]["rmse"] for r in others])

@@ -7,6 +7,7 @@ further, one that a step made worse stays as it was before that step (early stop
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -74,6 +75,7 @@ class OnFolds:
         self.template, self.folds, self.settings, self.trainer, self.rng = template, folds, settings, trainer, rng
         self.deciding = folds.with_fewer_rows(DECIDE_ROWS, rng)
         self.rough_base: Tree | None = None
+        self._end, self._conditioning = trainer.deadline, 0.0  # seconds for each member that predicts
         self.groups: dict[str, Group] = {}
         self.predicted: dict[str, Predicted] = {}
 
@@ -91,7 +93,7 @@ class OnFolds:
                 self.take_steps(name)
         if self.many and not self.late:
             self.learn_from_all_rows()
-        kept = self.needed()
+        kept = self._in_time(self.needed())
         if self.deciding is not self.folds:
             self.groups = {name: group for name, group in self.groups.items() if name in kept}
             self.predicted = {name: self._predicted(group, self.folds) for name, group in self.groups.items()}
@@ -107,6 +109,27 @@ class OnFolds:
         while sum(self.groups[name].inner.size for name in kept) > most and len(kept) > 2:
             kept, _ = self.settings.weighing.without_least_missed(self.candidates, kept, optional)
         return kept
+
+    def _in_time(self, kept: list[str]) -> list[str]:
+        """Those of the groups that can be conditioned on all rows in the time that is left; the plain GP at least."""
+        optional = [name for name in self.groups if name != PLAIN]
+        while len(kept) > 1 and self._conditioning * sum(self.groups[name].inner.size for name in kept) > self._time_left:
+            kept, _ = self.settings.weighing.without_least_missed(self.candidates, kept, optional)
+        return kept
+
+    def _keep_time(self, seconds: float) -> None:
+        """Training has to end before the deadline: every member that predicts needs a factor of its fold's rows, and one of all rows. seconds: that a first prediction took."""
+        if self._end == math.inf:
+            return
+        (K, n), m, some = self.folds.train.y.shape, self.folds.X.shape[1], self.deciding.train.y.shape[1]
+        work = n**3 / 3 + n * n * m + self.folds.N**3 / 3
+        self._conditioning = seconds / K * work / (some**3 / 3 + some * some * m)
+        members = K * (1 + 2 * self.settings.fold_members)
+        self.trainer = replace(self.trainer, deadline=self._end - min(members * self._conditioning, 0.6 * self._time_left))
+
+    @property
+    def _time_left(self) -> float:
+        return self._end - time.perf_counter()
 
     @property
     def many(self) -> bool:
@@ -242,7 +265,10 @@ class OnFolds:
 
     def _add(self, name: str, group: Group) -> None:
         self.groups[name] = group
+        begin = time.perf_counter()
         self.predicted[name] = self._predicted(group, self.deciding)
+        if name == PLAIN:
+            self._keep_time(time.perf_counter() - begin)
 
     def _predicted(self, group: Group, folds: Folds) -> Predicted:
         K, members = group.inner.shape
