@@ -10,7 +10,7 @@ TORCH_LOCK := requirements-torch.lock
 TOOLS := .venv-tools
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo paper honesty study bench bench-scale bench-sizes bench-robots bench-policy house results test test-cpus fuzz faults soak calibrate lint format docs build clean lock test-versions check-build notes audit
+.PHONY: help venv demo paper honesty study bench bench-scale bench-sizes bench-robots bench-policy house results test test-slow test-cpus fuzz faults soak calibrate lint format docs build clean lock test-versions check-build notes audit
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -49,6 +49,9 @@ $(PEERS)/.installed: benchmarks/peers.txt
 
 test: lint  ## lint, then all tests and doctests, on up to 4 cores
 	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist worksteal
+
+test-slow: $(INSTALLED)  ## the tests that take half a minute or more each
+	$(BIN)/python -m pytest -m slow --numprocesses auto --maxprocesses 4 --dist worksteal
 
 test-cpus: $(INSTALLED)  ## the tests on every kind of CPU that this one can play, with 1 and 2 threads; CPUS="--cpu Haswell -- tests/test_train.py"
 	$(BIN)/python tests/cpus.py $(CPUS)

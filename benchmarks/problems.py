@@ -46,12 +46,16 @@ def starts(X: np.ndarray, y: np.ndarray, count: int, network: tuple[int, ...] = 
     """The very starting values that manifoldgp's estimators draw with random_state=0; every library begins there."""
     import torch
 
+    from manifoldgp.averaging.averages import FoldChoice
+    from manifoldgp.data.scaling import Standardizer
     from manifoldgp.estimators.arguments import generator_of
+    from manifoldgp.estimators.canonical_data import learning_data
     from manifoldgp.features import MLP, Identity
     from manifoldgp.model import Data, Model
 
     model = Model(features=MLP(network) if network else Identity())
-    data = Data(torch.from_numpy(X), torch.from_numpy(y))
+    as_they_are = Standardizer.fit(X, False), Standardizer.fit(y[:, None], False)
+    (data,), _ = learning_data([Data(torch.from_numpy(X), torch.from_numpy(y))], FoldChoice(), *as_they_are)
     _, drawn = model.draw(data, generator_of(0), count)
     return [plain_values(drawn, i) for i in range(count)]
 

@@ -322,6 +322,7 @@ def test_a_later_fit_forgets_it():
     assert not hasattr(model.fit(X, Y), "input_noise_")
 
 
+@pytest.mark.slow
 def test_shared_features_and_chosen_kernels():
     both = np.stack([Y, np.cos(X[:, 0])], 1)
     shared = ManifoldGPRegressor((3, 2), averaging=Single(restarts=1, max_iter=20, shared_features=True), input_noise="learned")

@@ -132,6 +132,7 @@ def test_improvement_lowers_the_cost_on_the_model_and_on_the_system(plain):
     assert float(COST(torch.as_tensor(after)).mean()) < float(COST(torch.as_tensor(before)).mean()) - 0.1
 
 
+@pytest.mark.slow
 def test_the_loop_learns_from_scratch_and_keeps_its_recordings(recorded):
     acting, first = policy(1), recorded.only([0])
     turns = list(search(

@@ -104,6 +104,7 @@ fit_files("few.parquet", "y", sys.argv[1], averaging=sizes, method=Sparse(induci
 """
 
 
+@pytest.mark.slow
 def test_two_processes_take_the_same_decisions_about_a_stack_as_one(tmp_path):
     from pyarrow import parquet
 
@@ -167,6 +168,7 @@ def test_a_world_size_alone_is_no_torchrun(files, tmp_path, monkeypatch):
     assert manifoldgp.load(tmp_path / "m.mgp").n_features_in_ == 2
 
 
+@pytest.mark.slow
 def test_a_killed_process_makes_the_job_go_on_from_its_checkpoint(files, tmp_path):
     out = tmp_path / "model.mgp"
     job = torchrun(

@@ -18,6 +18,7 @@ pytest.importorskip("distributed", reason="the page shows a Dask cluster: pip in
 pytest.importorskip("pyarrow", reason="the page reads Parquet files: pip install 'manifoldgp[data]'")
 
 
+@pytest.mark.slow
 def test_blocks_run_as_written(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```(python|bash)\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.S)

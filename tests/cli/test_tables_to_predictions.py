@@ -282,7 +282,7 @@ def test_dates_gaps_and_many_categories_go_through_every_command(here):
     (["predict", "data.csv", "data.csv", "--out", "p.doc"], 1, "mgp: p.doc: the ending says the format"),
     (["inspect", "data.csv"], 1, "mgp: data.csv is not a model file"),
     (["export", "m.mgp", "--to", "pickle", "--out", "m"], 2, "'pickle' is not one of 'onnx', 'numpy'"),
-    (["forecast"], 2, "mgp: No such command 'forecast'"),
+    (["guess"], 2, "mgp: No such command 'guess'"),
 ])  # fmt: skip
 def test_mistakes_are_told_in_one_line(here, arguments, code, message):
     told = fails(*arguments, code=code)

@@ -97,7 +97,7 @@ def test_reproduce_is_interrupted_continued_and_reported(tmp_path):
     assert len(kept) >= 2
     done = paper(*arguments, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "7 fits" in done.stdout
+    assert "8 fits" in done.stdout
     assert (tmp_path / "report" / "index.html").resolve().as_uri() in done.stdout
     assert all(path.stat().st_mtime_ns == stamp for path, stamp in kept.items())
     assert "7/7" in done.stderr  # progress is told also where there is no terminal

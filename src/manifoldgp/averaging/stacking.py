@@ -71,6 +71,7 @@ PLAIN_GPS = ("plain GP", "rough GP", "additive GP")
 @dataclass(frozen=True)
 class HeldOutReport:
     """What the n held-out rows say: log densities (n,) of groups, of the control (plain GPs with variance-scaled copies) and of the stack; PIT (n,) of the stack.
+    Rows of exact models are in the order in which the fit learnt them, which follows from their values.
 
     weights: (G, F) by group and variance factor. mean, observed: the stack's predictive means of the held-out rows and their targets (n,), standardised.
     cut_short: groups whose training on the folds was stopped on its way.

@@ -79,7 +79,9 @@ class Standardizer:
 
     def apply(self, A: np.ndarray) -> np.ndarray:
         """What the model sees (..., C) of columns A (..., D)."""
-        return (A[..., self.columns] - self.offsets) / self.scales
+        return np.ascontiguousarray(
+            (A[..., self.columns] - self.offsets) / self.scales
+        )  # a choice of columns lies in memory column by column
 
     def learnt(self, U: np.ndarray) -> np.ndarray:
         """What a model learns from: standardised values as multiples of :data:`GRID`, the same numbers in whatever units they came. Others stay as they are."""
