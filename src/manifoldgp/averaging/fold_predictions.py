@@ -55,7 +55,7 @@ class Folds:
         """What ``members`` of every fold learn from: its training rows, or a sample of so many of them, another one for each member."""
         train = self.for_members(members).train
         n = train.y.shape[-1]
-        present = np.ones(train.y.shape, dtype=bool) if train.mask is None else train.mask.cpu().numpy() > 0
+        present = _present(train)
         fewest = min(rows, int(present.sum(1).min()))
         if n <= rows:
             return train
@@ -68,7 +68,7 @@ class Folds:
         scale (K, D): how long each input is, for every fold.
         """
         train = self.for_members(members).train
-        present = np.ones(train.y.shape, dtype=bool) if train.mask is None else train.mask.cpu().numpy() > 0
+        present = _present(train)
         parts = max(1, int(present.sum(1).min()) // rows)
         scaled = (train.X.cpu().numpy() / scale.repeat(members, 0)[:, None]).astype(np.float32)
         dealt = [_halved(X, np.flatnonzero(own), parts, rng) for X, own in zip(scaled, present, strict=True)]
@@ -89,6 +89,11 @@ class Folds:
         for k, where in enumerate(self.where):
             rows[..., where[where >= 0]] = held_out[..., k, where >= 0]
         return rows
+
+
+def _present(train: Data) -> np.ndarray:
+    """Which rows (R, n) of every training set take part."""
+    return np.ones(train.y.shape, dtype=bool) if train.mask is None else train.mask.cpu().numpy() > 0
 
 
 def _chosen(train: Data, chosen: np.ndarray) -> Data:

@@ -25,6 +25,7 @@ from manifoldgp.averaging.members import nested_gp, pick, warm_and_cold
 from manifoldgp.averaging.stacking import Candidates, HeldOutReport
 from manifoldgp.model import Data, Model
 from manifoldgp.parameters import Tree, leaves
+from manifoldgp.training.trained import Trained
 from manifoldgp.training.trainer import Trainer
 
 if TYPE_CHECKING:
@@ -46,6 +47,11 @@ PATIENT_BELOW = 300
 
 SCREEN_ROWS, SCREEN_ITERATIONS = 250, 30
 """Rows on which further plain GPs are compared with the plain GP first, and their iterations there."""
+
+
+def many_rows(rows: int, learn_rows: int) -> bool:
+    """Whether a fold with so many rows has clearly more than the sample that members learn from at first, so that they go on with all of them."""
+    return rows > 1.5 * learn_rows
 
 
 def fold_phase(group: str) -> str:
@@ -103,19 +109,22 @@ class OnFolds:
 
     def needed(self) -> list[str]:
         """The groups that are missed if they are left out; the plain GP is one of them."""
-        optional = [name for name in self.groups if name != PLAIN]
-        kept = self.settings.weighing.needed(self.candidates, optional, self.settings.keep)
-        most = max(3, int(FACTOR_BYTES / (8 * self.folds.N**2)))
-        while sum(self.groups[name].inner.size for name in kept) > most and len(kept) > 2:
-            kept, _ = self.settings.weighing.without_least_missed(self.candidates, kept, optional)
-        return kept
+        kept = self.settings.weighing.needed(self.candidates, self._optional, self.settings.keep)
+        return self._at_most(max(3, int(FACTOR_BYTES / (8 * self.folds.N**2))), kept, least=2)
 
     def _in_time(self, kept: list[str]) -> list[str]:
         """Those of the groups that can be conditioned on all rows in the time that is left; the plain GP at least."""
-        optional = [name for name in self.groups if name != PLAIN]
-        while len(kept) > 1 and self._conditioning * sum(self.groups[name].inner.size for name in kept) > self._time_left:
-            kept, _ = self.settings.weighing.without_least_missed(self.candidates, kept, optional)
+        return self._at_most(self._time_left / self._conditioning, kept, least=1) if self._conditioning else kept
+
+    def _at_most(self, members: float, kept: list[str], least: int) -> list[str]:
+        """Groups with so many members together, or so few groups: those that are missed least are left out."""
+        while len(kept) > least and sum(self.groups[name].inner.size for name in kept) > members:
+            kept, _ = self.settings.weighing.without_least_missed(self.candidates, kept, self._optional)
         return kept
+
+    @property
+    def _optional(self) -> list[str]:
+        return [name for name in self.groups if name != PLAIN]
 
     def _keep_time(self, seconds: float) -> None:
         """Training has to end before the deadline: every member that predicts needs a factor of its fold's rows, and one of all rows. seconds: that a first prediction took."""
@@ -134,7 +143,7 @@ class OnFolds:
     @property
     def many(self) -> bool:
         """Whether the folds have clearly more rows than the sample that members learn from at first."""
-        return self.folds.train.y.shape[-1] > 1.5 * self.settings.learn_rows
+        return many_rows(self.folds.train.y.shape[-1], self.settings.learn_rows)
 
     def learn_from_all_rows(self) -> None:
         """Some iterations on all rows for the groups that count and have seen a sample of them only, which says less about noise and length-scales."""
@@ -209,14 +218,12 @@ class OnFolds:
         data, first = self.learning(members), s.steps[0]
         if name == OWN:
             batch = self.trainer.fit(fold_phase(OWN), self.template, data, K * members, first)
-            inner = tempered_weights_of(batch.objective, K, s.temperature)
         else:
             assert self.rough_base is not None
             model, gp = rough_nested(self.template, s.hidden, s.q), pick(self.rough_base, np.repeat(np.arange(K), members))
             start = nested_start(model, gp, np.zeros(K * members, dtype=bool))
             batch = self.trainer.fit(fold_phase(ROUGH), model, data, K * members, first, start)
-            inner = equal_weights_of(batch.objective, K)
-        return Group(batch, np.arange(K * members), inner, first, data)
+        return Group(batch, np.arange(K * members), self._inner(name, batch), first, data)
 
     def take_steps(self, name: str) -> None:
         """Train a group on, step by step, while held-out rows want it."""
@@ -245,12 +252,16 @@ class OnFolds:
         values = group.values
         data, parts = self._nearby(members) if self.many else (group.data, 1)
         batch = self.trainer.fit(phase, group.batch.model, data, K * members, iterations, lambda _: values, parts=parts)
-        inner = (
+        return Group(batch, np.arange(K * members), self._inner(name, batch), group.iterations + iterations, data, parts)
+
+    def _inner(self, name: str, batch: Trained) -> np.ndarray:
+        """Inner weights (K, members) of a group that is this whole batch: own members count by their objectives, since some of them fail; others the same."""
+        K = self.folds.count
+        return (
             tempered_weights_of(batch.objective, K, self.settings.temperature)
             if name == OWN
             else equal_weights_of(batch.objective, K)
         )
-        return Group(batch, np.arange(K * members), inner, group.iterations + iterations, data, parts)
 
     def _nearby(self, members: int) -> tuple[Data, int]:
         """Neighbourhoods of all rows, near in terms of the plain GP's length-scales, for so many members of every fold."""

@@ -28,6 +28,7 @@ from manifoldgp.averaging.fold_training import (
     SCREEN_ROWS,
     OnFolds,
     fold_phase,
+    many_rows,
     nearby_phase,
     screen_phase,
     step_phase,
@@ -190,7 +191,9 @@ class Stack(Averaging):
             for name, factor in ((PLAIN, 1), (ROUGH_GP, 1), (ADDITIVE_GP, ADDITIVE_COST))
             if screen
         ]
-        nearby = learn if part <= 1.5 * self.learn_rows else used * (2 * part / self.learn_rows) * cost(self.learn_rows // 2)
+        nearby = (
+            learn if not many_rows(part, self.learn_rows) else used * (2 * part / self.learn_rows) * cost(self.learn_rows // 2)
+        )
         later = self.fold_members * nearby
         further = [
             Phase(step_phase(name, to), to - since, later * (to - since), to - since, _step_chance(name, since == first, N))
@@ -201,7 +204,7 @@ class Stack(Averaging):
         on_all_rows = [
             Phase(nearby_phase(name), NEARBY_ITERATIONS, members * nearby * NEARBY_ITERATIONS, NEARBY_ITERATIONS, chance)
             for name, members, chance in ((PLAIN, 1, 1.0), (ROUGH_GP, 1, 0.5), (COLD, several, 0.5), (ROUGH, several, 0.5))
-            if part > 1.5 * self.learn_rows
+            if many_rows(part, self.learn_rows)
         ]
         starts = self.gp_starts * _GP_ITERATIONS * (whole if few else cost(SCREEN_ROWS))
         additive = Phase(fold_phase(ADDITIVE_GP), 50, ADDITIVE_COST * 50 * learn, GP_FOLD_ITERATIONS, 0.3 if screen else 1.0)
