@@ -255,8 +255,8 @@ class DynamicsModel(BaseEstimator):
     def _regression(self) -> Regression:
         fitted = self.regressor_
         scaler = fitted.x_scaler_
-        offset, scale = on_device(fitted, scaler.offsets), on_device(fitted, scaler.scales)
-        return Regression(fitted.ensembles_, torch.as_tensor(scaler.columns, device=offset.device), offset, scale)
+        scale = on_device(fitted, scaler.scales)
+        return Regression(fitted.ensembles_, scaler, torch.as_tensor(scaler.columns, device=scale.device), scale)
 
     def _states(self, states: ArrayLike) -> Tensor:
         check_is_fitted(self)

@@ -12,8 +12,10 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from manifoldgp.data.scaling import Standardizer
 from manifoldgp.dynamics.state_space import StateSpace
 from manifoldgp.estimators.function_draws import SampledFunctions
+from manifoldgp.estimators.units import scaled_tensor
 from manifoldgp.inference.ensemble import Ensemble
 from manifoldgp.inference.gaussian_outputs import GaussianOutputs
 from manifoldgp.inference.uncertain_inputs import root
@@ -23,16 +25,16 @@ Policy = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Regression:
-    """The fitted targets as functions of z (..., D) in its own units. columns, offset, scale (C,): of the inputs that the models see."""
+    """The fitted targets as functions of z (..., D) in its own units. columns, scale (C,): of the inputs that the models see."""
 
     ensembles: Sequence[Ensemble]
+    scaler: Standardizer
     columns: Tensor
-    offset: Tensor
     scale: Tensor
 
     def seen(self, z: Tensor) -> Tensor:
         """What the models see (..., C)."""
-        return (z[..., self.columns] - self.offset) / self.scale
+        return scaled_tensor(self.scaler, z, self.scale)
 
     def __call__(self, z: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and variance (..., O) of y at z (..., D)."""
