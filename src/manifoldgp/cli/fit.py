@@ -458,7 +458,8 @@ def _say_what_was_read(training: Training, rows: int, messages: Messages) -> Non
         elif column.kind == "flag":
             messages.note(f"{column.name}: true or false, becomes 1 or 0")
         elif column.time is not None:
-            messages.note(f"{column.name}: {column.kind}s, become {', '.join(column.time.names(column.name))}")
+            written = f" written with the {column.time.order}" if column.time.order else ""
+            messages.note(f"{column.name}: {column.kind}s{written}, become {', '.join(column.time.names(column.name))}")
         if alike := spellings_alike(column.categories):
             messages.warn(
                 f"{column.name}: categories that differ only in capitals or spaces count as different ones: {', '.join(alike[:3])}"

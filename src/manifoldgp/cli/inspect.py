@@ -61,10 +61,15 @@ def _kind_in_words(column: Any) -> str:
         "flag": "true or false",
         "category": "text: " + ", ".join(column.categories),
         "levels": f"text with {len(column.categories)} levels, becomes the effect of each on the target",
-        "date": f"date, {_since(column.time)}",
+        "date": f"date{_order(column.time)}, {_since(column.time)}",
         "duration": f"duration in {column.time.unit}" if column.time else "",
     }[column.kind]
     return f"{words}; some missing" if column.indicator else words
+
+
+def _order(time: Any) -> str:
+    """Which of day and month stands first, where that had to be found out."""
+    return "" if time is None or time.order is None else f" written with the {time.order}"
 
 
 def _since(time: Any) -> str:

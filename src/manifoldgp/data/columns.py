@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from manifoldgp._system.plain_text import option
-from manifoldgp.data.dates import TimeScale, ambiguous_times, as_times, holds_times, learn_time_scale, pandas
+from manifoldgp.data.dates import TimeScale, ambiguous_times, as_times, day_order, holds_times, learn_time_scale, pandas
 from manifoldgp.data.levels import Effects
 from manifoldgp.errors import InputError
 
@@ -31,7 +31,8 @@ ONE_HOT = 10
 
 _FLAGS = {"true": 1.0, "false": 0.0, "1": 1.0, "0": 0.0}
 _DATE_ADVICE = (
-    "Write dates as 2026-12-31 or 2026-12-31 23:59, and times of day as numbers that mean something for your task, such as hours."
+    "Write dates as 2026-12-31 or 2026-12-31 23:59 (31.12.2026 is read too, the day first), and times of day as numbers that mean something for your "
+    "task, such as hours. In Python, pandas.to_datetime(..., dayfirst=True or False) says which is the day."
 )
 
 
@@ -149,7 +150,7 @@ class Column:
 
     def _times(self, values: Series) -> np.ndarray:
         assert self.time is not None
-        times, wrong = as_times(values)
+        times, wrong = as_times(values, self.time.order)
         if wrong.any() or (pandas().api.types.is_timedelta64_dtype(times.dtype) != (self.kind == "duration")):
             wrong = wrong if wrong.any() else np.ones(len(values), dtype=bool)
             raise InputError(
@@ -195,14 +196,15 @@ def holds_containers(values: Series) -> bool:
 
 
 def _time_column(name: str, values: Series, cyclic: tuple[str, ...]) -> Column:
-    times, wrong = as_times(values)
+    order = day_order(values)
+    times, wrong = as_times(values, order)
     if wrong.any():
         raise UnusableColumn(
             f"Column {name!r} holds dates, and in {wrong.sum()} of {len(values)} rows something else: {_quoted(values[wrong])} "
             f"({rows_where(wrong, values.index)}).",
             name,
         )
-    scale = learn_time_scale(times, cyclic)
+    scale = learn_time_scale(times, cyclic, order)
     return Column(name, "date" if scale.origin is not None else "duration", time=scale)
 
 
