@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -30,10 +31,7 @@ ONE_HOT = 10
 """Up to this many categories become 0/1 columns, more become a number each, their effect on the target."""
 
 _FLAGS = {"true": 1.0, "false": 0.0, "1": 1.0, "0": 0.0}
-_DATE_ADVICE = (
-    "Write dates as 2026-12-31 or 2026-12-31 23:59 (31.12.2026 is read too, the day first), and times of day as numbers that mean something for your "
-    "task, such as hours. In Python, pandas.to_datetime(..., dayfirst=True or False) says which is the day."
-)
+_DATE_ADVICE = "Write dates as 2026-12-31 or 2026-12-31 23:59, or with points, 31.12.2026, the day first."
 
 
 class UnusableColumn(InputError):  # noqa: N818 - what it is, not that something failed
@@ -174,10 +172,7 @@ def learn_column(name: str, values: Series, cyclic: tuple[str, ...] = ()) -> Col
     if holds_times(values):
         return _time_column(name, values, cyclic)
     if ambiguous_times(values):
-        raise UnusableColumn(
-            f"Column {name!r} holds times of day, or dates in which day and month could be either ({_quoted(values.iloc[:1])}). {_DATE_ADVICE}",
-            name,
-        )
+        raise UnusableColumn(_unclear_time(name, values), name)
     readable = _readable(values)
     if readable.all() and len(values):
         return Column(name)
@@ -188,6 +183,16 @@ def learn_column(name: str, values: Series, cyclic: tuple[str, ...] = ()) -> Col
             name,
         )
     return _category(name, values)
+
+
+def _unclear_time(name: str, values: Series) -> str:
+    first = values.iloc[0]
+    if isinstance(first, datetime.time) or ":" in str(first)[:3]:
+        return f"Column {name!r} holds times of day ({str(first)!r}). Turn them into numbers that mean something for your task, such as hours, or add the date."
+    return (
+        f"Column {name!r} holds dates in which day and month could be either ({first!r}). {_DATE_ADVICE} "
+        "In Python, pandas.to_datetime(..., dayfirst=True), or False, says which is meant."
+    )
 
 
 def holds_containers(values: Series) -> bool:

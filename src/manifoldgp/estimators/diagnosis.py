@@ -337,7 +337,7 @@ def _starts(starts: np.ndarray, N: int, numbers: dict, remarks: list) -> None:
     limited = int((starts["status"] == "iteration limit").sum())
     if limited:
         remarks.append(
-            f"{limited} of {len(starts)} {'start' if len(starts) == 1 else 'starts'} stopped at the iteration limit: raise max_iter to see them converge."
+            f"{limited} of {len(starts)} {'start' if len(starts) == 1 else 'starts'} stopped at the iteration limit: raise max_iter to see {'it' if limited == 1 else 'them'} converge."
         )
 
 
