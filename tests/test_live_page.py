@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+from importlib import resources
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -114,8 +117,14 @@ def test_dates_many_categories_and_gaps_are_encoded_as_the_model_does(chromium, 
     model = GPRegressor(restarts=1, max_iter=3, missing="impute", cyclic=("day", "week", "month", "year"))
     model.fit(gaps.drop(columns="grip"), gaps["grip"])
     write_model_report(model, tmp_path / "model.html")
-    new = table.iloc[[0, 1, 30, 59]]
+    new, encoding = table.iloc[[0, 1, 30, 59]], model.table_encoding_
+    view: Any = SimpleNamespace(
+        model=model, inputs=list(encoding.names), X=encoding.training_inputs(gaps, gaps[["grip"]].to_numpy())[0].to_numpy()
+    )
+    functions = (resources.files("manifoldgp.inspection") / "live.js").read_text(encoding="utf-8").split("// Distance from")[0]
     code = f"""
+      const data = {{ live: {{ columns: {json.dumps(page_live._columns(view))} }} }};
+      {functions}
       const rows = {json.dumps(new[["when", "site", "load"]].astype(str).to_numpy().tolist())};
       const labels = [...document.querySelectorAll("#live label")].map((l) => [l.textContent, document.getElementById(l.htmlFor).nextSibling?.type]);
       const said = document.querySelector("#live .said").textContent;
@@ -125,7 +134,7 @@ def test_dates_many_categories_and_gaps_are_encoded_as_the_model_does(chromium, 
     )
     assert not console
     found = outcome_of(dom)
-    np.testing.assert_allclose(found["x"], model.table_encoding_.inputs(new).to_numpy(), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(found["x"], encoding.inputs(new).to_numpy(), rtol=1e-12, atol=1e-12)
     assert found["labels"] == [["when", "datetime-local"], ["site", None], ["load", "number"]]
     assert "95 % between" in found["said"]
     assert found["wrong"][0] == 'when: "31.02.2026" is not a date'

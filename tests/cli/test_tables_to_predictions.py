@@ -192,6 +192,12 @@ def test_scores_are_the_formulas(here):
     assert f"{scores['rmse']:.4g}" in shown
 
 
+def test_scores_of_the_training_rows_are_called_so(folder):
+    words = "The model was fitted to these rows: errors on new ones are larger."
+    assert words in mgp("score", folder / "model.mgp", folder / "data.csv").err
+    assert words not in mgp("score", folder / "model.mgp", folder / "new.csv").err
+
+
 def test_predictions_stand_beside_the_inputs_on_request(folder, tmp_path):
     out = tmp_path / "p.tsv"
     assert mgp("predict", folder / "model.mgp", folder / "new.csv", "--out", out, "--with-inputs").out == ""
