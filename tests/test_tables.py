@@ -295,7 +295,7 @@ def test_every_bad_column_is_named_at_once():
         assert part in str(refusal.value)
     assert str(refusal.value).endswith(
         "Correct or remove these rows, fit with missing='impute' or 'drop' (--missing impute, --missing drop), "
-        "or without: --drop speed --drop when --drop 'the mix'"
+        "or fit without: --drop speed --drop when --drop 'the mix'"
     )
 
 

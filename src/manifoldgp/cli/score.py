@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from manifoldgp._system.plain_text import visible
 from manifoldgp.cli._messages import Messages, output, print_json
 from manifoldgp.cli._options import TABLE_HELP, AllowUnknown, Json, ModelFile, Quiet
 
@@ -107,7 +108,7 @@ def _show(scores: dict[str, dict[str, float]], rows: int) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold", title=f"{rows} rows", title_justify="left")
     table.add_column("")
     for name in scores:
-        table.add_column(name, justify="right")
+        table.add_column(visible(name), justify="right")
         table.add_column("standardised", justify="right", style="dim")
     for key, label in (("rmse", "RMSE"), ("mae", "MAE"), ("crps", "CRPS"), ("nlpp", "NLPP, nats a row")):
         table.add_row(label, *(f"{s[name]:.4g}" for s in scores.values() for name in (key, f"{key}_standardised")))

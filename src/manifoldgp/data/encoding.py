@@ -369,5 +369,5 @@ def _learn_columns(table: DataFrame, names: Sequence[str], missing: str, cyclic:
     reasons = " ".join(refused.values())
     without = " ".join(option("--drop", name) for name in refused)
     gaps = any("missing" in reason for reason in refused.values())
-    advice = "fit with missing='impute' or 'drop' (--missing impute, --missing drop), or without" if gaps else "or fit without"
-    raise InputError(f"{reasons} Correct or remove these rows, {advice}: {without}")
+    fill = "fit with missing='impute' or 'drop' (--missing impute, --missing drop), " if gaps else ""
+    raise InputError(f"{reasons} Correct or remove these rows, {fill}or fit without: {without}")
