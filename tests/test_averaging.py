@@ -241,7 +241,7 @@ def averaged(X, y, features=MLP((4, 2)), **settings):  # noqa: B008
     with training_threads() as workers:
         trainer = Trainer(torch.Generator().manual_seed(0), workers, watch=lambda phase, *_: bool(phases.append(phase)))
         halves = [np.arange(0, len(y), 2), np.arange(1, len(y), 2)]
-        average = fit_stack(Model(features, Matern52()), data, halves, Stack(**sizes), trainer, np.random.default_rng(0))
+        average = fit_stack(Model(features, Matern52()), data, [halves], Stack(**sizes), trainer, np.random.default_rng(0))
     assert sum(w.sum() for w in average.weights) == pytest.approx(1.0)
     return average, list(dict.fromkeys(phases))
 
