@@ -73,6 +73,7 @@ class Parameter:
     positive: the natural value is exp(theta); otherwise it is theta itself.
     prior: for MAP training; None is flat.
     trainable: False marks a constant found without targets (a PCA matrix, say), part of the model's state but not of theta.
+    dtype: of a constant; what is trained is float64.
     """
 
     shape: tuple[int, ...]
@@ -80,6 +81,7 @@ class Parameter:
     positive: bool = False
     prior: Prior | None = None
     trainable: bool = True
+    dtype: torch.dtype = torch.float64
 
     def __post_init__(self) -> None:
         if isinstance(self.prior, LogNormal) and not self.positive:
@@ -138,6 +140,11 @@ def leaves(tree: Tree, prefix: str = "") -> Iterator[tuple[str, Any]]:
 def map_leaves(function: Callable[[Any], Any], tree: Tree) -> Tree:
     """The tree with ``function`` applied to every leaf."""
     return {k: map_leaves(function, v) if isinstance(v, dict) else function(v) for k, v in tree.items()}
+
+
+def first_of(values: Tree) -> Tree:
+    """Values of the first start, without the batch dimension."""
+    return map_leaves(lambda leaf: leaf[0], values)
 
 
 def nest(named: Mapping[str, Any]) -> Tree:

@@ -3,6 +3,7 @@
 Every class is a description without state; see :class:`Features` for the contract.
 """
 
+from manifoldgp.features.autoencoder import AutoEncoder, Pretrained
 from manifoldgp.features.circle import Circle
 from manifoldgp.features.composition import Chain, Concatenate, Residual
 from manifoldgp.features.convert import as_features
@@ -21,6 +22,7 @@ __all__ = [
     "ACTIVATIONS",
     "MLP",
     "PCA",
+    "AutoEncoder",
     "Chain",
     "Circle",
     "Concatenate",
@@ -31,6 +33,7 @@ __all__ = [
     "Linear",
     "Module",
     "Nested",
+    "Pretrained",
     "Pullback",
     "RandomEmbedding",
     "Residual",

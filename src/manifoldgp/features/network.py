@@ -84,6 +84,15 @@ class MLP(Features):
         """The name of each layer's transfer function."""
         return (self.activation,) * len(self.sizes) if isinstance(self.activation, str) else self.activation
 
+    def pretrained(self, noise: float = 0.0, steps: int | None = None, seed: int = 0) -> Features:
+        """The network with another start: the encoder of an auto-encoder of the inputs, with the settings of `AutoEncoder`.
+
+        Rows without targets help it to start, ``fit(X, y, unlabelled=X_more)``; training on the evidence then changes all of it.
+        """
+        from manifoldgp.features.autoencoder import STEPS, Pretrained  # which is made of networks: importing it above would be circular
+
+        return Pretrained(self, noise, STEPS if steps is None else steps, seed)
+
     def parameters(self, X: Tensor) -> Tree:
         joint = JointLaw(lambda generator, count: self._start(X, generator, count))
         named = {}

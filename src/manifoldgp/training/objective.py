@@ -10,7 +10,7 @@ from manifoldgp._system.threads import Workers
 from manifoldgp.errors import DisconnectedParameterError
 from manifoldgp.model import Data, Model
 from manifoldgp.parameter_arrays import LogPrior
-from manifoldgp.parameters import Layout, Tree, leaves, map_leaves, nest
+from manifoldgp.parameters import Layout, Tree, leaves, nest
 from manifoldgp.training.closed_form import closed_form
 
 _ROWS_WORTH_A_WORKER = 200
@@ -129,8 +129,3 @@ class TrainingObjective:
         """theta as a tensor on the data's device, and the data of these starts."""
         device = self.data.X.device
         return torch.tensor(theta, dtype=torch.float64, device=device), self.data.rows(torch.from_numpy(rows).to(device))
-
-
-def first_of(values: Tree) -> Tree:
-    """Values of the first start, without the batch dimension."""
-    return map_leaves(lambda leaf: leaf[0], values)
