@@ -89,7 +89,7 @@ class MLP(Features):
 
         Rows without targets help it to start, ``fit(X, y, unlabelled=X_more)``; training on the evidence then changes all of it.
         """
-        from manifoldgp.features.autoencoder import STEPS, Pretrained  # which is made of networks: importing it above would be circular
+        from manifoldgp.features.autoencoder import STEPS, Pretrained  # made of networks: importing it above would be circular
 
         return Pretrained(self, noise, STEPS if steps is None else steps, seed)
 
