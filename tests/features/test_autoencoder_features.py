@@ -89,13 +89,6 @@ def test_a_pretrained_network_starts_as_the_encoder_and_others_near_it():
         assert (distance < 0.3).all()
 
 
-def test_features_that_have_seen_no_inputs_are_refused():
-    X, _ = on_a_plane(10)
-    for features in (AutoEncoder((2,)), MLP((2,)).pretrained()):
-        with pytest.raises(InputError, match=r"has seen no inputs yet\. Call features\.bind\(X\)"):
-            values_of(features, X)
-
-
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [

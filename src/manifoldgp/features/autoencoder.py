@@ -79,7 +79,7 @@ class AutoEncoder(Features):
         return self if self.learnt is not None else replace(self, learnt=reconstructing(self.encoder, X, self))
 
     def parameters(self, X: Tensor) -> Tree:
-        return _with_laws(self.encoder.parameters(X), _constant(self), trainable=False)
+        return _starting_at(self.learnt, self.encoder.parameters(X), trainable=False)
 
     def __call__(self, values: Tree, X: Tensor) -> Tensor:
         return self.encoder(values, X)
@@ -117,7 +117,7 @@ class Pretrained(Features):
         return self if self.learnt is not None else replace(self, learnt=reconstructing(self.network, X, self))
 
     def parameters(self, X: Tensor) -> Tree:
-        return _with_laws(self.network.parameters(X), _scattered_starts(self), trainable=True)
+        return _starting_at(self.learnt, self.network.parameters(X), trainable=True)
 
     def __call__(self, values: Tree, X: Tensor) -> Tensor:
         return self.network(values, X)
@@ -182,31 +182,19 @@ class _Best:
         return self._waiting >= _PATIENCE
 
 
-def _with_laws(tree: Tree, draw: Callable[[torch.Generator, int], dict[str, Tensor]], trainable: bool) -> Tree:
-    """The parameters of a network with other starting values."""
-    joint = JointLaw(draw)
-    return nest({name: Parameter(p.shape, joint.law(name), trainable=trainable) for name, p in leaves(tree)})
-
-
-def _constant(features: AutoEncoder) -> Callable[[torch.Generator, int], dict[str, Tensor]]:
-    return lambda generator, count: {name: leaf.expand(count, *leaf.shape).clone() for name, leaf in _learnt(features)}
-
-
-def _scattered_starts(features: Pretrained) -> Callable[[torch.Generator, int], dict[str, Tensor]]:
-    """The encoder itself first, then others around it."""
+def _starting_at(learnt: Tree | None, tree: Tree, trainable: bool) -> Tree:
+    """The parameters of a network that start at what was learnt, trained ones also scattered around it; before ``bind``, of which files know nothing, as they were."""
 
     def draw(generator: torch.Generator, count: int) -> dict[str, Tensor]:
         return {
-            name: torch.stack([leaf, *(scattered(leaf, generator) for _ in range(count - 1))]) for name, leaf in _learnt(features)
+            name: torch.stack([leaf, *(scattered(leaf, generator) if trainable else leaf for _ in range(count - 1))])
+            for name, leaf in leaves(learnt or {})
         }
 
-    return draw
-
-
-def _learnt(features: AutoEncoder | Pretrained) -> list[tuple[str, Tensor]]:
-    if features.learnt is None:
-        raise InputError(f"{features!r} has seen no inputs yet. Call features.bind(X) with them, and use what it returns.")
-    return list(leaves(features.learnt))
+    joint = JointLaw(draw)
+    return nest({
+        name: Parameter(p.shape, p.initial if learnt is None else joint.law(name), trainable=trainable) for name, p in leaves(tree)
+    })  # fmt: skip
 
 
 def _check_settings(features: Any) -> None:
