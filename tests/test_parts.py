@@ -62,6 +62,7 @@ PARTS = {
     "features.Circle": features.Circle((1,)),
     "features.Concatenate": features.Concatenate(features.Identity(), MLP((2,))),
     "features.FixedLinear": features.FixedLinear(np.arange(2.0 * D).reshape(D, 2) - 2.0),
+    "features.Guided": MLP((4, 2)).guided(0.5),
     "features.Identity": features.Identity(),
     "features.Kumaraswamy": features.Kumaraswamy(),
     "features.Linear": features.Linear(2, bias=True),

@@ -1,13 +1,18 @@
 """Features that are learnt from inputs alone: what an auto-encoder finds, and networks that start as one."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
+from manifoldgp import ManifoldGPRegressor, Single
 from manifoldgp.errors import InputError
 from manifoldgp.features import MLP, AutoEncoder
 from manifoldgp.features.autoencoder import _PATIENCE, Pretrained, _Best
-from manifoldgp.parameters import Layout, first_of, leaves
+from manifoldgp.model import Data, Model
+from manifoldgp.parameters import Layout, first_of, leaves, map_leaves
+from manifoldgp.training.objective import TrainingObjective
 
 
 def on_a_plane(rows=300, seed=0):
@@ -114,3 +119,57 @@ def test_only_what_sees_all_rows_says_that_it_uses_rows_without_targets():
     assert network.pretrained().uses_unlabelled
     assert not network.uses_unlabelled
     assert not (network >> encoder).uses_unlabelled
+
+
+def guided_problem(**more):
+    X, latent = on_a_plane(30)
+    data = Data(X, torch.from_numpy(np.sin(latent[:, 0])), **more)
+    model = Model(features=MLP((4, 2), "tanh").guided(0.7))
+    layout, drawn = model.draw(data, torch.Generator().manual_seed(0), 2)
+    return model, data, layout, drawn
+
+
+def test_guidance_adds_the_reconstruction_to_the_evidence_and_nothing_to_the_prediction():
+    model, data, layout, drawn = guided_problem()
+    theta = layout.flatten(drawn).numpy()
+    objective = TrainingObjective(model, layout, {}, data)
+    network, decoder = MLP((4, 2), "tanh"), MLP((4, 6), ("tanh", "identity"))
+    plain = replace(model, features=network)
+    for r in range(2):
+        values = map_leaves(lambda leaf, r=r: leaf[r], drawn)
+        parts = values["features"]
+        H = network(parts["network"], data.X)
+        torch.testing.assert_close(model.features_at(values, data.X), H)
+        lost = 0.35 * ((decoder(parts["decoder"], H) - data.X) ** 2).sum() / 6
+        expected = plain.nlml({**values, "features": parts["network"]}, data) + lost
+        assert objective(theta[r : r + 1], np.array([r]))[0][0] == pytest.approx(float(expected), rel=1e-10)
+    objective.refuse_disconnected(theta)  # the decoder is trained, though the kernel does not see it
+
+
+def test_rows_that_do_not_take_part_are_not_given_back():
+    mask = torch.ones(30, dtype=torch.float64)
+    mask[20:] = 0.0
+    model, data, _, drawn = guided_problem(mask=mask)
+    torch.testing.assert_close(model.penalty(drawn, data), model.penalty(drawn, Data(data.X[:20], data.y[:20])))
+
+
+def test_a_guided_fit_tells_its_evidence_apart_and_keeps_more_of_the_inputs():
+    X, latent = on_a_plane(40)
+    y = np.sin(latent[:, 0])
+    fits = {
+        w: ManifoldGPRegressor(MLP((4, 2), "tanh").guided(w), averaging=Single(1, max_iter=60)).fit(X, y) for w in (1e-6, 100.0)
+    }
+    kept = {w: share_explained(model.transform(X), X.numpy()) for w, model in fits.items()}
+    assert kept[100.0] > kept[1e-6]
+    for model in fits.values():
+        (start,) = model.starts_
+        assert start["nlml"] == pytest.approx(float(model.ensembles_[0].blocks[0].nlml()[0]) + 40 * np.log(y.std()), rel=1e-6)
+        assert start["objective"] > start["nlml"]
+
+
+def test_guidance_is_for_exact_models():
+    X, latent = on_a_plane(40)
+    with pytest.raises(InputError, match="needs method='exact': the sparse bound has no place"):
+        ManifoldGPRegressor(MLP((4, 2)).guided(), method="sparse", averaging="single").fit(X, latent[:, 0])
+    with pytest.raises(InputError, match="The weight of Guided must be a positive number"):
+        MLP((4, 2)).guided(0.0)

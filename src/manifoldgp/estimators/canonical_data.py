@@ -25,7 +25,7 @@ from manifoldgp.training.settings import Exact, Sparse
 
 _ALIKE: tuple[type, ...] = (
     features.Identity, features.MLP, features.Linear, features.Nested, features.Kumaraswamy, features.Concatenate, features.Chain,
-    features.AutoEncoder, features.Pretrained,
+    features.AutoEncoder, features.Pretrained, features.Guided,
     kernels.SquaredExponential, kernels.Matern12, kernels.Matern32, kernels.Matern52, kernels.RationalQuadratic, kernels.Periodic, kernels.SpectralMixture,
     kernels.Linear, kernels.Constant, kernels.NeuralNetwork, kernels.Additive, kernels.OrthogonalAdditive, kernels.Sum, kernels.Product,
     means.Zero, means.Constant, means.Linear,

@@ -24,6 +24,7 @@ from manifoldgp.estimators.input_std import InputStd, input_std_table, noisy_col
 from manifoldgp.estimators.method import (
     chosen_method,
     partly_obeyed,
+    refuse_sparse_penalty,
     refuse_unobeyed,
     row_source,
     surveyed,
@@ -79,6 +80,7 @@ def fit(
     more = unlabelled_inputs(estimator, unlabelled, table, model.features)
     N, outputs = table.Y.shape
     method = chosen_method(asked, N, averaging, outputs)
+    refuse_sparse_penalty(model, method)
     tell_method(asked, method, N, averaging, outputs)
     folds = FoldChoice(inputs.group_labels(groups, table.given, table.kept), ordered)
     of_X, of_y = standardized(estimator)
@@ -186,6 +188,7 @@ def _fit_source(
     method = chosen_method(Sparse() if asked is None else asked, seen.rows, averaging, source.outputs)
     assert isinstance(method, Sparse)
     model = model_of(estimator, source.has_noise)
+    refuse_sparse_penalty(model, method)
     if ranks.first:
         _tell_what_is_not_obeyed(model, averaging, method, source.inputs, groups, ordered)
     estimator.n_features_in_ = source.inputs

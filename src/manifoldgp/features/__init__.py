@@ -3,7 +3,7 @@
 Every class is a description without state; see :class:`Features` for the contract.
 """
 
-from manifoldgp.features.autoencoder import AutoEncoder, Pretrained
+from manifoldgp.features.autoencoder import AutoEncoder, Guided, Pretrained
 from manifoldgp.features.circle import Circle
 from manifoldgp.features.composition import Chain, Concatenate, Residual
 from manifoldgp.features.convert import as_features
@@ -28,6 +28,7 @@ __all__ = [
     "Concatenate",
     "Features",
     "FixedLinear",
+    "Guided",
     "Identity",
     "Kumaraswamy",
     "Linear",

@@ -129,6 +129,47 @@ class Pretrained(Features):
         return self.network.closed_form(layout, prefix)
 
 
+@register("features.Guided")
+@dataclass(frozen=True)
+class Guided(Features):
+    """A network whose features must also give the inputs back (Snoek et al. 2012): ``MLP((10, 3)).guided(1.0)``.
+
+    Training minimises NLML + weight · ½ Σ_n ‖x_n − x̂_n‖² / D with x̂ = decoder(H), a network that mirrors this one and is trained along with it: features that forget
+    the inputs cost something, which keeps a network from overfitting few targets. Exact models only. Held-out rows choose the weight, by scikit-learn's
+    ``GridSearchCV`` for example. Its parameters: ``{"network": ..., "decoder": ...}``.
+
+    Parameters
+    ----------
+    network
+        The network that the kernel sees.
+    weight
+        What the reconstruction counts; 1 counts a row as much as an observation with the spread of the (standardised) inputs.
+    """
+
+    network: MLP
+    weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.network, MLP):
+            raise InputError(f"Guided needs an MLP, such as MLP((10, 3)).guided(); got {self.network!r}.")
+        object.__setattr__(self, "weight", positive_number(self.weight, "The weight of Guided"))
+
+    def parameters(self, X: Tensor) -> Tree:
+        network = self.network.parameters(X)
+        H = self.network(first_of(Layout(network).draw(torch.Generator().manual_seed(0), 1)), X)
+        return {"network": network, "decoder": mirrored(self.network, X.shape[-1]).parameters(H)}
+
+    def __call__(self, values: Tree, X: Tensor) -> Tensor:
+        return self.network(values["network"], X)
+
+    def penalty(self, values: Tree, X: Tensor) -> Tensor:
+        back = mirrored(self.network, X.shape[-1])(values["decoder"], self(values, X))
+        return 0.5 * self.weight * ((back - X) ** 2).mean(-1)
+
+    def _program(self, values: Tree, X: Rows) -> Rows:
+        return self.network.program(values["network"], X)
+
+
 @torch.no_grad()
 def reconstructing(network: MLP, X: Tensor, settings: AutoEncoder | Pretrained) -> Tree:
     """Values of the network (without batch) whose features tell the most about X (N, D): a decoder, thrown away, gives X back from them."""

@@ -41,7 +41,7 @@ class Pullback(Protocol):
 ClosedForm = Callable[[Values, np.ndarray], Pullback]
 """Makes the pullback of R members from their values and the inputs ([R,] D + 1, N)."""
 
-_FREE = ("parameters", "bind", "uses_unlabelled")
+_FREE = ("parameters", "bind", "uses_unlabelled", "penalty")
 """Methods that a subclass may override without changing what H, and so its program and its closed form, are."""
 
 
@@ -60,6 +60,10 @@ class Features(ABC):
     def uses_unlabelled(self) -> bool:
         """Whether ``bind`` learns from inputs, so that rows without targets help it."""
         return False
+
+    def penalty(self, values: Tree, X: Tensor) -> Tensor | None:
+        """What training adds to the NLML for each row (*B, N), beside what the kernel sees of it; None for nothing, as almost all features have it."""
+        return None
 
     @abstractmethod
     def parameters(self, X: Tensor) -> Tree:

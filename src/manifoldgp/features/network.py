@@ -93,6 +93,12 @@ class MLP(Features):
 
         return Pretrained(self, noise, STEPS if steps is None else steps, seed)
 
+    def guided(self, weight: float = 1.0) -> Features:
+        """The network with features that must also give the inputs back, which counts ``weight``: `Guided`."""
+        from manifoldgp.features.autoencoder import Guided
+
+        return Guided(self, weight)
+
     def parameters(self, X: Tensor) -> Tree:
         joint = JointLaw(lambda generator, count: self._start(X, generator, count))
         named = {}

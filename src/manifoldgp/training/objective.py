@@ -1,4 +1,4 @@
-"""The function that training minimises: −log p(y | theta) − log p(theta) of a batch of starts, with its gradient."""
+"""The function that training minimises: −log p(y | theta) − log p(theta) of a batch of starts, and what features add to it, with its gradient."""
 
 from __future__ import annotations
 
@@ -36,7 +36,9 @@ class TrainingObjective:
 
     def value(self, theta: Tensor, data: Data) -> Tensor:
         """The objective (A,) as a differentiable function of theta (A, P)."""
-        value = self.model.nlml(self.layout.unflatten(theta, self.constants), data)
+        values = self.layout.unflatten(theta, self.constants)
+        value, penalty = self.model.nlml(values, data), self.model.penalty(values, data)
+        value = value if penalty is None else value + penalty
         value = value if value.ndim else value.expand(len(theta))
         return value + self.layout.negative_log_prior(theta) if self.layout.has_priors else value
 
@@ -113,7 +115,9 @@ class TrainingObjective:
         values = self.layout.unflatten(point, self.constants)
         trainable = {n: v.detach().requires_grad_() for n, v in leaves(values) if self.layout.parameters[n].trainable}
         fixed = {n: v for n, v in leaves(values) if n not in trainable}
-        value = self.model.nlml(nest({**fixed, **trainable}), data).sum()
+        tree = nest({**fixed, **trainable})
+        value, penalty = self.model.nlml(tree, data).sum(), self.model.penalty(tree, data)
+        value = value if penalty is None else value + penalty.sum()
         if not value.requires_grad:
             dead = list(trainable)
         else:
