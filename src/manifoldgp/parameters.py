@@ -61,7 +61,15 @@ class LogNormal:
     sd: float = 1.0
 
 
-Prior = Normal | StudentT | LogNormal
+@dataclass(frozen=True, eq=False)
+class Around:
+    """Normal prior on every entry, each with a mean of its own: ``centre`` (*shape,), what it was before training. No file holds it."""
+
+    centre: Tensor
+    sd: float
+
+
+Prior = Normal | StudentT | LogNormal | Around
 
 
 @dataclass(frozen=True)
@@ -249,6 +257,9 @@ class Layout:
                     student[where], inverse_df[where] = 0.5 * (df + 1), 1.0 / df
                     log_norm = math.lgamma(0.5 * df) - math.lgamma(0.5 * (df + 1)) + 0.5 * math.log(df * math.pi)
                     constant += count * (log_norm + math.log(scale))
+                case Around(values, sd):
+                    centre[where], inverse_scale[where], normal[where] = values.reshape(-1).cpu(), 1.0 / sd, 0.5
+                    constant += count * (0.5 * math.log(2 * math.pi) + math.log(sd))
                 case Normal(mean, sd) | LogNormal(mean, sd):
                     centre[where], inverse_scale[where], normal[where] = mean, 1.0 / sd, 0.5
                     constant += count * (0.5 * math.log(2 * math.pi) + math.log(sd))

@@ -173,3 +173,22 @@ def test_guidance_is_for_exact_models():
         ManifoldGPRegressor(MLP((4, 2)).guided(), method="sparse", averaging="single").fit(X, latent[:, 0])
     with pytest.raises(InputError, match="The weight of Guided must be a positive number"):
         MLP((4, 2)).guided(0.0)
+
+
+@pytest.mark.parametrize("spread", [0.2, None])
+def test_a_prior_holds_a_pretrained_network_near_its_encoder(spread):
+    X, _ = on_a_plane(50)
+    bound = MLP((3, 2), "tanh").pretrained(spread=spread, steps=20).bind(X)
+    layout = Layout(bound.parameters(X))
+    theta = layout.flatten(values_of(bound, X, count=2))
+    if spread is None:
+        assert not layout.has_priors
+        return
+    expected = torch.zeros(2, dtype=torch.float64)
+    for name, centre in leaves(bound.learnt):
+        law = torch.distributions.Normal(centre, spread * centre.square().mean().sqrt())
+        expected -= law.log_prob(theta[:, layout.slices[name]].reshape(2, *centre.shape)).flatten(1).sum(1)
+    torch.testing.assert_close(layout.negative_log_prior(theta), expected, rtol=1e-10, atol=0)
+    assert expected[0] < expected[1]  # the first start is the encoder itself
+    with pytest.raises(InputError, match="The spread of Pretrained"):
+        MLP((3, 2)).pretrained(spread=0.0)

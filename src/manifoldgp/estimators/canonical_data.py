@@ -44,7 +44,8 @@ def treats_columns_alike(model: Model) -> bool:
 
 
 def _alike(part: object) -> bool:
-    return type(part) in _ALIKE and getattr(part, "dims", None) is None and all(map(_alike, getattr(part, "parts", ())))
+    knows = any(getattr(part, name, None) is not None for name in ("dims", "learnt"))
+    return type(part) in _ALIKE and not knows and all(map(_alike, getattr(part, "parts", ())))
 
 
 def input_scaler(

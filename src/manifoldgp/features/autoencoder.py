@@ -17,11 +17,11 @@ from manifoldgp.features.joint_law import JointLaw
 from manifoldgp.features.minibatches import Named, minimised
 from manifoldgp.features.module import scattered
 from manifoldgp.features.network import MLP
-from manifoldgp.parameters import Layout, Parameter, Tree, first_of, leaves, nest
+from manifoldgp.parameters import Around, Layout, Parameter, Tree, first_of, leaves, nest
 from manifoldgp.predictor.rows import Rows
 from manifoldgp.registry import NOT_IN_FILES, register
 
-STEPS = 3000
+STEPS, SPREAD = 3000, 0.03
 _HELD_OUT, _MOST_HELD_OUT = 10, 2000  # one row in so many, and never more of them
 _CHECKS, _PATIENCE = 50, 10
 
@@ -94,10 +94,20 @@ class Pretrained(Features):
     """A network that starts as the encoder of an auto-encoder and is then trained on the evidence (Salakhutdinov & Hinton 2007): ``MLP((50, 10)).pretrained()``.
 
     Rows without targets help it to start: ``fit(X, y, unlabelled=X_more)``. The first of several starts is the encoder itself, the others are scattered around it by
-    10 %. Its parameters are those of the network; ``noise``, ``steps`` and ``seed`` are those of `AutoEncoder`.
+    10 %. Its parameters are those of the network, with a Gaussian prior around the encoder's: the evidence of few targets alone would lead a large network astray.
+
+    Parameters
+    ----------
+    network
+        The network.
+    spread
+        Standard deviation of the prior, relative to the root mean square of each array of weights. None: no prior.
+    noise, steps, seed
+        Those of `AutoEncoder`.
     """
 
     network: MLP
+    spread: float | None = SPREAD
     noise: float = 0.0
     steps: int = STEPS
     seed: int = 0
@@ -107,6 +117,8 @@ class Pretrained(Features):
     def __post_init__(self) -> None:
         if not isinstance(self.network, MLP):
             raise InputError(f"Pretrained needs an MLP, such as MLP((50, 10)).pretrained(); got {self.network!r}.")
+        if self.spread is not None:
+            object.__setattr__(self, "spread", positive_number(self.spread, "The spread of Pretrained (None for no prior)"))
         _check_settings(self)
 
     @property
@@ -117,7 +129,11 @@ class Pretrained(Features):
         return self if self.learnt is not None else replace(self, learnt=reconstructing(self.network, X, self))
 
     def parameters(self, X: Tensor) -> Tree:
-        return _starting_at(self.learnt, self.network.parameters(X), trainable=True)
+        tree = _starting_at(self.learnt, self.network.parameters(X), trainable=True)
+        if self.learnt is None or self.spread is None:
+            return tree
+        named, centres = dict(leaves(tree)), dict(leaves(self.learnt))
+        return nest({name: replace(p, prior=_around(centres[name], self.spread)) for name, p in named.items()})
 
     def __call__(self, values: Tree, X: Tensor) -> Tensor:
         return self.network(values, X)
@@ -221,6 +237,11 @@ class _Best:
         if not self.values or error < self._smallest:
             self.values, self._smallest, self._waiting = values, error, 0
         return self._waiting >= _PATIENCE
+
+
+def _around(learnt: Tensor, spread: float) -> Around:
+    size = float(learnt.square().mean().sqrt())
+    return Around(learnt, spread * size if size > 0 else spread)
 
 
 def _starting_at(learnt: Tree | None, tree: Tree, trainable: bool) -> Tree:
