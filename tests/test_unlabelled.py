@@ -60,7 +60,7 @@ def test_the_features_are_those_of_a_loaded_model_and_of_its_predictor(tmp_path)
 
 
 def test_the_default_average_has_members_of_pretrained_networks():
-    stack = Stack(steps=(2, 3), warm_iterations=2, warm_members=2, cold_members=2, own_members=2)
+    stack = Stack(deals=1, steps=(2, 3), warm_iterations=2, warm_members=2, cold_members=2, own_members=2)
     model = mgp(NETWORK, averaging=stack).fit(X[:40], np.sign(X[:40, 0]) + 0.1 * X[:40, 1], unlabelled=X[40:])
     assert "own" in set(model.held_out_[0].groups)
     assert np.isfinite(model.predict(X)).all()
