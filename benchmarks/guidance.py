@@ -22,7 +22,7 @@ MOST_TEST = 300
 
 
 def single(features: object, seed: int) -> ManifoldGPRegressor:
-    return ManifoldGPRegressor(features, averaging=Single(restarts=3, max_iter=100), random_state=seed)
+    return ManifoldGPRegressor(features, averaging=Single(restarts=2, max_iter=60), random_state=seed)
 
 
 def guided(seed: int) -> GridSearchCV:

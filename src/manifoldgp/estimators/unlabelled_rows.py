@@ -43,7 +43,7 @@ def unlabelled_inputs(
         return table.without_target
     encoded = hasattr(estimator, "table_encoding_")
     more = inputs.more_inputs(estimator, tables.query_rows(estimator, unlabelled).X, allow_missing=encoded)
-    known = ~np.isnan(more).any(1)
+    known = np.asarray(~np.isnan(more).any(1))
     if not known.all():
         warn(
             f"{int((~known).sum())} of {len(known)} rows of unlabelled have missing inputs or unknown categories, and are left out."
