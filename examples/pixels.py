@@ -16,6 +16,8 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
@@ -94,9 +96,7 @@ class WhereBright(nn.Module):
 
 def encoder(features: int = 2) -> nn.Module:
     """Four filters of 7 × 7 pixels, the place where each one answers most, and a linear map of these places: 214 weights."""
-    return nn.Sequential(
-        nn.Unflatten(1, (1, SIDE, SIDE)), nn.Conv2d(1, 4, 7, bias=False), WhereBright(), nn.Linear(8, features)
-    )
+    return nn.Sequential(nn.Unflatten(1, (1, SIDE, SIDE)), nn.Conv2d(1, 4, 7, bias=False), WhereBright(), nn.Linear(8, features))
 
 
 def dense_encoder(features: int = 2) -> nn.Module:
@@ -127,7 +127,9 @@ class Videos:
     @classmethod
     def filmed(cls, runs: int, steps: int, rng: np.random.Generator) -> Videos:
         swings = [swing(steps, rng) for _ in range(runs)]
-        return cls(np.stack([render(a, rng) for a, _ in swings]), np.stack([u for _, u in swings]), np.stack([a for a, _ in swings]))
+        return cls(
+            np.stack([render(a, rng) for a, _ in swings]), np.stack([u for _, u in swings]), np.stack([a for a, _ in swings])
+        )
 
 
 @dataclass(frozen=True)
@@ -159,7 +161,14 @@ def dynamics(model: ManifoldGPRegressor, videos: Videos, given: argparse.Namespa
     return DynamicsModel(plain, rates=follows).fit(runs)  # pyright: ignore[reportArgumentType]
 
 
-def study(name: str, features: PCA | nn.Module, photographs: tuple[Array, Array], tests: tuple[Array, Array], videos: tuple[Videos, Videos], given) -> Seen:
+def study(
+    name: str,
+    features: PCA | nn.Module,
+    photographs: tuple[Array, Array],
+    tests: tuple[Array, Array],
+    videos: tuple[Videos, Videos],
+    given,
+) -> Seen:
     """Angle from pixels, then dynamics in its features; prints both errors."""
     begin = time.process_time()
     torch.manual_seed(0)  # for the encoder's first start, the weights it comes with
@@ -172,11 +181,16 @@ def study(name: str, features: PCA | nn.Module, photographs: tuple[Array, Array]
     rolled, example = roll(model, reader, moving, videos[1], given.horizon)
     seconds = time.process_time() - begin
     after = " ".join(f"{np.sqrt(np.mean(rolled[h] ** 2)):6.1f}" for h in (1, 5, given.horizon))
-    print(f"{name:28} {np.sqrt(np.mean(errors**2)):6.1f} {np.median(np.abs(errors)):6.1f} {density:8.2f}   {after} {seconds:6.0f}", flush=True)
+    print(
+        f"{name:28} {np.sqrt(np.mean(errors**2)):6.1f} {np.median(np.abs(errors)):6.1f} {density:8.2f}   {after} {seconds:6.0f}",
+        flush=True,
+    )
     return Seen(model, errors, seconds, rolled, example)
 
 
-def roll(model: ManifoldGPRegressor, reader: GPRegressor, moving: DynamicsModel, videos: Videos, horizon: int) -> tuple[Array, tuple[Array, Array, Array]]:
+def roll(
+    model: ManifoldGPRegressor, reader: GPRegressor, moving: DynamicsModel, videos: Videos, horizon: int
+) -> tuple[Array, tuple[Array, Array, Array]]:
     """Errors in degrees (H + 1, n) of rollouts from many frames of the test videos, and one rollout as drawn angles (P, H' + 1) beside the truth and time."""
     runs = recordings(model, videos)
     T = len(runs.runs[0])
@@ -193,6 +207,47 @@ def roll(model: ManifoldGPRegressor, reader: GPRegressor, moving: DynamicsModel,
     return errors.T, (drawn, videos.angles[0, 1:], first.time)
 
 
+# ---- pictures
+
+
+def draw_film(videos: Videos) -> Figure:
+    """Every fourth frame of the first test video, with its time."""
+    with styled():
+        figure, axes = new_figure(1, 8, size=(8.8, 1.35))
+        for k, ax in enumerate(axes):
+            ax.imshow(videos.frames[0, 4 * k % len(videos.frames[0])].reshape(SIDE, SIDE), cmap="gray", vmin=0, vmax=1)
+            ax.set(xticks=[], yticks=[])
+            ax.grid(visible=False)
+            ax.set_title(f"{4 * k * DT:.1f} s", fontweight="normal", fontsize=8.5)
+    return figure
+
+
+def draw_found(seen: dict[str, Seen], linear: str, learned: str, tests: tuple[Array, Array]) -> Figure:
+    """Both feature planes coloured by the angle, errors against the horizon, and a rollout."""
+    with styled():
+        figure, axes = new_figure(2, 2, size=(8.4, 6.6))
+        for ax, name in zip(axes, ("PCA(2) + GP", learned), strict=False):
+            turn = (tests[1] / (2 * np.pi)) % 1.0
+            plot_feature_plane(ax, seen[name].model.transform(tests[0]), turn, label="angle, in turns", cyclic=True)
+            ax.set(title=f"features: {name}", xlabel="feature 1", ylabel="feature 2")
+        for name, style in ((linear, Style(VERMILLION, "--")), (learned, Style(BLUE))):
+            error = np.sqrt(np.mean(seen[name].rolled ** 2, axis=1))
+            axes[2].plot(np.arange(len(error)) * DT, error, color=style.color, linestyle=style.dash, label=name)
+        axes[2].set(title="error of the rolled-out angle", xlabel="seconds ahead", ylabel="RMSE, degrees", ylim=(0, None))
+        axes[2].legend()
+        _draw_rollout(axes[3], *seen[learned].example)
+    return figure
+
+
+def _draw_rollout(ax: Axes, drawn: Array, angle: Array, seconds: Array) -> None:
+    """sin of the angle, which has no jumps: drawn trajectories' middle 90 %, and the truth."""
+    low, middle, high = np.quantile(drawn[..., 0], (0.05, 0.5, 0.95), axis=0)
+    plot_band(ax, seconds, middle, low, high, style=Style(BLUE), label="rolled out from two frames, 90 %")
+    ax.plot(seconds, np.sin(angle), color=GREEN, linestyle="--", label="truth")
+    ax.set(title="a video that was not learned from", xlabel="seconds", ylabel="sin of the angle", ylim=(-1.3, 1.75))
+    ax.legend(loc="upper right", ncols=2, fontsize=7.5)
+
+
 def main(arguments: list[str] | None = None) -> dict[str, Seen]:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("docs/images"))
@@ -204,18 +259,23 @@ def main(arguments: list[str] | None = None) -> dict[str, Seen]:
     angles = rng.uniform(-np.pi, np.pi, rows + 500)
     images = render(angles, rng)
     videos = Videos.filmed(runs, steps, rng), Videos.filmed(2 if given.quick else 8, steps, rng)
-    print(f"{rows} photographs, {runs} videos of {steps} frames; errors in degrees on 500 photographs, and after so many steps of a rollout")
+    print(
+        f"{rows} photographs, {runs} videos of {steps} frames; errors in degrees on 500 photographs, and after so many steps of a rollout"
+    )
     print(f"{'':28} {'RMSE':>6} {'median':>6} {'log dens.':>8}   {1:6} {5:6} {given.horizon:6} {'CPU s':>6}")
     ways = {
-        "PCA(2) + GP": PCA(2), "PCA(10) + GP": PCA(10), "PCA(20) + GP": PCA(20),
+        "PCA(2) + GP": PCA(2), "PCA(10) + GP": PCA(10),
         "mGP, dense encoder": dense_encoder(), "mGP, encoder of places": encoder(),
     }  # fmt: skip
+    tests = images[rows:], angles[rows:]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FitWarning)  # fits that end at their limit of iterations
         seen = {
-            name: study(name, features, (images[:rows], angles[:rows]), (images[rows:], angles[rows:]), videos, given)
-            for name, features in ways.items()
+            name: study(name, features, (images[:rows], angles[:rows]), tests, videos, given) for name, features in ways.items()
         }
+    given.out.mkdir(parents=True, exist_ok=True)
+    draw_film(videos[1]).savefig(given.out / "pixels-film.png", dpi=110)
+    draw_found(seen, "PCA(10) + GP", "mGP, encoder of places", tests).savefig(given.out / "pixels-found.png", dpi=110)
     return seen
 
 
