@@ -1,6 +1,6 @@
 """A GP-LVM of handwritten digits: the mGP with free latent rows for features. Draws the picture of docs/guide/gplvm.md.
 
-    python examples/gplvm.py [--out docs/images] [--rows 200] [--quick]
+    python examples/gplvm.py [--out docs/images] [--rows 150] [--quick]
 
 No labels are used to learn. Afterwards they say how well two dimensions keep the digits apart: the share of images whose nearest neighbour in the plane is the same digit.
 """
@@ -93,12 +93,12 @@ def draw(planes: dict[str, tuple[Array, float]], digit: NDArray[np.int64]) -> Fi
 def main(arguments: list[str] | None = None) -> dict[str, float]:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("docs/images"))
-    parser.add_argument("--rows", type=int, default=200)
-    parser.add_argument("--iterations", type=int, default=200)
-    parser.add_argument("--quick", action="store_true", help="40 rows and few iterations, to see that it runs")
+    parser.add_argument("--rows", type=int, default=150)
+    parser.add_argument("--iterations", type=int, default=150)
+    parser.add_argument("--quick", action="store_true", help="30 rows and few iterations, to see that it runs")
     given = parser.parse_args(arguments)
     if given.quick:
-        given.rows, given.iterations = 40, 5
+        given.rows, given.iterations = 30, 3
     Y, digit = images(given.rows)
     start = PCA(2, whiten=True).fit_transform(Y)
     begin = time.process_time()

@@ -253,14 +253,14 @@ def main(arguments: list[str] | None = None) -> dict[str, Seen]:
     parser.add_argument("--out", type=Path, default=Path("docs/images"))
     parser.add_argument("--quick", action="store_true", help="few images, frames and iterations, to see that it runs")
     given = parser.parse_args(arguments)
-    given.restarts, given.iterations, given.horizon = (1, 15, 6) if given.quick else (8, 300, 15)
-    rows, runs, steps = (40, 2, 12) if given.quick else (300, 10, 40)
+    given.restarts, given.iterations, given.horizon = (1, 5, 6) if given.quick else (4, 300, 15)
+    rows, runs, steps, count = (30, 2, 10, 60) if given.quick else (300, 6, 40, 500)
     rng = np.random.default_rng(0)
-    angles = rng.uniform(-np.pi, np.pi, rows + 500)
+    angles = rng.uniform(-np.pi, np.pi, rows + count)
     images = render(angles, rng)
-    videos = Videos.filmed(runs, steps, rng), Videos.filmed(2 if given.quick else 8, steps, rng)
+    videos = Videos.filmed(runs, steps, rng), Videos.filmed(2 if given.quick else 6, steps, rng)
     print(
-        f"{rows} photographs, {runs} videos of {steps} frames; errors in degrees on 500 photographs, and after so many steps of a rollout"
+        f"{rows} photographs, {runs} videos of {steps} frames; errors in degrees on {count} others, and after so many steps of a rollout"
     )
     print(f"{'':28} {'RMSE':>6} {'median':>6} {'log dens.':>8}   {1:6} {5:6} {given.horizon:6} {'CPU s':>6}")
     ways = {
