@@ -10,7 +10,7 @@ so that inverses are of the size of z, and every pair of targets is one product 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
@@ -32,11 +32,15 @@ _TERMS = 8
 
 @dataclass(frozen=True)
 class OutputMoments:
-    """At n uncertain inputs: mean (n, O) of the targets, covariance (n, O, O), and E[df/dz] (n, D, O), so that cov(x, f) = cov(x, z) E[df/dz] for whatever is jointly Gaussian with z."""
+    """At n uncertain inputs: mean (n, O) of the targets, covariance (n, O, O), and E[df/dz] (n, D, O), so that cov(x, f) = cov(x, z) E[df/dz] for whatever is jointly Gaussian with z.
+
+    last: of a series, the share (n, O) of each variance that its last term is; None of closed forms.
+    """
 
     mean: Tensor
     covariance: Tensor
     gradient: Tensor
+    last: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -76,6 +80,11 @@ class GaussianOutputs:
         certain = self.variance - (self.whitener @ q.unsqueeze(-1)).square().sum((-1, -2)) + (0.0 if latent else self.noise)
         mean = self.constant + mu @ self.slope.mT + weighted.sum(-1)
         return OutputMoments(mean, moved + linear + linear.mT + torch.diag_embed(certain), gradient.mT)
+
+    def of_columns(self, W: Tensor, b: Tensor) -> GaussianOutputs:
+        """The same targets as functions of x, of which z = x W + b: x (D', ) and W (D', D)."""
+        offset, constant = self.offset + torch.einsum("d,odq->oq", b, self.matrix), self.constant + self.slope @ b
+        return replace(self, matrix=W @ self.matrix, offset=offset, slope=self.slope @ W.mT, constant=constant)
 
     @cached_property
     def _pairs(self) -> tuple[Tensor, Tensor]:
