@@ -26,6 +26,7 @@ from manifoldgp.errors import FileFormatError, InputError
 from manifoldgp.estimators import model_file
 from manifoldgp.estimators.arguments import generator_of
 from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
+from manifoldgp.estimators.uncertain_inputs import covariances
 from manifoldgp.estimators.units import on_device
 from manifoldgp.inference.gaussian_outputs import GaussianOutputs, gaussian_outputs
 from manifoldgp.inference.gaussian_series import SeriesOutputs, series_outputs
@@ -107,6 +108,8 @@ class DynamicsModel(BaseEstimator):
         Z = space.inputs(torch.as_tensor(rows.states), torch.as_tensor(rows.actions)).numpy()
         Y = space.outputs(rows.states, rows.next_states)
         regressor: ManifoldGPRegressor = ManifoldGPRegressor() if self.regressor is None else _copy(self.regressor)
+        if regressor.target_warping is not None:
+            raise InputError("A rollout adds noise to changes of states, which a target warping bends. Leave out target_warping.")
         groups = rows.runs if _holds_out_rows(regressor) and len(trajectories) > 1 else None
         self.regressor_ = regressor.fit(Z, Y, groups=groups)
         self.space_ = space
@@ -160,7 +163,8 @@ class DynamicsModel(BaseEstimator):
         check_is_fitted(self)
         single, X = np.ndim(state) == 1, self._states(np.atleast_2d(np.asarray(state, dtype=np.float64)))
         act, H = act_of(actions, policy, horizon, len(X), len(self.space_.action_names))
-        cov = self._covariances(state_cov, X)
+        S = X.shape[-1]
+        cov = X.new_zeros(len(X), S, S) if state_cov is None else covariances(state_cov, X, S, "state_cov")
         ready = self._step(method, particles, random_state)
         with torch.no_grad():
             found = roll(ready, X, cov, act.to(X) if isinstance(act, Tensor) else act, H, generator_of(random_state))
@@ -299,19 +303,6 @@ class DynamicsModel(BaseEstimator):
         if U.shape != (n, *steps, A) or not np.isfinite(U).all():
             raise InputError(f"Actions must be finite numbers {(n, *steps, A)}; got shape {U.shape}.")
         return on_device(self.regressor_, U)
-
-    def _covariances(self, state_cov: ArrayLike | None, X: Tensor) -> Tensor:
-        n, S = X.shape
-        C = np.zeros((S, S)) if state_cov is None else np.asarray(state_cov, dtype=np.float64)
-        if (
-            C.shape not in ((S, S), (n, S, S))
-            or not np.isfinite(C).all()
-            or (np.linalg.eigvalsh(C) < -1e-8 * np.abs(C).max()).any()
-        ):
-            raise InputError(
-                f"state_cov must be a covariance ({S}, {S}), or ({n}, {S}, {S}), symmetric without negative eigenvalues."
-            )
-        return on_device(self.regressor_, np.broadcast_to(C, (n, S, S)).copy())
 
     def __getstate__(self) -> dict[str, object]:
         return {name: value for name, value in super().__getstate__().items() if name != "_ready"}

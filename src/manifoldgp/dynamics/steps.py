@@ -113,14 +113,14 @@ class MomentStep:
         """Mean (n, D) and covariance (n, D, D) of z, and cov(x, z) (n, S, D)."""
         if not callable(act):
             return self.space.input_moments(mean, cov, act)
-        x, away = self._spread(mean, cov)
+        x, away = self.spread(mean, cov)
         z = self.space.inputs(x, act(x))
         mu = z.mean(-2)
         deviation = z - mu.unsqueeze(-2)
         return mu, deviation.mT @ deviation / len(self.points), away.mT @ deviation / len(self.points)
 
     def _by_points(self, mean: Tensor, cov: Tensor, act: Tensor | Policy) -> tuple[Tensor, Tensor]:
-        x, _ = self._spread(mean, cov)
+        x, _ = self.spread(mean, cov)
         actions = act(x) if callable(act) else act.unsqueeze(-2).expand(*x.shape[:-1], -1)
         change, variance = self.regression(self.space.inputs(x, actions))
         after = self.space.moved(x, change + variance.sqrt() * self.points[:, mean.shape[-1] :].to(mean))
@@ -128,7 +128,7 @@ class MomentStep:
         deviation = after - mu.unsqueeze(-2)
         return self.space.proper(mu), deviation.mT @ deviation / len(self.points) + self.space.kinematic_noise(mu)
 
-    def _spread(self, mean: Tensor, cov: Tensor) -> tuple[Tensor, Tensor]:
+    def spread(self, mean: Tensor, cov: Tensor) -> tuple[Tensor, Tensor]:
         """Points (n, P, S) that have this mean and covariance, and how far they are from the mean."""
         away = self.points[:, : mean.shape[-1]].to(mean) @ root(cov).mT
         return mean.unsqueeze(-2) + away, away

@@ -18,16 +18,10 @@ from torch import Tensor
 from torch.autograd.function import FunctionCtx
 
 from manifoldgp.inference.ensemble import Ensemble
-from manifoldgp.inference.gaussian_inputs import GaussianMember, gaussian_members
+from manifoldgp.inference.gaussian_inputs import GaussianMember, gaussian_members, less_one
 
 _CHUNK = 2**17
 """Entries of Q in work at a time: a megabyte, which stays in the cache."""
-
-_LARGE = 0.03
-"""A largest exponent from which exp(x) − 1 has digits enough."""
-
-_TERMS = 8
-"""Of the series of exp(x) − 1 below it: 0.03⁸ / 9! = 2e-18."""
 
 
 @dataclass(frozen=True)
@@ -149,7 +143,7 @@ class _PairSums(torch.autograd.Function):
         context.save_for_backward(left, right, a, b, counts)  # pyright: ignore[reportAttributeAccessIssue]
         sums = []
         for some, count in _chunks(left, counts):
-            X = _less_one(left[some] @ right[some].mT)
+            X = less_one(left[some] @ right[some].mT)
             X[: len(count)] *= count
             sums.append((a[some].unsqueeze(-2) @ X @ b[some].unsqueeze(-1)).flatten())
         return torch.cat(sums)
@@ -161,7 +155,7 @@ class _PairSums(torch.autograd.Function):
         for some, count in _chunks(left, counts):
             L, R, g = left[some], right[some], gradients[0][some][:, None]
             down, across = g * a[some], b[some]
-            X = _less_one(L @ R.mT)
+            X = less_one(L @ R.mT)
             E = X + 1.0
             X[: len(count)] *= count
             E[: len(count)] *= count
@@ -176,16 +170,6 @@ def _chunks(left: Tensor, counts: Tensor) -> list[tuple[slice, Tensor]]:
     P, N = left.shape[:2]
     size = max(1, _CHUNK // N**2)
     return [(slice(first, first + size), counts[first : first + size]) for first in range(0, P, size)]
-
-
-def _less_one(L: Tensor) -> Tensor:
-    """exp(L) − 1 in place. Small numbers would lose their digits, and expm1 takes ten times as long: they have a series, x (1 + x/2 (1 + x/3 (...)))."""
-    if bool(L.abs().amax() > _LARGE):
-        return L.exp_().sub_(1.0)
-    series = L / _TERMS + 1.0
-    for term in range(_TERMS - 1, 1, -1):
-        series.mul_(L).div_(term).add_(1.0)
-    return L.mul_(series)
 
 
 def gaussian_outputs(ensembles: Sequence[Ensemble]) -> GaussianOutputs | None:

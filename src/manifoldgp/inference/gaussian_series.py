@@ -38,30 +38,32 @@ class SeriesOutputs:
         of, wide = self.exact, Sigma.unsqueeze(1)
         A, d = of.matrix, self._points - (mu @ self._flat + self._shift).unflatten(-1, of.offset.shape).unsqueeze(-1)
         S = A.mT @ wide @ A
-        factors = torch.linalg.cholesky_ex(torch.stack([self._unit + S, self._unit + 2 * S]))[0]
+        factors = torch.linalg.cholesky_ex(self._unit + torch.stack([S, 2 * S]))[0]
+        inverse = torch.linalg.solve_triangular(factors, self._unit.expand_as(factors), upper=False)
         roots = factors.diagonal(dim1=-2, dim2=-1).log().sum(-1)
-        R = torch.linalg.solve_triangular(factors[0], self._unit.expand_as(S), upper=False)
-        AR = A @ R.mT
-        y, g = (torch.cat([R, AR @ R], -2) @ d).split([len(self._unit), mu.shape[-1]], -2)  # |y_i|² = d_iᵀ P d_i
+        AR = A @ inverse[0].mT
+        y, g = (torch.cat([inverse[0], AR @ inverse[0]], -2) @ d).split(
+            [len(self._unit), mu.shape[-1]], -2
+        )  # |y_i|² = d_iᵀ P d_i
         q = torch.exp(-0.5 * y.square().sum(-2) + (self._log_variance - roots[0]).unsqueeze(-1))
-        weighted = q * of.alpha
-        gw, total = g * weighted.unsqueeze(-2), weighted.sum(-1)
-        slope = gw.sum(-1) + of.slope
-        curved = (gw @ g.mT - total[..., None, None] * (AR @ AR.mT)) @ wide  # E[∇²m] Sigma
+        both = torch.cat([torch.ones_like(g[..., :1, :]), g], -2)
+        expected = both * q.unsqueeze(-2)  # E[k] and E[∇k], (n, O, 1 + D, N)
+        sums = (expected * of.alpha.unsqueeze(-2)) @ both.mT  # of alpha_i q_i times 1, g_i and g_i g_iᵀ
+        total, slope = sums[..., 0, 0], sums[..., 0, 1:] + of.slope
+        curved = (sums[..., 1:, 1:] - total[..., None, None] * (AR @ AR.mT)) @ wide  # E[∇²m] Sigma
         second = 0.5 * curved.flatten(-2) @ curved.mT.flatten(-2).mT
-        certain = self._certain(g, q, wide, S, factors[1], roots[1])
+        # prior_0 = variance |I + 2 S|^(−½), prior_1 = prior_0 tr(S (I + 2 S)⁻¹), and 2 S (I + 2 S)⁻¹ = I − (I + 2 S)⁻¹
+        share = 1.0 + 0.5 * (len(self._unit) - inverse[1].square().sum((-1, -2)))
+        certain = (torch.exp(self._log_variance - roots[1]) * share - self._explained(expected, wide)).clamp_min(0.0)
         covariance = slope @ Sigma @ slope.mT + second + torch.diag_embed(certain if latent else certain + of.noise)
         last = (second.diagonal(dim1=-2, dim2=-1) / covariance.diagonal(dim1=-2, dim2=-1)).detach()
         return OutputMoments(of.constant + mu @ of.slope.mT + total, covariance, slope.mT, last)
 
-    def _certain(self, g: Tensor, q: Tensor, Sigma: Tensor, S: Tensor, factor: Tensor, root: Tensor) -> Tensor:
-        """E[v] (n, O) to first order. factor: of I + 2 S, with root = ½ log |I + 2 S|."""
-        seen = torch.cat([q.unsqueeze(-2), g * q.unsqueeze(-2)], -2) @ self.whitener.mT  # (n, O, 1 + D, R)
+    def _explained(self, expected: Tensor, Sigma: Tensor) -> Tensor:
+        """What the data explain of the prior's variance (n, O), to first order: |T E[k]|² + tr(Sigma E[∇k]ᵀ TᵀT E[∇k])."""
+        seen = expected @ self.whitener.mT  # (n, O, 1 + D, R)
         slopes = seen[..., 1:, :]
-        explained = seen[..., 0, :].square().sum(-1) + (Sigma @ slopes * slopes).sum((-1, -2))
-        # prior_0 = variance |I + 2 S|^(−½), prior_1 = prior_0 tr(S (I + 2 S)⁻¹)
-        inner = torch.cholesky_solve(S, factor).diagonal(dim1=-2, dim2=-1).sum(-1)
-        return (torch.exp(self._log_variance - root) * (1.0 + inner) - explained).clamp_min(0.0)
+        return seen[..., 0, :].square().sum(-1) + (Sigma @ slopes * slopes).sum((-1, -2))
 
     @cached_property
     def _points(self) -> Tensor:
