@@ -3,6 +3,7 @@
     python benchmarks/sizes.py                                   # ours and scikit-learn's boosting; finished fits are not run again
     python benchmarks/sizes.py --tree ../first-release           # the same with another checkout of this package beside
     python benchmarks/sizes.py --sets kin40k --rows 1000 3000
+    python benchmarks/sizes.py --budgets 2 5 15 40               # is time_budget kept? Wall time of fits with so many seconds, as shares of them
 
 Every fit has a process of its own and one thread; seconds are processor seconds of the fit. NLPP and RMSE are of standardised y on 2,000 test rows of the first standard split.
 Five CatBoost models with uncertainty join where CatBoost is installed. The data sets are read from ../shared/data beside the repository.
@@ -33,15 +34,20 @@ def main() -> None:
     parser.add_argument("--rows", nargs="+", type=int, default=list(ROWS))
     parser.add_argument("--tree", type=Path, help="another checkout of this package")
     parser.add_argument("--models", nargs="+", default=["ours", "boosting", "catboost", "earlier"])
+    parser.add_argument("--budgets", nargs="+", type=float, help="seconds: fit the default with these time budgets instead")
     parser.add_argument("--table", action="store_true", help="print the table of finished fits, run nothing")
-    parser.add_argument("--fit", nargs=3, metavar=("MODEL", "SET", "ROWS"), help=argparse.SUPPRESS)
+    parser.add_argument("--fit", nargs="+", metavar=("MODEL", "SET"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.fit:
-        model, name, rows = arguments.fit
-        print(json.dumps(fitted(model, name, int(rows))))
+        model, name, rows, *budget = arguments.fit
+        found = in_time(name, int(rows), float(budget[0])) if budget else fitted(model, name, int(rows))
+        print(json.dumps(found))
         return
     if not DATA.is_dir():
         print(f"Skipped: the data sets are not there ({DATA}).")
+        return
+    if arguments.budgets:
+        print_budgets(arguments.sets, arguments.rows, arguments.budgets)
         return
     arguments.out.mkdir(parents=True, exist_ok=True)
     for rows in [] if arguments.table else arguments.rows:
@@ -56,18 +62,56 @@ def run(model: str, name: str, rows: int, arguments: argparse.Namespace) -> None
     path = arguments.out / f"{model}-{name}-{rows}.json"
     if path.exists() or (model == "earlier" and arguments.tree is None):
         return
-    source = (arguments.tree if model == "earlier" else HERE.parents[1]) / "src"
-    environment = os.environ | {"PYTHONPATH": str(source), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    command = [sys.executable, str(HERE), "--fit", model, name, str(rows)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode:
-        print(f"{model} on {name}, {rows:,} rows: {done.stderr.strip().splitlines()[-1]}", flush=True)
+    found = in_own_process([model, name, str(rows)], (arguments.tree if model == "earlier" else HERE.parents[1]) / "src")
+    if found is None:
         return
-    found = json.loads(done.stdout.splitlines()[-1])
     path.write_text(json.dumps(found, indent=1))
     print(
         f"{model} on {name}, {rows:,} rows: {found['seconds']:.1f} s, NLPP {found['nlpp']}, RMSE {found['rmse']:.4f}", flush=True
     )
+
+
+def in_own_process(fit: list[str], source: Path) -> dict | None:
+    """What a fit in a process of its own found; None, and why in a line, where it failed."""
+    environment = os.environ | {"PYTHONPATH": str(source), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, str(HERE), "--fit", *fit], env=environment, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        print(f"{' '.join(fit)}: {done.stderr.strip().splitlines()[-1]}", flush=True)
+        return None
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def print_budgets(sets: list[str], sizes: list[int], budgets: list[float]) -> None:
+    """Wall time of fits with a time budget, as a share of it; and what they reach."""
+    print("| data | rows | budget | wall / budget | processor / budget | NLPP | RMSE |\n|---|---|---|---|---|---|---|")
+    shares = []
+    for name in sets:
+        for rows in sizes:
+            for budget in budgets:
+                found = in_own_process(["ours", name, str(rows), str(budget)], HERE.parents[1] / "src")
+                if found is not None:
+                    shares.append(found["wall"] / budget)
+                    times = f"{found['wall'] / budget:.2f} | {found['seconds'] / budget:.2f}"
+                    print(f"| {name} | {rows:,} | {budget:g} s | {times} | {found['nlpp']:.3f} | {found['rmse']:.4f} |", flush=True)
+    if shares:
+        print(f"At most {max(shares):.2f} of the budget (wall time, {len(shares)} fits).")
+
+
+def in_time(name: str, rows: int, budget: float) -> dict[str, object]:
+    """One fit of the default within a budget: wall and processor seconds, NLPP and RMSE."""
+    import torch
+
+    from manifoldgp import ManifoldGPRegressor
+
+    torch.set_num_threads(1)
+    X, y, X_test, y_test = split(name, rows)
+    wall, begin = time.perf_counter(), time.process_time()
+    model = ManifoldGPRegressor(time_budget=budget).fit(X, y)
+    wall, seconds = time.perf_counter() - wall, time.process_time() - begin
+    nlpp = -float(np.mean(model.log_predictive_density(X_test, y_test)))
+    return {"wall": wall, "seconds": seconds, "nlpp": nlpp, "rmse": _rmse(model.predict(X_test), y_test)}
 
 
 def split(name: str, rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
