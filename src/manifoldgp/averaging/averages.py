@@ -59,6 +59,9 @@ class Averaging(Options, ABC):
     exact_up_to: ClassVar[int] = 5_000
     """Rows up to which method="auto" is exact. Beyond, one evaluation of the evidence of all rows takes seconds, and many are needed."""
 
+    exact_factors: ClassVar[float] = 15.0
+    """Factors of all rows that a time budget has to hold for method="auto" to be exact."""
+
     sparse_obeys: tuple[str, ...] | None = None
     """The settings that the sparse method obeys; None where it cannot be used at all."""
 

@@ -54,6 +54,9 @@ ADDITIVE_COST = 5
 _GP_ITERATIONS = 45
 """Iterations of a start of the plain GP, as a rule: those that are clearly lost stop early."""
 
+FOR_PLAIN, FOR_FOLDS, FOR_RETRAINING = 0.3, 0.7, 0.85
+"""Shares of what is left of a time budget: for the plain GP, for the folds where members are trained anew on all rows, and for that."""
+
 NARROW_FROM = 100
 """Rows from which on copies of a member with narrower intervals are in the choice: fewer held-out rows take them for better than they are."""
 
@@ -277,9 +280,11 @@ def fit_stack(
     """Weights from the folds (held-out rows of each), and the members that predict."""
     few = len(data.y) < RETRAINED_BELOW
     sample = data if few else sample_of(data, SCREEN_ROWS, rng)
-    gp = trainer.fit(PLAIN, plain_gp(template), sample, settings.gp_starts, settings.gp_iterations, margin=LOST_MARGIN)
-    course = OnFolds(template, make_batch(data, held_out), settings, trainer, rng)
+    first = trainer.within(FOR_PLAIN)
+    gp = first.fit(PLAIN, plain_gp(template), sample, settings.gp_starts, settings.gp_iterations, margin=LOST_MARGIN)
+    course = OnFolds(template, make_batch(data, held_out), settings, trainer.within(FOR_FOLDS) if few else trainer, rng)
     weights, report = course.weigh(gp.values(np.array([gp.best()])))
     share = dict(zip(course.groups, weights, strict=True))
-    found = retrained(template, data, gp, course.groups, share, settings, trainer) if few else conditioned(course.groups, share)
+    last = trainer.within(FOR_RETRAINING)
+    found = retrained(template, data, gp, course.groups, share, settings, last) if few else conditioned(course.groups, share)
     return Averaged(*found, tuple(settings.variance_factors), report)

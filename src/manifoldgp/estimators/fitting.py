@@ -56,6 +56,7 @@ def fit(
     input_std: InputStd | None = None,
 ) -> None:
     """Train by the method that the arguments and the data ask for, and keep the result in the estimator."""
+    begun = time.perf_counter()
     averaging, asked = as_averaging(estimator.averaging), as_method(estimator.method)
     for given in (averaging, asked):
         if given is not None:
@@ -73,8 +74,8 @@ def fit(
     groups = rows.groups
     table = inputs.training_table(estimator, rows.X, rows.y, rows.noise_std)
     N, outputs = table.Y.shape
-    model, method = model_of(estimator, noise_std is not None), chosen_method(asked, N, averaging, outputs)
-    tell_method(asked, method, N, averaging, outputs)
+    model, method = model_of(estimator, noise_std is not None), chosen_method(asked, N, averaging, outputs, run.time_budget)
+    tell_method(asked, method, N, averaging, outputs, run.time_budget)
     folds = FoldChoice(inputs.group_labels(groups, table.given, table.kept), ordered)
     of_X, of_y = standardized(estimator)
     of_targets = Standardizer.fit(table.Y, of_y)
@@ -85,6 +86,7 @@ def fit(
     _tell_what_is_not_obeyed(model, averaging, method, len(scalers[0].columns), groups, ordered)
     _keep_shape(estimator, method, scalers, outputs, table.flat)
     data = data_of_targets(table, *scalers, run.device)
+    run = run.after(time.perf_counter() - begun)
 
     def train(data: list[Data], run: RunSettings) -> list[FittedTarget]:
         if isinstance(method, Sparse):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -33,6 +34,16 @@ class Trainer:
     deadline: float = math.inf
     watch: Watch = nobody
     output: int = 0
+
+    def within(self, share: float) -> Trainer:
+        """The same with a deadline after a share of the time that is left."""
+        now = time.perf_counter()
+        return self if self.deadline == math.inf else replace(self, deadline=now + share * (self.deadline - now))
+
+    @property
+    def late(self) -> bool:
+        """Whether the time is up."""
+        return time.perf_counter() > self.deadline
 
     def fit(
         self,
