@@ -90,13 +90,18 @@ class OnFolds:
         self.predicted: dict[str, Predicted] = {}
 
     @property
+    def idle(self) -> frozenset[str]:
+        """Groups that an earlier fit to the same rows found of no use."""
+        return frozenset() if self.trainer.earlier is None else self.trainer.earlier.idle
+
+    @property
     def candidates(self) -> Candidates:
         return candidates_of(self.predicted)
 
     def weigh(self, gp_values: Tree) -> tuple[np.ndarray, HeldOutReport]:
         """Train every group on every fold; weights (G, F) and their report. gp_values: a plain GP, leaves (1, *shape), where those of the folds start."""
         self.train_plain(gp_values)
-        if not self.late:
+        if not self.late and not self.idle >= {WARM, *STEPPED}:
             self.train_networks()
         for name in STEPPED:
             if name in self.groups:
@@ -193,13 +198,15 @@ class OnFolds:
 
     def _screened(self, models: dict[str, Model], gp_values: Tree) -> list[str]:
         """The further plain GPs that are worth training on all rows of the folds: all of them where rows are few, else those that do well on a sample."""
-        others = [name for name in models if name != PLAIN]
+        others = [name for name in models if name != PLAIN and name not in self.idle]
         if self.folds.train.y.shape[-1] <= 1.2 * SCREEN_ROWS or not others:
             return others
         few = self.folds.learning(1, SCREEN_ROWS, self.rng)
         on_few = replace(self.folds, train=few)
         found = {}
         for name, model in models.items():
+            if name in self.idle:
+                continue
             if self.late:
                 return []
             start = None if name not in (PLAIN, ROUGH_GP) else self._start_at(gp_values)
@@ -229,7 +236,7 @@ class OnFolds:
             inner = equal_weights_of(batch.objective[chosen], K)
             self._add(name, Group(batch, np.flatnonzero(chosen), inner, iterations, data.rows(_index(chosen))))
         for name in (ROUGH, OWN):
-            if (name == OWN or self.rough_base is not None) and not self.late:
+            if (name == OWN or self.rough_base is not None) and name not in self.idle and not self.late:
                 self._add(name, self._begun(name))
 
     def _begun(self, name: str) -> Group:
@@ -249,7 +256,9 @@ class OnFolds:
         """Train a group on, step by step, while held-out rows want it."""
         for number, iterations in enumerate(self.settings.steps[1:]):
             patient = number == 0 and self.folds.N < PATIENT_BELOW
-            if self.late or not patient and not self.wanted(name, self.candidates, [other for other in STEPPED if other in self.groups]):
+            if self.late or (
+                not patient and not self.wanted(name, self.candidates, [other for other in STEPPED if other in self.groups])
+            ):
                 return
             group = self.groups[name]
             further = self._further(group, name, step_phase(name, iterations), iterations - group.iterations)

@@ -82,7 +82,8 @@ class GroupTraining:
         self.begun = time.perf_counter()
         self.end = math.inf if trainer.seconds is None else self.begun + trainer.seconds
         self.members = MemberTrainer(rows, trainer.workers, trainer.seed, trainer.device, trainer.checkpoints, trainer.output)
-        self.kinds = kinds_of(template, settings)
+        idle = frozenset() if trainer.earlier is None else trainer.earlier.idle
+        self.kinds = {name: kind for name, kind in kinds_of(template, settings).items() if name not in idle}
         self.few = rows.sample(FEW_ROWS, trainer.seed)
         self.part: ModelRows = rows
         if (part := compared_rows(rows.count)) < rows.count:

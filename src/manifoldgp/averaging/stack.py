@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from manifoldgp.averaging.averages import Averaged, Averaging, FoldChoice, number_of
+from manifoldgp.averaging.averages import Averaged, Averaging, Fitted, FoldChoice, number_of
 from manifoldgp.averaging.final_members import RETRAINED_BELOW, conditioned, retrained
 from manifoldgp.averaging.fold_predictions import make_batch, sample_of
 from manifoldgp.averaging.fold_training import (
@@ -38,7 +38,7 @@ from manifoldgp.averaging.kinds import ADDITIVE_GP, COLD, OWN, PLAIN, ROUGH, ROU
 from manifoldgp.averaging.members import plain_gp
 from manifoldgp.averaging.sparse_kinds import kinds_of
 from manifoldgp.averaging.sparse_stack import fit_sparse_stack, plan_sparse_stack
-from manifoldgp.averaging.stacking import Weighing
+from manifoldgp.averaging.stacking import Weighing, stacking_weights
 from manifoldgp.data.inputs import positive_number, whole_number
 from manifoldgp.errors import InputError
 from manifoldgp.model import Data, Model
@@ -246,7 +246,16 @@ class Stack(Averaging):
         # The seed itself: nothing is drawn from the generator, so that the plain GP (of the first target) has the very starts of a GPRegressor.
         rng, N = np.random.default_rng(trainer.generator.initial_seed()), len(data.y)
         settings = self if N >= NARROW_FROM else replace(self, variance_factors=_not_narrow(self.variance_factors))
-        return fit_stack(model, data, held_out_in_turn(N, rng, folds.groups, folds.ordered), settings, trainer, rng)
+        held_out = held_out_in_turn(N, rng, folds.groups, folds.ordered)
+        if trainer.earlier:  # the same folds, other samples of their rows
+            rng = np.random.default_rng([trainer.generator.initial_seed(), trainer.earlier.fits])
+        return fit_stack(model, data, held_out, settings, trainer, rng)
+
+    def share_of_earlier(self, earlier: Fitted, later: Fitted) -> float:
+        """By what each predicts on the held-out rows, which are the same."""
+        reports = [fitted.report for fitted in (earlier, later) if fitted.report is not None]  # a stack has held-out rows
+        table = np.stack([report.log_density["stack"] for report in reports])
+        return float(stacking_weights(table, 0.5 * self.spread_prior * table.shape[1])[0])
 
     def plan_sparse(self, N: int, method: Sparse) -> Plan:
         return plan_sparse_stack(N, method, self)
@@ -280,8 +289,10 @@ def fit_stack(
     """Weights from the folds (held-out rows of each), and the members that predict."""
     few = len(data.y) < RETRAINED_BELOW
     sample = data if few else sample_of(data, SCREEN_ROWS, rng)
-    first = trainer.within(FOR_PLAIN)
-    gp = first.fit(PLAIN, plain_gp(template), sample, settings.gp_starts, settings.gp_iterations, margin=LOST_MARGIN)
+    first, plain = trainer.within(FOR_PLAIN), plain_gp(template)
+    known = None if trainer.earlier is None else trainer.earlier.best_of(plain)
+    starts = settings.gp_starts if known is None else 1
+    gp = first.fit(PLAIN, plain, sample, starts, settings.gp_iterations, margin=LOST_MARGIN, warm=known)
     course = OnFolds(template, make_batch(data, held_out), settings, trainer.within(FOR_FOLDS) if few else trainer, rng)
     weights, report = course.weigh(gp.values(np.array([gp.best()])))
     share = dict(zip(course.groups, weights, strict=True))

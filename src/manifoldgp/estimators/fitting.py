@@ -95,12 +95,12 @@ def fit(
         return fit_exact(model, data, learnt, scalers[1], averaging, run, dealt)
 
     if not noisy:
-        _keep(estimator, train(data, run))
+        _keep(estimator, train(data, run), run)
         return
     _refuse_for_noisy_inputs(method, model, data)
     known, columns = _known_and_noisy(estimator, table, rows.input_std, run.device)
     fitted, found = fit_noisy(train, data, known, columns, run)
-    _keep(estimator, fitted)
+    _keep(estimator, fitted, run)
     estimator.input_noise_ = replace(found, std=scalers[0].of_columns(found.std * scalers[0].scales))
 
 
@@ -190,7 +190,7 @@ def _fit_source(
     def rows_of(output: int) -> StreamedRows:
         return StreamedRows(source, *scalers, seen.rows, output, run.device, ranks)
 
-    _keep(estimator, fit_sparse(model, rows_of, *scalers, averaging, method, run, folds, ranks))
+    _keep(estimator, fit_sparse(model, rows_of, *scalers, averaging, method, run, folds, ranks), run)
 
 
 def _tell_what_is_not_obeyed(
@@ -207,7 +207,8 @@ def _keep_shape(
     estimator.x_scaler_, estimator.y_scaler_ = scalers
 
 
-def _keep(estimator: ManifoldGPRegressor, fitted: list[FittedTarget]) -> None:
+def _keep(estimator: ManifoldGPRegressor, fitted: list[FittedTarget], run: RunSettings) -> None:
+    estimator._draws = run.draws
     estimator.ensembles_ = [f.ensemble for f in fitted]
     estimator.starts_ = np.concatenate([f.starts for f in fitted])
     estimator.histories_ = [h for f in fitted for h in f.histories]

@@ -19,7 +19,8 @@ from manifoldgp.data.encoding import TableEncoding
 from manifoldgp.data.scaling import Standardizer
 from manifoldgp.data.sources import RowSource
 from manifoldgp.errors import InputError
-from manifoldgp.estimators import fitting, model_file, predictions, uncertain_inputs
+from manifoldgp.estimators import fitting, model_file, more_members, predictions, uncertain_inputs
+from manifoldgp.estimators.arguments import Draws
 from manifoldgp.estimators.conformal import intervals
 from manifoldgp.estimators.diagnosis import Diagnosis, diagnose
 from manifoldgp.estimators.function_draws import RIDGES, SampledFunctions, sample_functions
@@ -39,6 +40,7 @@ from manifoldgp.noise import GaussianNoise
 from manifoldgp.parameters import Prior
 from manifoldgp.predictor import Predictor
 from manifoldgp.training.settings import Exact, Options, Sparse, as_method
+from manifoldgp.training.trained import Earlier
 from manifoldgp.warping import TargetWarping
 
 if TYPE_CHECKING:
@@ -151,6 +153,8 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
     input_noise_: InputNoise  # only where the inputs were noisy
     search_: list[SearchReport]  # only where kernels were searched
     _flat: bool  # whether y was (N,)
+    _draws: Draws  # where starts and folds came from
+    _continues: tuple[Draws, list[Earlier]] | None = None  # only while fit_more trains
 
     def __init__(
         self,
@@ -429,6 +433,33 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
         where the model is steep before the update; a model with learned input noise takes what it learned.
         """
         fitting.update(self, X, y, noise_std, input_std)
+        return self
+
+    def fit_more(
+        self,
+        X: Table | RowSource,
+        y: ArrayLike | None = None,
+        *,
+        seconds: float | None = None,
+        noise_std: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+        ordered: bool = False,
+    ) -> ManifoldGPRegressor:
+        """Train more members on the rows of the fit, from other starts; those that are there stay, and both predict together.
+
+        A stack weighs the new members beside the old by the same held-out rows; "restarts" by their evidence, "fast" by their numbers, and "single" keeps the better model.
+        It goes on after a fit that ``time_budget``, a callback or Ctrl-C ended, after another ``fit_more``, and after ``manifoldgp.load``.
+        One that fails or is interrupted leaves the estimator as it was.
+
+        Parameters
+        ----------
+        X, y, noise_std, groups, ordered
+            As they were given to fit: others are refused where they show.
+        seconds
+            How long it may take; None: as long as a fit takes by itself.
+        """
+        check_is_fitted(self)
+        more_members.fit_more(self, X, y, seconds, noise_std, groups, ordered)
         return self
 
     def diagnose(self) -> Diagnosis:

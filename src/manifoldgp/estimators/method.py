@@ -66,7 +66,9 @@ def tell_method(
     if asked is not None or (averaging.exact_up_to >= N and isinstance(taken, Exact)):
         return
     if averaging.exact_up_to >= N:
-        words = f"trains the sparse model: time_budget={seconds:g} is too short for the exact one. Say method='exact' to choose it."
+        words = (
+            f"trains the sparse model: time_budget={seconds:g} is too short for the exact one. Say method='exact' to choose it."
+        )
     elif isinstance(taken, Sparse):
         words = (
             f"trains the sparse model with up to {taken.most_inducing} inducing points (the exact one up to {averaging.exact_up_to:,} rows). "

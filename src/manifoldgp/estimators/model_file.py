@@ -20,7 +20,7 @@ from manifoldgp.averaging.stacking import HeldOutReport
 from manifoldgp.data.encoding import TableEncoding
 from manifoldgp.data.scaling import Standardizer
 from manifoldgp.errors import FileFormatError, InputError, ManifoldGPError
-from manifoldgp.estimators.arguments import require_device
+from manifoldgp.estimators.arguments import Draws, require_device
 from manifoldgp.estimators.descriptions import ModulesError, describe, place_modules, rebuild
 from manifoldgp.estimators.ensemble_file import LOGARITHM, NOT_NEGATIVE, POSITIVE, PROBABILITY, pack, take, unpack
 from manifoldgp.estimators.kernel_choice import KernelChoice
@@ -97,6 +97,9 @@ def _bytes(tensor: Tensor) -> bytes:
     return tensor.reshape(-1).view(torch.uint8).numpy().tobytes() if tensor.numel() else b""
 
 
+_MOST_FITS = 10_000
+"""Fits to the same rows that a file may tell of: each takes some random numbers."""
+
 _NOT_STORED = ("callback", "warm_start_from", "device", "checkpoint", "cache")
 """Arguments of the estimators, and of their settings objects, that have no meaning elsewhere."""
 
@@ -136,6 +139,7 @@ def packed(estimator: ManifoldGPRegressor) -> tuple[dict[str, Any], dict[str, Te
         "flat": estimator._flat,
         "method": estimator.method_,
         "nlml": estimator.nlml_,
+        "draws": [estimator._draws.seed, estimator._draws.earlier],
         "feature_names": [str(name) for name in getattr(estimator, "feature_names_in_", [])],
         "starts": estimator.starts_.tolist(),
         "histories": [h.tolist() for h in estimator.histories_],
@@ -209,6 +213,7 @@ def _unpack(
         )
     estimator.starts_ = np.array([tuple(row) for row in header["starts"]], dtype=START_FIELDS)
     estimator.histories_ = [np.array(h, dtype=np.float64).reshape(-1) for h in header["histories"]]
+    estimator._draws = _unpack_draws(header["draws"])
     estimator.sampling_ = [None] * targets  # a file does not hold the draws of the chains
     estimator.held_out_ = [_unpack_report(plain, f"held_out{o}", tensors) for o, plain in enumerate(header["held_out"])]
     if "kernel_choice" in header:
@@ -220,6 +225,13 @@ def _unpack(
     if "table" in header:
         estimator.table_encoding_ = _unpack_encoding(header["table"], D, targets)
     return estimator
+
+
+def _unpack_draws(plain: Any) -> Draws:
+    seed, earlier = plain
+    if not (isinstance(seed, int) and isinstance(earlier, int) and 0 <= seed < 2**31 and 0 <= earlier < _MOST_FITS):
+        raise FileFormatError(f"The file's seed and number of fits, {plain!r}, are none.")
+    return Draws(seed, earlier)
 
 
 def _stored_settings(settings: dict[str, Any]) -> dict[str, Any]:

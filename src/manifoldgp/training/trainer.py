@@ -18,7 +18,7 @@ from manifoldgp.training.minimizers import MINIMIZERS
 from manifoldgp.training.objective import TrainingObjective, first_of
 from manifoldgp.training.optimizer import Monitor
 from manifoldgp.training.progress import Watch, nobody
-from manifoldgp.training.trained import Trained, warm_theta
+from manifoldgp.training.trained import Earlier, Trained, warm_theta
 
 LOST_MARGIN = 10.0
 """Nats by which a restart must be out of reach of the best one to stop early. Measured on 16 problems with 20 restarts: 44 % of the
@@ -27,13 +27,17 @@ iterations are saved, and the same restart wins."""
 
 @dataclass(frozen=True)
 class Trainer:
-    """What all trainings of one target share: the generator of starts, the workers, the deadline and who watches. output: the number of the target."""
+    """What all trainings of one target share: the generator of starts, the workers, the deadline and who watches.
+
+    output: the number of the target. earlier: what a fit to the same rows left before this one.
+    """
 
     generator: torch.Generator
     workers: Workers
     deadline: float = math.inf
     watch: Watch = nobody
     output: int = 0
+    earlier: Earlier | None = None
 
     def within(self, share: float) -> Trainer:
         """The same with a deadline after a share of the time that is left."""
