@@ -54,7 +54,7 @@ ADDITIVE_COST = 5
 _GP_ITERATIONS = 45
 """Iterations of a start of the plain GP, as a rule: those that are clearly lost stop early."""
 
-FOR_PLAIN, FOR_FOLDS, FOR_RETRAINING = 0.3, 0.7, 0.85
+FOR_PLAIN, FOR_FOLDS, FOR_RETRAINING = 0.2, 0.8, 0.85
 """Shares of what is left of a time budget: for the plain GP, for the folds where members are trained anew on all rows, and for that."""
 
 NARROW_FROM = 100
