@@ -1,4 +1,4 @@
-"""fit_more: further members join a fitted model; and budgets of time that are kept."""
+"""fit_more: further members join a fitted model; budgets of time that are kept; and files that hold what prediction needs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 import manifoldgp
 from manifoldgp import GPRegressor, ManifoldGPRegressor, Restarts, Single, Stack
 from manifoldgp.averaging.stacking import tempered_weights
-from manifoldgp.errors import InputError
+from manifoldgp.errors import FitWarning, InputError
 from short_fits import SHORT_STACK, few_starts, short_stack
 
 rng = np.random.default_rng(0)
@@ -150,3 +150,42 @@ def test_members_of_the_folds_predict_where_there_was_no_time_for_others():
     report = model.held_out_[0]
     plain = model.starts_["weight"][model.starts_["group"] == "plain GP"].sum()
     assert plain == pytest.approx(report.weights[report.groups.index("plain GP")].sum(), abs=1e-3)
+
+
+def test_factors_in_single_precision_halve_a_file_and_leave_means_as_they_are(tmp_path):
+    whole, half = tmp_path / "whole.mgp", tmp_path / "half.mgp"
+    model = GPRegressor(restarts=1, max_iter=20).fit(*wide(400))
+    model.save(whole)
+    model.save(half, dtype="float32")
+    factor = 8 * 400 * 401 // 2
+    assert whole.stat().st_size - half.stat().st_size == pytest.approx(factor / 2, rel=0.01)
+    loaded = manifoldgp.load(half)
+    (mean, std), (same, near) = (m.predict(wide(50)[0], return_std=True) for m in (model, loaded))
+    np.testing.assert_array_equal(same, mean)
+    np.testing.assert_allclose(near, std, rtol=1e-3)
+    assert not np.array_equal(near, std)
+
+
+def test_single_precision_says_what_it_loses_and_other_precisions_are_refused(tmp_path):
+    inputs = np.linspace(0.0, 1.0, 60)[:, None]
+    exact = GPRegressor(restarts=1, max_iter=60).fit(inputs, np.sin(6 * inputs[:, 0]))
+    with pytest.warns(FitWarning, match="standard deviations change by up to"):
+        exact.save(tmp_path / "model.mgp", dtype="float32")
+    with pytest.raises(InputError, match="dtype must be 'float64' or 'float32'; got 'float16'"):
+        exact.save(tmp_path / "model.mgp", dtype="float16")
+
+
+def test_a_file_holds_one_factor_for_each_member_and_little_else(tmp_path):
+    inputs, target = wide(400)
+    model = ManifoldGPRegressor(averaging=SMALL).fit(inputs, target)
+    model.save(tmp_path / "model.mgp")
+    blocks, N = model.ensembles_[0].blocks, 400
+    allowed = sum(block.members * (4 * N * (N + 1) + 8 * N * (block.points.shape[-1] + inputs.shape[1])) for block in blocks)
+    assert (tmp_path / "model.mgp").stat().st_size < 1.02 * allowed + 100_000
+
+
+def wide(rows):
+    """Rows of five inputs with some noise."""
+    drawn = np.random.default_rng(0)
+    inputs = drawn.normal(size=(rows, 5))
+    return inputs, np.sin(2 * inputs[:, 0]) * inputs[:, 1] + 0.2 * drawn.normal(size=rows)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import torch
@@ -51,6 +51,10 @@ def fit_more(
 
 def _refuse(estimator: ManifoldGPRegressor) -> None:
     """What cannot go on."""
+    if not hasattr(estimator, "_draws"):
+        raise InputError(
+            "The file of this model does not say how its folds were drawn, so that no members can join. Fit it anew."
+        )
     if hasattr(estimator, "input_noise_"):
         raise InputError(
             "A model with noisy inputs is trained in rounds that follow its slopes; more members cannot join. Fit it anew."
@@ -69,7 +73,7 @@ def _continuing(estimator: ManifoldGPRegressor, seconds: float | None) -> Manifo
     method = estimator.method_ if isinstance(estimator.method, str) else estimator.method
     if isinstance(method, Sparse):
         method = replace(method, checkpoint=None)  # which is of the earlier fit
-    later = clone(estimator).set_params(time_budget=seconds, method=method)
+    later = cast("ManifoldGPRegressor", clone(estimator)).set_params(time_budget=seconds, method=method)
     fits = estimator._draws.earlier + 1
     of_targets = zip(estimator.ensembles_, estimator.held_out_, strict=True)
     later._continues = (
