@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from sklearn.base import clone
 
 from manifoldgp.averaging import as_averaging
 from manifoldgp.averaging.averages import Fitted
@@ -73,7 +72,7 @@ def _continuing(estimator: ManifoldGPRegressor, seconds: float | None) -> Manifo
     method = estimator.method_ if isinstance(estimator.method, str) else estimator.method
     if isinstance(method, Sparse):
         method = replace(method, checkpoint=None)  # which is of the earlier fit
-    later = cast("ManifoldGPRegressor", clone(estimator)).set_params(time_budget=seconds, method=method)
+    later = type(estimator)(**estimator.get_params(deep=False) | {"time_budget": seconds, "method": method})
     fits = estimator._draws.earlier + 1
     of_targets = zip(estimator.ensembles_, estimator.held_out_, strict=True)
     later._continues = (
