@@ -7,7 +7,7 @@ A member of the folds is the very one that was weighed, however far it came; it 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -54,16 +54,19 @@ def conditioned(groups: dict[str, Group], share: dict[str, np.ndarray]) -> Weigh
 def retrained(
     template: Model,
     data: Data,
-    gp: Trained,
+    plain: dict[str, Trained],
     groups: dict[str, Group],
     share: dict[str, np.ndarray],
     settings: Stack,
     trainer: Trainer,
 ) -> Weighted:
-    """Members trained on all rows, of the groups that carry weight. gp: the plain GP of all rows. share: weights (F,) of each group."""
+    """Members trained on all rows, of the groups that carry weight. plain: the plain GPs of all rows so far, to which others are added. share: weights (F,) of each group."""
+    gp = plain[PLAIN]
     is_best = np.arange(len(gp.objective)) == gp.best()
     batches, weights = [gp], [share[PLAIN][:, None] * is_best]
     left = {name: of_group for name, of_group in share.items() if name != PLAIN and of_group.any()}
+    if gp.cut_short[gp.best()]:  # those of the folds went on from it
+        weights[0], left[PLAIN] = np.zeros_like(weights[0]), share[PLAIN]
 
     def wanted(*names: str) -> bool:
         return any(name in left for name in names) and not trainer.late
@@ -76,9 +79,10 @@ def retrained(
             weights[-1] += left.pop(name)[:, None] * inner[name]
 
     for name in (ROUGH_GP, ADDITIVE_GP):
-        if wanted(name):
-            full = _plain(name, data, groups[name], trainer)
-            add(full, {name: equal_weights(full, np.ones(1, dtype=bool))})
+        if name in left and name not in plain and not trainer.late:
+            plain[name] = _plain(name, data, groups[name], trainer)
+        if name in left and name in plain:
+            add(plain[name], {name: equal_weights(plain[name], np.ones(1, dtype=bool))})
     if wanted(WARM, COLD):
         warm, cold = settings.warm_members * (WARM in left), settings.cold_members * (COLD in left)
         is_warm = np.arange(warm + cold) < warm
@@ -93,6 +97,23 @@ def retrained(
         add(full, {OWN: tempered_weights(finished, settings.temperature) * np.isfinite(finished)})
     of_folds = conditioned({name: groups[name] for name in left}, left)
     return batches + of_folds[0], weights + of_folds[1]
+
+
+def mixed(stacks: Sequence[Weighted]) -> Weighted:
+    """The equal mixture of several stacks of the same rows."""
+    batches: list[Trained] = []
+    weights: list[np.ndarray] = []
+    for batch, own in (pair for stack in stacks for pair in zip(*stack, strict=True)):
+        own = own / len(stacks)
+        same = next((b for b, other in enumerate(batches) if batch.is_like(other)), None)
+        if same is None:
+            batches.append(batch)
+            weights.append(own)
+        elif batch.result is batches[same].result:
+            weights[same] = weights[same] + own
+        else:
+            batches[same], weights[same] = batches[same].joined_by(batch), np.concatenate([weights[same], own], axis=1)
+    return batches, weights
 
 
 def _plain(name: str, data: Data, group: Group, trainer: Trainer) -> Trained:
