@@ -25,6 +25,7 @@ from manifoldgp.averaging.members import nested_gp, pick, warm_and_cold
 from manifoldgp.averaging.stacking import Candidates, HeldOutReport
 from manifoldgp.model import Data, Model
 from manifoldgp.parameters import Tree, leaves
+from manifoldgp.training.plan import LEAST_KEPT
 from manifoldgp.training.trained import Trained
 from manifoldgp.training.trainer import Trainer
 
@@ -85,7 +86,7 @@ class OnFolds:
         self.deciding = folds.with_fewer_rows(DECIDE_ROWS, rng)
         self.rough_base: Tree | None = None
         self._end, self._conditioning = trainer.deadline, 0.0  # seconds for each member that predicts
-        self.trainer = trainer.within(FOR_TRAINING)
+        self.trainer = trainer.within(FOR_TRAINING, LEAST_KEPT)
         self.groups: dict[str, Group] = {}
         self.predicted: dict[str, Predicted] = {}
 

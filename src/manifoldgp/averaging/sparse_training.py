@@ -19,7 +19,7 @@ from manifoldgp.parameters import Layout, Tree, map_leaves
 from manifoldgp.training.member_round import Round
 from manifoldgp.training.model_rows import MemoryRows, ModelRows
 from manifoldgp.training.objective import first_of
-from manifoldgp.training.plan import sparse_operations
+from manifoldgp.training.plan import LEAST_KEPT, sparse_operations
 from manifoldgp.training.pretraining import MOST_ROWS
 from manifoldgp.training.settings import Sparse
 from manifoldgp.training.sparse_members import Member, MemberTrainer
@@ -102,7 +102,7 @@ class GroupTraining:
             return math.inf
         members, (least, most) = 2 * sum(kind.first for kind in self.kinds.values()), _KEPT
         seconds = self.end - self.begun
-        return self.end - min(least * seconds + members * self.pace, most * seconds)
+        return self.end - min(max(least * seconds, LEAST_KEPT) + members * self.pace, most * seconds)
 
     @property
     def late(self) -> bool:

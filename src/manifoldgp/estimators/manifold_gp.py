@@ -82,7 +82,8 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
         "exact" (`Exact`), "sparse" (`Sparse`: inducing points in feature space, any number of rows), one of these objects, such as
         ``Sparse(inducing=256)``, or "auto": exact up to 12,000 rows (5,000 but for the stack), and beyond them sparse where it can do what is asked for, with a warning.
     time_budget
-        Seconds after which training stops and keeps what it has.
+        Seconds that a fit may take: it plans by them and keeps what it has when they are over. With method="auto", 1,500 rows or more and too little time for exact
+        members, it is sparse. ``fit_more`` goes on later.
     standardize
         True: the columns of X and y are standardised for training, and predictions are in their units. "X" or "y": only those. False: neither.
     missing

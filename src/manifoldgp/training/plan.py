@@ -10,6 +10,9 @@ import torch
 
 from manifoldgp._system.linalg import factor_in_place, factor_solve_invert
 
+LEAST_KEPT = 0.6
+"""Seconds of a time budget that are kept for weighing and conditioning at least, or a third of a very short one: on a busy machine they take as long."""
+
 _TRIED, _TRIES = 500, 5
 """Rows of the matrices whose factors tell how quick a machine is, and how many of them."""
 

@@ -39,10 +39,12 @@ class Trainer:
     output: int = 0
     earlier: Earlier | None = None
 
-    def within(self, share: float) -> Trainer:
-        """The same with a deadline after a share of the time that is left."""
-        now = time.perf_counter()
-        return self if self.deadline == math.inf else replace(self, deadline=now + share * (self.deadline - now))
+    def within(self, share: float, kept: float = 0.0) -> Trainer:
+        """The same with a deadline after a share of the time that is left. kept: seconds that are left then at least, or a third of the time if that is less."""
+        if self.deadline == math.inf:
+            return self
+        left = self.deadline - time.perf_counter()
+        return replace(self, deadline=self.deadline - max((1.0 - share) * left, min(kept, left / 3.0)))
 
     @property
     def late(self) -> bool:
