@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -67,6 +68,16 @@ def test_a_model_from_a_file_goes_on_as_the_one_in_memory_would(fitted, tmp_path
     np.testing.assert_array_equal(loaded.predict(X), fitted.predict(X))
     groups = fitted.starts_["group"]
     assert (groups == "plain GP").sum() == 3  # one of each fit
+
+
+def test_members_of_the_folds_join_where_one_fold_is_held_out():
+    inputs, target = wide(650)
+    few = replace(SMALL, learn_rows=100, steps=(2,), warm_iterations=2)
+    model = ManifoldGPRegressor((3, 2), averaging=few).fit(inputs, target)
+    observed, before = model.held_out_[0].observed, len(model.ensembles_[0].blocks)
+    model.fit_more(inputs, target)
+    np.testing.assert_array_equal(model.held_out_[0].observed, observed)
+    assert len(model.ensembles_[0].blocks) > before
 
 
 def test_an_average_without_a_seed_keeps_its_folds():

@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
@@ -285,8 +285,11 @@ class Stack(Averaging):
         )
         if others is not None and N < RETRAINED_BELOW:
             rng = others  # every row is held out, whatever the deal
-        deals = (held_out_in_turn(N, rng, folds.groups, folds.ordered) for _ in range(self.deals_for(N)))
-        return fit_stack(model, data, deals, settings, trainer, others or rng)
+        first = held_out_in_turn(
+            N, rng, folds.groups, folds.ordered
+        )  # before anything else is drawn: another fit holds out the same rows
+        later = (held_out_in_turn(N, rng, folds.groups, folds.ordered) for _ in range(1, self.deals_for(N)))
+        return fit_stack(model, data, chain([first], later), settings, trainer, others or rng)
 
     def share_of_earlier(self, earlier: Fitted, later: Fitted) -> float:
         """By what each predicts on the held-out rows, which are the same."""

@@ -87,6 +87,7 @@ def pack(ensemble: Ensemble, name: str, tensors: dict[str, Tensor], factors: tor
         "models": [describe(block.model) for block in ensemble.blocks],
         "rows": [block.rows if isinstance(block, SparsePosterior) else None for block in ensemble.blocks],  # None: exact
         "bound_rows": [block.bound_rows if isinstance(block, SparsePosterior) else None for block in ensemble.blocks],
+        **({} if factors == torch.float64 else {"rounded": True}),
         "variance_factors": list(ensemble.variance_factors),
         "offset": ensemble.offset,
         "scale": ensemble.scale,
@@ -126,7 +127,7 @@ def unpack(plain: Any, name: str, tensors: Mapping[str, Tensor], modules: Mappin
         model = _bound(model, X) if modules else model
         rows = plain["rows"][b]
         if rows is None:
-            blocks.append(_unpack_block(model, part, data))
+            blocks.append(_unpack_block(model, part, data, plain.get("rounded") is True))
         else:
             blocks.append(_unpack_sparse(model, part, data, int(rows), int(plain["bound_rows"][b])))
         log_weights.append(take(part, "log_weights", (len(factors), blocks[-1].members), domain=LOGARITHM))
@@ -148,14 +149,13 @@ def _refuse_other_than_numbers(ensemble: Ensemble, X: Tensor) -> None:
         )
 
 
-def _unpack_block(model: Model, part: Mapping[str, Tensor], data: Data) -> Posterior:
+def _unpack_block(model: Model, part: Mapping[str, Tensor], data: Data, rounded: bool) -> Posterior:
     N = len(data.y)
     alpha = take(part, "alpha", (-1, N))
     R = len(alpha)
     H = take(part, "H", (R, N, -1))
     values = _unpack_values(model, part, data, H, {})
     Q = model.features_at(values, data.X[:1]).shape[-1]
-    rounded = "L" in part and part["L"].dtype == torch.float32
     packed = take(part, "L", (R, N * (N + 1) // 2), torch.float32 if rounded else torch.float64)
     L = _from_triangle(packed.to(torch.float64), N)
     _refuse_other_numbers(model, values, data.X, H, L, tolerance=1e-5 if rounded else 1e-8)
