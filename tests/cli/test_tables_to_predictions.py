@@ -393,6 +393,29 @@ def test_a_time_budget_ends_a_stack_early_and_inspect_says_so(here):
     assert "the features add little here" not in said
 
 
+def test_more_members_of_a_model_in_a_file(here):
+    fit = [
+        "fit",
+        "data.csv",
+        "-t",
+        "y",
+        "--features",
+        "x,floor",
+        "--averaging",
+        "restarts",
+        "--restarts",
+        "2",
+        "--max-iter",
+        "5",
+        "--quiet",
+    ]
+    mgp(*fit, "--out", "m.mgp")
+    mgp(*fit, "--more", "m.mgp", "--out", "more.mgp", "--time-budget", "60")
+    assert [len(manifoldgp.load(name).starts_) for name in ("m.mgp", "more.mgp")] == [2, 4]
+    assert "was fitted with other ones (averaging)" in fails(*fit, "--max-iter", "6", "--more", "m.mgp", "--out", "other.mgp")
+    assert "m.mgp is one of the inputs" in fails(*fit, "--more", "m.mgp", "--out", "m.mgp", code=2)
+
+
 def test_inspect_shows_columns_settings_and_remarks(folder):
     shown = mgp("inspect", folder / "model.mgp").out
     words = " ".join(shown.split())

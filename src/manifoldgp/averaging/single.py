@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from manifoldgp.averaging.averages import Averaged, Averaging, FoldChoice
+from manifoldgp.averaging.averages import Averaged, Averaging, Fitted, FoldChoice
 from manifoldgp.data.inputs import whole_number
 from manifoldgp.errors import InputError
 from manifoldgp.model import Data, Model
@@ -100,6 +100,11 @@ class Single(Averaging):
             "starts", model, data, self.restarts, self.max_iter, group="own", margin=LOST_MARGIN, optimizer=self.optimizer,
             levels=self.levels, warm=warm,
         )  # fmt: skip
+
+    def share_of_earlier(self, earlier: Fitted, later: Fitted) -> float:
+        """All or nothing: the better one of the two predicts."""
+        best = [f.starts["objective"][f.starts["chosen"]].min() for f in (earlier, later)]
+        return float(best[0] <= best[1])
 
     def plan_sparse(self, N: int, method: Sparse) -> Plan:
         return Plan(tuple(Schedule().phases(N, method.most_inducing, self.restarts, self.max_iter)))

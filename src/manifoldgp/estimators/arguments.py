@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,7 @@ from manifoldgp.model import Model
 from manifoldgp.noise import GaussianNoise
 from manifoldgp.parameters import LogNormal, Normal, Prior, StudentT
 from manifoldgp.training.progress import Callback
+from manifoldgp.training.trained import Earlier
 from manifoldgp.warping import NoWarping, as_warping
 
 if TYPE_CHECKING:
@@ -60,14 +61,35 @@ def estimator_features(estimator: ManifoldGPRegressor) -> Features:
 
 
 @dataclass(frozen=True)
+class Draws:
+    """Where a fit's random numbers come from. seed: of its folds. earlier: fits to the same rows and folds before it, whose starts were others."""
+
+    seed: int
+    earlier: int = 0
+
+    def generator(self) -> torch.Generator:
+        """The generator that draws starts; its initial seed draws the folds."""
+        generator = torch.Generator().manual_seed(self.seed)
+        if self.earlier:
+            torch.rand(2**16 * self.earlier + 1, generator=generator)
+        return generator
+
+    def seeds(self, targets: int) -> list[int]:
+        """One for each target, whatever was drawn before."""
+        generator = torch.Generator().manual_seed(self.seed)
+        return torch.randint(2**31 - 1, (targets,), generator=generator).tolist()
+
+
+@dataclass(frozen=True)
 class RunSettings:
     """Under which circumstances a fit runs, whatever the average and the method."""
 
     time_budget: float | None
-    random_state: RandomState
+    draws: Draws
     device: str
     verbose: bool
     callback: Callback | None
+    earlier: Sequence[Earlier] = ()
 
     @staticmethod
     def of(estimator: ManifoldGPRegressor) -> RunSettings:
@@ -79,23 +101,27 @@ class RunSettings:
                 f"callback must be a function of (iterations, objective values), or None; got {estimator.callback!r}."
             )
         require_device(estimator.device)
-        return RunSettings(
-            estimator._seconds_left(), estimator.random_state, estimator.device, estimator.verbose, estimator.callback
-        )
+        draws = estimator._continues[0] if estimator._continues else Draws(seed_of(estimator.random_state))
+        earlier = estimator._continues[1] if estimator._continues else ()
+        return RunSettings(estimator._seconds_left(), draws, estimator.device, estimator.verbose, estimator.callback, earlier)
+
+    def earlier_of(self, output: int) -> Earlier | None:
+        """What earlier fits to the same rows left of a target."""
+        return self.earlier[output] if output < len(self.earlier) else None
 
     def after(self, seconds: float) -> RunSettings:
         """With what is left of the time budget after so many seconds."""
         return self if self.time_budget is None else replace(self, time_budget=max(self.time_budget - seconds, 1e-9))
 
-    def generator(self) -> torch.Generator:
-        """The generator that draws starts and folds."""
-        return generator_of(self.random_state)
+
+def seed_of(random_state: RandomState) -> int:
+    """A seed from whatever scikit-learn accepts as random_state."""
+    return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
 
 
 def generator_of(random_state: RandomState) -> torch.Generator:
     """An explicit generator from whatever scikit-learn accepts as random_state."""
-    seed = check_random_state(random_state).randint(np.iinfo(np.int32).max)
-    return torch.Generator().manual_seed(int(seed))
+    return torch.Generator().manual_seed(seed_of(random_state))
 
 
 def require_device(device: str) -> None:

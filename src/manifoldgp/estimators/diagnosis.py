@@ -20,7 +20,6 @@ from manifoldgp.averaging.verdict import (
     held_out_remarks,
     sampling_numbers,
     sampling_remarks,
-    speaks_of_the_model,
 )
 from manifoldgp.data.scaling import constant_columns
 from manifoldgp.estimators.input_std import input_names
@@ -118,10 +117,8 @@ def _diagnose_output(estimator: ManifoldGPRegressor, ensemble: Ensemble, output:
             [f"The target has one value only{_sample(posterior)}: there is nothing to learn, and nothing is said about the fit."],
         )
     if held_out is not None:
-        plain = float(starts["weight"][starts["group"] == "plain GP"].sum())
-        numbers |= held_out_numbers(held_out, ensemble.scale, plain)
-        remarks += errors_in_words(held_out, ensemble.scale) if speaks_of_the_model(held_out, plain) else []
-        remarks += held_out_remarks(held_out, plain)
+        numbers |= held_out_numbers(held_out, ensemble.scale)
+        remarks += errors_in_words(held_out, ensemble.scale) + held_out_remarks(held_out)
     sampling = estimator.sampling_[output]
     if sampling is not None:
         numbers |= sampling_numbers(sampling)

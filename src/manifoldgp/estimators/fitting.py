@@ -59,6 +59,7 @@ def fit(
     unlabelled: Table | None = None,
 ) -> None:
     """Train by the method that the arguments and the data ask for, and keep the result in the estimator."""
+    begun = time.perf_counter()
     averaging, asked = as_averaging(estimator.averaging), as_method(estimator.method)
     for given in (averaging, asked):
         if given is not None:
@@ -79,9 +80,9 @@ def fit(
     table = inputs.training_table(estimator, rows.X, rows.y, rows.noise_std, model.features.uses_unlabelled)
     more = unlabelled_inputs(estimator, unlabelled, table, model.features)
     N, outputs = table.Y.shape
-    method = chosen_method(asked, N, averaging, outputs)
+    method = chosen_method(asked, N, averaging, outputs, run.time_budget)
     refuse_sparse_penalty(model, method)
-    tell_method(asked, method, N, averaging, outputs)
+    tell_method(asked, method, N, averaging, outputs, run.time_budget)
     folds = FoldChoice(inputs.group_labels(groups, table.given, table.kept), ordered)
     of_X, of_y = standardized(estimator)
     of_targets = Standardizer.fit(table.Y, of_y)
@@ -93,6 +94,7 @@ def fit(
     _tell_what_is_not_obeyed(model, averaging, method, len(scalers[0].columns), groups, ordered)
     _keep_shape(estimator, method, scalers, outputs, table.flat)
     data = data_of_targets(table, *scalers, run.device)
+    run = run.after(time.perf_counter() - begun)
 
     def train(data: list[Data], run: RunSettings) -> list[FittedTarget]:
         if isinstance(method, Sparse):
@@ -101,12 +103,12 @@ def fit(
         return fit_exact(model, data, learnt, scalers[1], averaging, run, dealt)
 
     if not noisy:
-        _keep(estimator, train(data, run))
+        _keep(estimator, train(data, run), run)
         return
     _refuse_for_noisy_inputs(method, model, data)
     known, columns = _known_and_noisy(estimator, table, rows.input_std, run.device)
     fitted, found = fit_noisy(train, data, known, columns, run)
-    _keep(estimator, fitted)
+    _keep(estimator, fitted, run)
     estimator.input_noise_ = replace(found, std=scalers[0].of_columns(found.std * scalers[0].scales))
 
 
@@ -202,7 +204,7 @@ def _fit_source(
     def rows_of(output: int) -> StreamedRows:
         return StreamedRows(source, *scalers, seen.rows, output, run.device, ranks)
 
-    _keep(estimator, fit_sparse(model, rows_of, *scalers, averaging, method, run, folds, ranks))
+    _keep(estimator, fit_sparse(model, rows_of, *scalers, averaging, method, run, folds, ranks), run)
 
 
 def _tell_what_is_not_obeyed(
@@ -219,7 +221,8 @@ def _keep_shape(
     estimator.x_scaler_, estimator.y_scaler_ = scalers
 
 
-def _keep(estimator: ManifoldGPRegressor, fitted: list[FittedTarget]) -> None:
+def _keep(estimator: ManifoldGPRegressor, fitted: list[FittedTarget], run: RunSettings) -> None:
+    estimator._draws = run.draws
     estimator.ensembles_ = [f.ensemble for f in fitted]
     estimator.starts_ = np.concatenate([f.starts for f in fitted])
     estimator.histories_ = [h for f in fitted for h in f.histories]

@@ -19,7 +19,8 @@ from manifoldgp.data.encoding import TableEncoding
 from manifoldgp.data.scaling import Standardizer
 from manifoldgp.data.sources import RowSource
 from manifoldgp.errors import InputError
-from manifoldgp.estimators import fitting, model_file, predictions, uncertain_inputs
+from manifoldgp.estimators import fitting, model_file, more_members, predictions, uncertain_inputs
+from manifoldgp.estimators.arguments import Draws
 from manifoldgp.estimators.conformal import intervals
 from manifoldgp.estimators.diagnosis import Diagnosis, diagnose
 from manifoldgp.estimators.function_draws import RIDGES, SampledFunctions, sample_functions
@@ -39,6 +40,7 @@ from manifoldgp.noise import GaussianNoise
 from manifoldgp.parameters import Prior
 from manifoldgp.predictor import Predictor
 from manifoldgp.training.settings import Exact, Options, Sparse, as_method
+from manifoldgp.training.trained import Earlier
 from manifoldgp.warping import TargetWarping
 
 if TYPE_CHECKING:
@@ -80,7 +82,8 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
         "exact" (`Exact`), "sparse" (`Sparse`: inducing points in feature space, any number of rows), one of these objects, such as
         ``Sparse(inducing=256)``, or "auto": exact up to 12,000 rows (5,000 but for the stack), and beyond them sparse where it can do what is asked for, with a warning.
     time_budget
-        Seconds after which training stops and keeps what it has.
+        Seconds that a fit may take: it plans by them and keeps what it has when they are over. With method="auto", 1,500 rows or more and too little time for exact
+        members, it is sparse. ``fit_more`` goes on later.
     standardize
         True: the columns of X and y are standardised for training, and predictions are in their units. "X" or "y": only those. False: neither.
     missing
@@ -151,6 +154,8 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
     input_noise_: InputNoise  # only where the inputs were noisy
     search_: list[SearchReport]  # only where kernels were searched
     _flat: bool  # whether y was (N,)
+    _draws: Draws  # where starts and folds came from
+    _continues: tuple[Draws, list[Earlier]] | None = None  # only while fit_more trains
 
     def __init__(
         self,
@@ -434,6 +439,33 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
         fitting.update(self, X, y, noise_std, input_std)
         return self
 
+    def fit_more(
+        self,
+        X: Table | RowSource,
+        y: ArrayLike | None = None,
+        *,
+        seconds: float | None = None,
+        noise_std: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+        ordered: bool = False,
+    ) -> ManifoldGPRegressor:
+        """Train more members on the rows of the fit, from other starts; those that are there stay, and both predict together.
+
+        A stack weighs the new members beside the old by the same held-out rows; "restarts" by their evidence, "fast" by their numbers, and "single" keeps the better model.
+        It goes on after a fit that ``time_budget``, a callback or Ctrl-C ended, after another ``fit_more``, and after ``manifoldgp.load``.
+        One that fails or is interrupted leaves the estimator as it was.
+
+        Parameters
+        ----------
+        X, y, noise_std, groups, ordered
+            As they were given to fit: others are refused where they show.
+        seconds
+            How long it may take; None: as long as a fit takes by itself.
+        """
+        check_is_fitted(self)
+        more_members.fit_more(self, X, y, seconds, noise_std, groups, ordered)
+        return self
+
     def diagnose(self) -> Diagnosis:
         """What the fit looks like, in words (print it) and numbers."""
         check_is_fitted(self)
@@ -469,10 +501,14 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
         numbered = ["y"] if self.n_outputs_ == 1 else [f"y{o}" for o in range(self.n_outputs_)]
         return parameter_table(self, input_names(self), numbered if encoding is None else list(encoding.targets))
 
-    def save(self, path: str | Path) -> None:
-        """Write the fitted model to one file that manifoldgp.load reads; no pickle."""
+    def save(self, path: str | Path, dtype: str = "float64") -> None:
+        """Write the fitted model to one file that manifoldgp.load reads; no pickle.
+
+        An exact model has an N x N factor for each member, 4 N² bytes in the file. dtype="float32" halves them: means stay as they are to the last bit, and a
+        warning says by how much standard deviations change if that is more than 0.1 %.
+        """
         check_is_fitted(self)
-        model_file.save(self, path)
+        model_file.save(self, path, dtype=dtype)
 
     def predictor(self, max_members: int | None = None, tolerance: float | None = None) -> Predictor:
         """The fitted model as a function p(X, return_std=False, latent=False) that needs NumPy only, for use on a robot.

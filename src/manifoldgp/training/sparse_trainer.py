@@ -28,7 +28,7 @@ from manifoldgp.training.progress import Watch, nobody
 from manifoldgp.training.replay import Replay
 from manifoldgp.training.settings import Sparse
 from manifoldgp.training.sparse_schedule import Schedule, stage_phase, start_phase
-from manifoldgp.training.trained import Trained, warm_theta
+from manifoldgp.training.trained import Earlier, Trained, warm_theta
 
 
 @dataclass
@@ -59,6 +59,8 @@ class SparseTrainer:
         generator: torch.Generator,
         workers: Workers,
         *,
+        seed: int | None = None,
+        earlier: Earlier | None = None,
         seconds: float | None = None,
         watch: Watch = nobody,
         output: int = 0,
@@ -70,7 +72,8 @@ class SparseTrainer:
         self.method, self.generator, self.workers, self.seconds, self.watch = method, generator, workers, seconds, watch
         self.output, self.device, self.checkpoints, self.stopped = output, device, checkpoints, stopped
         self.schedule = schedule or Schedule()
-        self.seed = int(torch.randint(2**31 - 1, (), generator=generator))
+        drawn = int(torch.randint(2**31 - 1, (), generator=generator))
+        self.seed, self.earlier = drawn if seed is None else seed, earlier
 
     def fit(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,7 +13,7 @@ from manifoldgp.inference.exact_posterior import condition
 from manifoldgp.inference.posterior import Conditioned
 from manifoldgp.inference.sparse_posterior import SparsePosterior
 from manifoldgp.model import Data, Model
-from manifoldgp.parameters import Layout, Tree, leaves
+from manifoldgp.parameters import Layout, Tree, leaves, map_leaves
 from manifoldgp.training.optimizer import CUT_SHORT, OptimizeResult
 
 START_FIELDS = np.dtype(
@@ -141,6 +142,20 @@ class Trained:
         """The objective of each start, iteration by iteration, in the units of y."""
         pairs = zip(self.result.history, self.history_rows, strict=True)
         return [np.array(history) + rows * log_scale for history, rows in pairs]
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """What fits of one target to the same rows left before this one: their number, the posteriors that predict, and groups that were tried and found of no use."""
+
+    fits: int
+    blocks: Sequence[Conditioned]
+    idle: frozenset[str] = frozenset()
+
+    def best_of(self, model: Model) -> Tree | None:
+        """The values, without batch, of the first member that is this very model; None where there is none."""
+        block = next((block for block in self.blocks if block.model == model), None)
+        return None if block is None else map_leaves(lambda leaf: leaf[0], block.values)
 
 
 def warm_theta(layout: Layout, values: Tree) -> np.ndarray:

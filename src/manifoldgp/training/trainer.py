@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -17,7 +18,7 @@ from manifoldgp.training.minimizers import MINIMIZERS
 from manifoldgp.training.objective import TrainingObjective
 from manifoldgp.training.optimizer import Monitor
 from manifoldgp.training.progress import Watch, nobody
-from manifoldgp.training.trained import Trained, warm_theta
+from manifoldgp.training.trained import Earlier, Trained, warm_theta
 
 LOST_MARGIN = 10.0
 """Nats by which a restart must be out of reach of the best one to stop early. Measured on 16 problems with 20 restarts: 44 % of the
@@ -26,13 +27,29 @@ iterations are saved, and the same restart wins."""
 
 @dataclass(frozen=True)
 class Trainer:
-    """What all trainings of one target share: the generator of starts, the workers, the deadline and who watches. output: the number of the target."""
+    """What all trainings of one target share: the generator of starts, the workers, the deadline and who watches.
+
+    output: the number of the target. earlier: what a fit to the same rows left before this one.
+    """
 
     generator: torch.Generator
     workers: Workers
     deadline: float = math.inf
     watch: Watch = nobody
     output: int = 0
+    earlier: Earlier | None = None
+
+    def within(self, share: float, kept: float = 0.0) -> Trainer:
+        """The same with a deadline after a share of the time that is left. kept: seconds that are left then at least, or a third of the time if that is less."""
+        if self.deadline == math.inf:
+            return self
+        left = self.deadline - time.perf_counter()
+        return replace(self, deadline=self.deadline - max((1.0 - share) * left, min(kept, left / 3.0)))
+
+    @property
+    def late(self) -> bool:
+        """Whether the time is up."""
+        return time.perf_counter() > self.deadline
 
     def fit(
         self,
