@@ -82,7 +82,7 @@ class GroupSparse:
     @property
     def negligible(self) -> float:
         """The size of a group up to which it counts as zero."""
-        return 0.1 * self.width
+        return 0.5 * self.width
 
 
 Prior = Normal | StudentT | LogNormal | GroupSparse

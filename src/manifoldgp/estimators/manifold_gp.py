@@ -480,7 +480,7 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
     def pruned(self) -> ManifoldGPRegressor:
         """A copy without the inputs, units and features that sparse networks, ``MLP(sizes, sparsity=...)``, have switched off: a smaller model file and a faster predictor.
 
-        It predicts the same but for weights that count as zero, below a tenth of ``sparsity``. Columns that are left out stay columns of X, whatever is in them.
+        It predicts the same but for weights that count as zero, below half of ``sparsity``. Columns that are left out stay columns of X, whatever is in them.
         """
         check_is_fitted(self)
         return pruned_estimator(self)

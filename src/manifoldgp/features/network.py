@@ -106,7 +106,7 @@ class MLP(Features):
 
     def priors_beside(self) -> Mapping[str, Prior]:
         # Small weights before short length-scales are the same features as large ones before long length-scales: without this the prior of the weights would say nothing.
-        return {} if self.sparsity is None else {"kernel*lengthscale": LogNormal(0.0, 1.0)}
+        return {} if self.sparsity is None else {"kernel*lengthscale": LogNormal(-1.0, 0.2)}
 
     def _prior(self, layer: int, name: str) -> Prior | None:
         if self.sparsity is None or name == "bias":
