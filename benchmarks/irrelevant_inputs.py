@@ -1,7 +1,7 @@
 """Sparse networks on data with 20 inputs that have nothing to do with the target: whether they are found, and what that is worth.
 
     python benchmarks/irrelevant_inputs.py
-    python benchmarks/irrelevant_inputs.py --seeds 3 --stack
+    python benchmarks/irrelevant_inputs.py --seeds 0 1 2 --stack
 
 y = tanh(4 x_0 + 2 x_1) + x_2 / 2 + noise of 0.1, all 23 inputs standard normal, 200 rows; NLPP on 1,000 further rows. The same network with and without ``sparsity``, each the best of 20
 starts; --stack adds the default average without it. Found means that the network uses inputs 0, 1 and 2 and no other.
@@ -67,11 +67,11 @@ def bars(cells: list[dict]) -> list[Bar]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--seeds", type=int, nargs="+", default=list(range(10)))
     parser.add_argument("--stack", action="store_true", help="the default average too")
     given = parser.parse_args()
     cells, rows = [], []
-    for seed in range(given.seeds):
+    for seed in given.seeds:
         c = run(seed, given.stack)
         cells.append(c)
         used, units = ", ".join(map(str, c["used"])), "-".join(map(str, c["units"]))

@@ -29,7 +29,8 @@ _PRODUCTS, _HALVINGS = 40, 6
 _DIFFERENCE = 1e-5
 """Length of the step in θ between the two gradients of a product, for θ of size one: truncation and rounding of closed-form gradients are then about equal."""
 
-_FIRST_DAMPING, _LEAST_DAMPING, _MOST_DAMPING = 1.0, 1e-8, 1e12
+_FIRST_DAMPING = 0.3  # of the length of the gradient: a first step is no longer than three
+_LEAST_DAMPING, _MOST_DAMPING = 1e-8, 1e12
 
 
 def minimize_hessian_free(
@@ -67,7 +68,7 @@ class _Run:
         self.theta, self.iterations, self.evaluations = theta, np.zeros(R, dtype=int), np.zeros(R, dtype=int)
         self.value, self.gradient = self._evaluate(theta, np.arange(R))
         self.history = [[float(v)] for v in self.value]
-        self.damping = np.full(R, _FIRST_DAMPING)
+        self.damping = np.maximum(_FIRST_DAMPING * np.linalg.norm(self.gradient, axis=-1), _LEAST_DAMPING)
         self.status = np.full(R, "", dtype=object)
         self.status[np.isinf(self.value)] = INVALID_START
         self.status[(self.status == "") & self._flat(np.arange(R))] = CONVERGED
@@ -108,7 +109,7 @@ class _Run:
         for r in moved:
             self.history[r].append(float(self.value[r]))
         little = gain <= self._value_tolerance * np.maximum(np.abs(self.value[active]), 1.0)
-        free = (size == 1.0) & (self.damping[active] <= _FIRST_DAMPING)  # a step that damping made short gains little anywhere
+        free = (size == 1.0) & (self.damping[active] <= 1.0)  # a step that damping made short gains little anywhere
         done = self._flat(active) | (~failed & little & free)
         self.status[active[done]] = CONVERGED
         self.status[active[~done & (self.damping[active] > _MOST_DAMPING)]] = STALLED
