@@ -14,7 +14,7 @@ import time
 
 import numpy as np
 
-from bars import Bar, bar_table, table
+from bars import table
 from manifoldgp import MLP, ManifoldGPRegressor, Single
 
 RELEVANT, IRRELEVANT, ROWS, TEST_ROWS = 3, 20, 200, 1000
@@ -57,12 +57,11 @@ def run(seed: int, stack: bool) -> dict:
     }
 
 
-def bars(cells: list[dict]) -> list[Bar]:
-    missed, gains = sum(not c["found"] for c in cells), [c["dense"] - c["sparse"] for c in cells]
-    return [
-        Bar(f"seeds of {len(cells)} on which the irrelevant inputs are not found", float(missed), 0.1 * len(cells), ""),
-        Bar("NLPP of the sparse network less that without sparsity, worst seed, nats a row", -min(gains), -0.1, ""),
-    ]
+def verdict(cells: list[dict]) -> str:
+    """Against the bars: found on 9 of 10 seeds, and at least 0.1 nats a row better than without sparsity."""
+    found, gains = sum(c["found"] for c in cells), [c["dense"] - c["sparse"] for c in cells]
+    words = f"Found on {found} of {len(cells)} seeds; NLPP better than without sparsity by {min(gains):.2f} nats a row or more."
+    return f"{words} {'Reached' if found >= 0.9 * len(cells) and min(gains) >= 0.1 else '**Not reached**'}."
 
 
 def main() -> None:
@@ -100,7 +99,7 @@ def main() -> None:
         "processor time",
     ]
     print(table(header, rows))
-    print(bar_table(bars(cells)))
+    print(verdict(cells))
 
 
 if __name__ == "__main__":

@@ -311,6 +311,14 @@ class Layout:
         index = np.arange(where.start, where.stop).reshape(self.parameters[name].shape)
         return [GroupTerm(i, prior) for i in ((index, index.T) if prior.columns else (index,))]
 
+    def negligible(self, theta: np.ndarray) -> np.ndarray:
+        """Which entries of theta (R, P) belong to groups that a sparse prior has made so small that they count as zero; the largest group of a matrix never does."""
+        found = np.zeros(theta.shape, dtype=bool)
+        for term in self.group_terms:
+            size = np.linalg.norm(theta[:, term.index], axis=-1)
+            found[:, term.index] |= ((size <= term.prior.negligible) & (size < size.max(-1, keepdims=True)))[..., None]
+        return found
+
     @property
     def has_priors(self) -> bool:
         return self.prior_terms is not None

@@ -119,7 +119,7 @@ def test_a_pruned_model_predicts_the_same_and_holds_less(fitted, tmp_path):
     model, X = fitted
     small = model.pruned()
     for ours, expected in zip(small.predict(X, return_std=True), model.predict(X, return_std=True), strict=True):
-        np.testing.assert_allclose(ours, expected, atol=0.1)  # weights up to half of sparsity are gone
+        np.testing.assert_allclose(ours, expected, rtol=0, atol=1e-6)
     off = small.switched_off_.tolist()
     assert small.ensembles_[0].blocks[0].data.X.shape == (80, 6 - len(off))
     assert any(f"switched off: {', '.join(map(str, off))}." in remark for remark in small.diagnose().remarks)

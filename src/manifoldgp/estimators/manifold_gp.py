@@ -480,7 +480,8 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
     def pruned(self) -> ManifoldGPRegressor:
         """A copy without the inputs, units and features that sparse networks, ``MLP(sizes, sparsity=...)``, have switched off: a smaller model file and a faster predictor.
 
-        It predicts the same but for weights that count as zero, below half of ``sparsity``. Columns that are left out stay columns of X, whatever is in them.
+        An exact model predicts the same to rounding; a sparse one (``method="sparse"``) has not set them to zero while it was trained, and changes a little.
+        Columns that are left out stay columns of X, whatever is in them.
         """
         check_is_fitted(self)
         return pruned_estimator(self)
