@@ -25,7 +25,7 @@ from manifoldgp.training.optimizer import Monitor
 from problems import standardized
 
 STARTS, KIN40K_ROWS = 5, 500
-SECONDS = {"step": 2.0, "bumps": 5.0, "walker": 10.0, "kin40k": 10.0}
+SECONDS = {"step": 2.0, "bumps": 4.0, "walker": 4.0, "kin40k": 4.0}
 NETWORKS = {"step": (6, 2), "bumps": (6, 2), "walker": (10, 3), "kin40k": (20, 4)}
 SHARES = (0.1, 0.3, 1.0)
 

@@ -2,7 +2,7 @@
 
     (H + λ I) d = −g,     H v = (g(θ + h v) − g(θ)) / h
 
-A product is a difference of gradients, which models with a closed form have at a tenth of what a second derivative by autograd costs, and all starts share one call for it. Conjugate gradients stop
+A product is a difference of gradients, which costs one evaluation, and all starts share one call for it. Conjugate gradients stop
 early: when the residual is small enough, after a number of products, or at a direction of negative curvature. The damping λ follows how well the quadratic model foretold what a step gained
 (Levenberg and Marquardt); a step that gains nothing is halved before λ grows.
 """
