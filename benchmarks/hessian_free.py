@@ -19,8 +19,9 @@ from honesty import recorded
 from manifoldgp import MLP
 from manifoldgp.data.examples import rotated_bumps, step_function, walker
 from manifoldgp.model import Data, Model
+from manifoldgp.parameters import first_of
 from manifoldgp.training.minimizers import MINIMIZERS
-from manifoldgp.training.objective import TrainingObjective, first_of
+from manifoldgp.training.objective import TrainingObjective
 from manifoldgp.training.optimizer import Monitor
 from problems import standardized
 

@@ -10,8 +10,8 @@ from manifoldgp.errors import FileFormatError, InputError
 from manifoldgp.estimators.model_file import packed, write
 from manifoldgp.features.sparsity import pruned, remaining
 from manifoldgp.model import Data, Model
-from manifoldgp.parameters import Layout, Parameter, map_leaves, normal_law
-from manifoldgp.training.objective import TrainingObjective, first_of
+from manifoldgp.parameters import Layout, Parameter, first_of, map_leaves, normal_law
+from manifoldgp.training.objective import TrainingObjective
 
 
 def matrix_layout(shape, prior):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -13,12 +13,12 @@ from sklearn.utils import check_random_state
 from manifoldgp.data import inputs
 from manifoldgp.errors import InputError
 from manifoldgp.estimators.units import WARPED_NOISE
-from manifoldgp.features import as_features
+from manifoldgp.features import Features, as_features
 from manifoldgp.kernels import as_kernel
 from manifoldgp.means import as_mean
 from manifoldgp.model import Model
 from manifoldgp.noise import GaussianNoise
-from manifoldgp.parameters import GroupSparse, Prior, StudentT
+from manifoldgp.parameters import GroupSparse, LogNormal, Normal, Prior, StudentT
 from manifoldgp.training.progress import Callback
 from manifoldgp.warping import NoWarping, as_warping
 
@@ -45,13 +45,18 @@ def model_of(estimator: ManifoldGPRegressor, known_noise: bool) -> Model:
     if known_noise and not isinstance(warping, NoWarping):
         raise InputError(WARPED_NOISE)
     return Model(
-        features=as_features(DEFAULT_FEATURES if estimator.features is None else estimator.features),
+        features=estimator_features(estimator),
         kernel=as_kernel(estimator._kernel_in_use()),
         mean=as_mean(estimator.mean),
         noise=noise,
         warping=warping,
         priors=_priors(estimator),
     )
+
+
+def estimator_features(estimator: ManifoldGPRegressor) -> Features:
+    """The features that the arguments describe."""
+    return as_features(DEFAULT_FEATURES if estimator.features is None else estimator.features)
 
 
 @dataclass(frozen=True)
@@ -125,7 +130,9 @@ def _noise(given: object) -> GaussianNoise:
 def _priors(estimator: ManifoldGPRegressor) -> dict[str, Prior]:
     """The priors by pattern, checked: a prior of another kind would be passed over in silence."""
     priors = {} if estimator.priors is None else estimator.priors
-    if not isinstance(priors, Mapping) or not all(isinstance(p, get_args(Prior)) for p in priors.values()):
+    if not isinstance(priors, Mapping) or not all(
+        isinstance(p, (GroupSparse, LogNormal, Normal, StudentT)) for p in priors.values()
+    ):
         raise InputError(
             "priors must map patterns of parameter names to LogNormal, Normal, StudentT or GroupSparse, such as "
             f"{{'kernel.lengthscale': LogNormal(0, 1)}}; got {priors!r}."

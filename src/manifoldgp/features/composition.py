@@ -52,6 +52,10 @@ class Concatenate(Features):
     def priors_beside(self) -> Mapping[str, Prior]:
         return {name: prior for part in self.parts for name, prior in part.priors_beside().items()}
 
+    @property
+    def uses_unlabelled(self) -> bool:
+        return any(part.uses_unlabelled for part in self.parts)
+
     def bind(self, X: Tensor) -> Concatenate:
         return Concatenate(parts=tuple(part.bind(X) for part in self.parts))
 
@@ -99,6 +103,10 @@ class Chain(Features):
     def priors_beside(self) -> Mapping[str, Prior]:
         return self.parts[-1].priors_beside()
 
+    @property
+    def uses_unlabelled(self) -> bool:
+        return self.parts[0].uses_unlabelled  # later ones see features of the rows with targets
+
     def bind(self, X: Tensor) -> Chain:
         bound, H = [], X
         for i, part in enumerate(self.parts):
@@ -135,6 +143,10 @@ class Residual(Features):
 
     def priors_beside(self) -> Mapping[str, Prior]:
         return self.inner.priors_beside()
+
+    @property
+    def uses_unlabelled(self) -> bool:
+        return self.inner.uses_unlabelled
 
     def bind(self, X: Tensor) -> Residual:
         return Residual(self.inner.bind(X))
