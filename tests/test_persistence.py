@@ -24,6 +24,7 @@ from manifoldgp import (
     Exact,
     GaussianNoise,
     GPRegressor,
+    GroupSparse,
     LogNormal,
     ManifoldGPRegressor,
     Normal,
@@ -150,7 +151,7 @@ def test_other_transformers_predict_and_are_refused_by_save(tmp_path, transforme
 
 @pytest.mark.parametrize("model", [
     mgp(target_warping="tanh"), mgp(target_warping=TanhWarping(2)), mgp(noise=GaussianNoise(floor=1e-3), standardize=False),
-    mgp(priors={"kernel.*": LogNormal(0.0, 2.0), "features.0.*": StudentT(3.0), "features.1.bias": Normal(1, 2)}),
+    mgp(priors={"kernel.*": LogNormal(0.0, 2.0), "features.0.*": StudentT(3.0), "features.1.bias": Normal(1, 2), "features.1.weight": GroupSparse(0.1)}),
     mgp(features.MLP((4, 1), ("tanh", "relu")), random_state=np.random.RandomState(0)), mgp(np.array([2, 1]), random_state=np.int64(3)),
     mgp(averaging="restarts"), ManifoldGPRegressor(averaging="fast"), ManifoldGPRegressor((3, 2), averaging=Stack(own_members=2)),
     mgp(method=Sparse(inducing=5)), mgp(method=Exact()), mgp(method="exact"),

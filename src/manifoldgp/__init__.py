@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     )
     from manifoldgp.kernels import SquaredExponential
     from manifoldgp.noise import GaussianNoise
-    from manifoldgp.parameters import LogNormal, Normal, StudentT
+    from manifoldgp.parameters import GroupSparse, LogNormal, Normal, StudentT
     from manifoldgp.predictor import Predictor
     from manifoldgp.registry import register
     from manifoldgp.suggestions import suggest
@@ -50,6 +50,7 @@ _HOME = {
     "Forecaster": "estimators",
     "GPRegressor": "estimators",
     "GaussianNoise": "noise",
+    "GroupSparse": "parameters",
     "Identity": "features",
     "KernelSearch": "estimators",
     "Kumaraswamy": "features",
@@ -86,6 +87,7 @@ __all__ = [
     "Forecaster",
     "GPRegressor",
     "GaussianNoise",
+    "GroupSparse",
     "Identity",
     "KernelSearch",
     "Kumaraswamy",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -14,7 +15,7 @@ from manifoldgp.features import Features, Identity
 from manifoldgp.kernels import Kernel, SquaredExponential
 from manifoldgp.means import Mean, Zero
 from manifoldgp.noise import GaussianNoise
-from manifoldgp.parameters import Layout, Prior, Tree, map_leaves, repeated, with_priors
+from manifoldgp.parameters import Layout, Prior, Tree, leaves, map_leaves, repeated, with_priors
 from manifoldgp.warping import NoWarping, TargetWarping
 
 
@@ -82,7 +83,9 @@ class Model:
         }
         if self.outputs:
             rest = map_leaves(lambda parameter: repeated(parameter, self.outputs), rest)
-        layout = Layout(with_priors({"features": features, **rest}, self.priors))
+        names = [name for name, _ in leaves(rest)]
+        beside = {pattern: prior for pattern, prior in self.features.priors_beside().items() if fnmatch.filter(names, pattern)}
+        layout = Layout(with_priors({"features": features, **rest}, beside | dict(self.priors)))
         return layout, {"features": drawn, **Layout(rest).draw(generator, count)}
 
     def features_at(self, values: Tree, X: Tensor) -> Tensor:

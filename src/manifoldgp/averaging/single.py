@@ -32,7 +32,7 @@ class Single(Averaging):
     restarts
         Independent starts; each redraws network and kernel.
     optimizer
-        "l-bfgs" (all starts in one batch), "l-bfgs-b" (SciPy's, one after another) or "newton-cg".
+        "l-bfgs" or "hessian-free" (all starts in one batch), or "l-bfgs-b" (SciPy's, one after another).
     max_iter
         Iterations of each start, at most; on levels, of each level.
     levels

@@ -18,7 +18,7 @@ from manifoldgp.kernels import as_kernel
 from manifoldgp.means import as_mean
 from manifoldgp.model import Model
 from manifoldgp.noise import GaussianNoise
-from manifoldgp.parameters import LogNormal, Normal, Prior, StudentT
+from manifoldgp.parameters import GroupSparse, LogNormal, Normal, Prior, StudentT
 from manifoldgp.training.progress import Callback
 from manifoldgp.training.trained import Earlier
 from manifoldgp.warping import NoWarping, as_warping
@@ -156,11 +156,23 @@ def _noise(given: object) -> GaussianNoise:
 def _priors(estimator: ManifoldGPRegressor) -> dict[str, Prior]:
     """The priors by pattern, checked: a prior of another kind would be passed over in silence."""
     priors = {} if estimator.priors is None else estimator.priors
-    if not isinstance(priors, Mapping) or not all(isinstance(p, (LogNormal, Normal, StudentT)) for p in priors.values()):
+    if not isinstance(priors, Mapping) or not all(
+        isinstance(p, (GroupSparse, LogNormal, Normal, StudentT)) for p in priors.values()
+    ):
         raise InputError(
-            "priors must map patterns of parameter names to LogNormal, Normal or StudentT, such as "
+            "priors must map patterns of parameter names to LogNormal, Normal, StudentT or GroupSparse, such as "
             f"{{'kernel.lengthscale': LogNormal(0, 1)}}; got {priors!r}."
         )
     for prior in priors.values():
-        inputs.positive_number(prior.scale if isinstance(prior, StudentT) else prior.sd, f"The width of the prior {prior!r}")
+        inputs.positive_number(_width(prior), f"The width of the prior {prior!r}")
     return dict(priors)
+
+
+def _width(prior: Prior) -> float:
+    match prior:
+        case StudentT():
+            return prior.scale
+        case GroupSparse():
+            return prior.width
+        case _:
+            return prior.sd

@@ -25,6 +25,7 @@ from manifoldgp.data.scaling import constant_columns
 from manifoldgp.estimators.input_std import input_names
 from manifoldgp.estimators.kernel_choice import KernelChoice
 from manifoldgp.estimators.noisy_inputs import InputNoise
+from manifoldgp.estimators.pruning import left_of
 from manifoldgp.inference.ensemble import Ensemble
 from manifoldgp.inference.exact_posterior import Posterior
 from manifoldgp.inference.posterior import Conditioned
@@ -132,17 +133,42 @@ def _diagnose_output(estimator: ManifoldGPRegressor, ensemble: Ensemble, output:
     _numerics(posterior, ensemble, numbers, remarks)
     _lengthscales(posterior, numbers, remarks)
     _feature_space(posterior, numbers, remarks)
+    _sparsity(estimator, posterior, averaged, numbers, remarks)
     _starts(starts, N, numbers, remarks)
     remarks += _uninformative(estimator, posterior)
     return Diagnosis(numbers, remarks or ["Nothing unusual."])
 
 
+def _sparsity(estimator: ManifoldGPRegressor, posterior: Conditioned, averaged: bool, numbers: dict, remarks: list) -> None:
+    """Which inputs, units and features a sparse network has left."""
+    left = left_of(posterior)
+    if left is None:
+        return
+    names, scaler = _column_names(estimator), estimator.x_scaler_
+    alive = left.inputs[0].cpu().numpy()
+    kept, off = ([names[d] for d in sorted(scaler.columns[which])] for which in (alive, ~alive))
+    off += [names[d] for d in getattr(estimator, "switched_off_", ())]
+    units, sizes = [int(unit.sum()) for unit in left.units], [unit.shape[-1] for unit in left.units]
+    numbers["inputs that remain"] = len(kept)
+    numbers["units of each layer that remain"] = np.array(units)
+    whose = "The sparse network with the most weight" if averaged else "The sparse network"
+    less = f"; switched off: {', '.join(off)}" if off else ""
+    some = f"Of its {'-'.join(map(str, sizes))} units {'-'.join(map(str, units))} remain"
+    saved = " model.pruned() leaves out what is off." if units != sizes or not alive.all() else ""
+    remarks.append(f"{whose} uses the {'input' if len(kept) == 1 else 'inputs'} {', '.join(kept)}{less}. {some}.{saved}")
+
+
+def _column_names(estimator: ManifoldGPRegressor) -> list[str]:
+    return list(map(str, getattr(estimator, "feature_names_in_", range(estimator.n_features_in_))))
+
+
 def _uninformative(estimator: ManifoldGPRegressor, posterior: Conditioned) -> list[str]:
     """Inputs that never change, and those that repeat others."""
     scaler = estimator.x_scaler_
-    names = list(map(str, getattr(estimator, "feature_names_in_", range(estimator.n_features_in_))))
-    unseen, remarks = np.flatnonzero(scaler.place < 0), []
-    constant = np.setdiff1d(constant_columns(scaler.undo(posterior.data.X.cpu().numpy())), unseen)
+    names, remarks = _column_names(estimator), []
+    without_place = np.flatnonzero(scaler.place < 0)
+    unseen = np.setdiff1d(without_place, getattr(estimator, "switched_off_", ()))  # the others have been told about
+    constant = np.setdiff1d(constant_columns(scaler.undo(posterior.data.X.cpu().numpy())), without_place)
     if len(constant):
         where = _sample(posterior)
         constant_where = f"Constant{where}, so nearly" if where else "Constant in the training data, so"
@@ -152,7 +178,9 @@ def _uninformative(estimator: ManifoldGPRegressor, posterior: Conditioned) -> li
         remarks.append(
             f"Constant in the training data, so without information: input {', '.join(names[d] for d in unseen)}. So {words}."
         )
-    repeated = [f"{names[d]} (that of {names[scaler.columns[scaler.place[d]]]})" for d in np.setdiff1d(scaler.dropped, unseen)]
+    repeated = [
+        f"{names[d]} (that of {names[scaler.columns[scaler.place[d]]]})" for d in np.setdiff1d(scaler.dropped, without_place)
+    ]
     if repeated:
         remarks.append(f"The same column again, and left out of the model: input {', '.join(repeated)}.")
     return remarks

@@ -181,6 +181,8 @@ def packed(estimator: ManifoldGPRegressor, factors: torch.dtype = torch.float64)
     input_noise: InputNoise | None = getattr(estimator, "input_noise_", None)
     if input_noise is not None:
         header["input_noise"] = input_noise.to_plain()
+    if hasattr(estimator, "switched_off_"):
+        header["switched_off"] = estimator.switched_off_.tolist()
     choice: KernelChoice | None = getattr(estimator, "kernel_choice_", None)
     if choice is not None:
         header["kernel_choice"] = choice.to_plain()
@@ -248,6 +250,8 @@ def _unpack(
         estimator.kernel_choice_ = KernelChoice(**header["kernel_choice"])  # pyright: ignore[reportAttributeAccessIssue]
     if "input_noise" in header:
         estimator.input_noise_ = InputNoise.from_plain(header["input_noise"], D, targets)
+    if "switched_off" in header:
+        estimator.switched_off_ = _unpack_switched_off(header["switched_off"], estimator.x_scaler_)
     if "search" in header:
         estimator.search_ = [SearchReport.from_plain(plain) for plain in header["search"]]
     if "table" in header:
@@ -260,6 +264,13 @@ def _unpack_draws(plain: Any) -> Draws:
     if not (isinstance(seed, int) and isinstance(earlier, int) and 0 <= seed < 2**31 and 0 <= earlier < _MOST_FITS):
         raise FileFormatError(f"The file's seed and number of fits, {plain!r}, are none.")
     return Draws(seed, earlier)
+
+
+def _unpack_switched_off(plain: list[int], scaler: Standardizer) -> np.ndarray:
+    unseen = np.flatnonzero(scaler.place < 0).tolist()
+    if not set(plain) <= set(unseen):
+        raise FileFormatError(f"The file's columns that are switched off, {plain}, are not among those without effect, {unseen}.")
+    return np.array(plain, dtype=np.int64)
 
 
 def _stored_settings(settings: dict[str, Any]) -> dict[str, Any]:

@@ -89,17 +89,6 @@ class TrainingObjective:
         (gradient,) = torch.autograd.grad(value.sum(), theta)
         return value.detach().cpu().numpy(), gradient.cpu().numpy()
 
-    def hessian_vector(self, theta: np.ndarray, vector: np.ndarray, row: int) -> np.ndarray:
-        """H v (P,) of one start, by differentiating gᵀv; NaN where the covariance has no factor."""
-        point, data = self._place(theta[None], np.array([row]))
-        point.requires_grad_()
-        try:
-            (gradient,) = torch.autograd.grad(self.value(point, data).sum(), point, create_graph=True)
-            (product,) = torch.autograd.grad(gradient @ torch.from_numpy(vector).to(point.device), point)
-        except torch.linalg.LinAlgError:  # pyright: ignore[reportPrivateImportUsage]
-            return np.full(theta.shape, np.nan)
-        return product[0].cpu().numpy()
-
     def nlml(self, theta: np.ndarray) -> np.ndarray:
         """NLML (R,) alone, without priors, one start after another: memory for one is enough."""
         found = np.empty(len(theta))
