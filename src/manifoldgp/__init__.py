@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         RandomEmbedding,
         Residual,
     )
+    from manifoldgp.integrations.deep_gp import DeepGPRegressor
     from manifoldgp.kernels import SquaredExponential
     from manifoldgp.noise import GaussianNoise
     from manifoldgp.parameters import LogNormal, Normal, StudentT
@@ -43,6 +44,7 @@ _HOME = {
     "PCA": "features",
     "Chain": "features",
     "Concatenate": "features",
+    "DeepGPRegressor": "integrations.deep_gp",
     "Exact": "training.settings",
     "Fast": "averaging",
     "Forecaster": "estimators",
@@ -78,6 +80,7 @@ __all__ = [
     "PCA",
     "Chain",
     "Concatenate",
+    "DeepGPRegressor",
     "Exact",
     "Fast",
     "Forecaster",

@@ -1,0 +1,174 @@
+"""Training of a deep GP by doubly stochastic variational inference: minibatches, draws through the layers, and two kinds of steps.
+
+The last layer's values at its inducing points follow natural gradients, for which they are an easy problem; everything else follows Adam. Both keep their rates until the bound
+rises no more, and then let them fall to nothing over half as many steps: what minibatches shake is averaged away, and there the training ends.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import gpytorch
+import numpy as np
+import torch
+from gpytorch.mlls import DeepApproximateMLL, VariationalELBO
+from sklearn.cluster import KMeans
+from torch import Tensor
+
+from manifoldgp.integrations._deep_gp_layers import Layers
+from manifoldgp.training.optimizer import CONVERGED, ITERATION_LIMIT, STOPPED, TIME_LIMIT
+from manifoldgp.training.progress import Watch
+
+PHASE = "deep GP"
+
+_RATE, _NATURAL_RATE, _LOWEST = 0.03, 0.1, 0.01
+"""Steps of Adam, of natural gradients, and the share of them that is left at the end."""
+
+_FIRST_NOISE = 0.01
+"""Variance of the noise of standardised y that training begins with."""
+
+_FALL = 1 / 3
+"""Share of the training in which the rates fall."""
+
+_WINDOW, _RISE = 100, 0.005
+"""The bound is averaged over so many steps, and rises when it gains so many nats a row against the best such average before."""
+
+_PLACED_FROM = 10_000
+"""Rows that inducing points are the means of, at most."""
+
+
+@dataclass(frozen=True)
+class DeepSettings:
+    """How deep, how wide (None: as the inputs, 30 at most), how many inducing points in each layer, rows in a minibatch, and steps at most."""
+
+    layers: int
+    width: int | None
+    inducing: int
+    batch: int
+    max_iter: int
+
+
+@dataclass(frozen=True)
+class DeepTrained:
+    """A trained deep GP: its layers, the negative bound of each step (total over the rows, in the model's units), its value at the end, and why training ended."""
+
+    layers: Layers
+    history: np.ndarray
+    value: float
+    status: str
+
+
+def train(
+    X: Tensor, y: Tensor, settings: DeepSettings, generator: torch.Generator, deadline: float, watch: Watch
+) -> DeepTrained:
+    """Train on rows X (N, D) and y (N,), both standardised."""
+    layers = begun(X, settings, generator)
+    bound = DeepApproximateMLL(VariationalELBO(layers.likelihood, layers, num_data=len(y)))
+    natural = list(layers.layers[-1].variational_strategy._variational_distribution.parameters())
+    others = [p for p in layers.parameters() if p.requires_grad and not any(p is n for n in natural)]
+    steps = (gpytorch.optim.NGD(natural, num_data=len(y), lr=_NATURAL_RATE), torch.optim.Adam(others, lr=_RATE))
+    course, history = _Course(settings.max_iter, deadline), []
+    layers.train()
+    while not course.ended:
+        for step, rate in zip(steps, (_NATURAL_RATE, _RATE), strict=True):
+            step.param_groups[0]["lr"] = rate * course.rate
+            step.zero_grad()
+        rows = torch.randperm(len(y), generator=generator)[: settings.batch].to(X.device)
+        noise = [torch.randn(1, len(rows), w, generator=generator, dtype=X.dtype).to(X.device) for w in layers.widths]
+        with torch.enable_grad():
+            loss = -bound(layers(X[rows], noise), y[rows])
+            loss.backward()
+        for step in steps:
+            step.step()
+        history.append(float(loss.detach()) * len(y))
+        course.tell(-history[-1] / len(y))
+        if watch(PHASE, np.array([len(history)]), np.array([history[-1]])):
+            course.stopped = True
+    return DeepTrained(layers.eval(), np.array(history), float(np.mean(history[-_WINDOW:])), course.status)
+
+
+class _Course:
+    """Where a training stands: the factor of its rates, and whether it has ended."""
+
+    def __init__(self, most: int, deadline: float) -> None:
+        self._most, self._deadline, self._begin = most, deadline, time.perf_counter()
+        self._bounds: list[float] = []
+        self._best = -np.inf
+        self._fall: tuple[int, int] | None = None  # from which step to which the rates fall
+        self._risen = False  # whether it was the bound that let them
+        self.stopped = False
+
+    @property
+    def rate(self) -> float:
+        """The factor of both rates at the next step."""
+        if self._fall is None:
+            return 1.0
+        first, last = self._fall
+        return max(_LOWEST, (last - len(self._bounds)) / max(last - first, 1))
+
+    @property
+    def ended(self) -> bool:
+        """Whether no step is to follow."""
+        done = len(self._bounds)
+        return self.stopped or (done > 0 and self._late) or (self._fall is not None and done >= self._fall[1])
+
+    @property
+    def status(self) -> str:
+        """Why training ended, in the words of all our trainings."""
+        if self.stopped:
+            return STOPPED
+        if self._fall is not None and len(self._bounds) >= self._fall[1]:
+            return CONVERGED if self._risen else ITERATION_LIMIT
+        return TIME_LIMIT
+
+    def tell(self, bound: float) -> None:
+        """A step was taken, at a bound of so many nats a row."""
+        self._bounds.append(bound)
+        done = len(self._bounds)
+        if self._fall is not None:
+            return
+        spent = time.perf_counter() - self._begin
+        short = spent > (1 - _FALL) * (self._deadline - self._begin)
+        if done % _WINDOW == 0:
+            mean = float(np.mean(self._bounds[-_WINDOW:]))
+            self._risen = mean < self._best + _RISE
+            self._best = max(self._best, mean)
+        if self._risen or short or done >= (1 - _FALL) * self._most:
+            self._fall = (done, min(self._most, done + max(1, round(done * _FALL / (1 - _FALL)))))
+
+    @property
+    def _late(self) -> bool:
+        return time.perf_counter() >= self._deadline
+
+
+def begun(X: Tensor, settings: DeepSettings, generator: torch.Generator) -> Layers:
+    """The deep GP that training begins with: inner layers that hand on their inputs, or the widest directions of them, and inducing points in the middle of clusters."""
+    Z, weights, H = _centres(X, settings.inducing, generator), [], X
+    inducing = [Z]
+    for _ in range(settings.layers - 1):
+        weights.append(_handed_on(H, min(X.shape[1], 30) if settings.width is None else settings.width))
+        H, Z = H @ weights[-1], Z @ weights[-1]
+        inducing.append(Z)
+    layers = Layers(inducing, weights).to(X.device)
+    layers.likelihood.initialize(noise=_FIRST_NOISE)
+    return layers
+
+
+def _centres(X: Tensor, count: int, generator: torch.Generator) -> Tensor:
+    """Means (count, D) of clusters of rows; all different rows where there are fewer of them."""
+    rows = X[torch.randperm(len(X), generator=generator)[:_PLACED_FROM].to(X.device)].unique(dim=0)
+    if len(rows) <= count:
+        return rows
+    seed = int(torch.randint(2**31 - 1, (), generator=generator))
+    centres = KMeans(count, n_init=1, random_state=seed).fit(rows.cpu().numpy()).cluster_centers_
+    return torch.as_tensor(centres, dtype=X.dtype, device=X.device)
+
+
+def _handed_on(H: Tensor, width: int) -> Tensor:
+    """The fixed linear map (D, width) of an inner layer: the identity, the first principal directions where it is narrower, or with zeros where it is wider."""
+    D = H.shape[1]
+    if width < D:
+        centred = H - H.mean(0)
+        return torch.linalg.eigh(centred.T @ centred).eigenvectors[:, -width:].flip(1).contiguous()
+    return torch.eye(D, width, dtype=H.dtype, device=H.device)
