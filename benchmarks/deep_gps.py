@@ -55,7 +55,18 @@ def run(name: str, split: int, layers: int, out: Path) -> None:
 
 def print_table(out: Path) -> None:
     results = [json.loads(path.read_text()) for path in sorted(out.glob("*.json"))]
-    header = ("data", "layers", "splits", "rows", "log-likelihood", "published", "difference", "RMSE", "95 % intervals hold", "seconds a fit")
+    header = (
+        "data",
+        "layers",
+        "splits",
+        "rows",
+        "log-likelihood",
+        "published",
+        "difference",
+        "RMSE",
+        "95 % intervals hold",
+        "seconds a fit",
+    )
     print("\n| " + " | ".join(header) + " |\n|" + "---|" * len(header))
     for name, layers in sorted({(r["name"], r["layers"]) for r in results}):
         mine = [r for r in results if (r["name"], r["layers"]) == (name, layers)]

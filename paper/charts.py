@@ -27,6 +27,7 @@ METHOD_STYLES: dict[str, Style] = {
     "random-embedding": Style(palette.GREY, (0, (3, 2)), "D"),
     "pca": Style(palette.BROWN, (0, (1, 2)), "P"),
     "kernel-search": Style(palette.INK, (0, (4, 1, 1, 1, 1, 1)), "p"),
+    "deep-gp": Style(palette.FAINT, (0, (6, 1, 1, 1)), "h"),
     "mgp-restarts": Style(palette.PURPLE, "-", "X"),
     "stack": Style(palette.ORANGE, "-", "*"),
 }

@@ -99,6 +99,7 @@ def _experiment(key: str, title: str, dataset: Any, note: str, caution: str = ""
             methods.pca(SIZES[-1], 1.0),
             methods.random_embedding(SIZES[-1], 1.0),
             methods.kernel_search(75.0),
+            *methods.deep_gp(),
             methods.mgp_restarts(SIZES, 15.0),
             methods.stack(SIZES, 25.0),
         ),

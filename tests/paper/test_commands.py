@@ -68,10 +68,10 @@ def test_simulate_walker_writes_the_recording_that_ships(tmp_path):
 def test_reproduce_is_interrupted_continued_and_reported(tmp_path):
     """One seed of the step with single starts: Ctrl-C after the first result, then the same command again.
 
-    The stack and kernel search, which take longest, are there already as if an earlier run had found them.
+    The stack, kernel search and the deep GP, which take longest, are there already as if an earlier run had found them.
     """
     plan = make_plan(tmp_path / "report", only=("step",), seeds=1, restarts=1)
-    slow = [config for config in plan.configs if config.method in ("stack", "kernel-search")]
+    slow = [config for config in plan.configs if config.method in ("stack", "kernel-search", "deep-gp")]
     earlier = {write_result(tmp_path / "report", made_up_result(config)) for config in slow}
     arguments = ["reproduce", "--only", "step", "--seeds", "1", "--restarts", "1", "--processes", "1", "--out", "report"]
     process = subprocess.Popen(

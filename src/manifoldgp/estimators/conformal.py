@@ -29,9 +29,7 @@ if TYPE_CHECKING:
     from manifoldgp.estimators.units import Predicting
 
 WAYS = ("split", "jackknife+")
-NEEDS_EXACT = (
-    "conformal='jackknife+' needs the closed form of an exact model without target warping. Use conformal='split' with calibration=(X, y)."
-)
+NEEDS_EXACT = "conformal='jackknife+' needs the closed form of an exact model without target warping. Use conformal='split' with calibration=(X, y)."
 _CHUNK = 64
 
 

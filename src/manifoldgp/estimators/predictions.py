@@ -60,9 +60,7 @@ def joint_moments(
         return as_columns(estimator, [m for m, _ in found]), as_columns(estimator, covariances)
 
 
-def quantiles(
-    estimator: Predicting, X: Table, q: Sequence[float], latent: bool, noise_std: ArrayLike | None
-) -> np.ndarray:
+def quantiles(estimator: Predicting, X: Table, q: Sequence[float], latent: bool, noise_std: ArrayLike | None) -> np.ndarray:
     """Quantiles of y at X."""
     return distribution(estimator, model_points(estimator, X), latent, noise_std).quantiles(inputs.quantile_levels(q))
 

@@ -21,7 +21,12 @@ class PredictiveMethods:
     """Quantiles, intervals, densities, scores and draws of y: for estimators that hold an `Ensemble`, or another mixture, for each target."""
 
     def predict_quantiles(
-        self: Predicting, X: Table, q: Sequence[float] = (0.05, 0.5, 0.95), *, latent: bool = False, noise_std: ArrayLike | None = None
+        self: Predicting,
+        X: Table,
+        q: Sequence[float] = (0.05, 0.5, 0.95),
+        *,
+        latent: bool = False,
+        noise_std: ArrayLike | None = None,
     ) -> np.ndarray:
         """Quantiles of y at X: (n, len(q)), or (n, len(q), O)."""
         return predictions.quantiles(self, X, q, latent, noise_std)
@@ -65,6 +70,8 @@ class PredictiveMethods:
         """
         return predictions.crps(self, X, y, noise_std)
 
-    def sample_y(self: Predicting, X: Table, n_samples: int = 1, random_state: RandomState = 0, *, latent: bool = False) -> np.ndarray:
+    def sample_y(
+        self: Predicting, X: Table, n_samples: int = 1, random_state: RandomState = 0, *, latent: bool = False
+    ) -> np.ndarray:
         """Joint draws of y (or f) at X: (n, n_samples), or (n, O, n_samples). Of the noise, the learned part is added."""
         return predictions.joint_draws(self, X, n_samples, random_state, latent)

@@ -8,21 +8,26 @@ The linear maps W are fixed (Salimbeni and Deisenroth 2017): an inner layer begi
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import gpytorch
 import torch
-from gpytorch.models.deep_gps import DeepGP, DeepGPLayer
-from gpytorch.variational import CholeskyVariationalDistribution, NaturalVariationalDistribution, VariationalStrategy
 from torch import Tensor
 
 from manifoldgp._system.linalg import cholesky_with_jitter
-from manifoldgp.errors import FileFormatError
-from manifoldgp.estimators.ensemble_file import take
+from manifoldgp.errors import MissingExtraError
 from manifoldgp.inference.mixtures import Predictive, Warp
 from manifoldgp.warping import NoWarping
+
+try:
+    import gpytorch
+    from gpytorch.models.deep_gps import DeepGP, DeepGPLayer
+    from gpytorch.variational import CholeskyVariationalDistribution, NaturalVariationalDistribution, VariationalStrategy
+except ImportError as error:
+    raise MissingExtraError(
+        f"DeepGPRegressor needs GPyTorch ({error}). Install it with: pip install 'manifoldgp[gpytorch]'"
+    ) from error
 
 _JITTER = 1e-6
 _SURE = 1e-5
@@ -30,9 +35,6 @@ _SURE = 1e-5
 
 _LEAST_NOISE = 1e-6
 """Smallest variance of the noise of standardised y."""
-
-MOST_LAYERS, MOST_SAMPLES = 10, 10_000
-"""Of a deep GP, by its arguments or by a file."""
 
 _AT_ONCE = 2**22
 """Numbers of the largest array that a prediction makes; rows are predicted in parts that stay below."""
@@ -55,7 +57,8 @@ class Layer(DeepGPLayer):
     def forward(self, x: Tensor, diag: bool = True) -> gpytorch.distributions.MultivariateNormal:
         """The prior at x (..., n, D), or (..., outputs, n, D) with the same rows for every output: the covariance is computed for one of them."""
         once = x if self.output_dims is None else x[..., :1, :, :]
-        return gpytorch.distributions.MultivariateNormal(self.mean(x), self.kernel(once))
+        mean: Any = self.mean(x)
+        return gpytorch.distributions.MultivariateNormal(mean, self.kernel(once))
 
 
 def _natural(count: int) -> NaturalVariationalDistribution:
@@ -64,7 +67,8 @@ def _natural(count: int) -> NaturalVariationalDistribution:
 
 def _nearly_certain(count: int, several: torch.Size) -> CholeskyVariationalDistribution:
     values = CholeskyVariationalDistribution(count, batch_shape=several).double()
-    values.chol_variational_covar.data.mul_(_SURE)
+    root: Any = values.chol_variational_covar
+    root.data.mul_(_SURE)
     return values
 
 
@@ -76,6 +80,9 @@ def _fixed_linear(weights: Tensor) -> gpytorch.means.LinearMean:
 
 class Layers(DeepGP):
     """Layers one after another, and the noise of y."""
+
+    layers: Any  # a ModuleList of Layer, which PyTorch's annotations do not tell
+    likelihood: Any  # a GaussianLikelihood, the same
 
     def __init__(self, inducing: Sequence[Tensor], weights: Sequence[Tensor]) -> None:
         super().__init__()
@@ -108,7 +115,8 @@ class DeepPosterior:
     @property
     def device(self) -> torch.device:
         """Where it computes."""
-        return self.layers.likelihood.noise.device
+        noise: Tensor = self.layers.likelihood.noise
+        return noise.device
 
     @property
     def warped(self) -> bool:
@@ -138,27 +146,35 @@ class DeepPosterior:
     def sample(self, X: Tensor, count: int, generator: torch.Generator, latent: bool = False) -> Tensor:
         """Joint draws (count, n) at X (n, D): each is one function, drawn at all rows together, layer by layer."""
         self.layers.eval()
-        draws = torch.stack([self._draw(X, generator) for _ in range(count)])
+        widest = max(width for _, width in self._sizes())
+        at_once = max(1, _AT_ONCE // (widest * len(X) * (len(X) + 1)))
+        parts = [self._draws(X, min(at_once, count - first), generator) for first in range(0, count, at_once)]
+        draws = torch.cat(parts)
         if not latent:
             draws = draws + self.layers.likelihood.noise.sqrt() * _randn(draws.shape, generator, X)
         return self.offset + self.scale * draws
 
-    def _draw(self, X: Tensor, generator: torch.Generator) -> Tensor:
-        """f (n,) of one function in the model's units."""
-        h = X
+    def _draws(self, X: Tensor, count: int, generator: torch.Generator) -> Tensor:
+        """f (count, n) of functions in the model's units."""
+        h = X.expand(count, -1, -1)
         for layer in self.layers.layers:
-            outputs = layer.output_dims or 1
-            joint = layer.variational_strategy(h.expand(outputs, -1, -1) if layer.output_dims else h, diag=False)
-            C = joint.covariance_matrix.expand(outputs, -1, -1)
-            size = C.diagonal(dim1=-2, dim2=-1).mean(-1)
-            L, _ = cholesky_with_jitter(C.contiguous(), "the covariance of a layer at the points to sample", size)
-            h = joint.mean.reshape(outputs, -1).T + (L @ _randn((outputs, len(X), 1), generator, X))[..., 0].T
-        return h[:, 0]
+            width = layer.output_dims
+            joint = layer.variational_strategy(h if width is None else h[:, None].expand(-1, width, -1, -1), diag=False)
+            shape = (count, width or 1, len(X), 1)
+            mean, C = joint.mean.reshape(shape), joint.covariance_matrix.reshape(*shape[:3], len(X))
+            L, _ = cholesky_with_jitter(
+                C.flatten(0, 1),
+                "the covariance of a layer at the points to sample",
+                C.diagonal(dim1=-2, dim2=-1).mean(-1).flatten(),
+            )
+            drawn = mean + L.view_as(C) @ _randn(shape, generator, X)
+            h = drawn[..., 0].mT
+        return h[..., 0]
 
     def _moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Means and variances (S, n) of f in the model's units."""
         self.layers.eval()
-        f = self.layers(X, [z[:, None, :] for z in normal_draws(self.samples, self.layers.widths, X.device)])
+        f: Any = self.layers(X, [z[:, None, :] for z in normal_draws(self.samples, self.layers.widths, X.device)])
         return f.mean, f.variance.clamp_min(1e-12)
 
     def _rows_at_once(self) -> int:
@@ -179,33 +195,3 @@ def normal_draws(count: int, widths: Sequence[int], device: torch.device) -> lis
 
 def _randn(shape: Sequence[int], generator: torch.Generator, like: Tensor) -> Tensor:
     return torch.randn(tuple(shape), generator=generator, dtype=like.dtype).to(like.device)
-
-
-def pack(posterior: DeepPosterior, name: str, tensors: dict[str, Tensor]) -> dict[str, Any]:
-    """Put the parameters of a deep GP into ``tensors``, under names that begin with ``name``; returns the rest, as plain data."""
-    tensors |= {f"{name}.{parameter}": value for parameter, value in posterior.layers.named_parameters()}
-    return {"layers": len(posterior.layers.layers), "samples": posterior.samples, "offset": posterior.offset, "scale": posterior.scale}
-
-
-def unpack(
-    plain: Any, name: str, tensors: Mapping[str, Tensor], modules: Mapping[str, torch.nn.Module], inputs: int
-) -> DeepPosterior:
-    """The deep GP that :func:`pack` packed, every tensor checked. inputs: D."""
-    depth, samples, offset, scale = int(plain["layers"]), int(plain["samples"]), float(plain["offset"]), float(plain["scale"])
-    if not (1 <= depth <= MOST_LAYERS and 1 <= samples <= MOST_SAMPLES and math.isfinite(offset) and 0 < scale < math.inf):
-        raise FileFormatError(f"The file's deep GP is described by numbers that none has: {plain!r}. It is damaged or forged.")
-    inducing, weights = [], []
-    for number in range(depth):
-        inducing.append(take(tensors, f"{name}.layers.{number}.variational_strategy.inducing_points", (-1, inputs)))
-        if number < depth - 1:
-            weights.append(take(tensors, f"{name}.layers.{number}.mean.weights", (-1, inputs, 1))[..., 0].T)
-            inputs = weights[-1].shape[1]
-    layers = Layers(inducing, weights).to(inducing[0].device)
-    with torch.no_grad():
-        for parameter, value in layers.named_parameters():
-            value.copy_(take(tensors, f"{name}.{parameter}", tuple(value.shape)))
-    posterior = DeepPosterior(layers, samples, offset, scale)
-    mean, variance = posterior.predict(inducing[0][:2]).moments()
-    if not bool((torch.isfinite(mean) & torch.isfinite(variance) & (variance > 0)).all()):
-        raise FileFormatError("The file's deep GP does not predict finite numbers where it was trained. It is damaged or forged.")
-    return posterior

@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from typing import Any
 
-import gpytorch
 import numpy as np
 import torch
-from gpytorch.mlls import DeepApproximateMLL, VariationalELBO
 from sklearn.cluster import KMeans
 from torch import Tensor
 
-from manifoldgp.integrations._deep_gp_layers import Layers
+from manifoldgp.integrations._deep_gp_layers import Layers, gpytorch
+from manifoldgp.integrations.deep_gp import GROUP, DeepSettings
 from manifoldgp.training.optimizer import CONVERGED, ITERATION_LIMIT, STOPPED, TIME_LIMIT
 from manifoldgp.training.progress import Watch
-
-PHASE = "deep GP"
 
 _RATE, _NATURAL_RATE, _LOWEST = 0.03, 0.1, 0.01
 """Steps of Adam, of natural gradients, and the share of them that is left at the end."""
@@ -39,17 +37,6 @@ _PLACED_FROM = 10_000
 
 
 @dataclass(frozen=True)
-class DeepSettings:
-    """How deep, how wide (None: as the inputs, 30 at most), how many inducing points in each layer, rows in a minibatch, and steps at most."""
-
-    layers: int
-    width: int | None
-    inducing: int
-    batch: int
-    max_iter: int
-
-
-@dataclass(frozen=True)
 class DeepTrained:
     """A trained deep GP: its layers, the negative bound of each step (total over the rows, in the model's units), its value at the end, and why training ended."""
 
@@ -59,12 +46,10 @@ class DeepTrained:
     status: str
 
 
-def train(
-    X: Tensor, y: Tensor, settings: DeepSettings, generator: torch.Generator, deadline: float, watch: Watch
-) -> DeepTrained:
+def train(X: Tensor, y: Tensor, settings: DeepSettings, generator: torch.Generator, deadline: float, watch: Watch) -> DeepTrained:
     """Train on rows X (N, D) and y (N,), both standardised."""
     layers = begun(X, settings, generator)
-    bound = DeepApproximateMLL(VariationalELBO(layers.likelihood, layers, num_data=len(y)))
+    bound = gpytorch.mlls.DeepApproximateMLL(gpytorch.mlls.VariationalELBO(layers.likelihood, layers, num_data=len(y)))
     natural = list(layers.layers[-1].variational_strategy._variational_distribution.parameters())
     others = [p for p in layers.parameters() if p.requires_grad and not any(p is n for n in natural)]
     steps = (gpytorch.optim.NGD(natural, num_data=len(y), lr=_NATURAL_RATE), torch.optim.Adam(others, lr=_RATE))
@@ -77,13 +62,13 @@ def train(
         rows = torch.randperm(len(y), generator=generator)[: settings.batch].to(X.device)
         noise = [torch.randn(1, len(rows), w, generator=generator, dtype=X.dtype).to(X.device) for w in layers.widths]
         with torch.enable_grad():
-            loss = -bound(layers(X[rows], noise), y[rows])
-            loss.backward()
+            value: Any = bound(layers(X[rows], noise), y[rows])
+            (-value).backward()
         for step in steps:
             step.step()
-        history.append(float(loss.detach()) * len(y))
+        history.append(-float(value.detach()) * len(y))
         course.tell(-history[-1] / len(y))
-        if watch(PHASE, np.array([len(history)]), np.array([history[-1]])):
+        if watch(GROUP, np.array([len(history)]), np.array([history[-1]])):
             course.stopped = True
     return DeepTrained(layers.eval(), np.array(history), float(np.mean(history[-_WINDOW:])), course.status)
 
@@ -161,7 +146,8 @@ def _centres(X: Tensor, count: int, generator: torch.Generator) -> Tensor:
     if len(rows) <= count:
         return rows
     seed = int(torch.randint(2**31 - 1, (), generator=generator))
-    centres = KMeans(count, n_init=1, random_state=seed).fit(rows.cpu().numpy()).cluster_centers_
+    once: Any = {"n_init": 1}  # scikit-learn's annotations are narrower than what it takes
+    centres = KMeans(count, random_state=seed, **once).fit(rows.cpu().numpy()).cluster_centers_
     return torch.as_tensor(centres, dtype=X.dtype, device=X.device)
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,10 +18,11 @@ from manifoldgp._system.threads import training_threads
 from manifoldgp.data import inputs
 from manifoldgp.data.encoding import TableEncoding
 from manifoldgp.data.scaling import Standardizer
-from manifoldgp.errors import InputError, MissingExtraError
+from manifoldgp.errors import FileFormatError, InputError
 from manifoldgp.estimators import model_file, predictions, tables
 from manifoldgp.estimators.arguments import RunSettings, standardized
 from manifoldgp.estimators.diagnosis import Diagnosis
+from manifoldgp.estimators.ensemble_file import take
 from manifoldgp.estimators.fitting import refuse_unsupported
 from manifoldgp.estimators.input_std import input_names
 from manifoldgp.estimators.predictive_methods import PredictiveMethods
@@ -29,18 +31,31 @@ from manifoldgp.training.plan import Phase, Plan, sparse_cost
 from manifoldgp.training.progress import shown, watching
 from manifoldgp.training.trained import START_FIELDS
 
-try:
-    from manifoldgp.integrations._deep_gp_layers import MOST_LAYERS, MOST_SAMPLES, DeepPosterior, pack, unpack
-    from manifoldgp.integrations._deep_gp_training import PHASE, DeepSettings, DeepTrained, train
-except ModuleNotFoundError as error:
-    raise MissingExtraError(
-        f"DeepGPRegressor needs GPyTorch ({error}). Install it with: pip install 'manifoldgp[gpytorch]'"
-    ) from error
-
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from manifoldgp.data.inputs import RandomState, Table
+    from manifoldgp.integrations._deep_gp_layers import DeepPosterior, Layers
+    from manifoldgp.integrations._deep_gp_training import DeepTrained
+
+GROUP = "deep GP"
+"""What is trained, in tables and to those who watch."""
+
+MOST_LAYERS, MOST_SAMPLES = 10, 10_000
+
+_STRAIGHT = 0.05
+"""An inner layer that bends its inputs by less is as good as linear."""
+
+
+@dataclass(frozen=True)
+class DeepSettings:
+    """How deep, how wide (None: as the inputs, 30 at most), how many inducing points in each layer, rows in a minibatch, and steps at most."""
+
+    layers: int
+    width: int | None
+    inducing: int
+    batch: int
+    max_iter: int
 
 
 class DeepGPRegressor(PredictiveMethods, RegressorMixin, BaseEstimator):
@@ -172,10 +187,12 @@ class DeepGPRegressor(PredictiveMethods, RegressorMixin, BaseEstimator):
 
     def _trained(self, U: torch.Tensor, T: torch.Tensor, settings: DeepSettings, run: RunSettings) -> list[DeepTrained]:
         """One deep GP a target; each has an equal part of the time that is left."""
+        from manifoldgp.integrations._deep_gp_training import train
+
         outputs, generator, found = T.shape[1], run.generator(), []
         end = math.inf if run.time_budget is None else time.perf_counter() + run.time_budget
         work = settings.max_iter * settings.layers * sparse_cost(min(settings.batch, len(U)), settings.inducing)
-        phase = Phase(PHASE, settings.max_iter, work, settings.max_iter)
+        phase = Phase(GROUP, settings.max_iter, work, settings.max_iter)
         plan = Plan((phase,), title=f"{len(U):,} rows, a deep GP of {settings.layers} layers")
         with shown(run.verbose, outputs, run.time_budget) as progress:
             for o in range(outputs):
@@ -187,13 +204,15 @@ class DeepGPRegressor(PredictiveMethods, RegressorMixin, BaseEstimator):
         return found
 
     def _keep(self, found: list[DeepTrained], rows: int) -> None:
+        from manifoldgp.integrations._deep_gp_layers import DeepPosterior
+
         offsets, scales = self.y_scaler_.offset.tolist(), self.y_scaler_.scale.tolist()
         in_units = [rows * math.log(scale) for scale in scales]  # of densities, from the model's units to those of y
         self.ensembles_ = [DeepPosterior(t.layers, self.samples, offsets[o], scales[o]) for o, t in enumerate(found)]
         values = [t.value + unit for t, unit in zip(found, in_units, strict=True)]
         self.starts_ = np.array(
             [
-                (o, 0, values[o], values[o], t.status, len(t.history), len(t.history), True, PHASE, 1.0)
+                (o, 0, values[o], values[o], t.status, len(t.history), len(t.history), True, GROUP, 1.0)
                 for o, t in enumerate(found)
             ],
             dtype=START_FIELDS,
@@ -272,7 +291,7 @@ class DeepGPRegressor(PredictiveMethods, RegressorMixin, BaseEstimator):
     def save(self, path: str | Path) -> None:
         """Write the fitted model to one file that manifoldgp.load reads; no pickle."""
         check_is_fitted(self)
-        model_file.save(self, path)
+        model_file.save(self, path)  # pyright: ignore[reportArgumentType]: it keeps all that a file holds, under the same names
 
     @property
     def n_iter_(self) -> int:
@@ -293,12 +312,8 @@ class DeepGPRegressor(PredictiveMethods, RegressorMixin, BaseEstimator):
         return hasattr(self, "ensembles_")
 
 
-_STRAIGHT = 0.05
-"""An inner layer that bends its inputs by less is as good as linear."""
-
-
 @torch.no_grad()
-def _curvature(layers: Any) -> list[float]:
+def _curvature(layers: Layers) -> list[float]:
     """For each inner layer: how far its mean lies from its linear map at its inducing points, by the spread of that map."""
     found = []
     for layer in layers.layers[:-1]:
@@ -308,4 +323,39 @@ def _curvature(layers: Any) -> list[float]:
     return found
 
 
-model_file.storable(DeepGPRegressor, pack, unpack)
+def _pack(posterior: DeepPosterior, name: str, tensors: dict[str, torch.Tensor]) -> dict[str, Any]:
+    """For a model file: the numbers of a deep GP, and its tensors into ``tensors``."""
+    tensors |= {f"{name}.{parameter}": value for parameter, value in posterior.layers.named_parameters()}
+    return {
+        "layers": len(posterior.layers.layers),
+        "samples": posterior.samples,
+        "offset": posterior.offset,
+        "scale": posterior.scale,
+    }
+
+
+def _unpack(plain: Any, name: str, tensors: Mapping[str, torch.Tensor], modules: object, inputs: int) -> DeepPosterior:
+    """The deep GP of a model file, every tensor checked. inputs: D."""
+    from manifoldgp.integrations._deep_gp_layers import DeepPosterior, Layers
+
+    depth, samples, offset, scale = int(plain["layers"]), int(plain["samples"]), float(plain["offset"]), float(plain["scale"])
+    if not (1 <= depth <= MOST_LAYERS and 1 <= samples <= MOST_SAMPLES and math.isfinite(offset) and 0 < scale < math.inf):
+        raise FileFormatError(f"The file's deep GP is described by numbers that none has: {plain!r}. It is damaged or forged.")
+    inducing, weights = [], []
+    for number in range(depth):
+        inducing.append(take(tensors, f"{name}.layers.{number}.variational_strategy.inducing_points", (-1, inputs)))
+        if number < depth - 1:
+            weights.append(take(tensors, f"{name}.layers.{number}.mean.weights", (-1, inputs, 1))[..., 0].T)
+            inputs = weights[-1].shape[1]
+    layers = Layers(inducing, weights).to(inducing[0].device)
+    with torch.no_grad():
+        for parameter, value in layers.named_parameters():
+            value.copy_(take(tensors, f"{name}.{parameter}", tuple(value.shape)))
+    posterior = DeepPosterior(layers.eval(), samples, offset, scale)
+    mean, variance = posterior.predict(inducing[0][:2]).moments()
+    if not bool((torch.isfinite(mean) & torch.isfinite(variance) & (variance > 0)).all()):
+        raise FileFormatError("The file's deep GP does not predict finite numbers where it was trained. It is damaged or forged.")
+    return posterior
+
+
+model_file.storable(DeepGPRegressor, _pack, _unpack)
