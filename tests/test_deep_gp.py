@@ -191,3 +191,14 @@ def test_without_gpytorch_it_says_what_to_install(tmp_path):
     code = "import sys; sys.modules['gpytorch'] = None; from manifoldgp import DeepGPRegressor; DeepGPRegressor().fit([[1.0], [2.0]], [1.0, 2.0])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False)
     assert "pip install 'manifoldgp[gpytorch]'" in done.stderr
+
+
+def test_the_command_line_predicts_with_its_file_and_refuses_what_it_has_not(deep, tmp_path):
+    pytest.importorskip("typer", reason="needs the extra [cli]")
+    from command_line import fails, mgp
+
+    deep.save(tmp_path / "deep.mgp")
+    np.savetxt(tmp_path / "rows.csv", X[:3], delimiter=",", header="x0,x1", comments="")
+    lines = mgp("predict", tmp_path / "deep.mgp", tmp_path / "rows.csv").out.splitlines()
+    assert float(lines[1].split(",")[2]) == pytest.approx(deep.predict(X[:1])[0], rel=1e-4)
+    assert "mgp predict and mgp score" in fails("inspect", tmp_path / "deep.mgp")
