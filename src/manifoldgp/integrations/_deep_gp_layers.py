@@ -24,10 +24,13 @@ try:
     import gpytorch
     from gpytorch.models.deep_gps import DeepGP, DeepGPLayer
     from gpytorch.variational import CholeskyVariationalDistribution, NaturalVariationalDistribution, VariationalStrategy
+    from linear_operator.utils.errors import NanError, NotPSDError
 except ImportError as error:
     raise MissingExtraError(
         f"DeepGPRegressor needs GPyTorch ({error}). Install it with: pip install 'manifoldgp[gpytorch]'"
     ) from error
+
+__all__ = ["DeepPosterior", "Layers", "NanError", "NotPSDError", "gpytorch", "normal_draws"]
 
 _JITTER = 1e-6
 _SURE = 1e-5
@@ -73,7 +76,8 @@ def _nearly_certain(count: int, several: torch.Size) -> CholeskyVariationalDistr
 
 
 def _fixed_linear(weights: Tensor) -> gpytorch.means.LinearMean:
-    mean = gpytorch.means.LinearMean(weights.shape[0], batch_shape=torch.Size([weights.shape[1]]), bias=False)
+    with torch.random.fork_rng(devices=[]):  # it draws weights that nobody uses
+        mean = gpytorch.means.LinearMean(weights.shape[0], batch_shape=torch.Size([weights.shape[1]]), bias=False)
     mean.weights = torch.nn.Parameter(weights.T[..., None].clone(), requires_grad=False)
     return mean
 

@@ -6,6 +6,7 @@ rises no more, and then let them fall to nothing over half as many steps: what m
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +16,8 @@ import torch
 from sklearn.cluster import KMeans
 from torch import Tensor
 
-from manifoldgp.integrations._deep_gp_layers import Layers, gpytorch
+from manifoldgp.errors import TrainingFailedError
+from manifoldgp.integrations._deep_gp_layers import Layers, NanError, NotPSDError, gpytorch
 from manifoldgp.integrations.deep_gp import GROUP, DeepSettings
 from manifoldgp.training.optimizer import CONVERGED, ITERATION_LIMIT, STOPPED, TIME_LIMIT
 from manifoldgp.training.progress import Watch
@@ -61,28 +63,39 @@ def train(X: Tensor, y: Tensor, settings: DeepSettings, generator: torch.Generat
             step.zero_grad()
         rows = torch.randperm(len(y), generator=generator)[: settings.batch].to(X.device)
         noise = [torch.randn(1, len(rows), w, generator=generator, dtype=X.dtype).to(X.device) for w in layers.widths]
-        with torch.enable_grad():
-            value: Any = bound(layers(X[rows], noise), y[rows])
-            (-value).backward()
+        try:
+            with torch.enable_grad():
+                value: Any = bound(layers(X[rows], noise), y[rows])
+                (-value).backward()
+        except (NotPSDError, NanError) as error:
+            raise TrainingFailedError(_failed(len(history))) from error
         for step in steps:
             step.step()
         history.append(-float(value.detach()) * len(y))
+        if not math.isfinite(history[-1]):
+            raise TrainingFailedError(_failed(len(history)))
         course.tell(-history[-1] / len(y))
         if watch(GROUP, np.array([len(history)]), np.array([history[-1]])):
-            course.stopped = True
+            course.status = STOPPED
     return DeepTrained(layers.eval(), np.array(history), float(np.mean(history[-_WINDOW:])), course.status)
 
 
+def _failed(steps: int) -> str:
+    return (
+        f"The bound of the deep GP is no finite number after {steps} steps. Standardise X and y (standardize=True), look for extreme values in them, "
+        "or use fewer inducing points or layers."
+    )
+
+
 class _Course:
-    """Where a training stands: the factor of its rates, and whether it has ended."""
+    """Where a training stands: the factor of its rates, whether it has ended, and why."""
 
     def __init__(self, most: int, deadline: float) -> None:
         self._most, self._deadline, self._begin = most, deadline, time.perf_counter()
         self._bounds: list[float] = []
         self._best = -np.inf
-        self._fall: tuple[int, int] | None = None  # from which step to which the rates fall
-        self._risen = False  # whether it was the bound that let them
-        self.stopped = False
+        self._fall: tuple[int, int] | None = None  # the steps between which the rates fall
+        self.status = ""
 
     @property
     def rate(self) -> float:
@@ -96,35 +109,30 @@ class _Course:
     def ended(self) -> bool:
         """Whether no step is to follow."""
         done = len(self._bounds)
-        return self.stopped or (done > 0 and self._late) or (self._fall is not None and done >= self._fall[1])
-
-    @property
-    def status(self) -> str:
-        """Why training ended, in the words of all our trainings."""
-        if self.stopped:
-            return STOPPED
-        if self._fall is not None and len(self._bounds) >= self._fall[1]:
-            return CONVERGED if self._risen else ITERATION_LIMIT
-        return TIME_LIMIT
+        if done and self.status != STOPPED and time.perf_counter() >= self._deadline:
+            self.status = TIME_LIMIT
+            return True
+        return self.status == STOPPED or (self._fall is not None and done >= self._fall[1])
 
     def tell(self, bound: float) -> None:
         """A step was taken, at a bound of so many nats a row."""
         self._bounds.append(bound)
-        done = len(self._bounds)
-        if self._fall is not None:
-            return
-        spent = time.perf_counter() - self._begin
-        short = spent > (1 - _FALL) * (self._deadline - self._begin)
+        if self._fall is None and (why := self._why_fall()):
+            done = len(self._bounds)
+            self._fall, self.status = (done, min(self._most, done + max(1, round(done * _FALL / (1 - _FALL))))), why
+
+    def _why_fall(self) -> str:
+        """Why the rates are to fall from now on; nothing while they are not."""
+        done, before = len(self._bounds), self._best
         if done % _WINDOW == 0:
             mean = float(np.mean(self._bounds[-_WINDOW:]))
-            self._risen = mean < self._best + _RISE
-            self._best = max(self._best, mean)
-        if self._risen or short or done >= (1 - _FALL) * self._most:
-            self._fall = (done, min(self._most, done + max(1, round(done * _FALL / (1 - _FALL)))))
-
-    @property
-    def _late(self) -> bool:
-        return time.perf_counter() >= self._deadline
+            self._best = max(before, mean)
+            if mean < before + _RISE:
+                return CONVERGED
+        if done >= (1 - _FALL) * self._most:
+            return ITERATION_LIMIT
+        spent = time.perf_counter() - self._begin
+        return TIME_LIMIT if spent > (1 - _FALL) * (self._deadline - self._begin) else ""
 
 
 def begun(X: Tensor, settings: DeepSettings, generator: torch.Generator) -> Layers:
