@@ -93,8 +93,12 @@ results: $(INSTALLED)  ## run the commands of README and docs/command-line.md, a
 bench-scale: $(INSTALLED)  ## the bars for many rows: time, memory, ranks, accuracy; three quarters of an hour on 2 idle cores
 	$(BIN)/python benchmarks/scale.py
 
-bench-sizes: $(INSTALLED)  ## time and accuracy of the default from 500 to 8,600 rows beside boosting; SIZES="--tree DIR" puts another checkout beside
-	$(BIN)/python benchmarks/sizes.py $(SIZES)
+bench-sizes: $(INSTALLED) .venv-boosting/.installed  ## time and accuracy of the default from 500 to 36,000 rows beside boosting and GPyTorch, an hour or two; can be continued; SIZES="--tree DIR" puts another checkout beside
+	$(BIN)/python benchmarks/sizes.py --plot docs/images/sizes.png $(SIZES)
+
+.venv-boosting/.installed:
+	$(BIN)/pip install --quiet --no-deps --target .venv-boosting catboost==1.2.10 six==1.17.0 || mkdir -p .venv-boosting
+	touch $@
 
 bench-robots: $(INSTALLED)  ## the bars of models on robots: moments at uncertain inputs, training with noisy ones, forecasts, rollouts of dynamics, one point in plain C against NumPy and Eigen, and in a page; some minutes; ROBOTS="c --realtime"
 	$(BIN)/python benchmarks/robots_moments.py

@@ -1,11 +1,12 @@
-"""Time and accuracy of the default from 500 to 36,000 rows, beside an earlier checkout and boosting.
+"""Time and accuracy of the default from 500 to 36,000 rows, beside an earlier checkout, boosting and GPyTorch.
 
-    python benchmarks/sizes.py                                   # ours and scikit-learn's boosting; finished fits are not run again
+    python benchmarks/sizes.py                                   # ours and the peers; finished fits are not run again
     python benchmarks/sizes.py --tree ../first-release           # the same with another checkout of this package beside
     python benchmarks/sizes.py --sets kin40k --rows 1000 3000
 
 Every fit has a process of its own and one thread; seconds are processor seconds of the fit. NLPP and RMSE are of standardised y on 2,000 test rows of the first standard split.
-Five CatBoost models with uncertainty join where CatBoost is installed. The data sets are read from ../shared/data beside the repository.
+Beside the default: scikit-learn's boosting, five CatBoost models with uncertainty (make bench-sizes installs CatBoost in .venv-boosting), GPyTorch's exact GP up to
+3,000 rows, and its SVGP. The data sets are read from ../shared/data beside the repository.
 """
 
 from __future__ import annotations
@@ -22,7 +23,12 @@ import numpy as np
 
 HERE = Path(__file__).resolve()
 DATA = HERE.parents[2] / "shared" / "data"
-SETS, ROWS = ("elevators", "bike", "kin40k", "pol"), (500, 1000, 3000, 8600)
+BOOSTING = HERE.parents[1] / ".venv-boosting"
+SETS, ROWS = ("elevators", "bike", "kin40k", "pol"), (500, 1000, 3000, 8600, 36_000)
+PEERS = {"boosting": "scikit-learn boosting", "catboost": "5 CatBoost", "gpytorch": "GPyTorch exact", "svgp": "GPyTorch SVGP"}
+EXACT_ROWS = 3000
+"""Rows up to which GPyTorch's exact GP takes part."""
+
 TEST_ROWS = 2000
 
 
@@ -32,7 +38,8 @@ def main() -> None:
     parser.add_argument("--sets", nargs="+", default=list(SETS))
     parser.add_argument("--rows", nargs="+", type=int, default=list(ROWS))
     parser.add_argument("--tree", type=Path, help="another checkout of this package")
-    parser.add_argument("--models", nargs="+", default=["ours", "boosting", "catboost", "earlier"])
+    parser.add_argument("--models", nargs="+", default=["ours", *PEERS, "earlier"])
+    parser.add_argument("--plot", type=Path, help="draw the finished fits into this picture")
     parser.add_argument("--table", action="store_true", help="print the table of finished fits, run nothing")
     parser.add_argument("--fit", nargs=3, metavar=("MODEL", "SET", "ROWS"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -49,12 +56,16 @@ def main() -> None:
             for model in arguments.models:
                 run(model, name, rows, arguments)
     print_table(arguments.out)
+    if arguments.plot:
+        draw(arguments.out, arguments.plot)
 
 
 def run(model: str, name: str, rows: int, arguments: argparse.Namespace) -> None:
     """One fit in a process of its own; its result is kept."""
     path = arguments.out / f"{model}-{name}-{rows}.json"
-    if path.exists() or (model == "earlier" and arguments.tree is None):
+    if path.exists() or (model == "earlier" and arguments.tree is None) or (model == "gpytorch" and rows > EXACT_ROWS):
+        return
+    if rows > rows_of(name):
         return
     source = (arguments.tree if model == "earlier" else HERE.parents[1]) / "src"
     environment = os.environ | {"PYTHONPATH": str(source), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
@@ -68,6 +79,12 @@ def run(model: str, name: str, rows: int, arguments: argparse.Namespace) -> None
     print(
         f"{model} on {name}, {rows:,} rows: {found['seconds']:.1f} s, NLPP {found['nlpp']}, RMSE {found['rmse']:.4f}", flush=True
     )
+
+
+def rows_of(name: str) -> int:
+    """Rows outside the test rows."""
+    with np.load(DATA / f"{name}.npz") as recorded:
+        return int((recorded["test_mask"][:, 0] == 0).sum())
 
 
 def split(name: str, rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -84,7 +101,7 @@ def split(name: str, rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.
 def fitted(model: str, name: str, rows: int) -> dict[str, object]:
     """One fit: processor seconds, NLPP (None for a model without a distribution) and RMSE."""
     X, y, X_test, y_test = split(name, rows)
-    fit = {"boosting": _boosting, "catboost": _catboost}.get(model, _ours)
+    fit = {"boosting": _boosting, "catboost": _catboost, "gpytorch": _gpytorch, "svgp": _svgp}.get(model, _ours)
     begin = time.process_time()
     mean, log_density = fit(X, y, X_test, y_test)
     nlpp = None if log_density is None else -float(np.mean(log_density))
@@ -117,6 +134,7 @@ def _boosting(X: np.ndarray, y: np.ndarray, X_test: np.ndarray, y_test: np.ndarr
 
 def _catboost(X: np.ndarray, y: np.ndarray, X_test: np.ndarray, y_test: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
     """Five models with uncertainty, each stopped early on rows of its own; their mixture."""
+    sys.path.append(str(BOOSTING))
     from catboost import CatBoostRegressor
     from scipy.special import logsumexp
 
@@ -139,6 +157,127 @@ def _catboost(X: np.ndarray, y: np.ndarray, X_test: np.ndarray, y_test: np.ndarr
         means.append(mean)
         densities.append(-0.5 * ((y_test - mean) ** 2 / variance + np.log(2 * np.pi * variance)))
     return np.mean(means, axis=0), logsumexp(densities, axis=0) - np.log(len(densities))
+
+
+def _gpytorch(X: np.ndarray, y: np.ndarray, X_test: np.ndarray, y_test: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+    """An exact GP with ARD by 100 steps of Adam, as in GPyTorch's first example."""
+    import gpytorch
+    import torch
+
+    torch.set_num_threads(1)
+    X, y, X_test = _as_tensors(X, y, X_test)
+
+    class Exact(gpytorch.models.ExactGP):
+        def __init__(self, likelihood):
+            super().__init__(X, y, likelihood)
+            self.mean_module = gpytorch.means.ConstantMean()
+            self.covar_module = gpytorch.kernels.ScaleKernel(gpytorch.kernels.RBFKernel(ard_num_dims=X.shape[1]))
+
+        def forward(self, x):
+            return gpytorch.distributions.MultivariateNormal(self.mean_module(x), self.covar_module(x))
+
+    likelihood = gpytorch.likelihoods.GaussianLikelihood()
+    model = Exact(likelihood).double()
+    evidence = gpytorch.mlls.ExactMarginalLogLikelihood(likelihood, model)
+    adam = torch.optim.Adam(model.parameters(), lr=0.1)
+    for _ in range(100):
+        adam.zero_grad()
+        (-evidence(model(X), y)).backward()
+        adam.step()
+    _gpytorch.seconds = time.process_time()  # type: ignore[attr-defined]
+    return _gaussian(model, likelihood, X_test, y_test)
+
+
+def _svgp(X: np.ndarray, y: np.ndarray, X_test: np.ndarray, y_test: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+    """A sparse variational GP: 500 inducing points, batches of 1,024 rows, 2,000 steps of Adam."""
+    import gpytorch
+    import torch
+
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    X, y, X_test = _as_tensors(X, y, X_test)
+    inducing = X[torch.randperm(len(X))[:500]]
+
+    class Sparse(gpytorch.models.ApproximateGP):
+        def __init__(self):
+            law = gpytorch.variational.CholeskyVariationalDistribution(len(inducing))
+            super().__init__(gpytorch.variational.VariationalStrategy(self, inducing, law, learn_inducing_locations=True))
+            self.mean_module = gpytorch.means.ConstantMean()
+            self.covar_module = gpytorch.kernels.ScaleKernel(gpytorch.kernels.RBFKernel(ard_num_dims=X.shape[1]))
+
+        def forward(self, x):
+            return gpytorch.distributions.MultivariateNormal(self.mean_module(x), self.covar_module(x))
+
+    likelihood, model = gpytorch.likelihoods.GaussianLikelihood().double(), Sparse().double()
+    bound = gpytorch.mlls.VariationalELBO(likelihood, model, num_data=len(y))
+    adam = torch.optim.Adam([*model.parameters(), *likelihood.parameters()], lr=0.01)
+    for _ in range(2000):
+        rows = torch.randint(len(y), (min(1024, len(y)),))
+        adam.zero_grad()
+        (-bound(model(X[rows]), y[rows])).backward()
+        adam.step()
+    _svgp.seconds = time.process_time()  # type: ignore[attr-defined]
+    return _gaussian(model, likelihood, X_test, y_test)
+
+
+def _as_tensors(X: np.ndarray, y: np.ndarray, X_test: np.ndarray):
+    import torch
+
+    mean, scale = X.mean(0), X.std(0)
+    return (torch.as_tensor(array, dtype=torch.float64) for array in ((X - mean) / scale, y, (X_test - mean) / scale))
+
+
+def _gaussian(model, likelihood, X_test, y_test: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Means and log densities of a GPyTorch model."""
+    import torch
+
+    model.eval()
+    likelihood.eval()
+    with torch.no_grad():
+        found = likelihood(model(X_test))
+        mean, variance = found.mean.numpy(), found.variance.numpy()
+    return mean, -0.5 * ((y_test - mean) ** 2 / variance + np.log(2 * np.pi * variance))
+
+
+def draw(out: Path, picture: Path) -> None:
+    """Processor seconds and NLPP against rows, a panel for each data set."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+    from matplotlib.ticker import NullFormatter
+
+    found = [json.loads(path.read_text()) for path in sorted(out.glob("*.json"))]
+    names = {"ours": "manifoldgp", **PEERS, "earlier": "manifoldgp 0.1"}
+    colours = dict(zip(names, ("#c1272d", "#8c564b", "#2ca02c", "#1f77b4", "#17becf", "#999999"), strict=True))
+    sets = [name for name in SETS if any(r["name"] == name for r in found)]
+    figure, axes = plt.subplots(
+        2, len(sets), figsize=(2.9 * len(sets), 5.2), sharex=True, sharey="row", squeeze=False, layout="constrained"
+    )
+    for column, name in zip(axes.T, sets, strict=True):
+        for model, label in names.items():
+            for axis, what in zip(column, ("seconds", "nlpp"), strict=True):
+                mine = sorted(
+                    (r["rows"], r[what]) for r in found if r["name"] == name and r["model"] == model and r[what] is not None
+                )
+                if mine:
+                    axis.plot(
+                        *zip(*mine, strict=True),
+                        "o-",
+                        color=colours[model],
+                        markersize=3.5,
+                        linewidth=2.2 if model == "ours" else 1.1,
+                        label=label,
+                    )
+        column[0].set(title=name, xscale="log", yscale="log")
+        column[1].set(xlabel="rows")
+        sizes = sorted({r["rows"] for r in found})
+        column[1].set_xticks(sizes, [f"{size:,}" for size in sizes], rotation=60, fontsize=7)
+        column[1].xaxis.set_minor_formatter(NullFormatter())
+    axes[0, 0].set_ylabel("processor seconds")
+    axes[1, 0].set_ylabel("NLPP, nats a row")
+    axes[0, 0].legend(fontsize=6.5)
+    figure.savefig(picture, dpi=110)
 
 
 def print_table(out: Path) -> None:

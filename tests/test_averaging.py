@@ -1,11 +1,13 @@
 """Averages as users meet them, and the parts they are made of: honest folds, nested members, held-out predictions."""
 
+import math
 import warnings
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+from sklearn.base import clone
 
 from manifoldgp import NUTS, GPRegressor, ManifoldGPRegressor, Stack, load
 from manifoldgp._system.threads import Workers, training_threads
@@ -16,7 +18,7 @@ from manifoldgp.averaging.fold_predictions import make_batch, predict_held_out
 from manifoldgp.averaging.folds import held_out_in_turn
 from manifoldgp.averaging.members import nested_gp, plain_gp, warm_and_cold
 from manifoldgp.averaging.stack import fit_stack
-from manifoldgp.averaging.stacking import Candidates
+from manifoldgp.averaging.stacking import Candidates, HeldOutReport
 from manifoldgp.errors import FitWarning, InputError
 from manifoldgp.features import MLP, PCA, Nested
 from manifoldgp.inference.exact_posterior import condition
@@ -25,6 +27,7 @@ from manifoldgp.model import Data, Model
 from manifoldgp.noise import GaussianNoise
 from manifoldgp.parameters import LogNormal, map_leaves
 from manifoldgp.training.objective import TrainingObjective
+from manifoldgp.training.progress import PhaseWatcher
 from manifoldgp.training.trainer import Trainer
 from short_fits import few_starts
 
@@ -241,9 +244,89 @@ def averaged(X, y, features=MLP((4, 2)), **settings):  # noqa: B008
     with training_threads() as workers:
         trainer = Trainer(torch.Generator().manual_seed(0), workers, watch=lambda phase, *_: bool(phases.append(phase)))
         halves = [np.arange(0, len(y), 2), np.arange(1, len(y), 2)]
-        average = fit_stack(Model(features, Matern52()), data, halves, Stack(**sizes), trainer, np.random.default_rng(0))
+        average = fit_stack(Model(features, Matern52()), data, [halves], Stack(**sizes), trainer, np.random.default_rng(0))
     assert sum(w.sum() for w in average.weights) == pytest.approx(1.0)
     return average, list(dict.fromkeys(phases))
+
+
+@pytest.fixture(scope="module")
+def dealt():
+    """Rows that were dealt to folds three times, and what one of the deals alone gives."""
+    X, y = cliff(3, 30)
+    sizes = {"gp_starts": 1, "warm_members": 2, "cold_members": 2, "own_members": 2, "fold_members": 1, "keep": -1.0}
+    return X, y, [ManifoldGPRegressor(features=(3, 1), averaging=Stack(deals=d, **sizes)).fit(X, y) for d in (1, 3)]
+
+
+def test_an_average_of_several_deals_is_their_mixture(dealt):
+    X, y, (once, thrice) = dealt
+    groups = [start["group"] for start in thrice.starts_[thrice.starts_["chosen"]]]
+    assert groups.count("plain GP") == 1  # trained on all rows once, for all deals
+    assert groups.count("own") > [start["group"] for start in once.starts_].count("own")
+    assert len(once.held_out_[0].pit) == len(thrice.held_out_[0].pit) == len(y)  # a row that was held out thrice is one row
+    assert thrice.starts_["weight"].sum() == pytest.approx(1.0)
+    grid, density = density_on_a_grid(thrice, X[:1])
+    assert np.trapezoid(density, grid) == pytest.approx(1.0, abs=5e-3)
+
+
+def test_the_report_of_several_deals_is_that_of_their_mixture():
+    rng = np.random.default_rng(0)
+
+    def report(seed):
+        densities = {name: np.random.default_rng([seed, k]).normal(size=5) for k, name in enumerate(("plain GP", "own", "stack"))}
+        weights = rng.dirichlet(np.ones(4)).reshape(2, 2)
+        return HeldOutReport(
+            ("plain GP", "own"), (1.0, 4.0), weights, densities, rng.uniform(size=5), rng.normal(size=5), np.ones(5)
+        )
+
+    both = [report(0), report(1)]
+    found = HeldOutReport.averaged(both)
+    assert found.weights.sum() == pytest.approx(1.0)
+    expected = np.mean([np.exp(r.log_density["stack"]) for r in both], axis=0)
+    np.testing.assert_allclose(np.exp(found.log_density["stack"]), expected)
+    np.testing.assert_allclose(found.mean, (both[0].mean + both[1].mean) / 2)
+    np.testing.assert_allclose(found.pit, (both[0].pit + both[1].pit) / 2)
+
+
+def test_a_deal_that_is_stopped_on_its_way_is_left_out(dealt):
+    X, y, (once, _) = dealt
+    seen = []
+
+    def stop_in_the_second_deal(iterations, values):
+        seen.append(len(values))
+        return len(seen) > stop_after
+
+    stop_after = math.inf
+    clone(once).set_params(callback=stop_in_the_second_deal).fit(X, y)
+    stop_after = len(seen) + 2
+    seen.clear()
+    thrice = clone(once).set_params(callback=stop_in_the_second_deal, averaging=replace(once.averaging, deals=3))
+    stopped = thrice.fit(X, y)
+    assert len(seen) > stop_after
+    np.testing.assert_array_equal(stopped.predict(X), once.predict(X))
+
+
+def test_features_that_do_not_pay_are_dealt_twice_at_most():
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(30, 1))
+    deals, y = [], X[:, 0] + 0.1 * rng.normal(size=30)
+    ManifoldGPRegressor(averaging=Stack(keep=100.0, own_members=2), callback=_Phases(deals)).fit(X, y)
+    assert deals.count("plain GP on folds") == 2
+
+
+class _Phases(PhaseWatcher):
+    """Notes the phases that a training enters."""
+
+    def __init__(self, entered):
+        self.entered = entered
+
+    def begin(self, output, plan):
+        pass
+
+    def enter(self, phase):
+        self.entered.append(phase)
+
+    def __call__(self, iterations, values):
+        return False
 
 
 def test_groups_that_add_little_go_no_further(monkeypatch):

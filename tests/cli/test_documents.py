@@ -37,7 +37,13 @@ def run(command: str, folder: Path) -> str:
     return said(command, folder, ENVIRONMENT)
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/command-line.md", "docs/compare.md", "docs/suggest.md"])
+def half_a_minute(page):
+    return pytest.param(page, marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize(
+    "page", ["README.md", "docs/suggest.md", half_a_minute("docs/command-line.md"), half_a_minute("docs/compare.md")]
+)
 def test_every_command_runs_and_says_what_the_page_says(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     text = (ROOT / page).read_text(encoding="utf-8")

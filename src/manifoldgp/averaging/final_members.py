@@ -6,7 +6,7 @@ A member of the folds is the very one that was weighed, however far it came; it 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -53,13 +53,14 @@ def conditioned(groups: dict[str, Group], share: dict[str, np.ndarray]) -> Weigh
 def retrained(
     template: Model,
     data: Data,
-    gp: Trained,
+    plain: dict[str, Trained],
     groups: dict[str, Group],
     share: dict[str, np.ndarray],
     settings: Stack,
     trainer: Trainer,
 ) -> Weighted:
-    """Members trained on all rows, of the groups that carry weight. gp: the plain GP of all rows. share: weights (F,) of each group."""
+    """Members trained on all rows, of the groups that carry weight. plain: the plain GPs of all rows so far, to which others are added. share: weights (F,) of each group."""
+    gp = plain[PLAIN]
     is_best = np.arange(len(gp.objective)) == gp.best()
     batches, weights = [gp], [share[PLAIN][:, None] * is_best]
 
@@ -69,8 +70,9 @@ def retrained(
 
     for name in (ROUGH_GP, ADDITIVE_GP):
         if name in share and share[name].any():
-            full = _plain(name, data, groups[name], trainer)
-            add(full, share[name][:, None] * equal_weights(full, np.ones(1, dtype=bool)))
+            if name not in plain:
+                plain[name] = _plain(name, data, groups[name], trainer)
+            add(plain[name], share[name][:, None] * equal_weights(plain[name], np.ones(1, dtype=bool)))
     none = np.zeros_like(share[PLAIN])
     of_warm, of_cold, of_own = (share.get(name, none) for name in (WARM, COLD, OWN))
     warm, cold = settings.warm_members * bool(of_warm.any()), settings.cold_members * bool(of_cold.any())
@@ -90,6 +92,23 @@ def retrained(
         [w.sum(1) for w in weights], axis=0
     )  # of members that were not trained to their end
     weights[0] += left[:, None] * is_best
+    return batches, weights
+
+
+def mixed(stacks: Sequence[Weighted]) -> Weighted:
+    """The equal mixture of several stacks of the same rows."""
+    batches: list[Trained] = []
+    weights: list[np.ndarray] = []
+    for batch, own in (pair for stack in stacks for pair in zip(*stack, strict=True)):
+        own = own / len(stacks)
+        same = next((b for b, other in enumerate(batches) if batch.is_like(other)), None)
+        if same is None:
+            batches.append(batch)
+            weights.append(own)
+        elif batch.result is batches[same].result:
+            weights[same] = weights[same] + own
+        else:
+            batches[same], weights[same] = batches[same].joined_by(batch), np.concatenate([weights[same], own], axis=1)
     return batches, weights
 
 

@@ -10,6 +10,8 @@ all rows where these are few; beyond, they are those of the folds, and know all 
 from __future__ import annotations
 
 import math
+import time
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -18,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from manifoldgp.averaging.averages import Averaged, Averaging, FoldChoice, number_of
-from manifoldgp.averaging.final_members import RETRAINED_BELOW, conditioned, retrained
+from manifoldgp.averaging.final_members import RETRAINED_BELOW, conditioned, mixed, retrained
 from manifoldgp.averaging.fold_predictions import make_batch, sample_of
 from manifoldgp.averaging.fold_training import (
     GP_FOLD_ITERATIONS,
@@ -38,7 +40,7 @@ from manifoldgp.averaging.kinds import ADDITIVE_GP, COLD, OWN, PLAIN, ROUGH, ROU
 from manifoldgp.averaging.members import plain_gp
 from manifoldgp.averaging.sparse_kinds import kinds_of
 from manifoldgp.averaging.sparse_stack import fit_sparse_stack, plan_sparse_stack
-from manifoldgp.averaging.stacking import Weighing
+from manifoldgp.averaging.stacking import PLAIN_GPS, HeldOutReport, Weighing
 from manifoldgp.data.inputs import positive_number, whole_number
 from manifoldgp.errors import InputError
 from manifoldgp.model import Data, Model
@@ -53,6 +55,12 @@ ADDITIVE_COST = 5
 
 _GP_ITERATIONS = 45
 """Iterations of a start of the plain GP, as a rule: those that are clearly lost stop early."""
+
+DEALT_ROWS = 600
+"""Rows in all deals together: few rows are dealt to folds several times, and a stack is learnt with each deal. One stack is a matter of chance there."""
+
+NEGLIGIBLE = 0.01
+"""Weight of all members with learned features, in two deals, below which a third one would only repeat the plain GP."""
 
 NARROW_FROM = 100
 """Rows from which on copies of a member with narrower intervals are in the choice: fewer held-out rows take them for better than they are."""
@@ -75,6 +83,9 @@ class Stack(Averaging):
         Members that start far from the plain GP, and as many rough ones; below 600 rows too.
     own_members
         Members of your own features, at most; below 600 rows too.
+    deals
+        How often, at most, few rows are dealt to folds; the average holds a stack of each deal, so that chance has less say. Up to 100 rows six times, from
+        301 rows on once.
     fold_members
         Members of each of these groups on each fold. From 600 rows on they are those that predict.
     hidden
@@ -119,6 +130,7 @@ class Stack(Averaging):
     warm_members: int = 5
     cold_members: int = 6
     own_members: int = 20
+    deals: int = 6
     fold_members: int = 2
     hidden: int = 8
     q: int = 2
@@ -136,7 +148,17 @@ class Stack(Averaging):
     go_on: float = 0.05
 
     def check(self) -> None:
-        for name in ("gp_starts", "warm_members", "cold_members", "own_members", "fold_members", "hidden", "q", "own_rows"):
+        for name in (
+            "gp_starts",
+            "warm_members",
+            "cold_members",
+            "own_members",
+            "deals",
+            "fold_members",
+            "hidden",
+            "q",
+            "own_rows",
+        ):
             whole_number(getattr(self, name), name)
         whole_number(self.learn_rows, "learn_rows", least=2)
         for name in ("gp_iterations", "warm_iterations", "polish"):
@@ -180,6 +202,14 @@ class Stack(Averaging):
             return {name: kind.model(1) for name, kind in kinds_of(template, self).items()}
         return models_of_groups(template, inputs, self.hidden, self.q)
 
+    def deals_for(self, N: int) -> int:
+        """How often so many rows are dealt to folds.
+
+        >>> [Stack().deals_for(N) for N in (40, 100, 120, 200, 300, 301)]
+        [6, 6, 5, 3, 2, 1]
+        """
+        return max(1, min(self.deals, DEALT_ROWS // N))
+
     def plan(self, N: int) -> Plan:
         few, (count, used) = N < RETRAINED_BELOW, folds_for(N)
         part = N * (count - 1) // count
@@ -209,7 +239,6 @@ class Stack(Averaging):
         starts = self.gp_starts * _GP_ITERATIONS * (whole if few else cost(SCREEN_ROWS))
         additive = Phase(fold_phase(ADDITIVE_GP), 50, ADDITIVE_COST * 50 * learn, GP_FOLD_ITERATIONS, 0.3 if screen else 1.0)
         phases = (
-            Phase(PLAIN, _GP_ITERATIONS, starts, self.gp_iterations),
             Phase(fold_phase(PLAIN), 35, 35 * learn, GP_FOLD_ITERATIONS),
             *screened,
             Phase(fold_phase(ROUGH_GP), 35, 35 * learn, GP_FOLD_ITERATIONS, 0.5 if screen else 1.0),
@@ -221,9 +250,14 @@ class Stack(Averaging):
             *on_all_rows,
             *(self._last_phases(N) if few else ()),
         )
+        first_of_all, deals = Phase(PLAIN, _GP_ITERATIONS, starts, self.gp_iterations), self.deals_for(N)
+        again = [replace(phase, chance=0.7 * phase.chance) for phase in phases] * (deals - 1)  # unless features do not pay
+        phases = (first_of_all, *phases, *again)
         if few:
-            nested = self.warm_members + self.cold_members
-            return Plan(phases, max(self.gp_starts, nested, self.own_members), (3, nested, self.cold_members, self.own_members))
+            nested, cold, own = (
+                deals * members for members in (self.warm_members + self.cold_members, self.cold_members, self.own_members)
+            )
+            return Plan(phases, max(self.gp_starts, nested, own) // deals, (3, nested, cold, own))
         return Plan(phases, at_once=1, kept=(3 * used, *[self.fold_members * used] * 2))
 
     def _last_phases(self, N: int) -> list[Phase]:
@@ -243,7 +277,8 @@ class Stack(Averaging):
         # The seed itself: nothing is drawn from the generator, so that the plain GP (of the first target) has the very starts of a GPRegressor.
         rng, N = np.random.default_rng(trainer.generator.initial_seed()), len(data.y)
         settings = self if N >= NARROW_FROM else replace(self, variance_factors=_not_narrow(self.variance_factors))
-        return fit_stack(model, data, held_out_in_turn(N, rng, folds.groups, folds.ordered), settings, trainer, rng)
+        deals = (held_out_in_turn(N, rng, folds.groups, folds.ordered) for _ in range(self.deals_for(N)))
+        return fit_stack(model, data, deals, settings, trainer, rng)
 
     def plan_sparse(self, N: int, method: Sparse) -> Plan:
         return plan_sparse_stack(N, method, self)
@@ -271,15 +306,41 @@ def _sequence(value: Any, name: str, expected: str) -> tuple[Any, ...]:
     raise InputError(f"{name} must be {expected}; got {value!r}.")
 
 
+def _learned(report: HeldOutReport) -> float:
+    """The weight of all members with learned features."""
+    return float(report.weights[[name not in PLAIN_GPS for name in report.groups]].sum())
+
+
 def fit_stack(
-    template: Model, data: Data, held_out: list[np.ndarray], settings: Stack, trainer: Trainer, rng: np.random.Generator
+    template: Model,
+    data: Data,
+    deals: Iterable[list[np.ndarray]],
+    settings: Stack,
+    trainer: Trainer,
+    rng: np.random.Generator,
 ) -> Averaged:
-    """Weights from the folds (held-out rows of each), and the members that predict."""
+    """Weights from the folds, and the members that predict. deals: held-out rows of each fold, once or several times."""
     few = len(data.y) < RETRAINED_BELOW
     sample = data if few else sample_of(data, SCREEN_ROWS, rng)
     gp = trainer.fit(PLAIN, plain_gp(template), sample, settings.gp_starts, settings.gp_iterations, margin=LOST_MARGIN)
-    course = OnFolds(template, make_batch(data, held_out), settings, trainer, rng)
-    weights, report = course.weigh(gp.values(np.array([gp.best()])))
-    share = dict(zip(course.groups, weights, strict=True))
-    found = retrained(template, data, gp, course.groups, share, settings, trainer) if few else conditioned(course.groups, share)
-    return Averaged(*found, tuple(settings.variance_factors), report)
+    plain, stacks, reports = {PLAIN: gp}, [], []
+    begin = time.perf_counter()
+    for held_out in deals:
+        course = OnFolds(template, make_batch(data, held_out), settings, trainer, rng)
+        weights, report = course.weigh(gp.values(np.array([gp.best()])))
+        share = dict(zip(course.groups, weights, strict=True))
+        found = (
+            retrained(template, data, plain, course.groups, share, settings, trainer)
+            if few
+            else conditioned(course.groups, share)
+        )
+        finished = not report.cut_short and not any(batch.cut_short.any() for batch in found[0])
+        if stacks and not (finished and report.groups == reports[0].groups):
+            break  # those that came to their end before are better
+        stacks.append(found)
+        reports.append(report)
+        each = (time.perf_counter() - begin) / len(stacks)
+        features_pay = len(stacks) == 1 or any(_learned(report) >= NEGLIGIBLE for report in reports)
+        if not finished or not features_pay or time.perf_counter() + 1.2 * each > trainer.deadline:
+            break
+    return Averaged(*mixed(stacks), tuple(settings.variance_factors), HeldOutReport.averaged(reports))

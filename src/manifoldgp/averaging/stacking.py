@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import logsumexp, ndtr
@@ -85,6 +85,18 @@ class HeldOutReport:
     mean: np.ndarray | None = None
     observed: np.ndarray | None = None
     cut_short: tuple[str, ...] = ()
+
+    @staticmethod
+    def averaged(reports: Sequence[HeldOutReport]) -> HeldOutReport:
+        """Of the equal mixture of several stacks with the same groups, each of which held out the same rows in folds of its own."""
+        first, count = reports[0], len(reports)
+        equal = np.full(count, 1.0 / count)
+        log_density = {
+            name: log_mixture(np.stack([report.log_density[name] for report in reports]), equal) for name in first.log_density
+        }
+        weights, pit = (np.mean([getattr(report, part) for report in reports], axis=0) for part in ("weights", "pit"))
+        means = [report.mean for report in reports if report.mean is not None]
+        return replace(first, weights=weights, pit=pit, log_density=log_density, mean=np.mean(means, axis=0) if means else None)
 
 
 @dataclass(frozen=True)

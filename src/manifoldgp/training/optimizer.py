@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
@@ -67,6 +67,13 @@ class OptimizeResult:
     history: list[list[float]] = field(default_factory=list)
     seconds: float = 0.0
     curvature: Curvature | None = None
+
+    def joined_by(self, other: OptimizeResult) -> OptimizeResult:
+        """These starts and those of another run, which know of no curvature together."""
+        changed = replace(self, history=self.history + other.history, seconds=self.seconds + other.seconds, curvature=None)
+        for name in ("theta", "value", "gradient", "status", "iterations", "evaluations"):
+            setattr(changed, name, np.concatenate([getattr(self, name), getattr(other, name)]))
+        return changed
 
 
 @dataclass

@@ -68,13 +68,14 @@ class Position:
         return self.plan.phases[self.number]
 
     def enter(self, phase: str) -> None:
-        """Move to the phase of that name. A name that is not in the plan is taken for the next phase that differs from it in its number of rows only
-        (held-out groups may leave more or fewer rows than planned); where there is none, the present phase goes on."""
+        """Move to the next phase of that name, or to the first one. A name that is not in the plan is taken for the next phase that differs from it in its
+        number of rows only (held-out groups may leave more or fewer rows than planned); where there is none, the present phase goes on."""
         names = [planned.name for planned in self.plan.phases]
         later = range(self.number + 1, len(names))
         like = next((i for i in later if _without_rows(names[i]) == _without_rows(phase)), self.number)
+        again = next((i for i in (self.number, *later) if names[i] == phase), None)
         self._before = self.done
-        self.number = names.index(phase) if phase in names else like
+        self.number = again if again is not None else names.index(phase) if phase in names else like
         self._begin_phase()
 
     def _begin_phase(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -108,6 +108,22 @@ class Trained:
             return self.posterior if self.survivor is not None else self.posterior.only(torch.as_tensor(starts))
         assert data is not None
         return condition(self.model, self.values(starts), data)
+
+    def joined_by(self, others: Trained) -> Trained:
+        """These starts and others of the same architecture, trained on the same rows."""
+        return replace(
+            self,
+            result=self.result.joined_by(others.result),
+            nlml=np.concatenate([self.nlml, others.nlml]),
+            rows=np.concatenate([self.rows, others.rows]),
+            history_rows=np.concatenate([self.history_rows, others.history_rows]),
+        )
+
+    def is_like(self, other: Trained) -> bool:
+        """Whether another one has the same name and architecture, and the same constants of the rows, so that its starts can join these."""
+        mine, others = (dict(leaves(constants)) for constants in (self.constants, other.constants))
+        same = mine.keys() == others.keys() and all(torch.equal(leaf, others[name]) for name, leaf in mine.items())
+        return same and self.group == other.group and self.posterior is None and other.posterior is None
 
     def table(self, weight: np.ndarray, kept: np.ndarray, output: int, log_scale: float) -> np.ndarray:
         """The rows of the table of starts. weight (R,); kept: starts that predict; log_scale: log sd(y), which turns values into the units of y."""
