@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import math
 import re
 import sys
@@ -201,6 +202,7 @@ def test_the_command_line_predicts_with_its_file_and_refuses_what_it_has_not(dee
 
     deep.save(tmp_path / "deep.mgp")
     np.savetxt(tmp_path / "rows.csv", X[:3], delimiter=",", header="x0,x1", comments="")
-    lines = mgp("predict", tmp_path / "deep.mgp", tmp_path / "rows.csv").out.splitlines()
-    assert float(lines[1].split(",")[2]) == pytest.approx(deep.predict(X[:1])[0], rel=1e-4)
+    done = mgp("predict", tmp_path / "deep.mgp", tmp_path / "rows.csv")
+    first = next(csv.DictReader(done.out.splitlines()))
+    assert float(first["mean"]) == pytest.approx(deep.predict(X[:1])[0], rel=1e-4)
     assert "mgp predict and mgp score" in fails("inspect", tmp_path / "deep.mgp")
