@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from paper.experiment import METRICS, Experiment, Result
-from paper.methods import DEEP, DEEP_NOTE, SEARCH, SEARCH_NOTE
+from paper.methods import DEEP, DEEP_NOTE, NAMED_NOTE, SEARCH
 
 HEADINGS = {
     "nlml": "train NLML",
@@ -91,7 +91,7 @@ def make_tables(experiments: Sequence[Experiment], results: Sequence[Result], pl
 def _note(experiment: Experiment) -> str:
     """What the experiment says of itself, and of the rows that the paper does not have."""
     deep = any(method.key == DEEP for method in experiment.methods)
-    return " ".join([experiment.note, SEARCH_NOTE, *([DEEP_NOTE] if deep else [])])
+    return " ".join([experiment.note, NAMED_NOTE, *([DEEP_NOTE] if deep else [])])
 
 
 def _row(experiment: Experiment, key: str, results: list[Result], seeds: int) -> Row:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from manifoldgp.features import (
         MLP,
         PCA,
+        AutoEncoder,
         Chain,
         Concatenate,
         Identity,
@@ -42,6 +43,7 @@ _HOME = {
     "MLP": "features",
     "NUTS": "averaging",
     "PCA": "features",
+    "AutoEncoder": "features",
     "Chain": "features",
     "Concatenate": "features",
     "DeepGPRegressor": "integrations.deep_gp",
@@ -78,6 +80,7 @@ __all__ = [
     "MLP",
     "NUTS",
     "PCA",
+    "AutoEncoder",
     "Chain",
     "Concatenate",
     "DeepGPRegressor",
