@@ -29,6 +29,7 @@ METHOD_STYLES: dict[str, Style] = {
     "autoencoder": Style(palette.BROWN, (0, (6, 2, 1, 2)), "<"),
     "mgp-pretrained": Style(palette.GREEN, (0, (2, 1)), ">"),
     "kernel-search": Style(palette.INK, (0, (4, 1, 1, 1, 1, 1)), "p"),
+    "deep-gp": Style(palette.FAINT, (0, (6, 1, 1, 1)), "h"),
     "mgp-restarts": Style(palette.PURPLE, "-", "X"),
     "stack": Style(palette.ORANGE, "-", "*"),
 }

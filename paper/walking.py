@@ -101,6 +101,7 @@ def _experiment(key: str, title: str, dataset: Any, note: str, caution: str = ""
             methods.autoencoder(SIZES, 4.0),
             methods.mgp_pretrained(SIZES, 18.0),
             methods.kernel_search(75.0),
+            *methods.deep_gp(),
             methods.mgp_restarts(SIZES, 15.0),
             methods.stack(SIZES, 25.0),
         ),

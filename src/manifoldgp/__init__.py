@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         RandomEmbedding,
         Residual,
     )
+    from manifoldgp.integrations.deep_gp import DeepGPRegressor
     from manifoldgp.kernels import SquaredExponential
     from manifoldgp.noise import GaussianNoise
     from manifoldgp.parameters import GroupSparse, LogNormal, Normal, StudentT
@@ -45,6 +46,7 @@ _HOME = {
     "AutoEncoder": "features",
     "Chain": "features",
     "Concatenate": "features",
+    "DeepGPRegressor": "integrations.deep_gp",
     "Exact": "training.settings",
     "Fast": "averaging",
     "Forecaster": "estimators",
@@ -82,6 +84,7 @@ __all__ = [
     "AutoEncoder",
     "Chain",
     "Concatenate",
+    "DeepGPRegressor",
     "Exact",
     "Fast",
     "Forecaster",

@@ -28,10 +28,10 @@ def inspect(
 
     found = read_header(model_file).get("summary")
     if found is None:  # saved from Python: look at the model itself
-        from manifoldgp.cli._models import open_model
+        from manifoldgp.cli._models import open_manifold_gp
         from manifoldgp.cli._summary import summary_of
 
-        found = summary_of(open_model(model_file))
+        found = summary_of(open_manifold_gp(model_file))
     about = {"model": str(model_file), **{name: found[name] for name in _ABOUT}, "bytes": model_file.stat().st_size}
     indices = _sensitivities(model_file, found["targets"]) if sensitivity else {}
     if json:
@@ -46,9 +46,9 @@ def inspect(
 
 def _sensitivities(model_file: Path, targets: list[str]) -> dict[str, Any]:
     """The indices of every target by its name."""
-    from manifoldgp.cli._models import open_model
+    from manifoldgp.cli._models import open_manifold_gp
 
-    model = open_model(model_file)
+    model = open_manifold_gp(model_file)
     return {name: model.sensitivity(output=o) for o, name in enumerate(targets)}
 
 

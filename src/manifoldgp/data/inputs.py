@@ -42,6 +42,7 @@ class Fitted(Protocol):
     """What the checks of new rows need to know of a fitted estimator."""
 
     x_scaler_: Standardizer
+    n_features_in_: int
     n_outputs_: int
 
 

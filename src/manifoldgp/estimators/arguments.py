@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import torch
@@ -55,6 +55,22 @@ def model_of(estimator: ManifoldGPRegressor, known_noise: bool) -> Model:
     )
 
 
+class Trainable(Protocol):
+    """What every estimator is told about the circumstances of its fit."""
+
+    @property
+    def time_budget(self) -> float | None:
+        """Seconds after which training stops and keeps what it has."""
+        ...
+
+    random_state: RandomState
+    device: str
+    verbose: bool
+    callback: Callback | None
+
+    def _seconds_left(self) -> float | None: ...
+
+
 def estimator_features(estimator: ManifoldGPRegressor) -> Features:
     """The features that the arguments describe."""
     return as_features(DEFAULT_FEATURES if estimator.features is None else estimator.features)
@@ -92,7 +108,7 @@ class RunSettings:
     earlier: Sequence[Earlier] = ()
 
     @staticmethod
-    def of(estimator: ManifoldGPRegressor) -> RunSettings:
+    def of(estimator: Trainable) -> RunSettings:
         """Those of an estimator's arguments, checked."""
         if estimator.time_budget is not None:
             inputs.positive_number(estimator.time_budget, "time_budget (seconds)")
@@ -135,9 +151,8 @@ def require_device(device: str) -> None:
         ) from error
 
 
-def standardized(estimator: ManifoldGPRegressor) -> tuple[bool, bool]:
-    """Whether the columns of X, and those of y, are standardised."""
-    given = estimator.standardize
+def standardized(given: object) -> tuple[bool, bool]:
+    """Whether the columns of X, and those of y, are standardised, by the argument ``standardize``."""
     if isinstance(given, (bool, np.bool_)):
         return bool(given), bool(given)
     if isinstance(given, str) and given in ("X", "y"):

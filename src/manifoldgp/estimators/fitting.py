@@ -84,7 +84,7 @@ def fit(
     refuse_sparse_penalty(model, method)
     tell_method(asked, method, N, averaging, outputs, run.time_budget)
     folds = FoldChoice(inputs.group_labels(groups, table.given, table.kept), ordered)
-    of_X, of_y = standardized(estimator)
+    of_X, of_y = standardized(estimator.standardize)
     of_targets = Standardizer.fit(table.Y, of_y)
     seen = np.concatenate([table.X, more])
     learnt_targets = of_targets.learnt(of_targets.apply(table.Y))
@@ -196,7 +196,7 @@ def _fit_source(
     estimator.n_features_in_ = source.inputs
     if source.names is not None:
         estimator.feature_names_in_ = np.array(source.names, dtype=object)
-    of_inputs, of_targets = seen.standardizers(source.inputs, *standardized(estimator))
+    of_inputs, of_targets = seen.standardizers(source.inputs, *standardized(estimator.standardize))
     scalers = started_from(averaging, of_inputs, of_inputs.columns), of_targets
     _keep_shape(estimator, method, scalers, source.outputs, source.flat)
     folds = FoldChoice(inputs.group_labels(groups, source.total), ordered)

@@ -21,13 +21,13 @@ from manifoldgp.data.sources import RowSource
 from manifoldgp.errors import InputError
 from manifoldgp.estimators import fitting, model_file, more_members, predictions, uncertain_inputs
 from manifoldgp.estimators.arguments import Draws
-from manifoldgp.estimators.conformal import intervals
 from manifoldgp.estimators.diagnosis import Diagnosis, diagnose
 from manifoldgp.estimators.function_draws import RIDGES, SampledFunctions, sample_functions
 from manifoldgp.estimators.hyperparameters import ParameterTable, parameter_table
 from manifoldgp.estimators.input_std import InputStd, input_names
 from manifoldgp.estimators.noisy_inputs import InputNoise
 from manifoldgp.estimators.notebook_view import fitted_view
+from manifoldgp.estimators.predictive_methods import PredictiveMethods
 from manifoldgp.estimators.program_targets import to_predictor
 from manifoldgp.estimators.pruning import pruned_estimator
 from manifoldgp.estimators.sensitivity import Sensitivity, sensitivity
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 
 @model_file.storable
-class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
+class ManifoldGPRegressor(PredictiveMethods, RegressorMixin, TransformerMixin, BaseEstimator):
     """Gaussian-process regression on learned features: y = G(M(x)) + noise, M and G trained jointly on the evidence.
 
     Parameters
@@ -319,7 +319,9 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
         if interval is None:
             if input_cov is not None:
                 return uncertain_inputs.mean_and_std(self, X, input_cov, return_std, return_cov, latent, noise_std)
-            return predictions.moments(self, X, return_std, return_cov, latent, noise_std)
+            if return_cov:
+                return predictions.joint_moments(self, X, return_std, latent, noise_std)
+            return predictions.moments(self, X, return_std, latent, noise_std)
         if return_std or return_cov or input_cov is not None:
             raise InputError("Ask for interval, return_std, return_cov or input_cov, one at a time.")
         return predictions.with_interval(self, X, interval, latent, noise_std)
@@ -351,55 +353,6 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
             How many points, where there is no closed form.
         """
         return uncertain_inputs.predict_moments(self, X, input_cov, latent, method, samples)
-
-    def predict_quantiles(
-        self, X: Table, q: Sequence[float] = (0.05, 0.5, 0.95), *, latent: bool = False, noise_std: ArrayLike | None = None
-    ) -> np.ndarray:
-        """Quantiles of y at X: (n, len(q)), or (n, len(q), O)."""
-        return predictions.quantiles(self, X, q, latent, noise_std)
-
-    def predict_interval(
-        self,
-        X: Table,
-        level: float = 0.95,
-        *,
-        conformal: str | None = None,
-        calibration: tuple[Table, ArrayLike] | None = None,
-    ) -> np.ndarray:
-        """Intervals that should hold a share ``level`` of new observations: (n, 2), or (n, 2, O).
-
-        Parameters
-        ----------
-        level
-            The share, such as 0.95.
-        conformal
-            None: central intervals of the predictive distribution, right if the model is. "split": predictive standard deviations, stretched to fit the calibration rows.
-            If these and the new rows are exchangeable (drawn alike, in no order), the interval of a new row holds with probability level or more, whatever the model.
-            "jackknife+": errors of the training rows, each left out, in closed form. With parameters that have not seen the rows it holds with probability
-            1 - 2 (1 - level) or more, and about level as a rule; trained parameters have seen them, so that here it is a rule and no guarantee.
-        calibration
-            For "split": (X, y) of rows that the model was not fitted on; level / (1 - level) of them at least.
-        """
-        return intervals(self, X, level, conformal, calibration)
-
-    def log_predictive_density(self, X: Table, y: ArrayLike, *, noise_std: ArrayLike | None = None) -> np.ndarray:
-        """log p(y_i | x_i) (n,), in the units of y; several targets are independent, so their densities add up."""
-        return predictions.log_density(self, X, y, noise_std)
-
-    def predict_cdf(self, X: Table, y: ArrayLike, *, noise_std: ArrayLike | None = None) -> np.ndarray:
-        """P(Y_i <= y_i | x_i), shaped like y: the probability integral transform, uniform for a calibrated model."""
-        return predictions.cdf(self, X, y, noise_std)
-
-    def predict_crps(self, X: Table, y: ArrayLike, *, noise_std: ArrayLike | None = None) -> np.ndarray:
-        """Continuous ranked probability score of each row, shaped like y and in its units; lower is better, and an exact point prediction has 0.
-
-        In closed form; for a warped target from a hundred quantiles. Of a prediction without spread it is the absolute error.
-        """
-        return predictions.crps(self, X, y, noise_std)
-
-    def sample_y(self, X: Table, n_samples: int = 1, random_state: RandomState = 0, *, latent: bool = False) -> np.ndarray:
-        """Joint draws of y (or f) at X: (n, n_samples), or (n, O, n_samples). Of the noise, the learned part is added."""
-        return predictions.joint_draws(self, X, n_samples, random_state, latent)
 
     def sample_functions(self, n: int = 1, random_state: RandomState = 0, *, ridges: int = RIDGES) -> SampledFunctions:
         """n functions drawn from the posterior of f, in the units of y without noise, to be evaluated anywhere and again (pathwise conditioning).

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from importlib import import_module
 from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -19,7 +20,7 @@ from manifoldgp._system.model_header import FORMAT, MOST_TENSORS, VERSION, Part,
 from manifoldgp.averaging.stacking import HeldOutReport
 from manifoldgp.data.encoding import TableEncoding
 from manifoldgp.data.scaling import Standardizer
-from manifoldgp.errors import FileFormatError, InputError, ManifoldGPError, warn
+from manifoldgp.errors import FileFormatError, InputError, ManifoldGPError, MissingExtraError, warn
 from manifoldgp.estimators.arguments import Draws, require_device
 from manifoldgp.estimators.descriptions import ModulesError, describe, place_modules, rebuild
 from manifoldgp.estimators.ensemble_file import LOGARITHM, NOT_NEGATIVE, POSITIVE, PROBABILITY, pack, rounding_loss, take, unpack
@@ -39,13 +40,16 @@ if TYPE_CHECKING:
 
 Kind = TypeVar("Kind", bound=type)
 
-_KINDS: dict[str, type[ManifoldGPRegressor]] = {}
-"""The estimators that a file can hold, by name."""
+_KINDS: dict[str, tuple[type[ManifoldGPRegressor], Callable[..., Any], Callable[..., Any]]] = {}
+"""The estimators that a file can hold, by name, and how what predicts a target becomes named tensors and comes back."""
+
+_WITH_EXTRAS = {"DeepGPRegressor": "manifoldgp.integrations.deep_gp"}
+"""Estimators of modules that are imported when a file names one."""
 
 
-def storable(cls: Kind) -> Kind:
+def storable(cls: Kind, to_tensors: Callable[..., Any] = pack, from_tensors: Callable[..., Any] = unpack) -> Kind:
     """Decorates an estimator that a file can hold."""
-    _KINDS[cls.__name__] = cls
+    _KINDS[cls.__name__] = cls, to_tensors, from_tensors
     return cls
 
 
@@ -150,11 +154,13 @@ def _tell_loss(estimator: ManifoldGPRegressor) -> None:
 
 def packed(estimator: ManifoldGPRegressor, factors: torch.dtype = torch.float64) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Header and tensors of a fitted estimator. factors: how those of exact members are rounded."""
-    if type(estimator) not in _KINDS.values():
+    if type(estimator) not in (kind for kind, _, _ in _KINDS.values()):
         raise InputError(
             f"Only {' and '.join(_KINDS)} can be saved; a {type(estimator).__name__} is code that a file cannot hold."
         )
     tensors: dict[str, Tensor] = {}
+    _, to_tensors, _ = _KINDS[type(estimator).__name__]
+    rounded = (factors,) if to_tensors is pack else ()  # other posteriors have no such factors
     if not estimator.x_scaler_.sees_columns_as_they_are:
         tensors["x.place"] = torch.from_numpy(estimator.x_scaler_.place)
     for axis, scaler in (("x", estimator.x_scaler_), ("y", estimator.y_scaler_)):
@@ -168,7 +174,7 @@ def packed(estimator: ManifoldGPRegressor, factors: torch.dtype = torch.float64)
         "feature_names": [str(name) for name in getattr(estimator, "feature_names_in_", [])],
         "starts": estimator.starts_.tolist(),
         "histories": [h.tolist() for h in estimator.histories_],
-        "ensembles": [pack(e, f"ensemble{o}", tensors, factors) for o, e in enumerate(estimator.ensembles_)],
+        "ensembles": [to_tensors(e, f"ensemble{o}", tensors, *rounded) for o, e in enumerate(estimator.ensembles_)],
         "held_out": [_pack_report(r, f"held_out{o}", tensors) for o, r in enumerate(estimator.held_out_)],
     }
     if hasattr(estimator, "_draws"):
@@ -215,7 +221,7 @@ def load_with_header(
         with SizeLimit(sum(tensor.numel() for tensor in tensors.values())):
             return _unpack(header, tensors, place_modules(header.get("settings"), list(modules)), device), header
     except ManifoldGPError as error:
-        if isinstance(error, (FileFormatError, ModulesError)):
+        if isinstance(error, (FileFormatError, ModulesError, MissingExtraError)):
             raise
         raise FileFormatError(f"{path} is inconsistent: {error}") from error
     except Exception as error:  # whatever a forged file leads to, it is the file that is wrong
@@ -225,14 +231,19 @@ def load_with_header(
 def _unpack(
     header: dict[str, Any], tensors: dict[str, Tensor], placed: dict[str, torch.nn.Module], device: str
 ) -> ManifoldGPRegressor:
-    estimator = _KINDS[header["estimator"]](**_stored_settings(rebuild(header["settings"], placed)), device=device)
+    if header["estimator"] in _WITH_EXTRAS:
+        import_module(_WITH_EXTRAS[header["estimator"]])
+    kind, _, from_tensors = _KINDS[header["estimator"]]
+    estimator = kind(**_stored_settings(rebuild(header["settings"], placed)), device=device)
     D, targets = len(take(tensors, "x.scale", (-1,))), len(take(tensors, "y.scale", (-1,)))
     estimator.n_features_in_, estimator.n_outputs_ = D, targets
     estimator.x_scaler_, estimator.y_scaler_ = _unpack_scaler(tensors, "x", D), _unpack_scaler(tensors, "y", targets)
     inputs = len(estimator.x_scaler_.columns)
     if len(header["ensembles"]) != targets or len(header["feature_names"]) not in (0, D):
         raise FileFormatError(f"The file's targets or feature names do not match its {targets} targets and {D} inputs.")
-    estimator.ensembles_ = [unpack(plain, f"ensemble{o}", tensors, placed, inputs) for o, plain in enumerate(header["ensembles"])]
+    estimator.ensembles_ = [
+        from_tensors(plain, f"ensemble{o}", tensors, placed, inputs) for o, plain in enumerate(header["ensembles"])
+    ]
     if header["feature_names"]:
         estimator.feature_names_in_ = np.array(header["feature_names"], dtype=object)
     estimator._flat, estimator.nlml_, estimator.method_ = header["flat"], float(header["nlml"]), header["method"]
@@ -308,7 +319,7 @@ def _settings(estimator: ManifoldGPRegressor) -> Any:
     settings = _stored_settings(estimator.get_params(deep=False))
     if not isinstance(settings["random_state"], (Integral, type(None))):
         settings["random_state"] = None
-    if isinstance(settings["mean"], torch.nn.Module):
+    if isinstance(settings.get("mean"), torch.nn.Module):
         settings["mean"] = as_mean(settings["mean"])
     if settings.get("features") is not None:
         settings["features"] = _describable(as_features(settings["features"]), estimator)
