@@ -117,8 +117,8 @@ class RunSettings:
                 f"callback must be a function of (iterations, objective values), or None; got {estimator.callback!r}."
             )
         require_device(estimator.device)
-        draws = estimator._continues[0] if estimator._continues else Draws(seed_of(estimator.random_state))
-        earlier = estimator._continues[1] if estimator._continues else ()
+        continued: tuple[Draws, Sequence[Earlier]] | None = getattr(estimator, "_continues", None)
+        draws, earlier = continued or (Draws(seed_of(estimator.random_state)), ())
         return RunSettings(estimator._seconds_left(), draws, estimator.device, estimator.verbose, estimator.callback, earlier)
 
     def earlier_of(self, output: int) -> Earlier | None:

@@ -189,7 +189,7 @@ class DeepGPRegressor(PredictiveMethods, RegressorMixin, BaseEstimator):
         """One deep GP a target; each has an equal part of the time that is left."""
         from manifoldgp.integrations._deep_gp_training import train
 
-        outputs, generator, found = T.shape[1], run.generator(), []
+        outputs, generator, found = T.shape[1], run.draws.generator(), []
         end = math.inf if run.time_budget is None else time.perf_counter() + run.time_budget
         work = settings.max_iter * settings.layers * sparse_cost(min(settings.batch, len(U)), settings.inducing)
         phase = Phase(GROUP, settings.max_iter, work, settings.max_iter)
