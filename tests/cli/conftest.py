@@ -15,7 +15,8 @@ QUICK = ("--averaging", "single", "--restarts", "2", "--max-iter", "15", "--quie
 def wide_screen(monkeypatch) -> None:
     """Lines of 100 characters without colour, wherever the tests run."""
     monkeypatch.setenv("COLUMNS", "100")
-    monkeypatch.delenv("FORCE_COLOR", raising=False)
+    for name in ("FORCE_COLOR", "NO_COLOR"):
+        monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture(scope="session")
