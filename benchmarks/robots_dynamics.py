@@ -14,8 +14,8 @@ import numpy as np
 import torch
 
 from bars import Bar, bar_table, number, table
-from manifoldgp import GPRegressor, ManifoldGPRegressor, Sparse
-from manifoldgp.dynamics import DynamicsModel, HorizonScores, Trajectories
+from manifoldgp import GPRegressor, ManifoldGPRegressor
+from manifoldgp.dynamics import DynamicsModel, HorizonScores, MomentStep, Trajectories
 
 CUBE = Path(__file__).resolve().parents[2] / "shared" / "data" / "cube_toss_onestep.npz"
 ROWS, HORIZON, TESTED = 41, 20, 60
@@ -84,43 +84,81 @@ def against_horizon(found: dict[str, HorizonScores]) -> str:
 
 
 def speed(steps: int = 40, states: int = 6) -> None:
-    """Milliseconds of a rollout, by number of rows, and by number of inducing points; processor time of one thread."""
+    """Milliseconds of a rollout, exactly and by the series, by number of rows; processor time of one thread."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    cells = [("plain GP", N, GPRegressor(restarts=1, max_iter=15)) for N in (50, 100, 200, 400)]
-    cells.append(("50 inducing points", 400, GPRegressor(restarts=1, max_iter=15, method=Sparse(inducing=50))))
-    measured = [(name, N, rollout_seconds(regressor, N, steps, states)) for name, N, regressor in cells]
-    torch.set_num_threads(threads)
-    print(f"A rollout of {steps} steps of {states} states and one action by moment matching, all covariances in closed form\n")
-    print(
-        table(
-            ["model", "rows", "ms", "with its gradient"],
-            [[m, str(N), *(f"{1e3 * s:.0f}" for s in both)] for m, N, both in measured],
-        )
-    )
+    models = {N: DynamicsModel(GPRegressor(restarts=1, max_iter=15)).fit(oscillators(N, states)) for N in (25, 50, 100, 200, 400)}
+    cells = [(method, N) for method in ("moments", "series") for N in models]
+    measured = {(method, N): rollout_seconds(models[N].moment_step(method=method), steps, states) for method, N in cells}
+    print(f"A rollout of {steps} steps of {states} states and one action by moment matching, plain GP\n")
+    rows = [[m, str(N), *(f"{1e3 * s:.0f}" for s in both)] for (m, N), both in measured.items()]
+    print(table(["method", "rows", "ms", "with its gradient"], rows))
     print(
         bar_table(
-            [Bar(f"{steps} steps, {states} states, {name}, {N} rows", 1e3 * both[0], 20.0, "ms") for name, N, both in measured]
+            [
+                Bar(f"{steps} steps, {states} states, {m}, {N} rows", 1e3 * both[0], 20.0, "ms")
+                for (m, N), both in measured.items()
+            ]
         )
     )
+    accuracy(models[400], steps, states)
+    torch.set_num_threads(threads)
 
 
-def rollout_seconds(regressor: GPRegressor, N: int, steps: int, states: int) -> tuple[float, float]:
+def rollout_seconds(step: MomentStep, steps: int, states: int) -> tuple[float, float]:
     """The best of several, without and with a gradient in the actions."""
-    model = DynamicsModel(regressor).fit(oscillators(N, states))
-    step, start = model.moment_step(), torch.full((1, states), 0.5, dtype=torch.float64)
+    actions = torch.zeros(steps, 1, dtype=torch.float64)
 
-    def roll(actions: torch.Tensor) -> torch.Tensor:
-        mean, cov = start, 1e-4 * torch.eye(states, dtype=torch.float64)[None]
-        for h in range(steps):
-            mean, cov = step(mean, cov, actions[None, h])
+    def cost(actions: torch.Tensor) -> torch.Tensor:
+        mean, cov = moments(step, actions, states)
         return mean.square().sum() + cov.diagonal(dim1=-2, dim2=-1).sum()
 
-    actions = torch.zeros(steps, 1, dtype=torch.float64)
     with torch.no_grad():
-        alone = min(_seconds(lambda: roll(actions)) for _ in range(7))
+        slowest = _seconds(lambda: cost(actions))
+        alone = min(_seconds(lambda: cost(actions)) for _ in range(7 if slowest > 0.1 else 50))
     wanted = actions.clone().requires_grad_()
-    return alone, min(_seconds(lambda: roll(wanted).backward()) for _ in range(3))
+    return alone, min(_seconds(lambda: cost(wanted).backward()) for _ in range(3 if slowest > 0.1 else 10))
+
+
+def moments(step: MomentStep, actions: torch.Tensor, states: int, std: float = 0.01) -> tuple[torch.Tensor, torch.Tensor]:
+    """Mean (1, S) and covariance (1, S, S) after the actions, from a start that is known up to a standard deviation."""
+    mean, cov = torch.full((1, states), 0.5, dtype=torch.float64), std**2 * torch.eye(states, dtype=torch.float64)[None]
+    for action in actions:
+        mean, cov = step(mean, cov, action[None])
+    return mean, cov
+
+
+def accuracy(model: DynamicsModel, steps: int, states: int, draws: int = 100_000) -> None:
+    """Both methods against particles that draw each step from the model's prediction at their place, from starts that are known well and badly."""
+    torch.manual_seed(0)
+    actions = torch.zeros(steps, 1, dtype=torch.float64)
+    rows = []
+    for std in (0.01, 0.3):
+        with torch.no_grad():
+            x = drawn(model.moment_step(method="series"), 0.5 + std * torch.randn(draws, states, dtype=torch.float64), steps)
+            for method in ("moments", "series"):
+                mean, cov = moments(model.moment_step(method=method), actions, states, std)
+                away = float(((mean[0] - x.mean(0)) / x.std(0)).abs().max())
+                ratio = cov[0].diagonal().sqrt() / x.std(0)
+                rows.append([number(std), method, number(away), f"{float(ratio.min()):.3f} to {float(ratio.max()):.3f}"])
+    print(f"After {steps} steps against {draws:,} particles, N = {len(model.regressor_.ensembles_[0].blocks[0].data.X)}\n")
+    print(table(["std of the start", "method", "largest error of a mean, in stds", "std over that of the particles"], rows))
+
+
+def drawn(step: MomentStep, x: torch.Tensor, steps: int, chunk: int = 250) -> torch.Tensor:
+    """Particles (P, S) after the steps, whose changes are drawn from the model's Gaussian at each step, without actions."""
+    assert step.closed is not None
+    assert step.series is not None
+    of, T = step.closed, step.series.whitener
+    for _ in range(steps):
+        changes = []
+        for z in torch.cat([x, torch.zeros_like(x[:, :1])], 1).split(chunk):
+            K = of.variance[:, None, None] * torch.exp(-0.5 * torch.cdist(z @ of.matrix + of.offset[:, None], of.points).square())
+            variance = of.variance + of.noise - (K @ T.mT).square().sum(-1).T
+            mean = of.constant + z @ of.slope.T + (K @ of.alpha.unsqueeze(-1)).squeeze(-1).T
+            changes.append(mean + variance.sqrt() * torch.randn_like(mean))
+        x = step.space.moved(x, torch.cat(changes))
+    return x
 
 
 def oscillators(N: int, states: int) -> Trajectories:

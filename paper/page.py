@@ -27,7 +27,8 @@ FILES = ("index.html", "tables.md", "tables.csv", "tables.json", "headline.md", 
 
 _LEAD = (
     "Every experiment of <i>Manifold Gaussian Processes for Regression</i> (R. Calandra, J. Peters, C. E. Rasmussen, M. P. Deisenroth, IJCNN 2016), run again: "
-    "the paper's tables with our numbers beside them, its figures drawn anew, and beside its methods kernel search, which it only names, and two averages of many models that it did not have. "
+    "the paper's tables with our numbers beside them, its figures drawn anew, and beside its methods auto-encoders, pre-training, kernel search and deep GPs, "
+    "which it only names, and two averages of many models that it did not have. "
     "NLML: negative log marginal likelihood a training point. NLPP: negative log predictive density a test point. Lower is better everywhere."
 )
 

@@ -16,6 +16,7 @@ from manifoldgp import (
     NUTS,
     Exact,
     Fast,
+    Forecaster,
     GaussianNoise,
     GPRegressor,
     LogNormal,
@@ -29,6 +30,7 @@ from manifoldgp import (
 from manifoldgp.averaging import AVERAGINGS
 from manifoldgp.cli import _options as options
 from manifoldgp.cli._fit_arguments import PLAIN
+from manifoldgp.dynamics import DynamicsModel, Trajectories
 from manifoldgp.errors import FitWarning, InputError
 from manifoldgp.estimators.method import partly_obeyed, why_exact
 from manifoldgp.kernels import Matern32, NeuralNetwork
@@ -322,3 +324,43 @@ def test_a_noise_floor_of_its_own():
     for floor in (0, -1.0, np.nan, "low"):
         with pytest.raises(InputError, match="The noise floor must be a positive number"):
             GaussianNoise(floor=floor)
+
+
+STEP = GPRegressor(restarts=1, max_iter=8)
+DRIVEN = np.stack([np.sin(0.3 * np.arange(30)), 0.3 * np.cos(0.3 * np.arange(30)), np.arange(30) % 2], 1)
+DYNAMICS = {"regressor": GPRegressor(restarts=1, max_iter=2), "angles": ["x0"], "flags": ["x2"], "rates": {"x0": "x1"}}
+"""Another value of every argument of DynamicsModel."""
+
+FORECASTS = {
+    "regressor": GPRegressor(restarts=1, max_iter=2), "lags": 3, "period": 6.0, "difference": False, "random_state": 1
+}  # fmt: skip
+"""Another value of every argument of Forecaster."""
+
+
+def test_every_argument_of_dynamics_and_forecasts_has_another_value():
+    assert set(DYNAMICS) == set(DynamicsModel().get_params(deep=False))
+    assert set(FORECASTS) == set(Forecaster().get_params(deep=False))
+
+
+@cache
+def ahead(name: str | None) -> np.ndarray:
+    """A rollout, with one argument changed."""
+    model = DynamicsModel(STEP) if name is None else DynamicsModel(STEP).set_params(**{name: DYNAMICS[name]})
+    return model.fit(Trajectories.from_arrays(DRIVEN)).rollout(DRIVEN[0], horizon=3, method="moments").mean
+
+
+@pytest.mark.parametrize("name", DYNAMICS)
+def test_every_argument_of_a_dynamics_model_changes_its_rollouts(name):
+    assert not np.array_equal(ahead(name), ahead(None))
+
+
+@cache
+def forecast(name: str | None) -> np.ndarray:
+    """A forecast by draws, with one argument changed."""
+    model = Forecaster(STEP, lags=2)
+    return (model if name is None else model.set_params(**{name: FORECASTS[name]})).fit(DRIVEN[:, 0]).forecast(3, draws=5).mean
+
+
+@pytest.mark.parametrize("name", FORECASTS)
+def test_every_argument_of_a_forecaster_changes_its_forecasts(name):
+    assert not np.array_equal(forecast(name), forecast(None))

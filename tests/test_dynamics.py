@@ -18,6 +18,7 @@ from manifoldgp.dynamics.state_space import Kinematics, StateSpace
 from manifoldgp.errors import FileFormatError, InputError
 from manifoldgp.inference.gaussian_outputs import gaussian_outputs
 from manifoldgp.inference.uncertain_inputs import UncertainInputs, normal_points
+from manifoldgp.kernels import Matern32
 
 GP = GPRegressor(restarts=1, max_iter=40)
 
@@ -290,7 +291,7 @@ def test_wrong_requests_say_what_was_expected(plain):
         ({"state": start, "actions": np.zeros((2, 1)), "horizon": 3}, "each of 3 steps"),
         ({"state": start, "policy": torch.tanh}, "needs a horizon"),
         ({"state": start, "actions": np.zeros((2, 1)), "method": "magic"}, "method must be"),
-        ({"state": start, "actions": np.zeros((2, 1)), "state_cov": -np.eye(2)}, "state_cov must be"),
+        ({"state": start, "actions": np.zeros((2, 1)), "state_cov": -np.eye(2)}, "state_cov must hold"),
     ):
         with pytest.raises(InputError, match=message):
             plain.rollout(**arguments)
@@ -332,3 +333,43 @@ def test_the_command_line_fits_rolls_out_and_scores(tmp_path, monkeypatch):
     scored = mgp("dynamics", "score", "pendulum.mgp", "runs.csv", *columns, "--horizon", "5")
     assert "coverage" in scored.out
     assert "POSITION=RATE" in mgp("dynamics", "fit", "runs.csv", "--states", "angle", "--rate", "x", "--out", "m.mgp", code=2).err
+
+
+def test_the_series_has_the_moments_of_the_closed_form(plain):
+    exact, series = plain._closed_forms()
+    assert exact is not None
+    assert series is not None
+    torch.manual_seed(0)
+    mu = torch.randn(3, 4, dtype=torch.float64, requires_grad=True)
+    for size, tolerance in ((1e-3, 1e-5), (0.1, 2e-3)):  # covariances; what is left out falls with them
+        factor = size * torch.randn(3, 4, 4, dtype=torch.float64)
+        Sigma = factor @ factor.mT
+        found, expected = series(mu, Sigma), exact(mu, Sigma)
+        torch.testing.assert_close(found.mean, expected.mean, rtol=1e-8, atol=1e-10)
+        torch.testing.assert_close(found.gradient, expected.gradient, rtol=1e-7, atol=1e-9)
+        torch.testing.assert_close(found.covariance, expected.covariance, rtol=tolerance, atol=tolerance * 1e-2)
+        slopes = [
+            torch.autograd.grad(moments.covariance.diagonal(dim1=-2, dim2=-1).log().sum(), mu)[0] for moments in (found, expected)
+        ]
+        torch.testing.assert_close(slopes[0], slopes[1], rtol=0.02, atol=0.02)
+    assert found.last is not None
+    assert 0 < float(found.last.max()) < 0.2
+
+
+def test_where_its_last_term_is_large_the_series_gives_way_to_the_closed_form(plain):
+    mean, act = torch.tensor([[0.5, 1.0]]).double(), torch.tensor([[0.3]]).double()
+    exact, series, cov = plain.moment_step(), plain.moment_step(method="series"), 0.04 * torch.eye(2).double()[None]
+    expected = [step(mean, cov, act)[1] for step in (exact, series)]
+    assert not torch.equal(*expected)
+    for tolerance, same in ((1e-12, 0), (0.5, 1)):
+        assert torch.equal(replace(series, tolerance=tolerance)(mean, cov, act)[1], expected[same])
+    assert exact.tolerance == series.tolerance > plain.moment_step(method="auto").tolerance > 0
+    x, u = pendulum(11, np.random.default_rng(5))
+    assert plain.rollout(x[0], u[:10]).method == "series"
+    with pytest.raises(InputError, match="A series takes plain GPs"):
+        DynamicsModel(GPRegressor(Matern32(), restarts=1, max_iter=5)).fit(recorded(2, 9)).rollout(x[0], u[:3], method="series")
+
+
+def test_a_target_warping_is_refused():
+    with pytest.raises(InputError, match="target_warping"):
+        DynamicsModel(GPRegressor(target_warping="tanh")).fit(recorded(2, 9))

@@ -9,7 +9,7 @@ import torch
 from sklearn.base import clone
 
 from manifoldgp import Forecaster, GPRegressor, ManifoldGPRegressor, Single
-from manifoldgp.errors import InputError
+from manifoldgp.errors import FileFormatError, InputError
 from manifoldgp.estimators.forecasting import Windows
 from manifoldgp.features import Circle
 from manifoldgp.inference.circle_inputs import Circles
@@ -274,3 +274,44 @@ def test_a_forecaster_clones_with_its_regressor():
     assert model.get_params()["regressor__restarts"] == 1
     assert model.lags == (1, 4)
     assert not hasattr(model, "regressor_")
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        None,
+        pd.date_range("2020-01-01", periods=60, freq="MS"),
+        pd.date_range("2020-01-01", periods=60, freq="h", tz="Europe/Berlin"),
+        pd.period_range("2020-01", periods=60, freq="M"),
+    ],
+    ids=["numbers", "dates", "zone", "periods"],
+)
+def test_a_file_keeps_the_forecast_and_its_times(index, fitted, tmp_path):
+    y = pd.Series(SEASON[:60], index=index, name="passengers") if index is not None else SEASON[:60]
+    model = fitted if index is None else Forecaster(QUICK, lags=(1, 8), period=8.0, random_state=3).fit(y)
+    model.save(tmp_path / "forecaster.mgp")
+    again = Forecaster.load(tmp_path / "forecaster.mgp")
+    before, after = model.forecast(5, draws=20), again.forecast(5, draws=20)
+    np.testing.assert_array_equal(before.mean, after.mean)
+    assert (np.asarray(before.times) == np.asarray(after.times)).all()
+    assert (before.names, model.lags_, model.period_) == (after.names, again.lags_, again.period_)
+    assert clone(again).get_params()["regressor__restarts"] == 1
+    model_mean = clone(again).fit(SEASON[:60]).forecast(3, method="moments").mean
+    np.testing.assert_allclose(model_mean, clone(model).fit(SEASON[:60]).forecast(3, method="moments").mean)
+
+
+def test_a_file_keeps_gaps_and_what_is_known_beforehand_and_goes_on(tmp_path):
+    y, X = SEASON[:60].copy(), np.cos(T)
+    y[20] = np.nan
+    model = Forecaster(QUICK, lags=4).fit(y, X[:60])
+    model.save(tmp_path / "forecaster.mgp")
+    again = Forecaster.load(tmp_path / "forecaster.mgp")
+    for one in (model, again):
+        one.update(SEASON[60:64], X[60:64])
+    np.testing.assert_array_equal(*(one.forecast(3, X[64:67], method="moments").mean for one in (model, again)))
+
+
+def test_files_of_other_models_are_refused(tmp_path):
+    GPRegressor(restarts=1, max_iter=5).fit(T[:20, None], SEASON[:20]).save(tmp_path / "model.mgp")
+    with pytest.raises(FileFormatError, match="no forecaster"):
+        Forecaster.load(tmp_path / "model.mgp")

@@ -96,11 +96,12 @@ def test_a_policy_says_what_is_wrong_with_its_arguments(wrong, message):
         NetworkPolicy(**({"low": [-1.0], "high": [1.0], "scale": [1.0, 1.0]} | wrong))
 
 
-@pytest.mark.parametrize("learned", [False, True])
-def test_the_gradient_of_a_predicted_cost_is_that_of_finite_differences(recorded, plain, learned):
+@pytest.mark.parametrize(("learned", "method"), [(False, "particles"), (True, "particles"), (False, "moments")])
+def test_the_gradient_of_a_predicted_cost_is_that_of_finite_differences(recorded, plain, learned, method):
     single = ManifoldGPRegressor((3, 2), averaging=Single(restarts=1, max_iter=20))
     model = DynamicsModel(single).fit(recorded) if learned else plain
-    predicted, acting = PredictedCost(model, COST, [START], 6, particles=5, random_state=3), policy()
+    starts = [START, [0.01 + x for x in START]]
+    predicted, acting = PredictedCost(model, COST, starts, 6, method, particles=5, random_state=3), policy()
     parameters = list(acting.parameters())
     theta = nn.utils.parameters_to_vector(parameters).detach()
     slope = torch.cat([g.reshape(-1) for g in torch.autograd.grad(predicted(acting), parameters)])
@@ -120,6 +121,9 @@ def test_predicted_costs_are_those_of_the_models_rollouts(plain):
     rolled = plain.rollout(START, policy=acting, horizon=10, method="particles", particles=300, random_state=7)
     assert rolled.particles is not None
     assert abs(costs - float(COST(torch.as_tensor(rolled.particles[:, 1:])).mean())) < 0.02
+    assert abs(costs - float(PredictedCost(plain, COST, [START], 10, "moments")(acting).detach())) < 0.02
+    with pytest.raises(InputError, match="'particles' or 'moments'"):
+        PredictedCost(plain, COST, [START], 10, "means")
 
 
 def test_improvement_lowers_the_cost_on_the_model_and_on_the_system(plain):

@@ -69,6 +69,37 @@ class EvenSeries:
         times = np.concatenate([self.times, expected]) if isinstance(self.times, np.ndarray) else self.times.append(expected)
         return replace(self, values=np.concatenate([self.values, more.values]), times=times)
 
+    def to_plain(self) -> dict[str, Any]:
+        """As plain data, for a file: None where a value is missing; of dates and periods the first and the step."""
+        values = [[None if np.isnan(value) else float(value) for value in row] for row in self.values]
+        plain = {"values": values, "names": self.names, "flat": self.flat}
+        if isinstance(self.times, np.ndarray):
+            return plain | {"kind": "numbers", "times": self.times.tolist(), "step": float(self.step)}
+        kind = "periods" if hasattr(self.times, "asfreq") else "dates"
+        zone = None if kind == "periods" or self.times.tz is None else str(self.times.tz)
+        return plain | {"kind": kind, "first": str(self.times[0]), "zone": zone, "step": self.step.freqstr}
+
+    @classmethod
+    def from_plain(cls, plain: dict[str, Any]) -> EvenSeries:
+        """From a file, which may be damaged or forged."""
+        values = _numbers(plain["values"], "The file's series")
+        names = None if plain["names"] is None else tuple(map(str, plain["names"]))
+        flat = bool(plain["flat"])
+        if (names is not None and len(names) != values.shape[1]) or (flat and values.shape[1] > 1):
+            raise ValueError("other names than series")
+        if plain["kind"] == "numbers":
+            times, step = np.array(plain["times"], dtype=np.float64), float(plain["step"])
+            if times.shape != values.shape[:1] or not np.isfinite([*times, step]).all() or step <= 0:
+                raise ValueError("other times than values")
+            return cls(values, times, step, names, flat)
+        pd, count, step = pandas(), len(values), pandas().tseries.frequencies.to_offset(str(plain["step"]))
+        if plain["kind"] == "periods":
+            periods = pd.period_range(str(plain["first"]), periods=count, freq=step)
+            return cls(values, periods, periods.freq, names, flat)
+        first = pd.Timestamp(str(plain["first"]))
+        first = first if plain["zone"] is None else first.tz_convert(str(plain["zone"]))
+        return cls(values, pd.date_range(first, periods=count, freq=step), step, names, flat)
+
 
 def even_series(y: Any, step: Any = None) -> EvenSeries:
     """A series from numbers (N,) or (N, O), or from a Series or a frame whose index, or one column, holds the times.

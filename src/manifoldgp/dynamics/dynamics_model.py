@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -25,8 +26,10 @@ from manifoldgp.errors import FileFormatError, InputError
 from manifoldgp.estimators import model_file
 from manifoldgp.estimators.arguments import generator_of
 from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
+from manifoldgp.estimators.uncertain_inputs import covariances
 from manifoldgp.estimators.units import on_device
-from manifoldgp.inference.gaussian_outputs import gaussian_outputs
+from manifoldgp.inference.gaussian_outputs import GaussianOutputs, gaussian_outputs
+from manifoldgp.inference.gaussian_series import SeriesOutputs, series_outputs
 from manifoldgp.inference.uncertain_inputs import normal_points
 
 if TYPE_CHECKING:
@@ -38,6 +41,9 @@ Kind = TypeVar("Kind", bound=BaseEstimator)
 
 PARTICLES = 200
 """Trajectories that a rollout draws."""
+
+_MOMENT_METHODS = {"auto": 0.05, "moments": 0.0, "series": math.inf}
+"""Ways to moments, and how large a share of a variance the last term of a series may be."""
 
 POINTS = 128
 """Points that stand for an uncertain state, where its moments have no closed form."""
@@ -78,6 +84,7 @@ class DynamicsModel(BaseEstimator):
 
     regressor_: ManifoldGPRegressor
     space_: StateSpace
+    _ready: tuple[GaussianOutputs, SeriesOutputs] | None = None
 
     def __init__(
         self,
@@ -101,9 +108,12 @@ class DynamicsModel(BaseEstimator):
         Z = space.inputs(torch.as_tensor(rows.states), torch.as_tensor(rows.actions)).numpy()
         Y = space.outputs(rows.states, rows.next_states)
         regressor: ManifoldGPRegressor = ManifoldGPRegressor() if self.regressor is None else _copy(self.regressor)
+        if regressor.target_warping is not None:
+            raise InputError("A rollout adds noise to changes of states, which a target warping bends. Leave out target_warping.")
         groups = rows.runs if _holds_out_rows(regressor) and len(trajectories) > 1 else None
         self.regressor_ = regressor.fit(Z, Y, groups=groups)
         self.space_ = space
+        self._ready = None
         return self
 
     def predict(self, states: ArrayLike, actions: ArrayLike | None = None) -> tuple[np.ndarray, np.ndarray]:
@@ -140,8 +150,9 @@ class DynamicsModel(BaseEstimator):
         horizon
             Steps; as many as actions where it is not given.
         method
-            "moments": a Gaussian with the right mean and covariance at each step. "particles": trajectories with a function drawn from the posterior each. "mean":
-            predicted means alone. "auto": moments where these have a closed form (plain GPs with the squared exponential), else particles.
+            "moments": a Gaussian with the right mean and covariance at each step. "series": the same, with covariances by a series in derivatives, for plain GPs with the
+            squared exponential: N exponentials instead of N². "particles": trajectories with a function drawn from the posterior each. "mean": predicted means alone.
+            "auto": the series where there is one, with exact moments at steps where its last term is more than 5 % of a variance; else particles.
         state_cov : (S, S), or (n, S, S)
             Covariance of the start, where it is not known exactly.
         particles
@@ -152,7 +163,8 @@ class DynamicsModel(BaseEstimator):
         check_is_fitted(self)
         single, X = np.ndim(state) == 1, self._states(np.atleast_2d(np.asarray(state, dtype=np.float64)))
         act, H = act_of(actions, policy, horizon, len(X), len(self.space_.action_names))
-        cov = self._covariances(state_cov, X)
+        S = X.shape[-1]
+        cov = X.new_zeros(len(X), S, S) if state_cov is None else covariances(state_cov, X, S, "state_cov")
         ready = self._step(method, particles, random_state)
         with torch.no_grad():
             found = roll(ready, X, cov, act.to(X) if isinstance(act, Tensor) else act, H, generator_of(random_state))
@@ -193,16 +205,23 @@ class DynamicsModel(BaseEstimator):
         )
         return score_rollout(found, given.truth, self.space_, spread_of(trajectories))
 
-    def moment_step(self, points: int = POINTS) -> MomentStep:
+    def moment_step(self, points: int = POINTS, *, method: str = "moments") -> MomentStep:
         """Mean and covariance of a state to those of the next, as a function of tensors: differentiable, for policy search.
 
-        points: how many stand for an uncertain state where there is no closed form, and where a policy acts.
+        points: how many stand for an uncertain state where there is no closed form, and where a policy acts. method: "moments", "series" or "auto", as in `rollout`.
         """
         check_is_fitted(self)
-        closed = gaussian_outputs(self.regressor_.ensembles_) if self.space_.affine else None
+        if method not in _MOMENT_METHODS:
+            raise InputError(f"method must be {', '.join(map(repr, _MOMENT_METHODS))}; got {method!r}.")
+        closed, series = self._closed_forms()
+        if method == "series" and series is None:
+            raise InputError(
+                "A series takes plain GPs, with the squared exponential on inputs or linear features, and states without quaternions. Use method='moments' or 'particles'."
+            )
         width = len(self.space_.state_names) + len(self.space_.learnt)
-        count = inputs.whole_number(points, "points", width + 1)
-        return MomentStep(self.space_, self._regression(), closed, normal_points(count, width))
+        stand_ins = normal_points(inputs.whole_number(points, "points", width + 1), width)
+        step = MomentStep(self.space_, self._regression(), closed, stand_ins)
+        return step if method == "moments" else replace(step, series=series, tolerance=_MOMENT_METHODS[method])
 
     def particle_step(self, particles: int = PARTICLES, random_state: RandomState = 0) -> ParticleStep:
         """States of particles to their next states, a drawn function each, as a function of tensors: differentiable, for policy search."""
@@ -242,15 +261,25 @@ class DynamicsModel(BaseEstimator):
         return model
 
     def _step(self, method: str, particles: int, random_state: RandomState) -> MeanStep | MomentStep | ParticleStep:
-        if method not in ("auto", "moments", "particles", "mean"):
-            raise InputError(f"method must be 'auto', 'moments', 'particles' or 'mean'; got {method!r}.")
+        if method not in (*_MOMENT_METHODS, "particles", "mean"):
+            raise InputError(f"method must be 'auto', 'moments', 'series', 'particles' or 'mean'; got {method!r}.")
         if method == "mean":
             return self.mean_step()
-        if method != "particles":
-            step = self.moment_step()
-            if method == "moments" or step.closed is not None:
-                return step
+        if method in ("moments", "series") or (method == "auto" and self._closed_forms()[0] is not None):
+            return self.moment_step(method=method)
         return self.particle_step(inputs.whole_number(particles, "particles", 2), random_state)
+
+    def _closed_forms(self) -> tuple[GaussianOutputs, SeriesOutputs] | tuple[None, None]:
+        """The targets as functions of z at uncertain inputs, exactly and by a series, where there are such; made ready once."""
+        if self._ready is None:
+            found = gaussian_outputs(self.regressor_.ensembles_) if self.space_.affine else None
+            if found is None:
+                return None, None
+            regression, D = self._regression(), len(self.space_.input_names)
+            zero = regression.seen(regression.scale.new_zeros(D))
+            closed = found.of_columns(regression.seen(torch.eye(D).to(zero)) - zero, zero)
+            self._ready = closed, series_outputs(closed)
+        return self._ready
 
     def _regression(self) -> Regression:
         fitted = self.regressor_
@@ -275,18 +304,8 @@ class DynamicsModel(BaseEstimator):
             raise InputError(f"Actions must be finite numbers {(n, *steps, A)}; got shape {U.shape}.")
         return on_device(self.regressor_, U)
 
-    def _covariances(self, state_cov: ArrayLike | None, X: Tensor) -> Tensor:
-        n, S = X.shape
-        C = np.zeros((S, S)) if state_cov is None else np.asarray(state_cov, dtype=np.float64)
-        if (
-            C.shape not in ((S, S), (n, S, S))
-            or not np.isfinite(C).all()
-            or (np.linalg.eigvalsh(C) < -1e-8 * np.abs(C).max()).any()
-        ):
-            raise InputError(
-                f"state_cov must be a covariance ({S}, {S}), or ({n}, {S}, {S}), symmetric without negative eigenvalues."
-            )
-        return on_device(self.regressor_, np.broadcast_to(C, (n, S, S)).copy())
+    def __getstate__(self) -> dict[str, object]:
+        return {name: value for name, value in super().__getstate__().items() if name != "_ready"}
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "space_")

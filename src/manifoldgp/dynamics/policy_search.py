@@ -1,15 +1,18 @@
 """Policies that improve by gradients through predicted rollouts, and the loop around it (PILCO: Deisenroth and Rasmussen 2011).
 
-    J(policy) = mean over particles p and steps h of cost(x_ph),        x_p,h+1 = f_p(x_ph, policy(x_ph)) + noise
+    J(policy) = mean over steps h of E[cost(x_h)]
 
-Each particle follows a function f_p drawn from the posterior of the dynamics, so that a policy has to work for every system that the recordings leave possible. One
-improvement keeps its draws (common random numbers): J is a smooth function of the policy's parameters, its gradient is exact, and L-BFGS minimises it.
+by one of two methods. "moments": x_h is Gaussian, with the mean and the covariance that the model implies, step by step; J is smooth, and its gradient reaches over the whole
+horizon. "particles", for every regressor: x_p,h+1 = f_p(x_ph, policy(x_ph)) + noise, where each particle p follows a function f_p drawn from the posterior of the dynamics, so that a
+policy has to work for every system that the recordings leave possible. One improvement keeps its draws (common random numbers): J is a smooth function of the policy's
+parameters either way, its gradient is exact, and L-BFGS minimises it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -20,7 +23,7 @@ from torch import Tensor, nn
 
 from manifoldgp.data import inputs
 from manifoldgp.dynamics.dynamics_model import DynamicsModel
-from manifoldgp.dynamics.steps import ParticleStep
+from manifoldgp.dynamics.steps import ParticleStep, Policy
 from manifoldgp.dynamics.trajectories import Trajectories
 from manifoldgp.errors import InputError
 from manifoldgp.estimators.units import on_device
@@ -36,6 +39,9 @@ RIDGES = 256
 
 Cost = Callable[[Tensor], Tensor]
 """Costs (...) of states (..., S), of tensors."""
+
+Clouds = Callable[[Policy], Iterator[Tensor]]
+"""States (..., S) that stand for where a policy leads, step after step."""
 
 Trial = Callable[[nn.Module], "tuple[ArrayLike, ArrayLike]"]
 """Applies a policy to the real system: the states (T + 1, S) and the actions (T, A) that were recorded."""
@@ -99,6 +105,7 @@ def improve(
     starts: ArrayLike,
     horizon: int,
     *,
+    method: str = "particles",
     particles: int = PARTICLES,
     evaluations: int = 40,
     random_state: int = 0,
@@ -114,9 +121,11 @@ def improve(
     cost
         Costs (...) of states (..., S), on tensors: `SaturatingCost`, or your own.
     starts : (n, S)
-        Where trials begin; particles take them in turn.
+        Where trials begin; particles take them in turn, moments their mean and covariance.
     horizon
         Steps of a rollout.
+    method
+        "particles", or "moments", which is for plain GPs: quicker there, and its cost is smoother.
     particles
         Drawn functions, each with a trajectory of its own.
     evaluations
@@ -124,7 +133,7 @@ def improve(
     random_state
         Draws functions and noise, the same for all evaluations.
     """
-    rolled = PredictedCost(dynamics, cost, starts, horizon, particles, random_state)
+    rolled = PredictedCost(dynamics, cost, starts, horizon, method, particles, random_state)
     parameters, costs, best = list(policy.parameters()), [], (np.inf, _flat(policy.parameters()))
 
     def evaluate(theta: np.ndarray) -> tuple[float, np.ndarray]:
@@ -154,26 +163,54 @@ class PredictedCost:
         cost: Cost,
         starts: ArrayLike,
         horizon: int,
+        method: str = "particles",
         particles: int = PARTICLES,
         random_state: int = 0,
     ) -> None:
-        P, given = inputs.whole_number(particles, "particles"), np.asarray(starts, dtype=np.float64)
-        S = len(dynamics.space_.state_names)
+        given, S = np.asarray(starts, dtype=np.float64), len(dynamics.space_.state_names)
         if given.ndim != 2 or given.shape[1] != S or not len(given):
             raise InputError(f"starts must be states (n, {S}), a row for each start; got shape {given.shape}.")
-        functions = dynamics.regressor_.sample_functions(P, random_state, ridges=RIDGES)
-        noise = on_device(dynamics.regressor_, functions.noise_std().reshape(P, -1))
-        self._step = ParticleStep(dynamics.space_, functions, noise, torch.Generator())
-        self._starts = on_device(dynamics.regressor_, given[np.arange(P) % len(given)])[:, None]
-        self._cost, self._horizon, self._seed = cost, inputs.whole_number(horizon, "horizon"), random_state
+        if method not in ("particles", "moments"):
+            raise InputError(f"method must be 'particles' or 'moments'; got {method!r}.")
+        self._cost, self._horizon = cost, inputs.whole_number(horizon, "horizon")
+        states = on_device(dynamics.regressor_, given)
+        self._clouds = (
+            _moments(dynamics, states) if method == "moments" else _particles(dynamics, states, particles, random_state)
+        )
 
     def __call__(self, policy: nn.Module) -> Tensor:
-        """The mean over particles and steps."""
-        step, states, total = replace(self._step, generator=torch.Generator().manual_seed(self._seed)), self._starts, []
-        for _ in range(self._horizon):
+        """The mean over what stands for the states, and over steps."""
+        return torch.stack([self._cost(states).mean() for states in islice(self._clouds(policy), self._horizon)]).mean()
+
+
+def _particles(dynamics: DynamicsModel, starts: Tensor, particles: int, random_state: int) -> Clouds:
+    """Particles (P, 1, S) after 1, 2, ... steps, with the same functions and the same noise for every policy."""
+    P = inputs.whole_number(particles, "particles")
+    functions = dynamics.regressor_.sample_functions(P, random_state, ridges=RIDGES)
+    noise = on_device(dynamics.regressor_, functions.noise_std().reshape(P, -1))
+    first = starts[torch.arange(P) % len(starts)].unsqueeze(1)
+
+    def clouds(policy: Policy) -> Iterator[Tensor]:
+        step, states = ParticleStep(dynamics.space_, functions, noise, torch.Generator().manual_seed(random_state)), first
+        while True:
             states = step(states, policy)
-            total.append(self._cost(states).mean())
-        return torch.stack(total).mean()
+            yield states
+
+    return clouds
+
+
+def _moments(dynamics: DynamicsModel, starts: Tensor) -> Clouds:
+    """Points (1, P, S) that have the mean and the covariance of the states after 1, 2, ... steps."""
+    step, centre = dynamics.moment_step(method="auto"), starts.mean(0, keepdim=True)
+    spread = ((starts - centre).mT @ (starts - centre) / len(starts)).unsqueeze(0)
+
+    def clouds(policy: Policy) -> Iterator[Tensor]:
+        mean, cov = centre, spread
+        while True:
+            mean, cov = step(mean, cov, policy)
+            yield step.spread(mean, cov)[0]
+
+    return clouds
 
 
 def search(
@@ -185,6 +222,7 @@ def search(
     starts: ArrayLike,
     *,
     trials: int = 7,
+    method: str = "particles",
     particles: int = PARTICLES,
     evaluations: int = 40,
     random_state: int = 0,
@@ -203,14 +241,22 @@ def search(
         First recordings, of random actions for example. Rollouts are as long as the longest of them.
     trials
         Turns of the loop, at most.
-    policy, cost, starts, particles, evaluations, random_state
+    policy, cost, starts, method, particles, evaluations, random_state
         As in `improve`; each turn draws anew.
     """
     horizon = max(len(run) for run in recorded.runs) - 1
     for turn in range(inputs.whole_number(trials, "trials")):
         model = cast(DynamicsModel, clone(dynamics)).fit(recorded)
         found = improve(
-            policy, model, cost, starts, horizon, particles=particles, evaluations=evaluations, random_state=random_state + turn
+            policy,
+            model,
+            cost,
+            starts,
+            horizon,
+            method=method,
+            particles=particles,
+            evaluations=evaluations,
+            random_state=random_state + turn,
         )
         states, actions = (np.asarray(part, dtype=np.float64) for part in trial(policy))
         run = Trajectories.from_arrays(

@@ -31,7 +31,7 @@ class Rollout:
     dt
         Seconds of a step, where they are known.
     method
-        "closed form", "samples", "particles" or "mean".
+        "closed form", "series", "samples", "particles" or "mean".
     """
 
     mean: np.ndarray

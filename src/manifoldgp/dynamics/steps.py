@@ -5,6 +5,7 @@ A policy is a callable, states (..., S) to actions (..., A), of tensors.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,7 +18,8 @@ from manifoldgp.dynamics.state_space import StateSpace
 from manifoldgp.estimators.function_draws import SampledFunctions
 from manifoldgp.estimators.units import scaled_tensor
 from manifoldgp.inference.ensemble import Ensemble
-from manifoldgp.inference.gaussian_outputs import GaussianOutputs
+from manifoldgp.inference.gaussian_outputs import GaussianOutputs, OutputMoments
+from manifoldgp.inference.gaussian_series import SeriesOutputs
 from manifoldgp.inference.uncertain_inputs import root
 
 Policy = Callable[[Tensor], Tensor]
@@ -67,6 +69,7 @@ class MeanStep:
 class MomentStep:
     """Mean and covariance of the next state of x ~ N(mean, cov): in closed form where there is one, else averaged over points that stand for x.
 
+    closed, series: all targets as functions of z, exactly and by a series; the series is used as long as its last term is no larger share of a variance than the tolerance.
     points: (P, S + O), of a standard normal distribution; the last columns stand for what the regression does not know.
     """
 
@@ -74,6 +77,8 @@ class MomentStep:
     regression: Regression
     closed: GaussianOutputs | None
     points: Tensor
+    series: SeriesOutputs | None = None
+    tolerance: float = math.inf
 
     def __call__(self, mean: Tensor, cov: Tensor, act: Tensor | Policy) -> tuple[Tensor, Tensor]:
         """Mean (n, S) and covariance (n, S, S) after the step, from mean (n, S), covariance (n, S, S), and actions (n, A) or a policy."""
@@ -87,30 +92,35 @@ class MomentStep:
 
     @property
     def method(self) -> str:
-        """ "closed form" or "samples"."""
-        return "samples" if self.closed is None else "closed form"
+        """ "closed form", "series" or "samples"."""
+        return "samples" if self.closed is None else "closed form" if self.series is None else "series"
 
     def _in_closed_form(self, mean: Tensor, cov: Tensor, act: Tensor | Policy, closed: GaussianOutputs) -> tuple[Tensor, Tensor]:
         mu, Sigma, cross = self._inputs(mean, cov, act)
-        columns, scale = self.regression.columns, self.regression.scale
-        found = closed(self.regression.seen(mu), Sigma[..., columns[:, None], columns] / (scale[:, None] * scale))
+        found = self._outputs(mu, Sigma, closed)
         A, B, noise = self._affine
-        mixed = A @ cross[..., columns] @ (found.gradient / scale[:, None]) @ B.mT
+        mixed = A @ (cross @ found.gradient) @ B.mT
         after = A @ cov @ A.mT + mixed + mixed.mT + B @ found.covariance @ B.mT + noise
         return mean @ A.mT + found.mean @ B.mT, 0.5 * (after + after.mT)
+
+    def _outputs(self, mu: Tensor, Sigma: Tensor, closed: GaussianOutputs) -> OutputMoments:
+        found = closed(mu, Sigma) if self.series is None else self.series(mu, Sigma)
+        if found.last is not None and self.tolerance < math.inf and float(found.last.amax()) > self.tolerance:
+            return closed(mu, Sigma)
+        return found
 
     def _inputs(self, mean: Tensor, cov: Tensor, act: Tensor | Policy) -> tuple[Tensor, Tensor, Tensor]:
         """Mean (n, D) and covariance (n, D, D) of z, and cov(x, z) (n, S, D)."""
         if not callable(act):
             return self.space.input_moments(mean, cov, act)
-        x, away = self._spread(mean, cov)
+        x, away = self.spread(mean, cov)
         z = self.space.inputs(x, act(x))
         mu = z.mean(-2)
         deviation = z - mu.unsqueeze(-2)
         return mu, deviation.mT @ deviation / len(self.points), away.mT @ deviation / len(self.points)
 
     def _by_points(self, mean: Tensor, cov: Tensor, act: Tensor | Policy) -> tuple[Tensor, Tensor]:
-        x, _ = self._spread(mean, cov)
+        x, _ = self.spread(mean, cov)
         actions = act(x) if callable(act) else act.unsqueeze(-2).expand(*x.shape[:-1], -1)
         change, variance = self.regression(self.space.inputs(x, actions))
         after = self.space.moved(x, change + variance.sqrt() * self.points[:, mean.shape[-1] :].to(mean))
@@ -118,7 +128,7 @@ class MomentStep:
         deviation = after - mu.unsqueeze(-2)
         return self.space.proper(mu), deviation.mT @ deviation / len(self.points) + self.space.kinematic_noise(mu)
 
-    def _spread(self, mean: Tensor, cov: Tensor) -> tuple[Tensor, Tensor]:
+    def spread(self, mean: Tensor, cov: Tensor) -> tuple[Tensor, Tensor]:
         """Points (n, P, S) that have this mean and covariance, and how far they are from the mean."""
         away = self.points[:, : mean.shape[-1]].to(mean) @ root(cov).mT
         return mean.unsqueeze(-2) + away, away

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +14,8 @@ from sklearn.utils.validation import check_is_fitted
 from manifoldgp.averaging import Single
 from manifoldgp.data import inputs
 from manifoldgp.data.series import EvenSeries, even_series
-from manifoldgp.errors import InputError
+from manifoldgp.errors import FileFormatError, InputError
+from manifoldgp.estimators import model_file
 from manifoldgp.estimators.forecasting import Forecast, Windows, by_draws, by_moments
 from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
 from manifoldgp.estimators.plain_gp import GPRegressor
@@ -192,6 +195,49 @@ class Forecaster(BaseEstimator):
             self.regressor_.update(rows, _targets(changes))
         self.series_, self._inputs = series, joined
         return self
+
+    def save(self, path: str | Path) -> None:
+        """Write the fitted forecaster, with its series, to one file that `Forecaster.load` reads; no pickle. ``manifoldgp.load`` gives its regression alone."""
+        check_is_fitted(self)
+        header, tensors = model_file.packed(self.regressor_)
+        given = {"lags": self.lags, "period": self.period, "difference": self._difference(), "default": self.regressor is None}
+        header["forecast"] = given | {
+            "windows": asdict(self._windows),
+            "series": self.series_.to_plain(),
+            "inputs": None if self._inputs is None else self._inputs.tolist(),
+            "period_": self.period_,
+            "random_state": self.random_state if isinstance(self.random_state, (int, np.integer)) else None,
+        }
+        model_file.write(path, header, tensors)
+
+    @classmethod
+    def load(cls, path: str | Path, device: str = "cpu") -> Forecaster:
+        """The fitted forecaster in a file; device: where it is to predict."""
+        regressor, header = model_file.load_with_header(path, device=device)
+        if "forecast" not in header:
+            raise FileFormatError(f"{path} holds a {type(regressor).__name__} and no forecaster. Use manifoldgp.load.")
+        try:
+            return cls._from_plain(header["forecast"], regressor)
+        except (KeyError, TypeError, ValueError) as error:
+            raise FileFormatError(f"{path} is incomplete or inconsistent ({error}).") from error
+
+    @classmethod
+    def _from_plain(cls, plain: dict[str, Any], regressor: ManifoldGPRegressor) -> Forecaster:
+        copied: Any = None if plain["default"] else clone(regressor)
+        model = cls(
+            copied, random_state=plain["random_state"], **{name: plain[name] for name in ("lags", "period", "difference")}
+        )
+        series, X = EvenSeries.from_plain(plain["series"]), plain["inputs"]
+        windows = Windows(
+            **{**plain["windows"], "lags": tuple(inputs.whole_number(lag, "lags") for lag in plain["windows"]["lags"])}
+        )
+        model.regressor_, model.series_, model._windows, model.lags_ = regressor, series, windows, windows.lags
+        model._inputs = _further(X, len(series), "fit")
+        model.period_ = None if plain["period_"] is None else inputs.positive_number(plain["period_"], "period")
+        rows, changes = windows.rows(series.values, model._inputs)
+        if (rows.shape[1], changes.shape[1]) != (regressor.n_features_in_, regressor.n_outputs_):
+            raise ValueError("its regression has other columns than its windows")
+        return model
 
     def _period(self, series: EvenSeries) -> float | None:
         """The period in steps: given, or guessed from the first series where it is to be learned."""

@@ -61,10 +61,10 @@ def predict_moments(
     ready = UncertainInputs(estimator.ensembles_, _METHODS[method], _sample_count(samples, len(scaler.scales)))
     if isinstance(X, Tensor):
         mu = scaled_tensor(scaler, X, on_device(estimator, scaler.scale))
-        return _moments(ready, mu, _covariances(input_cov, mu, len(scaler.place)), scaler, latent, estimator._flat)
+        return _moments(ready, mu, covariances(input_cov, mu, len(scaler.place)), scaler, latent, estimator._flat)
     mu = model_inputs(estimator, X)
     with torch.no_grad():
-        named = _moments(ready, mu, _covariances(input_cov, mu, len(scaler.place)), scaler, latent, estimator._flat)
+        named = _moments(ready, mu, covariances(input_cov, mu, len(scaler.place)), scaler, latent, estimator._flat)
     arrays = (getattr(named, name).cpu().numpy() for name in ("mean", "variance", "input_covariance", "output_covariance"))
     return PredictedMoments(*arrays, method=named.method)
 
@@ -111,23 +111,22 @@ def _named(found: MomentsOfTargets, covariance: Tensor, flat: bool, method: str)
     return PredictedMoments(found.mean, variance, covariance, found.output_covariance, method)
 
 
-def _covariances(input_cov: ArrayLike | Tensor, mu: Tensor, D: int) -> Tensor:
-    """input_cov as (n, D, D), checked: symmetric, and no variance negative."""
+def covariances(given: ArrayLike | Tensor, mu: Tensor, D: int, name: str = "input_cov") -> Tensor:
+    """One argument's covariances as (n, D, D), one for each row of mu, checked: symmetric, and no variance negative."""
     n = len(mu)
-    given = input_cov if isinstance(input_cov, Tensor) else torch.as_tensor(np.array(input_cov, dtype=np.float64))
-    Sigma = given.to(mu)
+    Sigma = (given if isinstance(given, Tensor) else torch.as_tensor(np.array(given, dtype=np.float64))).to(mu)
     if Sigma.shape not in ((D, D), (n, D, D)):
         raise InputError(
-            f"input_cov must be ({D}, {D}) for all rows, or ({n}, {D}, {D}); got {tuple(Sigma.shape)}. Of variances v: numpy.diag(v)."
+            f"{name} must be ({D}, {D}) for all rows, or ({n}, {D}, {D}); got {tuple(Sigma.shape)}. Of variances v: numpy.diag(v)."
         )
     with torch.no_grad():
         if not bool(torch.isfinite(Sigma).all()):
-            raise InputError("input_cov has entries that are not finite.")
+            raise InputError(f"{name} has entries that are not finite.")
         size = Sigma.abs().amax((-1, -2))
         uneven = (Sigma - Sigma.mT).abs().amax((-1, -2)) > 1e-8 * size
         smallest = torch.linalg.eigvalsh(Sigma)[..., 0]
         if bool(uneven.any()) or bool((smallest < -1e-8 * size).any()):
-            raise InputError("input_cov must hold covariances: symmetric matrices without negative eigenvalues.")
+            raise InputError(f"{name} must hold covariances: symmetric matrices without negative eigenvalues.")
     return Sigma.expand(n, D, D)
 
 

@@ -10,7 +10,7 @@ so that inverses are of the size of z, and every pair of targets is one product 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
@@ -18,25 +18,23 @@ from torch import Tensor
 from torch.autograd.function import FunctionCtx
 
 from manifoldgp.inference.ensemble import Ensemble
-from manifoldgp.inference.gaussian_inputs import GaussianMember, gaussian_members
+from manifoldgp.inference.gaussian_inputs import GaussianMember, gaussian_members, less_one
 
 _CHUNK = 2**17
 """Entries of Q in work at a time: a megabyte, which stays in the cache."""
 
-_LARGE = 0.03
-"""A largest exponent from which exp(x) − 1 has digits enough."""
-
-_TERMS = 8
-"""Of the series of exp(x) − 1 below it: 0.03⁸ / 9! = 2e-18."""
-
 
 @dataclass(frozen=True)
 class OutputMoments:
-    """At n uncertain inputs: mean (n, O) of the targets, covariance (n, O, O), and E[df/dz] (n, D, O), so that cov(x, f) = cov(x, z) E[df/dz] for whatever is jointly Gaussian with z."""
+    """At n uncertain inputs: mean (n, O) of the targets, covariance (n, O, O), and E[df/dz] (n, D, O), so that cov(x, f) = cov(x, z) E[df/dz] for whatever is jointly Gaussian with z.
+
+    last: of a series, the share (n, O) of each variance that its last term is; None of closed forms.
+    """
 
     mean: Tensor
     covariance: Tensor
     gradient: Tensor
+    last: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -76,6 +74,11 @@ class GaussianOutputs:
         certain = self.variance - (self.whitener @ q.unsqueeze(-1)).square().sum((-1, -2)) + (0.0 if latent else self.noise)
         mean = self.constant + mu @ self.slope.mT + weighted.sum(-1)
         return OutputMoments(mean, moved + linear + linear.mT + torch.diag_embed(certain), gradient.mT)
+
+    def of_columns(self, W: Tensor, b: Tensor) -> GaussianOutputs:
+        """The same targets as functions of x, of which z = x W + b: x (D', ) and W (D', D)."""
+        offset, constant = self.offset + torch.einsum("d,odq->oq", b, self.matrix), self.constant + self.slope @ b
+        return replace(self, matrix=W @ self.matrix, offset=offset, slope=self.slope @ W.mT, constant=constant)
 
     @cached_property
     def _pairs(self) -> tuple[Tensor, Tensor]:
@@ -140,7 +143,7 @@ class _PairSums(torch.autograd.Function):
         context.save_for_backward(left, right, a, b, counts)  # pyright: ignore[reportAttributeAccessIssue]
         sums = []
         for some, count in _chunks(left, counts):
-            X = _less_one(left[some] @ right[some].mT)
+            X = less_one(left[some] @ right[some].mT)
             X[: len(count)] *= count
             sums.append((a[some].unsqueeze(-2) @ X @ b[some].unsqueeze(-1)).flatten())
         return torch.cat(sums)
@@ -152,7 +155,7 @@ class _PairSums(torch.autograd.Function):
         for some, count in _chunks(left, counts):
             L, R, g = left[some], right[some], gradients[0][some][:, None]
             down, across = g * a[some], b[some]
-            X = _less_one(L @ R.mT)
+            X = less_one(L @ R.mT)
             E = X + 1.0
             X[: len(count)] *= count
             E[: len(count)] *= count
@@ -167,16 +170,6 @@ def _chunks(left: Tensor, counts: Tensor) -> list[tuple[slice, Tensor]]:
     P, N = left.shape[:2]
     size = max(1, _CHUNK // N**2)
     return [(slice(first, first + size), counts[first : first + size]) for first in range(0, P, size)]
-
-
-def _less_one(L: Tensor) -> Tensor:
-    """exp(L) − 1 in place. Small numbers would lose their digits, and expm1 takes ten times as long: they have a series, x (1 + x/2 (1 + x/3 (...)))."""
-    if bool(L.abs().amax() > _LARGE):
-        return L.exp_().sub_(1.0)
-    series = L / _TERMS + 1.0
-    for term in range(_TERMS - 1, 1, -1):
-        series.mul_(L).div_(term).add_(1.0)
-    return L.mul_(series)
 
 
 def gaussian_outputs(ensembles: Sequence[Ensemble]) -> GaussianOutputs | None:
