@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import torch
@@ -304,8 +304,9 @@ class DynamicsModel(BaseEstimator):
             raise InputError(f"Actions must be finite numbers {(n, *steps, A)}; got shape {U.shape}.")
         return on_device(self.regressor_, U)
 
-    def __getstate__(self) -> dict[str, object]:
-        return {name: value for name, value in super().__getstate__().items() if name != "_ready"}
+    def __getstate__(self) -> dict[str, Any]:
+        state: Any = super().__getstate__()
+        return {name: value for name, value in state.items() if name != "_ready"}
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "space_")
