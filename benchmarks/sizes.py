@@ -3,6 +3,8 @@
     python benchmarks/sizes.py                                   # ours and the peers; finished fits are not run again
     python benchmarks/sizes.py --tree ../first-release           # the same with another checkout of this package beside
     python benchmarks/sizes.py --sets kin40k --rows 1000 3000
+    python benchmarks/sizes.py --budgets 2 5 15 40               # is time_budget kept? Wall time of fits with so many seconds, as shares of them
+    python benchmarks/sizes.py --budgets 10 --how processor more # the same with processor seconds, half of them for fit_more
 
 Every fit has a process of its own and one thread; seconds are processor seconds of the fit. NLPP and RMSE are of standardised y on 2,000 test rows of the first standard split.
 Beside the default: scikit-learn's boosting, five CatBoost models with uncertainty (make bench-sizes installs CatBoost in .venv-boosting), GPyTorch's exact GP up to
@@ -40,15 +42,23 @@ def main() -> None:
     parser.add_argument("--tree", type=Path, help="another checkout of this package")
     parser.add_argument("--models", nargs="+", default=["ours", *PEERS, "earlier"])
     parser.add_argument("--plot", type=Path, help="draw the finished fits into this picture")
+    parser.add_argument("--budgets", nargs="+", type=float, help="seconds: fit the default with these time budgets instead")
+    parser.add_argument(
+        "--how", nargs="*", choices=["processor", "more"], default=[], help="budgets of processor time; half of each for fit_more"
+    )
     parser.add_argument("--table", action="store_true", help="print the table of finished fits, run nothing")
-    parser.add_argument("--fit", nargs=3, metavar=("MODEL", "SET", "ROWS"), help=argparse.SUPPRESS)
+    parser.add_argument("--fit", nargs="+", metavar=("MODEL", "SET"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.fit:
-        model, name, rows = arguments.fit
-        print(json.dumps(fitted(model, name, int(rows))))
+        model, name, rows, *budget = arguments.fit
+        found = in_time(name, int(rows), float(budget[0]), budget[1:]) if budget else fitted(model, name, int(rows))
+        print(json.dumps(found))
         return
     if not DATA.is_dir():
         print(f"Skipped: the data sets are not there ({DATA}).")
+        return
+    if arguments.budgets:
+        print_budgets(arguments.sets, arguments.rows, arguments.budgets, arguments.how)
         return
     arguments.out.mkdir(parents=True, exist_ok=True)
     for rows in [] if arguments.table else arguments.rows:
@@ -67,18 +77,69 @@ def run(model: str, name: str, rows: int, arguments: argparse.Namespace) -> None
         return
     if rows > rows_of(name):
         return
-    source = (arguments.tree if model == "earlier" else HERE.parents[1]) / "src"
-    environment = os.environ | {"PYTHONPATH": str(source), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    command = [sys.executable, str(HERE), "--fit", model, name, str(rows)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode:
-        print(f"{model} on {name}, {rows:,} rows: {done.stderr.strip().splitlines()[-1]}", flush=True)
+    found = in_own_process([model, name, str(rows)], (arguments.tree if model == "earlier" else HERE.parents[1]) / "src")
+    if found is None:
         return
-    found = json.loads(done.stdout.splitlines()[-1])
     path.write_text(json.dumps(found, indent=1))
     print(
         f"{model} on {name}, {rows:,} rows: {found['seconds']:.1f} s, NLPP {found['nlpp']}, RMSE {found['rmse']:.4f}", flush=True
     )
+
+
+def in_own_process(fit: list[str], source: Path) -> dict | None:
+    """What a fit in a process of its own found; None, and why in a line, where it failed."""
+    environment = os.environ | {"PYTHONPATH": str(source), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, str(HERE), "--fit", *fit], env=environment, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        print(f"{' '.join(fit)}: {done.stderr.strip().splitlines()[-1]}", flush=True)
+        return None
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def print_budgets(sets: list[str], sizes: list[int], budgets: list[float], how: list[str]) -> None:
+    """Time of fits with a budget, as a share of it; and what they reach. how: words for :func:`in_time`."""
+    print("| data | rows | budget | wall / budget | processor / budget | NLPP | RMSE |\n|---|---|---|---|---|---|---|")
+    shares = []
+    for name in sets:
+        for rows in sizes:
+            for budget in budgets:
+                found = in_own_process(["ours", name, str(rows), str(budget), *how], HERE.parents[1] / "src")
+                if found is not None:
+                    shares.append(found["share"])
+                    times = f"{found['wall'] / budget:.2f} | {found['seconds'] / budget:.2f}"
+                    print(
+                        f"| {name} | {rows:,} | {budget:g} s | {times} | {found['nlpp']:.3f} | {found['rmse']:.4f} |", flush=True
+                    )
+    if shares:
+        clock = "processor" if "processor" in how else "wall"
+        print(f"At most {max(shares):.2f} of the budget ({clock} time, {len(shares)} fits).")
+
+
+def in_time(name: str, rows: int, budget: float, how: list[str]) -> dict[str, object]:
+    """One fit of the default within a budget: wall and processor seconds, NLPP and RMSE.
+
+    how: "processor": the budget is of processor time (with one thread, what an idle machine would take). "more": half of it for fit, half for fit_more.
+    """
+    wall_clock = time.perf_counter
+    if "processor" in how:
+        time.perf_counter = time.process_time
+    import torch
+
+    from manifoldgp import ManifoldGPRegressor
+
+    torch.set_num_threads(1)
+    X, y, X_test, y_test = split(name, rows)
+    wall, begin = wall_clock(), time.process_time()
+    if "more" in how:
+        model = ManifoldGPRegressor(time_budget=0.5 * budget).fit(X, y).fit_more(X, y, seconds=0.5 * budget)
+    else:
+        model = ManifoldGPRegressor(time_budget=budget).fit(X, y)
+    wall, seconds = wall_clock() - wall, time.process_time() - begin
+    nlpp = -float(np.mean(model.log_predictive_density(X_test, y_test)))
+    share = (seconds if "processor" in how else wall) / budget
+    return {"wall": wall, "seconds": seconds, "share": share, "nlpp": nlpp, "rmse": _rmse(model.predict(X_test), y_test)}
 
 
 def rows_of(name: str) -> int:

@@ -16,7 +16,7 @@ from manifoldgp.parameters import map_leaves
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-2, 2, (48, 2))
 Y = 10.0 + 3.0 * np.sin(X[:, 0]) + X[:, 1] + 0.2 * RNG.normal(size=48)
-SMALL = Stack(own_members=2, gp_starts=2, gp_iterations=30, steps=(8, 16), warm_iterations=8)
+SMALL = Stack(own_members=2, gp_starts=2, gp_iterations=30, steps=(8, 16), warm_iterations=8, deals=1)
 
 
 def member_mean(group, member, factor, data, rows, held_out):

@@ -94,7 +94,7 @@ def test_the_optimum_is_that_of_a_fit_without_levels_and_few_evaluations_are_of_
     np.testing.assert_allclose(ours.predict(X[:5]), whole.predict(X[:5]), atol=1e-4)
 
 
-@pytest.mark.parametrize("optimizer", ["l-bfgs-b", "newton-cg"])
+@pytest.mark.parametrize("optimizer", ["l-bfgs-b", "hessian-free"])
 def test_other_optimizers_climb_too(optimizer):
     ours = GPRegressor(restarts=2, optimizer=optimizer).fit(X, Y)
     assert ours.nlml_ == pytest.approx(GPRegressor(restarts=2, levels=False).fit(X, Y).nlml_, abs=1e-3)

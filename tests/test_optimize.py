@@ -4,7 +4,7 @@ import time
 
 import numpy as np
 import pytest
-from scipy.optimize import minimize, rosen, rosen_der, rosen_hess_prod
+from scipy.optimize import minimize, rosen, rosen_der
 
 from manifoldgp.training.lbfgs import _History, minimize_lbfgs
 from manifoldgp.training.minimizers import MINIMIZERS
@@ -21,9 +21,6 @@ class Rosenbrock:
         self.calls += 1
         scale = rows + 1.0
         return scale * np.array([rosen(t) for t in theta]), scale[:, None] * np.array([rosen_der(t) for t in theta])
-
-    def hessian_vector(self, theta, vector, row):
-        return (row + 1.0) * rosen_hess_prod(theta, vector)
 
 
 @pytest.fixture

@@ -24,6 +24,7 @@ from manifoldgp import (
     Exact,
     GaussianNoise,
     GPRegressor,
+    GroupSparse,
     LogNormal,
     ManifoldGPRegressor,
     Normal,
@@ -88,6 +89,8 @@ def net(*sizes, dtype=torch.float32):
 FEATURES = [
     features.MLP((3, 2), ("tanh", "identity"), rank=1, scale=1.5), features.Identity(), features.Linear(2), features.Linear(1, bias=True),
     features.PCA(2), features.PCA(1, whiten=False), features.RandomEmbedding(2, seed=3), features.Kumaraswamy(),
+    features.AutoEncoder((3, 2), noise=0.1, activation=("sine", "tanh"), steps=9), features.MLP((3, 2)).pretrained(steps=9),
+    features.MLP((3, 1)).guided(),
     features.FixedLinear(np.eye(3)[:, :2]), features.Nested(3, 1), features.Residual(features.MLP((3,))),
     features.Concatenate(features.Identity(), features.MLP((2,))), features.PCA(2) >> features.MLP((2, 1)),
     features.Residual(features.Chain(features.Linear(2), features.Concatenate(features.Identity(), features.MLP((1,))))),
@@ -148,7 +151,7 @@ def test_other_transformers_predict_and_are_refused_by_save(tmp_path, transforme
 
 @pytest.mark.parametrize("model", [
     mgp(target_warping="tanh"), mgp(target_warping=TanhWarping(2)), mgp(noise=GaussianNoise(floor=1e-3), standardize=False),
-    mgp(priors={"kernel.*": LogNormal(0.0, 2.0), "features.0.*": StudentT(3.0), "features.1.bias": Normal(1, 2)}),
+    mgp(priors={"kernel.*": LogNormal(0.0, 2.0), "features.0.*": StudentT(3.0), "features.1.bias": Normal(1, 2), "features.1.weight": GroupSparse(0.1)}),
     mgp(features.MLP((4, 1), ("tanh", "relu")), random_state=np.random.RandomState(0)), mgp(np.array([2, 1]), random_state=np.int64(3)),
     mgp(averaging="restarts"), ManifoldGPRegressor(averaging="fast"), ManifoldGPRegressor((3, 2), averaging=Stack(own_members=2)),
     mgp(method=Sparse(inducing=5)), mgp(method=Exact()), mgp(method="exact"),

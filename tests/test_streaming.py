@@ -285,7 +285,7 @@ def test_held_out_rows_without_targets_are_refused():
     [
         ({"inducing": 0}, "inducing must be a whole number"),
         ({"averaging": "nuts"}, "averaging='nuts' needs method='exact'"),
-        ({"optimizer": "newton-cg"}, "a sparse single model obeys restarts, max_iter and warm_start_from alone"),
+        ({"optimizer": "hessian-free"}, "a sparse single model obeys restarts, max_iter and warm_start_from alone"),
         ({"inducing": 10**7}, "inducing points need .* GiB"),
     ],
 )

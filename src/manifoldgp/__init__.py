@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from manifoldgp.features import (
         MLP,
         PCA,
+        AutoEncoder,
         Chain,
         Concatenate,
         Identity,
@@ -28,9 +29,10 @@ if TYPE_CHECKING:
         RandomEmbedding,
         Residual,
     )
+    from manifoldgp.integrations.deep_gp import DeepGPRegressor
     from manifoldgp.kernels import SquaredExponential
     from manifoldgp.noise import GaussianNoise
-    from manifoldgp.parameters import LogNormal, Normal, StudentT
+    from manifoldgp.parameters import GroupSparse, LogNormal, Normal, StudentT
     from manifoldgp.predictor import Predictor
     from manifoldgp.registry import register
     from manifoldgp.suggestions import suggest
@@ -41,13 +43,16 @@ _HOME = {
     "MLP": "features",
     "NUTS": "averaging",
     "PCA": "features",
+    "AutoEncoder": "features",
     "Chain": "features",
     "Concatenate": "features",
+    "DeepGPRegressor": "integrations.deep_gp",
     "Exact": "training.settings",
     "Fast": "averaging",
     "Forecaster": "estimators",
     "GPRegressor": "estimators",
     "GaussianNoise": "noise",
+    "GroupSparse": "parameters",
     "Identity": "features",
     "KernelSearch": "estimators",
     "Kumaraswamy": "features",
@@ -76,13 +81,16 @@ __all__ = [
     "MLP",
     "NUTS",
     "PCA",
+    "AutoEncoder",
     "Chain",
     "Concatenate",
+    "DeepGPRegressor",
     "Exact",
     "Fast",
     "Forecaster",
     "GPRegressor",
     "GaussianNoise",
+    "GroupSparse",
     "Identity",
     "KernelSearch",
     "Kumaraswamy",

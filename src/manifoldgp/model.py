@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -14,7 +15,7 @@ from manifoldgp.features import Features, Identity
 from manifoldgp.kernels import Kernel, SquaredExponential
 from manifoldgp.means import Mean, Zero
 from manifoldgp.noise import GaussianNoise
-from manifoldgp.parameters import Layout, Prior, Tree, map_leaves, repeated, with_priors
+from manifoldgp.parameters import Layout, Prior, Tree, leaves, map_leaves, repeated, with_priors
 from manifoldgp.warping import NoWarping, TargetWarping
 
 
@@ -82,7 +83,9 @@ class Model:
         }
         if self.outputs:
             rest = map_leaves(lambda parameter: repeated(parameter, self.outputs), rest)
-        layout = Layout(with_priors({"features": features, **rest}, self.priors))
+        names = [name for name, _ in leaves(rest)]
+        beside = {pattern: prior for pattern, prior in self.features.priors_beside().items() if fnmatch.filter(names, pattern)}
+        layout = Layout(with_priors({"features": features, **rest}, beside | dict(self.priors)))
         return layout, {"features": drawn, **Layout(rest).draw(generator, count)}
 
     def features_at(self, values: Tree, X: Tensor) -> Tensor:
@@ -129,6 +132,13 @@ class Model:
         """Noise variance (*B,), or (*B, N) where known variances are given; B is empty if it does not depend on the values."""
         learned = self.learned_noise(values, data.y)
         return learned if data.known_noise is None else learned[..., None] + data.known_noise
+
+    def penalty(self, values: Tree, data: Data) -> Tensor | None:
+        """What the features ask training to add to the NLML (*B,), summed over the rows that take part; None for nothing."""
+        of_rows = self.features.penalty(values.get("features", {}), data.X)
+        if of_rows is None:
+            return None
+        return (of_rows if data.mask is None else of_rows * data.mask).sum(-1)
 
     def nlml(self, values: Tree, data: Data) -> Tensor:
         """NLML (*B,) of y in the model's units: evidence of z = g(y), and the Jacobian of g (eq. 7, on H); outputs add up."""

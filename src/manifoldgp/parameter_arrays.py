@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from manifoldgp.parameters import LARGEST_LOG, Layout
+from manifoldgp.parameters import LARGEST_LOG, GroupTerm, Layout
 
 
 class Values:
@@ -67,6 +67,7 @@ class LogPrior:
         terms = {name: term.cpu().numpy() for name, term in layout.prior_terms.items()}
         self._t, self._constant = terms, float(terms["constant"])
         self._natural, self._student = np.flatnonzero(terms["natural"]), bool(terms["student"].any())
+        self._groups = layout.group_terms
 
     def __call__(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Values (R,) and gradients (R, P) at theta (R, P)."""
@@ -86,4 +87,16 @@ class LogPrior:
         slope = np.multiply(half_slope, 2.0 * t["inverse_scale"], out=half_slope)
         if len(self._natural):
             slope[:, self._natural] *= coordinate[:, self._natural]
-        return terms.sum(-1) + self._constant, slope
+        value = terms.sum(-1) + self._constant
+        for term in self._groups:
+            value += _add_groups(term, theta, slope)
+        return value, slope
+
+
+def _add_groups(term: GroupTerm, theta: np.ndarray, slope: np.ndarray) -> np.ndarray:
+    """−log p (R,) of groups in theta (R, P), as :class:`GroupTerm` has it; its gradient is added to ``slope``."""
+    w, rounding, width = theta[:, term.index], term.prior.rounding, term.prior.width
+    root = np.sqrt(np.vecdot(w, w) + rounding**2)
+    size = root - rounding
+    slope[:, term.index] += (term.power / ((width + size) * root))[..., None] * w
+    return term.power * np.log1p(size / width).sum(-1) + term.constant

@@ -61,7 +61,65 @@ class LogNormal:
     sd: float = 1.0
 
 
-Prior = Normal | StudentT | LogNormal
+@register("priors.GroupSparse")
+@dataclass(frozen=True)
+class GroupSparse:
+    """Sparse prior on whole groups of a weight matrix: most groups vanish, and what remains is hardly shrunk.
+
+    A group of n weights has the density p(w) ∝ (1 + |w| / width)^−(n + 1), a generalised double Pareto law: pointed at zero like a group lasso, where it pushes
+    with (n + 1) / width nats, and with the heavy tails of a horseshoe. The point is rounded over ``width / 100``, so that gradients exist.
+
+    width: the size of a group below which it is pushed to zero. columns: whether the columns are groups too, beside the rows.
+    """
+
+    width: float = 0.05
+    columns: bool = False
+
+    @property
+    def rounding(self) -> float:
+        return 0.01 * self.width
+
+    @property
+    def negligible(self) -> float:
+        """The size of a group up to which it counts as zero."""
+        return 0.5 * self.width
+
+
+@dataclass(frozen=True)
+class GroupTerm:
+    """The groups of one parameter in theta: their places ``index`` (G, n), and the prior of each."""
+
+    index: np.ndarray
+    prior: GroupSparse
+
+    @property
+    def power(self) -> float:
+        return self.index.shape[1] + 1.0
+
+    @property
+    def constant(self) -> float:
+        """−log of the factor that normalises the densities: ∫ (1 + |w| / b)^−(n+1) dw = 2 π^(n/2) / Γ(n/2) · bⁿ B(n, 1), with B(n, 1) = 1/n."""
+        G, n = self.index.shape
+        sphere = math.log(2.0) + 0.5 * n * math.log(math.pi) - math.lgamma(0.5 * n)
+        return G * (sphere + n * math.log(self.prior.width) - math.log(n))
+
+    def __call__(self, theta: Tensor) -> Tensor:
+        """−log p (*B,) of theta (*B, P): Σ (n + 1) log(1 + (r − r_0) / width) with r = √(|w|² + r_0²), which is |w| beyond the rounding r_0."""
+        squares = (theta[..., torch.from_numpy(self.index).to(theta.device)] ** 2).sum(-1)
+        rounding = self.prior.rounding
+        size = (squares + rounding**2).sqrt() - rounding
+        return self.power * torch.log1p(size / self.prior.width).sum(-1) + self.constant
+
+
+@dataclass(frozen=True, eq=False)
+class Around:
+    """Normal prior on every entry, each with a mean of its own: ``centre`` (*shape,), what it was before training. No file holds it."""
+
+    centre: Tensor
+    sd: float
+
+
+Prior = Normal | StudentT | LogNormal | GroupSparse | Around
 
 
 @dataclass(frozen=True)
@@ -73,6 +131,7 @@ class Parameter:
     positive: the natural value is exp(theta); otherwise it is theta itself.
     prior: for MAP training; None is flat.
     trainable: False marks a constant found without targets (a PCA matrix, say), part of the model's state but not of theta.
+    dtype: of a constant; what is trained is float64.
     """
 
     shape: tuple[int, ...]
@@ -80,10 +139,13 @@ class Parameter:
     positive: bool = False
     prior: Prior | None = None
     trainable: bool = True
+    dtype: torch.dtype = torch.float64
 
     def __post_init__(self) -> None:
         if isinstance(self.prior, LogNormal) and not self.positive:
             raise InputError("A LogNormal prior needs a positive parameter; use Normal or StudentT for this one.")
+        if isinstance(self.prior, GroupSparse) and (self.positive or len(self.shape) != 2):
+            raise InputError("A GroupSparse prior needs a matrix of weights; use Normal, StudentT or LogNormal for this one.")
 
 
 def normal_law(shape: tuple[int, ...], scale: float = 1.0, like: Tensor | None = None) -> Law:
@@ -140,6 +202,11 @@ def map_leaves(function: Callable[[Any], Any], tree: Tree) -> Tree:
     return {k: map_leaves(function, v) if isinstance(v, dict) else function(v) for k, v in tree.items()}
 
 
+def first_of(values: Tree) -> Tree:
+    """Values of the first start, without the batch dimension."""
+    return map_leaves(lambda leaf: leaf[0], values)
+
+
 def nest(named: Mapping[str, Any]) -> Tree:
     """Dotted names back to a tree."""
     tree: Tree = {}
@@ -186,6 +253,7 @@ class Layout:
         self._paths = [n.split(".") for n in self.names]
         self._shapes = [trainable[n].shape for n in self.names]
         self.prior_terms = self._collect_priors()
+        self.group_terms = [term for name in self.names for term in self._groups(name)]
 
     def unflatten(self, theta: Tensor, constants: Tree) -> Tree:
         """Named natural values, leaves (*B, *shape), of theta (*B, P); ``constants`` supplies what is not trained."""
@@ -226,7 +294,7 @@ class Layout:
         return nest({n: v for n, v in leaves(values) if not self.parameters[n].trainable})
 
     def _collect_priors(self) -> dict[str, Tensor] | None:
-        if not any(self.parameters[n].prior for n in self.names):
+        if all(self.parameters[n].prior is None for n in self.names):
             return None
         centre, inverse_scale, normal, student, inverse_df = (torch.zeros(self.size, dtype=torch.float64) for _ in range(5))
         natural = torch.zeros(self.size, dtype=torch.bool)
@@ -235,13 +303,16 @@ class Layout:
             parameter, where = self.parameters[name], self.slices[name]
             count = where.stop - where.start
             match parameter.prior:
-                case None:
+                case None | GroupSparse():  # groups have terms of their own
                     continue
                 case StudentT(df, mean, scale):
                     centre[where], inverse_scale[where] = mean, 1.0 / scale
                     student[where], inverse_df[where] = 0.5 * (df + 1), 1.0 / df
                     log_norm = math.lgamma(0.5 * df) - math.lgamma(0.5 * (df + 1)) + 0.5 * math.log(df * math.pi)
                     constant += count * (log_norm + math.log(scale))
+                case Around(values, sd):
+                    centre[where], inverse_scale[where], normal[where] = values.reshape(-1).cpu(), 1.0 / sd, 0.5
+                    constant += count * (0.5 * math.log(2 * math.pi) + math.log(sd))
                 case Normal(mean, sd) | LogNormal(mean, sd):
                     centre[where], inverse_scale[where], normal[where] = mean, 1.0 / sd, 0.5
                     constant += count * (0.5 * math.log(2 * math.pi) + math.log(sd))
@@ -250,6 +321,21 @@ class Layout:
             "centre": centre, "inverse_scale": inverse_scale, "normal": normal, "student": student,
             "inverse_df": inverse_df, "natural": natural, "constant": torch.tensor(constant, dtype=torch.float64),
         }  # fmt: skip
+
+    def _groups(self, name: str) -> list[GroupTerm]:
+        prior, where = self.parameters[name].prior, self.slices[name]
+        if not isinstance(prior, GroupSparse):
+            return []
+        index = np.arange(where.start, where.stop).reshape(self.parameters[name].shape)
+        return [GroupTerm(i, prior) for i in ((index, index.T) if prior.columns else (index,))]
+
+    def negligible(self, theta: np.ndarray) -> np.ndarray:
+        """Which entries of theta (R, P) belong to groups that a sparse prior has made so small that they count as zero; the largest group of a matrix never does."""
+        found = np.zeros(theta.shape, dtype=bool)
+        for term in self.group_terms:
+            size = np.linalg.norm(theta[:, term.index], axis=-1)
+            found[:, term.index] |= ((size <= term.prior.negligible) & (size < size.max(-1, keepdims=True)))[..., None]
+        return found
 
     @property
     def has_priors(self) -> bool:
@@ -263,4 +349,5 @@ class Layout:
         coordinate = torch.where(t["natural"], theta.exp(), theta) if bool(t["natural"].any()) else theta
         z2 = ((coordinate - t["centre"]) * t["inverse_scale"]) ** 2
         # -log N = z^2/2 + c;   -log t_v = (v+1)/2 log(1 + z^2/v) + c
-        return (t["normal"] * z2 + t["student"] * torch.log1p(z2 * t["inverse_df"])).sum(-1) + t["constant"]
+        value = (t["normal"] * z2 + t["student"] * torch.log1p(z2 * t["inverse_df"])).sum(-1) + t["constant"]
+        return value + sum(term(theta) for term in self.group_terms) if self.group_terms else value

@@ -43,6 +43,7 @@ MEANS: dict[str, Any] = {
 FEATURES: dict[str, Any] = {
     "default": None, "sizes": (3, 2), "identity": features.Identity(), "linear": features.Linear(2), "pca": features.PCA(1),
     "random": features.RandomEmbedding(3), "kumaraswamy": features.Kumaraswamy(), "nested": features.Nested(3, 1),
+    "auto-encoder": features.AutoEncoder((2,), steps=5), "pretrained": features.MLP((3, 1)).pretrained(steps=5), "guided": features.MLP((3, 1)).guided(),
     "residual": features.Residual(features.MLP((2,))), "concatenate": features.Concatenate(features.Identity(), features.MLP((2,))),
     "chain": features.PCA(2) >> features.MLP((2, 1)), "deep": features.MLP((4, 3, 2), "relu"), "low rank": features.MLP((6, 6, 2), rank=1),
     "module": torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.Tanh()),
@@ -54,7 +55,7 @@ METHODS: dict[str, Any] = {"auto": "auto", "exact": "exact", "sparse": Sparse(in
 AVERAGES: dict[str, Any] = {
     "single": Single(restarts=1, max_iter=3), "shared": Single(restarts=2, max_iter=2, shared_features=True), "restarts": Restarts(2, 2),
     "stack": Stack(own_members=1), "fast": Fast(), "nuts": NUTS(1, 2, chains=1, tune=4, draws=4, thin=2, depth=2),
-    "newton": Single(restarts=1, max_iter=2, optimizer="newton-cg"), "l-bfgs-b": Single(restarts=1, max_iter=2, optimizer="l-bfgs-b"),
+    "newton": Single(restarts=1, max_iter=2, optimizer="hessian-free"), "l-bfgs-b": Single(restarts=1, max_iter=2, optimizer="l-bfgs-b"),
 }  # fmt: skip
 
 CHOICES: dict[str, list[str]] = {

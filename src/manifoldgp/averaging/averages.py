@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from manifoldgp.averaging.stacking import HeldOutReport
+from manifoldgp.errors import InputError
 from manifoldgp.model import Data, Model
 from manifoldgp.training.model_rows import ModelRows
 from manifoldgp.training.plan import Plan
@@ -50,6 +51,14 @@ class Averaged:
     sampling: SamplingReport | None = None
 
 
+@dataclass(frozen=True)
+class Fitted:
+    """What a fit of one target left: its rows of the table of starts, and what held-out rows said."""
+
+    starts: np.ndarray
+    report: HeldOutReport | None
+
+
 class Averaging(Options, ABC):
     """A way from a model to weighted members: one file, with its settings as fields, and a line in :data:`manifoldgp.averaging.AVERAGINGS`."""
 
@@ -58,6 +67,9 @@ class Averaging(Options, ABC):
 
     exact_up_to: ClassVar[int] = 5_000
     """Rows up to which method="auto" is exact. Beyond, one evaluation of the evidence of all rows takes seconds, and many are needed."""
+
+    exact_factors: ClassVar[float] = 15.0
+    """Factors of all rows that a time budget has to hold for method="auto" to be exact."""
 
     sparse_obeys: tuple[str, ...] | None = None
     """The settings that the sparse method obeys; None where it cannot be used at all."""
@@ -76,6 +88,10 @@ class Averaging(Options, ABC):
     @abstractmethod
     def fit(self, model: Model, data: Data, trainer: Trainer, folds: FoldChoice) -> Averaged:
         """Members and weights of one target."""
+
+    def share_of_earlier(self, earlier: Fitted, later: Fitted) -> float:
+        """The weight of the members of an earlier fit where those of a later one, to the same rows, join them."""
+        raise InputError(f"averaging={self.shorthand()!r} has no members that others could join. Fit it anew, for longer.")
 
     def plan_sparse(self, N: int, method: Sparse) -> Plan:
         """What training one target on N rows with inducing points goes through."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from manifoldgp.averaging.averages import Averaged, Averaging, FoldChoice
+from manifoldgp.averaging.averages import Averaged, Averaging, Fitted, FoldChoice
 from manifoldgp.averaging.final_members import equal_weights
 from manifoldgp.averaging.fold_training import nested_start
 from manifoldgp.averaging.kinds import COLD, PLAIN, WARM
@@ -82,3 +82,8 @@ class Fast(Averaging):
         # The plain GP has what those leave that were cut short.
         gp_weight = np.where(np.arange(self.gp_starts) == best, 1.0 - weights.sum(), 0.0)
         return Averaged([gp, members], [gp_weight[None], weights[None]])
+
+    def share_of_earlier(self, earlier: Fitted, later: Fitted) -> float:
+        """By the numbers of members with learned features that were finished: all of them count the same."""
+        counts = [int((f.starts["chosen"] & (f.starts["group"] != PLAIN)).sum()) for f in (earlier, later)]
+        return counts[0] / sum(counts) if sum(counts) else 0.5

@@ -1,6 +1,7 @@
 """The members of a stack that predict: trained anew on all rows where these are few, else those of the folds.
 
-A member on all rows that is stopped on its way (by the deadline, or by the one who watches) is not what its fellows on the folds were: its weight goes to the plain GP.
+A member on all rows that is stopped on its way (by the deadline, or by the one who watches) is not what its fellows on the folds were: where no member of a group came to its
+end, those of the folds predict.
 A member of the folds is the very one that was weighed, however far it came; it is conditioned on all rows, and no parameter changes.
 """
 
@@ -63,36 +64,39 @@ def retrained(
     gp = plain[PLAIN]
     is_best = np.arange(len(gp.objective)) == gp.best()
     batches, weights = [gp], [share[PLAIN][:, None] * is_best]
+    left = {name: of_group for name, of_group in share.items() if name != PLAIN and of_group.any()}
+    if gp.cut_short[gp.best()]:  # those of the folds went on from it
+        weights[0], left[PLAIN] = np.zeros_like(weights[0]), share[PLAIN]
 
-    def add(batch: Trained, *of_groups: np.ndarray) -> None:
+    def wanted(*names: str) -> bool:
+        return any(name in left for name in names) and not trainer.late
+
+    def add(batch: Trained, inner: dict[str, np.ndarray]) -> None:
+        """A batch with the weights (R,) of its members in each group, by name; a group none of whose members came to its end has only zeros."""
         batches.append(batch)
-        weights.append(sum(of_groups, np.zeros((len(share[PLAIN]), len(batch.objective)))))
+        weights.append(np.zeros((len(share[PLAIN]), len(batch.objective))))
+        for name in [name for name in inner if name in left and inner[name].any()]:
+            weights[-1] += left.pop(name)[:, None] * inner[name]
 
     for name in (ROUGH_GP, ADDITIVE_GP):
-        if name in share and share[name].any():
-            if name not in plain:
-                plain[name] = _plain(name, data, groups[name], trainer)
-            add(plain[name], share[name][:, None] * equal_weights(plain[name], np.ones(1, dtype=bool)))
-    none = np.zeros_like(share[PLAIN])
-    of_warm, of_cold, of_own = (share.get(name, none) for name in (WARM, COLD, OWN))
-    warm, cold = settings.warm_members * bool(of_warm.any()), settings.cold_members * bool(of_cold.any())
-    if warm + cold:
+        if name in left and name not in plain and not trainer.late:
+            plain[name] = _plain(name, data, groups[name], trainer)
+        if name in left and name in plain:
+            add(plain[name], {name: equal_weights(plain[name], np.ones(1, dtype=bool))})
+    if wanted(WARM, COLD):
+        warm, cold = settings.warm_members * (WARM in left), settings.cold_members * (COLD in left)
         is_warm = np.arange(warm + cold) < warm
         full = _nested(template, data, gp.values(np.array([gp.best()])), is_warm, settings, trainer, groups[COLD])
-        add(full, of_warm[:, None] * equal_weights(full, is_warm), of_cold[:, None] * equal_weights(full, ~is_warm))
-    if ROUGH in share and share[ROUGH].any():
+        add(full, {WARM: equal_weights(full, is_warm), COLD: equal_weights(full, ~is_warm)})
+    if wanted(ROUGH):
         full = _rough(data, groups[ROUGH], groups.get(ROUGH_GP, groups[PLAIN]), settings, trainer)
-        add(full, share[ROUGH][:, None] * equal_weights(full, np.ones(settings.cold_members, dtype=bool)))
-    if of_own.any():
-        full = _own(template, data, _own_count(of_own.sum(), len(data.y), settings), settings, trainer, groups[OWN])
+        add(full, {ROUGH: equal_weights(full, np.ones(settings.cold_members, dtype=bool))})
+    if wanted(OWN):
+        full = _own(template, data, _own_count(left[OWN].sum(), len(data.y), settings), settings, trainer, groups[OWN])
         finished = np.where(full.cut_short, np.inf, full.objective)
-        inner = tempered_weights(finished, settings.temperature) * np.isfinite(finished)
-        add(full, of_own[:, None] * inner)
-    left = np.sum(list(share.values()), axis=0) - np.sum(
-        [w.sum(1) for w in weights], axis=0
-    )  # of members that were not trained to their end
-    weights[0] += left[:, None] * is_best
-    return batches, weights
+        add(full, {OWN: tempered_weights(finished, settings.temperature) * np.isfinite(finished)})
+    of_folds = conditioned({name: groups[name] for name in left}, left)
+    return batches + of_folds[0], weights + of_folds[1]
 
 
 def mixed(stacks: Sequence[Weighted]) -> Weighted:

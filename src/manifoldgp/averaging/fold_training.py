@@ -25,6 +25,7 @@ from manifoldgp.averaging.members import nested_gp, pick, warm_and_cold
 from manifoldgp.averaging.stacking import Candidates, HeldOutReport
 from manifoldgp.model import Data, Model
 from manifoldgp.parameters import Tree, leaves
+from manifoldgp.training.plan import LEAST_KEPT
 from manifoldgp.training.trained import Trained
 from manifoldgp.training.trainer import Trainer
 
@@ -38,6 +39,9 @@ DECIDE_ROWS = 2500
 
 FACTOR_BYTES = 2**32
 """Memory that the factors of all members may take together; beyond, the groups that are missed least are left out."""
+
+FOR_TRAINING = 0.85
+"""Share of a time budget in which members are trained on the folds; the rest is for weighing and conditioning them."""
 
 NEARBY_ITERATIONS = 30
 """Iterations on all rows, in neighbourhoods, of members that learnt from a sample and went no further."""
@@ -78,12 +82,18 @@ class OnFolds:
     """The groups of one stack on their way through the folds. groups, predicted: so far, by name. rough_base: plain GPs of the folds that rough members start around."""
 
     def __init__(self, template: Model, folds: Folds, settings: Stack, trainer: Trainer, rng: np.random.Generator) -> None:
-        self.template, self.folds, self.settings, self.trainer, self.rng = template, folds, settings, trainer, rng
+        self.template, self.folds, self.settings, self.rng = template, folds, settings, rng
         self.deciding = folds.with_fewer_rows(DECIDE_ROWS, rng)
         self.rough_base: Tree | None = None
         self._end, self._conditioning = trainer.deadline, 0.0  # seconds for each member that predicts
+        self.trainer = trainer.within(FOR_TRAINING, LEAST_KEPT)
         self.groups: dict[str, Group] = {}
         self.predicted: dict[str, Predicted] = {}
+
+    @property
+    def idle(self) -> frozenset[str]:
+        """Groups that an earlier fit to the same rows found of no use."""
+        return frozenset() if self.trainer.earlier is None else self.trainer.earlier.idle
 
     @property
     def candidates(self) -> Candidates:
@@ -92,7 +102,7 @@ class OnFolds:
     def weigh(self, gp_values: Tree) -> tuple[np.ndarray, HeldOutReport]:
         """Train every group on every fold; weights (G, F) and their report. gp_values: a plain GP, leaves (1, *shape), where those of the folds start."""
         self.train_plain(gp_values)
-        if not self.late:
+        if not self.late and not self.idle >= {WARM, *STEPPED}:
             self.train_networks()
         for name in STEPPED:
             if name in self.groups:
@@ -103,13 +113,14 @@ class OnFolds:
         if self.deciding is not self.folds:
             self.groups = {name: group for name, group in self.groups.items() if name in kept}
             self.predicted = {name: self._predicted(group, self.folds) for name, group in self.groups.items()}
-            kept = self.needed()
+            kept = self._in_time(self.needed())
         weights, report = self.settings.weighing.weights(self.candidates, kept)
         return weights, self._with_means(report)
 
     def needed(self) -> list[str]:
-        """The groups that are missed if they are left out; the plain GP is one of them."""
-        kept = self.settings.weighing.needed(self.candidates, self._optional, self.settings.keep)
+        """The groups that are missed if they are left out; the plain GP is one of them. When time is up nobody asks: all of them."""
+        weighing = self.settings.weighing
+        kept = list(self.groups) if self.late else weighing.needed(self.candidates, self._optional, self.settings.keep)
         return self._at_most(max(3, int(FACTOR_BYTES / (8 * self.folds.N**2))), kept, least=2)
 
     def _in_time(self, kept: list[str]) -> list[str]:
@@ -119,8 +130,18 @@ class OnFolds:
     def _at_most(self, members: float, kept: list[str], least: int) -> list[str]:
         """Groups with so many members together, or so few groups: those that are missed least are left out."""
         while len(kept) > least and sum(self.groups[name].inner.size for name in kept) > members:
-            kept, _ = self.settings.weighing.without_least_missed(self.candidates, kept, self._optional)
+            kept = self._without_lightest(kept) if self.late else self._without_least_missed(kept)
         return kept
+
+    def _without_least_missed(self, kept: list[str]) -> list[str]:
+        return self.settings.weighing.without_least_missed(self.candidates, kept, self._optional)[0]
+
+    def _without_lightest(self, kept: list[str]) -> list[str]:
+        """Without the group that has the least weight: known at once."""
+        weights, _ = self.settings.weighing.weights(self.candidates, kept)
+        share = dict(zip(self.groups, weights.sum(1), strict=True))
+        lightest = min((name for name in kept if name != PLAIN), key=share.__getitem__)
+        return [name for name in kept if name != lightest]
 
     @property
     def _optional(self) -> list[str]:
@@ -134,7 +155,8 @@ class OnFolds:
         work = n**3 / 3 + n * n * m + self.folds.N**3 / 3
         self._conditioning = seconds / K * work / (some**3 / 3 + some * some * m)
         members = K * (1 + 2 * self.settings.fold_members)
-        self.trainer = replace(self.trainer, deadline=self._end - min(members * self._conditioning, 0.6 * self._time_left))
+        kept = min(members * self._conditioning, 0.6 * self._time_left)
+        self.trainer = replace(self.trainer, deadline=min(self._end - kept, self.trainer.deadline))
 
     @property
     def _time_left(self) -> float:
@@ -149,13 +171,13 @@ class OnFolds:
         """Some iterations on all rows for the groups that count and have seen a sample of them only, which says less about noise and length-scales."""
         for name in self.needed():
             group = self.groups[name]
-            if group.parts == 1:
+            if group.parts == 1 and not self.late:
                 self._replace_if_better(name, self._further(group, name, nearby_phase(name), NEARBY_ITERATIONS))
 
     @property
     def late(self) -> bool:
         """Whether the time is up: what has not begun is left out."""
-        return time.perf_counter() > self.trainer.deadline
+        return self.trainer.late
 
     def wanted(self, name: str, among: Candidates, optional: Sequence[str]) -> bool:
         """Whether a group is better than the plain GP, or adds more than next to nothing to the others."""
@@ -168,6 +190,8 @@ class OnFolds:
         self._add(PLAIN, self._plain(fold_phase(PLAIN), models[PLAIN], data, self._start_at(gp_values), GP_FOLD_ITERATIONS))
         self.rough_base = self.groups[PLAIN].values if ROUGH_GP in models else None
         for name in () if self.late else self._screened(models, gp_values):
+            if self.late:
+                break
             start = self._start_at(self.groups[PLAIN].values) if name == ROUGH_GP else None
             self._add(name, self._plain(fold_phase(name), models[name], data, start, GP_FOLD_ITERATIONS))
             if name == ROUGH_GP:
@@ -175,13 +199,17 @@ class OnFolds:
 
     def _screened(self, models: dict[str, Model], gp_values: Tree) -> list[str]:
         """The further plain GPs that are worth training on all rows of the folds: all of them where rows are few, else those that do well on a sample."""
-        others = [name for name in models if name != PLAIN]
+        others = [name for name in models if name != PLAIN and name not in self.idle]
         if self.folds.train.y.shape[-1] <= 1.2 * SCREEN_ROWS or not others:
             return others
         few = self.folds.learning(1, SCREEN_ROWS, self.rng)
         on_few = replace(self.folds, train=few)
         found = {}
         for name, model in models.items():
+            if name in self.idle:
+                continue
+            if self.late:
+                return []
             start = None if name not in (PLAIN, ROUGH_GP) else self._start_at(gp_values)
             group = self._plain(screen_phase(name), model, few, start, SCREEN_ITERATIONS)
             found[name] = self._predicted(group, on_few)
@@ -209,7 +237,7 @@ class OnFolds:
             inner = equal_weights_of(batch.objective[chosen], K)
             self._add(name, Group(batch, np.flatnonzero(chosen), inner, iterations, data.rows(_index(chosen))))
         for name in (ROUGH, OWN):
-            if (name == OWN or self.rough_base is not None) and not self.late:
+            if (name == OWN or self.rough_base is not None) and name not in self.idle and not self.late:
                 self._add(name, self._begun(name))
 
     def _begun(self, name: str) -> Group:
@@ -227,9 +255,11 @@ class OnFolds:
 
     def take_steps(self, name: str) -> None:
         """Train a group on, step by step, while held-out rows want it."""
-        for number, iterations in enumerate(() if self.late else self.settings.steps[1:]):
+        for number, iterations in enumerate(self.settings.steps[1:]):
             patient = number == 0 and self.folds.N < PATIENT_BELOW
-            if not patient and not self.wanted(name, self.candidates, [other for other in STEPPED if other in self.groups]):
+            if self.late or (
+                not patient and not self.wanted(name, self.candidates, [other for other in STEPPED if other in self.groups])
+            ):
                 return
             group = self.groups[name]
             further = self._further(group, name, step_phase(name, iterations), iterations - group.iterations)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from manifoldgp.averaging.averages import Averaged, Averaging, FoldChoice
+import numpy as np
+
+from manifoldgp.averaging.averages import Averaged, Averaging, Fitted, FoldChoice
 from manifoldgp.averaging.stacking import tempered_weights
 from manifoldgp.data.inputs import positive_number, whole_number
 from manifoldgp.model import Data, Model
@@ -49,3 +51,8 @@ class Restarts(Averaging):
         trained = trainer.fit("restarts", model, data, self.restarts, self.max_iter, margin=LOST_AFTER * self.temperature)
         trained.best()  # refuses when no start could be trained
         return Averaged([trained], [tempered_weights(trained.objective, self.temperature)[None]])
+
+    def share_of_earlier(self, earlier: Fitted, later: Fitted) -> float:
+        """By their evidence, as if all had been started together."""
+        both = np.concatenate([earlier.starts["objective"], later.starts["objective"]])
+        return float(tempered_weights(both, self.temperature)[: len(earlier.starts)].sum())

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from manifoldgp.averaging.averages import Averaged, Averaging, FoldChoice
+from manifoldgp.averaging.averages import Averaged, Averaging, Fitted, FoldChoice
 from manifoldgp.data.inputs import whole_number
 from manifoldgp.errors import InputError
 from manifoldgp.model import Data, Model
@@ -32,7 +32,7 @@ class Single(Averaging):
     restarts
         Independent starts; each redraws network and kernel.
     optimizer
-        "l-bfgs" (all starts in one batch), "l-bfgs-b" (SciPy's, one after another) or "newton-cg".
+        "l-bfgs" or "hessian-free" (all starts in one batch), or "l-bfgs-b" (SciPy's, one after another).
     max_iter
         Iterations of each start, at most; on levels, of each level.
     levels
@@ -100,6 +100,11 @@ class Single(Averaging):
             "starts", model, data, self.restarts, self.max_iter, group="own", margin=LOST_MARGIN, optimizer=self.optimizer,
             levels=self.levels, warm=warm,
         )  # fmt: skip
+
+    def share_of_earlier(self, earlier: Fitted, later: Fitted) -> float:
+        """All or nothing: the better one of the two predicts."""
+        best = [f.starts["objective"][f.starts["chosen"]].min() for f in (earlier, later)]
+        return float(best[0] <= best[1])
 
     def plan_sparse(self, N: int, method: Sparse) -> Plan:
         return Plan(tuple(Schedule().phases(N, method.most_inducing, self.restarts, self.max_iter)))

@@ -15,11 +15,10 @@ from manifoldgp.averaging.sparse_groups import Group, scored
 from manifoldgp.averaging.sparse_kinds import Kind, around_the_gp, kinds_of, pretrained_start
 from manifoldgp.errors import warn
 from manifoldgp.model import Data, Model
-from manifoldgp.parameters import Layout, Tree, map_leaves
+from manifoldgp.parameters import Layout, Tree, first_of, map_leaves
 from manifoldgp.training.member_round import Round
 from manifoldgp.training.model_rows import MemoryRows, ModelRows
-from manifoldgp.training.objective import first_of
-from manifoldgp.training.plan import sparse_operations
+from manifoldgp.training.plan import LEAST_KEPT, sparse_operations
 from manifoldgp.training.pretraining import MOST_ROWS
 from manifoldgp.training.settings import Sparse
 from manifoldgp.training.sparse_members import Member, MemberTrainer
@@ -42,6 +41,12 @@ ALLOWANCE = 1000.0
 
 _EPOCH = 0.3
 """What an epoch of pretraining costs, in evaluations."""
+
+_KEPT = 0.15, 0.35
+"""Shares of a time budget that are kept for what comes after training, at least and at most."""
+
+_FOR_FEW_ROWS = 0.3
+"""Share of the time for training, at most, that members spend on few rows."""
 
 _COMPARED = 700.0
 """Evaluations that the comparison of all kinds takes, about: what a time budget has to hold."""
@@ -76,7 +81,8 @@ class GroupTraining:
         self.begun = time.perf_counter()
         self.end = math.inf if trainer.seconds is None else self.begun + trainer.seconds
         self.members = MemberTrainer(rows, trainer.workers, trainer.seed, trainer.device, trainer.checkpoints, trainer.output)
-        self.kinds = kinds_of(template, settings)
+        idle = frozenset() if trainer.earlier is None else trainer.earlier.idle
+        self.kinds = {name: kind for name, kind in kinds_of(template, settings).items() if name not in idle}
         self.few = rows.sample(FEW_ROWS, trainer.seed)
         self.part: ModelRows = rows
         if (part := compared_rows(rows.count)) < rows.count:
@@ -90,15 +96,21 @@ class GroupTraining:
 
     @property
     def deadline(self) -> float:
-        """When training has to end: after it members are conditioned on all rows, each in less than an evaluation."""
+        """When training has to end: after it members are conditioned on all rows, each in less than an evaluation, and weighed."""
         if self.end == math.inf:
             return math.inf
-        members = 2 * sum(kind.first for kind in self.kinds.values())
-        return self.end - min(members * self.pace, 0.35 * (self.end - self.begun))
+        members, (least, most) = 2 * sum(kind.first for kind in self.kinds.values()), _KEPT
+        seconds = self.end - self.begun
+        return self.end - min(max(least * seconds, LEAST_KEPT) + members * self.pace, most * seconds)
+
+    @property
+    def late(self) -> bool:
+        """Whether the time for training is up, as the first process sees it."""
+        return self.rows.ranks.decide(time.perf_counter() > self.deadline)
 
     def over(self) -> bool:
         """Whether training has to end here."""
-        return self.trainer.stopped or self.rows.ranks.decide(time.perf_counter() > self.deadline)
+        return self.trainer.stopped or self.late
 
     def affordable(self, evaluations: float, share: float = 1.0) -> bool:
         """Whether so many more evaluations are within a share of what a stack may take, and within its time at the pace so far."""
@@ -129,11 +141,13 @@ class GroupTraining:
     # ------------------------------------------------------------------------------------------------------------------------ training
 
     def new(self, phase: str, wanted: Mapping[str, tuple[int, int]], source: ModelRows) -> dict[str, Group]:
-        """New members {kind: (how many, to which step)}, begun on few rows or pretrained, and trained to their step."""
+        """New members {kind: (how many, to which step)}, begun on few rows or pretrained, and trained to their step; where time is up, as they are then."""
         pretrained = {name: each for name, each in wanted.items() if self.kinds[name].grows}
         others = {name: count for name, (count, _) in wanted.items() if name not in pretrained}
         members = self._on_few_rows(phase, others) | self._pretrained(pretrained, source)
         source = source if source is self.rows and self.part is not self.rows else self._affordable_part()
+        if self.late:
+            return self.scored(members, source, 0)
         members = {name: self.members.placed_anew(each, source, self.inducing) for name, each in members.items()}
         iterations = {name: self.iterations(self.kinds[name], wanted[name][1]) for name in members}
         found = self.trained(phase, members, iterations, source, 0)
@@ -143,7 +157,11 @@ class GroupTraining:
         inducing = max(1, min(self.inducing // 2, len(self.few.y) // 4))
         begun = {name: self._begun(self.kinds[name], count, inducing) for name, count in counts.items()}
         few = MemoryRows(self.few, self.rows.ranks)
-        return self._minimised(f"{phase}, few rows", begun, dict.fromkeys(begun, FEW_ITERATIONS), few) if begun else {}
+        if not begun:
+            return {}
+        now = time.perf_counter()
+        deadline = min(self.deadline, now + _FOR_FEW_ROWS * (self.deadline - now)) if self.end < math.inf else math.inf
+        return self._minimised(f"{phase}, few rows", begun, dict.fromkeys(begun, FEW_ITERATIONS), few, deadline)
 
     def _begun(self, kind: Kind, count: int, inducing: int) -> list[Member]:
         model = kind.model(self.rows.count)
@@ -218,13 +236,18 @@ class GroupTraining:
         return found
 
     def _minimised(
-        self, phase: str, members: Mapping[str, list[Member]], iterations: Mapping[str, int], source: ModelRows
+        self,
+        phase: str,
+        members: Mapping[str, list[Member]],
+        iterations: Mapping[str, int],
+        source: ModelRows,
+        deadline: float | None = None,
     ) -> dict[str, list[Member]]:
         """All members side by side; keeps account of time and work, and of who wants training to end."""
         names = [name for name, each in members.items() for _ in each]
         everyone = [member for each in members.values() for member in each]
         labels = [f"{name} {number}" for name, each in members.items() for number in range(len(each))]
-        round_ = Round(phase, labels, self.trainer.watch, self.deadline, self.trainer.stopped)
+        round_ = Round(phase, labels, self.trainer.watch, deadline or self.deadline, self.trainer.stopped)
         before = time.perf_counter()
         trained = self.members.further(everyone, [iterations[name] for name in names], round_, source)
         self._account(names, everyone, trained, iterations, source, time.perf_counter() - before)

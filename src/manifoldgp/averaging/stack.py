@@ -14,12 +14,12 @@ import time
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
 
-from manifoldgp.averaging.averages import Averaged, Averaging, FoldChoice, number_of
+from manifoldgp.averaging.averages import Averaged, Averaging, Fitted, FoldChoice, number_of
 from manifoldgp.averaging.final_members import RETRAINED_BELOW, conditioned, mixed, retrained
 from manifoldgp.averaging.fold_predictions import make_batch, sample_of
 from manifoldgp.averaging.fold_training import (
@@ -40,7 +40,7 @@ from manifoldgp.averaging.kinds import ADDITIVE_GP, COLD, OWN, PLAIN, ROUGH, ROU
 from manifoldgp.averaging.members import plain_gp
 from manifoldgp.averaging.sparse_kinds import kinds_of
 from manifoldgp.averaging.sparse_stack import fit_sparse_stack, plan_sparse_stack
-from manifoldgp.averaging.stacking import PLAIN_GPS, HeldOutReport, Weighing
+from manifoldgp.averaging.stacking import PLAIN_GPS, HeldOutReport, Weighing, stacking_weights
 from manifoldgp.data.inputs import positive_number, whole_number
 from manifoldgp.errors import InputError
 from manifoldgp.model import Data, Model
@@ -55,6 +55,9 @@ ADDITIVE_COST = 5
 
 _GP_ITERATIONS = 45
 """Iterations of a start of the plain GP, as a rule: those that are clearly lost stop early."""
+
+FOR_PLAIN, FOR_FOLDS, FOR_RETRAINING = 0.25, 0.8, 0.85
+"""Shares of what is left of a time budget: for the plain GP, for the folds where members are trained anew on all rows, and for that."""
 
 DEALT_ROWS = 600
 """Rows in all deals together: few rows are dealt to folds several times, and a stack is learnt with each deal. One stack is a matter of chance there."""
@@ -277,8 +280,22 @@ class Stack(Averaging):
         # The seed itself: nothing is drawn from the generator, so that the plain GP (of the first target) has the very starts of a GPRegressor.
         rng, N = np.random.default_rng(trainer.generator.initial_seed()), len(data.y)
         settings = self if N >= NARROW_FROM else replace(self, variance_factors=_not_narrow(self.variance_factors))
-        deals = (held_out_in_turn(N, rng, folds.groups, folds.ordered) for _ in range(self.deals_for(N)))
-        return fit_stack(model, data, deals, settings, trainer, rng)
+        others = (
+            None if trainer.earlier is None else np.random.default_rng([trainer.generator.initial_seed(), trainer.earlier.fits])
+        )
+        if others is not None and N < RETRAINED_BELOW:
+            rng = others  # every row is held out, whatever the deal
+        first = held_out_in_turn(
+            N, rng, folds.groups, folds.ordered
+        )  # before anything else is drawn: another fit holds out the same rows
+        later = (held_out_in_turn(N, rng, folds.groups, folds.ordered) for _ in range(1, self.deals_for(N)))
+        return fit_stack(model, data, chain([first], later), settings, trainer, others or rng)
+
+    def share_of_earlier(self, earlier: Fitted, later: Fitted) -> float:
+        """By what each predicts on the held-out rows, which are the same."""
+        reports = [fitted.report for fitted in (earlier, later) if fitted.report is not None]  # a stack has held-out rows
+        table = np.stack([report.log_density["stack"] for report in reports])
+        return float(stacking_weights(table, 0.5 * self.spread_prior * table.shape[1])[0])
 
     def plan_sparse(self, N: int, method: Sparse) -> Plan:
         return plan_sparse_stack(N, method, self)
@@ -322,15 +339,18 @@ def fit_stack(
     """Weights from the folds, and the members that predict. deals: held-out rows of each fold, once or several times."""
     few = len(data.y) < RETRAINED_BELOW
     sample = data if few else sample_of(data, SCREEN_ROWS, rng)
-    gp = trainer.fit(PLAIN, plain_gp(template), sample, settings.gp_starts, settings.gp_iterations, margin=LOST_MARGIN)
+    first, model = trainer.within(FOR_PLAIN), plain_gp(template)
+    known = None if trainer.earlier is None else trainer.earlier.best_of(model)
+    starts = settings.gp_starts if known is None else 1
+    gp = first.fit(PLAIN, model, sample, starts, settings.gp_iterations, margin=LOST_MARGIN, warm=known)
     plain, stacks, reports = {PLAIN: gp}, [], []
     begin = time.perf_counter()
     for held_out in deals:
-        course = OnFolds(template, make_batch(data, held_out), settings, trainer, rng)
+        course = OnFolds(template, make_batch(data, held_out), settings, trainer.within(FOR_FOLDS) if few else trainer, rng)
         weights, report = course.weigh(gp.values(np.array([gp.best()])))
         share = dict(zip(course.groups, weights, strict=True))
         found = (
-            retrained(template, data, plain, course.groups, share, settings, trainer)
+            retrained(template, data, plain, course.groups, share, settings, trainer.within(FOR_RETRAINING))
             if few
             else conditioned(course.groups, share)
         )

@@ -14,18 +14,13 @@ from manifoldgp.averaging.stacking import PLAIN_GPS, HeldOutReport
 _LEVELS = (0.5, 0.9, 0.95)
 
 
-def held_out_numbers(report: HeldOutReport, scale: float, plain_weight: float | None = None) -> dict[str, Any]:
-    """Weights, held-out negative log densities (units of y, nats a row), errors and calibration, by name. scale: sd of y.
-
-    plain_weight: as in :func:`held_out_remarks`; errors and calibration of another model than the one that predicts are left out.
-    """
+def held_out_numbers(report: HeldOutReport, scale: float) -> dict[str, Any]:
+    """Weights, held-out negative log densities (units of y, nats a row), errors and calibration, by name. scale: sd of y."""
     share = report.weights.sum(1)
     numbers: dict[str, Any] = {f"weight of {name}": float(w) for name, w in zip(report.groups, share, strict=True)}
     numbers["weight of widened copies"] = float(report.weights[:, 1:].sum())
     for name, log_density in report.log_density.items():
         numbers[f"held-out negative log density, {name}"] = float(-log_density.mean()) + math.log(scale)
-    if plain_weight is not None and not speaks_of_the_model(report, plain_weight):
-        return numbers
     if report.mean is not None and report.observed is not None:
         numbers |= {f"held-out {name}": value for name, value in errors_of(report.observed, report.mean, scale).items()}
     for level, share_inside in coverage(report.pit).items():
@@ -46,18 +41,10 @@ def errors_of(observed: np.ndarray, mean: np.ndarray, scale: float = 1.0) -> dic
     return found | ({"R²": 1.0 - square / spread} if spread > 0 else {})
 
 
-def speaks_of_the_model(report: HeldOutReport, plain_weight: float) -> bool:
-    """Whether the model that predicts is the one that the held-out rows were predicted with.
-
-    It is not where members on all rows were stopped on their way: the plain GP, whose weight is ``plain_weight`` then, took theirs.
-    """
-    return abs(plain_weight - float(report.weights[report.groups.index("plain GP")].sum())) < 0.01
-
-
-def held_out_remarks(report: HeldOutReport, plain_weight: float | None = None) -> list[str]:
+def held_out_remarks(report: HeldOutReport) -> list[str]:
     """Sentences: who carries the weight, what the features add beyond calibration, and whether intervals can be trusted.
 
-    plain_weight: of the plain GP in the model that predicts, where that is known. What was not trained to its end is not judged.
+    What was not trained to its end is not judged.
     """
     share = dict(zip(report.groups, report.weights.sum(1), strict=True))
     density = {name: float(-value.mean()) for name, value in report.log_density.items()}
@@ -69,8 +56,6 @@ def held_out_remarks(report: HeldOutReport, plain_weight: float | None = None) -
     learned = [name for name in report.groups if name not in PLAIN_GPS]
     if not learned:
         return ["Training was stopped before any features were trained: the average holds the plain GP only."]
-    if plain_weight is not None and not speaks_of_the_model(report, plain_weight):
-        return [_unfinished_in_words(plain_weight, plain - stack)]
     stopped = [name for name in report.cut_short if name in learned]
     if stopped:
         return [_untried_in_words(stopped, sum(share[name] for name in report.groups if name in PLAIN_GPS))]
@@ -139,13 +124,6 @@ def coverage(pit: np.ndarray) -> dict[float, float]:
     return {level: float((np.abs(pit - 0.5) <= 0.5 * level).mean()) for level in _LEVELS}
 
 
-def _unfinished_in_words(plain_weight: float, gain: float) -> str:
-    """Of a stack whose members on all rows were stopped."""
-    alone = "predicts alone" if plain_weight > 0.995 else f"carries {100 * plain_weight:.0f} % of the weight"
-    more = f" On held-out rows the whole stack was {gain:.2f} nats a row better than the plain GP." if gain > 0.02 else ""
-    return f"Training was stopped before the members with learned features were finished: the plain GP {alone}.{more} Give it more time."
-
-
 def _untried_in_words(stopped: list[str], plain: float) -> str:
     """Of a stack whose groups were stopped on the folds."""
     return (
@@ -174,5 +152,5 @@ def _gain_in_words(plain: float, control: float, stack: float) -> str:
     from_width, from_features = plain - control, control - stack
     return (
         f"Held-out rows are predicted {plain - stack:.2f} nats a row better than by the plain GP: {max(from_width, 0.0):.2f} of that comes from "
-        f"wider copies of the plain GP (calibration) or mixtures of plain GPs, {from_features:.2f} from the features."
+        f"wider copies of the plain GP (calibration) or mixtures of plain GPs, {round(from_features, 2) + 0.0:.2f} from the features."
     )

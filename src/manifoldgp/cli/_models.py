@@ -29,6 +29,18 @@ def open_model(path: Path) -> Any:
     return manifoldgp.load(path)
 
 
+def open_manifold_gp(path: Path) -> Any:
+    """The same, for commands that look into the posteriors of Gaussian processes, which a deep GP has not."""
+    from manifoldgp.errors import InputError
+
+    model = open_model(path)
+    if not hasattr(model, "predictor"):
+        raise InputError(
+            f"{path} holds a {type(model).__name__}, which can be used by mgp predict and mgp score; in Python its diagnose() says how the fit went."
+        )
+    return model
+
+
 def encoding_of(model: Any, table: Any = None, targets: Sequence[str] = ()) -> TableEncoding:
     """How the model reads tables. A model saved from Python takes columns of numbers with the names that it was fitted on.
 

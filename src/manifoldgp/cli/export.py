@@ -57,7 +57,7 @@ def export(
     that is printed; how a table becomes these is in the file's metadata under "table".
     """
     from manifoldgp._system.files import refuse_unwritable
-    from manifoldgp.cli._models import encoding_of, open_model
+    from manifoldgp.cli._models import encoding_of, open_manifold_gp
 
     _refuse_without_effect(to, dtype, gradient)
     outputs = [out, out.with_suffix(".h")] if to is Format.c else [out]
@@ -65,7 +65,7 @@ def export(
     for output in outputs:
         refuse_unwritable(output)
     messages = Messages(quiet)
-    model = open_model(model_file)
+    model = open_manifold_gp(model_file)
     with messages.warnings_as_messages():
         predictor = model.predictor(max_members, tolerance)
         said = _write(predictor, to, out, dtype, gradient)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from manifoldgp._system.plain_text import argument, visible
+from manifoldgp._system.plain_text import argument, option, visible
 from manifoldgp.cli._fit_arguments import FitOptions
 from manifoldgp.cli._interruption import Interruption
 from manifoldgp.cli._messages import Messages, print_json, size_in_words
@@ -101,6 +101,15 @@ def fit(
     time_budget: Annotated[
         float | None, typer.Option(help="Seconds after which training stops and keeps what it has.", metavar="SECONDS")
     ] = None,
+    more: Annotated[
+        Path | None,
+        typer.Option(
+            help="Train more members of this model, fitted to the same rows with the same options; both predict together.",
+            metavar="MODEL",
+            exists=True,
+            dir_okay=False,
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option(help="Another seed draws other starts and folds.", min=0, max=2**32 - 1, metavar="N")] = 0,
     features: InputColumns = None,
     drop: DroppedColumns = None,
@@ -176,11 +185,16 @@ def fit(
         group is not None,
     )
     arguments, noise_of_inputs = options.arguments(launched()), _noise_of_inputs(input_std)
-    unfinished = checked_places(out, replace_if_interrupted, files)
+    unfinished = checked_places(out, replace_if_interrupted, files, more)
+    if more is not None and input_std is not None:
+        raise typer.BadParameter(
+            "--more cannot go on with noisy inputs: they are trained in rounds of their own. Leave out --input-std or --more."
+        )
     if launched():
-        for name, given in (("--group", group), ("--drop", drop)):
+        instead = {"--group": ". Name the inputs with --features", "--drop": ". Name the inputs with --features"}
+        for name, given in (("--group", group), ("--drop", drop), ("--more", more)):
             if given is not None:
-                raise typer.BadParameter(f"{name} cannot be used under torchrun. Name the inputs with --features.")
+                raise typer.BadParameter(f"{name} cannot be used under torchrun{instead.get(name, '')}.")
         if cyclic is not None or missing is not Missing.error:
             raise typer.BadParameter("--missing and --cyclic cannot be used under torchrun, which fits numbers without gaps.")
         if input_std is not None:
@@ -197,7 +211,7 @@ def fit(
             training = read_training(
                 files, target, features, drop, noise_column, group, messages, str(missing), column_names(cyclic, [])
             )
-            fitted = fit_table(training, messages, interruption, ordered, arguments, noise_of_inputs)
+            fitted = fit_table(training, messages, interruption, ordered, arguments, noise_of_inputs, more)
             place = unfinished if fitted.interrupted and out.exists() else out
             remarks = save_fitted(fitted, place)
         except KeyboardInterrupt:
@@ -246,12 +260,12 @@ _SMALL_PROGRAM = 8_000_000
 """Bytes up to which a program is put into the model file: with more, the file would grow by more than the seconds that it saves are worth."""
 
 
-def checked_places(out: Path, replace_if_interrupted: bool, files: list[str]) -> Path:
-    """Where an unfinished model goes if ``out`` exists. Refuses places that cannot be written to, and those of the tables."""
+def checked_places(out: Path, replace_if_interrupted: bool, files: list[str], more: Path | None = None) -> Path:
+    """Where an unfinished model goes if ``out`` exists. Refuses places that cannot be written to, and those of the tables and of the model that goes on."""
     from manifoldgp._system.files import refuse_unwritable
     from manifoldgp.data.table_files import table_names
 
-    tables = table_names(files)
+    tables = [*table_names(files), *([] if more is None else [str(more)])]
     refuse_overwriting([out], tables)
     refuse_unwritable(out)
     unfinished = out if replace_if_interrupted else out.with_name(f"{out.stem}.unfinished{out.suffix}")
@@ -406,8 +420,9 @@ def fit_table(
     ordered: bool,
     arguments: dict[str, Any],
     input_std: dict[str, float] | None = None,
+    more: Path | None = None,
 ) -> Fitted:
-    """Train, with a progress bar, until somebody interrupts. The model carries the table's encoding."""
+    """Train, with a progress bar, until somebody interrupts; more: the file of a model that goes on. The model carries the table's encoding."""
     from manifoldgp import NUTS, GPRegressor, ManifoldGPRegressor
     from manifoldgp.averaging import as_averaging
     from manifoldgp.cli._fit_progress import FitProgress
@@ -420,15 +435,35 @@ def fit_table(
         periods = next((column.time.cyclic for column in training.encoding.columns if column.time is not None), ())
         estimator = GPRegressor if plain else ManifoldGPRegressor
         model = estimator(**arguments, missing=training.encoding.missing, cyclic=periods, callback=progress)
-        rows: dict[str, Any] = {"noise_std": training.noise, "input_std": input_std, "groups": training.groups}
+        rows: dict[str, Any] = {"noise_std": training.noise, "groups": training.groups, "ordered": ordered}
         try:
-            model.fit(training.X, training.y, **rows, ordered=ordered)
+            if more is None:
+                model.fit(training.X, training.y, input_std=input_std, **rows)
+            else:
+                model = _earlier(more, model)
+                model.fit_more(training.X, training.y, seconds=arguments["time_budget"], **rows)
         except (MemoryError, RuntimeError) as error:
             error.add_note(f"The table has {len(training.X):,} rows.")
             raise
     refuse_unfinished(progress, outputs, interruption.exit_code)
     model.table_encoding_ = training.encoding  # pyright: ignore[reportAttributeAccessIssue]
     return Fitted(model, time.perf_counter() - begin, progress.stop)
+
+
+def _earlier(path: Path, asked: Any) -> Any:
+    """The fitted model of a file, with the callback and the place of another one; refuses one that was fitted with other options."""
+    from manifoldgp import load
+    from manifoldgp.errors import InputError
+
+    model = load(path, device=asked.device)
+    given = {name: (repr(value), repr(getattr(model, name, None))) for name, value in asked.get_params(deep=False).items()}
+    other = [name for name, (here, there) in given.items() if here != there and name not in ("callback", "time_budget", "device")]
+    if type(model) is not type(asked) or other:
+        raise InputError(
+            f"--more goes on with the options of the first fit, and {path} was fitted with other ones ({', '.join(other) or 'averaging'}). "
+            "Give the same options, or fit without --more."
+        )
+    return model.set_params(callback=asked.callback)
 
 
 def refuse_unfinished(progress: FitProgress, outputs: int, exit_code: int) -> None:
@@ -458,19 +493,38 @@ def _say_what_was_read(training: Training, rows: int, messages: Messages) -> Non
         elif column.kind == "flag":
             messages.note(f"{column.name}: true or false, becomes 1 or 0")
         elif column.time is not None:
-            messages.note(f"{column.name}: {column.kind}s, become {', '.join(column.time.names(column.name))}")
+            written = f" written with the {column.time.order}" if column.time.order else ""
+            messages.note(f"{column.name}: {column.kind}s{written}, become {', '.join(column.time.names(column.name))}")
         if alike := spellings_alike(column.categories):
             messages.warn(
                 f"{column.name}: categories that differ only in capitals or spaces count as different ones: {', '.join(alike[:3])}"
             )
         if column.indicator:
             messages.note(f"{column.name}: missing values are taken from rows that are alike; a column says where")
+    _warn_of_copies(training, messages)
     if encoding.group:
         messages.note(f"{encoding.group}: {len(set(training.groups))} labels of rows that belong together; not an input")
     if encoding.constant:
         messages.note(f"Left out, because they have one value only: {', '.join(encoding.constant)}")
     if encoding.ignored:
         messages.note(f"Left out: {', '.join(encoding.ignored)}")
+
+
+def _warn_of_copies(training: Training, messages: Messages) -> None:
+    """Copies of rows and of the target make a model look better on held-out rows than it is on new ones."""
+    inputs, targets = training.X, training.y.to_frame() if training.y.ndim == 1 else training.y
+    copies = int(inputs.assign(**{f"target {name}": targets[name] for name in targets}).duplicated().sum())
+    if copies and training.groups is None:
+        messages.warn(
+            f"{copies} of {len(inputs)} rows are copies of others, inputs and targets alike: a row whose copy is known is easy to predict, and held-out "
+            "errors are too small. Remove them, unless they were measured again."
+        )
+    same = [str(name) for name in inputs for target in targets if inputs[name].equals(targets[target].rename(name))]
+    if same:
+        without = " ".join(option("--drop", name) for name in same)
+        messages.warn(
+            f"{', '.join(same)}: the same numbers as the target. If they are not known beforehand, leave them out: {without}"
+        )
 
 
 def say_what_was_fitted(

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from manifoldgp._system.plain_text import visible
 from manifoldgp.cli._messages import output, plain_data, print_json, size_in_words
 from manifoldgp.cli._options import Json, ModelFile
 
@@ -27,10 +28,10 @@ def inspect(
 
     found = read_header(model_file).get("summary")
     if found is None:  # saved from Python: look at the model itself
-        from manifoldgp.cli._models import open_model
+        from manifoldgp.cli._models import open_manifold_gp
         from manifoldgp.cli._summary import summary_of
 
-        found = summary_of(open_model(model_file))
+        found = summary_of(open_manifold_gp(model_file))
     about = {"model": str(model_file), **{name: found[name] for name in _ABOUT}, "bytes": model_file.stat().st_size}
     indices = _sensitivities(model_file, found["targets"]) if sensitivity else {}
     if json:
@@ -45,9 +46,9 @@ def inspect(
 
 def _sensitivities(model_file: Path, targets: list[str]) -> dict[str, Any]:
     """The indices of every target by its name."""
-    from manifoldgp.cli._models import open_model
+    from manifoldgp.cli._models import open_manifold_gp
 
-    model = open_model(model_file)
+    model = open_manifold_gp(model_file)
     return {name: model.sensitivity(output=o) for o, name in enumerate(targets)}
 
 
@@ -61,10 +62,15 @@ def _kind_in_words(column: Any) -> str:
         "flag": "true or false",
         "category": "text: " + ", ".join(column.categories),
         "levels": f"text with {len(column.categories)} levels, becomes the effect of each on the target",
-        "date": f"date, {_since(column.time)}",
+        "date": f"date{_order(column.time)}, {_since(column.time)}",
         "duration": f"duration in {column.time.unit}" if column.time else "",
     }[column.kind]
     return f"{words}; some missing" if column.indicator else words
+
+
+def _order(time: Any) -> str:
+    """Which of day and month stands first, where that had to be found out."""
+    return "" if time is None or time.order is None else f" written with the {time.order}"
 
 
 def _since(time: Any) -> str:
@@ -89,7 +95,7 @@ def _show(about: dict[str, Any], encoding: Any, settings: dict[str, Any], number
         table.add_column(style="dim")
         table.add_column(overflow="fold")
         for name, value in entries.items():
-            table.add_row(name, value)
+            table.add_row(visible(name), visible(value))
         console.print(Padding(table, (0, 0, 1, 2), expand=False))
 
     heading("Model")
@@ -110,7 +116,7 @@ def _show(about: dict[str, Any], encoding: Any, settings: dict[str, Any], number
     heading("What the fit looks like")
     for remark in remarks:
         row = Table.grid(padding=(0, 1))
-        row.add_row("-", remark)
+        row.add_row("-", visible(remark))
         console.print(Padding(row, (0, 0, 0, 2), expand=False))
     console.print()
     heading("Numbers")

@@ -32,7 +32,7 @@ def report(
     --test judges the model by new rows; without it by rows that were held out or left out of the training rows.
     """
     from manifoldgp._system.files import refuse_unwritable
-    from manifoldgp.cli._models import open_model
+    from manifoldgp.cli._models import open_manifold_gp
     from manifoldgp.inspection.page import write_model_report
 
     if allow_unknown and test is None:
@@ -40,7 +40,7 @@ def report(
     refuse_overwriting([out], [model_file, *([test] if test else [])])
     refuse_unwritable(out)
     messages = Messages(quiet)
-    model = open_model(model_file)
+    model = open_manifold_gp(model_file)
     with messages.warnings_as_messages():
         X, y = (None, None) if test is None else _test_rows(model, test, allow_unknown, messages)
         write_model_report(model, out, title=title, X=X, y=y)

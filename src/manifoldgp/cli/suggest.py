@@ -62,7 +62,7 @@ def suggest(
     By default numbers stay within the range of the training rows, whole ones stay whole, and all categories are possible. The target's column is left empty.
     """
     from manifoldgp import suggestions
-    from manifoldgp.cli._models import encoding_of, open_model
+    from manifoldgp.cli._models import encoding_of, open_manifold_gp
     from manifoldgp.data.table_files import check_writable, write_table
 
     goals = [name for name, wanted in (("maximize", maximize), ("minimize", minimize), ("learn", learn)) if wanted]
@@ -73,7 +73,7 @@ def suggest(
     refuse_overwriting([out], [model_file, *([like] if like else [])], standard_output=True)
     check_writable(out)
     messages = Messages(quiet)
-    model = open_model(model_file)
+    model = open_manifold_gp(model_file)
     targets = encoding_of(model).targets
     output = _output(target, targets)
     with messages.warnings_as_messages():

@@ -1,7 +1,7 @@
 """The models that a comparison tries, by short names: "mean", "linear", "gp:matern32", "forest", "boosting", "mgp:stack", ...
 
 A name with a colon hands the word behind it to an estimator of this package: ``gp:WORD`` is ``GPRegressor(kernel=WORD)``, so that every registered kernel can be
-compared, and ``mgp:WORD`` is ``ManifoldGPRegressor(averaging=WORD)``.
+compared, ``mgp:WORD`` is ``ManifoldGPRegressor(averaging=WORD)``, and ``deepgp:NUMBER`` is ``DeepGPRegressor(layers=NUMBER)``.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ class Candidate:
 
 _DEFAULT_KERNELS = ("se", "matern32", "matern52", "rq", "additive", "auto")
 _DEFAULT_AVERAGES = ("fast", "stack")
+_DEFAULT_DEPTHS = (2,)
 _KERNEL_TITLES = {"se": "squared exponential", "matern32": "Matérn 3/2", "matern52": "Matérn 5/2", "matern12": "Matérn 1/2", "rq": "rational quadratic"}  # fmt: skip
 
 _SIMPLE = {
@@ -60,6 +61,7 @@ def default_names() -> list[str]:
     """The models that are compared unless somebody chooses: the quick ones first, ours last; other packages where they are installed."""
     kernels = [f"gp:{word}" for word in _DEFAULT_KERNELS if _known_kernel(word)]
     others = [name for name in _INSTALLED if find_spec(name) is not None]
+    others += [f"deepgp:{layers}" for layers in _DEFAULT_DEPTHS if find_spec("gpytorch") is not None]
     return [*_SIMPLE, *kernels, *_TREES, *others, *(f"mgp:{word}" for word in _DEFAULT_AVERAGES)]
 
 
@@ -84,14 +86,23 @@ def _named(name: str) -> Candidate:
         return Candidate(name, f"plain GP, {_KERNEL_TITLES.get(word, word)}", peers.Plain(word))
     if colon and kind == "mgp" and _known_average(word):
         return Candidate(name, f"manifold GP, {word}", peers.Manifold(word), _cost_of(word))
+    if colon and kind == "deepgp" and word.isdecimal() and int(word) > 0:
+        return _deep(name, int(word))
     if name in _INSTALLED and find_spec(name) is None:
         raise InputError(f"The model {name!r} needs the package {name}, which is not installed. Run: pip install {name}")
     known = {**_SIMPLE, **_TREES, **_INSTALLED}
     if name in known:
         return known[name]
     raise InputError(
-        f"There is no model {name!r}. Known: {', '.join(known)}, gp:KERNEL (gp:se, gp:matern32, ...), mgp:AVERAGING (mgp:stack, mgp:fast, ...)."
+        f"There is no model {name!r}. Known: {', '.join(known)}, gp:KERNEL (gp:se, gp:matern32, ...), mgp:AVERAGING (mgp:stack, mgp:fast, ...), "
+        "deepgp:LAYERS (deepgp:2, deepgp:3)."
     )
+
+
+def _deep(name: str, layers: int) -> Candidate:
+    if find_spec("gpytorch") is None:
+        raise InputError(f"The model {name!r} needs GPyTorch, which is not installed. Run: pip install 'manifoldgp[gpytorch]'")
+    return Candidate(name, f"deep GP, {layers} layer{'s' * (layers > 1)}", peers.Deep(layers), 30.0 * layers)
 
 
 def _users(name: str, estimator: BaseEstimator) -> Candidate:

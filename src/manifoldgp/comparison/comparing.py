@@ -60,7 +60,7 @@ def compare(
         The target.
     models
         Names, ``["mean", "linear", "gp:se", "forest", "boosting", "mgp:stack"]``, or scikit-learn estimators by name; by default all that are installed.
-        ``gp:WORD`` is ``GPRegressor(kernel=WORD)``, ``mgp:WORD`` is ``ManifoldGPRegressor(averaging=WORD)``.
+        ``gp:WORD`` is ``GPRegressor(kernel=WORD)``, ``mgp:WORD`` is ``ManifoldGPRegressor(averaging=WORD)``, ``deepgp:2`` is ``DeepGPRegressor(2)``.
     groups : (N,)
         Rows with one label (a run, a patient) are held out together.
     ordered

@@ -88,7 +88,7 @@ def scores_on(build: Callable[[], BaseEstimator], known: Split, X: np.ndarray, y
 
 def _fitted(estimator: Any, known: Split) -> Any:
     """The estimator, fitted; ours are told which rows belong together, so that they hold them out together too."""
-    if hasattr(estimator, "log_predictive_density") and as_averaging(estimator.averaging).shorthand() == "stack":
+    if hasattr(estimator, "averaging") and as_averaging(estimator.averaging).shorthand() == "stack":
         return estimator.fit(known.X, known.y, groups=_several(known.groups), ordered=known.ordered and known.groups is None)
     return estimator.fit(known.X, known.y)
 

@@ -112,6 +112,18 @@ class Manifold:
 
 
 @dataclass(frozen=True)
+class Deep:
+    """Makes deep GPs with so many layers."""
+
+    layers: int
+
+    def __call__(self, seed: int) -> BaseEstimator:
+        from manifoldgp.integrations.deep_gp import DeepGPRegressor
+
+        return DeepGPRegressor(self.layers, random_state=seed)
+
+
+@dataclass(frozen=True)
 class Given:
     """Makes copies of an estimator that the user gave."""
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import torch
@@ -13,13 +13,14 @@ from sklearn.utils import check_random_state
 from manifoldgp.data import inputs
 from manifoldgp.errors import InputError
 from manifoldgp.estimators.units import WARPED_NOISE
-from manifoldgp.features import as_features
+from manifoldgp.features import Features, as_features
 from manifoldgp.kernels import as_kernel
 from manifoldgp.means import as_mean
 from manifoldgp.model import Model
 from manifoldgp.noise import GaussianNoise
-from manifoldgp.parameters import LogNormal, Normal, Prior, StudentT
+from manifoldgp.parameters import GroupSparse, LogNormal, Normal, Prior, StudentT
 from manifoldgp.training.progress import Callback
+from manifoldgp.training.trained import Earlier
 from manifoldgp.warping import NoWarping, as_warping
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def model_of(estimator: ManifoldGPRegressor, known_noise: bool) -> Model:
     if known_noise and not isinstance(warping, NoWarping):
         raise InputError(WARPED_NOISE)
     return Model(
-        features=as_features(DEFAULT_FEATURES if estimator.features is None else estimator.features),
+        features=estimator_features(estimator),
         kernel=as_kernel(estimator._kernel_in_use()),
         mean=as_mean(estimator.mean),
         noise=noise,
@@ -54,18 +55,60 @@ def model_of(estimator: ManifoldGPRegressor, known_noise: bool) -> Model:
     )
 
 
-@dataclass(frozen=True)
-class RunSettings:
-    """Under which circumstances a fit runs, whatever the average and the method."""
+class Trainable(Protocol):
+    """What every estimator is told about the circumstances of its fit."""
 
-    time_budget: float | None
+    @property
+    def time_budget(self) -> float | None:
+        """Seconds after which training stops and keeps what it has."""
+        ...
+
     random_state: RandomState
     device: str
     verbose: bool
     callback: Callback | None
 
+    def _seconds_left(self) -> float | None: ...
+
+
+def estimator_features(estimator: ManifoldGPRegressor) -> Features:
+    """The features that the arguments describe."""
+    return as_features(DEFAULT_FEATURES if estimator.features is None else estimator.features)
+
+
+@dataclass(frozen=True)
+class Draws:
+    """Where a fit's random numbers come from. seed: of its folds. earlier: fits to the same rows and folds before it, whose starts were others."""
+
+    seed: int
+    earlier: int = 0
+
+    def generator(self) -> torch.Generator:
+        """The generator that draws starts; its initial seed draws the folds."""
+        generator = torch.Generator().manual_seed(self.seed)
+        if self.earlier:
+            torch.rand(2**16 * self.earlier + 1, generator=generator)
+        return generator
+
+    def seeds(self, targets: int) -> list[int]:
+        """One for each target, whatever was drawn before."""
+        generator = torch.Generator().manual_seed(self.seed)
+        return torch.randint(2**31 - 1, (targets,), generator=generator).tolist()
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """Under which circumstances a fit runs, whatever the average and the method."""
+
+    time_budget: float | None
+    draws: Draws
+    device: str
+    verbose: bool
+    callback: Callback | None
+    earlier: Sequence[Earlier] = ()
+
     @staticmethod
-    def of(estimator: ManifoldGPRegressor) -> RunSettings:
+    def of(estimator: Trainable) -> RunSettings:
         """Those of an estimator's arguments, checked."""
         if estimator.time_budget is not None:
             inputs.positive_number(estimator.time_budget, "time_budget (seconds)")
@@ -74,23 +117,27 @@ class RunSettings:
                 f"callback must be a function of (iterations, objective values), or None; got {estimator.callback!r}."
             )
         require_device(estimator.device)
-        return RunSettings(
-            estimator._seconds_left(), estimator.random_state, estimator.device, estimator.verbose, estimator.callback
-        )
+        draws = estimator._continues[0] if estimator._continues else Draws(seed_of(estimator.random_state))
+        earlier = estimator._continues[1] if estimator._continues else ()
+        return RunSettings(estimator._seconds_left(), draws, estimator.device, estimator.verbose, estimator.callback, earlier)
+
+    def earlier_of(self, output: int) -> Earlier | None:
+        """What earlier fits to the same rows left of a target."""
+        return self.earlier[output] if output < len(self.earlier) else None
 
     def after(self, seconds: float) -> RunSettings:
         """With what is left of the time budget after so many seconds."""
         return self if self.time_budget is None else replace(self, time_budget=max(self.time_budget - seconds, 1e-9))
 
-    def generator(self) -> torch.Generator:
-        """The generator that draws starts and folds."""
-        return generator_of(self.random_state)
+
+def seed_of(random_state: RandomState) -> int:
+    """A seed from whatever scikit-learn accepts as random_state."""
+    return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
 
 
 def generator_of(random_state: RandomState) -> torch.Generator:
     """An explicit generator from whatever scikit-learn accepts as random_state."""
-    seed = check_random_state(random_state).randint(np.iinfo(np.int32).max)
-    return torch.Generator().manual_seed(int(seed))
+    return torch.Generator().manual_seed(seed_of(random_state))
 
 
 def require_device(device: str) -> None:
@@ -104,9 +151,8 @@ def require_device(device: str) -> None:
         ) from error
 
 
-def standardized(estimator: ManifoldGPRegressor) -> tuple[bool, bool]:
-    """Whether the columns of X, and those of y, are standardised."""
-    given = estimator.standardize
+def standardized(given: object) -> tuple[bool, bool]:
+    """Whether the columns of X, and those of y, are standardised, by the argument ``standardize``."""
     if isinstance(given, (bool, np.bool_)):
         return bool(given), bool(given)
     if isinstance(given, str) and given in ("X", "y"):
@@ -125,11 +171,23 @@ def _noise(given: object) -> GaussianNoise:
 def _priors(estimator: ManifoldGPRegressor) -> dict[str, Prior]:
     """The priors by pattern, checked: a prior of another kind would be passed over in silence."""
     priors = {} if estimator.priors is None else estimator.priors
-    if not isinstance(priors, Mapping) or not all(isinstance(p, (LogNormal, Normal, StudentT)) for p in priors.values()):
+    if not isinstance(priors, Mapping) or not all(
+        isinstance(p, (GroupSparse, LogNormal, Normal, StudentT)) for p in priors.values()
+    ):
         raise InputError(
-            "priors must map patterns of parameter names to LogNormal, Normal or StudentT, such as "
+            "priors must map patterns of parameter names to LogNormal, Normal, StudentT or GroupSparse, such as "
             f"{{'kernel.lengthscale': LogNormal(0, 1)}}; got {priors!r}."
         )
     for prior in priors.values():
-        inputs.positive_number(prior.scale if isinstance(prior, StudentT) else prior.sd, f"The width of the prior {prior!r}")
+        inputs.positive_number(_width(prior), f"The width of the prior {prior!r}")
     return dict(priors)
+
+
+def _width(prior: Prior) -> float:
+    match prior:
+        case StudentT():
+            return prior.scale
+        case GroupSparse():
+            return prior.width
+        case _:
+            return prior.sd

@@ -18,7 +18,7 @@ from manifoldgp.data import inputs
 from manifoldgp.errors import InputError
 from manifoldgp.estimators import predictions
 from manifoldgp.estimators.units import as_columns, model_inputs
-from manifoldgp.inference.ensemble import Ensemble
+from manifoldgp.inference.ensemble import Ensemble, TargetPredictor
 from manifoldgp.inference.exact_posterior import Posterior
 from manifoldgp.warping import NoWarping
 
@@ -26,14 +26,15 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from manifoldgp.data.inputs import Table
-    from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
+    from manifoldgp.estimators.units import Predicting
 
 WAYS = ("split", "jackknife+")
+NEEDS_EXACT = "conformal='jackknife+' needs the closed form of an exact model without target warping. Use conformal='split' with calibration=(X, y)."
 _CHUNK = 64
 
 
 def intervals(
-    estimator: ManifoldGPRegressor, X: Table, level: float, conformal: str | None, calibration: tuple[Table, ArrayLike] | None
+    estimator: Predicting, X: Table, level: float, conformal: str | None, calibration: tuple[Table, ArrayLike] | None
 ) -> np.ndarray:
     """Lower and upper bounds at X: (n, 2), or (n, 2, O)."""
     if not 0 < level < 1:
@@ -49,24 +50,26 @@ def intervals(
     return _split(estimator, X, level, calibration) if calibration is not None else _jackknife(estimator, X, level)
 
 
-def _split(estimator: ManifoldGPRegressor, X: Table, level: float, calibration: tuple[Table, ArrayLike]) -> np.ndarray:
+def _split(estimator: Predicting, X: Table, level: float, calibration: tuple[Table, ArrayLike]) -> np.ndarray:
     seen, observed = calibration
     outputs = estimator.n_outputs_
-    mean, std = (np.asarray(a).reshape(-1, outputs) for a in predictions.moments(estimator, seen, True, False, False, None))
+    mean, std = (np.asarray(a).reshape(-1, outputs) for a in predictions.moments(estimator, seen, True, False, None))
     scores = np.sort(np.abs(inputs.target_table(estimator, observed, len(mean)) - mean) / std, axis=0)
     width = scores[_rank(len(scores), level, "calibration rows") - 1]
-    mean, std = (np.asarray(a).reshape(-1, outputs) for a in predictions.moments(estimator, X, True, False, False, None))
+    mean, std = (np.asarray(a).reshape(-1, outputs) for a in predictions.moments(estimator, X, True, False, None))
     bounds = np.stack([mean - width * std, mean + width * std], 1)
     return bounds[..., 0] if estimator._flat else bounds
 
 
-def _jackknife(estimator: ManifoldGPRegressor, X: Table, level: float) -> np.ndarray:
+def _jackknife(estimator: Predicting, X: Table, level: float) -> np.ndarray:
     U = model_inputs(estimator, X)
     return as_columns(estimator, [_jackknife_of(ensemble, U, level) for ensemble in estimator.ensembles_])
 
 
-def _jackknife_of(ensemble: Ensemble, U: Tensor, level: float) -> Tensor:
+def _jackknife_of(ensemble: TargetPredictor, U: Tensor, level: float) -> Tensor:
     """Bounds (n, 2) of one target."""
+    if not isinstance(ensemble, Ensemble):
+        raise InputError(NEEDS_EXACT)
     blocks = [_exact(block) for block in ensemble.blocks]
     N = blocks[0].rows
     rank = _rank(N, level, "training rows")
@@ -100,9 +103,7 @@ def _unit(block: Posterior) -> Tensor:
 
 def _exact(block: object) -> Posterior:
     if not isinstance(block, Posterior) or not isinstance(block.model.warping, NoWarping):
-        raise InputError(
-            "conformal='jackknife+' needs the closed form of an exact model without target warping. Use conformal='split' with calibration=(X, y)."
-        )
+        raise InputError(NEEDS_EXACT)
     return block
 
 

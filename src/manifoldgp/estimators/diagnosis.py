@@ -20,12 +20,12 @@ from manifoldgp.averaging.verdict import (
     held_out_remarks,
     sampling_numbers,
     sampling_remarks,
-    speaks_of_the_model,
 )
 from manifoldgp.data.scaling import constant_columns
 from manifoldgp.estimators.input_std import input_names
 from manifoldgp.estimators.kernel_choice import KernelChoice
 from manifoldgp.estimators.noisy_inputs import InputNoise
+from manifoldgp.estimators.pruning import left_of
 from manifoldgp.inference.ensemble import Ensemble
 from manifoldgp.inference.exact_posterior import Posterior
 from manifoldgp.inference.posterior import Conditioned
@@ -118,10 +118,8 @@ def _diagnose_output(estimator: ManifoldGPRegressor, ensemble: Ensemble, output:
             [f"The target has one value only{_sample(posterior)}: there is nothing to learn, and nothing is said about the fit."],
         )
     if held_out is not None:
-        plain = float(starts["weight"][starts["group"] == "plain GP"].sum())
-        numbers |= held_out_numbers(held_out, ensemble.scale, plain)
-        remarks += errors_in_words(held_out, ensemble.scale) if speaks_of_the_model(held_out, plain) else []
-        remarks += held_out_remarks(held_out, plain)
+        numbers |= held_out_numbers(held_out, ensemble.scale)
+        remarks += errors_in_words(held_out, ensemble.scale) + held_out_remarks(held_out)
     sampling = estimator.sampling_[output]
     if sampling is not None:
         numbers |= sampling_numbers(sampling)
@@ -135,17 +133,42 @@ def _diagnose_output(estimator: ManifoldGPRegressor, ensemble: Ensemble, output:
     _numerics(posterior, ensemble, numbers, remarks)
     _lengthscales(posterior, numbers, remarks)
     _feature_space(posterior, numbers, remarks)
+    _sparsity(estimator, posterior, averaged, numbers, remarks)
     _starts(starts, N, numbers, remarks)
     remarks += _uninformative(estimator, posterior)
     return Diagnosis(numbers, remarks or ["Nothing unusual."])
 
 
+def _sparsity(estimator: ManifoldGPRegressor, posterior: Conditioned, averaged: bool, numbers: dict, remarks: list) -> None:
+    """Which inputs, units and features a sparse network has left."""
+    left = left_of(posterior)
+    if left is None:
+        return
+    names, scaler = _column_names(estimator), estimator.x_scaler_
+    alive = left.inputs[0].cpu().numpy()
+    kept, off = ([names[d] for d in sorted(scaler.columns[which])] for which in (alive, ~alive))
+    off += [names[d] for d in getattr(estimator, "switched_off_", ())]
+    units, sizes = [int(unit.sum()) for unit in left.units], [unit.shape[-1] for unit in left.units]
+    numbers["inputs that remain"] = len(kept)
+    numbers["units of each layer that remain"] = np.array(units)
+    whose = "The sparse network with the most weight" if averaged else "The sparse network"
+    less = f"; switched off: {', '.join(off)}" if off else ""
+    some = f"Of its {'-'.join(map(str, sizes))} units {'-'.join(map(str, units))} remain"
+    saved = " model.pruned() leaves out what is off." if units != sizes or not alive.all() else ""
+    remarks.append(f"{whose} uses the {'input' if len(kept) == 1 else 'inputs'} {', '.join(kept)}{less}. {some}.{saved}")
+
+
+def _column_names(estimator: ManifoldGPRegressor) -> list[str]:
+    return list(map(str, getattr(estimator, "feature_names_in_", range(estimator.n_features_in_))))
+
+
 def _uninformative(estimator: ManifoldGPRegressor, posterior: Conditioned) -> list[str]:
     """Inputs that never change, and those that repeat others."""
     scaler = estimator.x_scaler_
-    names = list(map(str, getattr(estimator, "feature_names_in_", range(estimator.n_features_in_))))
-    unseen, remarks = np.flatnonzero(scaler.place < 0), []
-    constant = np.setdiff1d(constant_columns(scaler.undo(posterior.data.X.cpu().numpy())), unseen)
+    names, remarks = _column_names(estimator), []
+    without_place = np.flatnonzero(scaler.place < 0)
+    unseen = np.setdiff1d(without_place, getattr(estimator, "switched_off_", ()))  # the others have been told about
+    constant = np.setdiff1d(constant_columns(scaler.undo(posterior.data.X.cpu().numpy())), without_place)
     if len(constant):
         where = _sample(posterior)
         constant_where = f"Constant{where}, so nearly" if where else "Constant in the training data, so"
@@ -155,7 +178,9 @@ def _uninformative(estimator: ManifoldGPRegressor, posterior: Conditioned) -> li
         remarks.append(
             f"Constant in the training data, so without information: input {', '.join(names[d] for d in unseen)}. So {words}."
         )
-    repeated = [f"{names[d]} (that of {names[scaler.columns[scaler.place[d]]]})" for d in np.setdiff1d(scaler.dropped, unseen)]
+    repeated = [
+        f"{names[d]} (that of {names[scaler.columns[scaler.place[d]]]})" for d in np.setdiff1d(scaler.dropped, without_place)
+    ]
     if repeated:
         remarks.append(f"The same column again, and left out of the model: input {', '.join(repeated)}.")
     return remarks
@@ -257,7 +282,10 @@ def _lengthscales(posterior: Conditioned, numbers: dict, remarks: list) -> None:
     ):
         relative = lengthscale / H.std(0).clamp_min(1e-300)
         numbers[f"{name} / spread of the feature"] = relative.cpu().numpy()
-        far, near = int((relative > _FAR).sum()), int((relative < _NEAR).sum())
+        several = torch.tensor(
+            [len(torch.unique(column)) > 2 for column in H.T], device=H.device
+        )  # rows with one value of two share all the same
+        far, near = int((relative > _FAR).sum()), int(((relative < _NEAR) & several).sum())
         if far:
             some = "1 feature has" if far == 1 else f"{far} features have"
             remarks.append(f"{name}: {some} no influence (length-scale above {_FAR:g} spreads{_sample(posterior)}).")
@@ -286,10 +314,16 @@ def _feature_space(posterior: Conditioned, numbers: dict, remarks: list) -> None
     rank, Q, D = _rank(H), H.shape[1], X.shape[1]
     numbers["spread of the features"] = H.std(0).cpu().numpy()
     numbers["rank of the features"] = rank
-    # 0/1 columns of one category always sum to one; features that hold the inputs, as those of a plain GP do, then lack a dimension too.
-    if Q - rank > (_lacking_flags(X) if Q >= D else 0):
-        spanned = "1 dimension" if rank == 1 else f"{rank} dimensions"
-        remarks.append(f"The {Q} features span only {spanned}{_sample(posterior)}: fewer features would do.")
+    # Features that hold the inputs, as those of a plain GP do, lack what the inputs lack. 0/1 columns of one category always sum to one.
+    lacking = D - _rank(X) if Q >= D else 0
+    if Q - rank > lacking:
+        remarks.append(f"The {Q} features span only {_dimensions(rank)}{_sample(posterior)}: fewer features would do.")
+    elif lacking > _lacking_flags(X):
+        remarks.append(f"The {D} inputs span only {_dimensions(D - lacking)}{_sample(posterior)}: some follow from the others.")
+
+
+def _dimensions(count: int) -> str:
+    return "1 dimension" if count == 1 else f"{count} dimensions"
 
 
 def _lacking_flags(X: Tensor) -> int:
@@ -337,7 +371,7 @@ def _starts(starts: np.ndarray, N: int, numbers: dict, remarks: list) -> None:
     limited = int((starts["status"] == "iteration limit").sum())
     if limited:
         remarks.append(
-            f"{limited} of {len(starts)} {'start' if len(starts) == 1 else 'starts'} stopped at the iteration limit: raise max_iter to see them converge."
+            f"{limited} of {len(starts)} {'start' if len(starts) == 1 else 'starts'} stopped at the iteration limit: raise max_iter to see {'it' if limited == 1 else 'them'} converge."
         )
 
 

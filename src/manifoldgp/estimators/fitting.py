@@ -18,12 +18,13 @@ from manifoldgp.data.scaling import Standardizer
 from manifoldgp.data.sources import RowSource
 from manifoldgp.errors import InputError, warn
 from manifoldgp.estimators import tables
-from manifoldgp.estimators.arguments import RunSettings, model_of, standardized
+from manifoldgp.estimators.arguments import RunSettings, estimator_features, model_of, standardized
 from manifoldgp.estimators.canonical_data import input_scaler, learning_data, started_from
 from manifoldgp.estimators.input_std import InputStd, input_std_table, noisy_columns
 from manifoldgp.estimators.method import (
     chosen_method,
     partly_obeyed,
+    refuse_sparse_penalty,
     refuse_unobeyed,
     row_source,
     surveyed,
@@ -33,6 +34,7 @@ from manifoldgp.estimators.method import (
 from manifoldgp.estimators.noisy_inputs import InputNoise, fit_noisy, refuse_without_slopes, slope_noise
 from manifoldgp.estimators.targets import FittedTarget, bound_model, data_of_targets, fit_exact, fit_sparse
 from manifoldgp.estimators.units import conditioning_inputs, model_noise, on_device
+from manifoldgp.estimators.unlabelled_rows import bound_on, refuse_unused, unlabelled_inputs
 from manifoldgp.inference.ensemble import prediction_threads
 from manifoldgp.model import Data, Model
 from manifoldgp.training.model_rows import MemoryRows, StreamedRows
@@ -54,8 +56,10 @@ def fit(
     groups: ArrayLike | None,
     ordered: bool,
     input_std: InputStd | None = None,
+    unlabelled: Table | None = None,
 ) -> None:
     """Train by the method that the arguments and the data ask for, and keep the result in the estimator."""
+    begun = time.perf_counter()
     averaging, asked = as_averaging(estimator.averaging), as_method(estimator.method)
     for given in (averaging, asked):
         if given is not None:
@@ -63,6 +67,7 @@ def fit(
     run, noisy = RunSettings.of(estimator), has_noisy_inputs(estimator, input_std)
     refuse_unobeyed(estimator, averaging, asked)
     source = row_source(X, y, noise_std, asked, averaging)
+    refuse_unused(unlabelled, estimator_features(estimator), source is not None)
     if source is not None:
         tables.refuse_for_source(estimator)
         _refuse_for_source(noisy)
@@ -71,20 +76,25 @@ def fit(
     assert not isinstance(X, RowSource)  # row_source would have returned it
     rows = tables.training_rows(estimator, X, y, noise_std, groups, input_std)
     groups = rows.groups
-    table = inputs.training_table(estimator, rows.X, rows.y, rows.noise_std)
+    model = model_of(estimator, noise_std is not None)
+    table = inputs.training_table(estimator, rows.X, rows.y, rows.noise_std, model.features.uses_unlabelled)
+    more = unlabelled_inputs(estimator, unlabelled, table, model.features)
     N, outputs = table.Y.shape
-    model, method = model_of(estimator, noise_std is not None), chosen_method(asked, N, averaging, outputs)
-    tell_method(asked, method, N, averaging, outputs)
+    method = chosen_method(asked, N, averaging, outputs, run.time_budget)
+    refuse_sparse_penalty(model, method)
+    tell_method(asked, method, N, averaging, outputs, run.time_budget)
     folds = FoldChoice(inputs.group_labels(groups, table.given, table.kept), ordered)
-    of_X, of_y = standardized(estimator)
+    of_X, of_y = standardized(estimator.standardize)
     of_targets = Standardizer.fit(table.Y, of_y)
-    of_inputs = input_scaler(
-        Standardizer.fit(table.X, of_X), table, of_targets.learnt(of_targets.apply(table.Y)), model, averaging, method
-    )
+    seen = np.concatenate([table.X, more])
+    learnt_targets = of_targets.learnt(of_targets.apply(table.Y))
+    of_inputs = input_scaler(Standardizer.fit(seen, of_X), table, learnt_targets, model, averaging, method, not len(more))
+    model = bound_on(model, seen, of_inputs, run.device) if len(more) else model
     scalers = of_inputs, of_targets
     _tell_what_is_not_obeyed(model, averaging, method, len(scalers[0].columns), groups, ordered)
     _keep_shape(estimator, method, scalers, outputs, table.flat)
     data = data_of_targets(table, *scalers, run.device)
+    run = run.after(time.perf_counter() - begun)
 
     def train(data: list[Data], run: RunSettings) -> list[FittedTarget]:
         if isinstance(method, Sparse):
@@ -93,12 +103,12 @@ def fit(
         return fit_exact(model, data, learnt, scalers[1], averaging, run, dealt)
 
     if not noisy:
-        _keep(estimator, train(data, run))
+        _keep(estimator, train(data, run), run)
         return
     _refuse_for_noisy_inputs(method, model, data)
     known, columns = _known_and_noisy(estimator, table, rows.input_std, run.device)
     fitted, found = fit_noisy(train, data, known, columns, run)
-    _keep(estimator, fitted)
+    _keep(estimator, fitted, run)
     estimator.input_noise_ = replace(found, std=scalers[0].of_columns(found.std * scalers[0].scales))
 
 
@@ -152,7 +162,12 @@ def refuse_unsupported(named: Mapping[str, object]) -> None:
             "sample_weight has no meaning of its own in a Gaussian process: a row counts as much as its noise says. Give the noise of each row instead, "
             "fit(X, y, noise_std=...): a row that counts w times has noise_std = sigma / sqrt(w), with sigma the noise of a row that counts once."
         )
-    unknown = [name for name in named if name != "sample_weight"]
+    if named.get("unlabelled") is not None:
+        raise InputError(
+            "Nothing in a plain Gaussian process learns from rows without targets. Use ManifoldGPRegressor with features such as AutoEncoder((50, 10)) or "
+            "MLP((50, 10)).pretrained(), or leave out unlabelled."
+        )
+    unknown = [name for name in named if name not in ("sample_weight", "unlabelled")]
     if unknown:
         raise TypeError(f"fit() got an unexpected keyword argument {unknown[0]!r}")
 
@@ -175,12 +190,13 @@ def _fit_source(
     method = chosen_method(Sparse() if asked is None else asked, seen.rows, averaging, source.outputs)
     assert isinstance(method, Sparse)
     model = model_of(estimator, source.has_noise)
+    refuse_sparse_penalty(model, method)
     if ranks.first:
         _tell_what_is_not_obeyed(model, averaging, method, source.inputs, groups, ordered)
     estimator.n_features_in_ = source.inputs
     if source.names is not None:
         estimator.feature_names_in_ = np.array(source.names, dtype=object)
-    of_inputs, of_targets = seen.standardizers(source.inputs, *standardized(estimator))
+    of_inputs, of_targets = seen.standardizers(source.inputs, *standardized(estimator.standardize))
     scalers = started_from(averaging, of_inputs, of_inputs.columns), of_targets
     _keep_shape(estimator, method, scalers, source.outputs, source.flat)
     folds = FoldChoice(inputs.group_labels(groups, source.total), ordered)
@@ -188,7 +204,7 @@ def _fit_source(
     def rows_of(output: int) -> StreamedRows:
         return StreamedRows(source, *scalers, seen.rows, output, run.device, ranks)
 
-    _keep(estimator, fit_sparse(model, rows_of, *scalers, averaging, method, run, folds, ranks))
+    _keep(estimator, fit_sparse(model, rows_of, *scalers, averaging, method, run, folds, ranks), run)
 
 
 def _tell_what_is_not_obeyed(
@@ -205,7 +221,8 @@ def _keep_shape(
     estimator.x_scaler_, estimator.y_scaler_ = scalers
 
 
-def _keep(estimator: ManifoldGPRegressor, fitted: list[FittedTarget]) -> None:
+def _keep(estimator: ManifoldGPRegressor, fitted: list[FittedTarget], run: RunSettings) -> None:
+    estimator._draws = run.draws
     estimator.ensembles_ = [f.ensemble for f in fitted]
     estimator.starts_ = np.concatenate([f.starts for f in fitted])
     estimator.histories_ = [h for f in fitted for h in f.histories]

@@ -13,6 +13,7 @@ from manifoldgp.errors import InputError
 
 if TYPE_CHECKING:
     from manifoldgp.data.encoding import TableEncoding
+    from manifoldgp.data.inputs import Fitted
     from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
 
 InputStd = ArrayLike | Mapping[str, ArrayLike]
@@ -58,7 +59,7 @@ def noisy_columns(estimator: ManifoldGPRegressor, X: np.ndarray) -> np.ndarray:
     return np.array([d in numbers and len(np.unique(X[:, d])) > 2 for d in range(X.shape[1])])
 
 
-def input_names(estimator: ManifoldGPRegressor) -> list[str]:
+def input_names(estimator: Fitted) -> list[str]:
     """Names of the D inputs, x0, x1, ... where X had none."""
     return [str(name) for name in getattr(estimator, "feature_names_in_", [f"x{d}" for d in range(estimator.n_features_in_)])]
 

@@ -19,15 +19,17 @@ from manifoldgp.data.encoding import TableEncoding
 from manifoldgp.data.scaling import Standardizer
 from manifoldgp.data.sources import RowSource
 from manifoldgp.errors import InputError
-from manifoldgp.estimators import fitting, model_file, predictions, uncertain_inputs
-from manifoldgp.estimators.conformal import intervals
+from manifoldgp.estimators import fitting, model_file, more_members, predictions, uncertain_inputs
+from manifoldgp.estimators.arguments import Draws
 from manifoldgp.estimators.diagnosis import Diagnosis, diagnose
 from manifoldgp.estimators.function_draws import RIDGES, SampledFunctions, sample_functions
 from manifoldgp.estimators.hyperparameters import ParameterTable, parameter_table
 from manifoldgp.estimators.input_std import InputStd, input_names
 from manifoldgp.estimators.noisy_inputs import InputNoise
 from manifoldgp.estimators.notebook_view import fitted_view
+from manifoldgp.estimators.predictive_methods import PredictiveMethods
 from manifoldgp.estimators.program_targets import to_predictor
+from manifoldgp.estimators.pruning import pruned_estimator
 from manifoldgp.estimators.sensitivity import Sensitivity, sensitivity
 from manifoldgp.estimators.uncertain_inputs import PredictedMoments
 from manifoldgp.features import Features
@@ -39,6 +41,7 @@ from manifoldgp.noise import GaussianNoise
 from manifoldgp.parameters import Prior
 from manifoldgp.predictor import Predictor
 from manifoldgp.training.settings import Exact, Options, Sparse, as_method
+from manifoldgp.training.trained import Earlier
 from manifoldgp.warping import TargetWarping
 
 if TYPE_CHECKING:
@@ -49,7 +52,7 @@ if TYPE_CHECKING:
 
 
 @model_file.storable
-class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
+class ManifoldGPRegressor(PredictiveMethods, RegressorMixin, TransformerMixin, BaseEstimator):
     """Gaussian-process regression on learned features: y = G(M(x)) + noise, M and G trained jointly on the evidence.
 
     Parameters
@@ -80,7 +83,8 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
         "exact" (`Exact`), "sparse" (`Sparse`: inducing points in feature space, any number of rows), one of these objects, such as
         ``Sparse(inducing=256)``, or "auto": exact up to 12,000 rows (5,000 but for the stack), and beyond them sparse where it can do what is asked for, with a warning.
     time_budget
-        Seconds after which training stops and keeps what it has.
+        Seconds that a fit may take: it plans by them and keeps what it has when they are over. With method="auto", 1,500 rows or more and too little time for exact
+        members, it is sparse. ``fit_more`` goes on later.
     standardize
         True: the columns of X and y are standardised for training, and predictions are in their units. "X" or "y": only those. False: neither.
     missing
@@ -149,8 +153,11 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
     sampling_: list[SamplingReport | None]
     nlml_: float
     input_noise_: InputNoise  # only where the inputs were noisy
+    switched_off_: np.ndarray  # columns that pruned() left out; only there
     search_: list[SearchReport]  # only where kernels were searched
     _flat: bool  # whether y was (N,)
+    _draws: Draws  # where starts and folds came from
+    _continues: tuple[Draws, list[Earlier]] | None = None  # only while fit_more trains
 
     def __init__(
         self,
@@ -225,6 +232,7 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
         input_std: InputStd | None = None,
         groups: ArrayLike | None = None,
         ordered: bool = False,
+        unlabelled: Table | None = None,
         **unsupported: object,
     ) -> ManifoldGPRegressor:
         """Train on rows X with targets y.
@@ -239,7 +247,7 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
             Inputs: an array, anything that NumPy reads as a table of numbers, or a source of rows; or a frame of pandas, polars or Arrow with text, categories, true and
             false, and dates. What became of its columns is in ``table_encoding_``, which is saved with the model, and ``predict`` takes frames with the same columns.
         y : (N,) or (N, O)
-            Targets. Rows whose target is missing (NaN) are left out, with a warning.
+            Targets. Rows whose target is missing (NaN) are left out, with a warning; features that learn from inputs alone learn from them too.
         noise_std : (), (N,) or (N, O)
             Known noise of the rows, a standard deviation in the units of y.
         input_std : (), (D,), (N, D) or by name
@@ -249,15 +257,21 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
             Rows with one label (a run, a patient) stay together in the held-out folds of averaging="stack"; other averages hold out no rows, and say so.
         ordered
             Rows are in order of time; folds are contiguous stretches.
+        unlabelled : (M, D)
+            More inputs without targets, for features that learn from inputs alone: `AutoEncoder` and ``MLP(...).pretrained()``. Refused where nothing learns from them.
         unsupported
             What scikit-learn knows and this does not, ``sample_weight`` above all: refused, with the reason.
         """
         fitting.refuse_unsupported(unsupported)
         before = dict(vars(self))
-        for name in ("table_encoding_", "input_noise_"):  # of an earlier fit; whoever encodes a table sets it after this one
+        for name in (
+            "table_encoding_",
+            "input_noise_",
+            "switched_off_",
+        ):  # of an earlier fit; whoever encodes a table sets it after this one
             vars(self).pop(name, None)
         try:
-            fitting.fit(self, X, y, noise_std, groups, ordered, input_std)
+            fitting.fit(self, X, y, noise_std, groups, ordered, input_std, unlabelled)
         except BaseException:
             vars(self).clear()
             vars(self).update(before)
@@ -305,7 +319,9 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
         if interval is None:
             if input_cov is not None:
                 return uncertain_inputs.mean_and_std(self, X, input_cov, return_std, return_cov, latent, noise_std)
-            return predictions.moments(self, X, return_std, return_cov, latent, noise_std)
+            if return_cov:
+                return predictions.joint_moments(self, X, return_std, latent, noise_std)
+            return predictions.moments(self, X, return_std, latent, noise_std)
         if return_std or return_cov or input_cov is not None:
             raise InputError("Ask for interval, return_std, return_cov or input_cov, one at a time.")
         return predictions.with_interval(self, X, interval, latent, noise_std)
@@ -337,55 +353,6 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
             How many points, where there is no closed form.
         """
         return uncertain_inputs.predict_moments(self, X, input_cov, latent, method, samples)
-
-    def predict_quantiles(
-        self, X: Table, q: Sequence[float] = (0.05, 0.5, 0.95), *, latent: bool = False, noise_std: ArrayLike | None = None
-    ) -> np.ndarray:
-        """Quantiles of y at X: (n, len(q)), or (n, len(q), O)."""
-        return predictions.quantiles(self, X, q, latent, noise_std)
-
-    def predict_interval(
-        self,
-        X: Table,
-        level: float = 0.95,
-        *,
-        conformal: str | None = None,
-        calibration: tuple[Table, ArrayLike] | None = None,
-    ) -> np.ndarray:
-        """Intervals that should hold a share ``level`` of new observations: (n, 2), or (n, 2, O).
-
-        Parameters
-        ----------
-        level
-            The share, such as 0.95.
-        conformal
-            None: central intervals of the predictive distribution, right if the model is. "split": predictive standard deviations, stretched to fit the calibration rows.
-            If these and the new rows are exchangeable (drawn alike, in no order), the interval of a new row holds with probability level or more, whatever the model.
-            "jackknife+": errors of the training rows, each left out, in closed form. With parameters that have not seen the rows it holds with probability
-            1 - 2 (1 - level) or more, and about level as a rule; trained parameters have seen them, so that here it is a rule and no guarantee.
-        calibration
-            For "split": (X, y) of rows that the model was not fitted on; level / (1 - level) of them at least.
-        """
-        return intervals(self, X, level, conformal, calibration)
-
-    def log_predictive_density(self, X: Table, y: ArrayLike, *, noise_std: ArrayLike | None = None) -> np.ndarray:
-        """log p(y_i | x_i) (n,), in the units of y; several targets are independent, so their densities add up."""
-        return predictions.log_density(self, X, y, noise_std)
-
-    def predict_cdf(self, X: Table, y: ArrayLike, *, noise_std: ArrayLike | None = None) -> np.ndarray:
-        """P(Y_i <= y_i | x_i), shaped like y: the probability integral transform, uniform for a calibrated model."""
-        return predictions.cdf(self, X, y, noise_std)
-
-    def predict_crps(self, X: Table, y: ArrayLike, *, noise_std: ArrayLike | None = None) -> np.ndarray:
-        """Continuous ranked probability score of each row, shaped like y and in its units; lower is better, and an exact point prediction has 0.
-
-        In closed form; for a warped target from a hundred quantiles. Of a prediction without spread it is the absolute error.
-        """
-        return predictions.crps(self, X, y, noise_std)
-
-    def sample_y(self, X: Table, n_samples: int = 1, random_state: RandomState = 0, *, latent: bool = False) -> np.ndarray:
-        """Joint draws of y (or f) at X: (n, n_samples), or (n, O, n_samples). Of the noise, the learned part is added."""
-        return predictions.joint_draws(self, X, n_samples, random_state, latent)
 
     def sample_functions(self, n: int = 1, random_state: RandomState = 0, *, ridges: int = RIDGES) -> SampledFunctions:
         """n functions drawn from the posterior of f, in the units of y without noise, to be evaluated anywhere and again (pathwise conditioning).
@@ -431,6 +398,33 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
         fitting.update(self, X, y, noise_std, input_std)
         return self
 
+    def fit_more(
+        self,
+        X: Table | RowSource,
+        y: ArrayLike | None = None,
+        *,
+        seconds: float | None = None,
+        noise_std: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+        ordered: bool = False,
+    ) -> ManifoldGPRegressor:
+        """Train more members on the rows of the fit, from other starts; those that are there stay, and both predict together.
+
+        A stack weighs the new members beside the old by the same held-out rows; "restarts" by their evidence, "fast" by their numbers, and "single" keeps the better model.
+        It goes on after a fit that ``time_budget``, a callback or Ctrl-C ended, after another ``fit_more``, and after ``manifoldgp.load``.
+        One that fails or is interrupted leaves the estimator as it was.
+
+        Parameters
+        ----------
+        X, y, noise_std, groups, ordered
+            As they were given to fit: others are refused where they show.
+        seconds
+            How long it may take; None: as long as a fit takes by itself.
+        """
+        check_is_fitted(self)
+        more_members.fit_more(self, X, y, seconds, noise_std, groups, ordered)
+        return self
+
     def diagnose(self) -> Diagnosis:
         """What the fit looks like, in words (print it) and numbers."""
         check_is_fitted(self)
@@ -466,10 +460,23 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
         numbered = ["y"] if self.n_outputs_ == 1 else [f"y{o}" for o in range(self.n_outputs_)]
         return parameter_table(self, input_names(self), numbered if encoding is None else list(encoding.targets))
 
-    def save(self, path: str | Path) -> None:
-        """Write the fitted model to one file that manifoldgp.load reads; no pickle."""
+    def save(self, path: str | Path, dtype: str = "float64") -> None:
+        """Write the fitted model to one file that manifoldgp.load reads; no pickle.
+
+        An exact model has an N x N factor for each member, 4 N² bytes in the file. dtype="float32" halves them: means stay as they are to the last bit, and a
+        warning says by how much standard deviations change if that is more than 0.1 %.
+        """
         check_is_fitted(self)
-        model_file.save(self, path)
+        model_file.save(self, path, dtype=dtype)
+
+    def pruned(self) -> ManifoldGPRegressor:
+        """A copy without the inputs, units and features that sparse networks, ``MLP(sizes, sparsity=...)``, have switched off: a smaller model file and a faster predictor.
+
+        An exact model predicts the same to rounding; a sparse one (``method="sparse"``) has not set them to zero while it was trained, and changes a little.
+        Columns that are left out stay columns of X, whatever is in them.
+        """
+        check_is_fitted(self)
+        return pruned_estimator(self)
 
     def predictor(self, max_members: int | None = None, tolerance: float | None = None) -> Predictor:
         """The fitted model as a function p(X, return_std=False, latent=False) that needs NumPy only, for use on a robot.

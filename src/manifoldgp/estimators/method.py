@@ -14,10 +14,12 @@ import numpy as np
 from manifoldgp.averaging import Averaging, Fast, Stack
 from manifoldgp.data.sources import ArrayRows, RowSource, Survey, survey
 from manifoldgp.errors import InputError, warn
+from manifoldgp.features import Features
 from manifoldgp.kernels.stationary import Stationary
 from manifoldgp.means import as_mean
 from manifoldgp.model import Model
 from manifoldgp.structure.search import Search
+from manifoldgp.training.plan import seconds_to_factor
 from manifoldgp.training.processes import Ranks, slots_of
 from manifoldgp.training.settings import Exact, Sparse
 
@@ -28,8 +30,16 @@ if TYPE_CHECKING:
     from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
 
 
-def chosen_method(method: Exact | Sparse | None, N: int, averaging: Averaging, outputs: int = 2) -> Exact | Sparse:
-    """The method of a fit to N rows. "auto" (None) is sparse beyond the average's ``exact_up_to``, unless only the exact method can do what is asked for.
+SHORT_FROM = 1500
+"""Rows below which the exact method is never too slow for a time budget."""
+
+
+def chosen_method(
+    method: Exact | Sparse | None, N: int, averaging: Averaging, outputs: int = 2, seconds: float | None = None
+) -> Exact | Sparse:
+    """The method of a fit to N rows, in so many seconds if there is a limit.
+
+    "auto" (None) is sparse beyond the average's ``exact_up_to`` and where its exact members would take longer, unless only the exact method can do what is asked for.
 
     >>> from manifoldgp import Fast, Stack
     >>> chosen_method(None, 12_001, Stack()), chosen_method(None, 12_001, Fast()), chosen_method(None, 12_000, Stack())
@@ -40,14 +50,27 @@ def chosen_method(method: Exact | Sparse | None, N: int, averaging: Averaging, o
         raise InputError(because)
     if method is not None:
         return method
-    return Sparse() if averaging.exact_up_to < N and because is None else Exact()
+    return Sparse() if because is None and (averaging.exact_up_to < N or _too_long(N, averaging, outputs, seconds)) else Exact()
 
 
-def tell_method(asked: Exact | Sparse | None, taken: Exact | Sparse, N: int, averaging: Averaging, outputs: int) -> None:
-    """A warning says what "auto" (None) takes beyond the average's ``exact_up_to``."""
-    if asked is not None or averaging.exact_up_to >= N:
+def _too_long(N: int, averaging: Averaging, outputs: int, seconds: float | None) -> bool:
+    """Whether so many seconds are too short for exact members of all targets."""
+    if seconds is None or N < SHORT_FROM:
+        return False
+    return outputs * averaging.exact_factors * seconds_to_factor(N) > seconds
+
+
+def tell_method(
+    asked: Exact | Sparse | None, taken: Exact | Sparse, N: int, averaging: Averaging, outputs: int, seconds: float | None = None
+) -> None:
+    """A warning says what "auto" (None) takes beyond the average's ``exact_up_to``, and where it is sparse for want of time."""
+    if asked is not None or (averaging.exact_up_to >= N and isinstance(taken, Exact)):
         return
-    if isinstance(taken, Sparse):
+    if averaging.exact_up_to >= N:
+        words = (
+            f"trains the sparse model: time_budget={seconds:g} is too short for the exact one. Say method='exact' to choose it."
+        )
+    elif isinstance(taken, Sparse):
         words = (
             f"trains the sparse model with up to {taken.most_inducing} inducing points (the exact one up to {averaging.exact_up_to:,} rows). "
             "Say method='sparse' or method='exact' to choose."
@@ -125,6 +148,15 @@ def refuse_unobeyed(estimator: ManifoldGPRegressor, averaging: Averaging, method
                     f"averaging='fast' has {its} only, and would pass over {name}={getattr(estimator, name)!r}. "
                     f"Leave out {name}, or use averaging='stack', 'restarts' or 'single'."
                 )
+
+
+def refuse_sparse_penalty(model: Model, method: Exact | Sparse) -> None:
+    """Refuse features that add something to the evidence where a sparse bound takes its place."""
+    if isinstance(method, Sparse) and type(model.features).penalty is not Features.penalty:
+        raise InputError(
+            f"{model.features!r} needs method='exact': the sparse bound has no place for what these features add to the evidence. "
+            "Fit fewer rows, or use the network alone or pretrained()."
+        )
 
 
 def partly_obeyed(model: Model, averaging: Averaging, method: Exact | Sparse, inputs: int) -> list[str]:

@@ -14,7 +14,7 @@ from manifoldgp.averaging import as_averaging
 from manifoldgp.data import inputs
 from manifoldgp.errors import InputError
 from manifoldgp.estimators.arguments import generator_of
-from manifoldgp.estimators.units import Points, as_columns, model_inputs, model_noise, model_points, on_device
+from manifoldgp.estimators.units import Points, Predicting, as_columns, model_inputs, model_noise, model_points, on_device
 from manifoldgp.inference.ensemble import Ensemble, prediction_threads
 from manifoldgp.inference.mixtures import Predictive
 
@@ -25,14 +25,8 @@ if TYPE_CHECKING:
     from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
 
 
-def moments(
-    estimator: ManifoldGPRegressor, X: Table, return_std: bool, return_cov: bool, latent: bool, noise_std: ArrayLike | None
-) -> Any:
-    """Mean of y at X, alone or with standard deviations or with the joint covariance."""
-    if return_std and return_cov:
-        raise InputError("Ask for return_std or for return_cov, not for both.")
-    if return_cov:
-        return _joint_moments(estimator, X, latent, noise_std)
+def moments(estimator: Predicting, X: Table, return_std: bool, latent: bool, noise_std: ArrayLike | None) -> Any:
+    """Mean of y at X, alone or with standard deviations."""
     points = model_points(estimator, X)
     if not (return_std or latent or noise_std is not None) and points.every_row_is_known:
         with prediction_threads(estimator.ensembles_, _evaluated(points), False):
@@ -42,17 +36,20 @@ def moments(
 
 
 def with_interval(
-    estimator: ManifoldGPRegressor, X: Table, interval: float, latent: bool, noise_std: ArrayLike | None
+    estimator: Predicting, X: Table, interval: float, latent: bool, noise_std: ArrayLike | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Mean of y at X, and the central interval that holds it with the probability ``interval``."""
     level = float(inputs.quantile_levels(interval)[0])
     ends = quantiles(estimator, X, ((1 - level) / 2, (1 + level) / 2), latent, noise_std)
-    return moments(estimator, X, False, False, latent, noise_std), ends
+    return moments(estimator, X, False, latent, noise_std), ends
 
 
-def _joint_moments(
-    estimator: ManifoldGPRegressor, X: Table, latent: bool, noise_std: ArrayLike | None
+def joint_moments(
+    estimator: ManifoldGPRegressor, X: Table, return_std: bool, latent: bool, noise_std: ArrayLike | None
 ) -> tuple[np.ndarray, np.ndarray]:
+    """Mean of y at X, and the joint covariance of all rows."""
+    if return_std:
+        raise InputError("Ask for return_std or for return_cov, not for both.")
     U = model_inputs(estimator, X)
     inputs.refuse_too_many_rows(len(U), 3)
     with prediction_threads(estimator.ensembles_, len(U), True, True):
@@ -63,33 +60,31 @@ def _joint_moments(
         return as_columns(estimator, [m for m, _ in found]), as_columns(estimator, covariances)
 
 
-def quantiles(
-    estimator: ManifoldGPRegressor, X: Table, q: Sequence[float], latent: bool, noise_std: ArrayLike | None
-) -> np.ndarray:
+def quantiles(estimator: Predicting, X: Table, q: Sequence[float], latent: bool, noise_std: ArrayLike | None) -> np.ndarray:
     """Quantiles of y at X."""
     return distribution(estimator, model_points(estimator, X), latent, noise_std).quantiles(inputs.quantile_levels(q))
 
 
-def log_density(estimator: ManifoldGPRegressor, X: Table, y: ArrayLike, noise_std: ArrayLike | None) -> np.ndarray:
+def log_density(estimator: Predicting, X: Table, y: ArrayLike, noise_std: ArrayLike | None) -> np.ndarray:
     """log p(y_i | x_i) (n,), summed over targets, which are independent."""
     return log_densities(estimator, X, y, noise_std).sum(1)
 
 
-def log_densities(estimator: ManifoldGPRegressor, X: Table, y: ArrayLike, noise_std: ArrayLike | None) -> np.ndarray:
+def log_densities(estimator: Predicting, X: Table, y: ArrayLike, noise_std: ArrayLike | None) -> np.ndarray:
     """log p(y_io | x_i) (n, O) of each target."""
     points = model_points(estimator, X)
     Y = inputs.target_table(estimator, y, points.rows)
     return distribution(estimator, points, False, noise_std).log_densities(Y)
 
 
-def cdf(estimator: ManifoldGPRegressor, X: Table, y: ArrayLike, noise_std: ArrayLike | None) -> np.ndarray:
+def cdf(estimator: Predicting, X: Table, y: ArrayLike, noise_std: ArrayLike | None) -> np.ndarray:
     """P(Y_i <= y_i | x_i)."""
     points = model_points(estimator, X)
     Y = inputs.target_table(estimator, y, points.rows)
     return distribution(estimator, points, False, noise_std).cdf(Y)
 
 
-def crps(estimator: ManifoldGPRegressor, X: Table, y: ArrayLike, noise_std: ArrayLike | None) -> np.ndarray:
+def crps(estimator: Predicting, X: Table, y: ArrayLike, noise_std: ArrayLike | None) -> np.ndarray:
     """Continuous ranked probability score of every row and target."""
     points = model_points(estimator, X)
     Y = inputs.target_table(estimator, y, points.rows)
@@ -100,7 +95,7 @@ def crps(estimator: ManifoldGPRegressor, X: Table, y: ArrayLike, noise_std: Arra
 class Distribution:
     """The distribution of y at n rows: what costs most, mean and variance of every member, is computed once, whatever it is asked for."""
 
-    estimator: ManifoldGPRegressor
+    estimator: Predicting
     points: Points
     parts: list[tuple[np.ndarray, list[Predictive]]]
 
@@ -133,13 +128,13 @@ class Distribution:
             return _by_row(self.estimator, self.points, self.parts, of)
 
 
-def distribution(estimator: ManifoldGPRegressor, points: Points, latent: bool, noise_std: ArrayLike | None) -> Distribution:
+def distribution(estimator: Predicting, points: Points, latent: bool, noise_std: ArrayLike | None) -> Distribution:
     """The distribution of y (or of f, latent) at some points."""
     with prediction_threads(estimator.ensembles_, _evaluated(points)):
         return Distribution(estimator, points, _parts(estimator, points, latent, noise_std))
 
 
-def joint_draws(estimator: ManifoldGPRegressor, X: Table, n_samples: int, random_state: RandomState, latent: bool) -> np.ndarray:
+def joint_draws(estimator: Predicting, X: Table, n_samples: int, random_state: RandomState, latent: bool) -> np.ndarray:
     """Joint draws of y at X."""
     U = model_inputs(estimator, X)
     n_samples = inputs.whole_number(n_samples, "n_samples")
@@ -175,13 +170,13 @@ def featured(estimator: ManifoldGPRegressor) -> list[Ensemble]:
     return estimator.ensembles_[:1] if shared else estimator.ensembles_
 
 
-def _predictives(estimator: ManifoldGPRegressor, U: Tensor, latent: bool, noise: Tensor | None) -> list[Predictive]:
+def _predictives(estimator: Predicting, U: Tensor, latent: bool, noise: Tensor | None) -> list[Predictive]:
     """The mixture of every target at points (n, D). noise: known variances (n, O)."""
     return [e.predict(U, latent, None if noise is None else noise[:, o]) for o, e in enumerate(estimator.ensembles_)]
 
 
 def _parts(
-    estimator: ManifoldGPRegressor, points: Points, latent: bool, noise_std: ArrayLike | None
+    estimator: Predicting, points: Points, latent: bool, noise_std: ArrayLike | None
 ) -> list[tuple[np.ndarray, list[Predictive]]]:
     """The mixtures of all targets at the rows whose values are known, and at those that several draws stand for, with the rows' numbers."""
     noise, parts = model_noise(estimator, noise_std, points.rows), []
@@ -198,7 +193,7 @@ def _parts(
 
 
 def _by_row(
-    estimator: ManifoldGPRegressor,
+    estimator: Predicting,
     points: Points,
     parts: list[tuple[np.ndarray, list[Predictive]]],
     of: Callable[[Predictive, int, np.ndarray], Tensor],

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -25,6 +26,14 @@ if TYPE_CHECKING:
     from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
 
 
+class ReadsTables(Protocol):
+    """What an estimator is told about tables, and where it keeps how they were encoded."""
+
+    missing: str
+    cyclic: Sequence[str]
+    table_encoding_: TableEncoding
+
+
 @dataclass(frozen=True)
 class TrainingRows:
     """What to train on: as it was given, or encoded as numbers and without the rows that missing='drop' leaves out."""
@@ -37,7 +46,7 @@ class TrainingRows:
 
 
 def training_rows(
-    estimator: ManifoldGPRegressor,
+    estimator: ReadsTables,
     X: Table,
     y: ArrayLike | None,
     noise_std: ArrayLike | None,
@@ -91,7 +100,7 @@ class QueryRows:
     left_out: np.ndarray | None = None
 
 
-def query_rows(estimator: ManifoldGPRegressor, X: Table) -> QueryRows:
+def query_rows(estimator: object, X: Table) -> QueryRows:
     """X as the estimator's encoding reads it, if it has one and X is not encoded already."""
     encoding: TableEncoding | None = getattr(estimator, "table_encoding_", None)
     if encoding is None:
@@ -125,7 +134,7 @@ def _is_encoded(frame: DataFrame, encoding: TableEncoding) -> bool:
     return tuple(frame.columns) == encoding.names != tuple(column.name for column in encoding.columns)
 
 
-def _of_frame(estimator: ManifoldGPRegressor, table: DataFrame, names: list[str], Y: np.ndarray) -> TableEncoding:
+def _of_frame(estimator: ReadsTables, table: DataFrame, names: list[str], Y: np.ndarray) -> TableEncoding:
     leaked = [name for o, name in enumerate(names) if name in table.columns and _equal(table[name], Y[:, o])]
     if leaked:
         raise InputError(f"X holds the target itself: {', '.join(leaked)}. Leave it out: X.drop(columns=...).")

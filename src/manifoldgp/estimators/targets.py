@@ -70,7 +70,7 @@ def fit_exact(
     shared = averaging if isinstance(averaging, Single) and averaging.shared_features and outputs > 1 else None
     refuse_too_many_rows(len(X), plan.matrices(outputs, torch.get_num_threads(), shared is not None))
     model = bound_model(model, X)
-    generator, clock = run.generator(), _Clock(run.time_budget)
+    generator, clock = run.draws.generator(), _Clock(run.time_budget)
     if shared is not None:
         with shown(run.verbose, 1, run.time_budget) as progress, training_threads() as workers:
             watch = watching(run.callback, progress, 0, plan, len(X) * outputs)
@@ -82,7 +82,8 @@ def fit_exact(
             with training_threads() as workers:
                 deadline = math.inf if seconds is None else time.perf_counter() + seconds
                 watch = watching(run.callback, progress, o, plan, len(X))
-                average = averaging.fit(model, learnt[o], Trainer(generator, workers, deadline, watch, o), folds)
+                trainer = Trainer(generator, workers, deadline, watch, o, run.earlier_of(o))
+                average = averaging.fit(model, learnt[o], trainer, folds)
             fitted.append(_fitted(average, data[o], o, y_scaler))
     return fitted
 
@@ -105,7 +106,8 @@ def fit_sparse(
 ) -> list[FittedTarget]:
     """Train one sparse model (or stack) a target. rows_of(o): the rows of target o, in the model's units."""
     refuse_too_little_memory(method.most_inducing)
-    outputs, generator, clock = len(y_scaler.scale), run.generator(), _Clock(run.time_budget)
+    outputs, generator, clock = len(y_scaler.scale), run.draws.generator(), _Clock(run.time_budget)
+    seeds = run.draws.seeds(outputs)
     checkpoints = None if method.checkpoint is None else Checkpoints(method.checkpoint, _scales(x_scaler, y_scaler))
     fitted, stopped = [], False
     with shown(run.verbose and ranks.first, outputs, run.time_budget) as progress:
@@ -115,7 +117,7 @@ def fit_sparse(
             with training_threads() as workers:
                 watch = watching(run.callback, progress, o, plan, rows.count)
                 trainer = SparseTrainer(
-                    method, generator, workers, seconds=seconds, watch=watch, output=o, device=run.device, checkpoints=checkpoints, stopped=stopped,
+                    method, generator, workers, seed=seeds[o], earlier=run.earlier_of(o), seconds=seconds, watch=watch, output=o, device=run.device, checkpoints=checkpoints, stopped=stopped,
                 )  # fmt: skip
                 bound = bound_model(model, rows.sample(SAMPLE_ROWS, trainer.seed).X)
                 average, stopped = averaging.fit_sparse(bound, rows, trainer, folds), trainer.stopped

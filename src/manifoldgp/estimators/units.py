@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ from torch import Tensor
 from manifoldgp.data import inputs
 from manifoldgp.errors import InputError
 from manifoldgp.estimators.tables import query_rows
-from manifoldgp.warping import NoWarping
+from manifoldgp.inference.ensemble import TargetPredictor
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -22,12 +22,24 @@ if TYPE_CHECKING:
     from manifoldgp.data.encoding import TableEncoding
     from manifoldgp.data.inputs import Table
     from manifoldgp.data.scaling import Standardizer
-    from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
+
+
+class Predicting(inputs.Fitted, Protocol):
+    """What predictions need to know of a fitted estimator: its scales, and what predicts each target."""
+
+    y_scaler_: Standardizer
+    _flat: bool  # whether y was (N,)
+
+    @property
+    def ensembles_(self) -> Sequence[TargetPredictor]:
+        """What it predicts with, one for each target."""
+        ...
+
 
 WARPED_NOISE = "noise_std is noise of y, and a warped model adds its noise to g(y). Leave out noise_std or target_warping."
 
 
-def model_inputs(estimator: ManifoldGPRegressor, X: Table) -> Tensor:
+def model_inputs(estimator: Predicting, X: Table) -> Tensor:
     """X (n, D) as the fitted model sees it: encoded, checked and standardised, every value known."""
     points = model_points(estimator, X)
     if points.every_row_is_known:
@@ -38,7 +50,7 @@ def model_inputs(estimator: ManifoldGPRegressor, X: Table) -> Tensor:
     )
 
 
-def conditioning_inputs(estimator: ManifoldGPRegressor, X: Table) -> Tensor:
+def conditioning_inputs(estimator: Predicting, X: Table) -> Tensor:
     """X (n, D) to condition on: as in a fit, what is missing is the mean of what rows that are alike have there."""
     points = model_points(estimator, X)
     if points.every_row_is_known:
@@ -80,7 +92,7 @@ class Points:
         return len(self.known) == self.rows
 
 
-def model_points(estimator: ManifoldGPRegressor, X: Table) -> Points:
+def model_points(estimator: Predicting, X: Table) -> Points:
     """X as points of the fitted model; what is missing is taken from the training rows that its encoding keeps."""
     check_is_fitted(estimator)
     query = query_rows(estimator, X)
@@ -104,21 +116,21 @@ def scaled_tensor(scaler: Standardizer, X: Tensor, like: Tensor) -> Tensor:
     return (X.to(like)[..., columns] - offset) / scale
 
 
-def model_noise(estimator: ManifoldGPRegressor, noise_std: ArrayLike | None, rows: int) -> Tensor | None:
+def model_noise(estimator: Predicting, noise_std: ArrayLike | None, rows: int) -> Tensor | None:
     """Variances (n, O) of the known noise in the model's units; None where there is none."""
     variances = inputs.query_noise(noise_std, rows, estimator.n_outputs_)
-    if variances is not None and not isinstance(estimator.ensembles_[0].blocks[0].model.warping, NoWarping):
+    if variances is not None and estimator.ensembles_[0].warped:
         raise InputError(WARPED_NOISE)
     return None if variances is None else on_device(estimator, variances / estimator.y_scaler_.scale**2)
 
 
-def on_device(estimator: ManifoldGPRegressor, A: np.ndarray) -> Tensor:
+def on_device(estimator: Predicting, A: np.ndarray) -> Tensor:
     """An array as a tensor where the model is."""
-    device = estimator.ensembles_[0].blocks[0].alpha.device
+    device = estimator.ensembles_[0].device
     # pandas hands out arrays that must not be written to, and PyTorch has no such tensors
     return torch.as_tensor(np.require(A, np.float64, ("C", "W")), device=device)
 
 
-def as_columns(estimator: ManifoldGPRegressor, outputs: Sequence[Tensor]) -> np.ndarray:
+def as_columns(estimator: Predicting, outputs: Sequence[Tensor]) -> np.ndarray:
     """One target: as it is; several: stacked along a last axis."""
     return outputs[0].cpu().numpy() if estimator._flat else torch.stack(list(outputs), -1).cpu().numpy()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,7 @@ from torch import Tensor
 from manifoldgp.errors import InputError
 from manifoldgp.features.convert import as_features
 from manifoldgp.features.feature_map import Features
-from manifoldgp.parameters import Layout, Tree, map_leaves
+from manifoldgp.parameters import Layout, Prior, Tree, map_leaves
 from manifoldgp.predictor.rows import Rows
 from manifoldgp.registry import register
 
@@ -48,6 +48,13 @@ class Concatenate(Features):
 
     def _program(self, values: Tree, X: Rows) -> Rows:
         return Rows.side_by_side([part.program(values.get(str(i), {}), X) for i, part in enumerate(self.parts)])
+
+    def priors_beside(self) -> Mapping[str, Prior]:
+        return {name: prior for part in self.parts for name, prior in part.priors_beside().items()}
+
+    @property
+    def uses_unlabelled(self) -> bool:
+        return any(part.uses_unlabelled for part in self.parts)
 
     def bind(self, X: Tensor) -> Concatenate:
         return Concatenate(parts=tuple(part.bind(X) for part in self.parts))
@@ -93,6 +100,13 @@ class Chain(Features):
             H = part.program(values.get(str(i), {}), H)
         return H
 
+    def priors_beside(self) -> Mapping[str, Prior]:
+        return self.parts[-1].priors_beside()
+
+    @property
+    def uses_unlabelled(self) -> bool:
+        return self.parts[0].uses_unlabelled  # later ones see features of the rows with targets
+
     def bind(self, X: Tensor) -> Chain:
         bound, H = [], X
         for i, part in enumerate(self.parts):
@@ -126,6 +140,13 @@ class Residual(Features):
 
     def _program(self, values: Tree, X: Rows) -> Rows:
         return X.plus(self.inner.program(values.get("inner", {}), X))
+
+    def priors_beside(self) -> Mapping[str, Prior]:
+        return self.inner.priors_beside()
+
+    @property
+    def uses_unlabelled(self) -> bool:
+        return self.inner.uses_unlabelled
 
     def bind(self, X: Tensor) -> Residual:
         return Residual(self.inner.bind(X))

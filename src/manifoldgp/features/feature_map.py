@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from manifoldgp.errors import InputError
 from manifoldgp.parameter_arrays import Values
-from manifoldgp.parameters import Layout, Tree
+from manifoldgp.parameters import Layout, Prior, Tree
 from manifoldgp.predictor.rows import Rows
 from manifoldgp.registry import overridden
 
@@ -41,7 +41,7 @@ class Pullback(Protocol):
 ClosedForm = Callable[[Values, np.ndarray], Pullback]
 """Makes the pullback of R members from their values and the inputs ([R,] D + 1, N)."""
 
-_FREE = ("parameters", "bind")
+_FREE = ("parameters", "bind", "priors_beside", "uses_unlabelled", "penalty")
 """Methods that a subclass may override without changing what H, and so its program and its closed form, are."""
 
 
@@ -55,6 +55,15 @@ class Features(ABC):
     A new feature map implements ``parameters`` and ``__call__``; for predictors ``_program``; for fast training, if it is worth it, ``_closed_form``.
     ``@register`` lets files name it.
     """
+
+    @property
+    def uses_unlabelled(self) -> bool:
+        """Whether ``bind`` learns from inputs, so that rows without targets help it."""
+        return False
+
+    def penalty(self, values: Tree, X: Tensor) -> Tensor | None:
+        """What training adds to the NLML for each row (*B, N), beside what the kernel sees of it; None for nothing, as almost all features have it."""
+        return None
 
     @abstractmethod
     def parameters(self, X: Tensor) -> Tree:
@@ -70,6 +79,10 @@ class Features(ABC):
         Most features return themselves. Only a bound object is asked for ``parameters``.
         """
         return self
+
+    def priors_beside(self) -> Mapping[str, Prior]:
+        """Priors that these features need on other parameters of their model, by pattern; most need none. The user's own come before them."""
+        return {}
 
     def program(self, values: Tree, X: Rows) -> Rows:
         """H = M(X) as part of a predictor's program, for values with leaves (R, *shape)."""

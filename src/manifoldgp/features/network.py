@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -15,7 +16,7 @@ from manifoldgp.features.feature_map import ClosedForm, Features, positive_integ
 from manifoldgp.features.joint_law import JointLaw
 from manifoldgp.features.layers import ACTIVATIONS, ClosedFormLayer, adjacent, affine
 from manifoldgp.parameter_arrays import Values
-from manifoldgp.parameters import Layout, Parameter, Tree, nest
+from manifoldgp.parameters import GroupSparse, Layout, LogNormal, Parameter, Prior, Tree, nest
 from manifoldgp.predictor.rows import Rows
 from manifoldgp.registry import register
 
@@ -44,6 +45,9 @@ class MLP(Features):
         Weight matrices are W = U V with this inner dimension wherever it is below both sides of W.
     scale
         Steepness of the first layer at the start.
+    sparsity
+        Switches off inputs, units and features that the data do not ask for: the width of a `GroupSparse` prior on all that goes out of an input or a unit, and
+        on all that comes into a feature (MAP training). 0.05 suits standardised data; None: no prior.
 
     Examples
     --------
@@ -57,6 +61,7 @@ class MLP(Features):
     activation: str | tuple[str, ...] = "sigmoid"
     rank: int | None = None
     scale: float = 2.0
+    sparsity: float | None = None
 
     def __post_init__(self) -> None:
         try:
@@ -78,24 +83,50 @@ class MLP(Features):
         if self.rank is not None:
             object.__setattr__(self, "rank", positive_integer(self.rank, "The rank of an MLP"))
         object.__setattr__(self, "scale", positive_number(self.scale, "The scale of an MLP"))
+        if self.sparsity is not None:
+            object.__setattr__(self, "sparsity", positive_number(self.sparsity, "The sparsity of an MLP"))
 
     @property
     def activations(self) -> tuple[str, ...]:
         """The name of each layer's transfer function."""
         return (self.activation,) * len(self.sizes) if isinstance(self.activation, str) else self.activation
 
+    def pretrained(self, **settings: float | None) -> Features:
+        """The network with another start, the encoder of an auto-encoder of the inputs; with the settings of `Pretrained`.
+
+        Rows without targets help it to start, ``fit(X, y, unlabelled=X_more)``; training on the evidence then changes all of it.
+        """
+        from manifoldgp.features.autoencoder import Pretrained  # made of networks: importing it above would be circular
+
+        return Pretrained(self, **settings)  # pyright: ignore[reportArgumentType]
+
+    def guided(self, weight: float = 1.0) -> Features:
+        """The network with features that must also give the inputs back, which counts ``weight``: `Guided`."""
+        from manifoldgp.features.autoencoder import Guided
+
+        return Guided(self, weight)
+
     def parameters(self, X: Tensor) -> Tree:
         joint = JointLaw(lambda generator, count: self._start(X, generator, count))
         named = {}
         for i, (fan_in, fan_out) in enumerate(pairwise((X.shape[-1], *self.sizes))):
-            if self._is_low_rank(fan_in, fan_out):
+            if self.is_low_rank(fan_in, fan_out):
                 assert self.rank is not None
                 shapes = {"left": (fan_in, self.rank), "right": (self.rank, fan_out), "bias": (fan_out,)}
             else:
                 shapes = {"weight": (fan_in, fan_out), "bias": (fan_out,)}
             for name, shape in shapes.items():
-                named[f"{i}.{name}"] = Parameter(shape, joint.law(f"{i}.{name}"))
+                named[f"{i}.{name}"] = Parameter(shape, joint.law(f"{i}.{name}"), prior=self._prior(i, name))
         return nest(named)
+
+    def priors_beside(self) -> Mapping[str, Prior]:
+        # Small weights before short length-scales are the same features as large ones before long length-scales: without this the prior of the weights would say nothing.
+        return {} if self.sparsity is None else {"kernel*lengthscale": LogNormal(-1.0, 0.2)}
+
+    def _prior(self, layer: int, name: str) -> Prior | None:
+        if self.sparsity is None or name == "bias":
+            return None
+        return GroupSparse(self.sparsity, columns=layer + 1 == len(self.sizes) and name != "left")
 
     def __call__(self, values: Tree, X: Tensor) -> Tensor:
         H = X
@@ -123,7 +154,8 @@ class MLP(Features):
             return None
         return lambda values, X: _ClosedFormNetwork(values, X, layers, self.activations)
 
-    def _is_low_rank(self, fan_in: int, fan_out: int) -> bool:
+    def is_low_rank(self, fan_in: int, fan_out: int) -> bool:
+        """Whether a layer of this shape has "left" and "right" in place of "weight"."""
         return self.rank is not None and self.rank < min(fan_in, fan_out)
 
     def _start(self, X: Tensor, generator: torch.Generator, count: int) -> dict[str, Tensor]:
@@ -135,7 +167,7 @@ class MLP(Features):
             fan_in = H.shape[-1]
             has_centres = i == 0 and name != "identity"
             sd = (self.scale if has_centres else ACTIVATIONS[name].gain) / math.sqrt(fan_in)
-            if self._is_low_rank(fan_in, fan_out):
+            if self.is_low_rank(fan_in, fan_out):
                 assert self.rank is not None
                 left = sd * _standard_normal((count, fan_in, self.rank), generator)
                 right = _standard_normal((count, self.rank, fan_out), generator) / math.sqrt(self.rank)

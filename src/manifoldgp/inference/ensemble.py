@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -25,20 +26,43 @@ _SMALL = 2**29
 """Operations up to which threads cost more than they save; one thread takes about 50 ms for them."""
 
 
-def prediction_threads(
-    ensembles: Sequence[Ensemble], rows: int, variance: bool = True, joint: bool = False
-) -> AbstractContextManager[None]:
-    """One thread of PyTorch while it predicts few rows, all that it is allowed for many.
+class TargetPredictor(Protocol):
+    """What predicts one target: an `Ensemble`, or another model whose predictions are mixtures."""
 
-    Operations for n rows: Σ over members of N n (50 + N), without variance N n 50, with a joint covariance N n (50 + N + n).
-    """
+    @property
+    def device(self) -> torch.device:
+        """Where it computes."""
+        ...
+
+    @property
+    def warped(self) -> bool:
+        """Whether its target is warped."""
+        ...
+
+    def operations(self, rows: int, variance: bool = True, joint: bool = False) -> float:
+        """About how many operations it takes to predict so many rows."""
+        ...
+
+    def predict(self, X: Tensor, latent: bool = False, known_noise: Tensor | None = None) -> Predictive:
+        """The mixture of observations y (or of f, latent=True) at X (n, D). known_noise: variances (n,) in model units."""
+        ...
+
+    def mean(self, X: Tensor) -> Tensor:
+        """Mean of y (n,) at X (n, D)."""
+        ...
+
+    def sample(self, X: Tensor, count: int, generator: torch.Generator, latent: bool = False) -> Tensor:
+        """Joint draws (count, n) at X (n, D)."""
+        ...
+
+
+def prediction_threads(
+    ensembles: Sequence[TargetPredictor], rows: int, variance: bool = True, joint: bool = False
+) -> AbstractContextManager[None]:
+    """One thread of PyTorch while it predicts few rows, all that it is allowed for many."""
     if TORCH.needless():
         return _AS_IT_IS
-    operations = 0
-    for ensemble in ensembles:
-        for block in ensemble.blocks:
-            members, N = block.alpha.shape
-            operations += members * N * rows * (_ENTRY + (N if variance else 0) + (rows if joint else 0))
+    operations = sum(ensemble.operations(rows, variance, joint) for ensemble in ensembles)
     return SMALL_WORK if operations < _SMALL else _AS_IT_IS
 
 
@@ -55,6 +79,21 @@ class Ensemble:
     variance_factors: tuple[float, ...] = (1.0,)
     offset: float = 0.0
     scale: float = 1.0
+
+    @property
+    def device(self) -> torch.device:
+        """Where it computes."""
+        return self.blocks[0].alpha.device
+
+    @property
+    def warped(self) -> bool:
+        """Whether its target is warped."""
+        return not self._warp().trivial
+
+    def operations(self, rows: int, variance: bool = True, joint: bool = False) -> float:
+        """Σ over members of N n (50 + N) for n rows, without variance N n 50, with a joint covariance N n (50 + N + n)."""
+        counts = (block.alpha.shape for block in self.blocks)
+        return sum(m * N * rows * (_ENTRY + (N if variance else 0) + (rows if joint else 0)) for m, N in counts)
 
     def predict(self, X: Tensor, latent: bool = False, known_noise: Tensor | None = None) -> Predictive:
         """The mixture of observations y (or of f, latent=True) at X (n, D). known_noise: variances (n,) in model units."""

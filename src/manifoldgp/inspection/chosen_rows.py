@@ -73,16 +73,8 @@ def output_index(model: ManifoldGPRegressor, output: int) -> int:
 
 
 def held_out(model: ManifoldGPRegressor, output: int = 0) -> HeldOutReport | None:
-    """What the rows say that a stack held out; None where there are none, or where they were predicted by members that the model does without.
-
-    The latter happens when training is stopped: the plain GP takes the weight of members that were not finished.
-    """
-    from manifoldgp.averaging.verdict import speaks_of_the_model  # PyTorch, which drawing alone does not need
-
-    output = output_index(model, output)
-    report, starts = model.held_out_[output], model.starts_[model.starts_["output"] == output]
-    plain = float(starts["weight"][starts["group"] == "plain GP"].sum())
-    return report if report is not None and speaks_of_the_model(report, plain) else None
+    """What the rows say that a stack held out; None where there are none."""
+    return model.held_out_[output_index(model, output)]
 
 
 @dataclass(frozen=True)

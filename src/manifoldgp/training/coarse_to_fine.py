@@ -250,7 +250,6 @@ class _Remembering:
     """The objective of one start, with its value and gradient at one theta (P,) remembered: :meth:`_Climb.compare` has paid for them."""
 
     def __init__(self, objective: TrainingObjective, theta: np.ndarray, value: float, gradient: np.ndarray) -> None:
-        self.hessian_vector = objective.hessian_vector
         self._objective, self._theta = objective, theta.copy()
         self._known = np.array([value]), gradient[None].copy()
 

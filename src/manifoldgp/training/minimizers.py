@@ -1,4 +1,4 @@
-"""SciPy's minimisers, one start after another: L-BFGS-B, and Newton-CG with Hessian-vector products (Hessian-free)."""
+"""The minimisers by name; and SciPy's L-BFGS-B, one start after another."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import time
 import numpy as np
 from scipy import optimize
 
+from manifoldgp.training.hessian_free import minimize_hessian_free
 from manifoldgp.training.lbfgs import minimize_lbfgs
 from manifoldgp.training.optimizer import (
     CONVERGED,
@@ -24,23 +25,14 @@ _HUGE = 1e100
 
 def minimize_lbfgsb(objective: Objective, theta: np.ndarray, monitor: Monitor | None = None) -> OptimizeResult:
     """SciPy's L-BFGS-B from every row of theta (R, P)."""
-    return _each_start(objective, theta, monitor or Monitor(), "L-BFGS-B", {"maxcor": 10, "ftol": 2.2e-9, "gtol": 1e-5})
-
-
-def minimize_newton_cg(objective: Objective, theta: np.ndarray, monitor: Monitor | None = None) -> OptimizeResult:
-    """SciPy's Newton-CG from every row of theta (R, P): each step solves H d = −g by conjugate gradients, H only ever as H v."""
-    return _each_start(objective, theta, monitor or Monitor(), "Newton-CG", {"xtol": 1e-6})
+    return _each_start(objective, theta, monitor or Monitor())
 
 
 class _InterruptedError(Exception):
     """A limit was reached inside SciPy's loop, the one it names."""
 
 
-class _NoCurvatureError(Exception):
-    """The Hessian cannot be computed at an accepted point: its covariance is positive definite only just."""
-
-
-def _each_start(objective: Objective, theta: np.ndarray, monitor: Monitor, method: str, options: dict) -> OptimizeResult:
+def _each_start(objective: Objective, theta: np.ndarray, monitor: Monitor) -> OptimizeResult:
     begin = time.perf_counter()
     theta = np.array(theta, dtype=float)
     R = theta.shape[0]
@@ -49,16 +41,14 @@ def _each_start(objective: Objective, theta: np.ndarray, monitor: Monitor, metho
     iterations, evaluations = np.zeros(R, dtype=int), np.zeros(R, dtype=int)
     history: list[list[float]] = [[] for _ in range(R)]
     for r in range(R):
-        stop = _one_start(
-            objective, r, theta, value, gradient, status, iterations, evaluations, history[r], monitor, method, options
-        )
+        stop = _one_start(objective, r, theta, value, gradient, status, iterations, evaluations, history[r], monitor)
         if stop is not None:  # for everyone: the starts that are left keep the value inf
             status[r + 1 :] = stop
             break
     return OptimizeResult(theta, value, gradient, status, iterations, evaluations, history, time.perf_counter() - begin)
 
 
-def _one_start(objective, r, theta, value, gradient, status, iterations, evaluations, history, monitor, method, options):
+def _one_start(objective, r, theta, value, gradient, status, iterations, evaluations, history, monitor):
     """Minimise from start r, which fills in its rows of the results; returns the reason to stop everything, or None."""
     row = np.array([r])
 
@@ -74,16 +64,9 @@ def _one_start(objective, r, theta, value, gradient, status, iterations, evaluat
         return float(f[0]), g[0].copy()
 
     def mind_the_time() -> None:
-        # A line search, or the conjugate gradients inside a Newton step, can take very long between two iterations.
+        # A line search can take very long between two iterations.
         if monitor.late():
             raise _InterruptedError(TIME_LIMIT)
-
-    def hessian_vector(x: np.ndarray, v: np.ndarray) -> np.ndarray:
-        mind_the_time()
-        product = objective.hessian_vector(x, v, r)
-        if not np.isfinite(product).all():
-            raise _NoCurvatureError
-        return product
 
     def after_iteration(intermediate_result: optimize.OptimizeResult) -> None:
         iterations[r] += 1
@@ -104,19 +87,16 @@ def _one_start(objective, r, theta, value, gradient, status, iterations, evaluat
         return None
     try:
         result = optimize.minimize(
-            evaluate, start, jac=True, hessp=hessian_vector if method == "Newton-CG" else None, method=method,
-            callback=after_iteration, options={**options, "maxiter": limit},
+            evaluate, start, jac=True, method="L-BFGS-B", callback=after_iteration,
+            options={"maxcor": 10, "ftol": 2.2e-9, "gtol": 1e-5, "maxiter": limit},
         )  # fmt: skip
     except _InterruptedError as interrupted:
         status[r] = str(interrupted)
         return status[r]
-    except _NoCurvatureError:
-        status[r] = STALLED
-        return None
     limited = iterations[r] >= limit
     status[r] = CONVERGED if result.success else ITERATION_LIMIT if limited else STALLED
     return None
 
 
-MINIMIZERS = {"l-bfgs": minimize_lbfgs, "l-bfgs-b": minimize_lbfgsb, "newton-cg": minimize_newton_cg}
+MINIMIZERS = {"l-bfgs": minimize_lbfgs, "l-bfgs-b": minimize_lbfgsb, "hessian-free": minimize_hessian_free}
 """By the name used in the estimators."""

@@ -26,14 +26,10 @@ _LOOK_BACK, _HOPE = 10, 4.0
 
 
 class Objective(Protocol):
-    """A batch of functions of theta; also gives Hessian-vector products for the minimisers that want them."""
+    """A batch of functions of theta."""
 
     def __call__(self, theta: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Values (A,) and gradients (A, P) of the starts ``rows`` (A,) at theta (A, P)."""
-        ...
-
-    def hessian_vector(self, theta: np.ndarray, vector: np.ndarray, row: int) -> np.ndarray:
-        """H v (P,) of one start."""
         ...
 
 

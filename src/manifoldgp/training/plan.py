@@ -8,7 +8,13 @@ from dataclasses import dataclass
 
 import torch
 
-from manifoldgp._system.linalg import factor_solve_invert
+from manifoldgp._system.linalg import factor_in_place, factor_solve_invert
+
+LEAST_KEPT = 0.6
+"""Seconds of a time budget that are kept for weighing and conditioning at least, or a third of a very short one: on a busy machine they take as long."""
+
+_TRIED, _TRIES = 500, 5
+"""Rows of the matrices whose factors tell how quick a machine is, and how many of them."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +88,14 @@ def sparse_cost(N: int, inducing: int) -> float:
 def sparse_operations(N: int, inducing: int) -> float:
     """What an iteration grows by with the rows and the inducing points; the same on every machine, so that a stack can be limited by it."""
     return N * (inducing**2 + 50.0 * inducing)
+
+
+def seconds_to_factor(N: int) -> float:
+    """Seconds that this machine, as busy as it is, takes for the factor of an N x N matrix, about: by small ones."""
+    K, begin = torch.eye(_TRIED, dtype=torch.float64) + 1.0 / _TRIED, time.perf_counter()
+    for _ in range(_TRIES):
+        factor_in_place(K[None].clone())
+    return (time.perf_counter() - begin) / _TRIES * (N / _TRIED) ** 3
 
 
 def seconds_a_unit() -> float:

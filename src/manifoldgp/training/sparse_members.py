@@ -137,7 +137,7 @@ class MemberTrainer:
 
         def train(number: int) -> Member:
             member, limit = members[number], iterations[number]
-            if limit <= 0 or not member.usable or round_.stopped:
+            if limit <= 0 or not member.usable or round_.stopped or (self.alone and round_.late):
                 return member
             return self._trained(member, limit, round_, number, source)
 

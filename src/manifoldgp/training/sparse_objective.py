@@ -63,9 +63,6 @@ class BoundObjective:
         pairs = [self.evaluate(row) for row in theta]
         return np.array([value for value, _ in pairs]), np.stack([gradient for _, gradient in pairs])
 
-    def hessian_vector(self, theta: np.ndarray, vector: np.ndarray, row: int) -> np.ndarray:
-        raise NotImplementedError("The streamed bound has no Hessian-vector products; use L-BFGS.")
-
     def evaluate(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
         """F and its gradient (P,) at theta (P,); +inf where K_ZZ has no factor or the sums are not finite."""
         self.evaluations += 1

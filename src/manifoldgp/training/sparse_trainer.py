@@ -17,19 +17,18 @@ from manifoldgp._system.threads import Workers
 from manifoldgp.errors import TrainingFailedError, warn
 from manifoldgp.inference.sparse_posterior import KEPT_ROWS, from_sums
 from manifoldgp.model import Data, Model
-from manifoldgp.parameters import Layout, Tree, map_leaves, nest
+from manifoldgp.parameters import Layout, Tree, first_of, map_leaves, nest
 from manifoldgp.training.checkpoint import Checkpoint, Checkpoints, fingerprint
 from manifoldgp.training.inducing_placement import Placement
 from manifoldgp.training.lbfgs import minimize_lbfgs
 from manifoldgp.training.model_rows import MemoryRows, ModelRows
-from manifoldgp.training.objective import first_of
 from manifoldgp.training.optimizer import Monitor, OptimizeResult
 from manifoldgp.training.processes import Ranks
 from manifoldgp.training.progress import Watch, nobody
 from manifoldgp.training.replay import Replay
 from manifoldgp.training.settings import Sparse
 from manifoldgp.training.sparse_schedule import Schedule, stage_phase, start_phase
-from manifoldgp.training.trained import Trained, warm_theta
+from manifoldgp.training.trained import Earlier, Trained, warm_theta
 
 
 @dataclass
@@ -60,6 +59,8 @@ class SparseTrainer:
         generator: torch.Generator,
         workers: Workers,
         *,
+        seed: int | None = None,
+        earlier: Earlier | None = None,
         seconds: float | None = None,
         watch: Watch = nobody,
         output: int = 0,
@@ -71,7 +72,8 @@ class SparseTrainer:
         self.method, self.generator, self.workers, self.seconds, self.watch = method, generator, workers, seconds, watch
         self.output, self.device, self.checkpoints, self.stopped = output, device, checkpoints, stopped
         self.schedule = schedule or Schedule()
-        self.seed = int(torch.randint(2**31 - 1, (), generator=generator))
+        drawn = int(torch.randint(2**31 - 1, (), generator=generator))
+        self.seed, self.earlier = drawn if seed is None else seed, earlier
 
     def fit(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,7 +13,7 @@ from manifoldgp.inference.exact_posterior import condition
 from manifoldgp.inference.posterior import Conditioned
 from manifoldgp.inference.sparse_posterior import SparsePosterior
 from manifoldgp.model import Data, Model
-from manifoldgp.parameters import Layout, Tree, leaves
+from manifoldgp.parameters import Layout, Tree, leaves, map_leaves
 from manifoldgp.training.optimizer import CUT_SHORT, OptimizeResult
 
 START_FIELDS = np.dtype(
@@ -29,7 +30,7 @@ START_FIELDS = np.dtype(
         ("weight", "f8"),
     ]
 )
-"""The table of all starts. nlml and objective (nlml minus log prior) are totals over all rows, in the units of y; +inf where they are not known. status: why
+"""The table of all starts. nlml and objective (nlml minus log prior, and what features add) are totals over all rows, in the units of y; +inf where they are not known. status: why
 training ended; on levels also "lost on 500 rows" (never seen on all rows) and "trained on 500 rows" (nlml and objective of all rows, but not trained there)."""
 
 CPU = torch.device("cpu")
@@ -64,6 +65,8 @@ class Trained:
         prior = (
             layout.negative_log_prior(torch.as_tensor(result.theta, dtype=torch.float64)).numpy() if layout.has_priors else 0.0
         )
+        if (penalty := _penalty(model, layout, constants, result.theta, data, parts)) is not None:
+            prior = prior + penalty
         rows = np.full(len(result.value), parts * data.y.shape[-1])
         return Trained(group, model, layout, constants, result, result.value - prior, rows, rows, data.X.device)
 
@@ -141,6 +144,20 @@ class Trained:
         return [np.array(history) + rows * log_scale for history, rows in pairs]
 
 
+@dataclass(frozen=True)
+class Earlier:
+    """What fits of one target to the same rows left before this one: their number, the posteriors that predict, and groups that were tried and found of no use."""
+
+    fits: int
+    blocks: Sequence[Conditioned]
+    idle: frozenset[str] = frozenset()
+
+    def best_of(self, model: Model) -> Tree | None:
+        """The values, without batch, of the first member that is this very model; None where there is none."""
+        block = next((block for block in self.blocks if block.model == model), None)
+        return None if block is None else map_leaves(lambda leaf: leaf[0], block.values)
+
+
 def warm_theta(layout: Layout, values: Tree) -> np.ndarray:
     """Flat theta (P,) of another model's values; refuses names or shapes that do not match."""
     named = dict(leaves(values))
@@ -153,3 +170,11 @@ def warm_theta(layout: Layout, values: Tree) -> np.ndarray:
                 f"here it is {layout.parameters[name].shape}."
             )
     return layout.flatten(values).cpu().numpy()
+
+
+@torch.no_grad()
+def _penalty(model: Model, layout: Layout, constants: Tree, theta: np.ndarray, data: Data, parts: int) -> np.ndarray | None:
+    """What features add to the objective (R,) of each start at the end; None for nothing."""
+    each = torch.as_tensor(theta, dtype=torch.float64, device=data.X.device).repeat_interleave(parts, 0)
+    found = model.penalty(layout.unflatten(each, constants), data) if layout.size else None
+    return None if found is None else found.reshape(len(theta), parts).sum(1).cpu().numpy()

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 
 from manifoldgp._system.threads import Workers
 from manifoldgp.model import Data, Model
-from manifoldgp.parameters import Layout, Tree
+from manifoldgp.parameters import Layout, Tree, first_of
 from manifoldgp.training.coarse_to_fine import has_levels, minimize_on_levels
 from manifoldgp.training.minimizers import MINIMIZERS
-from manifoldgp.training.objective import TrainingObjective, first_of
-from manifoldgp.training.optimizer import Monitor
+from manifoldgp.training.objective import TrainingObjective
+from manifoldgp.training.optimizer import CONVERGED, ITERATION_LIMIT, STALLED, Monitor, Objective, OptimizeResult
 from manifoldgp.training.progress import Watch, nobody
-from manifoldgp.training.trained import Trained, warm_theta
+from manifoldgp.training.trained import Earlier, Trained, warm_theta
 
 LOST_MARGIN = 10.0
 """Nats by which a restart must be out of reach of the best one to stop early. Measured on 16 problems with 20 restarts: 44 % of the
@@ -26,13 +27,29 @@ iterations are saved, and the same restart wins."""
 
 @dataclass(frozen=True)
 class Trainer:
-    """What all trainings of one target share: the generator of starts, the workers, the deadline and who watches. output: the number of the target."""
+    """What all trainings of one target share: the generator of starts, the workers, the deadline and who watches.
+
+    output: the number of the target. earlier: what a fit to the same rows left before this one.
+    """
 
     generator: torch.Generator
     workers: Workers
     deadline: float = math.inf
     watch: Watch = nobody
     output: int = 0
+    earlier: Earlier | None = None
+
+    def within(self, share: float, kept: float = 0.0) -> Trainer:
+        """The same with a deadline after a share of the time that is left. kept: seconds that are left then at least, or a third of the time if that is less."""
+        if self.deadline == math.inf:
+            return self
+        left = self.deadline - time.perf_counter()
+        return replace(self, deadline=self.deadline - max((1.0 - share) * left, min(kept, left / 3.0)))
+
+    @property
+    def late(self) -> bool:
+        """Whether the time is up."""
+        return time.perf_counter() > self.deadline
 
     def fit(
         self,
@@ -82,4 +99,64 @@ class Trainer:
             objective = objective_of(data)
             objective.refuse_disconnected(theta)
             result = MINIMIZERS[optimizer](objective, theta, monitor)
+        if layout.group_terms:
+            switch_off(result, layout, objective_of(data), MINIMIZERS[optimizer], monitor)
         return Trained.on(data, group or phase, model, layout, constants, result, parts)
+
+
+_ROUNDS = 4
+"""How often groups are switched off: each time what is left is trained on, and more may become negligible."""
+
+Minimizer = Callable[[Objective, np.ndarray, Monitor], OptimizeResult]
+
+
+def switch_off(result: OptimizeResult, layout: Layout, objective: Objective, minimize: Minimizer, monitor: Monitor) -> None:
+    """Set groups that a sparse prior has made negligible to zero, and train what is left of each start that came to its end, within its iterations; in place.
+
+    So what is switched off is off exactly, and what is left makes up for it.
+    """
+    off = np.zeros(result.theta.shape, dtype=bool)
+    for _ in range(_ROUNDS):
+        found = layout.negligible(result.theta) & ~off
+        starts = np.flatnonzero(found.any(-1) & np.isin(result.status.astype(str), (CONVERGED, ITERATION_LIMIT, STALLED)))
+        if not starts.size or monitor.late():
+            return
+        off[starts] |= found[starts]
+        theta = np.where(off[starts], 0.0, result.theta[starts])
+        again = minimize(_Held(objective, starts, off[starts]), theta, _for_some(monitor, result, starts))
+        _take_over(result, again, starts)
+
+
+class _Held:
+    """The objective of some starts (A,), with the parameters ``off`` (A, P) held where they are."""
+
+    def __init__(self, objective: Objective, starts: np.ndarray, off: np.ndarray) -> None:
+        self._objective, self._starts, self._off = objective, starts, off
+
+    def __call__(self, theta: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        value, gradient = self._objective(theta, self._starts[rows])
+        return value, np.where(self._off[rows], 0.0, gradient)
+
+
+def _for_some(monitor: Monitor, result: OptimizeResult, starts: np.ndarray) -> Monitor:
+    """What is left of the limits for some starts, who are watched among all of them."""
+
+    def watched(iterations: np.ndarray, values: np.ndarray) -> object:
+        everyone, all_values = result.iterations.copy(), result.value.copy()
+        everyone[starts] += iterations
+        all_values[starts] = values
+        return None if monitor.callback is None else monitor.callback(everyone, all_values)
+
+    limit = np.broadcast_to(monitor.max_iter, len(result.value))[starts] - result.iterations[starts]
+    return replace(monitor, max_iter=np.maximum(limit, 0), callback=watched)
+
+
+def _take_over(result: OptimizeResult, again: OptimizeResult, starts: np.ndarray) -> None:
+    """Put what some starts reached in a second run in the place of the first, where it came to anything."""
+    result.evaluations[starts] += again.evaluations
+    result.seconds += again.seconds
+    for i, r in enumerate(starts):
+        if np.isfinite(again.value[i]):
+            result.theta[r], result.value[r], result.gradient[r] = again.theta[i], again.value[i], again.gradient[i]
+            result.status[r], result.history[r] = again.status[i], result.history[r] + again.history[i][1:]
+            result.iterations[r] += again.iterations[i]

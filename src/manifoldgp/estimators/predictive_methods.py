@@ -1,0 +1,77 @@
+"""The methods by which a fitted estimator tells its predictive distribution, whatever model it predicts with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from manifoldgp.estimators import predictions
+from manifoldgp.estimators.conformal import intervals
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from manifoldgp.data.inputs import RandomState, Table
+    from manifoldgp.estimators.units import Predicting
+
+
+class PredictiveMethods:
+    """Quantiles, intervals, densities, scores and draws of y: for estimators that hold an `Ensemble`, or another mixture, for each target."""
+
+    def predict_quantiles(
+        self: Predicting,
+        X: Table,
+        q: Sequence[float] = (0.05, 0.5, 0.95),
+        *,
+        latent: bool = False,
+        noise_std: ArrayLike | None = None,
+    ) -> np.ndarray:
+        """Quantiles of y at X: (n, len(q)), or (n, len(q), O)."""
+        return predictions.quantiles(self, X, q, latent, noise_std)
+
+    def predict_interval(
+        self: Predicting,
+        X: Table,
+        level: float = 0.95,
+        *,
+        conformal: str | None = None,
+        calibration: tuple[Table, ArrayLike] | None = None,
+    ) -> np.ndarray:
+        """Intervals that should hold a share ``level`` of new observations: (n, 2), or (n, 2, O).
+
+        Parameters
+        ----------
+        level
+            The share, such as 0.95.
+        conformal
+            None: central intervals of the predictive distribution, right if the model is. "split": predictive standard deviations, stretched to fit the calibration rows.
+            If these and the new rows are exchangeable (drawn alike, in no order), the interval of a new row holds with probability level or more, whatever the model.
+            "jackknife+": errors of the training rows, each left out, in closed form. With parameters that have not seen the rows it holds with probability
+            1 - 2 (1 - level) or more, and about level as a rule; trained parameters have seen them, so that here it is a rule and no guarantee.
+        calibration
+            For "split": (X, y) of rows that the model was not fitted on; level / (1 - level) of them at least.
+        """
+        return intervals(self, X, level, conformal, calibration)
+
+    def log_predictive_density(self: Predicting, X: Table, y: ArrayLike, *, noise_std: ArrayLike | None = None) -> np.ndarray:
+        """log p(y_i | x_i) (n,), in the units of y; several targets are independent, so their densities add up."""
+        return predictions.log_density(self, X, y, noise_std)
+
+    def predict_cdf(self: Predicting, X: Table, y: ArrayLike, *, noise_std: ArrayLike | None = None) -> np.ndarray:
+        """P(Y_i <= y_i | x_i), shaped like y: the probability integral transform, uniform for a calibrated model."""
+        return predictions.cdf(self, X, y, noise_std)
+
+    def predict_crps(self: Predicting, X: Table, y: ArrayLike, *, noise_std: ArrayLike | None = None) -> np.ndarray:
+        """Continuous ranked probability score of each row, shaped like y and in its units; lower is better, and an exact point prediction has 0.
+
+        In closed form; for a warped target from a hundred quantiles. Of a prediction without spread it is the absolute error.
+        """
+        return predictions.crps(self, X, y, noise_std)
+
+    def sample_y(
+        self: Predicting, X: Table, n_samples: int = 1, random_state: RandomState = 0, *, latent: bool = False
+    ) -> np.ndarray:
+        """Joint draws of y (or f) at X: (n, n_samples), or (n, O, n_samples). Of the noise, the learned part is added."""
+        return predictions.joint_draws(self, X, n_samples, random_state, latent)
