@@ -76,8 +76,13 @@ class EvenSeries:
         if isinstance(self.times, np.ndarray):
             return plain | {"kind": "numbers", "times": self.times.tolist(), "step": float(self.step)}
         kind = "periods" if hasattr(self.times, "asfreq") else "dates"
-        zone = getattr(self.times, "tz", None)
-        return plain | {"kind": kind, "first": str(self.times[0]), "zone": None if zone is None else str(zone), "step": self.step.freqstr}
+        zone = getattr(self.times, "tz", None)  # periods have none
+        return plain | {
+            "kind": kind,
+            "first": str(self.times[0]),
+            "zone": None if zone is None else str(zone),
+            "step": self.step.freqstr,
+        }
 
     @classmethod
     def from_plain(cls, plain: dict[str, Any]) -> EvenSeries:

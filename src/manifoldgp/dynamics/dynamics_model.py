@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import torch
@@ -305,7 +305,7 @@ class DynamicsModel(BaseEstimator):
         return on_device(self.regressor_, U)
 
     def __getstate__(self) -> dict[str, Any]:
-        state: dict[str, Any] = super().__getstate__()  # type: ignore[assignment]
+        state: Any = super().__getstate__()
         return {name: value for name, value in state.items() if name != "_ready"}
 
     def __sklearn_is_fitted__(self) -> bool:
