@@ -16,7 +16,8 @@ import torch
 from bars import Bar, bar_table, table
 from manifoldgp.kernels import Additive, Kernel, OrthogonalAdditive, SquaredExponential
 from manifoldgp.model import Data, Model
-from manifoldgp.training.objective import TrainingObjective, first_of
+from manifoldgp.parameters import first_of
+from manifoldgp.training.objective import TrainingObjective
 
 SIZES, INPUTS = (400, 1000), 8
 KERNELS: dict[str, Kernel] = {

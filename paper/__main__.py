@@ -1,4 +1,5 @@
-"""``python -m paper reproduce`` runs the paper's experiments and writes a report of them; ``simulate-walker`` writes another walk."""
+"""``python -m paper reproduce`` runs the paper's experiments and writes a report of them; ``simulate-walker`` writes another walk,
+``embedding`` tries why one row of Table II stands elsewhere."""
 
 from __future__ import annotations
 
@@ -123,6 +124,17 @@ def simulate_walker(
 
     out.parent.mkdir(parents=True, exist_ok=True)
     typer.echo(f"Wrote {write_walker_csv(out, seed)}. To use it: python -m paper reproduce --only recording --walk {out}")
+
+
+@app.command()
+def embedding(
+    seeds: Annotated[int, typer.Option(help="Draws of data, embedding and starts.", min=1)] = 5,
+) -> None:
+    """Try why the random embedding is third in our Table II and last in the paper's: other dimensions, other optimisers."""
+    from paper.embedding import lines
+
+    for line in lines(seeds):
+        typer.echo(line)
 
 
 class WorkProgress:

@@ -26,6 +26,8 @@ METHOD_STYLES: dict[str, Style] = {
     "mgp-identity": Style(palette.SKY, (0, (5, 1.5, 1.2, 1.5)), "v"),
     "random-embedding": Style(palette.GREY, (0, (3, 2)), "D"),
     "pca": Style(palette.BROWN, (0, (1, 2)), "P"),
+    "autoencoder": Style(palette.BROWN, (0, (6, 2, 1, 2)), "<"),
+    "mgp-pretrained": Style(palette.GREEN, (0, (2, 1)), ">"),
     "kernel-search": Style(palette.INK, (0, (4, 1, 1, 1, 1, 1)), "p"),
     "mgp-restarts": Style(palette.PURPLE, "-", "X"),
     "stack": Style(palette.ORANGE, "-", "*"),

@@ -35,6 +35,18 @@ class Check:
     held: bool | None
 
 
+VERDICTS = {
+    "bar": {True: "reached", False: "not reached", None: "no result"},
+    "claim": {True: "holds here", False: "does not hold here", None: "no result"},
+}
+
+
+def claims_as_markdown(found: Sequence[Check]) -> str:
+    """The paper's claims with what was found here, for docs/claims.md."""
+    rows = [f"| {c.text} ({c.reference}) | **{VERDICTS['claim'][c.held]}** | {c.observed} |" for c in found if c.kind == "claim"]
+    return "\n".join(["| the paper says | | found |", "|---|---|---|", *rows, ""])
+
+
 def checks(tables: Sequence[Table], results: Sequence[Result]) -> list[Check]:
     """All checks of the experiments that were run, bars first."""
     found: list[Check] = []

@@ -14,7 +14,7 @@ from manifoldgp.data import write_whole
 from manifoldgp.inspection import html_page
 from paper import figures
 from paper.charts import figure_bytes, figure_html
-from paper.checks import Check
+from paper.checks import Check, claims_as_markdown
 from paper.experiment import Experiment
 from paper.outcome import Outcome, headline
 from paper.page_parts import checks_html, minus, page_data, table_html
@@ -22,12 +22,13 @@ from paper.tables import tables_as_csv, tables_as_data, tables_as_markdown
 
 TITLE = "Manifold Gaussian Processes for Regression, reproduced"
 
-FILES = ("index.html", "tables.md", "tables.csv", "tables.json", "headline.md", "run.json")
+FILES = ("index.html", "tables.md", "tables.csv", "tables.json", "headline.md", "claims.md", "run.json")
 """What is written into the folder of the report, beside its figures."""
 
 _LEAD = (
     "Every experiment of <i>Manifold Gaussian Processes for Regression</i> (R. Calandra, J. Peters, C. E. Rasmussen, M. P. Deisenroth, IJCNN 2016), run again: "
-    "the paper's tables with our numbers beside them, its figures drawn anew, and beside its methods kernel search, which it only names, and two averages of many models that it did not have. "
+    "the paper's tables with our numbers beside them, its figures drawn anew, and beside its methods auto-encoders, pre-training and kernel search, "
+    "which it only names, and two averages of many models that it did not have. "
     "NLML: negative log marginal likelihood a training point. NLPP: negative log predictive density a test point. Lower is better everywhere."
 )
 
@@ -54,6 +55,7 @@ def write_reproduction(outcome: Outcome, folder: Path) -> Path:
     write_whole(folder / "tables.csv", tables_as_csv(outcome.tables))
     write_whole(folder / "tables.json", json.dumps(tables_as_data(outcome.tables), indent=1))
     write_whole(folder / "headline.md", headline(outcome))
+    write_whole(folder / "claims.md", claims_as_markdown(outcome.checks))
     write_whole(folder / "run.json", json.dumps(_run(outcome), indent=1))
     path = folder / "index.html"
     script = Path(__file__).with_name("experiments.js").read_text(encoding="utf-8")
@@ -188,6 +190,7 @@ _FILES = (
     ("results/", "one JSON file for each experiment, method and seed: scores, settings, and the curves that figures show"),
     ("run.json", "settings, versions, seeds, verdicts"),
     ("headline.md", "the headline rows, for a README"),
+    ("claims.md", "the paper's claims and whether they hold, for docs/claims.md"),
 )
 
 

@@ -10,17 +10,13 @@ from typing import Any
 import numpy as np
 
 from paper import charts
-from paper.checks import Check
+from paper.checks import VERDICTS, Check
 from paper.experiment import METRICS, Experiment, Result, plain
 from paper.figures import sample_rate
 from paper.functions import SMOOTH_GRID, STEP_GRID
 from paper.outcome import Outcome
 from paper.tables import HEADINGS, Row, Table, show
 
-_VERDICTS = {
-    "bar": {True: "reached", False: "not reached", None: "no result"},
-    "claim": {True: "holds here", False: "does not hold here", None: "no result"},
-}
 _CLASSES = {True: "held", False: "missed", None: "open"}
 
 
@@ -64,7 +60,7 @@ def _row(row: Row, best: dict[str, float | None]) -> str:
 def checks_html(checks: Sequence[Check]) -> str:
     """Each check with its verdict, what was expected, and the numbers."""
     items = "".join(
-        f'<li class="{_CLASSES[c.held]}"><span class="verdict">{_VERDICTS[c.kind][c.held]}</span><span class="what">{escape(c.text)}</span>'
+        f'<li class="{_CLASSES[c.held]}"><span class="verdict">{VERDICTS[c.kind][c.held]}</span><span class="what">{escape(c.text)}</span>'
         f'<span class="numbers">{escape(minus(c.observed))} · expected: {escape(minus(c.expected))} · {escape(c.reference)}</span></li>'
         for c in checks
     )

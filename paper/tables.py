@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from paper.experiment import METRICS, Experiment, Result
-from paper.methods import SEARCH, SEARCH_NOTE
+from paper.methods import NAMED_NOTE, SEARCH
 
 HEADINGS = {
     "nlml": "train NLML",
@@ -72,7 +72,7 @@ def make_tables(experiments: Sequence[Experiment], results: Sequence[Result], pl
             experiment.key,
             experiment.title,
             experiment.table,
-            f"{experiment.note} {SEARCH_NOTE}",
+            f"{experiment.note} {NAMED_NOTE}",
             experiment.caution,
             tuple(
                 _row(

@@ -98,6 +98,8 @@ def _experiment(key: str, title: str, dataset: Any, note: str, caution: str = ""
             methods.mgp_identity(SIZES, 3.0),
             methods.pca(SIZES[-1], 1.0),
             methods.random_embedding(SIZES[-1], 1.0),
+            methods.autoencoder(SIZES, 4.0),
+            methods.mgp_pretrained(SIZES, 18.0),
             methods.kernel_search(75.0),
             methods.mgp_restarts(SIZES, 15.0),
             methods.stack(SIZES, 25.0),

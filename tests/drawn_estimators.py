@@ -35,6 +35,7 @@ FEATURES = {
     "fixed-linear": features.FixedLinear(((1.0, 2.0), (0.5, -1.0), (0.0, 3.0)), (0.1, 0.2)),
     "pca": features.PCA(2),
     "random-embedding": features.RandomEmbedding(4),
+    "auto-encoder": features.AutoEncoder((4, 2), steps=9),
     "mlp": features.MLP((6, 2)),
     "mlp-all-activations": features.MLP((4, 5, 4, 3, 4, 2), ("sine", "softplus", "relu", "tanh", "sigmoid", "identity")),
     "mlp-low-rank": features.MLP((12, 12, 2), "tanh", rank=1),

@@ -12,7 +12,9 @@ from paper.outcome import Outcome, gather
 from paper.plan import Plan, experiment_of
 
 KEYS = ("step", "bumps", "walker", "smooth")
-_RANK = ("mgp-sigmoid", "mgp-restarts", "stack", "mgp-identity", "gp-nn", "gp-se", "pca", "random-embedding", "kernel-search")
+_RANK = (
+    "mgp-sigmoid", "mgp-restarts", "stack", "mgp-identity", "gp-nn", "gp-se", "pca", "random-embedding", "kernel-search", "mgp-pretrained", "autoencoder",
+)  # fmt: skip
 
 
 def made_up_result(config: Config) -> Result:
@@ -38,7 +40,7 @@ def _picture(experiment: Experiment, config: Config) -> dict:
         linear = data.X_test @ rng.standard_normal((2, 3))
         bent = np.tanh(linear / 5) if config.method == "mgp-sigmoid" else linear
         picture = {"error": 1e-4 * rng.standard_normal(len(data.y_test))}
-        return picture | ({"scaled_features": bent} if config.method.startswith("mgp-") else {})
+        return picture | ({"scaled_features": bent} if config.method in ("mgp-sigmoid", "mgp-identity", "mgp-restarts") else {})
     if experiment.key == "step":
         mean = (STEP_GRID > 0).astype(float)
         features = {"features": np.stack([mean, 1 - mean])}

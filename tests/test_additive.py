@@ -13,7 +13,8 @@ from manifoldgp import GPRegressor
 from manifoldgp.errors import InputError
 from manifoldgp.kernels import Additive, OrthogonalAdditive, SquaredExponential, _polynomials
 from manifoldgp.model import Data, Model
-from manifoldgp.training.objective import TrainingObjective, first_of
+from manifoldgp.parameters import first_of
+from manifoldgp.training.objective import TrainingObjective
 
 RNG = np.random.default_rng(0)
 

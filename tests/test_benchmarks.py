@@ -19,6 +19,7 @@ import page
 import startup
 import structure
 import study
+import ways
 from libraries import LIBRARIES, OURS, Library
 from manifoldgp import GPRegressor, ManifoldGPRegressor, Single
 from problems import NETWORK, STEP_NETWORK, fixed_values, reference_nlml, smooth, starts, step
@@ -245,3 +246,31 @@ def test_structure_skips_what_is_not_there_and_prints_what_is(tmp_path, capsys, 
     assert "concrete: skipped, needs" in printed
     assert "housing, 1 of 10 folds" in printed
     assert "structure search (published)   0.059" in printed
+
+
+def test_ways_are_kept_and_compared_with_the_plain_gp_on_the_same_rows(tmp_path, monkeypatch, capsys):
+    x = np.linspace(-1, 1, 16)
+    split = ways.Split(x[:, None], np.sin(3 * x), x[:, None] + 0.02, np.sin(3 * x + 0.06), {})
+    monkeypatch.setattr(ways, "problem", lambda name, rows, seed: split)
+    monkeypatch.setitem(ways.WAYS, ways.PLAIN, lambda D, seed: GPRegressor(restarts=1, max_iter=5))
+    monkeypatch.setitem(ways.WAYS, "NN kernel", lambda D, seed: GPRegressor("nn", restarts=1, max_iter=0))
+    monkeypatch.setitem(ways.WAYS, "additive", lambda D, seed: GPRegressor("no such kernel"))
+    arguments = ["--out", str(tmp_path / "ways.jsonl"), "--only", "step", "--seeds", "1", "--ways", "plain", "NN", "additive"]
+    ways.main(arguments)
+    finished = (tmp_path / "ways.jsonl").read_text()
+    kept = {line["way"]: line for line in map(json.loads, finished.splitlines())}
+    assert kept[ways.PLAIN]["nlpp"] < kept["NN kernel"]["nlpp"]  # which was not trained
+    assert "no such kernel" in kept["additive"]["failed"]
+    printed = capsys.readouterr().out
+    assert "| plain GP | 1 of 1 | 0 % | 0 % | +0.00 | +0.00 | 1.00 | 1.0 |" in printed
+    assert "| NN kernel | 1 of 1 | 0 % | 100 % |" in printed
+    assert "| additive | 0 of 1 |" in printed
+    ways.main(arguments)
+    assert (tmp_path / "ways.jsonl").read_text() == finished
+
+
+def test_every_way_that_is_available_can_be_made():
+    assert set(ways.available()) >= set(ways.WAYS) - set(ways.NEEDS)
+    for way in ways.available():
+        for inputs in (1, 5):
+            assert hasattr(ways.WAYS[way](inputs, 0), "log_predictive_density"), way

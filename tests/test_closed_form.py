@@ -16,10 +16,10 @@ from manifoldgp.features import MLP, PCA, Identity, Linear, Nested
 from manifoldgp.kernels import Additive, Matern12, Matern32, Matern52, OrthogonalAdditive, RationalQuadratic, SquaredExponential
 from manifoldgp.model import Data, Model
 from manifoldgp.noise import GaussianNoise
-from manifoldgp.parameters import LogNormal, Normal, StudentT
+from manifoldgp.parameters import LogNormal, Normal, StudentT, first_of
 from manifoldgp.training.closed_form import closed_form
 from manifoldgp.training.closed_form_kernel import Workspace
-from manifoldgp.training.objective import TrainingObjective, first_of
+from manifoldgp.training.objective import TrainingObjective
 from manifoldgp.warping import TanhWarping
 from short_fits import train
 

@@ -224,6 +224,18 @@ def test_columns_of_one_category_do_not_make_features_superfluous():
     assert [r for r in collapsed.diagnose().remarks if "The 3 features span only 1 dimension:" in r]
 
 
+def test_inputs_that_follow_from_others_are_no_fault_of_the_features():
+    told = gp(restarts=1).fit(np.c_[X, X.sum(1)], Y).diagnose().remarks
+    assert "The 3 inputs span only 2 dimensions: some follow from the others." in told
+    assert not [remark for remark in told if "fewer features" in remark]
+
+
+def test_short_length_scales_of_flags_are_not_remarked():
+    flags = np.c_[X[:, :1], X[:, 1:] > 0]
+    model = gp(priors={"kernel.lengthscale": LogNormal(math.log(1e-5), 1e-3)}, max_iter=50).fit(flags, Y)
+    assert "kernel.lengthscale: 1 length-scale is below 0.001 spreads: nothing is shared between rows" in remarks(model)
+
+
 def test_a_constant_target_is_called_constant_and_nothing_else():
     remarks = gp(restarts=1).fit(X, np.full(30, 4.0)).diagnose().remarks
     assert remarks == ["The target has one value only: there is nothing to learn, and nothing is said about the fit."]

@@ -111,11 +111,11 @@ def test_residuals_and_worst_rows_are_those_of_the_rows_that_judge_the_model(tmp
     residuals = charts_of(html)["residuals"]
     assert residuals["choices"][0]["options"][0] == "order of rows"
     assert sorted(residuals["choices"][0]["options"][1:]) == ["x0", "x1", "x2"]
-    for spec, x in zip(residuals["specs"][:2], (np.arange(30), X[:, 0]), strict=True):
+    for spec, x in zip(residuals["specs"][:2], (1 + np.arange(30), X[:, 0]), strict=True):
         np.testing.assert_allclose(spec["layers"][1]["y"], error, rtol=1e-3, atol=1e-4)
         np.testing.assert_allclose(spec["layers"][1]["x"], x, rtol=1e-3, atol=1e-4)
     first = html.split("The rows with the largest errors")[1].split("<tbody>")[1]
-    assert first.startswith(f'<tr><th scope="row">{np.abs(error).argmax()}</th>')
+    assert first.startswith(f'<tr><th scope="row">{np.abs(error).argmax() + 1}</th>')  # counted as messages about tables count
 
 
 def test_the_report_takes_test_rows(tmp_path, monkeypatch):

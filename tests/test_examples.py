@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import importlib.util
 import math
+import sys
 import warnings
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 
 
 def load(name: str):
-    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
+    spec = importlib.util.spec_from_file_location(f"example_{name}", EXAMPLES / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their own module up
     spec.loader.exec_module(module)
     return module
 
@@ -69,3 +72,35 @@ def test_suggestions_in_rounds_find_better_experiments(capsys):
     before = float(printed.split("best strength ")[1].split()[0])
     assert round(found, 3) >= before  # which is printed with three digits
     assert "round 2, 14 experiments" in printed
+
+
+def test_a_pendulum_is_seen_and_rolled_out(tmp_path, capsys):
+    pytest.importorskip("matplotlib", reason="needs the extra [plots]")
+    example = load("pixels")
+    seen = example.main(["--quick", "--out", str(tmp_path)])
+    assert capsys.readouterr().out.count("GP") == len(seen) == 4
+    assert {path.name for path in tmp_path.iterdir()} == {"pixels-film.png", "pixels-found.png"}
+    for way in seen.values():
+        assert way.errors.shape == (60,)
+        assert np.isfinite(way.rolled).all()
+    assert seen["mGP, encoder of places"].rolled.shape[0] == 7  # where it starts, and six steps
+
+
+def test_images_show_the_angle_that_they_were_drawn_with():
+    """The middle of the light moves round with the pendulum, whatever else is in the picture."""
+    example = load("pixels")
+    angle = np.repeat([0.0, np.pi / 2, np.pi, -np.pi / 2], 50)
+    images = example.render(angle, np.random.default_rng(0)).clip(0.3, None) - 0.3  # without the noise
+    down, across = np.mgrid[: example.SIDE, : example.SIDE].reshape(2, -1) - 0.5 * (example.SIDE - 1)
+    light = (images / images.sum(1, keepdims=True)).reshape(4, 50, -1).mean(1)
+    middle = np.stack([light @ across, light @ down], 1)
+    assert np.abs(example.degrees(middle, angle[::50])).max() < 20
+    assert example.degrees(example.directions(np.array([3.1])), np.array([-3.1])) == pytest.approx(np.degrees(6.2) - 360)
+
+
+def test_free_rows_are_features_of_a_model(tmp_path, capsys):
+    pytest.importorskip("matplotlib", reason="needs the extra [plots]")
+    agree = load("gplvm").main(["--quick", "--out", str(tmp_path)])
+    assert "all pixels" in capsys.readouterr().out
+    assert list(agree) == ["PCA", "GP-LVM", "back-constrained"]
+    assert (tmp_path / "gplvm-digits.png").is_file()

@@ -70,7 +70,7 @@ def with_entry(A, value):
     (with_entry(X, 1e200), r"X has values up to 1.0e\+200; beyond 1e\+150 arithmetic overflows. Change its units"),
     (X * 1e-200, "A column of X varies by .* only; below 1e-150 arithmetic underflows. Change its units"),
     (pd.DataFrame({"a": [f"n{i}" for i in range(24)]}), r"'a' has 24 different texts in 24 rows, .* --drop a"),
-    (pd.DataFrame({"a": ["12:30"] * 6 + ["12:31"] * 6, "b": Y}), r"Column 'a' holds times of day.* Write dates as 2026-12-31"),
+    (pd.DataFrame({"a": ["12:30"] * 6 + ["12:31"] * 6, "b": Y}), r"Column 'a' holds times of day \('12:30'\)\. Turn them into numbers"),
     (pd.DataFrame({"a": pd.array([1, None] * 6, dtype="Int64"), "b": Y}), "Input X contains NaN"),
     (pd.DataFrame(X, columns=["a", "a"]), "Column names must differ; these occur more than once: a. Rename"),
     (pd.DataFrame(X, columns=["a", 1]), "Feature names are only supported if all input features have string names"),

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+from importlib import resources
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -97,6 +100,45 @@ def test_controls_and_tables(chromium, model, page, tmp_path, size):
     assert mud[3:7] == [""] * 4
     assert mud[7] == 'floor: "mud" is none of ice, sand'
     assert 'speed <m/s>: "x" is not a number' in text[7]
+
+
+WHEN = {"day first": "%d/%m/%Y %H:%M", "month first": "%m/%d/%Y %I:%M %p"}
+
+
+@pytest.mark.parametrize("written", WHEN)
+def test_dates_many_categories_and_gaps_are_encoded_as_the_model_does(chromium, tmp_path, written):
+    rng, n = np.random.default_rng(0), 60
+    when = pd.date_range("2026-02-03", periods=n, freq="661min")
+    table = pd.DataFrame(
+        {"when": when.strftime(WHEN[written]), "site": [f"site {k % 12}" for k in range(n)], "load": rng.normal(size=n)}
+    )
+    table["grip"] = table["load"] + np.arange(n) % 12
+    gaps = table.assign(load=table["load"].where(table.index > 5))
+    model = GPRegressor(restarts=1, max_iter=3, missing="impute", cyclic=("day", "week", "month", "year"))
+    model.fit(gaps.drop(columns="grip"), gaps["grip"])
+    write_model_report(model, tmp_path / "model.html")
+    new, encoding = table.iloc[[0, 1, 30, 59]], model.table_encoding_
+    view: Any = SimpleNamespace(
+        model=model, inputs=list(encoding.names), X=encoding.training_inputs(gaps, gaps[["grip"]].to_numpy())[0].to_numpy()
+    )
+    functions = (resources.files("manifoldgp.inspection") / "live.js").read_text(encoding="utf-8").split("// Distance from")[0]
+    code = f"""
+      const data = {{ live: {{ columns: {json.dumps(page_live._columns(view))} }} }};
+      {functions}
+      const rows = {json.dumps(new[["when", "site", "load"]].astype(str).to_numpy().tolist())};
+      const labels = [...document.querySelectorAll("#live label")].map((l) => [l.textContent, document.getElementById(l.htmlFor).nextSibling?.type]);
+      const said = document.querySelector("#live .said").textContent;
+      return {{ x: rows.map(encoded), labels, said, wrong: [encoded(["31.02.2026", "site 1", "0"]), encoded([rows[0][0], "elsewhere", "0"])] }};"""
+    dom, console = browse(
+        chromium, with_script((tmp_path / "model.html").read_text("utf-8"), code, tmp_path / "page.html"), tmp_path / "profile"
+    )
+    assert not console
+    found = outcome_of(dom)
+    np.testing.assert_allclose(found["x"], encoding.inputs(new).to_numpy(), rtol=1e-12, atol=1e-12)
+    assert found["labels"] == [["when", "datetime-local"], ["site", None], ["load", "number"]]
+    assert "95 % between" in found["said"]
+    assert found["wrong"][0] == 'when: "31.02.2026" is not a date'
+    assert found["wrong"][1].startswith('site: "elsewhere" is none of site 0, site 1, site 10')
 
 
 def test_a_model_that_is_too_large_says_so(model, monkeypatch, tmp_path):

@@ -13,8 +13,8 @@ from manifoldgp.evidence import nlml
 from manifoldgp.inference.exact_posterior import condition
 from manifoldgp.inference.mixtures import Predictive, Warp
 from manifoldgp.model import Data, Model
-from manifoldgp.parameters import LARGEST_LOG
-from manifoldgp.training.objective import TrainingObjective, first_of
+from manifoldgp.parameters import LARGEST_LOG, first_of
+from manifoldgp.training.objective import TrainingObjective
 from manifoldgp.warping import NoWarping
 
 DIGITS, EPS = 50, 2.0**-52

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -32,7 +33,7 @@ def test_the_version_is_that_of_the_installed_package():
 
 def test_a_wheel_of_a_tree_without_git_has_everything_it_needs(tmp_path):
     pytest.importorskip("hatch_vcs", reason="needs the extra [dev]")
-    for name in ("src", "paper", "pyproject.toml", "README.md", "LICENSE"):
+    for name in ("src", "paper", "pyproject.toml", "hatch_build.py", "README.md", "LICENSE"):
         copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
         copy(ROOT / name, tmp_path / name)
     command = [sys.executable, "-m", "build", "--no-isolation", "--wheel", "--outdir", str(tmp_path / "dist"), str(tmp_path)]
@@ -47,6 +48,11 @@ def test_a_wheel_of_a_tree_without_git_has_everything_it_needs(tmp_path):
     }
     assert sources <= set(names)
     assert "manifoldgp/py.typed" in names
+    (about,) = (name for name in names if name.endswith("/METADATA"))
+    page = zipfile.ZipFile(wheel).read(about).decode("utf-8")
+    assert "Description-Content-Type: text/markdown" in page
+    assert "Gaussian-process regression that learns its own features" in page
+    assert re.findall(r"\]\((?!https?:|#)[^)]*\)", page) == []  # a link to a file would lead nowhere from a package index
     assert not [name for name in names if name.startswith(("tests", "docs", "examples", "paper"))]
 
 
@@ -105,6 +111,18 @@ def test_workflows_run_targets_that_exist():
     assert {"test", "docs", "build", "audit", "test-versions"} <= ran["ci"]
     assert {"test", "docs", "build", "audit", "test-versions", "check-build", "notes"} <= ran["release"]
     assert all(re.search(rf"^{target}:", MAKEFILE, re.M) for target in set.union(*ran.values()))
+
+
+def test_the_links_of_the_readme_lead_to_the_repository_that_releases():
+    pytest.importorskip("hatchling", reason="needs the extra [dev]")
+    hook = runpy.run_path(str(ROOT / "hatch_build.py"))
+    files = hook["address"]({"GITHUB_REPOSITORY": "who/what", "GITHUB_REF_NAME": "v0.2.0"})
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    page = hook["for_an_index"](readme, files)
+    assert "](https://github.com/who/what/blob/v0.2.0/docs/compare.md)" in page
+    assert "](https://github.com/who/what/raw/v0.2.0/docs/images/step-gap.png)" in page
+    linked = re.findall(r"what/(?:blob|raw)/v0\.2\.0/([^)#]*)", page)
+    assert [place for place in linked if not (ROOT / place).exists()] == []
 
 
 @pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda workflow: workflow.stem)

@@ -27,9 +27,10 @@ from manifoldgp.features import MLP, Features, Identity, as_features
 from manifoldgp.kernels import Kernel, SquaredExponential
 from manifoldgp.means import Mean, Zero, as_mean
 from manifoldgp.model import Data, Model
+from manifoldgp.parameters import first_of
 from manifoldgp.predictor.operations import OPERATIONS
 from manifoldgp.registry import name_of, part_named, registered, shorthands
-from manifoldgp.training.objective import TrainingObjective, first_of
+from manifoldgp.training.objective import TrainingObjective
 from short_fits import manifold
 
 
@@ -56,10 +57,12 @@ PARTS = {
     "kernels.SquaredExponential": SquaredExponential(),
     "kernels.Sum": SquaredExponential(dims=(0,)) + kernels.Linear(),
     "kernels.Switch": SquaredExponential() * kernels.Switch(dims=(1,)),
+    "features.AutoEncoder": features.AutoEncoder((3, 2), steps=20),
     "features.Chain": features.PCA(2) >> MLP((2,)),
     "features.Circle": features.Circle((1,)),
     "features.Concatenate": features.Concatenate(features.Identity(), MLP((2,))),
     "features.FixedLinear": features.FixedLinear(np.arange(2.0 * D).reshape(D, 2) - 2.0),
+    "features.Guided": MLP((4, 2)).guided(0.5),
     "features.Identity": features.Identity(),
     "features.Kumaraswamy": features.Kumaraswamy(),
     "features.Linear": features.Linear(2, bias=True),
@@ -67,6 +70,7 @@ PARTS = {
     "features.Module": features.Module(_network(D, 2)),
     "features.Nested": features.Nested(3, 1),
     "features.PCA": features.PCA(2),
+    "features.Pretrained": MLP((4, 2)).pretrained(steps=20),
     "features.RandomEmbedding": features.RandomEmbedding(2),
     "features.Residual": features.Residual(MLP((D,), "tanh")),
     "means.Constant": means.Constant(),

@@ -88,6 +88,8 @@ def net(*sizes, dtype=torch.float32):
 FEATURES = [
     features.MLP((3, 2), ("tanh", "identity"), rank=1, scale=1.5), features.Identity(), features.Linear(2), features.Linear(1, bias=True),
     features.PCA(2), features.PCA(1, whiten=False), features.RandomEmbedding(2, seed=3), features.Kumaraswamy(),
+    features.AutoEncoder((3, 2), noise=0.1, activation=("sine", "tanh"), steps=9), features.MLP((3, 2)).pretrained(steps=9),
+    features.MLP((3, 1)).guided(),
     features.FixedLinear(np.eye(3)[:, :2]), features.Nested(3, 1), features.Residual(features.MLP((3,))),
     features.Concatenate(features.Identity(), features.MLP((2,))), features.PCA(2) >> features.MLP((2, 1)),
     features.Residual(features.Chain(features.Linear(2), features.Concatenate(features.Identity(), features.MLP((1,))))),

@@ -87,9 +87,11 @@ def test_features_of_a_sparse_model_are_judged_by_a_sample():
     X, y = _rows(1300)
     doubled = np.column_stack([X, X[:, 0]])
     model = _sparse(averaging="single", features=Identity()).fit(doubled, y)
-    assert "The 3 features span only 2 dimensions in a sample of 1,000 rows: fewer features would do." in model.diagnose().remarks
+    assert (
+        "The 3 inputs span only 2 dimensions in a sample of 1,000 rows: some follow from the others." in model.diagnose().remarks
+    )
     few = _sparse(averaging="single", features=Identity()).fit(doubled[:60], y[:60])
-    assert "The 3 features span only 2 dimensions: fewer features would do." in few.diagnose().remarks
+    assert "The 3 inputs span only 2 dimensions: some follow from the others." in few.diagnose().remarks
 
 
 def _text(page):

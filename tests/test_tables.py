@@ -7,6 +7,7 @@ import io
 import json
 import math
 import sys
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -96,7 +97,9 @@ def test_unknown_categories_are_refused_by_column_and_value_or_left_open():
     ({"speed": [1.0, None, 3.0, np.inf]}, r"missing or infinite in column 'speed' in 2 of 4 rows \(rows 2, 4\)\. .* --drop speed"),
     ({"floor": ["ice", None, "ice", "mud"]}, r"missing or infinite in column 'floor' in 1 of 4 rows \(row 2\)"),
     ({"wet": [True, None, True, False]}, r"missing or infinite in column 'wet'"),
-    ({"speed": ["01.02.2026", "02.02.2026", "03.02.2026", "04.02.2026"]}, r"dates in which day and month could be either \('01.02.2026'\)\. Write dates as 2026-12-31"),
+    ({"speed": ["01/02/2026", "02/02/2026", "03/02/2026", "04/02/2026"]}, r"dates in which day and month could be either \('01/02/2026'\)\. Write dates as 2026-12-31"),
+    ({"speed": ["30.01.2026", "31.01.2026", "32.01.2026", "1.2.2026"]}, r"holds dates, and in 1 of 4 rows something else: '32.01.2026' \(row 3\)"),
+    ({"speed": ["30/01/2026", "31/01/2026", "28/01/2026", "01/31/2026"]}, r"holds dates, and in 1 of 4 rows something else: '01/31/2026' \(row 4\)"),
     ({"speed": ["12:30", "12:31", "12:32", "12:33:01"]}, r"Column 'speed' holds times of day"),
     ({"speed": [datetime.time(h) for h in (1, 2, 3, 4)]}, r"Column 'speed' holds times of day"),
     ({"speed": ["2026-01-01", "2026-01-02", "2026-01-03", "2026-13-04"]}, r"holds dates, and in 1 of 4 rows something else: '2026-13-04' \(row 4\)"),
@@ -290,7 +293,39 @@ def test_every_bad_column_is_named_at_once():
         "'the mix' holds numbers, and text in 1 of 4",
     ):
         assert part in str(refusal.value)
-    assert str(refusal.value).endswith("or fit without: --drop speed --drop when --drop 'the mix'")
+    assert str(refusal.value).endswith(
+        "Correct or remove these rows, fit with missing='impute' or 'drop' (--missing impute, --missing drop), "
+        "or fit without: --drop speed --drop when --drop 'the mix'"
+    )
+
+
+WRITTEN_DATES = {
+    "points": (["01.03.2026 06:00", "1.3.2026 7:30", "12.03.2026 18:00:30"], "day first"),
+    "points, a comma": (["01.03.2026, 06:00", "01.03.2026, 07:30", "12.03.2026, 18:00:30"], "day first"),
+    "slashes, a day above 12": (["01/03/2026 06:00", "13/03/2026 07:30", "12/03/2026 18:00:30"], "day first"),
+    "American": (["3/1/2026 6:00 AM", "3/1/2026 7:30 am", "3/13/2026 12:00:30 PM"], "month first"),
+    "dashes": (["01-03-2026", "31-03-2026", "12-03-2026"], "day first"),
+}
+
+
+@pytest.mark.parametrize("case", WRITTEN_DATES)
+def test_dates_with_the_year_last_are_read_where_the_column_shows_the_day(case):
+    texts, order = WRITTEN_DATES[case]
+    given = table().iloc[:3].assign(when=texts)
+    encoding = TableEncoding.learn(given, ["y"], features=["when", "speed"])
+    expected = pd.to_datetime(pd.Series([text.replace(",", "") for text in texts]), format="mixed", dayfirst=order == "day first")
+    assert encoding.columns[0].time is not None
+    assert encoding.columns[0].time.order == order
+    days = (expected - expected.min()).dt.total_seconds() / 86400
+    np.testing.assert_allclose(encoding.inputs(given).to_numpy()[:, 0], days, rtol=1e-12)
+
+
+def test_a_model_reads_dates_as_it_learnt_them():
+    given = table(when=["01/02/2026", "31/01/2026", "05/02/2026", "06/02/2026"])
+    encoding = TableEncoding.learn(given, ["y"], features=["when", "speed"])
+    encoding = TableEncoding.from_plain(json.loads(json.dumps(encoding.to_plain())))
+    new = table(when=["03/02/2026", "2026-02-04", "04/02/2026", "05/02/2026"])  # alone these could be March
+    assert encoding.inputs(new).to_numpy()[:, 0].tolist() == [3, 4, 4, 5]
 
 
 def test_several_files_are_one_table(tmp_path):
@@ -405,3 +440,12 @@ def test_a_row_of_units_is_left_out_and_told(tmp_path):
     assert table["T"].tolist() == [1.5, 2.5]
     file.write_text("word,T\nhard,error\nsoft,1\nsoft,2\n", encoding="utf-8")
     assert len(read_table(file)) == 3  # one bad value is no row of units
+
+
+def test_numbers_with_the_decimal_sign_of_their_file_need_no_warning(tmp_path):
+    file = tmp_path / "a.csv"
+    file.write_text("T;p\n°C;bar\n1,5;2,25\n2,5;3,5\n", encoding="utf-8")
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        assert read_table(file)["p"].tolist() == [2.25, 3.5]
+    assert ["holds units" in str(warning.message) for warning in told] == [True]

@@ -17,9 +17,9 @@ from manifoldgp.inference.exact_posterior import condition
 from manifoldgp.kernels import Matern52, SquaredExponential
 from manifoldgp.model import Data, Model
 from manifoldgp.noise import GaussianNoise
-from manifoldgp.parameters import LogNormal, Normal, leaves, map_leaves, nest
+from manifoldgp.parameters import LogNormal, Normal, first_of, leaves, map_leaves, nest
 from manifoldgp.training.minimizers import MINIMIZERS
-from manifoldgp.training.objective import TrainingObjective, first_of
+from manifoldgp.training.objective import TrainingObjective
 from manifoldgp.training.optimizer import Monitor
 from manifoldgp.training.trained import warm_theta
 from manifoldgp.warping import TanhWarping

@@ -13,7 +13,8 @@ from manifoldgp import GPRegressor, ManifoldGPRegressor, Single
 from manifoldgp._system.threads import Workers, training_threads
 from manifoldgp.features import MLP, Identity
 from manifoldgp.model import Data, Model
-from manifoldgp.training.objective import TrainingObjective, first_of
+from manifoldgp.parameters import first_of
+from manifoldgp.training.objective import TrainingObjective
 from manifoldgp.training.plan import Plan
 from manifoldgp.training.progress import PhaseWatcher
 from problems import plain_values

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from manifoldgp.features import (
         MLP,
         PCA,
+        AutoEncoder,
         Chain,
         Concatenate,
         Identity,
@@ -41,6 +42,7 @@ _HOME = {
     "MLP": "features",
     "NUTS": "averaging",
     "PCA": "features",
+    "AutoEncoder": "features",
     "Chain": "features",
     "Concatenate": "features",
     "Exact": "training.settings",
@@ -76,6 +78,7 @@ __all__ = [
     "MLP",
     "NUTS",
     "PCA",
+    "AutoEncoder",
     "Chain",
     "Concatenate",
     "Exact",

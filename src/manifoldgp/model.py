@@ -130,6 +130,13 @@ class Model:
         learned = self.learned_noise(values, data.y)
         return learned if data.known_noise is None else learned[..., None] + data.known_noise
 
+    def penalty(self, values: Tree, data: Data) -> Tensor | None:
+        """What the features ask training to add to the NLML (*B,), summed over the rows that take part; None for nothing."""
+        of_rows = self.features.penalty(values.get("features", {}), data.X)
+        if of_rows is None:
+            return None
+        return (of_rows if data.mask is None else of_rows * data.mask).sum(-1)
+
     def nlml(self, values: Tree, data: Data) -> Tensor:
         """NLML (*B,) of y in the model's units: evidence of z = g(y), and the Jacobian of g (eq. 7, on H); outputs add up."""
         K, H = self.covariance(values, data.X)

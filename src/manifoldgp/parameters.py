@@ -61,7 +61,15 @@ class LogNormal:
     sd: float = 1.0
 
 
-Prior = Normal | StudentT | LogNormal
+@dataclass(frozen=True, eq=False)
+class Around:
+    """Normal prior on every entry, each with a mean of its own: ``centre`` (*shape,), what it was before training. No file holds it."""
+
+    centre: Tensor
+    sd: float
+
+
+Prior = Normal | StudentT | LogNormal | Around
 
 
 @dataclass(frozen=True)
@@ -73,6 +81,7 @@ class Parameter:
     positive: the natural value is exp(theta); otherwise it is theta itself.
     prior: for MAP training; None is flat.
     trainable: False marks a constant found without targets (a PCA matrix, say), part of the model's state but not of theta.
+    dtype: of a constant; what is trained is float64.
     """
 
     shape: tuple[int, ...]
@@ -80,6 +89,7 @@ class Parameter:
     positive: bool = False
     prior: Prior | None = None
     trainable: bool = True
+    dtype: torch.dtype = torch.float64
 
     def __post_init__(self) -> None:
         if isinstance(self.prior, LogNormal) and not self.positive:
@@ -138,6 +148,11 @@ def leaves(tree: Tree, prefix: str = "") -> Iterator[tuple[str, Any]]:
 def map_leaves(function: Callable[[Any], Any], tree: Tree) -> Tree:
     """The tree with ``function`` applied to every leaf."""
     return {k: map_leaves(function, v) if isinstance(v, dict) else function(v) for k, v in tree.items()}
+
+
+def first_of(values: Tree) -> Tree:
+    """Values of the first start, without the batch dimension."""
+    return map_leaves(lambda leaf: leaf[0], values)
 
 
 def nest(named: Mapping[str, Any]) -> Tree:
@@ -242,6 +257,9 @@ class Layout:
                     student[where], inverse_df[where] = 0.5 * (df + 1), 1.0 / df
                     log_norm = math.lgamma(0.5 * df) - math.lgamma(0.5 * (df + 1)) + 0.5 * math.log(df * math.pi)
                     constant += count * (log_norm + math.log(scale))
+                case Around(values, sd):
+                    centre[where], inverse_scale[where], normal[where] = values.reshape(-1).cpu(), 1.0 / sd, 0.5
+                    constant += count * (0.5 * math.log(2 * math.pi) + math.log(sd))
                 case Normal(mean, sd) | LogNormal(mean, sd):
                     centre[where], inverse_scale[where], normal[where] = mean, 1.0 / sd, 0.5
                     constant += count * (0.5 * math.log(2 * math.pi) + math.log(sd))

@@ -25,6 +25,9 @@ class _Entry(NamedTuple):
     shorthand: str | None
 
 
+NOT_IN_FILES = {"in_files": False}
+"""Metadata of a field that a file leaves out: what a description learnt and a model keeps among its values."""
+
 _ENTRIES: dict[str, _Entry] = {}
 _RESERVED = ("model.", "averaging.", "method.")
 

@@ -66,6 +66,7 @@ class Scripts(HTMLParser):
 @settings(max_examples=5, phases=[Phase.explicit, Phase.generate])
 @given(st.lists(nasty, min_size=5, max_size=5, unique_by=str.strip))
 @example(["<!--<script>", "a\x1b[31mred", "$x", "force [/N]", "mpg [mi/gal]"])
+@example(["i", "two\nlines", "\x81", "a\tb", "top\nbottom"])
 @example(["</script>", "[bold]", ":warning:", "=cmd|' /C calc'!A0", "@SUM(1)"])
 def test_any_name_goes_through_every_command(tmp_path_factory, names):
     names = [name.strip() for name in names]

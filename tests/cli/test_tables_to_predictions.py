@@ -64,6 +64,30 @@ def test_fit_says_what_it_does_with_every_column(here):
     )
 
 
+def test_copies_of_rows_and_of_the_target_are_told(here):
+    table = messy()[["x", "floor", "y"]].assign(**{"the answer": lambda t: t["y"]})
+    pd.concat([table, table.head(4)]).to_csv("data.csv", index=False)
+    told = mgp("fit", "data.csv", "--target", "y", "--out", "m.mgp", *FAST).err
+    assert "warning: 4 of 34 rows are copies of others" in told
+    assert (
+        "warning: the answer: the same numbers as the target. If they are not known beforehand, leave them out: --drop 'the answer'"
+        in told
+    )
+    messy().to_csv("data.csv", index=False)
+    assert "copies" not in mgp("fit", "data.csv", "--target", "y", "--drop", "z", "--out", "m.mgp", *FAST).err
+
+
+def test_the_day_first_is_said_and_kept(here):
+    days = pd.date_range("2026-01-20", periods=30).strftime("%d.%m.%Y")
+    messy().assign(when=days)[["x", "when", "y"]].to_csv("data.csv", index=False)
+    done = mgp("fit", "data.csv", "--target", "y", "--out", "m.mgp", *FAST)
+    assert "when: dates written with the day first, become when [days]" in done.err.splitlines()
+    assert "date written with the day first, becomes days since 2026-01-20" in mgp("inspect", "m.mgp").out
+    messy(2, 1).assign(when=["01.02.2026", "2026-02-01"])[["x", "when"]].to_csv("new.csv", index=False)
+    mgp("predict", "m.mgp", "new.csv", "--out", "p.csv")
+    assert manifoldgp.load("m.mgp").table_encoding_.inputs(pd.read_csv("new.csv"))["when [days]"].tolist() == [12, 12]
+
+
 def test_fit_is_the_estimator_with_these_settings(here):
     mgp("fit", "data.csv", "-t", "y", "--features", "x,wet", "--seed", "3", "--out", "m.mgp", "--quiet", *FAST)
     model = manifoldgp.load("m.mgp")
@@ -166,6 +190,12 @@ def test_scores_are_the_formulas(here):
     shown = mgp("score", "m.mgp", "new.csv").out
     assert "11 rows" in shown
     assert f"{scores['rmse']:.4g}" in shown
+
+
+def test_scores_of_the_training_rows_are_called_so(folder):
+    words = "The model was fitted to these rows: errors on new ones are larger."
+    assert words in mgp("score", folder / "model.mgp", folder / "data.csv").err
+    assert words not in mgp("score", folder / "model.mgp", folder / "new.csv").err
 
 
 def test_predictions_stand_beside_the_inputs_on_request(folder, tmp_path):

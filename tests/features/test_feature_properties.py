@@ -17,6 +17,7 @@ from manifoldgp.estimators.descriptions import describe
 from manifoldgp.features import (
     MLP,
     PCA,
+    AutoEncoder,
     Chain,
     Circle,
     Concatenate,
@@ -56,6 +57,9 @@ CASES = {
     "mlp": (MLP((6, 2)), 2),
     "mlp-mixed": (MLP((4, 5, 2), ("sine", "softplus", "identity")), 2),
     "mlp-tanh": (MLP((5, 3), "tanh"), 3),
+    "mlp-pretrained": (MLP((4, 2), "tanh").pretrained(steps=9), 2),
+    "auto-encoder": (AutoEncoder((4, 2), noise=0.1, steps=9), 2),
+    "auto-encoder-chain": (AutoEncoder((3,), steps=9) >> MLP((4, 2)), 2),
     "mlp-low-rank": (MLP((6, 4, 1), "sigmoid", rank=2), 1),
     "warping": (Kumaraswamy(), D),
     "circle": (Circle((1,), 2.5), D + 1),

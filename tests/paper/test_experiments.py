@@ -78,8 +78,8 @@ def test_every_experiment_has_its_methods_and_the_papers_rows():
     for experiment in EXPERIMENTS:
         keys = [m.key for m in experiment.methods]
         assert len(set(keys)) == len(keys)
-        assert keys[-3:] == ["kernel-search", "mgp-restarts", "stack"]
-        assert set(experiment.paper) == set(keys[:-3])
+        assert keys[-5:] == ["autoencoder", "mgp-pretrained", "kernel-search", "mgp-restarts", "stack"]
+        assert set(experiment.paper) == set(keys[:-5])
         for method in experiment.methods:
             model = method.build(Config(experiment.key, method.key, 0, 3))
             if method.key == "kernel-search":
@@ -99,6 +99,16 @@ def test_kernel_search_is_a_single_model_with_an_evidence_and_no_row_in_the_pape
     row = table.row("kernel-search")
     assert (row.restarts, row.ours, row.cells["nlpp"].paper) == (None, False, None)
     assert "not tabulated" in table.note
+
+
+@pytest.mark.parametrize("method", ["autoencoder", "mgp-pretrained"])
+def test_features_without_targets_are_single_models_with_an_evidence_and_no_row_in_the_paper(method: str):
+    result = run_one(Config("step", method, seed=0, **TINY))
+    assert result.scores["nlml"] is not None
+    assert math.isfinite(result.scores["nlpp"])  # pyright: ignore[reportArgumentType]
+    (table,) = make_tables([experiment_of("step")], [result], {"step": 1})
+    row = table.row(method)
+    assert (row.restarts, row.ours, row.cells["nlpp"].paper) == (TINY["restarts"], False, None)
 
 
 def test_the_papers_nlpp_of_the_step_is_read_as_a_mean_over_test_points():

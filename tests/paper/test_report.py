@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from browser import browse, outcome_of, with_script
+from manifoldgp.data import rotated_bumps
 from manifoldgp.errors import InputError
-from paper import figures
+from paper import embedding, figures
 from paper.charts import figure_bytes
+from paper.experiment import Config
 from paper.outcome import BEGIN, END, gather, update_readme
 from paper.page import FILES, write_reproduction
 from paper.run import Failure
@@ -149,7 +152,7 @@ def test_the_page_lives_in_a_browser(chromium, html, tmp_path):
     assert isinstance(found, dict), found
     assert found["ready"] == "yes"
     assert found["images"] == [True] * 6
-    assert found["rows"] == [8, 8, 9, 5]
+    assert found["rows"] == [10, 10, 11, 7]
     assert found["before"] == ["gp-se", "mgp-sigmoid", "stack"]
     assert found["after"] == ["mgp-sigmoid", "stack"]
     assert found["seed"] == "2"  # a click on a seed's dot shows that seed
@@ -176,3 +179,32 @@ def test_the_page_fits_a_phone(chromium, html, tmp_path):
     found = outcome_of(dom)
     assert found["width"] <= 375  # less by the width of a scroll bar
     assert (found["ready"], found["font"], found["boxes"]) == ("yes", 16, True)
+
+
+def test_claims_are_told_with_their_verdicts(report, outcome):
+    claims = [check for check in outcome.checks if check.kind == "claim"]
+    rows = (report / "claims.md").read_text(encoding="utf-8").splitlines()[2:]
+    assert len(rows) == len(claims)
+    for check, row in zip(claims, rows, strict=True):
+        assert check.text in row
+        assert {True: "**holds here**", False: "**does not hold here**", None: "**no result**"}[check.held] in row
+
+
+def test_the_random_embedding_is_tried_in_several_settings(monkeypatch):
+    settings = (embedding.Setting(1, 1, 3), embedding.Setting(3, 1, 3, raw=True))
+    monkeypatch.setattr(embedding, "SETTINGS", settings)
+    small = rotated_bumps(0)
+    few = replace(
+        small, X_train=small.X_train[:25], y_train=small.y_train[:25], X_test=small.X_test[:30], y_test=small.y_test[:30]
+    )
+    monkeypatch.setattr(embedding, "BUMPS", replace(embedding.BUMPS, dataset=lambda config: few, restarts=1))
+    printed = list(embedding.lines(1))
+    assert printed[4].startswith("| paper: RandEmb | -0.47 | -1.29 |")
+    assert [line.split(" | ")[0] for line in printed[5:]] == [
+        "| GP SE-ARD",
+        "| GP NN",
+        "| RandEmb, 1 feature, one start of 3 steps",
+        "| RandEmb, 3 features, one start of 3 steps, not standardised",
+    ]
+    features = settings[1].build(Config("bumps", "embedding", 7, 1)).features
+    assert (features.q, features.seed) == (3, 7)

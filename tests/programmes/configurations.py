@@ -43,6 +43,7 @@ MEANS: dict[str, Any] = {
 FEATURES: dict[str, Any] = {
     "default": None, "sizes": (3, 2), "identity": features.Identity(), "linear": features.Linear(2), "pca": features.PCA(1),
     "random": features.RandomEmbedding(3), "kumaraswamy": features.Kumaraswamy(), "nested": features.Nested(3, 1),
+    "auto-encoder": features.AutoEncoder((2,), steps=5), "pretrained": features.MLP((3, 1)).pretrained(steps=5), "guided": features.MLP((3, 1)).guided(),
     "residual": features.Residual(features.MLP((2,))), "concatenate": features.Concatenate(features.Identity(), features.MLP((2,))),
     "chain": features.PCA(2) >> features.MLP((2, 1)), "deep": features.MLP((4, 3, 2), "relu"), "low rank": features.MLP((6, 6, 2), rank=1),
     "module": torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.Tanh()),

@@ -16,7 +16,7 @@ from manifoldgp.features import MLP, Concatenate, Identity
 from manifoldgp.kernels import Matern32, SquaredExponential
 from manifoldgp.model import Data, Model
 from manifoldgp.parameters import LogNormal, Prior, StudentT, Tree, leaves, map_leaves, nest
-from manifoldgp.training.pretraining import pretrained
+from manifoldgp.training.pretraining import pretrained_on_targets
 
 if TYPE_CHECKING:
     from manifoldgp.averaging.stack import Stack
@@ -105,7 +105,7 @@ def pretrained_start(model: Model, start: Tree, rows: Data, epochs: int, seed: i
     assert isinstance(model.features, Concatenate)
     network = model.features.parts[1]
     assert isinstance(network, MLP)
-    features = {**start["features"], "1": pretrained(network, start["features"]["1"], rows, epochs, seed, over)}
+    features = {**start["features"], "1": pretrained_on_targets(network, start["features"]["1"], rows, epochs, seed, over)}
     values = {**start, "features": features}
     if "lengthscale" not in start.get("kernel", {}):
         return values

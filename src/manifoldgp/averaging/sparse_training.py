@@ -15,10 +15,9 @@ from manifoldgp.averaging.sparse_groups import Group, scored
 from manifoldgp.averaging.sparse_kinds import Kind, around_the_gp, kinds_of, pretrained_start
 from manifoldgp.errors import warn
 from manifoldgp.model import Data, Model
-from manifoldgp.parameters import Layout, Tree, map_leaves
+from manifoldgp.parameters import Layout, Tree, first_of, map_leaves
 from manifoldgp.training.member_round import Round
 from manifoldgp.training.model_rows import MemoryRows, ModelRows
-from manifoldgp.training.objective import first_of
 from manifoldgp.training.plan import LEAST_KEPT, sparse_operations
 from manifoldgp.training.pretraining import MOST_ROWS
 from manifoldgp.training.settings import Sparse

@@ -152,5 +152,5 @@ def _gain_in_words(plain: float, control: float, stack: float) -> str:
     from_width, from_features = plain - control, control - stack
     return (
         f"Held-out rows are predicted {plain - stack:.2f} nats a row better than by the plain GP: {max(from_width, 0.0):.2f} of that comes from "
-        f"wider copies of the plain GP (calibration) or mixtures of plain GPs, {from_features:.2f} from the features."
+        f"wider copies of the plain GP (calibration) or mixtures of plain GPs, {round(from_features, 2) + 0.0:.2f} from the features."
     )

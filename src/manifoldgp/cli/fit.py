@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from manifoldgp._system.plain_text import argument, visible
+from manifoldgp._system.plain_text import argument, option, visible
 from manifoldgp.cli._fit_arguments import FitOptions
 from manifoldgp.cli._interruption import Interruption
 from manifoldgp.cli._messages import Messages, print_json, size_in_words
@@ -493,19 +493,38 @@ def _say_what_was_read(training: Training, rows: int, messages: Messages) -> Non
         elif column.kind == "flag":
             messages.note(f"{column.name}: true or false, becomes 1 or 0")
         elif column.time is not None:
-            messages.note(f"{column.name}: {column.kind}s, become {', '.join(column.time.names(column.name))}")
+            written = f" written with the {column.time.order}" if column.time.order else ""
+            messages.note(f"{column.name}: {column.kind}s{written}, become {', '.join(column.time.names(column.name))}")
         if alike := spellings_alike(column.categories):
             messages.warn(
                 f"{column.name}: categories that differ only in capitals or spaces count as different ones: {', '.join(alike[:3])}"
             )
         if column.indicator:
             messages.note(f"{column.name}: missing values are taken from rows that are alike; a column says where")
+    _warn_of_copies(training, messages)
     if encoding.group:
         messages.note(f"{encoding.group}: {len(set(training.groups))} labels of rows that belong together; not an input")
     if encoding.constant:
         messages.note(f"Left out, because they have one value only: {', '.join(encoding.constant)}")
     if encoding.ignored:
         messages.note(f"Left out: {', '.join(encoding.ignored)}")
+
+
+def _warn_of_copies(training: Training, messages: Messages) -> None:
+    """Copies of rows and of the target make a model look better on held-out rows than it is on new ones."""
+    inputs, targets = training.X, training.y.to_frame() if training.y.ndim == 1 else training.y
+    copies = int(inputs.assign(**{f"target {name}": targets[name] for name in targets}).duplicated().sum())
+    if copies and training.groups is None:
+        messages.warn(
+            f"{copies} of {len(inputs)} rows are copies of others, inputs and targets alike: a row whose copy is known is easy to predict, and held-out "
+            "errors are too small. Remove them, unless they were measured again."
+        )
+    same = [str(name) for name in inputs for target in targets if inputs[name].equals(targets[target].rename(name))]
+    if same:
+        without = " ".join(option("--drop", name) for name in same)
+        messages.warn(
+            f"{', '.join(same)}: the same numbers as the target. If they are not known beforehand, leave them out: {without}"
+        )
 
 
 def say_what_was_fitted(

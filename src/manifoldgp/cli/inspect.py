@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from manifoldgp._system.plain_text import visible
 from manifoldgp.cli._messages import output, plain_data, print_json, size_in_words
 from manifoldgp.cli._options import Json, ModelFile
 
@@ -61,10 +62,15 @@ def _kind_in_words(column: Any) -> str:
         "flag": "true or false",
         "category": "text: " + ", ".join(column.categories),
         "levels": f"text with {len(column.categories)} levels, becomes the effect of each on the target",
-        "date": f"date, {_since(column.time)}",
+        "date": f"date{_order(column.time)}, {_since(column.time)}",
         "duration": f"duration in {column.time.unit}" if column.time else "",
     }[column.kind]
     return f"{words}; some missing" if column.indicator else words
+
+
+def _order(time: Any) -> str:
+    """Which of day and month stands first, where that had to be found out."""
+    return "" if time is None or time.order is None else f" written with the {time.order}"
 
 
 def _since(time: Any) -> str:
@@ -89,7 +95,7 @@ def _show(about: dict[str, Any], encoding: Any, settings: dict[str, Any], number
         table.add_column(style="dim")
         table.add_column(overflow="fold")
         for name, value in entries.items():
-            table.add_row(name, value)
+            table.add_row(visible(name), visible(value))
         console.print(Padding(table, (0, 0, 1, 2), expand=False))
 
     heading("Model")
@@ -110,7 +116,7 @@ def _show(about: dict[str, Any], encoding: Any, settings: dict[str, Any], number
     heading("What the fit looks like")
     for remark in remarks:
         row = Table.grid(padding=(0, 1))
-        row.add_row("-", remark)
+        row.add_row("-", visible(remark))
         console.print(Padding(row, (0, 0, 0, 2), expand=False))
     console.print()
     heading("Numbers")

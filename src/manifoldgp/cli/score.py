@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from manifoldgp._system.plain_text import visible
 from manifoldgp.cli._messages import Messages, output, print_json
 from manifoldgp.cli._options import TABLE_HELP, AllowUnknown, Json, ModelFile, Quiet
 
@@ -62,6 +63,10 @@ def score(
     tell_rows_left_out(query.reasons, messages)
     Y = Y[~missing][query.reasons == ""]
     rows = len(Y)
+    if np.allclose(Y.std(0), answers.scales, rtol=1e-9, atol=0.0):  # no other targets have the same deviation to the last digits
+        messages.warn(
+            "The model was fitted to these rows: errors on new ones are larger. mgp inspect tells those on held-out rows."
+        )
     with messages.warnings_as_messages():
         found = answers.targets(query.X, query.noise)
         scores = {
@@ -103,7 +108,7 @@ def _show(scores: dict[str, dict[str, float]], rows: int) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold", title=f"{rows} rows", title_justify="left")
     table.add_column("")
     for name in scores:
-        table.add_column(name, justify="right")
+        table.add_column(visible(name), justify="right")
         table.add_column("standardised", justify="right", style="dim")
     for key, label in (("rmse", "RMSE"), ("mae", "MAE"), ("crps", "CRPS"), ("nlpp", "NLPP, nats a row")):
         table.add_row(label, *(f"{s[name]:.4g}" for s in scores.values() for name in (key, f"{key}_standardised")))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from manifoldgp._system.plain_text import option
-from manifoldgp.data.dates import TimeScale, ambiguous_times, as_times, holds_times, learn_time_scale, pandas
+from manifoldgp.data.dates import TimeScale, ambiguous_times, as_times, day_order, holds_times, learn_time_scale, pandas
 from manifoldgp.data.levels import Effects
 from manifoldgp.errors import InputError
 
@@ -30,9 +31,7 @@ ONE_HOT = 10
 """Up to this many categories become 0/1 columns, more become a number each, their effect on the target."""
 
 _FLAGS = {"true": 1.0, "false": 0.0, "1": 1.0, "0": 0.0}
-_DATE_ADVICE = (
-    "Write dates as 2026-12-31 or 2026-12-31 23:59, and times of day as numbers that mean something for your task, such as hours."
-)
+_DATE_ADVICE = "Write dates as 2026-12-31 or 2026-12-31 23:59, or with points, 31.12.2026, the day first."
 
 
 class UnusableColumn(InputError):  # noqa: N818 - what it is, not that something failed
@@ -149,7 +148,7 @@ class Column:
 
     def _times(self, values: Series) -> np.ndarray:
         assert self.time is not None
-        times, wrong = as_times(values)
+        times, wrong = as_times(values, self.time.order)
         if wrong.any() or (pandas().api.types.is_timedelta64_dtype(times.dtype) != (self.kind == "duration")):
             wrong = wrong if wrong.any() else np.ones(len(values), dtype=bool)
             raise InputError(
@@ -173,10 +172,7 @@ def learn_column(name: str, values: Series, cyclic: tuple[str, ...] = ()) -> Col
     if holds_times(values):
         return _time_column(name, values, cyclic)
     if ambiguous_times(values):
-        raise UnusableColumn(
-            f"Column {name!r} holds times of day, or dates in which day and month could be either ({_quoted(values.iloc[:1])}). {_DATE_ADVICE}",
-            name,
-        )
+        raise UnusableColumn(_unclear_time(name, values), name)
     readable = _readable(values)
     if readable.all() and len(values):
         return Column(name)
@@ -189,20 +185,31 @@ def learn_column(name: str, values: Series, cyclic: tuple[str, ...] = ()) -> Col
     return _category(name, values)
 
 
+def _unclear_time(name: str, values: Series) -> str:
+    first = values.iloc[0]
+    if isinstance(first, datetime.time) or ":" in str(first)[:3]:
+        return f"Column {name!r} holds times of day ({str(first)!r}). Turn them into numbers that mean something for your task, such as hours, or add the date."
+    return (
+        f"Column {name!r} holds dates in which day and month could be either ({first!r}). {_DATE_ADVICE} "
+        "In Python, pandas.to_datetime(..., dayfirst=True), or False, says which is meant."
+    )
+
+
 def holds_containers(values: Series) -> bool:
     """Whether cells hold several values each."""
     return values.dtype == object and any(isinstance(v, (list, tuple, dict, set, np.ndarray)) for v in values)
 
 
 def _time_column(name: str, values: Series, cyclic: tuple[str, ...]) -> Column:
-    times, wrong = as_times(values)
+    order = day_order(values)
+    times, wrong = as_times(values, order)
     if wrong.any():
         raise UnusableColumn(
             f"Column {name!r} holds dates, and in {wrong.sum()} of {len(values)} rows something else: {_quoted(values[wrong])} "
             f"({rows_where(wrong, values.index)}).",
             name,
         )
-    scale = learn_time_scale(times, cyclic)
+    scale = learn_time_scale(times, cyclic, order)
     return Column(name, "date" if scale.origin is not None else "duration", time=scale)
 
 

@@ -21,7 +21,12 @@ PERIODS = ("day", "week", "month", "year")
 """What dates can be repeated by."""
 
 _ISO = re.compile(r"\s*(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})(?!\d)(.*)")
-_OTHER = re.compile(r"\s*(\d{1,2}[-/.]\d{1,2}[-/.]\d{4}\b.*|\d{1,2}:\d{2}(:\d{2})?(\.\d+)?)\s*")
+_YEAR_LAST = re.compile(r"\s*(\d{1,2})([-/.])(\d{1,2})\2(\d{4})(?!\d),?(.*)")
+_TWELVE_HOURS = re.compile(r"\s*(\d{1,2})(:\d{2}.*?)\s*([AaPp])\.?[Mm]\.?\s*")
+_TIME_OF_DAY = re.compile(r"\s*\d{1,2}:\d{2}(:\d{2})?(\.\d+)?\s*")
+
+ORDERS = ("day first", "month first")
+"""How dates are written whose year stands last: 31.12.2026 or 12/31/2026."""
 
 
 def pandas() -> Any:
@@ -45,14 +50,23 @@ class TimeScale:
         The date from which it is counted, in ISO format and UTC; None for durations.
     cyclic
         Periods whose sine and cosine are columns too, out of "day", "week", "month" and "year".
+    order
+        How texts were written whose year stands last, "day first" or "month first"; None: there were none. New rows are read the same way.
     """
 
     unit: str
     origin: str | None = None
     cyclic: tuple[str, ...] = ()
+    order: str | None = None
 
     def __post_init__(self) -> None:
-        if self.unit not in UNITS or not set(self.cyclic) <= set(PERIODS) or (self.cyclic and self.origin is None):
+        dated = bool(self.cyclic) or self.order is not None
+        if (
+            self.unit not in UNITS
+            or not set(self.cyclic) <= set(PERIODS)
+            or self.order not in (None, *ORDERS)
+            or (dated and self.origin is None)
+        ):
             raise InputError(
                 f"A scale of time has a unit out of {', '.join(UNITS)} and periods out of {', '.join(PERIODS)}; got {self!r}."
             )
@@ -73,52 +87,87 @@ class TimeScale:
         return np.stack([elapsed, *(wave(turn) for turn in turns for wave in (np.sin, np.cos))], 1)
 
 
-def learn_time_scale(times: Series, cyclic: tuple[str, ...] = ()) -> TimeScale:
-    """The scale that suits dates or durations: counted from the first, in the largest unit of which they span two."""
+def learn_time_scale(times: Series, cyclic: tuple[str, ...] = (), order: str | None = None) -> TimeScale:
+    """The scale that suits dates or durations: counted from the first, in the largest unit of which they span two. order: of their texts."""
     durations = pandas().api.types.is_timedelta64_dtype(times.dtype)
     span = float(np.ptp(_seconds(times if durations else times - times.min())))
     unit = next((unit for unit in reversed(UNITS) if span >= 2 * UNITS[unit]), "seconds")
-    return TimeScale(unit) if durations else TimeScale(unit, times.min().isoformat(), cyclic)
+    return TimeScale(unit) if durations else TimeScale(unit, times.min().isoformat(), cyclic, order)
 
 
 def holds_times(values: Series) -> bool:
-    """Whether values (none of them missing) are dates or durations by their type, or text that begins with year, month and day."""
+    """Whether values (none of them missing) are dates or durations by their type, or texts that say year, month and day, in an order that can be told."""
     types = pandas().api.types
     if types.is_datetime64_any_dtype(values.dtype) or types.is_timedelta64_dtype(values.dtype):
         return True
     if isinstance(values.dtype, pandas().PeriodDtype):
         return True
     sample = list(values.iloc[:50])
-    return bool(sample) and all(
-        isinstance(v, datetime.date) or (isinstance(v, str) and _ISO.fullmatch(v) is not None) for v in sample
-    )
+    if not sample or not all(isinstance(v, (str, datetime.date)) for v in sample):
+        return False
+    if any(isinstance(v, str) and _YEAR_LAST.fullmatch(v) for v in sample):
+        return all(_YEAR_LAST.fullmatch(str(v)) for v in sample) and day_order(values) is not None
+    return all(isinstance(v, datetime.date) or _ISO.fullmatch(v) for v in sample)
 
 
 def ambiguous_times(values: Series) -> bool:
     """Whether values are times of day, or dates of which nobody can tell day from month."""
     sample = list(values.iloc[:50])
-    return bool(sample) and all(isinstance(v, datetime.time) or (isinstance(v, str) and _OTHER.fullmatch(v)) for v in sample)
+    texts = (_TIME_OF_DAY, _YEAR_LAST)
+    return bool(sample) and all(
+        isinstance(v, datetime.time) or (isinstance(v, str) and any(form.fullmatch(v) for form in texts)) for v in sample
+    )
 
 
-def as_times(values: Series) -> tuple[Series, np.ndarray]:
-    """Dates in UTC, or durations, and which values (n,) are neither. A date without a zone counts as UTC."""
+def day_order(values: Series) -> str | None:
+    """Which of ORDERS texts such as 31.12.2026 have; None where there are no such texts, or where nobody can tell.
+
+    A number above 12 is a day. Where there is none, points say it (nobody writes them behind a month), and slashes and dashes do not.
+
+    >>> import pandas as pd
+    >>> day_order(pd.Series(["03/01/2026", "03/31/2026"])), day_order(pd.Series(["03.01.2026"])), day_order(pd.Series(["03/01/2026"]))
+    ('month first', 'day first', None)
+    """
+    found = [match for value in values if isinstance(value, str) and (match := _YEAR_LAST.fullmatch(value))]
+    first, second = (sum(int(match[place]) > 12 for match in found) for place in (1, 3))
+    if first == second:
+        return ORDERS[0] if found and all(match[2] == "." for match in found) else None
+    return ORDERS[0] if first > second else ORDERS[1]
+
+
+def as_times(values: Series, order: str | None = None) -> tuple[Series, np.ndarray]:
+    """Dates in UTC, or durations, and which values (n,) are neither. A date without a zone counts as UTC. order: as in `day_order`, by default by the values."""
     pd = pandas()
     if pd.api.types.is_timedelta64_dtype(values.dtype):
         return values, np.zeros(len(values), dtype=bool)
     if isinstance(values.dtype, pd.PeriodDtype):
         values = values.dt.to_timestamp()
     if not pd.api.types.is_datetime64_any_dtype(values.dtype):
-        values = values.map(_in_iso_format)
+        order = order or day_order(values)
+        values = values.map(lambda value: _in_iso_format(value, order))
     dates = pd.to_datetime(values, utc=True, format="ISO8601", errors="coerce")
     return dates, dates.isna().to_numpy()
 
 
-def _in_iso_format(value: object) -> str:
-    found = _ISO.fullmatch(str(value))
-    if found is None:
+def _in_iso_format(value: object, order: str | None) -> str:
+    """A date's text with year, month and day in this order, and the hours of a day counted to 24; other texts as they are."""
+    if (found := _ISO.fullmatch(str(value))) is not None:
+        year, month, day, rest = found.groups()
+    elif order is not None and (found := _YEAR_LAST.fullmatch(str(value))) is not None:
+        first, _, second, year, rest = found.groups()
+        day, month = (first, second) if order == ORDERS[0] else (second, first)
+    else:
         return str(value)
-    year, month, day, rest = found.groups()
-    return f"{year}-{int(month):02d}-{int(day):02d}{rest.rstrip()}"
+    return f"{year}-{int(month):02d}-{int(day):02d}{_in_24_hours(rest.rstrip())}"
+
+
+def _in_24_hours(rest: str) -> str:
+    """What follows a date: 2:05 PM is 14:05, and an hour has two digits."""
+    found = _TWELVE_HOURS.fullmatch(rest)
+    if found is None:
+        return re.sub(r"^(\s*|T)(\d:)", r"\g<1>0\2", rest)
+    hour, minutes, half = found.groups()
+    return f" {int(hour) % 12 + 12 * (half in 'pP'):02d}{minutes}"
 
 
 def _seconds(elapsed: Series) -> np.ndarray:

@@ -329,7 +329,7 @@ def _column_from_plain(plain: Mapping[str, Any]) -> Column:
         str(plain["name"]),
         str(plain["kind"]),
         tuple(map(str, plain["categories"])),
-        None if time is None else TimeScale(time["unit"], time["origin"], tuple(time["cyclic"])),
+        None if time is None else TimeScale(time["unit"], time["origin"], tuple(time["cyclic"]), time["order"]),
         None
         if effects is None
         else Effects(tuple(effects["targets"]), tuple(map(tuple, effects["shifts"])), tuple(effects["curves"])),
@@ -368,7 +368,6 @@ def _learn_columns(table: DataFrame, names: Sequence[str], missing: str, cyclic:
         return tuple(columns)
     reasons = " ".join(refused.values())
     without = " ".join(option("--drop", name) for name in refused)
-    advice = (
-        " Fit with missing='impute' or 'drop' (--missing), or:" if any("missing" in reason for reason in refused.values()) else ""
-    )
-    raise InputError(f"{reasons}{advice} Correct or remove these rows, or fit without: {without}")
+    gaps = any("missing" in reason for reason in refused.values())
+    fill = "fit with missing='impute' or 'drop' (--missing impute, --missing drop), " if gaps else ""
+    raise InputError(f"{reasons} Correct or remove these rows, {fill}or fit without: {without}")

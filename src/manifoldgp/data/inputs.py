@@ -47,7 +47,10 @@ class Fitted(Protocol):
 
 @dataclass(frozen=True)
 class TrainingTable:
-    """Checked training data: X (N, D), Y (N, O), known noise variances (N, O) or None, kept rows (N,) of the ``given`` ones, y one-dimensional or not."""
+    """Checked training data: X (N, D), Y (N, O), known noise variances (N, O) or None, kept rows (N,) of the ``given`` ones, y one-dimensional or not.
+
+    without_target: inputs (M, D) of the rows that were not kept.
+    """
 
     X: np.ndarray
     Y: np.ndarray
@@ -55,10 +58,16 @@ class TrainingTable:
     kept: np.ndarray
     given: int
     flat: bool
+    without_target: np.ndarray
 
 
-def training_table(estimator: BaseEstimator, X: Table, y: ArrayLike | None, noise_std: ArrayLike | None = None) -> TrainingTable:
-    """Check X (N, D), y (N,) or (N, O) and noise_std (scalar, (N,) or (N, O)); rows whose y is NaN are dropped, with a warning that counts them."""
+def training_table(
+    estimator: BaseEstimator, X: Table, y: ArrayLike | None, noise_std: ArrayLike | None = None, uses_unlabelled: bool = False
+) -> TrainingTable:
+    """Check X (N, D), y (N,) or (N, O) and noise_std (scalar, (N,) or (N, O)); rows whose y is NaN are set aside, with a warning that counts them.
+
+    uses_unlabelled: whether features learn from these all the same.
+    """
     if y is None:
         raise InputError(f"This {type(estimator).__name__} estimator requires y to be passed, but the target y is None.")
     A = _numbers(estimator, X, ensure_min_samples=2)
@@ -71,8 +80,16 @@ def training_table(estimator: BaseEstimator, X: Table, y: ArrayLike | None, nois
     _refuse_extreme_units(A[kept], "X")
     _refuse_extreme_units(Y[kept], "y")
     if len(kept) < len(Y):
-        warn(f"{len(Y) - len(kept)} of {len(Y)} rows have a missing target (NaN) and are left out of the fit.")
-    return TrainingTable(A[kept], Y[kept], noise, kept, len(Y), flat)
+        fate = "only inform the features" if uses_unlabelled else "are left out of the fit"
+        warn(f"{len(Y) - len(kept)} of {len(Y)} rows have a missing target (NaN) and {fate}.")
+    return TrainingTable(A[kept], Y[kept], noise, kept, len(Y), flat, np.delete(A, kept, 0))
+
+
+def more_inputs(estimator: BaseEstimator, X: Table, allow_missing: bool) -> np.ndarray:
+    """Check further inputs (M, D) with the columns that the estimator has seen already; NaN only where that is allowed."""
+    A = _numbers(estimator, X, reset=False, ensure_all_finite="allow-nan" if allow_missing else True)
+    _refuse_extreme_units(np.nan_to_num(A), "unlabelled")
+    return A
 
 
 def group_labels(groups: ArrayLike | None, given: int, kept: np.ndarray | slice = slice(None)) -> np.ndarray | None:

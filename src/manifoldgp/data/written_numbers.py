@@ -52,13 +52,14 @@ def read_numbers(values: Sequence[object], decimal: str = ".") -> Written | None
     True
     """
     for sign in (decimal, "," if decimal == "." else "."):
-        found = _read(values, sign)
+        found = _read(values, sign, decimal)
         if found is not None:
             return found
     return None
 
 
-def _read(values: Sequence[object], decimal: str) -> Written | None:
+def _read(values: Sequence[object], decimal: str, usual: str) -> Written | None:
+    """Texts as numbers by one decimal sign. usual: that of the table, whose numbers need no telling."""
     numbers = np.full(len(values), np.nan)
     units, example = set(), None
     for row, value in enumerate(values):
@@ -74,17 +75,17 @@ def _read(values: Sequence[object], decimal: str) -> Written | None:
                 return None
             numbers[row] = _number(match, decimal)
             units.add(match["before"] + match["unit"])
-            example = example or (None if _plain(value) == numbers[row] else value)
+            example = example or (None if _plain(value, usual) == numbers[row] else value)
         elif not pandas().isna(value):
             return None
     known = np.isfinite(numbers).mean() if len(numbers) else 0.0
     return Written(numbers, example) if len(units) <= 1 and known > 0.5 else None
 
 
-def _plain(value: str) -> float:
-    """What Python itself takes the text for; NaN if it is no number there."""
+def _plain(value: str, decimal: str) -> float:
+    """What the text says by the decimal sign alone; NaN if there is more to read."""
     try:
-        return float(value)
+        return float(value.replace(",", ".") if decimal == "," and "." not in value else value)
     except ValueError:
         return math.nan
 

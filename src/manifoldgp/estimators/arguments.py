@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state
 from manifoldgp.data import inputs
 from manifoldgp.errors import InputError
 from manifoldgp.estimators.units import WARPED_NOISE
-from manifoldgp.features import as_features
+from manifoldgp.features import Features, as_features
 from manifoldgp.kernels import as_kernel
 from manifoldgp.means import as_mean
 from manifoldgp.model import Model
@@ -46,13 +46,18 @@ def model_of(estimator: ManifoldGPRegressor, known_noise: bool) -> Model:
     if known_noise and not isinstance(warping, NoWarping):
         raise InputError(WARPED_NOISE)
     return Model(
-        features=as_features(DEFAULT_FEATURES if estimator.features is None else estimator.features),
+        features=estimator_features(estimator),
         kernel=as_kernel(estimator._kernel_in_use()),
         mean=as_mean(estimator.mean),
         noise=noise,
         warping=warping,
         priors=_priors(estimator),
     )
+
+
+def estimator_features(estimator: ManifoldGPRegressor) -> Features:
+    """The features that the arguments describe."""
+    return as_features(DEFAULT_FEATURES if estimator.features is None else estimator.features)
 
 
 @dataclass(frozen=True)

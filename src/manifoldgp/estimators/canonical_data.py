@@ -25,6 +25,7 @@ from manifoldgp.training.settings import Exact, Sparse
 
 _ALIKE: tuple[type, ...] = (
     features.Identity, features.MLP, features.Linear, features.Nested, features.Kumaraswamy, features.Concatenate, features.Chain,
+    features.AutoEncoder, features.Pretrained, features.Guided,
     kernels.SquaredExponential, kernels.Matern12, kernels.Matern32, kernels.Matern52, kernels.RationalQuadratic, kernels.Periodic, kernels.SpectralMixture,
     kernels.Linear, kernels.Constant, kernels.NeuralNetwork, kernels.Additive, kernels.OrthogonalAdditive, kernels.Sum, kernels.Product,
     means.Zero, means.Constant, means.Linear,
@@ -43,17 +44,25 @@ def treats_columns_alike(model: Model) -> bool:
 
 
 def _alike(part: object) -> bool:
-    return type(part) in _ALIKE and getattr(part, "dims", None) is None and all(map(_alike, getattr(part, "parts", ())))
+    knows = any(getattr(part, name, None) is not None for name in ("dims", "learnt"))
+    return type(part) in _ALIKE and not knows and all(map(_alike, getattr(part, "parts", ())))
 
 
 def input_scaler(
-    scaler: Standardizer, table: TrainingTable, Y: np.ndarray, model: Model, averaging: Averaging, method: Exact | Sparse
+    scaler: Standardizer,
+    table: TrainingTable,
+    Y: np.ndarray,
+    model: Model,
+    averaging: Averaging,
+    method: Exact | Sparse,
+    alone: bool,
 ) -> Standardizer:
-    """The scaler of X with the columns that the model sees; Y (N, O): targets as they are learnt from.
+    """The scaler of X with the columns that the model sees; Y (N, O): targets as they are learnt from; alone: without rows that have no target.
 
-    All of them as they came where a part of the model, or what is found, tells them by their number, and in sparse models: arrays give the same one as files, which are not sorted.
+    All of them as they came where a part of the model, or what is found, tells them by their number, where rows without targets may vary in other columns, and in sparse models:
+    arrays give the same one as files, which are not sorted.
     """
-    if isinstance(method, Exact) and not isinstance(averaging, Search) and treats_columns_alike(model):
+    if alone and isinstance(method, Exact) and not isinstance(averaging, Search) and treats_columns_alike(model):
         scaler = scaler.ordered_by_content(table.X, Y)
     return started_from(averaging, scaler, np.setdiff1d(scaler.columns, constant_columns(table.X)))
 

@@ -59,7 +59,11 @@ def describe(thing: Any, where: str = "") -> Any:
         )
     name = _NAMES.get(type(thing)) or name_of(type(thing))
     if name is not None:
-        named = {f.name: describe(getattr(thing, f.name), f"{where}.{f.name}") for f in fields(thing)}
+        named = {
+            f.name: describe(getattr(thing, f.name), f"{where}.{f.name}")
+            for f in fields(thing)
+            if f.metadata.get("in_files", True)
+        }
         return {"class": name, "fields": named}
     raise InputError(f"{thing!r} (a {type(thing).__name__}) cannot be written to a model file{_what_to_do(type(thing))}")
 

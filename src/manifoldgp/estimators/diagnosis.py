@@ -254,7 +254,10 @@ def _lengthscales(posterior: Conditioned, numbers: dict, remarks: list) -> None:
     ):
         relative = lengthscale / H.std(0).clamp_min(1e-300)
         numbers[f"{name} / spread of the feature"] = relative.cpu().numpy()
-        far, near = int((relative > _FAR).sum()), int((relative < _NEAR).sum())
+        several = torch.tensor(
+            [len(torch.unique(column)) > 2 for column in H.T], device=H.device
+        )  # rows with one value of two share all the same
+        far, near = int((relative > _FAR).sum()), int(((relative < _NEAR) & several).sum())
         if far:
             some = "1 feature has" if far == 1 else f"{far} features have"
             remarks.append(f"{name}: {some} no influence (length-scale above {_FAR:g} spreads{_sample(posterior)}).")
@@ -283,10 +286,16 @@ def _feature_space(posterior: Conditioned, numbers: dict, remarks: list) -> None
     rank, Q, D = _rank(H), H.shape[1], X.shape[1]
     numbers["spread of the features"] = H.std(0).cpu().numpy()
     numbers["rank of the features"] = rank
-    # 0/1 columns of one category always sum to one; features that hold the inputs, as those of a plain GP do, then lack a dimension too.
-    if Q - rank > (_lacking_flags(X) if Q >= D else 0):
-        spanned = "1 dimension" if rank == 1 else f"{rank} dimensions"
-        remarks.append(f"The {Q} features span only {spanned}{_sample(posterior)}: fewer features would do.")
+    # Features that hold the inputs, as those of a plain GP do, lack what the inputs lack. 0/1 columns of one category always sum to one.
+    lacking = D - _rank(X) if Q >= D else 0
+    if Q - rank > lacking:
+        remarks.append(f"The {Q} features span only {_dimensions(rank)}{_sample(posterior)}: fewer features would do.")
+    elif lacking > _lacking_flags(X):
+        remarks.append(f"The {D} inputs span only {_dimensions(D - lacking)}{_sample(posterior)}: some follow from the others.")
+
+
+def _dimensions(count: int) -> str:
+    return "1 dimension" if count == 1 else f"{count} dimensions"
 
 
 def _lacking_flags(X: Tensor) -> int:
@@ -334,7 +343,7 @@ def _starts(starts: np.ndarray, N: int, numbers: dict, remarks: list) -> None:
     limited = int((starts["status"] == "iteration limit").sum())
     if limited:
         remarks.append(
-            f"{limited} of {len(starts)} {'start' if len(starts) == 1 else 'starts'} stopped at the iteration limit: raise max_iter to see them converge."
+            f"{limited} of {len(starts)} {'start' if len(starts) == 1 else 'starts'} stopped at the iteration limit: raise max_iter to see {'it' if limited == 1 else 'them'} converge."
         )
 
 

@@ -207,14 +207,10 @@ def _unpack_values(model: Model, part: Mapping[str, Tensor], data: Data, H: Tens
     surplus = {key for key in part if key.startswith("values.")} - {f"values.{name}" for name in expected}
     if surplus:
         raise FileFormatError(f"The file has tensors that its model does not know: {', '.join(sorted(surplus))}.")
-    generator = torch.Generator()
     named = {}
     for name, parameter in expected.items():
-        dtype = (
-            torch.float64 if parameter.trainable else parameter.initial(generator, 1).dtype
-        )  # a module's buffer may hold integers
         domain = POSITIVE if parameter.positive else FINITE if parameter.trainable else NUMBER
-        named[name] = take(part, f"values.{name}", (len(H), *parameter.shape), dtype, domain)
+        named[name] = take(part, f"values.{name}", (len(H), *parameter.shape), parameter.dtype, domain)
     return nest(named)
 
 

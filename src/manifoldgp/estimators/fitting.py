@@ -18,12 +18,14 @@ from manifoldgp.data.scaling import Standardizer
 from manifoldgp.data.sources import RowSource
 from manifoldgp.errors import InputError, warn
 from manifoldgp.estimators import tables
-from manifoldgp.estimators.arguments import RunSettings, model_of, standardized
+from manifoldgp.estimators.arguments import RunSettings, estimator_features, model_of, standardized
 from manifoldgp.estimators.canonical_data import input_scaler, learning_data, started_from
 from manifoldgp.estimators.input_std import InputStd, input_std_table, noisy_columns
 from manifoldgp.estimators.method import (
     chosen_method,
+    has_penalty,
     partly_obeyed,
+    refuse_sparse_penalty,
     refuse_unobeyed,
     row_source,
     surveyed,
@@ -33,6 +35,7 @@ from manifoldgp.estimators.method import (
 from manifoldgp.estimators.noisy_inputs import InputNoise, fit_noisy, refuse_without_slopes, slope_noise
 from manifoldgp.estimators.targets import FittedTarget, bound_model, data_of_targets, fit_exact, fit_sparse
 from manifoldgp.estimators.units import conditioning_inputs, model_noise, on_device
+from manifoldgp.estimators.unlabelled_rows import bound_on, refuse_unused, unlabelled_inputs
 from manifoldgp.inference.ensemble import prediction_threads
 from manifoldgp.model import Data, Model
 from manifoldgp.training.model_rows import MemoryRows, StreamedRows
@@ -54,6 +57,7 @@ def fit(
     groups: ArrayLike | None,
     ordered: bool,
     input_std: InputStd | None = None,
+    unlabelled: Table | None = None,
 ) -> None:
     """Train by the method that the arguments and the data ask for, and keep the result in the estimator."""
     begun = time.perf_counter()
@@ -64,6 +68,7 @@ def fit(
     run, noisy = RunSettings.of(estimator), has_noisy_inputs(estimator, input_std)
     refuse_unobeyed(estimator, averaging, asked)
     source = row_source(X, y, noise_std, asked, averaging)
+    refuse_unused(unlabelled, estimator_features(estimator), source is not None)
     if source is not None:
         tables.refuse_for_source(estimator)
         _refuse_for_source(noisy)
@@ -72,16 +77,21 @@ def fit(
     assert not isinstance(X, RowSource)  # row_source would have returned it
     rows = tables.training_rows(estimator, X, y, noise_std, groups, input_std)
     groups = rows.groups
-    table = inputs.training_table(estimator, rows.X, rows.y, rows.noise_std)
+    model = model_of(estimator, noise_std is not None)
+    table = inputs.training_table(estimator, rows.X, rows.y, rows.noise_std, model.features.uses_unlabelled)
+    more = unlabelled_inputs(estimator, unlabelled, table, model.features)
     N, outputs = table.Y.shape
-    model, method = model_of(estimator, noise_std is not None), chosen_method(asked, N, averaging, outputs, run.time_budget)
+    seconds = None if has_penalty(model) else run.time_budget  # for want of time nobody is refused
+    method = chosen_method(asked, N, averaging, outputs, seconds)
+    refuse_sparse_penalty(model, method)
     tell_method(asked, method, N, averaging, outputs, run.time_budget)
     folds = FoldChoice(inputs.group_labels(groups, table.given, table.kept), ordered)
     of_X, of_y = standardized(estimator)
     of_targets = Standardizer.fit(table.Y, of_y)
-    of_inputs = input_scaler(
-        Standardizer.fit(table.X, of_X), table, of_targets.learnt(of_targets.apply(table.Y)), model, averaging, method
-    )
+    seen = np.concatenate([table.X, more])
+    learnt_targets = of_targets.learnt(of_targets.apply(table.Y))
+    of_inputs = input_scaler(Standardizer.fit(seen, of_X), table, learnt_targets, model, averaging, method, not len(more))
+    model = bound_on(model, seen, of_inputs, run.device) if len(more) else model
     scalers = of_inputs, of_targets
     _tell_what_is_not_obeyed(model, averaging, method, len(scalers[0].columns), groups, ordered)
     _keep_shape(estimator, method, scalers, outputs, table.flat)
@@ -154,7 +164,12 @@ def refuse_unsupported(named: Mapping[str, object]) -> None:
             "sample_weight has no meaning of its own in a Gaussian process: a row counts as much as its noise says. Give the noise of each row instead, "
             "fit(X, y, noise_std=...): a row that counts w times has noise_std = sigma / sqrt(w), with sigma the noise of a row that counts once."
         )
-    unknown = [name for name in named if name != "sample_weight"]
+    if named.get("unlabelled") is not None:
+        raise InputError(
+            "Nothing in a plain Gaussian process learns from rows without targets. Use ManifoldGPRegressor with features such as AutoEncoder((50, 10)) or "
+            "MLP((50, 10)).pretrained(), or leave out unlabelled."
+        )
+    unknown = [name for name in named if name not in ("sample_weight", "unlabelled")]
     if unknown:
         raise TypeError(f"fit() got an unexpected keyword argument {unknown[0]!r}")
 
@@ -177,6 +192,7 @@ def _fit_source(
     method = chosen_method(Sparse() if asked is None else asked, seen.rows, averaging, source.outputs)
     assert isinstance(method, Sparse)
     model = model_of(estimator, source.has_noise)
+    refuse_sparse_penalty(model, method)
     if ranks.first:
         _tell_what_is_not_obeyed(model, averaging, method, source.inputs, groups, ordered)
     estimator.n_features_in_ = source.inputs

@@ -230,6 +230,7 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
         input_std: InputStd | None = None,
         groups: ArrayLike | None = None,
         ordered: bool = False,
+        unlabelled: Table | None = None,
         **unsupported: object,
     ) -> ManifoldGPRegressor:
         """Train on rows X with targets y.
@@ -244,7 +245,7 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
             Inputs: an array, anything that NumPy reads as a table of numbers, or a source of rows; or a frame of pandas, polars or Arrow with text, categories, true and
             false, and dates. What became of its columns is in ``table_encoding_``, which is saved with the model, and ``predict`` takes frames with the same columns.
         y : (N,) or (N, O)
-            Targets. Rows whose target is missing (NaN) are left out, with a warning.
+            Targets. Rows whose target is missing (NaN) are left out, with a warning; features that learn from inputs alone learn from them too.
         noise_std : (), (N,) or (N, O)
             Known noise of the rows, a standard deviation in the units of y.
         input_std : (), (D,), (N, D) or by name
@@ -254,6 +255,8 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
             Rows with one label (a run, a patient) stay together in the held-out folds of averaging="stack"; other averages hold out no rows, and say so.
         ordered
             Rows are in order of time; folds are contiguous stretches.
+        unlabelled : (M, D)
+            More inputs without targets, for features that learn from inputs alone: `AutoEncoder` and ``MLP(...).pretrained()``. Refused where nothing learns from them.
         unsupported
             What scikit-learn knows and this does not, ``sample_weight`` above all: refused, with the reason.
         """
@@ -262,7 +265,7 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
         for name in ("table_encoding_", "input_noise_"):  # of an earlier fit; whoever encodes a table sets it after this one
             vars(self).pop(name, None)
         try:
-            fitting.fit(self, X, y, noise_std, groups, ordered, input_std)
+            fitting.fit(self, X, y, noise_std, groups, ordered, input_std, unlabelled)
         except BaseException:
             vars(self).clear()
             vars(self).update(before)
@@ -445,6 +448,7 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
         noise_std: ArrayLike | None = None,
         groups: ArrayLike | None = None,
         ordered: bool = False,
+        unlabelled: Table | None = None,
     ) -> ManifoldGPRegressor:
         """Train more members on the rows of the fit, from other starts; those that are there stay, and both predict together.
 
@@ -454,13 +458,13 @@ class ManifoldGPRegressor(RegressorMixin, TransformerMixin, BaseEstimator):
 
         Parameters
         ----------
-        X, y, noise_std, groups, ordered
+        X, y, noise_std, groups, ordered, unlabelled
             As they were given to fit: others are refused where they show.
         seconds
             How long it may take; None: as long as a fit takes by itself.
         """
         check_is_fitted(self)
-        more_members.fit_more(self, X, y, seconds, noise_std, groups, ordered)
+        more_members.fit_more(self, X, y, seconds, noise_std, groups, ordered, unlabelled)
         return self
 
     def diagnose(self) -> Diagnosis:

@@ -14,6 +14,7 @@ import numpy as np
 from manifoldgp.averaging import Averaging, Fast, Stack
 from manifoldgp.data.sources import ArrayRows, RowSource, Survey, survey
 from manifoldgp.errors import InputError, warn
+from manifoldgp.features import Features
 from manifoldgp.kernels.stationary import Stationary
 from manifoldgp.means import as_mean
 from manifoldgp.model import Model
@@ -147,6 +148,20 @@ def refuse_unobeyed(estimator: ManifoldGPRegressor, averaging: Averaging, method
                     f"averaging='fast' has {its} only, and would pass over {name}={getattr(estimator, name)!r}. "
                     f"Leave out {name}, or use averaging='stack', 'restarts' or 'single'."
                 )
+
+
+def has_penalty(model: Model) -> bool:
+    """Whether the features add something to the evidence."""
+    return type(model.features).penalty is not Features.penalty
+
+
+def refuse_sparse_penalty(model: Model, method: Exact | Sparse) -> None:
+    """Refuse features that add something to the evidence where a sparse bound takes its place."""
+    if isinstance(method, Sparse) and has_penalty(model):
+        raise InputError(
+            f"{model.features!r} needs method='exact': the sparse bound has no place for what these features add to the evidence. "
+            "Fit fewer rows, or use the network alone or pretrained()."
+        )
 
 
 def partly_obeyed(model: Model, averaging: Averaging, method: Exact | Sparse, inputs: int) -> list[str]:

@@ -3,6 +3,7 @@
 Every class is a description without state; see :class:`Features` for the contract.
 """
 
+from manifoldgp.features.autoencoder import AutoEncoder, Guided, Pretrained
 from manifoldgp.features.circle import Circle
 from manifoldgp.features.composition import Chain, Concatenate, Residual
 from manifoldgp.features.convert import as_features
@@ -21,16 +22,19 @@ __all__ = [
     "ACTIVATIONS",
     "MLP",
     "PCA",
+    "AutoEncoder",
     "Chain",
     "Circle",
     "Concatenate",
     "Features",
     "FixedLinear",
+    "Guided",
     "Identity",
     "Kumaraswamy",
     "Linear",
     "Module",
     "Nested",
+    "Pretrained",
     "Pullback",
     "RandomEmbedding",
     "Residual",

@@ -49,6 +49,10 @@ class Concatenate(Features):
     def _program(self, values: Tree, X: Rows) -> Rows:
         return Rows.side_by_side([part.program(values.get(str(i), {}), X) for i, part in enumerate(self.parts)])
 
+    @property
+    def uses_unlabelled(self) -> bool:
+        return any(part.uses_unlabelled for part in self.parts)
+
     def bind(self, X: Tensor) -> Concatenate:
         return Concatenate(parts=tuple(part.bind(X) for part in self.parts))
 
@@ -93,6 +97,10 @@ class Chain(Features):
             H = part.program(values.get(str(i), {}), H)
         return H
 
+    @property
+    def uses_unlabelled(self) -> bool:
+        return self.parts[0].uses_unlabelled  # later ones see features of the rows with targets
+
     def bind(self, X: Tensor) -> Chain:
         bound, H = [], X
         for i, part in enumerate(self.parts):
@@ -126,6 +134,10 @@ class Residual(Features):
 
     def _program(self, values: Tree, X: Rows) -> Rows:
         return X.plus(self.inner.program(values.get("inner", {}), X))
+
+    @property
+    def uses_unlabelled(self) -> bool:
+        return self.inner.uses_unlabelled
 
     def bind(self, X: Tensor) -> Residual:
         return Residual(self.inner.bind(X))

@@ -41,7 +41,7 @@ class Pullback(Protocol):
 ClosedForm = Callable[[Values, np.ndarray], Pullback]
 """Makes the pullback of R members from their values and the inputs ([R,] D + 1, N)."""
 
-_FREE = ("parameters", "bind")
+_FREE = ("parameters", "bind", "uses_unlabelled", "penalty")
 """Methods that a subclass may override without changing what H, and so its program and its closed form, are."""
 
 
@@ -55,6 +55,15 @@ class Features(ABC):
     A new feature map implements ``parameters`` and ``__call__``; for predictors ``_program``; for fast training, if it is worth it, ``_closed_form``.
     ``@register`` lets files name it.
     """
+
+    @property
+    def uses_unlabelled(self) -> bool:
+        """Whether ``bind`` learns from inputs, so that rows without targets help it."""
+        return False
+
+    def penalty(self, values: Tree, X: Tensor) -> Tensor | None:
+        """What training adds to the NLML for each row (*B, N), beside what the kernel sees of it; None for nothing, as almost all features have it."""
+        return None
 
     @abstractmethod
     def parameters(self, X: Tensor) -> Tree:

@@ -42,7 +42,7 @@ def draw_starts(
     for _ in range(count - 1):
         seed = int(torch.randint(2**62, (), generator=generator))
         redrawn = _reset(module, names, seed) if reset else {}
-        starts.append({name: redrawn[name] if name in redrawn else _scattered(own[name], generator) for name in names})
+        starts.append({name: redrawn[name] if name in redrawn else scattered(own[name], generator) for name in names})
     return {name: torch.stack([start[name] for start in starts]).to(device) for name in names}
 
 
@@ -60,11 +60,11 @@ def _reset(module: nn.Module, names: list[str], seed: int) -> dict[str, Tensor]:
     return {name: parameters[name].detach() for name in names if not bool(parameters[name].isnan().any())}
 
 
-def _scattered(value: Tensor, generator: torch.Generator) -> Tensor:
+def scattered(value: Tensor, generator: torch.Generator) -> Tensor:
     """value + 10 % noise, relative to its root mean square (0.1 where that is zero)."""
     size = value.square().mean().sqrt()
     noise = torch.randn(value.shape, generator=generator, dtype=torch.float64)
-    return value + 0.1 * (size if size > 0 else 1.0) * noise
+    return value + 0.1 * (size if size > 0 else 1.0) * noise.to(value.device)
 
 
 _DROPOUT = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout)

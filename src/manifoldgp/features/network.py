@@ -84,6 +84,21 @@ class MLP(Features):
         """The name of each layer's transfer function."""
         return (self.activation,) * len(self.sizes) if isinstance(self.activation, str) else self.activation
 
+    def pretrained(self, **settings: float | None) -> Features:
+        """The network with another start, the encoder of an auto-encoder of the inputs; with the settings of `Pretrained`.
+
+        Rows without targets help it to start, ``fit(X, y, unlabelled=X_more)``; training on the evidence then changes all of it.
+        """
+        from manifoldgp.features.autoencoder import Pretrained  # made of networks: importing it above would be circular
+
+        return Pretrained(self, **settings)  # pyright: ignore[reportArgumentType]
+
+    def guided(self, weight: float = 1.0) -> Features:
+        """The network with features that must also give the inputs back, which counts ``weight``: `Guided`."""
+        from manifoldgp.features.autoencoder import Guided
+
+        return Guided(self, weight)
+
     def parameters(self, X: Tensor) -> Tree:
         joint = JointLaw(lambda generator, count: self._start(X, generator, count))
         named = {}

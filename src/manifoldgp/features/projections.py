@@ -152,7 +152,10 @@ class FixedLinear(Features):
 
 def constants(**values: Tensor) -> Tree:
     """A tree of parameters that are part of the model's state and not trained."""
-    return {name: Parameter(tuple(value.shape), constant_law(value.detach()), trainable=False) for name, value in values.items()}
+    return {
+        name: Parameter(tuple(value.shape), constant_law(value.detach()), trainable=False, dtype=value.dtype)
+        for name, value in values.items()
+    }
 
 
 def _finite(values: Any, name: str) -> Tensor:

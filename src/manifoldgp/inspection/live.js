@@ -1,19 +1,45 @@
 // Predictions in the page: controls for every input, and tables that are pasted or dropped.
 const live = data.live;
-// Inputs of the model from the values of the columns; category values become 0/1 numbers. A string says what is wrong.
+// Milliseconds of a date's text, as tables are read: the year first, or last with the order of day and month that the model learnt. NaN: no date.
+function instant(text, order) {
+  const first = /^(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})(?!\d)(.*)$/.exec(text), last = /^(\d{1,2})([-/.])(\d{1,2})\2(\d{4})(?!\d),?(.*)$/.exec(text);
+  if (!first && !(last && (order || last[2] === "."))) return NaN;
+  const [year, month, day, rest] = first ? first.slice(1) : order === "month first" ? [last[4], last[1], last[3], last[5]] : [last[4], last[3], last[1], last[5]];
+  const time = /^[T\s]*(?:(\d{1,2}):(\d{2})(?::(\d{2}(?:\.\d+)?))?\s*(?:([ap])\.?m\.?)?)?\s*(?:Z|([+-])(\d{2}):?(\d{2}))?$/i.exec(rest);
+  const midnight = Date.UTC(year, month - 1, day);
+  if (!time || new Date(midnight).getUTCDate() !== +day || new Date(midnight).getUTCMonth() !== month - 1) return NaN;
+  const hour = time[4] ? (time[1] % 12) + (/p/i.test(time[4]) ? 12 : 0) : +(time[1] ?? 0), zone = time[5] ? (time[5] + 1) * (time[6] * 60 + +time[7]) : 0;
+  return midnight + 60000 * (60 * hour + +(time[2] ?? 0) - zone) + 1000 * (time[3] ?? 0);
+}
+// How much of its day, week, month or year has passed at an instant, 0 to 1.
+function phase(at, period) {
+  const date = new Date(at), [year, month] = [date.getUTCFullYear(), date.getUTCMonth()], DAY = 864e5;
+  if (period === "day") return ((at % DAY) + DAY) % DAY / DAY;
+  if (period === "week") return ((date.getUTCDay() + 6) % 7 + phase(at, "day")) / 7;
+  const [from, to] = period === "month" ? [Date.UTC(year, month), Date.UTC(year, month + 1)] : [Date.UTC(year), Date.UTC(year + 1)];
+  return (at - from) / (to - from);
+}
+// What one cell is for the model, several numbers of a category or a date; a string says what is wrong.
+function numbersOf(column, text) {
+  if (column.kind === "category") {
+    const k = column.categories.indexOf(text), known = column.categories.slice(0, 8).join(", ") + (column.categories.length > 8 ? ", ..." : "");
+    return k < 0 ? `${column.name}: "${text}" is none of ${known}` : column.codes[k];
+  }
+  if (column.kind === "date") {
+    const at = instant(text, column.order), turns = column.cyclic.map((period) => 2 * Math.PI * phase(at, period));
+    if (Number.isNaN(at)) return `${column.name}: "${text}" is not a date`;
+    return [(at - column.origin) / column.unit, ...turns.flatMap((turn) => [Math.sin(turn), Math.cos(turn)])];
+  }
+  const flag = { true: 1, false: 0 }[text.toLowerCase()], value = column.kind === "flag" && flag !== undefined ? flag : Number(text.replace(/\s*%$/, ""));
+  return text === "" || !Number.isFinite(value) ? `${column.name}: "${text}" is not a number` : [value];
+}
+// Inputs of the model from the values of the columns. A string says what is wrong.
 function encoded(values) {
   const x = [];
   for (const [c, column] of live.columns.entries()) {
-    const text = String(values[c] ?? "").trim();
-    if (column.kind === "category") {
-      if (!column.categories.includes(text)) return `${column.name}: "${text}" is none of ${column.categories.join(", ")}`;
-      x.push(...column.categories.map((name) => (name === text ? 1 : 0)));
-      continue;
-    }
-    const flag = { true: 1, false: 0 }[text.toLowerCase()];
-    const value = column.kind === "flag" && flag !== undefined ? flag : Number(text);
-    if (text === "" || !Number.isFinite(value)) return `${column.name}: "${text}" is not a number`;
-    x.push(value);
+    const found = numbersOf(column, String(values[c] ?? "").trim());
+    if (typeof found === "string") return found;
+    x.push(...found, ...(column.indicator ? [0] : [])); // that it is missing: here nothing is
   }
   return x;
 }
@@ -61,6 +87,15 @@ const REACH = 1.959963984540054;
       const box = make("select", { id }, ...column.categories.map((name) => make("option", { value: name, text: name })));
       box.addEventListener("change", () => { values[c] = box.value; update(); });
       row.append(box);
+    } else if (column.kind === "date") {
+      const written = (at) => new Date(+at).toISOString().slice(0, column.unit > 1000 ? 16 : 23), span = column.high - column.low || 1;
+      const slider = make("input", { id, type: "range", min: column.low, max: column.high, step: span / 500, value: column.start });
+      const field = make("input", { type: "datetime-local", step: "any", value: written(column.start), "aria-label": `${column.name}, exact value` });
+      values[c] = field.value;
+      slider.addEventListener("input", () => { values[c] = field.value = written(slider.value); update(); });
+      field.addEventListener("input", () => { values[c] = field.value; const at = instant(field.value); if (at === at) slider.value = at; update(); });
+      row.classList.add("dated");
+      row.append(slider, field);
     } else {
       const step = column.kind === "flag" ? 1 : "any", span = column.high - column.low || 1;
       const slider = make("input", { id, type: "range", min: column.low, max: column.high, step: column.kind === "flag" ? 1 : span / 500, value: column.start });
@@ -128,7 +163,10 @@ function predicted(text) {
     const more = found.body.length > 20 ? `The first 20 of ${found.body.length} rows.` : "";
     out.replaceChildren(make("p", {}, link, ` ${more}`), make("div", { class: "scroll", tabindex: 0 }, shown));
   }
-  const take = async (blob) => { if (blob) { box.value = await blob.text(); run(); } };
+  const decoded = (bytes) => { // as tables are read: UTF-8, else Windows-1252
+    try { return new TextDecoder("utf-8", { fatal: true }).decode(bytes); } catch { return new TextDecoder("windows-1252").decode(bytes); }
+  };
+  const take = async (blob) => { if (blob) { box.value = decoded(await blob.arrayBuffer()); run(); } };
   go.addEventListener("click", run);
   file.addEventListener("change", () => take(file.files[0]));
   box.addEventListener("dragover", (event) => event.preventDefault());

@@ -41,9 +41,15 @@ def _residuals(view: ModelView, target: TargetView, d: int | None) -> Spec:
     found = target.shown
     some = inspection.thinned(len(found.observed), 600)
     error = (found.observed - found.mean)[some]
-    x = found.place[some].astype(float) if d is None else found.X[some, d]
+    x = 1.0 + found.place[some] if d is None else found.X[some, d]
     name, limits = ORDER if d is None else view.inputs[d], padded(x)
-    points = {"kind": "points", "color": BLUE, "x": numbers(x), "y": numbers(error), "row": [str(i) for i in found.place[some]]}
+    points = {
+        "kind": "points",
+        "color": BLUE,
+        "x": numbers(x),
+        "y": numbers(error),
+        "row": [str(i + 1) for i in found.place[some]],
+    }
     points |= {"tell": [["row", "row"], *([] if d is None else [[name, "x"]]), ["observed less predicted", "y"]]}
     zero = {"kind": "line", "x": limits, "y": [0.0, 0.0], "color": INK, "width": 1.2, "dash": "5 4"}
     return {
@@ -72,6 +78,6 @@ def _worst_of(view: ModelView, target: TargetView) -> str:
         outside = not found.lower[i] <= found.observed[i] <= found.upper[i]
         interval = f"{say(found.lower[i])} to {say(found.upper[i])}" + (" (outside)" if outside else "")
         cells = [say(found.observed[i]), say(found.mean[i]), say(error[i]), interval, *(say(found.X[i, d]) for d in shown)]
-        rows.append([str(int(found.place[i])), *cells])
+        rows.append([str(int(found.place[i]) + 1), *cells])
     of = f" of {escape(target.name)}" if len(view.targets) > 1 else ""
     return f"<h3>The rows with the largest errors{of}</h3>{table(heads, rows)}"

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from html import escape
 from importlib import resources
 
 import numpy as np
 
+from manifoldgp.data.columns import Column
+from manifoldgp.data.dates import UNITS
 from manifoldgp.errors import InputError
 from manifoldgp.inspection.page_view import ModelView, Spec, numbers
 from manifoldgp.predictor import Predictor
@@ -57,17 +60,37 @@ def _facts(view: ModelView, p: Predictor) -> Spec:
 
 
 def _columns(view: ModelView) -> list[Spec]:
-    """The inputs as people have them: numbers with a range, or one choice for all 0/1 columns of a category."""
+    """The inputs as people have them: numbers and dates with a range, one choice for all numbers of a category."""
     encoding = getattr(view.model, "table_encoding_", None)
-    kinds = [(c.name, c.kind, list(c.categories)) for c in encoding.columns] if encoding is not None else []
-    if sum(len(categories) or 1 for _, _, categories in kinds) != len(view.inputs):
-        kinds = [(name, "number", []) for name in view.inputs]
+    columns = encoding.columns if encoding is not None and list(encoding.names) == list(view.inputs) else map(Column, view.inputs)
     found, d = [], 0
-    for name, kind, categories in kinds:
-        low, high, middle = (float(f(view.X[:, d])) for f in (np.min, np.max, np.median))
-        found.append({"name": name, "kind": kind, "categories": categories, "low": low, "high": high, "start": middle})
-        d += len(categories) or 1
+    for column in columns:
+        found.append(_column(column, view.X[:, d]))
+        d += len(column.names)
     return found
+
+
+def _column(column: Column, x: np.ndarray) -> Spec:
+    """What a control for a column has to know; x: its first numbers, which say the range."""
+    low, high, middle = (float(f(x)) for f in (np.min, np.max, np.median))
+    spec: Spec = {
+        "name": column.name,
+        "kind": column.kind,
+        "low": low,
+        "high": high,
+        "start": middle,
+        "indicator": column.indicator,
+    }
+    if column.categories:
+        codes = np.eye(len(column.categories)) if column.effects is None else np.array(column.effects.shifts)
+        return spec | {"kind": "category", "categories": list(column.categories), "codes": codes.tolist()}
+    if column.time is None:
+        return spec
+    if column.time.origin is None:  # a length of time is a number in its unit
+        return spec | {"kind": "number", "name": column.names[0]}
+    origin, unit = datetime.fromisoformat(column.time.origin).timestamp() * 1e3, UNITS[column.time.unit] * 1e3
+    places = {name: origin + unit * spec[name] for name in ("low", "high", "start")}
+    return spec | places | {"origin": origin, "unit": unit, "cyclic": list(column.time.cyclic), "order": column.time.order}
 
 
 def _typical_gap(scaled: np.ndarray) -> float:

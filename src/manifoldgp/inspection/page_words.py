@@ -45,7 +45,7 @@ SCORES = (
     "Held out: rows that the folds of the stack kept from the models that predict them. Left out: each training row is predicted from all the others, with "
     "parameters that have seen it; that flatters the model a little, and much where neighbours are alike, as rows of one run or of one moment are."
 )
-WORST = "Look at these first: a typing error, a broken sensor, or a kind of row of which the model has seen too few. Rows are counted from 0."
+WORST = "Look at these first: a typing error, a broken sensor, or a kind of row of which the model has seen too few. Rows are counted from 1, at the first one below the names."
 STARTS = (
     "<b>Every start of the optimiser, from its first step to its end (dot).</b> Lower is better; many ends at one height mean that the optimum is found "
     "reliably. Grey: starts that do not take part in the prediction. The first steps of poor starts lie above the picture."
@@ -151,15 +151,22 @@ def _shown_rows(view: ModelView) -> str:
 
 
 def lead(view: ModelView) -> str:
-    names = view.inputs if len(view.inputs) <= 8 else [*view.inputs[:7], f"{len(view.inputs) - 7} more"]
+    given = _given_inputs(view)
+    names = given if len(given) <= 8 else [*given[:7], f"{len(given) - 7} more"]
     return (
         f"This model predicts {_strong([t.name for t in view.targets])} from {_strong(names)}. It was trained on {view.trained_rows:,} rows. For every new row it "
         "gives an expected value and how sure it is of it. This page shows what it predicts, how far that can be trusted, and how to use it."
     )
 
 
+def _given_inputs(view: ModelView) -> list[str]:
+    """The columns of the table that are inputs; the model may see several numbers for one of them."""
+    encoding = getattr(view.model, "table_encoding_", None)
+    return list(view.inputs) if encoding is None else [column.name for column in encoding.columns]
+
+
 def facts(view: ModelView) -> dict[str, str]:
-    found = {"training rows": f"{view.trained_rows:,}", "inputs": str(len(view.inputs))}
+    found = {"training rows": f"{view.trained_rows:,}", "inputs": str(len(_given_inputs(view)))}
     for target in view.targets[:2]:
         of = f" of {target.name}" if len(view.targets) > 1 else ""
         error, which = _typical_error(view, target)

@@ -1,4 +1,4 @@
-"""The function that training minimises: −log p(y | theta) − log p(theta) of a batch of starts, with its gradient."""
+"""The function that training minimises: −log p(y | theta) − log p(theta) of a batch of starts, and what features add to it, with its gradient."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from manifoldgp._system.threads import Workers
 from manifoldgp.errors import DisconnectedParameterError
 from manifoldgp.model import Data, Model
 from manifoldgp.parameter_arrays import LogPrior
-from manifoldgp.parameters import Layout, Tree, leaves, map_leaves, nest
+from manifoldgp.parameters import Layout, Tree, leaves, nest
 from manifoldgp.training.closed_form import closed_form
 
 _ROWS_WORTH_A_WORKER = 200
@@ -36,7 +36,9 @@ class TrainingObjective:
 
     def value(self, theta: Tensor, data: Data) -> Tensor:
         """The objective (A,) as a differentiable function of theta (A, P)."""
-        value = self.model.nlml(self.layout.unflatten(theta, self.constants), data)
+        values = self.layout.unflatten(theta, self.constants)
+        value, penalty = self.model.nlml(values, data), self.model.penalty(values, data)
+        value = value if penalty is None else value + penalty
         value = value if value.ndim else value.expand(len(theta))
         return value + self.layout.negative_log_prior(theta) if self.layout.has_priors else value
 
@@ -113,7 +115,9 @@ class TrainingObjective:
         values = self.layout.unflatten(point, self.constants)
         trainable = {n: v.detach().requires_grad_() for n, v in leaves(values) if self.layout.parameters[n].trainable}
         fixed = {n: v for n, v in leaves(values) if n not in trainable}
-        value = self.model.nlml(nest({**fixed, **trainable}), data).sum()
+        tree = nest({**fixed, **trainable})
+        value, penalty = self.model.nlml(tree, data).sum(), self.model.penalty(tree, data)
+        value = value if penalty is None else value + penalty.sum()
         if not value.requires_grad:
             dead = list(trainable)
         else:
@@ -129,8 +133,3 @@ class TrainingObjective:
         """theta as a tensor on the data's device, and the data of these starts."""
         device = self.data.X.device
         return torch.tensor(theta, dtype=torch.float64, device=device), self.data.rows(torch.from_numpy(rows).to(device))
-
-
-def first_of(values: Tree) -> Tree:
-    """Values of the first start, without the batch dimension."""
-    return map_leaves(lambda leaf: leaf[0], values)

@@ -17,12 +17,11 @@ from manifoldgp._system.threads import Workers
 from manifoldgp.errors import TrainingFailedError, warn
 from manifoldgp.inference.sparse_posterior import KEPT_ROWS, from_sums
 from manifoldgp.model import Data, Model
-from manifoldgp.parameters import Layout, Tree, map_leaves, nest
+from manifoldgp.parameters import Layout, Tree, first_of, map_leaves, nest
 from manifoldgp.training.checkpoint import Checkpoint, Checkpoints, fingerprint
 from manifoldgp.training.inducing_placement import Placement
 from manifoldgp.training.lbfgs import minimize_lbfgs
 from manifoldgp.training.model_rows import MemoryRows, ModelRows
-from manifoldgp.training.objective import first_of
 from manifoldgp.training.optimizer import Monitor, OptimizeResult
 from manifoldgp.training.processes import Ranks
 from manifoldgp.training.progress import Watch, nobody

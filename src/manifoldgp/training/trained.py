@@ -30,7 +30,7 @@ START_FIELDS = np.dtype(
         ("weight", "f8"),
     ]
 )
-"""The table of all starts. nlml and objective (nlml minus log prior) are totals over all rows, in the units of y; +inf where they are not known. status: why
+"""The table of all starts. nlml and objective (nlml minus log prior, and what features add) are totals over all rows, in the units of y; +inf where they are not known. status: why
 training ended; on levels also "lost on 500 rows" (never seen on all rows) and "trained on 500 rows" (nlml and objective of all rows, but not trained there)."""
 
 CPU = torch.device("cpu")
@@ -65,6 +65,8 @@ class Trained:
         prior = (
             layout.negative_log_prior(torch.as_tensor(result.theta, dtype=torch.float64)).numpy() if layout.has_priors else 0.0
         )
+        if (penalty := _penalty(model, layout, constants, result.theta, data, parts)) is not None:
+            prior = prior + penalty
         rows = np.full(len(result.value), parts * data.y.shape[-1])
         return Trained(group, model, layout, constants, result, result.value - prior, rows, rows, data.X.device)
 
@@ -168,3 +170,11 @@ def warm_theta(layout: Layout, values: Tree) -> np.ndarray:
                 f"here it is {layout.parameters[name].shape}."
             )
     return layout.flatten(values).cpu().numpy()
+
+
+@torch.no_grad()
+def _penalty(model: Model, layout: Layout, constants: Tree, theta: np.ndarray, data: Data, parts: int) -> np.ndarray | None:
+    """What features add to the objective (R,) of each start at the end; None for nothing."""
+    each = torch.as_tensor(theta, dtype=torch.float64, device=data.X.device).repeat_interleave(parts, 0)
+    found = model.penalty(layout.unflatten(each, constants), data) if layout.size else None
+    return None if found is None else found.reshape(len(theta), parts).sum(1).cpu().numpy()

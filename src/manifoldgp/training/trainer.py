@@ -12,10 +12,10 @@ import torch
 
 from manifoldgp._system.threads import Workers
 from manifoldgp.model import Data, Model
-from manifoldgp.parameters import Layout, Tree
+from manifoldgp.parameters import Layout, Tree, first_of
 from manifoldgp.training.coarse_to_fine import has_levels, minimize_on_levels
 from manifoldgp.training.minimizers import MINIMIZERS
-from manifoldgp.training.objective import TrainingObjective, first_of
+from manifoldgp.training.objective import TrainingObjective
 from manifoldgp.training.optimizer import Monitor
 from manifoldgp.training.progress import Watch, nobody
 from manifoldgp.training.trained import Earlier, Trained, warm_theta
