@@ -23,6 +23,7 @@ from manifoldgp.estimators.canonical_data import input_scaler, learning_data, st
 from manifoldgp.estimators.input_std import InputStd, input_std_table, noisy_columns
 from manifoldgp.estimators.method import (
     chosen_method,
+    has_penalty,
     partly_obeyed,
     refuse_sparse_penalty,
     refuse_unobeyed,
@@ -80,7 +81,8 @@ def fit(
     table = inputs.training_table(estimator, rows.X, rows.y, rows.noise_std, model.features.uses_unlabelled)
     more = unlabelled_inputs(estimator, unlabelled, table, model.features)
     N, outputs = table.Y.shape
-    method = chosen_method(asked, N, averaging, outputs, run.time_budget)
+    seconds = None if has_penalty(model) else run.time_budget  # for want of time nobody is refused
+    method = chosen_method(asked, N, averaging, outputs, seconds)
     refuse_sparse_penalty(model, method)
     tell_method(asked, method, N, averaging, outputs, run.time_budget)
     folds = FoldChoice(inputs.group_labels(groups, table.given, table.kept), ordered)

@@ -407,6 +407,7 @@ class ManifoldGPRegressor(PredictiveMethods, RegressorMixin, TransformerMixin, B
         noise_std: ArrayLike | None = None,
         groups: ArrayLike | None = None,
         ordered: bool = False,
+        unlabelled: Table | None = None,
     ) -> ManifoldGPRegressor:
         """Train more members on the rows of the fit, from other starts; those that are there stay, and both predict together.
 
@@ -416,13 +417,13 @@ class ManifoldGPRegressor(PredictiveMethods, RegressorMixin, TransformerMixin, B
 
         Parameters
         ----------
-        X, y, noise_std, groups, ordered
+        X, y, noise_std, groups, ordered, unlabelled
             As they were given to fit: others are refused where they show.
         seconds
             How long it may take; None: as long as a fit takes by itself.
         """
         check_is_fitted(self)
-        more_members.fit_more(self, X, y, seconds, noise_std, groups, ordered)
+        more_members.fit_more(self, X, y, seconds, noise_std, groups, ordered, unlabelled)
         return self
 
     def diagnose(self) -> Diagnosis:

@@ -150,9 +150,14 @@ def refuse_unobeyed(estimator: ManifoldGPRegressor, averaging: Averaging, method
                 )
 
 
+def has_penalty(model: Model) -> bool:
+    """Whether the features add something to the evidence."""
+    return type(model.features).penalty is not Features.penalty
+
+
 def refuse_sparse_penalty(model: Model, method: Exact | Sparse) -> None:
     """Refuse features that add something to the evidence where a sparse bound takes its place."""
-    if isinstance(method, Sparse) and type(model.features).penalty is not Features.penalty:
+    if isinstance(method, Sparse) and has_penalty(model):
         raise InputError(
             f"{model.features!r} needs method='exact': the sparse bound has no place for what these features add to the evidence. "
             "Fit fewer rows, or use the network alone or pretrained()."

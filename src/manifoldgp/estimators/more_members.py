@@ -36,13 +36,14 @@ def fit_more(
     noise_std: ArrayLike | None,
     groups: ArrayLike | None,
     ordered: bool,
+    unlabelled: Table | None = None,
 ) -> None:
     """Fit again from other starts, and keep both."""
     if seconds is not None:
         inputs.positive_number(seconds, "seconds")
     _refuse(estimator)
     later = _continuing(estimator, seconds)
-    fitting.fit(later, X, y, noise_std, groups, ordered)
+    fitting.fit(later, X, y, noise_std, groups, ordered, unlabelled=unlabelled)
     _refuse_other_rows(estimator, later)
     shares = [_share(estimator, later, o) for o in range(estimator.n_outputs_)]
     _join(estimator, later, shares)
