@@ -46,7 +46,7 @@ MANY_Y = np.sin(2 * MANY[:, 0]) + 0.1 * RNG.normal(size=160)
 
 QUICK: dict[type[Options], Options] = {
     Stack: Stack(
-        gp_starts=2, warm_members=2, cold_members=2, own_members=60, steps=(5, 15, 40), warm_iterations=5, keep=-1.0
+        gp_starts=2, warm_members=2, cold_members=2, own_members=60, deals=1, steps=(5, 15, 40), warm_iterations=5, keep=-1.0
     ),  # keep: all groups are trained on all rows
     Fast: Fast(),
     Restarts: Restarts(restarts=2, max_iter=10),
@@ -58,7 +58,7 @@ QUICK: dict[type[Options], Options] = {
 """From where each argument is changed."""
 
 OTHER: dict[tuple[type[Options], str], Any] = {
-    (Stack, "gp_starts"): 3, (Stack, "warm_members"): 3, (Stack, "cold_members"): 1, (Stack, "own_members"): 21, (Stack, "fold_members"): 1,
+    (Stack, "gp_starts"): 3, (Stack, "warm_members"): 3, (Stack, "cold_members"): 1, (Stack, "own_members"): 21, (Stack, "deals"): 2, (Stack, "fold_members"): 1,
     (Stack, "hidden"): 3, (Stack, "q"): 1, (Stack, "gp_iterations"): 2, (Stack, "warm_iterations"): 2, (Stack, "steps"): (4,), (Stack, "polish"): 1,
     (Stack, "temperature"): 1000.0, (Stack, "variance_factors"): (1.0, 9.0), (Stack, "gp_prior"): 3.0, (Stack, "spread_prior"): 3.0, (Stack, "own_rows"): 5, (Stack, "learn_rows"): 12,
     (Stack, "keep"): 100.0, (Stack, "go_on"): 100.0,
