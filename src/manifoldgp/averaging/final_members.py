@@ -61,6 +61,8 @@ def retrained(
     trainer: Trainer,
 ) -> Weighted:
     """Members trained on all rows, of the groups that carry weight. plain: the plain GPs of all rows so far, to which others are added. share: weights (F,) of each group."""
+    if PLAIN not in plain:
+        plain[PLAIN] = _plain(PLAIN, data, groups[PLAIN], trainer)
     gp = plain[PLAIN]
     is_best = np.arange(len(gp.objective)) == gp.best()
     batches, weights = [gp], [share[PLAIN][:, None] * is_best]

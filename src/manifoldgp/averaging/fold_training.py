@@ -50,7 +50,10 @@ PATIENT_BELOW = 300
 """Rows below which every group takes the second step: it costs next to nothing there, and few held-out rows misjudge a network that has just begun."""
 
 SCREEN_ROWS, SCREEN_ITERATIONS = 250, 30
-"""Rows on which further plain GPs are compared with the plain GP first, and their iterations there."""
+"""Rows on which starts of the plain GP, and further plain GPs, are compared first, and iterations of the latter there."""
+
+SCREEN_FROM = 300
+"""Rows beyond which that is done."""
 
 
 def many_rows(rows: int, learn_rows: int) -> bool:
@@ -200,7 +203,7 @@ class OnFolds:
     def _screened(self, models: dict[str, Model], gp_values: Tree) -> list[str]:
         """The further plain GPs that are worth training on all rows of the folds: all of them where rows are few, else those that do well on a sample."""
         others = [name for name in models if name != PLAIN and name not in self.idle]
-        if self.folds.train.y.shape[-1] <= 1.2 * SCREEN_ROWS or not others:
+        if self.folds.train.y.shape[-1] <= SCREEN_FROM or not others:
             return others
         few = self.folds.learning(1, SCREEN_ROWS, self.rng)
         on_few = replace(self.folds, train=few)

@@ -26,6 +26,7 @@ from manifoldgp.averaging.fold_training import (
     GP_FOLD_ITERATIONS,
     NEARBY_ITERATIONS,
     PATIENT_BELOW,
+    SCREEN_FROM,
     SCREEN_ITERATIONS,
     SCREEN_ROWS,
     OnFolds,
@@ -216,9 +217,9 @@ class Stack(Averaging):
     def plan(self, N: int) -> Plan:
         few, (count, used) = N < RETRAINED_BELOW, folds_for(N)
         part = N * (count - 1) // count
-        learn, whole = used * cost(min(part, self.learn_rows)), cost(N)
+        learn = used * cost(min(part, self.learn_rows))
         each, first = self.fold_members * learn, self.steps[0]
-        on_folds, screen = 0.5 * (self.warm_iterations + first), part > 1.2 * SCREEN_ROWS
+        on_folds, screen = 0.5 * (self.warm_iterations + first), part > SCREEN_FROM
         screened = [
             Phase(screen_phase(name), SCREEN_ITERATIONS, factor * used * SCREEN_ITERATIONS * cost(SCREEN_ROWS), SCREEN_ITERATIONS)
             for name, factor in ((PLAIN, 1), (ROUGH_GP, 1), (ADDITIVE_GP, ADDITIVE_COST))
@@ -239,7 +240,7 @@ class Stack(Averaging):
             for name, members, chance in ((PLAIN, 1, 1.0), (ROUGH_GP, 1, 0.5), (COLD, several, 0.5), (ROUGH, several, 0.5))
             if many_rows(part, self.learn_rows)
         ]
-        starts = self.gp_starts * _GP_ITERATIONS * (whole if few else cost(SCREEN_ROWS))
+        starts = self.gp_starts * _GP_ITERATIONS * cost(N if N <= SCREEN_FROM else SCREEN_ROWS)
         additive = Phase(fold_phase(ADDITIVE_GP), 50, ADDITIVE_COST * 50 * learn, GP_FOLD_ITERATIONS, 0.3 if screen else 1.0)
         phases = (
             Phase(fold_phase(PLAIN), 35, 35 * learn, GP_FOLD_ITERATIONS),
@@ -269,6 +270,7 @@ class Stack(Averaging):
         own = self.own_members * min(1.0, self.own_rows / N) * first * whole
         nested = 0.8 * (self.warm_members + self.cold_members) * self.polish * whole
         return [
+            *([Phase(PLAIN, 20, 20 * whole, GP_FOLD_ITERATIONS)] if N > SCREEN_FROM else []),
             Phase(ROUGH_GP, 20, 20 * whole, GP_FOLD_ITERATIONS, 0.2),
             Phase(ADDITIVE_GP, 50, ADDITIVE_COST * 50 * whole, GP_FOLD_ITERATIONS, 0.3),
             Phase("nested", self.polish, nested, max(self.warm_iterations, limit), 0.7),
@@ -338,12 +340,12 @@ def fit_stack(
 ) -> Averaged:
     """Weights from the folds, and the members that predict. deals: held-out rows of each fold, once or several times."""
     few = len(data.y) < RETRAINED_BELOW
-    sample = data if few else sample_of(data, SCREEN_ROWS, rng)
+    sample = data if len(data.y) <= SCREEN_FROM else sample_of(data, SCREEN_ROWS, rng)
     first, model = trainer.within(FOR_PLAIN), plain_gp(template)
     known = None if trainer.earlier is None else trainer.earlier.best_of(model)
     starts = settings.gp_starts if known is None else 1
     gp = first.fit(PLAIN, model, sample, starts, settings.gp_iterations, margin=LOST_MARGIN, warm=known)
-    plain, stacks, reports = {PLAIN: gp}, [], []
+    plain, stacks, reports = {PLAIN: gp} if sample is data else {}, [], []
     begin = time.perf_counter()
     for held_out in deals:
         course = OnFolds(template, make_batch(data, held_out), settings, trainer.within(FOR_FOLDS) if few else trainer, rng)
