@@ -50,7 +50,7 @@ def short_stack(
 def few_starts(averaging: str, restarts: int = 2, max_iter: int = 20) -> Any:
     """An average that is trained quickly: so many starts, or own members of a stack."""
     return {
-        "stack": Stack(own_members=restarts),
+        "stack": Stack(own_members=restarts, deals=1),
         "fast": Fast(),
         "restarts": Restarts(restarts, max_iter),
         "nuts": NUTS(restarts, max_iter, chains=2, tune=16, draws=16, thin=4, depth=3),

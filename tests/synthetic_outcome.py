@@ -13,7 +13,7 @@ from paper.plan import Plan, experiment_of
 
 KEYS = ("step", "bumps", "walker", "smooth")
 _RANK = (
-    "mgp-sigmoid", "mgp-restarts", "stack", "mgp-identity", "gp-nn", "gp-se", "pca", "random-embedding", "kernel-search", "mgp-pretrained", "autoencoder",
+    "mgp-sigmoid", "mgp-restarts", "stack", "mgp-identity", "gp-nn", "gp-se", "pca", "random-embedding", "kernel-search", "mgp-pretrained", "autoencoder", "deep-gp",
 )  # fmt: skip
 
 

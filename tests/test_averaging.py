@@ -113,7 +113,7 @@ def test_weights_sum_to_one_and_are_reported(fitted):
 def test_a_cliff_is_predicted_better_than_by_a_plain_gp():
     X, y = cliff(2, 150)
     X_test, y_test = cliff(3, 500)
-    stack = ManifoldGPRegressor(averaging=Stack(own_members=6)).fit(X, y)
+    stack = ManifoldGPRegressor(averaging=Stack(own_members=6, deals=1)).fit(X, y)
     gp = GPRegressor().fit(X, y)
     gain = stack.log_predictive_density(X_test, y_test).mean() - gp.log_predictive_density(X_test, y_test).mean()
     assert gain > 0.3
@@ -123,7 +123,7 @@ def test_a_smooth_function_is_predicted_as_well_as_by_a_plain_gp():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(500, 2))
     y = np.sin(X[:, 0]) * np.cos(X[:, 1]) + 0.1 * rng.normal(size=500)
-    stack = ManifoldGPRegressor(averaging=Stack(own_members=3)).fit(X[:100], y[:100])
+    stack = ManifoldGPRegressor(averaging=Stack(own_members=3, deals=1)).fit(X[:100], y[:100])
     gp = GPRegressor().fit(X[:100], y[:100])
     gain = stack.log_predictive_density(X[100:], y[100:]).mean() - gp.log_predictive_density(X[100:], y[100:]).mean()
     assert gain > -0.05
@@ -131,7 +131,7 @@ def test_a_smooth_function_is_predicted_as_well_as_by_a_plain_gp():
 
 def test_groups_and_order_choose_the_folds():
     X, y = cliff(4, 40)
-    quick = {"features": (3, 1), "averaging": Stack(own_members=2)}
+    quick = {"features": (3, 1), "averaging": Stack(own_members=2, deals=1)}
     runs = [
         ManifoldGPRegressor(**quick).fit(X, y, **options) for options in ({}, {"ordered": True}, {"groups": np.arange(40) // 8})
     ]
@@ -229,7 +229,7 @@ def test_a_broken_member_predicts_nothing_and_the_stack_goes_on():
 def test_known_noise_and_warping_go_through_the_stack(options):
     X, y = cliff(10, 40)
     warping = None if options else "tanh"
-    model = ManifoldGPRegressor(features=(3, 1), target_warping=warping, averaging=Stack(own_members=2)).fit(
+    model = ManifoldGPRegressor(features=(3, 1), target_warping=warping, averaging=Stack(own_members=2, deals=1)).fit(
         X, np.exp(y), **options
     )
     grid, density = density_on_a_grid(model, X[:1])
@@ -423,7 +423,7 @@ def test_a_step_that_makes_held_out_rows_less_likely_is_taken_back(monkeypatch):
 def test_the_plain_gp_of_a_stack_is_that_of_the_plain_regressor():
     X, y = cliff(4, 40)
     plain = GPRegressor().fit(X, y).starts_
-    stacked = ManifoldGPRegressor(features=(2, 1), averaging=Stack(own_members=1)).fit(X, y).starts_
+    stacked = ManifoldGPRegressor(features=(2, 1), averaging=Stack(own_members=1, deals=1)).fit(X, y).starts_
     np.testing.assert_array_equal(stacked["nlml"][stacked["group"] == "plain GP"], plain["nlml"])
 
 
@@ -468,7 +468,9 @@ def test_a_stack_of_other_sizes_is_fitted_and_kept_in_files(tmp_path):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(30, 1))
     y = np.sin(3 * X[:, 0])
-    settings = Stack(gp_starts=1, warm_members=2, cold_members=2, own_members=2, fold_members=1, hidden=3, q=1, keep=-1.0)
+    settings = Stack(
+        deals=1, gp_starts=1, warm_members=2, cold_members=2, own_members=2, fold_members=1, hidden=3, q=1, keep=-1.0
+    )
     model = ManifoldGPRegressor(averaging=settings).fit(X, y)
     nested = next(block for block in model.ensembles_[0].blocks if isinstance(block.model.features, Nested))
     assert nested.model.features.hidden == 3

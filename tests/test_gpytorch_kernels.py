@@ -167,7 +167,7 @@ def test_a_plain_gp_reaches_the_evidence_of_the_native_kernel():
 
 def test_it_trains_with_features_in_an_average_and_follows_the_estimators_contract(tmp_path):
     kernel = GPyTorchKernel(theirs.ScaleKernel(theirs.MaternKernel(nu=2.5, ard_num_dims=2))) + kernels.Linear()
-    model = ManifoldGPRegressor(features=(3, 2), kernel=kernel, averaging=Stack(own_members=2))
+    model = ManifoldGPRegressor(features=(3, 2), kernel=kernel, averaging=Stack(own_members=2, deals=1))
     assert clone(model).kernel == kernel
     with pytest.warns(FitWarning, match="kernel=Sum has no length-scales"):
         model.fit(X, Y)

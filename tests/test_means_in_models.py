@@ -19,6 +19,7 @@ from manifoldgp.means import Linear, Module
 from manifoldgp.model import Data
 
 STACK = Stack(
+    deals=1,
     gp_starts=1,
     warm_members=1,
     cold_members=1,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-import time
+import os
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -19,7 +21,7 @@ X = rng.normal(size=(60, 2))
 Y = np.sin(2 * X[:, 0]) * X[:, 1] + 0.1 * rng.normal(size=60)
 
 SMALL = Stack(
-    gp_starts=1, warm_members=1, cold_members=1, own_members=1, fold_members=1, steps=(3, 6), warm_iterations=3, polish=3
+    deals=1, gp_starts=1, warm_members=1, cold_members=1, own_members=1, fold_members=1, steps=(3, 6), warm_iterations=3, polish=3
 )
 
 
@@ -136,17 +138,29 @@ def test_what_cannot_go_on_says_why():
         chains.fit_more(X, Y)
 
 
-@pytest.mark.parametrize(("rows", "method"), [(300, "auto"), (2000, "sparse")])
-def test_a_time_budget_is_kept_in_processor_time(rows, method, monkeypatch):
-    """The clock that a fit plans by is its processor time here, so that a busy machine does not matter."""
-    monkeypatch.setattr(time, "perf_counter", time.process_time)
+IN_TIME = """
+import time
+import numpy as np
+from manifoldgp import ManifoldGPRegressor
+time.perf_counter = time.process_time
+for rows, method in ((300, "auto"), (2000, "sparse")):
     drawn = np.random.default_rng(0)
     inputs = drawn.normal(size=(rows, 3))
     target = np.sin(2 * inputs[:, 0]) * inputs[:, 1] + 0.1 * drawn.normal(size=rows)
     begin = time.process_time()
     model = ManifoldGPRegressor(method=method, time_budget=1.0).fit(inputs, target)
-    assert time.process_time() - begin < 1.2
-    assert model.starts_["weight"].sum() == pytest.approx(1.0)
+    print(time.process_time() - begin, model.starts_["weight"].sum())
+"""
+
+
+def test_a_time_budget_is_kept_in_processor_time():
+    """The clock that a fit plans by is the processor time of its process here, so that a busy machine does not matter."""
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    done = subprocess.run([sys.executable, "-c", IN_TIME], env=environment, capture_output=True, text=True, check=True)
+    for line in done.stdout.splitlines():
+        seconds, weight = map(float, line.split())
+        assert seconds < 1.2
+        assert weight == pytest.approx(1.0)
 
 
 def test_members_of_the_folds_predict_where_there_was_no_time_for_others():

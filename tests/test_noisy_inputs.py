@@ -36,6 +36,7 @@ X2 = np.column_stack([X, np.random.default_rng(5).uniform(0, 100, len(X))])
 Y2 = Y + 0.02 * X2[:, 1]
 
 TINY_STACK = Stack(
+    deals=1,
     gp_starts=1,
     gp_iterations=15,
     warm_members=1,

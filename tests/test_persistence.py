@@ -153,7 +153,7 @@ def test_other_transformers_predict_and_are_refused_by_save(tmp_path, transforme
     mgp(target_warping="tanh"), mgp(target_warping=TanhWarping(2)), mgp(noise=GaussianNoise(floor=1e-3), standardize=False),
     mgp(priors={"kernel.*": LogNormal(0.0, 2.0), "features.0.*": StudentT(3.0), "features.1.bias": Normal(1, 2), "features.1.weight": GroupSparse(0.1)}),
     mgp(features.MLP((4, 1), ("tanh", "relu")), random_state=np.random.RandomState(0)), mgp(np.array([2, 1]), random_state=np.int64(3)),
-    mgp(averaging="restarts"), ManifoldGPRegressor(averaging="fast"), ManifoldGPRegressor((3, 2), averaging=Stack(own_members=2)),
+    mgp(averaging="restarts"), ManifoldGPRegressor(averaging="fast"), ManifoldGPRegressor((3, 2), averaging=Stack(own_members=2, deals=1)),
     mgp(method=Sparse(inducing=5)), mgp(method=Exact()), mgp(method="exact"),
 ], ids=lambda model: repr(model).partition(" at 0x")[0])  # fmt: skip
 def test_arguments_there_and_back(tmp_path, model):
@@ -263,7 +263,7 @@ def test_modules_of_other_sizes_or_none_at_all_are_refused(tmp_path):
 
 
 def test_an_average_places_the_modules_of_features_where_they_belong(tmp_path):
-    model = ManifoldGPRegressor(net(2), averaging=Stack(own_members=1, keep=-1.0)).fit(X, Y)
+    model = ManifoldGPRegressor(net(2), averaging=Stack(own_members=1, deals=1, keep=-1.0)).fit(X, Y)
     assert len(model.ensembles_[0].blocks) > 1
     same_after_loading(model, tmp_path / "model.mgp", modules=[net(2)])
 

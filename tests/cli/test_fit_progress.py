@@ -52,7 +52,8 @@ def test_phases_come_in_the_planned_order(averaging, outputs):
     planned = notebook.planned
     for output in range(outputs):
         seen = [phase for o, phase in notebook.entered if o == output]
-        assert seen == [name for name in planned if name in seen]
+        later = iter(planned)
+        assert all(phase in later for phase in seen)  # in order; few rows are dealt to folds several times
         assert seen[:4] == planned[:4]  # a stack leaves out later phases of groups that held-out rows do not want
 
 
@@ -146,15 +147,15 @@ def test_rich_draws_on_terminals_alone(terminal, monkeypatch):
     assert type(bar).__name__ == ("RichBar" if terminal else "Lines")
 
 
-def test_a_stop_in_the_middle_of_a_stack_leaves_the_plain_gp():
+def test_a_stop_in_the_middle_of_a_stack_leaves_the_members_that_were_trained_on_folds():
     model = ManifoldGPRegressor(callback=Notebook("own on folds"), averaging=Stack(own_members=2)).fit(X, Y)
     starts = model.starts_
-    assert set(starts["group"][starts["weight"] > 0]) == {"plain GP"}
+    counting = starts[starts["weight"] > 0]
+    assert set(counting["group"]) > {"plain GP"}
+    assert not set(counting["status"]) & {"stopped"}
     assert starts["weight"].sum() == pytest.approx(1.0)
     assert any("stopped on their way" in remark for remark in model.diagnose().remarks)
-    whole = ManifoldGPRegressor(averaging=Stack(own_members=2)).fit(X, Y)
-    assert set(whole.starts_["group"][whole.starts_["weight"] > 0]) > {"plain GP"}
-    assert whole.starts_["weight"].sum() == pytest.approx(1.0)
+    assert any("before own members were trained to their end" in remark for remark in model.diagnose().remarks)
 
 
 def test_a_stop_leaves_members_that_had_finished_in_a_fast_average():

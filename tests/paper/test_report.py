@@ -152,7 +152,7 @@ def test_the_page_lives_in_a_browser(chromium, html, tmp_path):
     assert isinstance(found, dict), found
     assert found["ready"] == "yes"
     assert found["images"] == [True] * 6
-    assert found["rows"] == [10, 10, 11, 7]
+    assert found["rows"] == [11, 11, 12, 8]
     assert found["before"] == ["gp-se", "mgp-sigmoid", "stack"]
     assert found["after"] == ["mgp-sigmoid", "stack"]
     assert found["seed"] == "2"  # a click on a seed's dot shows that seed

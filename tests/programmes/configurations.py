@@ -54,7 +54,7 @@ TARGETS = ("one", "one column", "two", "missing", "constant")
 METHODS: dict[str, Any] = {"auto": "auto", "exact": "exact", "sparse": Sparse(inducing=6)}
 AVERAGES: dict[str, Any] = {
     "single": Single(restarts=1, max_iter=3), "shared": Single(restarts=2, max_iter=2, shared_features=True), "restarts": Restarts(2, 2),
-    "stack": Stack(own_members=1), "fast": Fast(), "nuts": NUTS(1, 2, chains=1, tune=4, draws=4, thin=2, depth=2),
+    "stack": Stack(own_members=1, deals=1), "fast": Fast(), "nuts": NUTS(1, 2, chains=1, tune=4, draws=4, thin=2, depth=2),
     "newton": Single(restarts=1, max_iter=2, optimizer="hessian-free"), "l-bfgs-b": Single(restarts=1, max_iter=2, optimizer="l-bfgs-b"),
 }  # fmt: skip
 

@@ -78,7 +78,9 @@ def _fitted() -> list[ManifoldGPRegressor]:
             features.RandomEmbedding(2), kernel=kernels.SpectralMixture(2), target_warping=TanhWarping(2), averaging=quick
         ).fit(X, y),
         ManifoldGPRegressor(features.PCA(2) >> features.MLP((2,)), mean="linear", averaging=quick).fit(X, np.stack([y, -y], 1)),
-        ManifoldGPRegressor(features.Kumaraswamy(), kernel="nn", averaging=Stack(own_members=1)).fit(X, y, noise_std=0.1),
+        ManifoldGPRegressor(features.Kumaraswamy(), kernel="nn", averaging=Stack(own_members=1, deals=1)).fit(
+            X, y, noise_std=0.1
+        ),
         ManifoldGPRegressor((2,), method=Sparse(inducing=4), averaging=quick).fit(X, y),
         GPRegressor(kernel=kernels.Matern32(dims=(0, 2)) + kernels.Linear() * kernels.Constant(), restarts=1, max_iter=2).fit(
             X, y

@@ -43,7 +43,7 @@ def one_round(rng: np.random.Generator, folder: Path) -> None:
         GPRegressor(restarts=2, max_iter=10),
         ManifoldGPRegressor((3, 2), averaging=Single(restarts=2, max_iter=10)),
         ManifoldGPRegressor(averaging="fast"),
-        ManifoldGPRegressor((2,), averaging=Stack(own_members=1)),
+        ManifoldGPRegressor((2,), averaging=Stack(own_members=1, deals=1)),
         ManifoldGPRegressor((2,), averaging=Single(restarts=1, max_iter=10), method=Sparse(inducing=10, checkpoint=folder / "c")),
     ):
         model.fit(X, y)

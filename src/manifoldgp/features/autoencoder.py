@@ -216,8 +216,9 @@ def reconstructing(network: MLP, X: Tensor, settings: AutoEncoder | Pretrained) 
 def mirrored(network: MLP, inputs: int) -> MLP:
     """The decoder: the network's layers in reverse, with linear outputs.
 
-    >>> mirrored(MLP((20, 10, 2), "tanh"), 5)
-    MLP(sizes=(10, 20, 5), activation=('tanh', 'tanh', 'identity'), rank=None, scale=2.0)
+    >>> decoder = mirrored(MLP((20, 10, 2), "tanh"), 5)
+    >>> decoder.sizes, decoder.activations
+    ((10, 20, 5), ('tanh', 'tanh', 'identity'))
     """
     return MLP((*network.sizes[-2::-1], inputs), (*network.activations[-2::-1], "identity"))
 

@@ -21,7 +21,7 @@ def as_features(thing: Any) -> Features:
     a scikit-learn transformer as :class:`Transformer`.
 
     >>> as_features((6, 2))
-    MLP(sizes=(6, 2), activation='sigmoid', rank=None, scale=2.0)
+    MLP(sizes=(6, 2), activation='sigmoid', rank=None, scale=2.0, sparsity=None)
 
     >>> as_features(torch.nn.Linear(3, 2))
     Module(module=Linear(in_features=3, out_features=2, bias=True), restarts='reset', batching='auto')
