@@ -9,7 +9,9 @@ import torch
 from sklearn.base import clone
 
 from manifoldgp import Forecaster, GPRegressor, ManifoldGPRegressor, Single
+from manifoldgp.data.series import EvenSeries, even_series
 from manifoldgp.errors import FileFormatError, InputError
+from manifoldgp.estimators import model_file
 from manifoldgp.estimators.forecasting import Windows
 from manifoldgp.features import Circle
 from manifoldgp.inference.circle_inputs import Circles
@@ -315,3 +317,72 @@ def test_files_of_other_models_are_refused(tmp_path):
     GPRegressor(restarts=1, max_iter=5).fit(T[:20, None], SEASON[:20]).save(tmp_path / "model.mgp")
     with pytest.raises(FileFormatError, match="no forecaster"):
         Forecaster.load(tmp_path / "model.mgp")
+
+
+def in_windows(**changes):
+    return {"windows": lambda found: found | changes}
+
+
+def in_series(**changes):
+    return {"series": lambda found: found | changes}
+
+
+@pytest.mark.parametrize(("change", "words"), [
+    (in_windows(lags=[1, 2, 10**9]), "windows have 1000000001 values"),
+    (in_windows(lags=[1, 1, 2]), "lags"), (in_windows(lags="abc"), "lags"), (in_windows(lags=10**12), "iterable"),
+    (in_windows(differences=2), "neither yes nor no"), (in_windows(clock=0), "neither yes nor no"), (in_windows(period=0.0), "period"),
+    ({"lags": "abc"}, "lags"), ({"lags": [2, 2]}, "lags"), ({"period": "yearly"}, "period"), ({"period": 10**400}, "too large"), ({"difference": 1}, "difference"),
+    ({"random_state": "x"}, "random_state"), ({"random_state": -1}, "random_state"), ({"windows": 3}, "windows|mapping"),
+    (in_series(values=[[1.0], [2.0]], times=[0.0, 1.0]), "its series 2"),
+    (in_series(kind="dates", first="2026-01-01", zone=None, step="-1D"), "-1D"),
+    (in_series(kind="periods", first="2026-01-01", zone=None, step="0D"), "0D"),
+    (in_series(kind="dates", first="2026-01-01", zone=None, step="99999999999D"), "."),
+])  # fmt: skip
+def test_forged_files_are_refused_when_they_are_loaded(change, words, fitted, tmp_path):
+    """And before anything of their size is made: a billion lags would take all memory."""
+    fitted.save(tmp_path / "forecaster.mgp")
+    header, tensors = model_file.read(tmp_path / "forecaster.mgp")
+    kept = header["forecast"]
+    header["forecast"] = kept | {name: new(kept[name]) if callable(new) else new for name, new in change.items()}
+    model_file.write(tmp_path / "forged.mgp", header, tensors)
+    with pytest.raises(FileFormatError, match=words):
+        Forecaster.load(tmp_path / "forged.mgp")
+
+
+def test_a_long_argument_that_was_set_after_the_fit_does_not_take_memory(fitted, tmp_path):
+    model = Forecaster(QUICK, lags=8).fit(SEASON[:60]).set_params(lags=10**12)
+    model.save(tmp_path / "forecaster.mgp")
+    assert Forecaster.load(tmp_path / "forecaster.mgp").lags_ == fitted.lags_
+
+
+def test_a_file_with_another_kind_of_regression_is_refused(fitted, tmp_path):
+    fitted.save(tmp_path / "forecaster.mgp")
+    plain = model_file.read(tmp_path / "forecaster.mgp")[0]["forecast"]
+    with pytest.raises(ValueError, match="draws no functions"):
+        Forecaster._from_plain(plain, object())
+
+
+@pytest.mark.parametrize("arguments", [
+    {"lags": range(1, 4)}, {"lags": np.array([1, 3])}, {"lags": np.int64(3)}, {"lags": 3, "random_state": np.int64(3)},
+    {"lags": 3, "period": np.float64(7)}, {"lags": 3, "difference": np.bool_(True)},
+], ids=str)  # fmt: skip
+def test_arguments_of_numpy_are_kept_in_files(arguments, tmp_path):
+    model = Forecaster(GPRegressor(restarts=1, max_iter=2), **arguments).fit(SEASON[:30])
+    model.save(tmp_path / "forecaster.mgp")
+    again = Forecaster.load(tmp_path / "forecaster.mgp")
+    assert (again.lags_, again.period_, again.random_state) == (model.lags_, model.period_, model.random_state)
+    np.testing.assert_array_equal(*(one.forecast(2, draws=3).mean for one in (model, again)))
+
+
+@pytest.mark.parametrize(("freq", "zone"), [
+    (pd.offsets.CustomBusinessDay(holidays=["2020-01-08", "2020-03-04"]), None), (pd.DateOffset(months=1), None), ("D", "dateutil/Europe/Berlin"),
+], ids=str)  # fmt: skip
+def test_times_that_no_file_can_hold_are_not_saved(freq, zone, tmp_path):
+    y = pd.Series(SEASON[:30], index=pd.date_range("2020-01-06", periods=30, freq=freq, tz=zone))
+    series = even_series(y)
+    with pytest.raises(InputError, match="asfreq.*Europe/Berlin"):
+        series.to_plain()
+    named = even_series(y.set_axis(pd.date_range("2020-01-06", periods=30, freq="C", tz="Europe/Berlin")))
+    again = EvenSeries.from_plain(named.to_plain())
+    assert again.step == named.step
+    assert (again.times == named.times).all()

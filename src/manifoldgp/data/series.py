@@ -70,19 +70,34 @@ class EvenSeries:
         return replace(self, values=np.concatenate([self.values, more.values]), times=times)
 
     def to_plain(self) -> dict[str, Any]:
-        """As plain data, for a file: None where a value is missing; of dates and periods the first and the step."""
+        """As plain data, for a file: None where a value is missing; of dates and periods the first and the step, and refused where these do not say it all."""
         values = [[None if np.isnan(value) else float(value) for value in row] for row in self.values]
         plain = {"values": values, "names": self.names, "flat": self.flat}
         if isinstance(self.times, np.ndarray):
             return plain | {"kind": "numbers", "times": self.times.tolist(), "step": float(self.step)}
         kind = "periods" if hasattr(self.times, "asfreq") else "dates"
         zone = getattr(self.times, "tz", None)  # periods have none
-        return plain | {
+        plain |= {
             "kind": kind,
             "first": str(self.times[0]),
             "zone": None if zone is None else str(zone),
             "step": self.step.freqstr,
         }
+        if not self._has_times_of(plain):
+            raise InputError(
+                f"These times cannot be written to a file, which holds the first one and the name of their step ({self.step.freqstr!r}, zone {zone}) and would give "
+                "others back. Use a frequency with a name, by y.asfreq('MS') for example, without holidays of your own, and a zone such as 'Europe/Berlin'."
+            )
+        return plain
+
+    def _has_times_of(self, plain: dict[str, Any]) -> bool:
+        """Whether the same times and step come back from plain data: holidays, for example, have no place in a frequency's name."""
+        try:
+            again = EvenSeries.from_plain(plain)
+        except (ValueError, TypeError, KeyError, AttributeError):
+            return False
+        zones = [str(getattr(series.times, "tz", None)) for series in (self, again)]
+        return bool(again.step == self.step and (again.times == self.times).all() and zones[0] == zones[1])
 
     @classmethod
     def from_plain(cls, plain: dict[str, Any]) -> EvenSeries:
@@ -98,6 +113,8 @@ class EvenSeries:
                 raise ValueError("other times than values")
             return cls(values, times, step, names, flat)
         pd, count, step = pandas(), len(values), pandas().tseries.frequencies.to_offset(str(plain["step"]))
+        if step.n < 1:
+            raise ValueError(f"a step of {step.freqstr}, which does not go on")
         if plain["kind"] == "periods":
             periods = pd.period_range(str(plain["first"]), periods=count, freq=step)
             return cls(values, periods, periods.freq, names, flat)

@@ -112,7 +112,8 @@ class Forecaster(BaseEstimator):
         further = _further(X, len(series), "fit")
         guess = self._period(series)
         lags = self._lags(guess)
-        windows = Windows(lags, self._difference(), None if self.period == "learned" else guess, self.period == "learned")
+        learned = isinstance(self.period, str)
+        windows = Windows(lags, self._difference(), None if learned else guess, learned)
         rows, changes = windows.rows(series.values, further)
         if len(rows) < _LEAST_ROWS:
             raise InputError(
@@ -200,15 +201,24 @@ class Forecaster(BaseEstimator):
         """Write the fitted forecaster, with its series, to one file that `Forecaster.load` reads; no pickle. ``manifoldgp.load`` gives its regression alone."""
         check_is_fitted(self)
         header, tensors = model_file.packed(self.regressor_)
-        given = {"lags": self.lags, "period": self.period, "difference": self._difference(), "default": self.regressor is None}
-        header["forecast"] = given | {
+        header["forecast"] = self._given() | {
             "windows": asdict(self._windows),
             "series": self.series_.to_plain(),
             "inputs": None if self._inputs is None else self._inputs.tolist(),
             "period_": self.period_,
-            "random_state": self.random_state if isinstance(self.random_state, (int, np.integer)) else None,
         }
         model_file.write(path, header, tensors)
+
+    def _given(self) -> dict[str, Any]:
+        """The arguments as plain data: of NumPy's numbers and of ranges JSON knows nothing."""
+        counted = isinstance(self.lags, (int, np.integer))
+        return {
+            "lags": self.lags if self.lags is None else int(self.lags) if counted else _distinct(self.lags),
+            "period": _plain_period(self.period),
+            "difference": self._difference(),
+            "default": self.regressor is None,
+            "random_state": int(self.random_state) if isinstance(self.random_state, (int, np.integer)) else None,
+        }
 
     @classmethod
     def load(cls, path: str | Path, device: str = "cpu") -> Forecaster:
@@ -218,24 +228,27 @@ class Forecaster(BaseEstimator):
             raise FileFormatError(f"{path} holds a {type(regressor).__name__} and no forecaster. Use manifoldgp.load.")
         try:
             return cls._from_plain(header["forecast"], regressor)
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
             raise FileFormatError(f"{path} is incomplete or inconsistent ({error}).") from error
 
     @classmethod
     def _from_plain(cls, plain: dict[str, Any], regressor: ManifoldGPRegressor) -> Forecaster:
+        if not isinstance(regressor, ManifoldGPRegressor):
+            raise ValueError(f"its regression is a {type(regressor).__name__}, which draws no functions")
         copied: Any = None if plain["default"] else clone(regressor)
         model = cls(
-            copied, random_state=plain["random_state"], **{name: plain[name] for name in ("lags", "period", "difference")}
-        )
-        series, X = EvenSeries.from_plain(plain["series"]), plain["inputs"]
-        windows = Windows(
-            **{**plain["windows"], "lags": tuple(inputs.whole_number(lag, "lags") for lag in plain["windows"]["lags"])}
-        )
+            copied, lags=_lags_of_file(plain["lags"]), period=_plain_period(plain["period"]), difference=plain["difference"],
+            random_state=_seed_of_file(plain["random_state"]),
+        )  # fmt: skip
+        model._difference()
+        series, windows = EvenSeries.from_plain(plain["series"]), _windows_of_file(plain["windows"])
         model.regressor_, model.series_, model._windows, model.lags_ = regressor, series, windows, windows.lags
-        model._inputs = _further(X, len(series), "fit")
+        model._inputs = _further(plain["inputs"], len(series), "fit")
         model.period_ = None if plain["period_"] is None else inputs.positive_number(plain["period_"], "period")
-        rows, changes = windows.rows(series.values, model._inputs)
-        if (rows.shape[1], changes.shape[1]) != (regressor.n_features_in_, regressor.n_outputs_):
+        if windows.length >= len(series):  # before anything of that size is made
+            raise ValueError(f"its windows have {windows.length} values, and its series {len(series)}")
+        known, width = windows.known(np.arange(0), None if model._inputs is None else model._inputs[:0]), series.values.shape[1]
+        if (len(windows.lags) * width + known.shape[1], width) != (regressor.n_features_in_, regressor.n_outputs_):
             raise ValueError("its regression has other columns than its windows")
         return model
 
@@ -263,10 +276,7 @@ class Forecaster(BaseEstimator):
             return tuple(range(1, (_WINDOW if period is None else round(period) + 1) + 1))
         if isinstance(self.lags, (int, np.integer)):
             return tuple(range(1, inputs.whole_number(self.lags, "lags") + 1))
-        chosen = tuple(sorted(inputs.whole_number(lag, "lags") for lag in self.lags))
-        if not chosen or len(set(chosen)) < len(chosen):
-            raise InputError(f"lags must be a number of values, or different ones, 1 for the last; got {self.lags!r}.")
-        return chosen
+        return _distinct(self.lags)
 
     def _difference(self) -> bool:
         if not isinstance(self.difference, (bool, np.bool_)):
@@ -304,6 +314,37 @@ class Forecaster(BaseEstimator):
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "regressor_")
+
+
+def _distinct(lags: Sequence[int]) -> tuple[int, ...]:
+    chosen = tuple(sorted(inputs.whole_number(lag, "lags") for lag in lags))
+    if not chosen or len(set(chosen)) < len(chosen):
+        raise InputError(f"lags must be a number of values, or different ones, 1 for the last; got {lags!r}.")
+    return chosen
+
+
+def _lags_of_file(plain: Any) -> int | tuple[int, ...] | None:
+    """The argument as a file, which may be forged, has it; a number is not counted out, it may be of any size."""
+    return plain if plain is None else _distinct(plain) if isinstance(plain, list) else inputs.whole_number(plain, "lags")
+
+
+def _plain_period(plain: Any) -> float | str | None:
+    return plain if plain is None or (isinstance(plain, str) and plain == "learned") else inputs.positive_number(plain, "period")
+
+
+def _seed_of_file(plain: Any) -> int | None:
+    if plain is not None and not (isinstance(plain, int) and 0 <= plain < 2**32):
+        raise ValueError(f"random_state {plain!r}")
+    return plain
+
+
+def _windows_of_file(plain: dict[str, Any]) -> Windows:
+    windows = Windows(**{**plain, "lags": _distinct(plain["lags"])})
+    if not (isinstance(windows.differences, bool) and isinstance(windows.clock, bool)):
+        raise ValueError("its windows say neither yes nor no")
+    if windows.period is not None:
+        inputs.positive_number(windows.period, "period")
+    return windows
 
 
 def _with_season(width: int, circle: int) -> Kernel:

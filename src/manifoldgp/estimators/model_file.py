@@ -58,9 +58,10 @@ def write(path: str | Path, header: dict[str, Any], tensors: dict[str, Tensor]) 
     stored = {name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format) for name, tensor in tensors.items()}
     try:
         text = dump(header)
-    except ValueError as error:
+    except (ValueError, TypeError) as error:
+        wrong = error if isinstance(error, ValueError) else f"a value that JSON does not know ({error})"
         raise InputError(
-            f"This model cannot be written to a file: its description has {error}. Use joblib.dump(estimator, path)."
+            f"This model cannot be written to a file: its description has {wrong}. Use joblib.dump(estimator, path)."
         ) from error
     metadata = {"format": FORMAT, "version": str(VERSION), "checksum": _checksum(text, stored), "header": text}
     with written_whole(path) as partial:
