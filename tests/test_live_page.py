@@ -128,7 +128,11 @@ def test_dates_many_categories_and_gaps_are_encoded_as_the_model_does(chromium, 
       const rows = {json.dumps(new[["when", "site", "load"]].astype(str).to_numpy().tolist())};
       const labels = [...document.querySelectorAll("#live label")].map((l) => [l.textContent, document.getElementById(l.htmlFor).nextSibling?.type]);
       const said = document.querySelector("#live .said").textContent;
-      return {{ x: rows.map(encoded), labels, said, wrong: [encoded(["31.02.2026", "site 1", "0"]), encoded([rows[0][0], "elsewhere", "0"])] }};"""
+      const [none, order] = [[], data.live.columns[0].order], day = order === "month first" ? "12/30/2026" : "30/12/2026", number = {{ kind: "number", name: "load" }};
+      for (const text of ["2026-12-30 25:00", "2026-12-30 14:75", "2026-12-30 14:05:60", "2026-12-30 13:05 AM", "2026-12-30 25:05 PM", "30.12.26"]) none.push(instant(text, order));
+      const points = instant("04.03.2026", order), same = [day, day + " 13:05 PM", day + " 0:05 am"].map((text) => new Date(instant(text, order)).toISOString());
+      const numbers = ["%", "0x10", "Infinity", "", "1e", "5 %", "-.5e1", "+2."].map((text) => numbersOf(number, text));
+      return {{ none, points, same, numbers, x: rows.map(encoded), labels, said, wrong: [encoded(["31.02.2026", "site 1", "0"]), encoded([rows[0][0], "elsewhere", "0"])] }};"""
     dom, console = browse(
         chromium, with_script((tmp_path / "model.html").read_text("utf-8"), code, tmp_path / "page.html"), tmp_path / "profile"
     )
@@ -137,6 +141,14 @@ def test_dates_many_categories_and_gaps_are_encoded_as_the_model_does(chromium, 
     np.testing.assert_allclose(found["x"], encoding.inputs(new).to_numpy(), rtol=1e-12, atol=1e-12)
     assert found["labels"] == [["when", "datetime-local"], ["site", None], ["load", "number"]]
     assert "95 % between" in found["said"]
+    assert found["none"] == [None] * 6  # which JSON has for NaN
+    assert found["points"] == (None if written == "month first" else 1772582400000)
+    assert found["same"] == [f"2026-12-30T{time}:00.000Z" for time in ("00:00", "13:05", "00:05")]
+    assert found["numbers"] == [f'load: "{text}" is not a number' for text in ("%", "0x10", "Infinity", "", "1e")] + [
+        [5],
+        [-5],
+        [2],
+    ]
     assert found["wrong"][0] == 'when: "31.02.2026" is not a date'
     assert found["wrong"][1].startswith('site: "elsewhere" is none of site 0, site 1, site 10')
 

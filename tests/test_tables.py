@@ -15,7 +15,8 @@ import pytest
 
 import manifoldgp
 from manifoldgp import ManifoldGPRegressor, Single, TableEncoding
-from manifoldgp.data.columns import Column
+from manifoldgp.data.columns import Column, learn_column, target_numbers
+from manifoldgp.data.dates import as_times
 from manifoldgp.data.table_files import read_table, read_tables, write_table
 from manifoldgp.data.written_numbers import read_numbers
 from manifoldgp.errors import FileFormatError, FitWarning, InputError, MissingExtraError
@@ -100,6 +101,11 @@ def test_unknown_categories_are_refused_by_column_and_value_or_left_open():
     ({"speed": ["01/02/2026", "02/02/2026", "03/02/2026", "04/02/2026"]}, r"dates in which day and month could be either \('01/02/2026'\)\. Write dates as 2026-12-31"),
     ({"speed": ["30.01.2026", "31.01.2026", "32.01.2026", "1.2.2026"]}, r"holds dates, and in 1 of 4 rows something else: '32.01.2026' \(row 3\)"),
     ({"speed": ["30/01/2026", "31/01/2026", "28/01/2026", "01/31/2026"]}, r"holds dates, and in 1 of 4 rows something else: '01/31/2026' \(row 4\)"),
+    ({"speed": ["03/31/2026", "04.03.2026", "03/30/2026", "1.2.2026"]}, r"day and month could be either"),
+    ({"speed": ["02.03.2026", "01.31.2026", "01.02.2026", "1.2.2026"]}, r"day and month could be either"),
+    ({"speed": ["31.12.26", "30.12.26", "30.12.26", "30.12.26 14:05"]}, r"year has two digits \('31.12.26'\)\. Write dates as 2026-12-31"),
+    ({"speed": ["12/13/26"] * 2 + ["1/2/26"] * 2}, r"year has two digits"),
+    ({"speed": ["2026-12-31 13:05 AM", *["2026-12-31 1:05 AM"] * 3]}, r"in 1 of 4 rows something else: '2026-12-31 13:05 AM' \(row 1\)"),
     ({"speed": ["12:30", "12:31", "12:32", "12:33:01"]}, r"Column 'speed' holds times of day"),
     ({"speed": [datetime.time(h) for h in (1, 2, 3, 4)]}, r"Column 'speed' holds times of day"),
     ({"speed": ["2026-01-01", "2026-01-02", "2026-01-03", "2026-13-04"]}, r"holds dates, and in 1 of 4 rows something else: '2026-13-04' \(row 4\)"),
@@ -326,6 +332,43 @@ def test_a_model_reads_dates_as_it_learnt_them():
     encoding = TableEncoding.from_plain(json.loads(json.dumps(encoding.to_plain())))
     new = table(when=["03/02/2026", "2026-02-04", "04/02/2026", "05/02/2026"])  # alone these could be March
     assert encoding.inputs(new).to_numpy()[:, 0].tolist() == [3, 4, 4, 5]
+
+
+MESS = [*pd.date_range("2026-01-01", periods=12, freq="MS"), *(f"{day}/01/2026" for day in range(13, 32))]
+"""The days of January 2026, the day first, as a spreadsheet reads them that takes the month to be first."""
+
+
+@pytest.mark.parametrize("cells", [
+    MESS, MESS * 3, MESS[::-1], MESS[:12] * 5 + MESS[12:], MESS[12:] * 4 + MESS[:12], [str(cell) for cell in MESS] * 3, ["13.01.26", *MESS[:5]],
+], ids=["once", "often", "texts first", "texts late", "dates late", "as text", "two digits"])  # fmt: skip
+def test_dates_that_a_spreadsheet_took_for_others_are_refused(cells):
+    with pytest.raises(InputError, match=r"clear dates \('2026-.*\) beside texts such as '.*/?01.*Write dates as 2026-12-31"):
+        learn_column("when", pd.Series(cells, dtype=object))
+    with pytest.raises(InputError, match="dates or times"):
+        target_numbers("when", pd.Series(cells[:40], dtype=object))
+
+
+def test_codes_that_are_no_dates_stay_categories():
+    for codes in (["1.2.3", "10.2.30"], ["40.12.26", "31.12.26"], ["1-2/26", "a"]):
+        assert learn_column("code", pd.Series(codes * 3)).kind == "category"
+
+
+@pytest.mark.parametrize(
+    "when", [["04.03.2026"], ["03/30/2026", "04.03.2026"], ["13/03/2026"], [pd.Timestamp("2026-03-30"), "03/30/2026"]], ids=str
+)
+def test_a_model_with_the_month_first_refuses_dates_that_say_otherwise(when):
+    column = learn_column("when", pd.Series(["03/01/2026", "03/31/2026"]))
+    assert column.numbers(pd.Series(["04/03/2026"])).tolist() == [[33]]
+    with pytest.raises(InputError, match="Write dates as 2026-12-31.* or as they were written then"):
+        column.numbers(pd.Series(when, dtype=object))
+
+
+def test_a_clock_of_24_hours_may_say_that_it_is_afternoon():
+    times, wrong = as_times(
+        pd.Series(["2026-12-31 13:05 PM", "2026-12-31 00:05 AM", "2026-12-31 12:05 PM", "2026-12-31 25:05 PM"])
+    )
+    assert wrong.tolist() == [False, False, False, True]
+    assert times.dt.hour.tolist()[:3] == [13, 0, 12]
 
 
 def test_several_files_are_one_table(tmp_path):

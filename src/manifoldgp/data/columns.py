@@ -12,7 +12,18 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from manifoldgp._system.plain_text import option
-from manifoldgp.data.dates import TimeScale, ambiguous_times, as_times, day_order, holds_times, learn_time_scale, pandas
+from manifoldgp.data.dates import (
+    ORDERS,
+    TimeScale,
+    ambiguous_times,
+    as_times,
+    day_order,
+    has_short_year,
+    holds_times,
+    is_clear_date,
+    learn_time_scale,
+    pandas,
+)
 from manifoldgp.data.levels import Effects
 from manifoldgp.errors import InputError
 
@@ -32,6 +43,7 @@ ONE_HOT = 10
 
 _FLAGS = {"true": 1.0, "false": 0.0, "1": 1.0, "0": 0.0}
 _DATE_ADVICE = "Write dates as 2026-12-31 or 2026-12-31 23:59, or with points, 31.12.2026, the day first."
+_MONTH_FIRST_ADVICE = "Write dates as 2026-12-31 or 2026-12-31 23:59, or as they were written then, 12/31/2026, the month first."
 
 
 class UnusableColumn(InputError):  # noqa: N818 - what it is, not that something failed
@@ -153,7 +165,7 @@ class Column:
             wrong = wrong if wrong.any() else np.ones(len(values), dtype=bool)
             raise InputError(
                 f"Column {self.name!r} held {self.kind}s when the model was fitted; now it has {_quoted(values[wrong])} "
-                f"({rows_where(wrong, values.index)}). {_DATE_ADVICE}"
+                f"({rows_where(wrong, values.index)}). {_MONTH_FIRST_ADVICE if self.time.order == ORDERS[1] else _DATE_ADVICE}"
             )
         return self.time.numbers(times)
 
@@ -186,9 +198,17 @@ def learn_column(name: str, values: Series, cyclic: tuple[str, ...] = ()) -> Col
 
 
 def _unclear_time(name: str, values: Series) -> str:
-    first = values.iloc[0]
+    unclear: Any = values[[not is_clear_date(value) for value in values]]
+    first = unclear.iloc[0]
+    if len(unclear) < len(values):
+        return (
+            f"Column {name!r} holds clear dates ({_quoted(values[[is_clear_date(value) for value in values]].iloc[:1])}) beside texts such as {first!r}. A spreadsheet that takes "
+            f"days for months leaves such columns, and then the clear ones are wrong: look at where they come from. {_DATE_ADVICE}"
+        )
     if isinstance(first, datetime.time) or ":" in str(first)[:3]:
         return f"Column {name!r} holds times of day ({str(first)!r}). Turn them into numbers that mean something for your task, such as hours, or add the date."
+    if has_short_year(str(first)):
+        return f"Column {name!r} holds dates whose year has two digits ({first!r}). {_DATE_ADVICE}"
     return (
         f"Column {name!r} holds dates in which day and month could be either ({first!r}). {_DATE_ADVICE} "
         "In Python, pandas.to_datetime(..., dayfirst=True), or False, says which is meant."
@@ -203,6 +223,8 @@ def holds_containers(values: Series) -> bool:
 def _time_column(name: str, values: Series, cyclic: tuple[str, ...]) -> Column:
     order = day_order(values)
     times, wrong = as_times(values, order)
+    if order is None and ambiguous_times(values[wrong]):
+        raise UnusableColumn(_unclear_time(name, values), name)
     if wrong.any():
         raise UnusableColumn(
             f"Column {name!r} holds dates, and in {wrong.sum()} of {len(values)} rows something else: {_quoted(values[wrong])} "

@@ -22,6 +22,7 @@ PERIODS = ("day", "week", "month", "year")
 
 _ISO = re.compile(r"\s*(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})(?!\d)(.*)")
 _YEAR_LAST = re.compile(r"\s*(\d{1,2})([-/.])(\d{1,2})\2(\d{4})(?!\d),?(.*)")
+_SHORT_YEAR = re.compile(r"\s*(?:0?[1-9]|[12]\d|3[01])([-/.])(?:0?[1-9]|[12]\d|3[01])\1\d{2}(?:,?\s+\d{1,2}:\d{2}.*)?\s*")
 _TWELVE_HOURS = re.compile(r"\s*(\d{1,2})(:\d{2}.*?)\s*([AaPp])\.?[Mm]\.?\s*")
 _TIME_OF_DAY = re.compile(r"\s*\d{1,2}:\d{2}(:\d{2})?(\.\d+)?\s*")
 
@@ -111,28 +112,59 @@ def holds_times(values: Series) -> bool:
 
 
 def ambiguous_times(values: Series) -> bool:
-    """Whether values are times of day, or dates of which nobody can tell day from month."""
+    """Whether values are times of day, or dates of which nobody can tell day from month, or the century; beside such texts clear dates may stand."""
     sample = list(values.iloc[:50])
-    texts = (_TIME_OF_DAY, _YEAR_LAST)
-    return bool(sample) and all(
-        isinstance(v, datetime.time) or (isinstance(v, str) and any(form.fullmatch(v) for form in texts)) for v in sample
+    unclear = [v for v in sample if not is_clear_date(v)]
+    forms = (_YEAR_LAST, _SHORT_YEAR) if len(unclear) < len(sample) else (_YEAR_LAST, _SHORT_YEAR, _TIME_OF_DAY)
+    return bool(unclear) and all(
+        isinstance(v, datetime.time) or (isinstance(v, str) and any(form.fullmatch(v) for form in forms)) for v in unclear
     )
+
+
+def is_clear_date(value: object) -> bool:
+    """Whether a cell holds a date, or a text with the year first."""
+    return _is_date_cell(value) or (isinstance(value, str) and _ISO.fullmatch(value) is not None)
+
+
+def has_short_year(text: str) -> bool:
+    """Whether a text is a date whose year has two digits, such as 31.12.26."""
+    return _SHORT_YEAR.fullmatch(text) is not None
+
+
+def _is_date_cell(value: object) -> bool:
+    return isinstance(value, datetime.date) and value == value  # which NaT is not
 
 
 def day_order(values: Series) -> str | None:
     """Which of ORDERS texts such as 31.12.2026 have; None where there are no such texts, or where nobody can tell.
 
-    A number above 12 is a day. Where there is none, points say it (nobody writes them behind a month), and slashes and dashes do not.
+    A number above 12 is a day. Where there is none, points say it (nobody writes them behind a month), and slashes and dashes do not. Texts with points beside others come from two hands,
+    and cells that hold dates beside texts from a spreadsheet that took days for months: neither says anything of the other.
 
     >>> import pandas as pd
     >>> day_order(pd.Series(["03/01/2026", "03/31/2026"])), day_order(pd.Series(["03.01.2026"])), day_order(pd.Series(["03/01/2026"]))
     ('month first', 'day first', None)
     """
-    found = [match for value in values if isinstance(value, str) and (match := _YEAR_LAST.fullmatch(value))]
+    found = _year_last(values)
+    points = {match[2] == "." for match in found}
+    if len(points) != 1 or _mixes_cells(values, found):
+        return None
     first, second = (sum(int(match[place]) > 12 for match in found) for place in (1, 3))
-    if first == second:
-        return ORDERS[0] if found and all(match[2] == "." for match in found) else None
-    return ORDERS[0] if first > second else ORDERS[1]
+    if True in points:
+        return ORDERS[0] if first >= second else None
+    return None if first == second else ORDERS[0] if first > second else ORDERS[1]
+
+
+def _year_last(values: Series) -> list[re.Match[str]]:
+    types = pandas().api.types
+    if types.is_datetime64_any_dtype(values.dtype) or types.is_timedelta64_dtype(values.dtype):
+        return []  # at once
+    return [match for value in values if isinstance(value, str) and (match := _YEAR_LAST.fullmatch(value))]
+
+
+def _mixes_cells(values: Series, found: list[re.Match[str]]) -> bool:
+    """Whether cells that hold dates stand beside texts whose year is last."""
+    return bool(found) and any(map(_is_date_cell, values))
 
 
 def as_times(values: Series, order: str | None = None) -> tuple[Series, np.ndarray]:
@@ -143,10 +175,18 @@ def as_times(values: Series, order: str | None = None) -> tuple[Series, np.ndarr
     if isinstance(values.dtype, pd.PeriodDtype):
         values = values.dt.to_timestamp()
     if not pd.api.types.is_datetime64_any_dtype(values.dtype):
-        order = order or day_order(values)
+        order = _agreed(values, order)
         values = values.map(lambda value: _in_iso_format(value, order))
     dates = pd.to_datetime(values, utc=True, format="ISO8601", errors="coerce")
     return dates, dates.isna().to_numpy()
+
+
+def _agreed(values: Series, order: str | None) -> str | None:
+    """The given order, unless the values have another; without a given one theirs."""
+    own = day_order(values)
+    if order is None:
+        return own
+    return order if own in (None, order) and not _mixes_cells(values, _year_last(values)) else None
 
 
 def _in_iso_format(value: object, order: str | None) -> str:
@@ -154,7 +194,9 @@ def _in_iso_format(value: object, order: str | None) -> str:
     if (found := _ISO.fullmatch(str(value))) is not None:
         year, month, day, rest = found.groups()
     elif order is not None and (found := _YEAR_LAST.fullmatch(str(value))) is not None:
-        first, _, second, year, rest = found.groups()
+        first, sign, second, year, rest = found.groups()
+        if sign == "." and order == ORDERS[1]:
+            return str(value)  # which stays no date: points say that the day is first
         day, month = (first, second) if order == ORDERS[0] else (second, first)
     else:
         return str(value)
@@ -166,8 +208,10 @@ def _in_24_hours(rest: str) -> str:
     found = _TWELVE_HOURS.fullmatch(rest)
     if found is None:
         return re.sub(r"^(\s*|T)(\d:)", r"\g<1>0\2", rest)
-    hour, minutes, half = found.groups()
-    return f" {int(hour) % 12 + 12 * (half in 'pP'):02d}{minutes}"
+    hour, minutes, afternoon = int(found[1]), found[2], found[3] in "pP"
+    if hour > (23 if afternoon else 12):  # 13:05 PM says one thing twice, 13:05 AM says two
+        return rest
+    return f" {hour % 12 + 12 * afternoon:02d}{minutes}"
 
 
 def _seconds(elapsed: Series) -> np.ndarray:

@@ -1,14 +1,17 @@
 // Predictions in the page: controls for every input, and tables that are pasted or dropped.
 const live = data.live;
-// Milliseconds of a date's text, as tables are read: the year first, or last with the order of day and month that the model learnt. NaN: no date.
+// Milliseconds of a date's text, as tables are read: the year first, or last with the order of day and month that the model learnt; points say that the day is first. NaN: no date.
 function instant(text, order) {
   const first = /^(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})(?!\d)(.*)$/.exec(text), last = /^(\d{1,2})([-/.])(\d{1,2})\2(\d{4})(?!\d),?(.*)$/.exec(text);
-  if (!first && !(last && (order || last[2] === "."))) return NaN;
-  const [year, month, day, rest] = first ? first.slice(1) : order === "month first" ? [last[4], last[1], last[3], last[5]] : [last[4], last[3], last[1], last[5]];
+  const points = last?.[2] === ".", monthFirst = order === "month first";
+  if (!first && !(last && (points ? !monthFirst : order))) return NaN;
+  const [year, month, day, rest] = first ? first.slice(1) : monthFirst ? [last[4], last[1], last[3], last[5]] : [last[4], last[3], last[1], last[5]];
   const time = /^[T\s]*(?:(\d{1,2}):(\d{2})(?::(\d{2}(?:\.\d+)?))?\s*(?:([ap])\.?m\.?)?)?\s*(?:Z|([+-])(\d{2}):?(\d{2}))?$/i.exec(rest);
   const midnight = Date.UTC(year, month - 1, day);
   if (!time || new Date(midnight).getUTCDate() !== +day || new Date(midnight).getUTCMonth() !== month - 1) return NaN;
-  const hour = time[4] ? (time[1] % 12) + (/p/i.test(time[4]) ? 12 : 0) : +(time[1] ?? 0), zone = time[5] ? (time[5] + 1) * (time[6] * 60 + +time[7]) : 0;
+  const afternoon = /p/i.test(time[4] ?? ""), latest = time[4] && !afternoon ? 12 : 23;
+  if (time[1] > latest || time[2] > 59 || time[3] >= 60 || time[6] > 23 || time[7] > 59) return NaN;
+  const hour = time[4] ? (time[1] % 12) + (afternoon ? 12 : 0) : +(time[1] ?? 0), zone = time[5] ? (time[5] + 1) * (time[6] * 60 + +time[7]) : 0;
   return midnight + 60000 * (60 * hour + +(time[2] ?? 0) - zone) + 1000 * (time[3] ?? 0);
 }
 // How much of its day, week, month or year has passed at an instant, 0 to 1.
@@ -30,8 +33,9 @@ function numbersOf(column, text) {
     if (Number.isNaN(at)) return `${column.name}: "${text}" is not a date`;
     return [(at - column.origin) / column.unit, ...turns.flatMap((turn) => [Math.sin(turn), Math.cos(turn)])];
   }
-  const flag = { true: 1, false: 0 }[text.toLowerCase()], value = column.kind === "flag" && flag !== undefined ? flag : Number(text.replace(/\s*%$/, ""));
-  return text === "" || !Number.isFinite(value) ? `${column.name}: "${text}" is not a number` : [value];
+  const written = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?\s*%?$/i.test(text); // and neither 0x10 nor % alone
+  const flag = { true: 1, false: 0 }[text.toLowerCase()], value = column.kind === "flag" && flag !== undefined ? flag : written ? Number(text.replace(/\s*%$/, "")) : NaN;
+  return !Number.isFinite(value) ? `${column.name}: "${text}" is not a number` : [value];
 }
 // Inputs of the model from the values of the columns. A string says what is wrong.
 function encoded(values) {
