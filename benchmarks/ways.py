@@ -17,6 +17,7 @@ import json
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -113,17 +114,21 @@ WAYS: dict[str, Maker] = {
 AVERAGES = ("mGP, average (default)",)
 """Ways that are many models, and have no evidence of their own."""
 
-NEEDS = {
+NEEDS: dict[str, tuple[str, ...]] = {
     "auto-encoder + GP": ("manifoldgp.features", "AutoEncoder"),
-    "deep GP": ("manifoldgp", "DeepGPRegressor"),
+    "deep GP": ("manifoldgp", "DeepGPRegressor", "gpytorch"),
     "mGP, pre-trained": ("manifoldgp.features", "Pretrained"),
 }
-"""Ways that are left out where the package does not have what they are made of."""
+"""Ways that are left out where the package does not have what they are made of, a room and a name in it, or a further package that it needs is not installed."""
 
 
 def available() -> list[str]:
-    """Names of the ways that this version of the package has."""
-    return [way for way in WAYS if way not in NEEDS or ours(*NEEDS[way]) is not None]
+    """Names of the ways that this version of the package has and that can run here."""
+    return [way for way in WAYS if way not in NEEDS or _at_hand(*NEEDS[way])]
+
+
+def _at_hand(room: str, name: str, *packages: str) -> bool:
+    return ours(room, name) is not None and all(find_spec(package) is not None for package in packages)
 
 
 # ---- the problems

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import time
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -163,17 +164,17 @@ def dynamics(model: ManifoldGPRegressor, videos: Videos, given: argparse.Namespa
 
 def study(
     name: str,
-    features: PCA | nn.Module,
+    features: Callable[[], PCA | nn.Module],
     photographs: tuple[Array, Array],
     tests: tuple[Array, Array],
     videos: tuple[Videos, Videos],
     given,
 ) -> Seen:
-    """Angle from pixels, then dynamics in its features; prints both errors."""
+    """Angle from pixels, then dynamics in its features, which are made here; prints both errors."""
     begin = time.process_time()
     torch.manual_seed(0)  # for the encoder's first start, the weights it comes with
     images, angles = photographs
-    model = regressor(features, given).fit(images, directions(angles))
+    model = regressor(features(), given).fit(images, directions(angles))
     errors = degrees(model.predict(tests[0]), tests[1])
     density = model.log_predictive_density(tests[0], directions(tests[1])).mean()
     reader = GPRegressor(restarts=2, max_iter=given.iterations).fit(model.transform(images), directions(angles))
@@ -264,8 +265,8 @@ def main(arguments: list[str] | None = None) -> dict[str, Seen]:
     )
     print(f"{'':28} {'RMSE':>6} {'median':>6} {'log dens.':>8}   {1:6} {5:6} {given.horizon:6} {'CPU s':>6}")
     ways = {
-        "PCA(2) + GP": PCA(2), "PCA(10) + GP": PCA(10),
-        "mGP, dense encoder": dense_encoder(), "mGP, encoder of places": encoder(),
+        "PCA(2) + GP": lambda: PCA(2), "PCA(10) + GP": lambda: PCA(10),
+        "mGP, dense encoder": dense_encoder, "mGP, encoder of places": encoder,
     }  # fmt: skip
     tests = images[rows:], angles[rows:]
     with warnings.catch_warnings():

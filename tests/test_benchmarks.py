@@ -269,6 +269,12 @@ def test_ways_are_kept_and_compared_with_the_plain_gp_on_the_same_rows(tmp_path,
     assert (tmp_path / "ways.jsonl").read_text() == finished
 
 
+def test_the_deep_gp_is_left_out_without_gpytorch(monkeypatch):
+    """Its class is there all the same, and the refusal to fit would be kept as a finished run."""
+    monkeypatch.setattr(ways, "find_spec", lambda package: None)
+    assert set(ways.WAYS) - set(ways.available()) == {"deep GP"}
+
+
 def test_every_way_that_is_available_can_be_made():
     assert set(ways.available()) >= set(ways.WAYS) - set(ways.NEEDS)
     for way in ways.available():

@@ -86,6 +86,16 @@ def test_a_pendulum_is_seen_and_rolled_out(tmp_path, capsys):
     assert seen["mGP, encoder of places"].rolled.shape[0] == 7  # where it starts, and six steps
 
 
+def test_the_first_weights_of_the_encoders_are_seeded(monkeypatch):
+    example, seen = load("pixels"), []
+    monkeypatch.setattr(example, "regressor", lambda features, given: seen.append(features) or 1 / 0)
+    for _ in range(2):
+        with pytest.raises(ZeroDivisionError):
+            example.study("", example.encoder, (None, None), (None, None), (None, None), None)
+    first, again = ([weights.tolist() for weights in features.parameters()] for features in seen)
+    assert first == again
+
+
 def test_images_show_the_angle_that_they_were_drawn_with():
     """The middle of the light moves round with the pendulum, whatever else is in the picture."""
     example = load("pixels")

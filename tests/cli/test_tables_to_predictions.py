@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import warnings
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,6 +14,7 @@ import pytest
 import manifoldgp
 from command_line import fails, mgp
 from manifoldgp import GPRegressor, Single
+from manifoldgp.cli.fit import _warn_of_copies
 from manifoldgp.errors import InputError
 
 FAST = ("--averaging", "single", "--restarts", "1", "--max-iter", "5")
@@ -75,6 +78,22 @@ def test_copies_of_rows_and_of_the_target_are_told(here):
     )
     messy().to_csv("data.csv", index=False)
     assert "copies" not in mgp("fit", "data.csv", "--target", "y", "--drop", "z", "--out", "m.mgp", *FAST).err
+
+
+def test_a_copy_of_a_target_of_whole_numbers_is_told():
+    X = pd.DataFrame({"a copy": [0, 1, 1, 5], "wet": [True, False, True, True], "floor": list("abcd"), "x": [0.0, 1.0, 1.0, 4.0]})
+    told: list[str] = []
+    training: Any = SimpleNamespace(X=X, y=pd.Series([0.0, 1.0, 1.0, 5.0], name="y"), groups=None)
+    _warn_of_copies(training, SimpleNamespace(warn=told.append))  # pyright: ignore[reportArgumentType]
+    assert [line.split(":")[0] for line in told] == ["a copy"]
+
+
+def test_other_rows_of_a_target_with_few_values_are_not_taken_for_the_training_rows(here):
+    marks = [0, 1] * 15
+    for seed, name in enumerate(("data.csv", "new.csv")):
+        messy(30, seed)[["x"]].assign(y=marks).to_csv(name, index=False)
+    mgp("fit", "data.csv", "--target", "y", "--out", "m.mgp", *FAST)
+    assert "fitted to these rows" not in mgp("score", "m.mgp", "new.csv").err
 
 
 def test_the_day_first_is_said_and_kept(here):

@@ -519,12 +519,23 @@ def _warn_of_copies(training: Training, messages: Messages) -> None:
             f"{copies} of {len(inputs)} rows are copies of others, inputs and targets alike: a row whose copy is known is easy to predict, and held-out "
             "errors are too small. Remove them, unless they were measured again."
         )
-    same = [str(name) for name in inputs for target in targets if inputs[name].equals(targets[target].rename(name))]
+    same = [str(name) for name in inputs if any(_same_numbers(inputs[name], targets[target]) for target in targets)]
     if same:
         without = " ".join(option("--drop", name) for name in same)
         messages.warn(
             f"{', '.join(same)}: the same numbers as the target. If they are not known beforehand, leave them out: {without}"
         )
+
+
+def _same_numbers(column: Any, target: Any) -> bool:
+    """Whether a column has the numbers of the target, whole ones or not."""
+    import numpy as np
+    from pandas.api.types import is_numeric_dtype
+
+    if not (is_numeric_dtype(column.dtype) and is_numeric_dtype(target.dtype)):
+        return False
+    ours, theirs = (values.to_numpy(dtype=np.float64, na_value=np.nan) for values in (column, target))
+    return np.array_equal(ours, theirs, equal_nan=True)
 
 
 def say_what_was_fitted(

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 _LEVELS = (0.5, 0.9, 0.95)
 
+_FEW_VALUES = 20
+"""Targets with so few distinct values, 0 and 1 or marks, have the same standard deviation in other rows too."""
+
 
 def score(
     model_file: ModelFile,
@@ -63,7 +66,8 @@ def score(
     tell_rows_left_out(query.reasons, messages)
     Y = Y[~missing][query.reasons == ""]
     rows = len(Y)
-    if np.allclose(Y.std(0), answers.scales, rtol=1e-9, atol=0.0):  # no other targets have the same deviation to the last digits
+    same = np.allclose(Y.std(0), answers.scales, rtol=1e-9, atol=0.0)  # as no other targets have, to the last digits
+    if same and all(len(np.unique(y)) > _FEW_VALUES for y in Y.T):
         messages.warn(
             "The model was fitted to these rows: errors on new ones are larger. mgp inspect tells those on held-out rows."
         )
