@@ -84,7 +84,7 @@ def test_a_copy_of_a_target_of_whole_numbers_is_told():
     X = pd.DataFrame({"a copy": [0, 1, 1, 5], "wet": [True, False, True, True], "floor": list("abcd"), "x": [0.0, 1.0, 1.0, 4.0]})
     told: list[str] = []
     training: Any = SimpleNamespace(X=X, y=pd.Series([0.0, 1.0, 1.0, 5.0], name="y"), groups=None)
-    _warn_of_copies(training, SimpleNamespace(warn=told.append))  # pyright: ignore[reportArgumentType]
+    _warn_of_copies(training, SimpleNamespace(warn=told.append))
     assert [line.split(":")[0] for line in told] == ["a copy"]
 
 

@@ -211,9 +211,8 @@ class Forecaster(BaseEstimator):
 
     def _given(self) -> dict[str, Any]:
         """The arguments as plain data: of NumPy's numbers and of ranges JSON knows nothing."""
-        counted = isinstance(self.lags, (int, np.integer))
         return {
-            "lags": self.lags if self.lags is None else int(self.lags) if counted else _distinct(self.lags),
+            "lags": _plain_lags(self.lags),
             "period": _plain_period(self.period),
             "difference": self._difference(),
             "default": self.regressor is None,
@@ -237,7 +236,7 @@ class Forecaster(BaseEstimator):
             raise ValueError(f"its regression is a {type(regressor).__name__}, which draws no functions")
         copied: Any = None if plain["default"] else clone(regressor)
         model = cls(
-            copied, lags=_lags_of_file(plain["lags"]), period=_plain_period(plain["period"]), difference=plain["difference"],
+            copied, lags=_plain_lags(plain["lags"]), period=_plain_period(plain["period"]), difference=plain["difference"],
             random_state=_seed_of_file(plain["random_state"]),
         )  # fmt: skip
         model._difference()
@@ -323,9 +322,11 @@ def _distinct(lags: Sequence[int]) -> tuple[int, ...]:
     return chosen
 
 
-def _lags_of_file(plain: Any) -> int | tuple[int, ...] | None:
-    """The argument as a file, which may be forged, has it; a number is not counted out, it may be of any size."""
-    return plain if plain is None else _distinct(plain) if isinstance(plain, list) else inputs.whole_number(plain, "lags")
+def _plain_lags(lags: Any) -> int | tuple[int, ...] | None:
+    """The argument for a file or from one, which may be forged; a number is not counted out, it may be of any size."""
+    if lags is None:
+        return None
+    return inputs.whole_number(lags, "lags") if isinstance(lags, (int, np.integer)) else _distinct(lags)
 
 
 def _plain_period(plain: Any) -> float | str | None:
