@@ -198,11 +198,11 @@ def learn_column(name: str, values: Series, cyclic: tuple[str, ...] = ()) -> Col
 
 
 def _unclear_time(name: str, values: Series) -> str:
-    unclear: Any = values[[not is_clear_date(value) for value in values]]
-    first = unclear.iloc[0]
-    if len(unclear) < len(values):
+    clear = [value for value in values if is_clear_date(value)]
+    first = next(value for value in values if not is_clear_date(value))
+    if clear:
         return (
-            f"Column {name!r} holds clear dates ({_quoted(values[[is_clear_date(value) for value in values]].iloc[:1])}) beside texts such as {first!r}. A spreadsheet that takes "
+            f"Column {name!r} holds clear dates ({_quoted(clear[:1])}) beside texts such as {first!r}. A spreadsheet that takes "
             f"days for months leaves such columns, and then the clear ones are wrong: look at where they come from. {_DATE_ADVICE}"
         )
     if isinstance(first, datetime.time) or ":" in str(first)[:3]:
@@ -223,7 +223,8 @@ def holds_containers(values: Series) -> bool:
 def _time_column(name: str, values: Series, cyclic: tuple[str, ...]) -> Column:
     order = day_order(values)
     times, wrong = as_times(values, order)
-    if order is None and ambiguous_times(values[wrong]):
+    others: Any = values[wrong]
+    if order is None and ambiguous_times(others):
         raise UnusableColumn(_unclear_time(name, values), name)
     if wrong.any():
         raise UnusableColumn(
