@@ -344,6 +344,8 @@ MESS = [*pd.date_range("2026-01-01", periods=12, freq="MS"), *(f"{day}/01/2026" 
 def test_dates_that_a_spreadsheet_took_for_others_are_refused(cells):
     with pytest.raises(InputError, match=r"clear dates \('2026-.*\) beside texts such as '.*/?01.*Write dates as 2026-12-31"):
         learn_column("when", pd.Series(cells, dtype=object))
+    with pytest.raises(InputError, match="19 of 79 rows something else: '12:30'"):
+        learn_column("when", pd.Series(MESS[:12] * 5 + ["12:30"] * 19, dtype=object))
     with pytest.raises(InputError, match="dates or times"):
         target_numbers("when", pd.Series(cells[:40], dtype=object))
 

@@ -223,8 +223,9 @@ def holds_containers(values: Series) -> bool:
 def _time_column(name: str, values: Series, cyclic: tuple[str, ...]) -> Column:
     order = day_order(values)
     times, wrong = as_times(values, order)
-    others: Any = values[wrong]
-    if order is None and ambiguous_times(others):
+    if (
+        order is None and wrong.any() and ambiguous_times(pandas().concat([values.iloc[:1], values[wrong]]))
+    ):  # beside a clear date
         raise UnusableColumn(_unclear_time(name, values), name)
     if wrong.any():
         raise UnusableColumn(
