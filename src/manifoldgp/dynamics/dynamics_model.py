@@ -43,7 +43,7 @@ PARTICLES = 200
 """Trajectories that a rollout draws."""
 
 _MOMENT_METHODS = {"auto": 0.05, "moments": 0.0, "series": math.inf}
-"""Ways to moments, and how large a share of a variance the last term of a series may be."""
+"""Ways to moments, and how large a share of a variance the last terms of a series may be."""
 
 POINTS = 128
 """Points that stand for an uncertain state, where its moments have no closed form."""
@@ -152,7 +152,7 @@ class DynamicsModel(BaseEstimator):
         method
             "moments": a Gaussian with the right mean and covariance at each step. "series": the same, with covariances by a series in derivatives, for plain GPs with the
             squared exponential: N exponentials instead of N². "particles": trajectories with a function drawn from the posterior each. "mean": predicted means alone.
-            "auto": the series where there is one, with exact moments at steps where its last term is more than 5 % of a variance; else particles.
+            "auto": the series where there is one, with exact moments at steps where its last terms are more than 5 % of a variance; else particles.
         state_cov : (S, S), or (n, S, S)
             Covariance of the start, where it is not known exactly.
         particles
