@@ -96,7 +96,7 @@ def test_rows_that_nothing_learns_from_are_refused(features):
 
 
 def test_a_plain_gp_refuses_them_and_so_does_a_table_of_another_width():
-    with pytest.raises(InputError, match="Nothing in a plain Gaussian process learns from rows without targets"):
+    with pytest.raises(InputError, match="Nothing in this model learns from rows without targets"):
         GPRegressor().fit(X, Y, unlabelled=X)
     with pytest.raises(ValueError, match="X has 3 features, but ManifoldGPRegressor is expecting 4"):
         mgp(ENCODER).fit(X, Y, unlabelled=X[:, :3])
