@@ -85,6 +85,10 @@ def test_tables_with_text_and_gaps():
     model = mgp(ENCODER, missing="impute").fit(table[KNOWN], Y[KNOWN], unlabelled=more[1:])
     with pytest.warns(FitWarning, match="1 of 40 rows of unlabelled have missing inputs or unknown categories, and are left out"):
         same_predictions(model, mgp(ENCODER, missing="impute").fit(table[KNOWN], Y[KNOWN], unlabelled=more), table)
+    more.iloc[0, [0, 4]] = 1.0, "lava"
+    with pytest.warns(FitWarning, match="unknown categories, and are left out") as told:
+        mgp(ENCODER, missing="impute").fit(table[KNOWN], Y[KNOWN], unlabelled=more)
+    assert not [str(one.message) for one in told if "are predicted as" in str(one.message)]
 
 
 @pytest.mark.parametrize("features", [None, PCA(2), Chain(PCA(2), NETWORK)], ids=["network", "pca", "after-pca"])
