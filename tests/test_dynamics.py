@@ -337,7 +337,8 @@ def test_the_command_line_fits_rolls_out_and_scores(tmp_path, monkeypatch):
 
 
 def test_the_series_has_the_moments_of_the_closed_form(plain):
-    exact, series = plain._closed_forms()
+    step = plain.moment_step(method="series")
+    exact, series = step.closed, step.series
     assert exact is not None
     assert series is not None
     torch.manual_seed(0)
@@ -402,6 +403,16 @@ def test_far_from_the_data_auto_gives_way_to_the_closed_form(plain):
     exact, series, auto = (plain.moment_step(method=method)(mean, cov, act) for method in ("moments", "series", "auto"))
     assert torch.equal(auto[1], exact[1])
     assert not torch.equal(series[1], exact[1])
+
+
+def test_only_the_series_pays_for_a_series(plain, monkeypatch):
+    model = DynamicsModel.__new__(DynamicsModel)
+    vars(model).update(plain.__getstate__())  # without what it has made ready
+    monkeypatch.setattr("manifoldgp.dynamics.dynamics_model.series_outputs", None)
+    assert model.predict([[0.1, 0.2]], [[0.3]])[0].shape == (1, 2)
+    assert model.rollout([0.1, 0.2], [[0.3]], method="moments").method == "closed form"
+    with pytest.raises(TypeError):
+        model.rollout([0.1, 0.2], [[0.3]])
 
 
 def test_where_its_last_term_is_large_the_series_gives_way_to_the_closed_form(plain):

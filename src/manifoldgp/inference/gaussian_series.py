@@ -59,7 +59,9 @@ class SeriesOutputs:
         trace, prior = B.diagonal(dim1=-2, dim2=-1).sum(-1), torch.exp(self._log_variance - roots[1])
         first, beyond = prior * trace, (of.variance - prior * (1.0 + trace)).clamp_min(0.0)
         level, slopes = self._explained(expected, wide)
-        unexplained = (first - slopes).clamp_min(0.0) / (first + 1e-9 * of.variance)  # of the higher orders, of which data explain less, as of the first
+        unexplained = (first - slopes).clamp_min(0.0) / (
+            first + 1e-9 * of.variance
+        )  # of the higher orders, of which data explain less, as of the first
         certain = (prior + first - level - slopes).clamp_min(0.0) + unexplained * beyond
         covariance = slope @ Sigma @ slope.mT + second + torch.diag_embed(certain if latent else certain + of.noise)
         third = (beyond - prior * (0.5 * trace.square() + B.square().sum((-1, -2)))).clamp_min(0.0)  # prior_3 + prior_4 + ...

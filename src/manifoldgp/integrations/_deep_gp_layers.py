@@ -181,7 +181,9 @@ class DeepPosterior:
         self.layers.eval()
         h, mean, variance = X[None], X, X
         for layer, z in zip(self.layers.layers, [*normal_draws(self.samples, self.layers.widths, X.device), None], strict=True):
-            f = layer(h.reshape(1, -1, h.shape[-1]), are_samples=True)  # draws as rows: inducing points have one factor for all of them
+            f = layer(
+                h.reshape(1, -1, h.shape[-1]), are_samples=True
+            )  # draws as rows: inducing points have one factor for all of them
             mean, variance = (t.reshape(len(h), len(X), -1) for t in (f.mean, f.variance))
             h = h if z is None else mean + variance.sqrt() * z[:, None, :]
         return mean[..., 0], variance[..., 0].clamp_min(1e-12)

@@ -188,7 +188,9 @@ class DeepGPRegressor(PredictiveMethods, RegressorMixin, BaseEstimator):
                 raise InputError(f"{name} must be at most {most:,}; got {getattr(self, name)!r}.")
         most = torch.quasirandom.SobolEngine.MAXDIM  # of the draws through the inner layers
         if (width or 0) * (named["layers"] - 1) > most:
-            raise InputError(f"width must be at most {most // (named['layers'] - 1):,} with {named['layers']} layers; got {width:,}.")
+            raise InputError(
+                f"width must be at most {most // (named['layers'] - 1):,} with {named['layers']} layers; got {width:,}."
+            )
         return DeepSettings(named["layers"], width, named["inducing"], named["batch"], named["max_iter"])
 
     def _trained(self, U: torch.Tensor, T: torch.Tensor, settings: DeepSettings, run: RunSettings) -> list[DeepTrained]:
