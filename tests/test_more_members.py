@@ -214,3 +214,51 @@ def wide(rows):
     drawn = np.random.default_rng(0)
     inputs = drawn.normal(size=(rows, 5))
     return inputs, np.sin(2 * inputs[:, 0]) * inputs[:, 1] + 0.2 * drawn.normal(size=rows)
+
+
+@pytest.mark.parametrize(
+    ("fitted", "asked"),
+    [({"noise_std": 0.5}, {}), ({"noise_std": 0.5}, {"noise_std": 0.4})],
+)
+def test_other_noise_is_not_the_same_rows(fitted, asked):
+    model = ManifoldGPRegressor(averaging=few_starts("single")).fit(X, Y, **fitted)
+    with pytest.raises(InputError, match="rows"):
+        model.fit_more(X, Y, **asked)
+
+
+def test_rows_with_other_targets_are_refused_without_scales_too():
+    model = ManifoldGPRegressor(averaging=few_starts("single"), standardize=False).fit(X, Y)
+    swapped = X[[1, 0, *range(2, len(X))]]
+    with pytest.raises(InputError, match="rows"):
+        model.fit_more(swapped, Y)
+
+
+def test_another_averaging_cannot_go_on():
+    model = ManifoldGPRegressor((2, 1), averaging=few_starts("single")).fit(X, Y).set_params(averaging=SMALL)
+    with pytest.raises(InputError, match="averaging of the fit"):
+        model.fit_more(X, Y)
+
+
+def test_sparse_models_have_no_factors_to_round(tmp_path):
+    model = GPRegressor(restarts=1, max_iter=2, method="sparse").fit(X, Y)
+    with pytest.raises(InputError, match="this model has none"):
+        model.save(tmp_path / "model.mgp", dtype="float32")
+
+
+def test_shared_features_have_one_evidence_after_more_members_too():
+    both = np.stack([Y, X[:, 0]], 1)
+    model = ManifoldGPRegressor((2, 1), averaging=Single(restarts=1, max_iter=20, shared_features=True)).fit(X, both)
+    before = model.nlml_
+    assert model.fit_more(X, both).nlml_ <= before + 1e-9
+
+
+def test_the_evidence_of_a_stopped_stack_is_that_of_all_rows():
+    rounds = []
+    stopped = ManifoldGPRegressor((2, 1), averaging=SMALL, callback=lambda *_: rounds.append(0) or len(rounds) > 2).fit(
+        X[:40], Y[:40]
+    )
+    heaviest = stopped.starts_[stopped.starts_["weight"].argmax()]
+    log_scale = np.log(stopped.y_scaler_.scale[0])
+    ensemble = stopped.ensembles_[0]
+    totals = np.concatenate([block.nlml().numpy() for block in ensemble.blocks]) + 40 * log_scale
+    assert np.abs(totals - heaviest["nlml"]).min() < 1e-6 * max(1.0, abs(heaviest["nlml"]))

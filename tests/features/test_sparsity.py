@@ -12,6 +12,8 @@ from manifoldgp.features.sparsity import pruned, remaining
 from manifoldgp.model import Data, Model
 from manifoldgp.parameters import Layout, Parameter, first_of, map_leaves, normal_law
 from manifoldgp.training.objective import TrainingObjective
+from manifoldgp.training.optimizer import OptimizeResult
+from manifoldgp.training.trainer import _take_over
 
 
 def matrix_layout(shape, prior):
@@ -155,3 +157,34 @@ def test_what_cannot_be_is_refused():
         Parameter((3,), normal_law((3,)), prior=GroupSparse())
     with pytest.raises(InputError, match="The sparsity of an MLP must be a positive number"):
         MLP((3, 2), sparsity=0.0)
+
+
+def test_a_start_that_loses_by_what_is_switched_off_stays_as_it_was():
+    def at(values):
+        R = len(values)
+        status, counts = np.array(["converged"] * R, dtype=object), np.ones(R, dtype=int)
+        theta = np.arange(R)[:, None] + np.array(values)[:, None]
+        return OptimizeResult(theta, np.array(values), np.zeros((R, 1)), status, counts, counts.copy(), [[v] for v in values])
+
+    before = at([0.0, 0.0])
+    taken = _take_over(before, at([0.5, 5.0]), np.array([0, 1]))  # nats; small losses are forgiven
+    assert taken.tolist() == [0]
+    assert before.value.tolist() == [0.5, 0.0]
+    assert before.theta[:, 0].tolist() == [0.5, 1.0]
+
+
+def test_a_mean_of_the_inputs_keeps_them():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 4))
+    model = ManifoldGPRegressor(MLP((4, 2), sparsity=0.3), mean="linear", averaging=Single(restarts=1, max_iter=40))
+    model.fit(X, np.sin(2 * X[:, 0]) + 0.1 * rng.normal(size=40))
+    np.testing.assert_allclose(model.pruned().predict(X), model.predict(X), atol=1e-8)
+
+
+def test_a_stopped_fit_is_pruned_of_nothing_that_counts():
+    rng = np.random.default_rng(0)
+    X, rounds = rng.normal(size=(40, 4)), []
+    model = ManifoldGPRegressor(
+        MLP((4, 2), sparsity=0.3), averaging=Single(restarts=1), callback=lambda *_: rounds.append(0) or len(rounds) > 30
+    ).fit(X, np.sin(2 * X[:, 0]) + 0.1 * rng.normal(size=40))
+    np.testing.assert_allclose(model.pruned().predict(X), model.predict(X), atol=1e-8)

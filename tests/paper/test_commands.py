@@ -100,8 +100,8 @@ def test_reproduce_is_interrupted_continued_and_reported(tmp_path):
     assert earlier < set(kept)
     done = paper(*arguments, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "10 fits" in done.stdout
+    assert f"{len(plan.configs)} fits" in done.stdout
     assert (tmp_path / "report" / "index.html").resolve().as_uri() in done.stdout
     assert all(path.stat().st_mtime_ns == stamp for path, stamp in kept.items())
-    assert "8/8" in done.stderr  # progress is told also where there is no terminal
+    assert f"{len(plan.configs)}/{len(plan.configs)}" in done.stderr  # progress is told also where there is no terminal
     assert "<title>Manifold Gaussian Processes" in (tmp_path / "report" / "index.html").read_text(encoding="utf-8")

@@ -261,7 +261,7 @@ class Stack(Averaging):
             nested, cold, own = (
                 deals * members for members in (self.warm_members + self.cold_members, self.cold_members, self.own_members)
             )
-            return Plan(phases, max(self.gp_starts, nested, own) // deals, (3, nested, cold, own))
+            return Plan(phases, max(self.gp_starts, nested // deals, own // deals), (3, nested, cold, own))
         return Plan(phases, at_once=1, kept=(3 * used, *[self.fold_members * used] * 2))
 
     def _last_phases(self, N: int) -> list[Phase]:

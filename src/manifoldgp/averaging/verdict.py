@@ -18,7 +18,8 @@ def held_out_numbers(report: HeldOutReport, scale: float) -> dict[str, Any]:
     """Weights, held-out negative log densities (units of y, nats a row), errors and calibration, by name. scale: sd of y."""
     share = report.weights.sum(1)
     numbers: dict[str, Any] = {f"weight of {name}": float(w) for name, w in zip(report.groups, share, strict=True)}
-    numbers["weight of widened copies"] = float(report.weights[:, 1:].sum())
+    wide = np.array(report.variance_factors) > 1.0
+    numbers["weight of widened copies"] = float(report.weights[:, wide].sum())
     for name, log_density in report.log_density.items():
         numbers[f"held-out negative log density, {name}"] = float(-log_density.mean()) + math.log(scale)
     if report.mean is not None and report.observed is not None:

@@ -28,6 +28,7 @@ from manifoldgp.estimators.kernel_choice import KernelChoice
 from manifoldgp.estimators.noisy_inputs import InputNoise
 from manifoldgp.estimators.size_limit import SizeLimit
 from manifoldgp.features import Features, Identity, Nested, as_features
+from manifoldgp.inference.exact_posterior import Posterior
 from manifoldgp.means import as_mean
 from manifoldgp.predictor import Predictor
 from manifoldgp.predictor.file import plain_program
@@ -130,6 +131,8 @@ def save(
     """
     if dtype not in _DTYPES:
         raise InputError(f"dtype must be 'float64' or 'float32'; got {dtype!r}.")
+    if dtype == "float32" and not any(isinstance(block, Posterior) for e in estimator.ensembles_ for block in e.blocks):
+        raise InputError("dtype='float32' rounds the factors of exact members, and this model has none. Save it without dtype.")
     if dtype == "float32":
         _tell_loss(estimator)
     header, tensors = packed(estimator, _DTYPES[dtype])

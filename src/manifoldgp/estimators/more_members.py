@@ -17,6 +17,7 @@ from manifoldgp.data.sources import RowSource
 from manifoldgp.errors import InputError
 from manifoldgp.estimators import fitting
 from manifoldgp.inference.ensemble import Ensemble
+from manifoldgp.inference.exact_posterior import Posterior
 from manifoldgp.training.settings import Sparse
 from manifoldgp.training.trained import Earlier
 
@@ -45,6 +46,7 @@ def fit_more(
     later = _continuing(estimator, seconds)
     fitting.fit(later, X, y, noise_std, groups, ordered, unlabelled=unlabelled)
     _refuse_other_rows(estimator, later)
+    _refuse_other_averaging(estimator, later)
     shares = [_share(estimator, later, o) for o in range(estimator.n_outputs_)]
     _join(estimator, later, shares)
 
@@ -55,6 +57,8 @@ def _refuse(estimator: ManifoldGPRegressor) -> None:
         raise InputError(
             "The file of this model does not say how its folds were drawn, so that no members can join. Fit it anew."
         )
+    if hasattr(estimator, "switched_off_"):
+        raise InputError("A pruned model has fewer inputs than the rows. Call fit_more first, and pruned() after it.")
     if hasattr(estimator, "input_noise_"):
         raise InputError(
             "A model with noisy inputs is trained in rounds that follow its slopes; more members cannot join. Fit it anew."
@@ -95,13 +99,33 @@ def _refuse_other_rows(estimator: ManifoldGPRegressor, later: ManifoldGPRegresso
     """Rows with other means, scales, numbers or held-out targets are not those of the fit."""
     scales = [_numbers(e.x_scaler_) + _numbers(e.y_scaler_) for e in (estimator, later)]
     same = estimator.n_outputs_ == later.n_outputs_ and all(map(np.array_equal, *scales))
-    same = same and all(a.blocks[0].rows == b.blocks[0].rows for a, b in zip(estimator.ensembles_, later.ensembles_, strict=True))
+    same = same and all(_same_rows(a, b) for a, b in zip(estimator.ensembles_, later.ensembles_, strict=True))
     observed = [[r.observed for r in e.held_out_ if r is not None and r.observed is not None] for e in (estimator, later)]
     if not (same and all(map(np.array_equal, *observed))):
         raise InputError(
             "fit_more goes on with the rows of the fit, and these are others (or in another order, or held out in other groups). "
             "New rows are added with update(X, y); or fit anew on all of them."
         )
+
+
+def _same_rows(earlier: Ensemble, later: Ensemble) -> bool:
+    """Whether two ensembles of a target are of the same rows, with the same known noise; a sparse one knows some of them only."""
+    a, b = earlier.blocks[0], later.blocks[0]
+    if a.rows != b.rows or (a.data.known_noise is None) != (b.data.known_noise is None):
+        return False
+    if not isinstance(a, Posterior):
+        return True
+    noise = a.data.known_noise is None or b.data.known_noise is None or torch.equal(a.data.known_noise, b.data.known_noise)
+    return noise and torch.equal(a.data.X, b.data.X) and torch.equal(a.data.y, b.data.y)
+
+
+def _refuse_other_averaging(estimator: ManifoldGPRegressor, later: ManifoldGPRegressor) -> None:
+    """Members of another kind of average have other weights, and nothing by which both could be weighed."""
+    kinds = [
+        [(e.variance_factors, r is None) for e, r in zip(m.ensembles_, m.held_out_, strict=True)] for m in (estimator, later)
+    ]
+    if kinds[0] != kinds[1]:
+        raise InputError("fit_more goes on with the averaging of the fit, and it was changed since. Set it back, or fit anew.")
 
 
 def _numbers(scaler: Standardizer) -> list[np.ndarray]:
@@ -122,6 +146,8 @@ def _join(estimator: ManifoldGPRegressor, later: ManifoldGPRegressor, shares: li
     reports = [_reported(*both) for both in zip(estimator.held_out_, later.held_out_, weighed, strict=True)]
     starts = [_reweighed(e.starts_, [w[i] for w in weighed]) for i, e in enumerate((estimator, later))]
     heaviest = [_heaviest_nlml(np.concatenate(starts), o) for o in range(estimator.n_outputs_)]
+    if getattr(as_averaging(estimator.averaging), "shared_features", False):  # every table has the total of all targets
+        heaviest = heaviest[:1]
     estimator.ensembles_, estimator.held_out_, estimator.starts_ = ensembles, reports, np.concatenate(starts)
     estimator.histories_ = [*estimator.histories_, *later.histories_]
     estimator.sampling_ = [None] * estimator.n_outputs_

@@ -18,6 +18,7 @@ from manifoldgp.inference.exact_posterior import Posterior, condition
 from manifoldgp.inference.posterior import Conditioned
 from manifoldgp.inference.sparse_posterior import SparsePosterior
 from manifoldgp.kernels.stationary import Stationary
+from manifoldgp.means import Constant, Zero
 from manifoldgp.model import Model
 from manifoldgp.parameters import Tree
 
@@ -32,9 +33,12 @@ def sparse_network(model: Model) -> MLP | None:
 
 
 def left_of(block: Conditioned) -> Remaining | None:
-    """What its sparse prior has left of the network of a block's members; None for other features."""
+    """What its sparse prior has left of the network of a block's members; None for other features.
+
+    Training of exact members sets to zero what is off (unless it was stopped, or the data ask for it); that of sparse ones does not.
+    """
     network = sparse_network(block.model)
-    return None if network is None else remaining(network, block.values["features"])
+    return None if network is None else remaining(network, block.values["features"], isinstance(block, Posterior))
 
 
 def pruned_estimator(estimator: ManifoldGPRegressor) -> ManifoldGPRegressor:
@@ -44,8 +48,8 @@ def pruned_estimator(estimator: ManifoldGPRegressor) -> ManifoldGPRegressor:
     if all(left is None for left in lefts):
         raise InputError("There is nothing to prune: no member is a sparse network. Fit with features=MLP(sizes, sparsity=0.05).")
     used = torch.zeros(blocks[0].data.X.shape[-1], dtype=torch.bool, device=blocks[0].data.X.device)
-    for left in lefts:  # inputs are columns of all members: they can go where nobody uses them
-        used |= True if left is None else left.inputs.any(0)
+    for block, left in zip(blocks, lefts, strict=True):  # inputs are columns of all members: they can go where nobody uses them
+        used |= True if left is None or _mean_uses_inputs(block.model) else left.inputs.any(0)
     smaller = copy.copy(estimator)
     smaller.ensembles_ = [replace(e, blocks=[_pruned_block(block, used) for block in e.blocks]) for e in estimator.ensembles_]
     smaller.x_scaler_, off = _without_columns(estimator.x_scaler_, used.cpu().numpy())
@@ -76,6 +80,11 @@ def _pruned_block(block: Conditioned, used: Tensor) -> Conditioned:
     if isinstance(block, SparsePosterior):
         return replace(block, model=model, values=tree, data=data)
     return condition(model, _with_lengthscales(tree, kept), data)
+
+
+def _mean_uses_inputs(model: Model) -> bool:
+    """Whether the mean is a function of the inputs, whatever the network makes of them."""
+    return model.mean.on == "inputs" and not isinstance(model.mean, (Constant, Zero))
 
 
 def _can_lose_features(model: Model) -> bool:

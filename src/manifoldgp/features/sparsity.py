@@ -19,13 +19,13 @@ class Remaining:
     units: tuple[Tensor, ...]
 
 
-def remaining(network: MLP, values: Tree) -> Remaining:
-    """What the sparse prior has left of a network; values with leaves (R, *shape).
+def remaining(network: MLP, values: Tree, exactly: bool = False) -> Remaining:
+    """What the sparse prior has left of a network; values with leaves (R, *shape). exactly: what is zero alone is off, not what is negligible.
 
     An input or a hidden unit is off when nothing goes out of it, a feature when nothing comes in; the largest of them always counts as left.
     """
     assert network.sparsity is not None
-    least, weights = GroupSparse(network.sparsity).negligible, _weights(network, values)
+    least, weights = 0.0 if exactly else GroupSparse(network.sparsity).negligible, _weights(network, values)
     outgoing = [_above(W.norm(dim=-1), least) for W in weights]
     return Remaining(outgoing[0], (*outgoing[1:], _above(weights[-1].norm(dim=-2), least)))
 

@@ -123,9 +123,10 @@ class Trained:
         )
 
     def is_like(self, other: Trained) -> bool:
-        """Whether another one has the same name and architecture, and the same constants of the rows, so that its starts can join these."""
+        """Whether another one has the same name and architecture, learnt from as many rows and has the same constants of them, so that its starts can join these."""
         mine, others = (dict(leaves(constants)) for constants in (self.constants, other.constants))
         same = mine.keys() == others.keys() and all(torch.equal(leaf, others[name]) for name, leaf in mine.items())
+        same = same and np.array_equal(np.unique(self.rows), np.unique(other.rows))  # totals of fewer rows are not of all
         return same and self.group == other.group and self.posterior is None and other.posterior is None
 
     def table(self, weight: np.ndarray, kept: np.ndarray, output: int, log_scale: float) -> np.ndarray:

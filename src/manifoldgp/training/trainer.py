@@ -107,24 +107,30 @@ class Trainer:
 _ROUNDS = 4
 """How often groups are switched off: each time what is left is trained on, and more may become negligible."""
 
+_FORGIVEN = 1.0
+"""Nats of the objective that a start may lose by what is switched off."""
+
 Minimizer = Callable[[Objective, np.ndarray, Monitor], OptimizeResult]
 
 
 def switch_off(result: OptimizeResult, layout: Layout, objective: Objective, minimize: Minimizer, monitor: Monitor) -> None:
     """Set groups that a sparse prior has made negligible to zero, and train what is left of each start that came to its end, within its iterations; in place.
 
-    So what is switched off is off exactly, and what is left makes up for it.
+    So what is switched off is off exactly, and what is left makes up for it. Where it does not, and the objective is worse by more than ``_FORGIVEN``, the data ask for
+    those groups, small as they are: the start stays as it was.
     """
-    off = np.zeros(result.theta.shape, dtype=bool)
+    off, tried = (np.zeros(result.theta.shape, dtype=bool) for _ in range(2))
     for _ in range(_ROUNDS):
-        found = layout.negligible(result.theta) & ~off
+        found = layout.negligible(result.theta) & ~tried
         starts = np.flatnonzero(found.any(-1) & np.isin(result.status.astype(str), (CONVERGED, ITERATION_LIMIT, STALLED)))
         if not starts.size or monitor.late():
             return
-        off[starts] |= found[starts]
-        theta = np.where(off[starts], 0.0, result.theta[starts])
-        again = minimize(_Held(objective, starts, off[starts]), theta, _for_some(monitor, result, starts))
-        _take_over(result, again, starts)
+        tried[starts] |= found[starts]
+        held = off[starts] | found[starts]
+        theta = np.where(held, 0.0, result.theta[starts])
+        again = minimize(_Held(objective, starts, held), theta, _for_some(monitor, result, starts))
+        taken = _take_over(result, again, starts)
+        off[taken] |= found[taken]
 
 
 class _Held:
@@ -151,12 +157,13 @@ def _for_some(monitor: Monitor, result: OptimizeResult, starts: np.ndarray) -> M
     return replace(monitor, max_iter=np.maximum(limit, 0), callback=watched)
 
 
-def _take_over(result: OptimizeResult, again: OptimizeResult, starts: np.ndarray) -> None:
-    """Put what some starts reached in a second run in the place of the first, where it came to anything."""
+def _take_over(result: OptimizeResult, again: OptimizeResult, starts: np.ndarray) -> np.ndarray:
+    """Put what some starts reached in a second run in the place of the first, where it is about as good; which starts these are."""
     result.evaluations[starts] += again.evaluations
     result.seconds += again.seconds
-    for i, r in enumerate(starts):
-        if np.isfinite(again.value[i]):
-            result.theta[r], result.value[r], result.gradient[r] = again.theta[i], again.value[i], again.gradient[i]
-            result.status[r], result.history[r] = again.status[i], result.history[r] + again.history[i][1:]
-            result.iterations[r] += again.iterations[i]
+    taken = np.flatnonzero(again.value <= result.value[starts] + _FORGIVEN)
+    for i, r in zip(taken, starts[taken], strict=True):
+        result.theta[r], result.value[r], result.gradient[r] = again.theta[i], again.value[i], again.gradient[i]
+        result.status[r], result.history[r] = again.status[i], result.history[r] + again.history[i][1:]
+        result.iterations[r] += again.iterations[i]
+    return starts[taken]
