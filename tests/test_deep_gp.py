@@ -19,7 +19,7 @@ from manifoldgp.errors import FileFormatError, InputError, MissingExtraError
 
 pytest.importorskip("gpytorch", reason="needs the extra [gpytorch]")
 
-from manifoldgp.integrations._deep_gp_layers import DeepPosterior
+from manifoldgp.integrations._deep_gp_layers import DeepPosterior, normal_draws
 from manifoldgp.integrations._deep_gp_training import _handed_on, begun, train
 from manifoldgp.integrations.deep_gp import DeepSettings
 
@@ -74,6 +74,31 @@ def test_a_file_holds_it_without_pickle(deep, tmp_path):
     assert again.get_params() == deep.get_params()
     np.testing.assert_array_equal(again.predict(X, return_std=True), deep.predict(X, return_std=True))
     assert str(again.diagnose()) == str(deep.diagnose())
+
+
+def test_draws_as_rows_of_a_layer_are_draws_side_by_side(deep):
+    posterior, U = deep.ensembles_[0], torch.as_tensor(deep.x_scaler_.apply(X[:3]))
+    draws = normal_draws(posterior.samples, posterior.layers.widths, U.device)
+    with torch.no_grad():
+        f = posterior.layers(U, [z[:, None, :] for z in draws])
+        mean, variance = posterior._moments(U)
+    torch.testing.assert_close(mean, f.mean, rtol=1e-7, atol=1e-8)
+    torch.testing.assert_close(variance, f.variance, rtol=1e-6, atol=1e-8)
+
+
+def test_a_file_of_many_draws_is_read(tmp_path):
+    deep = DeepGPRegressor(samples=3000, inducing=70, max_iter=1).fit(X, Y)
+    deep.save(tmp_path / "deep.mgp")
+    np.testing.assert_array_equal(manifoldgp.load(tmp_path / "deep.mgp").predict(X[:1]), deep.predict(X[:1]))
+
+
+def test_functions_are_drawn_as_many_at_once_as_rows_and_inducing_points_allow(deep, monkeypatch):
+    posterior, U, counts = deep.ensembles_[0], torch.as_tensor(deep.x_scaler_.apply(X[:1])), []
+    drawn = DeepPosterior._draws
+    monkeypatch.setattr(DeepPosterior, "_draws", lambda self, X, count, g: counts.append(count) or drawn(self, X, count, g))
+    monkeypatch.setattr("manifoldgp.integrations._deep_gp_layers._AT_ONCE", 3 * 2 * 16**2)  # two GPs a layer; 15 points and a row
+    assert posterior.sample(U, 7, torch.Generator().manual_seed(0)).shape == (7, 1)
+    assert counts == [3, 3, 1]
 
 
 @pytest.mark.parametrize("change", [{"samples": 10**9}, {"layers": 50}, {"layers": 1}, {"scale": 0.0}])
@@ -162,6 +187,7 @@ def test_training_ends_when_the_bound_rises_no_more(monkeypatch):
         ({"layers": 11}, "at most 10"),
         ({"samples": 10**6}, "at most 10,000"),
         ({"width": -1}, "width must be a whole number"),
+        ({"layers": 3, "width": 10_601}, "width must be at most 10,600 with 3 layers"),
         ({"time_budget": -1.0}, "time_budget"),
     ],
 )
@@ -170,6 +196,8 @@ def test_arguments_that_cannot_be_used_are_refused(change, words):
         DeepGPRegressor(**change).fit(X, Y)
     with pytest.raises(InputError, match="sample_weight"):
         DeepGPRegressor().fit(X, Y, sample_weight=np.ones(80))
+    with pytest.raises(InputError, match="Nothing in this model learns from rows without targets"):
+        DeepGPRegressor().fit(X, Y, unlabelled=X)
 
 
 def test_jackknife_is_refused_and_split_is_not(deep):

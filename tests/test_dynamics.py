@@ -16,7 +16,8 @@ from manifoldgp import GPRegressor, ManifoldGPRegressor, Single
 from manifoldgp.dynamics import DynamicsModel, Trajectories, cross_validate
 from manifoldgp.dynamics.state_space import Kinematics, StateSpace
 from manifoldgp.errors import FileFormatError, InputError
-from manifoldgp.inference.gaussian_outputs import gaussian_outputs
+from manifoldgp.inference.gaussian_outputs import GaussianOutputs, gaussian_outputs
+from manifoldgp.inference.gaussian_series import SeriesOutputs, series_outputs
 from manifoldgp.inference.uncertain_inputs import UncertainInputs, normal_points
 from manifoldgp.kernels import Matern32
 
@@ -336,7 +337,8 @@ def test_the_command_line_fits_rolls_out_and_scores(tmp_path, monkeypatch):
 
 
 def test_the_series_has_the_moments_of_the_closed_form(plain):
-    exact, series = plain._closed_forms()
+    step = plain.moment_step(method="series")
+    exact, series = step.closed, step.series
     assert exact is not None
     assert series is not None
     torch.manual_seed(0)
@@ -354,6 +356,63 @@ def test_the_series_has_the_moments_of_the_closed_form(plain):
         torch.testing.assert_close(slopes[0], slopes[1], rtol=0.02, atol=0.02)
     assert found.last is not None
     assert 0 < float(found.last.max()) < 0.2
+
+
+def sines(D: int, N: int = 60, scale: float = 0.8, noise: float = 0.05) -> GaussianOutputs:
+    """The plain GP of a sum of sines, with given length-scales, variance one, and N rows between -2 and 2."""
+    rng = np.random.default_rng(0)
+    X = torch.tensor(rng.uniform(-2, 2, (N, D)))
+    y = torch.sin(2 * X).sum(-1) + noise * torch.tensor(rng.normal(size=N))
+    K = torch.exp(-0.5 * torch.cdist(X, X).square() / scale**2) + noise**2 * torch.eye(N)
+    T = torch.linalg.inv(torch.linalg.cholesky(K))
+    alpha, zero, one = T.mT @ T @ y, X.new_zeros(1), X.new_ones(1)
+    matrix = torch.eye(D).double()[None] / scale
+    counts = (torch.outer(alpha, alpha) - T.mT @ T)[None]
+    return GaussianOutputs(
+        X[None] / scale, matrix, zero.expand(1, D), zero.expand(1, D), zero, alpha[None], T[None], counts, one, noise**2 * one
+    )
+
+
+@pytest.mark.parametrize("D", [1, 3])
+def test_the_series_is_as_wide_as_the_closed_form_wherever_its_last_terms_are_small(D):
+    exact = sines(D)
+    series, rng = series_outputs(exact), np.random.default_rng(1)
+    for far, least in ((1.5, 60), (6.0, 60)):  # among the rows, and beyond them
+        mu, factor = torch.tensor(rng.uniform(far / 2, far, (200, D))), torch.tensor(rng.normal(size=(200, D, D)) / D**0.5)
+        factor = factor * torch.tensor(10 ** rng.uniform(-2, 0.5, (200, 1, 1)))
+        Sigma = factor @ factor.mT
+        found, expected = series(mu, Sigma), exact(mu, Sigma)
+        assert found.last is not None
+        small = found.last[:, 0] <= 0.05
+        assert least <= int(small.sum()) <= 190
+        ratio = (found.covariance / expected.covariance)[small].sqrt()
+        assert 0.92 < float(ratio.min()) <= float(ratio.max()) < 1.08
+
+
+def test_the_gradient_of_the_series_is_that_of_the_closed_form_where_the_input_is_known():
+    exact, slopes = sines(2), []
+    for outputs in (exact, SeriesOutputs(exact, exact.whitener)):  # with all directions of the whitener
+        given = torch.full((1, 2), 0.3).double().requires_grad_(), torch.zeros(1, 2, 2).double().requires_grad_()
+        slopes.append(torch.autograd.grad(outputs(*given).covariance.sum(), given))
+    for one, other in zip(*slopes, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6)
+
+
+def test_far_from_the_data_auto_gives_way_to_the_closed_form(plain):
+    mean, cov, act = (torch.tensor([given]).double() for given in ([0.5, 300.0], [[0.01, 0.0], [0.0, 1e4]], [0.3]))
+    exact, series, auto = (plain.moment_step(method=method)(mean, cov, act) for method in ("moments", "series", "auto"))
+    assert torch.equal(auto[1], exact[1])
+    assert not torch.equal(series[1], exact[1])
+
+
+def test_only_the_series_pays_for_a_series(plain, monkeypatch):
+    model = DynamicsModel.__new__(DynamicsModel)
+    vars(model).update(plain.__getstate__())  # without what it has made ready
+    monkeypatch.setattr("manifoldgp.dynamics.dynamics_model.series_outputs", None)
+    assert model.predict([[0.1, 0.2]], [[0.3]])[0].shape == (1, 2)
+    assert model.rollout([0.1, 0.2], [[0.3]], method="moments").method == "closed form"
+    with pytest.raises(TypeError):
+        model.rollout([0.1, 0.2], [[0.3]])
 
 
 def test_where_its_last_term_is_large_the_series_gives_way_to_the_closed_form(plain):

@@ -251,6 +251,18 @@ def test_modules_are_brought_by_whoever_loads(tmp_path, make, wrap):
         manifoldgp.load(tmp_path / "model.mgp", modules=[*make(), net(1)])
 
 
+def test_loading_with_modules_learns_nothing_anew(tmp_path, monkeypatch):
+    parts = features.AutoEncoder((2,), steps=3), features.MLP((2,)).pretrained(steps=3), net(2)
+    inner = features.Residual(features.AutoEncoder((3,), steps=3))
+    model = mgp(inner >> features.Concatenate(*parts)).fit(X, Y)
+    model.save(tmp_path / "model.mgp")
+    monkeypatch.setattr("manifoldgp.features.autoencoder.reconstructing", None)
+    loaded = manifoldgp.load(tmp_path / "model.mgp", modules=[net(2)])
+    np.testing.assert_array_equal(loaded.predict(NEW), model.predict(NEW))
+    with pytest.raises(TypeError):  # a new fit learns again
+        loaded.fit(X, Y)
+
+
 def test_modules_of_other_sizes_or_none_at_all_are_refused(tmp_path):
     mgp(net(4, 2)).fit(X, Y).save(tmp_path / "model.mgp")
     with pytest.raises(FileFormatError, match=r"'values.features.0.weight' should be .* a module given to load differs"):

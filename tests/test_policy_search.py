@@ -101,7 +101,8 @@ def test_the_gradient_of_a_predicted_cost_is_that_of_finite_differences(recorded
     single = ManifoldGPRegressor((3, 2), averaging=Single(restarts=1, max_iter=20))
     model = DynamicsModel(single).fit(recorded) if learned else plain
     starts = [START, [0.01 + x for x in START]]
-    predicted, acting = PredictedCost(model, COST, starts, 6, method, particles=5, random_state=3), policy()
+    particles = 5 if method == "particles" else None
+    predicted, acting = PredictedCost(model, COST, starts, 6, method, particles=particles, random_state=3), policy()
     parameters = list(acting.parameters())
     theta = nn.utils.parameters_to_vector(parameters).detach()
     slope = torch.cat([g.reshape(-1) for g in torch.autograd.grad(predicted(acting), parameters)])
@@ -124,6 +125,8 @@ def test_predicted_costs_are_those_of_the_models_rollouts(plain):
     assert abs(costs - float(PredictedCost(plain, COST, [START], 10, "moments")(acting).detach())) < 0.02
     with pytest.raises(InputError, match="'particles' or 'moments'"):
         PredictedCost(plain, COST, [START], 10, "means")
+    with pytest.raises(InputError, match="particles=300 has no effect on method='moments'"):
+        PredictedCost(plain, COST, [START], 10, "moments", particles=300)
 
 
 def test_improvement_lowers_the_cost_on_the_model_and_on_the_system(plain):

@@ -1,6 +1,7 @@
 """Features that are learnt from inputs alone: what an auto-encoder finds, and networks that start as one."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from manifoldgp import ManifoldGPRegressor, Single
 from manifoldgp.errors import InputError
 from manifoldgp.features import MLP, AutoEncoder
 from manifoldgp.features.autoencoder import _PATIENCE, Pretrained, _Best
+from manifoldgp.features.minibatches import minimised
 from manifoldgp.model import Data, Model
 from manifoldgp.parameters import Layout, first_of, leaves, map_leaves
 from manifoldgp.training.objective import TrainingObjective
@@ -73,6 +75,23 @@ def test_errors_that_are_no_numbers_still_leave_values():
     assert int(best.values["step"]) == 1
 
 
+def test_any_number_is_better_than_none():
+    course = iter([float("nan"), 3.0, float("nan"), 4.0])
+    best = _Best(lambda values: next(course), steps=50)
+    for step in range(1, 5):
+        best(step, {"step": torch.tensor(step)})
+    assert int(best.values["step"]) == 2
+
+
+def test_minibatches_are_drawn_where_their_generator_is(monkeypatch):
+    generator, asked = SimpleNamespace(device="cpu, say"), []  # and the values on a GPU
+    monkeypatch.setattr(torch, "randint", lambda *size, generator, device: asked.append(device) or torch.zeros(2).long())
+    minimised(
+        {"a": torch.zeros(2)}, lambda values, chosen: values["a"][chosen].sum(), 10, 1, generator, lambda step, values: True
+    )
+    assert asked == [generator.device]
+
+
 def test_few_rows_are_enough():
     X, _ = on_a_plane(4)
     features = AutoEncoder((3, 1), steps=5).bind(X)
@@ -105,6 +124,8 @@ def test_a_pretrained_network_starts_as_the_encoder_and_others_near_it():
         (lambda: AutoEncoder((2,), seed=0.5), "The seed of AutoEncoder must be an integer"),
         (lambda: MLP((2,)).pretrained(noise="much"), "The noise of Pretrained"),
         (lambda: Pretrained((2,)), "Pretrained needs an MLP"),
+        (lambda: MLP((2,), sparsity=0.05).pretrained(), "sparsity=0.05 has no place in Pretrained"),
+        (lambda: MLP((2,), sparsity=0.05).guided(), "sparsity=0.05 has no place in Guided"),
     ],
 )
 def test_settings_are_checked(wrong, message):

@@ -40,6 +40,12 @@ def test_concatenate_puts_features_side_by_side():
     torch.testing.assert_close(H[..., 5:], Linear(1)(values["2"], X), rtol=0, atol=0)
 
 
+@pytest.mark.parametrize("make", [lambda part: Concatenate(part, Identity()), lambda part: part >> Linear(1), Residual])
+def test_parts_with_a_penalty_of_their_own_are_refused(make):
+    with pytest.raises(InputError, match=r"Guided\(.* adds a penalty of its own .* Use these features alone"):
+        make(MLP((3,)).guided())
+
+
 def test_chain_composes_from_left_to_right():
     features = PCA(2) >> MLP((4, 3)) >> Linear(1)
     assert features == Chain(PCA(2), MLP((4, 3)), Linear(1)) == Chain(PCA(2) >> MLP((4, 3)), Linear(1))

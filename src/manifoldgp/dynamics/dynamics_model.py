@@ -43,7 +43,7 @@ PARTICLES = 200
 """Trajectories that a rollout draws."""
 
 _MOMENT_METHODS = {"auto": 0.05, "moments": 0.0, "series": math.inf}
-"""Ways to moments, and how large a share of a variance the last term of a series may be."""
+"""Ways to moments, and how large a share of a variance the last terms of a series may be."""
 
 POINTS = 128
 """Points that stand for an uncertain state, where its moments have no closed form."""
@@ -84,7 +84,8 @@ class DynamicsModel(BaseEstimator):
 
     regressor_: ManifoldGPRegressor
     space_: StateSpace
-    _ready: tuple[GaussianOutputs, SeriesOutputs] | None = None
+    _closed: GaussianOutputs | None = None
+    _series: SeriesOutputs | None = None
 
     def __init__(
         self,
@@ -113,7 +114,7 @@ class DynamicsModel(BaseEstimator):
         groups = rows.runs if _holds_out_rows(regressor) and len(trajectories) > 1 else None
         self.regressor_ = regressor.fit(Z, Y, groups=groups)
         self.space_ = space
-        self._ready = None
+        self._closed = self._series = None
         return self
 
     def predict(self, states: ArrayLike, actions: ArrayLike | None = None) -> tuple[np.ndarray, np.ndarray]:
@@ -152,7 +153,7 @@ class DynamicsModel(BaseEstimator):
         method
             "moments": a Gaussian with the right mean and covariance at each step. "series": the same, with covariances by a series in derivatives, for plain GPs with the
             squared exponential: N exponentials instead of N². "particles": trajectories with a function drawn from the posterior each. "mean": predicted means alone.
-            "auto": the series where there is one, with exact moments at steps where its last term is more than 5 % of a variance; else particles.
+            "auto": the series where there is one, with exact moments at steps where its last terms are more than 5 % of a variance; else particles.
         state_cov : (S, S), or (n, S, S)
             Covariance of the start, where it is not known exactly.
         particles
@@ -213,15 +214,18 @@ class DynamicsModel(BaseEstimator):
         check_is_fitted(self)
         if method not in _MOMENT_METHODS:
             raise InputError(f"method must be {', '.join(map(repr, _MOMENT_METHODS))}; got {method!r}.")
-        closed, series = self._closed_forms()
-        if method == "series" and series is None:
+        closed = self._closed_form()
+        if method == "series" and closed is None:
             raise InputError(
                 "A series takes plain GPs, with the squared exponential on inputs or linear features, and states without quaternions. Use method='moments' or 'particles'."
             )
         width = len(self.space_.state_names) + len(self.space_.learnt)
         stand_ins = normal_points(inputs.whole_number(points, "points", width + 1), width)
         step = MomentStep(self.space_, self._regression(), closed, stand_ins)
-        return step if method == "moments" else replace(step, series=series, tolerance=_MOMENT_METHODS[method])
+        if method == "moments" or closed is None:
+            return step
+        self._series = self._series or series_outputs(closed)  # an N x N eigenproblem a target
+        return replace(step, series=self._series, tolerance=_MOMENT_METHODS[method])
 
     def particle_step(self, particles: int = PARTICLES, random_state: RandomState = 0) -> ParticleStep:
         """States of particles to their next states, a drawn function each, as a function of tensors: differentiable, for policy search."""
@@ -265,21 +269,20 @@ class DynamicsModel(BaseEstimator):
             raise InputError(f"method must be 'auto', 'moments', 'series', 'particles' or 'mean'; got {method!r}.")
         if method == "mean":
             return self.mean_step()
-        if method in ("moments", "series") or (method == "auto" and self._closed_forms()[0] is not None):
+        if method in ("moments", "series") or (method == "auto" and self._closed_form() is not None):
             return self.moment_step(method=method)
         return self.particle_step(inputs.whole_number(particles, "particles", 2), random_state)
 
-    def _closed_forms(self) -> tuple[GaussianOutputs, SeriesOutputs] | tuple[None, None]:
-        """The targets as functions of z at uncertain inputs, exactly and by a series, where there are such; made ready once."""
-        if self._ready is None:
+    def _closed_form(self) -> GaussianOutputs | None:
+        """The targets as functions of z at uncertain inputs, where there is a closed form; made ready once."""
+        if self._closed is None:
             found = gaussian_outputs(self.regressor_.ensembles_) if self.space_.affine else None
             if found is None:
-                return None, None
+                return None
             regression, D = self._regression(), len(self.space_.input_names)
             zero = regression.seen(regression.scale.new_zeros(D))
-            closed = found.of_columns(regression.seen(torch.eye(D).to(zero)) - zero, zero)
-            self._ready = closed, series_outputs(closed)
-        return self._ready
+            self._closed = found.of_columns(regression.seen(torch.eye(D).to(zero)) - zero, zero)
+        return self._closed
 
     def _regression(self) -> Regression:
         fitted = self.regressor_
@@ -306,7 +309,7 @@ class DynamicsModel(BaseEstimator):
 
     def __getstate__(self) -> dict[str, Any]:
         state: Any = super().__getstate__()
-        return {name: value for name, value in state.items() if name != "_ready"}
+        return {name: value for name, value in state.items() if name not in ("_closed", "_series")}
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "space_")

@@ -106,7 +106,7 @@ def improve(
     horizon: int,
     *,
     method: str = "particles",
-    particles: int = PARTICLES,
+    particles: int | None = None,
     evaluations: int = 40,
     random_state: int = 0,
 ) -> Improvement:
@@ -127,11 +127,11 @@ def improve(
     method
         "particles", or "moments", which is for plain GPs: quicker there, and its cost is smoother.
     particles
-        Drawn functions, each with a trajectory of its own.
+        Drawn functions, each with a trajectory of its own; None: 20. Moments have none, and refuse a number.
     evaluations
         Rollouts with their gradient, at most.
     random_state
-        Draws functions and noise, the same for all evaluations.
+        Draws functions and noise of particles, the same for all evaluations; moments draw nothing.
     """
     rolled = PredictedCost(dynamics, cost, starts, horizon, method, particles, random_state)
     parameters, costs, best = list(policy.parameters()), [], (np.inf, _flat(policy.parameters()))
@@ -164,7 +164,7 @@ class PredictedCost:
         starts: ArrayLike,
         horizon: int,
         method: str = "particles",
-        particles: int = PARTICLES,
+        particles: int | None = None,
         random_state: int = 0,
     ) -> None:
         given, S = np.asarray(starts, dtype=np.float64), len(dynamics.space_.state_names)
@@ -172,10 +172,14 @@ class PredictedCost:
             raise InputError(f"starts must be states (n, {S}), a row for each start; got shape {given.shape}.")
         if method not in ("particles", "moments"):
             raise InputError(f"method must be 'particles' or 'moments'; got {method!r}.")
+        if method == "moments" and particles is not None:
+            raise InputError(f"particles={particles} has no effect on method='moments'. Leave it out, or use method='particles'.")
         self._cost, self._horizon = cost, inputs.whole_number(horizon, "horizon")
         states = on_device(dynamics.regressor_, given)
         self._clouds = (
-            _moments(dynamics, states) if method == "moments" else _particles(dynamics, states, particles, random_state)
+            _moments(dynamics, states)
+            if method == "moments"
+            else _particles(dynamics, states, PARTICLES if particles is None else particles, random_state)
         )
 
     def __call__(self, policy: nn.Module) -> Tensor:
@@ -223,7 +227,7 @@ def search(
     *,
     trials: int = 7,
     method: str = "particles",
-    particles: int = PARTICLES,
+    particles: int | None = None,
     evaluations: int = 40,
     random_state: int = 0,
 ) -> Iterator[Attempt]:

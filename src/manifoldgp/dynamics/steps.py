@@ -69,7 +69,7 @@ class MeanStep:
 class MomentStep:
     """Mean and covariance of the next state of x ~ N(mean, cov): in closed form where there is one, else averaged over points that stand for x.
 
-    closed, series: all targets as functions of z, exactly and by a series; the series is used as long as its last term is no larger share of a variance than the tolerance.
+    closed, series: all targets as functions of z, exactly and by a series; the series is used as long as its last terms are no larger share of a variance than the tolerance.
     points: (P, S + O), of a standard normal distribution; the last columns stand for what the regression does not know.
     """
 

@@ -215,8 +215,9 @@ def _unpack_values(model: Model, part: Mapping[str, Tensor], data: Data, H: Tens
 
 
 def _bound(model: Model, X: Tensor) -> Model:
+    """The model with modules tried on X; whatever else ``bind`` would learn is among the file's values."""
     try:
-        return model.bind(X)
+        return replace(model, features=model.features.already_learnt()).bind(X)
     except RuntimeError as error:  # PyTorch's way to say that sizes do not fit
         raise ModulesError(f"A module given to load does not accept this model's inputs: {error}") from error
 

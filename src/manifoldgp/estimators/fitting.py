@@ -166,7 +166,7 @@ def refuse_unsupported(named: Mapping[str, object]) -> None:
         )
     if named.get("unlabelled") is not None:
         raise InputError(
-            "Nothing in a plain Gaussian process learns from rows without targets. Use ManifoldGPRegressor with features such as AutoEncoder((50, 10)) or "
+            "Nothing in this model learns from rows without targets. Use ManifoldGPRegressor with features such as AutoEncoder((50, 10)) or "
             "MLP((50, 10)).pretrained(), or leave out unlabelled."
         )
     unknown = [name for name in named if name not in ("sample_weight", "unlabelled")]

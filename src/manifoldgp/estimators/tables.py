@@ -100,25 +100,25 @@ class QueryRows:
     left_out: np.ndarray | None = None
 
 
-def query_rows(estimator: object, X: Table) -> QueryRows:
-    """X as the estimator's encoding reads it, if it has one and X is not encoded already."""
+def query_rows(estimator: object, X: Table, tell: bool = True) -> QueryRows:
+    """X as the estimator's encoding reads it, if it has one and X is not encoded already. tell: whether unknown categories are warned about."""
     encoding: TableEncoding | None = getattr(estimator, "table_encoding_", None)
     if encoding is None:
         return QueryRows(X)
     frame = as_frame(X)
     if frame is not None and not _is_encoded(frame, encoding):
-        return _encoded(encoding, frame)
+        return _encoded(encoding, frame, tell)
     if frame is None and not hasattr(estimator, "feature_names_in_"):
         table = _named_columns(X)
         if table.shape[1] == len(encoding.columns):
-            encoded = _encoded(encoding, table)
+            encoded = _encoded(encoding, table, tell)
             return QueryRows(encoded.X.to_numpy(), encoded.left_out)
     return QueryRows(X)
 
 
-def _encoded(encoding: TableEncoding, table: DataFrame) -> QueryRows:
+def _encoded(encoding: TableEncoding, table: DataFrame, tell: bool) -> QueryRows:
     encoded = encoding.inputs(table, allow_unknown=True)
-    for name, values in encoding.unknown(table).items():
+    for name, values in encoding.unknown(table).items() if tell else ():
         listed = ", ".join(map(repr, values[:5])) + (", ..." if len(values) > 5 else "")
         warn(
             f"Column {name!r} has values that were not there at the fit: {listed}. They are predicted as any that was, with wide intervals."

@@ -42,7 +42,7 @@ def unlabelled_inputs(
     if unlabelled is None:
         return table.without_target
     encoded = hasattr(estimator, "table_encoding_")
-    more = inputs.more_inputs(estimator, tables.query_rows(estimator, unlabelled).X, allow_missing=encoded)
+    more = inputs.more_inputs(estimator, tables.query_rows(estimator, unlabelled, tell=False).X, allow_missing=encoded)
     known = np.asarray(~np.isnan(more).any(1))
     if not known.all():
         warn(

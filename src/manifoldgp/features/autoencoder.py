@@ -54,7 +54,7 @@ class AutoEncoder(Features):
     steps: int = STEPS
     seed: int = 0
     learnt: Tree | None = field(default=None, repr=False, compare=False, metadata=NOT_IN_FILES)
-    """What ``bind`` has learnt; a model keeps it among its values."""
+    """What ``bind`` has learnt; a model keeps it among its values. Empty: a file has it."""
 
     def __post_init__(self) -> None:
         network = self.encoder
@@ -77,6 +77,9 @@ class AutoEncoder(Features):
 
     def bind(self, X: Tensor) -> AutoEncoder:
         return self if self.learnt is not None else replace(self, learnt=reconstructing(self.encoder, X, self))
+
+    def already_learnt(self) -> AutoEncoder:
+        return replace(self, learnt={})
 
     def parameters(self, X: Tensor) -> Tree:
         return _starting_at(self.learnt, self.encoder.parameters(X), trainable=False)
@@ -112,11 +115,12 @@ class Pretrained(Features):
     steps: int = STEPS
     seed: int = 0
     learnt: Tree | None = field(default=None, repr=False, compare=False, metadata=NOT_IN_FILES)
-    """What ``bind`` has learnt."""
+    """What ``bind`` has learnt. Empty: a file has it."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.network, MLP):
             raise InputError(f"Pretrained needs an MLP, such as MLP((50, 10)).pretrained(); got {self.network!r}.")
+        _refuse_sparsity(self.network, "Pretrained, whose weights have a prior around those of the encoder")
         if self.spread is not None:
             object.__setattr__(self, "spread", positive_number(self.spread, "The spread of Pretrained (None for no prior)"))
         _check_settings(self)
@@ -128,9 +132,12 @@ class Pretrained(Features):
     def bind(self, X: Tensor) -> Pretrained:
         return self if self.learnt is not None else replace(self, learnt=reconstructing(self.network, X, self))
 
+    def already_learnt(self) -> Pretrained:
+        return replace(self, learnt={})
+
     def parameters(self, X: Tensor) -> Tree:
         tree = _starting_at(self.learnt, self.network.parameters(X), trainable=True)
-        if self.learnt is None or self.spread is None:
+        if not self.learnt or self.spread is None:
             return tree
         named, centres = dict(leaves(tree)), dict(leaves(self.learnt))
         return nest({name: replace(p, prior=_around(centres[name], self.spread)) for name, p in named.items()})
@@ -168,6 +175,7 @@ class Guided(Features):
     def __post_init__(self) -> None:
         if not isinstance(self.network, MLP):
             raise InputError(f"Guided needs an MLP, such as MLP((10, 3)).guided(); got {self.network!r}.")
+        _refuse_sparsity(self.network, "Guided, whose features must tell about all inputs")
         object.__setattr__(self, "weight", positive_number(self.weight, "The weight of Guided"))
 
     def parameters(self, X: Tensor) -> Tree:
@@ -236,7 +244,8 @@ class _Best:
             return False
         error, self._waiting = self._error(values), self._waiting + 1
         if not self.values or error < self._smallest:
-            self.values, self._smallest, self._waiting = values, error, 0
+            # min keeps infinity where the first error is no number: any number is better
+            self.values, self._smallest, self._waiting = values, min(self._smallest, error), 0
         return self._waiting >= _PATIENCE
 
 
@@ -246,7 +255,7 @@ def _around(learnt: Tensor, spread: float) -> Around:
 
 
 def _starting_at(learnt: Tree | None, tree: Tree, trainable: bool) -> Tree:
-    """The parameters of a network that start at what was learnt, trained ones also scattered around it; before ``bind``, of which files know nothing, as they were."""
+    """The parameters of a network that start at what was learnt, trained ones also scattered around it; where nothing was, as in files, as they were."""
 
     def draw(generator: torch.Generator, count: int) -> dict[str, Tensor]:
         return {
@@ -256,8 +265,13 @@ def _starting_at(learnt: Tree | None, tree: Tree, trainable: bool) -> Tree:
 
     joint = JointLaw(draw)
     return nest({
-        name: Parameter(p.shape, p.initial if learnt is None else joint.law(name), trainable=trainable) for name, p in leaves(tree)
+        name: Parameter(p.shape, joint.law(name) if learnt else p.initial, trainable=trainable) for name, p in leaves(tree)
     })  # fmt: skip
+
+
+def _refuse_sparsity(network: MLP, owner: str) -> None:
+    if network.sparsity is not None:
+        raise InputError(f"sparsity={network.sparsity} has no place in {owner}. Leave it out, or use the network as it is.")
 
 
 def _check_settings(features: Any) -> None:

@@ -59,6 +59,9 @@ class Concatenate(Features):
     def bind(self, X: Tensor) -> Concatenate:
         return Concatenate(parts=tuple(part.bind(X) for part in self.parts))
 
+    def already_learnt(self) -> Concatenate:
+        return Concatenate(parts=tuple(part.already_learnt() for part in self.parts))
+
 
 @register("features.Chain")
 @dataclass(frozen=True, init=False)
@@ -115,6 +118,9 @@ class Chain(Features):
                 H = _at_start(bound[i], bound[i].parameters(H), H)
         return Chain(parts=tuple(bound))
 
+    def already_learnt(self) -> Chain:
+        return Chain(parts=tuple(part.already_learnt() for part in self.parts))
+
 
 @register("features.Residual")
 @dataclass(frozen=True)
@@ -124,7 +130,7 @@ class Residual(Features):
     inner: Features
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "inner", as_features(self.inner))
+        object.__setattr__(self, "inner", _part("Residual", self.inner))
 
     def parameters(self, X: Tensor) -> Tree:
         return {"inner": self.inner.parameters(X)}
@@ -151,6 +157,9 @@ class Residual(Features):
     def bind(self, X: Tensor) -> Residual:
         return Residual(self.inner.bind(X))
 
+    def already_learnt(self) -> Residual:
+        return Residual(self.inner.already_learnt())
+
 
 def _parts(owner: str, args: tuple[Any, ...], parts: Sequence[Any] | None) -> tuple[Features, ...]:
     if args and parts is not None:
@@ -158,7 +167,16 @@ def _parts(owner: str, args: tuple[Any, ...], parts: Sequence[Any] | None) -> tu
     given = args if parts is None else tuple(parts)
     if not given:
         raise InputError(f"{owner} needs at least one part.")
-    return tuple(as_features(part) for part in given)
+    return tuple(_part(owner, part) for part in given)
+
+
+def _part(owner: str, given: Any) -> Features:
+    part = as_features(given)
+    if type(part).penalty is not Features.penalty:
+        raise InputError(
+            f"{part!r} adds a penalty of its own to what training minimises, which {owner} does not hand on. Use these features alone, or plain ones inside {owner}."
+        )
+    return part
 
 
 def _at_start(features: Features, tree: Tree, X: Tensor) -> Tensor:

@@ -41,7 +41,7 @@ class Pullback(Protocol):
 ClosedForm = Callable[[Values, np.ndarray], Pullback]
 """Makes the pullback of R members from their values and the inputs ([R,] D + 1, N)."""
 
-_FREE = ("parameters", "bind", "priors_beside", "uses_unlabelled", "penalty")
+_FREE = ("parameters", "bind", "already_learnt", "priors_beside", "uses_unlabelled", "penalty")
 """Methods that a subclass may override without changing what H, and so its program and its closed form, are."""
 
 
@@ -78,6 +78,10 @@ class Features(ABC):
 
         Most features return themselves. Only a bound object is asked for ``parameters``.
         """
+        return self
+
+    def already_learnt(self) -> Features:
+        """The features of a file, which has all values: ``bind`` learns nothing from inputs any more."""
         return self
 
     def priors_beside(self) -> Mapping[str, Prior]:

@@ -39,7 +39,7 @@ def minimised(
 
     mean, square = torch.zeros_like(theta), torch.zeros_like(theta)
     for step in range(1, steps + 1):
-        chosen = torch.randint(rows, (min(BATCH, rows),), generator=generator, device=theta.device)
+        chosen = torch.randint(rows, (min(BATCH, rows),), generator=generator, device=generator.device).to(theta.device)
         with torch.enable_grad():
             leaf = theta.detach().requires_grad_()
             (gradient,) = torch.autograd.grad(loss(split(leaf), chosen), leaf)

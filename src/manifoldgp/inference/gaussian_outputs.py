@@ -28,7 +28,7 @@ _CHUNK = 2**17
 class OutputMoments:
     """At n uncertain inputs: mean (n, O) of the targets, covariance (n, O, O), and E[df/dz] (n, D, O), so that cov(x, f) = cov(x, z) E[df/dz] for whatever is jointly Gaussian with z.
 
-    last: of a series, the share (n, O) of each variance that its last term is; None of closed forms.
+    last: of a series, how large its last terms are (n, O), as a share of each variance; None of closed forms.
     """
 
     mean: Tensor

@@ -5,11 +5,13 @@ For a Gaussian z and smooth functions a and b (Hermite expansion; every term of 
     cov(a(z), b(z)) = E[∇a]ᵀ Sigma E[∇b] + ½ tr(E[∇²a] Sigma E[∇²b] Sigma) + ...
 
 and the expected derivatives of a squared exponential are its own: with q_i = E[k(z, z_i)], E[∇k] = q_i g_i and E[∇²k] = q_i (g_i g_iᵀ − A P Aᵀ), g_i = A P d_i, P = (I + AᵀSigma A)⁻¹.
-Means and cov(z, f) are exact. The covariance of the posterior means stops after the second order, the mean of the posterior variance after the first:
+Means and cov(z, f) are exact. The covariance of the posterior means stops after the second order; of the mean of the posterior variance, data are taken to explain the same share of all
+orders after the first as of the first:
 
-    E[v] ≈ Σ_(k ≤ 1) (prior_k − explained_k),        prior_0 + prior_1 + ... = variance,        every term positive.
+    E[v] ≈ Σ_(k ≤ 1) (prior_k − explained_k) + (1 − explained_1 / prior_1) Σ_(k > 1) prior_k,        prior_0 + prior_1 + ... = variance,        every term positive.
 
-Terms fall like powers of Sigma over squared length-scales; `OutputMoments.last` says how much of each variance is of the second order.
+Terms fall like powers of Sigma over squared length-scales. A term may vanish where later ones do not (the second of an odd function): `OutputMoments.last` is the second order of each
+variance and the prior's of all later ones, as a share of it.
 """
 
 from __future__ import annotations
@@ -52,18 +54,25 @@ class SeriesOutputs:
         total, slope = sums[..., 0, 0], sums[..., 0, 1:] + of.slope
         curved = (sums[..., 1:, 1:] - total[..., None, None] * (AR @ AR.mT)) @ wide  # E[∇²m] Sigma
         second = 0.5 * curved.flatten(-2) @ curved.mT.flatten(-2).mT
-        # prior_0 = variance |I + 2 S|^(−½), prior_1 = prior_0 tr(S (I + 2 S)⁻¹), and 2 S (I + 2 S)⁻¹ = I − (I + 2 S)⁻¹
-        share = 1.0 + 0.5 * (len(self._unit) - inverse[1].square().sum((-1, -2)))
-        certain = (torch.exp(self._log_variance - roots[1]) * share - self._explained(expected, wide)).clamp_min(0.0)
+        # prior_0 = variance |I + 2 S|^(−½), and with B = S (I + 2 S)⁻¹ = ½ (I − (I + 2 S)⁻¹): prior_1 = prior_0 tr B, prior_2 = prior_0 (½ (tr B)² + tr B²)
+        B = 0.5 * (self._unit - inverse[1].mT @ inverse[1])
+        trace, prior = B.diagonal(dim1=-2, dim2=-1).sum(-1), torch.exp(self._log_variance - roots[1])
+        first, beyond = prior * trace, (of.variance - prior * (1.0 + trace)).clamp_min(0.0)
+        level, slopes = self._explained(expected, wide)
+        unexplained = (first - slopes).clamp_min(0.0) / (
+            first + 1e-9 * of.variance
+        )  # of the higher orders, of which data explain less, as of the first
+        certain = (prior + first - level - slopes).clamp_min(0.0) + unexplained * beyond
         covariance = slope @ Sigma @ slope.mT + second + torch.diag_embed(certain if latent else certain + of.noise)
-        last = (second.diagonal(dim1=-2, dim2=-1) / covariance.diagonal(dim1=-2, dim2=-1)).detach()
+        third = (beyond - prior * (0.5 * trace.square() + B.square().sum((-1, -2)))).clamp_min(0.0)  # prior_3 + prior_4 + ...
+        last = ((second.diagonal(dim1=-2, dim2=-1) + third) / covariance.diagonal(dim1=-2, dim2=-1)).detach()
         return OutputMoments(of.constant + mu @ of.slope.mT + total, covariance, slope.mT, last)
 
-    def _explained(self, expected: Tensor, Sigma: Tensor) -> Tensor:
-        """What the data explain of the prior's variance (n, O), to first order: |T E[k]|² + tr(Sigma E[∇k]ᵀ TᵀT E[∇k])."""
+    def _explained(self, expected: Tensor, Sigma: Tensor) -> tuple[Tensor, Tensor]:
+        """What the data explain of the prior's variance (n, O), of order zero and one: |T E[k]|² and tr(Sigma E[∇k]ᵀ TᵀT E[∇k])."""
         seen = expected @ self.whitener.mT  # (n, O, 1 + D, R)
         slopes = seen[..., 1:, :]
-        return seen[..., 0, :].square().sum(-1) + (Sigma @ slopes * slopes).sum((-1, -2))
+        return seen[..., 0, :].square().sum(-1), (Sigma @ slopes * slopes).sum((-1, -2))
 
     @cached_property
     def _points(self) -> Tensor:

@@ -151,7 +151,8 @@ class DeepPosterior:
         """Joint draws (count, n) at X (n, D): each is one function, drawn at all rows together, layer by layer."""
         self.layers.eval()
         widest = max(width for _, width in self._sizes())
-        at_once = max(1, _AT_ONCE // (widest * len(X) * (len(X) + 1)))
+        size = len(X) + max(len(Z) for Z, _ in self._sizes())  # GPyTorch takes rows and inducing points together
+        at_once = max(1, _AT_ONCE // (widest * size * size))
         parts = [self._draws(X, min(at_once, count - first), generator) for first in range(0, count, at_once)]
         draws = torch.cat(parts)
         if not latent:
@@ -178,8 +179,14 @@ class DeepPosterior:
     def _moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Means and variances (S, n) of f in the model's units."""
         self.layers.eval()
-        f: Any = self.layers(X, [z[:, None, :] for z in normal_draws(self.samples, self.layers.widths, X.device)])
-        return f.mean, f.variance.clamp_min(1e-12)
+        h, mean, variance = X[None], X, X
+        for layer, z in zip(self.layers.layers, [*normal_draws(self.samples, self.layers.widths, X.device), None], strict=True):
+            f = layer(
+                h.reshape(1, -1, h.shape[-1]), are_samples=True
+            )  # draws as rows: inducing points have one factor for all of them
+            mean, variance = (t.reshape(len(h), len(X), -1) for t in (f.mean, f.variance))
+            h = h if z is None else mean + variance.sqrt() * z[:, None, :]
+        return mean[..., 0], variance[..., 0].clamp_min(1e-12)
 
     def _rows_at_once(self) -> int:
         return max(1, _AT_ONCE // (self.samples * max(len(Z) * width for Z, width in self._sizes())))

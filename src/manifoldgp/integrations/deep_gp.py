@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +42,9 @@ GROUP = "deep GP"
 """What is trained, in tables and to those who watch."""
 
 MOST_LAYERS, MOST_SAMPLES = 10, 10_000
+
+_TRIED = 8
+"""Draws that a loaded model is tried out with."""
 
 _STRAIGHT = 0.05
 """An inner layer that bends its inputs by less is as good as linear."""
@@ -183,6 +186,11 @@ class DeepGPRegressor(PredictiveMethods, RegressorMixin, BaseEstimator):
         for name, most in (("layers", MOST_LAYERS), ("samples", MOST_SAMPLES)):
             if inputs.whole_number(getattr(self, name), name) > most:
                 raise InputError(f"{name} must be at most {most:,}; got {getattr(self, name)!r}.")
+        most = torch.quasirandom.SobolEngine.MAXDIM  # of the draws through the inner layers
+        if (width or 0) * (named["layers"] - 1) > most:
+            raise InputError(
+                f"width must be at most {most // (named['layers'] - 1):,} with {named['layers']} layers; got {width:,}."
+            )
         return DeepSettings(named["layers"], width, named["inducing"], named["batch"], named["max_iter"])
 
     def _trained(self, U: torch.Tensor, T: torch.Tensor, settings: DeepSettings, run: RunSettings) -> list[DeepTrained]:
@@ -352,7 +360,7 @@ def _unpack(plain: Any, name: str, tensors: Mapping[str, torch.Tensor], modules:
         for parameter, value in layers.named_parameters():
             value.copy_(take(tensors, f"{name}.{parameter}", tuple(value.shape)))
     posterior = DeepPosterior(layers.eval(), samples, offset, scale)
-    mean, variance = posterior.predict(inducing[0][:2]).moments()
+    mean, variance = replace(posterior, samples=min(samples, _TRIED)).predict(inducing[0][:2]).moments()
     if not bool((torch.isfinite(mean) & torch.isfinite(variance) & (variance > 0)).all()):
         raise FileFormatError("The file's deep GP does not predict finite numbers where it was trained. It is damaged or forged.")
     return posterior
