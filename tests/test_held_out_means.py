@@ -35,7 +35,7 @@ def learnt(folds):
     return Data(torch.tensor(np.stack(columns, 1)), torch.tensor(folds.by_row(folds.y.numpy())))
 
 
-@pytest.mark.parametrize("warping", [None, "tanh"])
+@pytest.mark.parametrize("warping", [None, pytest.param("tanh", marks=pytest.mark.slow)])
 def test_means_of_held_out_rows_are_the_weighted_means_of_members_that_have_not_seen_them(monkeypatch, warping):
     seen = {}
     real = OnFolds._with_means

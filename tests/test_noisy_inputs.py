@@ -135,6 +135,7 @@ def test_learned_input_noise_is_that_of_the_data():
     assert exact.input_noise_.std[0] < 0.1
 
 
+@pytest.mark.slow
 def test_learned_input_noise_tells_columns_apart_and_is_shared_by_targets():
     rng = np.random.default_rng(1)
     x = rng.uniform(-3, 3, (120, 2))

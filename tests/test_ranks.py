@@ -72,7 +72,7 @@ def alone(files, tmp_path_factory):
     return manifoldgp.load(out)
 
 
-@pytest.mark.parametrize("processes", [2, 4])
+@pytest.mark.parametrize("processes", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_any_number_of_processes_gives_the_same_model(processes, files, alone, tmp_path):
     out = tmp_path / "model.mgp"
     said = finished(torchrun(processes, files, out, "--max-iter", "10", "--restarts", "2", "--inducing", "40"))
