@@ -41,7 +41,12 @@ ELSEWHERE = {
     "scale.md": "tests/test_scale_docs.py",
 }
 """Pages whose Python needs what their commands have made: these tests run both, in order."""
-WITH_CODE = [page for page in PAGES if blocks(page) and page.name not in ELSEWHERE]
+HALF_A_MINUTE = ("noisy-inputs.md",)
+WITH_CODE = [
+    pytest.param(page, marks=pytest.mark.slow) if page.name in HALF_A_MINUTE else page
+    for page in PAGES
+    if blocks(page) and page.name not in ELSEWHERE
+]
 
 
 @pytest.fixture
