@@ -136,6 +136,17 @@ def test_sines_and_cosines_have_the_moments_of_draws():
     torch.testing.assert_close(cross[0], joint[:3, 3:], rtol=0, atol=4e-3)
 
 
+def test_an_angle_that_is_not_known_at_all_is_anywhere_on_the_circle():
+    space = StateSpace(("a", "b"), (), angles=(0, 1))
+    cov = torch.tensor([[[1e4, 9e3], [9e3, 1e4]]]).double().requires_grad_()
+    mu, Sigma, cross = space.input_moments(torch.tensor([[0.3, 2.0]]).double(), cov, torch.zeros(1, 0).double())
+    torch.testing.assert_close(mu, torch.zeros_like(mu))
+    torch.testing.assert_close(Sigma[0].diagonal(), torch.full((4,), 0.5).double())  # of a sine and a cosine of a uniform angle
+    torch.testing.assert_close(cross, torch.zeros_like(cross))
+    Sigma.sum().backward()
+    assert torch.isfinite(cov.grad).all()
+
+
 @pytest.mark.parametrize("kind", ["plain", "kinematic"])
 @pytest.mark.parametrize("acts", ["action", "policy"])
 def test_a_step_in_closed_form_has_the_moments_of_points(kind, acts, request):

@@ -318,9 +318,9 @@ def _circle_covariance(m: Tensor, v: Tensor, var: Tensor, cross: Tensor, plain: 
     """Rows of cov(z, z) that belong to sines and to cosines, (n, angles, D) each; cross: cov(angles, z)."""
     s, c, shrunk = m.sin(), m.cos(), torch.exp(-0.5 * v)
     a, A = m.shape[-1], cross.shape[-1] - plain - 2 * m.shape[-1]
-    both = shrunk.unsqueeze(-1) * shrunk.unsqueeze(-2)
-    # E[sin θ sin θ'] − E[sin θ] E[sin θ'] and so on, from cov(θ, θ'): expm1 keeps the digits of small variances
-    up, down = both * torch.expm1(var), both * torch.expm1(-var)
+    log_both = -0.5 * (v.unsqueeze(-1) + v.unsqueeze(-2))
+    # E[sin θ sin θ'] − E[sin θ] E[sin θ'] and so on, from cov(θ, θ')
+    up, down = _shrunk_expm1(log_both, var), _shrunk_expm1(log_both, -var)
     ss, cc, sc = s.unsqueeze(-1) * s.unsqueeze(-2), c.unsqueeze(-1) * c.unsqueeze(-2), s.unsqueeze(-1) * c.unsqueeze(-2)
     minus_c, minus_s = cc + ss, sc - sc.mT  # cosine and sine of θ − θ'
     plus_c, plus_s = cc - ss, sc + sc.mT  # and of θ + θ'
@@ -334,6 +334,12 @@ def _circle_covariance(m: Tensor, v: Tensor, var: Tensor, cross: Tensor, plain: 
         torch.cat([scale_s * straight, sines, mixed, none], -1),
         torch.cat([scale_c * straight, mixed.mT, cosines, none], -1),
     ]
+
+
+def _shrunk_expm1(log_scale: Tensor, x: Tensor) -> Tensor:
+    """exp(log_scale) (exp(x) − 1): with all digits where x is small, and without overflow where it is large and the scale makes up for it."""
+    small = torch.exp(log_scale) * torch.expm1(x.clamp(max=1.0))
+    return torch.where(x > 1.0, torch.exp(log_scale + x) - torch.exp(log_scale), small)
 
 
 def _product(p: Tensor, q: Tensor) -> Tensor:
