@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import chain, pairwise
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -258,10 +258,9 @@ class Stack(Averaging):
         again = [replace(phase, chance=0.7 * phase.chance) for phase in phases] * (deals - 1)  # unless features do not pay
         phases = (first_of_all, *phases, *again)
         if few:
-            nested, cold, own = (
-                deals * members for members in (self.warm_members + self.cold_members, self.cold_members, self.own_members)
-            )
-            return Plan(phases, max(self.gp_starts, nested // deals, own // deals), (3, nested, cold, own))
+            nested = self.warm_members + self.cold_members
+            kept = (3, deals * nested, deals * self.cold_members, deals * self.own_members)
+            return Plan(phases, max(self.gp_starts, nested, self.own_members), kept)
         return Plan(phases, at_once=1, kept=(3 * used, *[self.fold_members * used] * 2))
 
     def _last_phases(self, N: int) -> list[Phase]:
@@ -280,18 +279,13 @@ class Stack(Averaging):
 
     def fit(self, model: Model, data: Data, trainer: Trainer, folds: FoldChoice) -> Averaged:
         # The seed itself: nothing is drawn from the generator, so that the plain GP (of the first target) has the very starts of a GPRegressor.
-        rng, N = np.random.default_rng(trainer.generator.initial_seed()), len(data.y)
+        seed, N = trainer.generator.initial_seed(), len(data.y)
         settings = self if N >= NARROW_FROM else replace(self, variance_factors=_not_narrow(self.variance_factors))
-        others = (
-            None if trainer.earlier is None else np.random.default_rng([trainer.generator.initial_seed(), trainer.earlier.fits])
-        )
-        if others is not None and N < RETRAINED_BELOW:
-            rng = others  # every row is held out, whatever the deal
-        first = held_out_in_turn(
-            N, rng, folds.groups, folds.ordered
-        )  # before anything else is drawn: another fit holds out the same rows
-        later = (held_out_in_turn(N, rng, folds.groups, folds.ordered) for _ in range(1, self.deals_for(N)))
-        return fit_stack(model, data, chain([first], later), settings, trainer, others or rng)
+        rng = np.random.default_rng(seed if trainer.earlier is None else [seed, trainer.earlier.fits])
+        # Another fit to many rows holds out the same ones; of few rows every one is held out, whatever the deal.
+        dealer = rng if trainer.earlier is None or N < RETRAINED_BELOW else np.random.default_rng(seed)
+        deals = [held_out_in_turn(N, dealer, folds.groups, folds.ordered) for _ in range(self.deals_for(N))]
+        return fit_stack(model, data, deals, settings, trainer, rng)
 
     def share_of_earlier(self, earlier: Fitted, later: Fitted) -> float:
         """By what each predicts on the held-out rows, which are the same."""
@@ -333,7 +327,7 @@ def _learned(report: HeldOutReport) -> float:
 def fit_stack(
     template: Model,
     data: Data,
-    deals: Iterable[list[np.ndarray]],
+    deals: Sequence[list[np.ndarray]],
     settings: Stack,
     trainer: Trainer,
     rng: np.random.Generator,

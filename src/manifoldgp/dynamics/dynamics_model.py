@@ -249,11 +249,8 @@ class DynamicsModel(BaseEstimator):
     @classmethod
     def load(cls, path: str | Path, device: str = "cpu") -> DynamicsModel:
         """The fitted model in a file; device: where it is to predict."""
-        regressor, header = model_file.load_with_header(path, device=device)
-        if "dynamics" not in header:
-            raise FileFormatError(f"{path} holds a {type(regressor).__name__} and no dynamics. Use manifoldgp.load.")
+        regressor, plain = model_file.load_with_part(path, "dynamics", "dynamics", device)
         try:
-            plain = header["dynamics"]
             space, default = StateSpace.from_plain(plain["space"]), bool(plain["default_regressor"])
         except (KeyError, TypeError, ValueError) as error:
             raise FileFormatError(f"{path} is incomplete or inconsistent ({error}).") from error

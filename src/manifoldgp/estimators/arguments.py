@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
@@ -29,6 +30,18 @@ if TYPE_CHECKING:
 
 DEFAULT_FEATURES = (6, 2)
 """Layer sizes of the network that features=None stands for: the paper's."""
+
+
+@contextmanager
+def as_it_was_if_this_fails(estimator: object) -> Iterator[None]:
+    """What is done to an estimator, undone where it fails: an earlier fit still predicts."""
+    before = dict(vars(estimator))
+    try:
+        yield
+    except BaseException:
+        vars(estimator).clear()
+        vars(estimator).update(before)
+        raise
 
 
 def model_of(estimator: ManifoldGPRegressor, known_noise: bool) -> Model:

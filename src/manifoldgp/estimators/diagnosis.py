@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -60,6 +60,14 @@ class Diagnosis:
     numbers: dict[str, Any] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)
 
+    @staticmethod
+    def of_targets(parts: Sequence[Diagnosis]) -> Diagnosis:
+        """One of all targets: that of the only one as it is, else every line with its target's number."""
+        if len(parts) == 1:
+            return parts[0]
+        numbers = {f"output {o}: {name}": value for o, part in enumerate(parts) for name, value in part.numbers.items()}
+        return Diagnosis(numbers, [f"output {o}: {remark}" for o, part in enumerate(parts) for remark in part.remarks])
+
     def __str__(self) -> str:
         width = max((len(name) for name in self.numbers), default=0)
         lines = [f"{name:<{width}}  {show_value(value)}" for name, value in self.numbers.items()]
@@ -81,10 +89,9 @@ def diagnose(estimator: ManifoldGPRegressor) -> Diagnosis:
     choice: KernelChoice | None = getattr(estimator, "kernel_choice_", None)
     numbers, remarks = ({}, []) if choice is None else (choice.numbers(), [choice.remark()])
     _input_noise(estimator, numbers, remarks)
-    if len(parts) == 1:
-        return Diagnosis(parts[0].numbers | numbers, remarks + parts[0].remarks)
-    numbers |= {f"output {o}: {name}": value for o, part in enumerate(parts) for name, value in part.numbers.items()}
-    return Diagnosis(numbers, remarks + [f"output {o}: {remark}" for o, part in enumerate(parts) for remark in part.remarks])
+    found = Diagnosis.of_targets(parts)
+    both = found.numbers | numbers if len(parts) == 1 else numbers | found.numbers
+    return Diagnosis(both, remarks + found.remarks)
 
 
 def _input_noise(estimator: ManifoldGPRegressor, numbers: dict, remarks: list) -> None:

@@ -222,11 +222,9 @@ class Forecaster(BaseEstimator):
     @classmethod
     def load(cls, path: str | Path, device: str = "cpu") -> Forecaster:
         """The fitted forecaster in a file; device: where it is to predict."""
-        regressor, header = model_file.load_with_header(path, device=device)
-        if "forecast" not in header:
-            raise FileFormatError(f"{path} holds a {type(regressor).__name__} and no forecaster. Use manifoldgp.load.")
+        regressor, plain = model_file.load_with_part(path, "forecast", "forecaster", device)
         try:
-            return cls._from_plain(header["forecast"], regressor)
+            return cls._from_plain(plain, regressor)
         except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
             raise FileFormatError(f"{path} is incomplete or inconsistent ({error}).") from error
 

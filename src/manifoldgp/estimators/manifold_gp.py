@@ -20,7 +20,7 @@ from manifoldgp.data.scaling import Standardizer
 from manifoldgp.data.sources import RowSource
 from manifoldgp.errors import InputError
 from manifoldgp.estimators import fitting, model_file, more_members, predictions, uncertain_inputs
-from manifoldgp.estimators.arguments import Draws
+from manifoldgp.estimators.arguments import Draws, as_it_was_if_this_fails
 from manifoldgp.estimators.diagnosis import Diagnosis, diagnose
 from manifoldgp.estimators.function_draws import RIDGES, SampledFunctions, sample_functions
 from manifoldgp.estimators.hyperparameters import ParameterTable, parameter_table
@@ -263,19 +263,14 @@ class ManifoldGPRegressor(PredictiveMethods, RegressorMixin, TransformerMixin, B
             What scikit-learn knows and this does not, ``sample_weight`` above all: refused, with the reason.
         """
         fitting.refuse_unsupported(unsupported)
-        before = dict(vars(self))
-        for name in (
-            "table_encoding_",
-            "input_noise_",
-            "switched_off_",
-        ):  # of an earlier fit; whoever encodes a table sets it after this one
-            vars(self).pop(name, None)
-        try:
+        with as_it_was_if_this_fails(self):
+            for name in (
+                "table_encoding_",
+                "input_noise_",
+                "switched_off_",
+            ):  # of an earlier fit; who encodes a table sets it anew
+                vars(self).pop(name, None)
             fitting.fit(self, X, y, noise_std, groups, ordered, input_std, unlabelled)
-        except BaseException:
-            vars(self).clear()
-            vars(self).update(before)
-            raise
         return self
 
     def predict(
@@ -508,12 +503,6 @@ class ManifoldGPRegressor(PredictiveMethods, RegressorMixin, TransformerMixin, B
         """What a fitted model looks like, and nothing before the fit."""
         return fitted_view(self) if self.__sklearn_is_fitted__() else ""
 
-    @property
-    def n_iter_(self) -> int:
-        """Iterations of the start that took the most."""
-        check_is_fitted(self)
-        return int(self.starts_["iterations"].max())
-
     def _kernel_in_use(self) -> Kernel | str:
         """The kernel that a fit trains."""
         if isinstance(self.kernel, str) and self.kernel == "auto":
@@ -521,19 +510,6 @@ class ManifoldGPRegressor(PredictiveMethods, RegressorMixin, TransformerMixin, B
                 "kernel='auto' chooses the kernel of a plain GP: GPRegressor(kernel='auto'). Name a kernel for learned features."
             )
         return self.kernel
-
-    def _seconds_left(self) -> float | None:
-        """Of the time budget, when training begins."""
-        return self.time_budget
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
-        tags.input_tags.allow_nan = self.missing != "error"
-        return tags
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "ensembles_")
 
 
 _SHORTHANDS: dict[str, Callable[[Any], Options | None]] = {"averaging": as_averaging, "method": as_method}

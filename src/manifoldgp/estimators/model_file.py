@@ -232,6 +232,14 @@ def load_with_header(
         raise FileFormatError(f"{path} is incomplete or inconsistent ({type(error).__name__}: {error}).") from error
 
 
+def load_with_part(path: str | Path, part: str, whole: str, device: str = "cpu") -> tuple[ManifoldGPRegressor, Any]:
+    """The estimator in a file, and what the larger whole that keeps it has written there under a name; refuses a file without it."""
+    regressor, header = load_with_header(path, device=device)
+    if part not in header:
+        raise FileFormatError(f"{path} holds a {type(regressor).__name__} and no {whole}. Use manifoldgp.load.")
+    return regressor, header[part]
+
+
 def _unpack(
     header: dict[str, Any], tensors: dict[str, Tensor], placed: dict[str, torch.nn.Module], device: str
 ) -> ManifoldGPRegressor:

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from manifoldgp.averaging import Single
+from manifoldgp.estimators.arguments import as_it_was_if_this_fails
 from manifoldgp.estimators.fitting import refuse_unsupported
 from manifoldgp.estimators.kernel_choice import KernelChoice, choose_kernel
 from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
@@ -122,18 +123,13 @@ class GPRegressor(ManifoldGPRegressor):
         With kernel="auto", ``groups`` and ``ordered`` say which rows are held out together while kernels are tried, with inputs taken as exact.
         """
         refuse_unsupported(unsupported)
-        before = dict(vars(self))
-        vars(self).pop("kernel_choice_", None)
-        try:
+        with as_it_was_if_this_fails(self):
+            vars(self).pop("kernel_choice_", None)
             if isinstance(self.kernel, str) and self.kernel == "auto":
                 self.kernel_choice_ = choose_kernel(self, X, y, noise_std, groups, ordered)
                 super().fit(X, y, noise_std=noise_std, input_std=input_std)
             else:
                 super().fit(X, y, noise_std=noise_std, input_std=input_std, groups=groups, ordered=ordered)
-        except BaseException:
-            vars(self).clear()
-            vars(self).update(before)
-            raise
         return self
 
     def _kernel_in_use(self) -> Kernel | str:

@@ -1,4 +1,4 @@
-"""The methods by which a fitted estimator tells its predictive distribution, whatever model it predicts with."""
+"""What estimators have in common, whatever model they predict with: how they tell their predictive distribution, and what scikit-learn asks of them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 from manifoldgp.estimators import predictions
 from manifoldgp.estimators.conformal import intervals
@@ -19,6 +20,29 @@ if TYPE_CHECKING:
 
 class PredictiveMethods:
     """Quantiles, intervals, densities, scores and draws of y: for estimators that hold an `Ensemble`, or another mixture, for each target."""
+
+    missing: str
+    time_budget: float | None
+    starts_: np.ndarray
+
+    @property
+    def n_iter_(self) -> int:
+        """Iterations of the start that took the most."""
+        check_is_fitted(self)
+        return int(self.starts_["iterations"].max())
+
+    def _seconds_left(self) -> float | None:
+        """Of the time budget, when training begins."""
+        return self.time_budget
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()  # type: ignore[misc]
+        tags.target_tags.multi_output = True
+        tags.input_tags.allow_nan = self.missing != "error"
+        return tags
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "ensembles_")
 
     def predict_quantiles(
         self: Predicting,

@@ -20,7 +20,7 @@ from manifoldgp.data.encoding import TableEncoding
 from manifoldgp.data.scaling import Standardizer
 from manifoldgp.errors import FileFormatError, InputError
 from manifoldgp.estimators import model_file, predictions, tables
-from manifoldgp.estimators.arguments import RunSettings, standardized
+from manifoldgp.estimators.arguments import RunSettings, as_it_was_if_this_fails, standardized
 from manifoldgp.estimators.diagnosis import Diagnosis
 from manifoldgp.estimators.ensemble_file import take
 from manifoldgp.estimators.fitting import refuse_unsupported
@@ -159,14 +159,9 @@ class DeepGPRegressor(PredictiveMethods, RegressorMixin, BaseEstimator):
         leaves the estimator as it was.
         """
         refuse_unsupported(unsupported)
-        before = dict(vars(self))
-        vars(self).pop("table_encoding_", None)
-        try:
+        with as_it_was_if_this_fails(self):
+            vars(self).pop("table_encoding_", None)
             self._fit(X, y)
-        except BaseException:
-            vars(self).clear()
-            vars(self).update(before)
-            raise
         return self
 
     def _fit(self, X: Table, y: ArrayLike | None) -> None:
@@ -266,11 +261,7 @@ class DeepGPRegressor(PredictiveMethods, RegressorMixin, BaseEstimator):
     def diagnose(self) -> Diagnosis:
         """What the fit looks like, in words (print it) and numbers."""
         check_is_fitted(self)
-        parts = [self._diagnosis(o) for o in range(self.n_outputs_)]
-        if len(parts) == 1:
-            return parts[0]
-        numbers = {f"output {o}: {name}": value for o, part in enumerate(parts) for name, value in part.numbers.items()}
-        return Diagnosis(numbers, [f"output {o}: {remark}" for o, part in enumerate(parts) for remark in part.remarks])
+        return Diagnosis.of_targets([self._diagnosis(o) for o in range(self.n_outputs_)])
 
     def _diagnosis(self, output: int) -> Diagnosis:
         start, layers = self.starts_[output], self.ensembles_[output].layers
@@ -300,24 +291,6 @@ class DeepGPRegressor(PredictiveMethods, RegressorMixin, BaseEstimator):
         """Write the fitted model to one file that manifoldgp.load reads; no pickle."""
         check_is_fitted(self)
         model_file.save(self, path)  # pyright: ignore[reportArgumentType]: it keeps all that a file holds, under the same names
-
-    @property
-    def n_iter_(self) -> int:
-        """Steps of the target that took the most."""
-        check_is_fitted(self)
-        return int(self.starts_["iterations"].max())
-
-    def _seconds_left(self) -> float | None:
-        return self.time_budget
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
-        tags.input_tags.allow_nan = self.missing != "error"
-        return tags
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "ensembles_")
 
 
 @torch.no_grad()
