@@ -34,8 +34,9 @@ honesty: $(INSTALLED)  ## is the average ever worse than a plain GP? the bars, a
 	$(BIN)/python benchmarks/honesty.py --averaging stack restarts single --only step bumps
 	$(BIN)/python benchmarks/honesty.py
 
-study: $(INSTALLED)  ## sizes of a stack over data sets and rows, a few hours; can be continued
+study: $(INSTALLED)  ## sizes of a stack over data sets and rows, and kinds of members that it might have, a few hours; can be continued
 	$(BIN)/python benchmarks/study.py
+	$(BIN)/python benchmarks/further_members.py
 
 bench: $(INSTALLED) $(PEERS)/.installed  ## speed and memory against other libraries; writes docs/benchmarks; wants an idle machine
 	$(BIN)/python benchmarks/bench.py
@@ -62,13 +63,13 @@ PROGRAMME := PYTHONPATH=tests $(BIN)/python -m programmes
 fuzz: $(INSTALLED)  ## mutated files, nasty data, random configurations, calls in any order, for an hour; FUZZ=minutes
 	$(PROGRAMME).fuzz --minutes $(or $(FUZZ),60)
 
-faults: $(INSTALLED)  ## kill -9, full disk, no memory, signals, two writers, processes and threads; FAULTS=minutes (30)
-	$(PROGRAMME).faults --minutes $(or $(FAULTS),30)
+faults: $(INSTALLED)  ## kill -9, full disk, no memory, signals, two writers, processes and threads, 50 of each; FAULTS=minutes, at most (60)
+	$(PROGRAMME).faults --cases 50 --minutes $(or $(FAULTS),60)
 
 soak: $(INSTALLED)  ## fit, update, predict, save, load and stream in one process: nothing grows; SOAK=minutes (30)
 	$(PROGRAMME).soak --minutes $(or $(SOAK),30)
 
-calibrate: $(INSTALLED)  ## coverage and PIT of stack, fast and nuts on data from known laws; CALIBRATE=sets of each kind (400), hours
+calibrate: $(INSTALLED)  ## coverage and PIT of stack, fast and nuts on data from known laws; CALIBRATE=sets of each kind (400), a day or more; can be stopped and continued
 	$(PROGRAMME).calibrate --sets $(or $(CALIBRATE),400)
 
 lint: $(INSTALLED)  ## style, format, import layers, types
@@ -135,6 +136,7 @@ check-build: $(TOOLS)/.installed  ## what make build left in dist/: twine's chec
 notes:  ## what CHANGELOG.md says of one version; VERSION=0.2.0
 	@$(PYTHON) tests/versions.py notes $(VERSION)
 
+# --strict: a package that the index knows nothing about is a failure, or "no known vulnerabilities" could mean that nothing was looked up.
 audit: $(TOOLS)/.installed $(INSTALLED)  ## known vulnerabilities in the locked versions, and the licences of all packages
-	$(TOOLS)/bin/pip-audit --disable-pip --no-deps --requirement $(LOCK)
+	$(TOOLS)/bin/pip-audit --strict --disable-pip --no-deps --requirement $(LOCK)
 	$(TOOLS)/bin/pip-licenses --python $(BIN)/python --from=mixed --order=license --format=markdown

@@ -3,6 +3,7 @@
     python benchmarks/prediction.py                  # N = 400, a single model [2-10-3]; a Markdown table with the bars
     python benchmarks/prediction.py --no-stack       # without fitting the default stack
     python benchmarks/prediction.py --realtime       # Linux, as root: undisturbed by other processes while it measures
+    python benchmarks/prediction.py --bulk elevators pol --rows 5000 --models DIR    # 100,000 rows by mgp predict: rows a second and memory; fitted models are kept in DIR
 
 Every contestant predicts the same points, a few calls at a time, in turn. "median" is over all turns; "quiet" is the fastest tenth of the
 turns, what a machine that does nothing else would show. Ratios are medians of ratios within a turn.
@@ -35,7 +36,19 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=200)
     parser.add_argument("--no-stack", action="store_true")
     parser.add_argument("--realtime", action="store_true")
+    parser.add_argument("--bulk", nargs="+", metavar="SET", help="many rows instead, of the default on these data sets")
+    parser.add_argument(
+        "--models", type=Path, default=Path("benchmarks/results/bulk"), help="where fitted models of --bulk are kept"
+    )
     arguments = parser.parse_args()
+    if arguments.bulk:
+        print(
+            "| data, rows | members | model file MB | exact rows/s | program MB | made in | program rows/s | NLPP lost | RMSE exact, program | mean off, std off (rms; at most) |"
+            " mgp predict rows/s | peak MiB |\n|---|---|---|---|---|---|---|---|---|---|---|---|"
+        )
+        for name in arguments.bulk:
+            bulk(name, arguments.rows, arguments.models)
+        return
     global _REALTIME
     _REALTIME = arguments.realtime
     import torch
@@ -152,6 +165,84 @@ def stack(X: np.ndarray, y: np.ndarray, new: np.ndarray, turns: int) -> None:
         print(f"| {name} | {1e6 * np.quantile(t, 0.1):.0f} | {1e6 * np.median(t):.0f} |")
     print()
     sizes("Default stack", model)
+
+
+def bulk(name: str, rows: int, models: Path) -> None:
+    """One row of the table: the default stack on so many rows of a data set, by itself and by its quick program, and ``mgp predict`` on 100,000 rows. Rows a second are of one core's time."""
+    import sizes as data_sets
+    from manifoldgp import ManifoldGPRegressor, load
+    from manifoldgp.cli.fit import _LOST, _SMALL_PROGRAM
+    from manifoldgp.data.columns import Column
+    from manifoldgp.data.encoding import TableEncoding
+    from manifoldgp.estimators import model_file
+    from manifoldgp.estimators.program_targets import small_predictor
+
+    X, y, X_test, y_test = data_sets.split(name, rows)
+    models.mkdir(parents=True, exist_ok=True)
+    kept = models / f"{name}-{rows}.mgp"
+    if not kept.exists():
+        ManifoldGPRegressor().fit(X, y).save(kept)
+    model = load(kept)
+    members = sum(block.members for block in model.ensembles_[0].blocks)
+    few = slice(0, 1000)
+    begin = time.process_time()
+    mean, std = model.predict(X_test[few], return_std=True)
+    said = [
+        f"{name}, {rows:,}",
+        str(members),
+        f"{kept.stat().st_size / 1e6:.1f}",
+        f"{len(mean) / (time.process_time() - begin):,.0f}",
+    ]
+    begin = time.process_time()
+    program = small_predictor(model, _SMALL_PROGRAM, _LOST)
+    took = time.process_time() - begin
+    if program is None:
+        print(f"| {' | '.join(said)} | none: too much would be lost | {took:.0f} s | | | | | | |", flush=True)
+        return
+    many = np.tile(X_test, (-(-100_000 // len(X_test)), 1))[:100_000]
+    begin = time.process_time()
+    program(many[:20_000], return_std=True)
+    rate = 20_000 / (time.process_time() - begin)
+    other, spread = program(X_test[few], return_std=True)
+    densities = program.mixtures(X_test[few])[0].log_density(y_test[few])
+    lost = float(np.mean(model.log_predictive_density(X_test[few], y_test[few]) - densities))
+    off = [(np.sqrt(np.mean(d**2)), d.max()) for d in (np.abs(other - mean) / std, np.abs(spread / std - 1.0))]
+    rmse = [np.sqrt(np.mean((m - y_test[few]) ** 2)) for m in (mean, other)]
+    model.table_encoding_ = TableEncoding(tuple(Column(f"x{d}") for d in range(X.shape[1])), ("y",))
+    with tempfile.TemporaryDirectory() as folder:
+        model_file.save(model, Path(folder, "model.mgp"), None, program)
+        np.savetxt(Path(folder, "new.csv"), many, "%.9g", ",", header=",".join(f"x{d}" for d in range(X.shape[1])), comments="")
+        rows_a_second, peak = _mgp_predict(Path(folder))
+    deviations = "; ".join(f"{100 * rms:.2g} %, {100 * most:.2g} %" for rms, most in off)
+    said += [
+        f"{program.nbytes / 1e6:.2f}",
+        f"{took:.0f} s",
+        f"{rate:,.0f}",
+        f"{lost:.4f}",
+        f"{rmse[0]:.4f}, {rmse[1]:.4f}",
+        deviations,
+    ]
+    print(f"| {' | '.join(said)} | {rows_a_second:,.0f} | {peak:.0f} |", flush=True)
+
+
+def _mgp_predict(folder: Path) -> tuple[float, float]:
+    """100,000 rows by the command, in a process of its own: rows a second while it predicts, quantiles included, in processor time; and its peak memory in MiB."""
+    import json
+    import subprocess
+    import sys
+
+    code = (
+        "import json, re, sys, time; from pathlib import Path; from manifoldgp.cli import predict; began = []; whole = predict.predicted_columns\n"
+        "def timed(*given):\n    t = time.process_time(); found = whole(*given); began.append(time.process_time() - t); return found\n"
+        "predict.predicted_columns = timed\n"
+        "predict.predict(*sys.argv[1:3], out=sys.argv[3], quiet=True)\n"
+        "peak = re.search(r'VmHWM:\\s*(\\d+)', Path('/proc/self/status').read_text())\n"
+        "print(json.dumps([began[0], int(peak[1]) / 1024]))"
+    )
+    files = [str(folder / name) for name in ("model.mgp", "new.csv", "out.csv")]
+    done = subprocess.run([sys.executable, "-c", code, *files], capture_output=True, text=True, check=True)
+    seconds, peak = json.loads(done.stdout.splitlines()[-1])
+    return 100_000 / seconds, peak
 
 
 def sizes(title: str, model) -> None:

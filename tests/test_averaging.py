@@ -11,9 +11,10 @@ from sklearn.base import clone
 
 from manifoldgp import NUTS, GPRegressor, ManifoldGPRegressor, Stack, load
 from manifoldgp._system.threads import Workers, training_threads
-from manifoldgp.averaging import final_members
+from manifoldgp.averaging import final_members, stack
 from manifoldgp.averaging import fold_training as on_folds
 from manifoldgp.averaging.averages import FoldChoice
+from manifoldgp.averaging.fold_groups import Group
 from manifoldgp.averaging.fold_predictions import make_batch, predict_held_out
 from manifoldgp.averaging.folds import held_out_in_turn
 from manifoldgp.averaging.members import nested_gp, plain_gp, warm_and_cold
@@ -140,6 +141,29 @@ def test_groups_and_order_choose_the_folds():
     assert not np.allclose(densities[0], densities[2])
     with pytest.raises(InputError, match="one label a row"):
         ManifoldGPRegressor(**quick).fit(X, y, groups=[1, 2])
+
+
+@pytest.mark.parametrize(("N", "count"), [(40, 2), (150, 3), (500, 3)])
+def test_every_deal_of_rows_in_order_of_time_has_stretches_of_its_own(N, count):
+    rng = np.random.default_rng(0)
+    deals = [held_out_in_turn(N, rng, None, True) for _ in range(3)]
+    for folds in deals:
+        assert len(folds) == count
+        np.testing.assert_array_equal(np.concatenate(folds), np.arange(N))  # stretches, and every row in one
+    assert len({tuple(map(len, folds)) for folds in deals}) > 1
+
+
+def test_a_short_stretch_of_time_may_be_widened_further_and_is_said_to_be_short(tmp_path):
+    X, y = cliff(4, 40)
+    model = ManifoldGPRegressor((3, 1), averaging=few_starts("stack", 1, 4)).fit(X, y, ordered=True)
+    model.save(tmp_path / "m")
+    for each in (model, load(tmp_path / "m")):
+        assert each.held_out_[0].ordered
+        assert max(each.held_out_[0].variance_factors) == 64.0
+        assert "short stretch of time" in str(each.diagnose())
+    other = clone(model).fit(X, y)
+    assert max(other.held_out_[0].variance_factors) == 16.0
+    assert "short stretch of time" not in str(other.diagnose())
 
 
 def test_bad_choices_are_refused():
@@ -385,6 +409,53 @@ def test_members_that_could_not_be_trained_have_no_weight(monkeypatch):
     assert sum(own) > 0.0  # those of the folds stand in for them
 
 
+def test_a_plain_gp_that_cannot_go_on_from_its_first_fold_starts_elsewhere():
+    data = standardised(*cliff(4, 20))
+    with training_threads() as workers:
+        trainer = Trainer(torch.Generator().manual_seed(0), workers)
+        batch = trainer.fit("plain GP", plain_gp(Model()), data, 3, 5)
+        batch.result.theta[0] = np.nan
+        group = Group(batch, np.arange(3), np.ones((3, 1)), 5, data)
+        found = final_members._plain("plain GP", data, group, 4, trainer)
+    assert len(found.objective) == 2 + 4
+    assert np.isfinite(found.objective).all()
+
+
+def test_where_no_plain_gp_of_all_rows_can_be_trained_those_of_the_folds_predict(monkeypatch):
+    monkeypatch.setattr(stack, "SCREEN_FROM", 20)
+    trained = final_members._plain
+
+    def nobody(*arguments):
+        batch = trained(*arguments)
+        batch.result.value[:] = np.inf
+        return batch
+
+    monkeypatch.setattr(final_members, "_plain", nobody)
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 1))
+    average, _ = averaged(X, np.sin(2 * X[:, 0]) + 0.1 * rng.normal(size=40))
+    assert sum(weights.sum() for weights in average.weights) == pytest.approx(1.0)
+    for batch, weights in zip(average.trained, average.weights, strict=True):
+        assert np.isfinite(batch.objective[weights.sum(0) > 0]).all()
+
+
+@pytest.mark.parametrize(
+    "kernel", [SquaredExponential(ard=False), SquaredExponential(ard=False, amplitude=False), SquaredExponential(scaled=False)]
+)
+def test_rough_members_have_the_parameters_of_the_kernel_they_stand_beside(kernel):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(20, 2))
+    model = ManifoldGPRegressor((2,), kernel, averaging=Stack(own_members=1, deals=1)).fit(X, np.sin(2 * X[:, 0]))
+    assert {"rough GP", "rough"} <= set(model.held_out_[0].groups)
+    assert np.isfinite(model.predict(X)).all()
+
+
+@pytest.mark.parametrize("factors", [(4.0, 1.0), (0.25,), (2.0, 4.0)])
+def test_variance_factors_begin_with_the_member_as_it_is(factors):
+    with pytest.raises(InputError, match="begin with 1"):
+        Stack(variance_factors=factors).check()
+
+
 @pytest.mark.parametrize(
     ("groups", "ordered", "largest"), [(np.repeat(np.arange(5), [1200, 75, 75, 75, 75]), False, 300), (None, True, 300)]
 )
@@ -487,7 +558,8 @@ def test_neighbourhoods_hold_all_rows_once_and_are_near_in_the_inputs_that_count
     X = rng.normal(size=(1200, 3))
     data = Data(torch.tensor(X), torch.tensor(np.arange(1200.0)))
     folds = make_batch(data, [np.arange(0, 1200, 4)])
-    near, parts = folds.neighbourhoods(2, 100, np.array([[1.0, 50.0, 50.0]]), np.random.default_rng(1))
+    scale = np.array([[1.0, 50.0, 50.0]])
+    near, parts = folds.neighbourhoods(2, 100, 4000, scale, np.random.default_rng(1))
     assert parts == 9
     assert near.X.shape == (18, 100, 3)
     kept = np.setdiff1d(np.arange(1200), np.arange(0, 1200, 4))
@@ -497,6 +569,10 @@ def test_neighbourhoods_hold_all_rows_once_and_are_near_in_the_inputs_that_count
     assert spread[0] < 0.2
     assert (spread[1:] > 0.8).all()
     assert not torch.equal(near.y[:9], near.y[9:])  # every member has borders of its own
+    few, parts = folds.neighbourhoods(2, 100, 450, scale, np.random.default_rng(1))
+    assert parts == 4  # 450 rows at most
+    assert len(np.unique(few.y[:4].numpy())) == 400  # no row twice
+    assert not np.array_equal(np.unique(few.y[:4].numpy()), np.unique(few.y[4:].numpy()))  # every member has other rows
 
 
 @pytest.mark.parametrize("autograd", [False, True])
@@ -534,6 +610,18 @@ def test_many_rows_are_all_learnt_from_in_neighbourhoods():
         trainer = Watched(torch.Generator().manual_seed(0), workers)
         settings.fit(Model(), Data(torch.tensor(X), torch.tensor(y)), trainer, FoldChoice())
     assert max(trained.rows.max() for trained in found) > 8 * 60  # all 560 rows of a fold, in parts
+
+
+def test_small_and_large_networks_contend_where_rows_are_many():
+    X, y = cliff(0, 700)
+    settings = Stack(learn_rows=60, steps=(4, 8), warm_iterations=4, gp_iterations=10, gp_starts=1, fold_members=1)
+    with training_threads() as workers:
+        trainer = Trainer(torch.Generator().manual_seed(0), workers)
+        found = settings.fit(Model(), Data(torch.tensor(X), torch.tensor(y)), trainer, FoldChoice())
+    trained = {batch.group: batch for batch in found.trained}
+    width = {name: batch.model.features.hidden for name, batch in trained.items() if isinstance(batch.model.features, Nested)}
+    assert width["large"] == 4 * width["cold"]
+    assert width["rough"] in (width["cold"], width["large"])
 
 
 def test_narrow_copies_are_in_the_choice_from_a_hundred_rows_on():

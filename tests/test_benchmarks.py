@@ -6,12 +6,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import additive
 import bars
 import bench
 import evaluation
 import fits
+import further_kinds
 import growth
 import levels
 import memory
@@ -22,6 +24,7 @@ import study
 import ways
 from libraries import LIBRARIES, OURS, Library
 from manifoldgp import GPRegressor, ManifoldGPRegressor, Single
+from manifoldgp.model import Data, Model
 from problems import NETWORK, STEP_NETWORK, fixed_values, reference_nlml, smooth, starts, step
 from processes import Crew, NotMeasured, Worker
 
@@ -172,7 +175,8 @@ def _results() -> dict:
         "fits": {"cells": fit_cells},
         "averages": {"cells": averaged},
         "levels": {"cells": [_levelled()], "largest": {"rows": 10_000, "peak_mb": 3000.0, "seconds": 200.0}},
-        "startup": dict.fromkeys(("seconds", "over_torch"), dict.fromkeys(startup.COMMANDS, 0.4)),
+        "startup": dict.fromkeys(("seconds", "over_torch"), dict.fromkeys(startup.COMMANDS, 0.4))
+        | {"processor": dict.fromkeys(startup.SMALL, 1.1)},
         "growth": dict.fromkeys(growth.SWEEPS, sweep),
         "memory": {"cells": [_cell(OURS, 500, peak_mb=300.0, above_mb=10.0), _cell("GPy", 500, peak_mb=200.0, above_mb=30.0)]},
         "prediction": {"printed": "# Latency\nfast\n"},
@@ -280,3 +284,15 @@ def test_every_way_that_is_available_can_be_made():
     for way in ways.available():
         for inputs in (1, 5):
             assert hasattr(ways.WAYS[way](inputs, 0), "log_predictive_density"), way
+
+
+def test_noise_that_follows_inputs_is_the_usual_one_without_slopes_and_stays_in_its_bounds():
+    X, y = (torch.as_tensor(part) for part in smooth(20))
+    data, usual = Data(X, y), Model()
+    noisy = further_kinds.NoisyModel(noise=further_kinds.BoundedNoise())
+    _, values = noisy.draw(data, torch.Generator().manual_seed(0), 2)
+    values["noise"]["slope"] = torch.zeros_like(values["noise"]["slope"])
+    torch.testing.assert_close(noisy.nlml(values, data), usual.nlml(values, data))
+    values["noise"]["slope"] += 1e3
+    ratio = noisy.noise.of_rows(values["noise"], 10 * X) / values["noise"]["scale"][:, None] ** 2
+    assert 0.0099 < ratio.min() < ratio.max() < 101

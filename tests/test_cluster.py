@@ -10,7 +10,8 @@ import pytest
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.multioutput import MultiOutputRegressor
 
-from manifoldgp import GPRegressor, ManifoldGPRegressor, Single, Sparse
+from manifoldgp import GPRegressor, ManifoldGPRegressor, Single, Sparse, Stack
+from manifoldgp.training.side_by_side import joblib_workers
 
 distributed = pytest.importorskip("distributed", reason="needs Dask: pip install 'manifoldgp[cluster]'")
 
@@ -60,3 +61,26 @@ def test_sparse_members_and_targets_go_over_the_cluster(cluster, data):
         models = MultiOutputRegressor(sparse, n_jobs=-1).fit(X, np.column_stack([y, -y]))
     assert models.predict(X).shape == (60, 2)
     assert all(model.method_ == "sparse" for model in models.estimators_)
+
+
+_MEMBERS = Stack(
+    deals=1, steps=(3, 6), warm_iterations=3, gp_starts=2, warm_members=1, cold_members=2, own_members=2, fold_members=1
+)  # fmt: skip
+
+
+def test_members_of_one_fit_go_over_the_cluster(cluster, data):
+    told = []
+    model = ManifoldGPRegressor(averaging=_MEMBERS, callback=lambda iterations, values: bool(told.append(len(iterations))))
+    here = model.fit(*data).predict(data[0], return_std=True)
+    before = len(told)
+    with on(cluster):
+        there = model.fit(*data).predict(data[0], return_std=True)
+    assert before < len(told) < 2 * before  # whoever watches hears of every lot that comes back, not of every round
+    for a, b in zip(there, here, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-7)
+
+
+def test_a_fit_inside_a_parallel_loop_keeps_to_itself(cluster):
+    with on(cluster):
+        assert joblib_workers() == 2
+        assert joblib.Parallel(n_jobs=2)(joblib.delayed(joblib_workers)() for _ in range(2)) == [1, 1]

@@ -8,6 +8,7 @@ import math
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.linear_model import LinearRegression
@@ -116,6 +117,32 @@ def test_text_columns_become_numbers():
     table = pd.DataFrame({"kind": kind, "speed": X[:, 1]})
     found = compare(table, (kind == "ice") + 0.01 * X[:, 1], models=["mean", "linear"], folds=3)
     assert found.numbers(found.rows[1])["r2"] > 0.99
+
+
+def test_effects_of_many_categories_are_learnt_without_the_held_out_rows():
+    """Labels that mean nothing: effects that had seen the held-out targets would look as if they did."""
+    rng = np.random.default_rng(1)
+    table = pd.DataFrame({"label": [f"l{i}" for i in rng.permutation(np.arange(240) % 80)], "x": rng.normal(size=240)})
+    found = compare(table, rng.normal(size=240), models=["mean", "linear", "gp:se"], folds=3)
+    assert [row.status for row in found.rows] == ["done"] * 3
+    assert all(found.numbers(row)["r2"] < 0.05 for row in found.rows)
+
+
+def test_tables_with_gaps_are_compared_where_somebody_says_what_they_become():
+    rng = np.random.default_rng(2)
+    table = pd.DataFrame({"a": rng.normal(size=90), "kind": np.array(["u", "v"])[rng.integers(2, size=90)]})
+    y = table["a"] + 2.0 * (table["kind"] == "v") + 0.1 * rng.normal(size=90)
+    table.loc[::9, "a"] = np.nan
+    table.loc[4::20, "kind"] = None
+    with pytest.raises(InputError, match="missing='impute'"):
+        compare(table, y, models=["linear"])
+    for given in (table, pl.from_pandas(table)):
+        found = compare(given, y, models=["linear", "gp:linear"], missing="impute", folds=3)
+        assert all(found.numbers(row)["r2"] > 0.6 for row in found.rows)
+        assert len(found.y) == 90
+    assert len(compare(table, y, models=["linear"], missing="drop", folds=3).y) == 90 - 10 - 5
+    gaps = np.where(rng.uniform(size=(60, 2)) < 0.1, np.nan, X)
+    assert compare(gaps, Y, models=["linear"], missing="impute").rows[0].status == "done"
 
 
 # ------------------------------------------------------------------------------------------ what is kept when it is stopped

@@ -110,7 +110,7 @@ def test_noise_free_data_are_remarked():
 
 def test_inputs_without_influence_are_remarked():
     model = gp(priors={"kernel.lengthscale": LogNormal(math.log(1e5), 1e-3)}, max_iter=50).fit(X, Y)
-    assert "kernel.lengthscale: 2 features have no influence (length-scale above 1000 spreads)" in remarks(model)
+    assert "kernel.lengthscale: 2 inputs have no influence (length-scale above 1000 spreads): 0, 1." in remarks(model)
     model = gp(priors={"kernel.lengthscale": LogNormal(math.log(1e-5), 1e-3)}, max_iter=50).fit(X, Y)
     assert "kernel.lengthscale: 2 length-scales are below 0.001 spreads: nothing is shared between rows" in remarks(model)
 
@@ -224,6 +224,15 @@ def test_columns_of_one_category_do_not_make_features_superfluous():
     assert [r for r in collapsed.diagnose().remarks if "The 3 features span only 1 dimension:" in r]
 
 
+def test_columns_of_one_category_with_filled_gaps_do_not_follow_from_others():
+    """Filled in from rows that are alike, they are shares between 0 and 1, and still sum to one."""
+    sex = np.array(["f", "m", "x"])[RNG.integers(0, 3, 30)].astype(object)
+    sex[[3, 7]] = None
+    table = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "sex": sex})
+    told = gp(restarts=1, missing="impute").fit(table, Y).diagnose().remarks
+    assert not [remark for remark in told if "span only" in remark]
+
+
 def test_inputs_that_follow_from_others_are_no_fault_of_the_features():
     told = gp(restarts=1).fit(np.c_[X, X.sum(1)], Y).diagnose().remarks
     assert "The 3 inputs span only 2 dimensions: some follow from the others." in told
@@ -245,7 +254,7 @@ def test_one_of_a_kind_is_singular():
     model = gp(restarts=1, max_iter=2, kernel=SquaredExponential()).fit(X, Y)
     model.ensembles_[0].blocks[0].values["kernel"]["lengthscale"][0, 1] = 1e6
     text = " ".join(model.diagnose().remarks)
-    assert "kernel.lengthscale: 1 feature has no influence" in text
+    assert "kernel.lengthscale: 1 input has no influence" in text
     assert "1 of 1 start stopped at the iteration limit" in text
 
 

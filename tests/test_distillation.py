@@ -30,18 +30,20 @@ def kl_by_draws(whole, small, rows, count=300):
 
 
 def test_fewer_members_lose_more_and_the_loss_is_that_of_draws(estimator):
-    losses = [distilled(estimator.ensembles_, most, None) for most in (1, 2, 4)]
-    nats = [loss.nats for _, (loss,) in losses]
+    smaller = [distilled(estimator.ensembles_, most, None)[0] for most in (1, 2, 4)]
+    nats = [found.loss.nats for found in smaller]
     assert nats[0] >= nats[1] >= nats[2] >= 0.0
-    for (small,), (loss,) in losses[:2]:
+    for found in smaller[:2]:
+        small, loss = found.ensemble, found.loss
         assert loss.members == 6
+        assert found.few is None
         rows = np.arange(len(estimator.ensembles_[0].blocks[0].data.y))
         assert loss.nats == pytest.approx(kl_by_draws(estimator.ensembles_[0], small, rows), rel=0.1, abs=0.02)
         assert float(torch.cat([w.reshape(-1) for w in small.log_weights]).exp().sum()) == pytest.approx(1.0)
 
 
 def test_as_few_members_as_the_tolerance_allows(estimator):
-    (_, (loose,)), (_, (tight,)) = (distilled(estimator.ensembles_, None, nats) for nats in (0.3, 0.003))
+    loose, tight = (distilled(estimator.ensembles_, None, nats)[0].loss for nats in (0.3, 0.003))
     assert loose.nats <= 0.3
     assert tight.nats <= 0.003
     assert loose.kept < tight.kept <= 6
@@ -52,9 +54,9 @@ def test_a_member_that_excludes_what_another_predicts_costs_much_but_a_number():
     block = ensemble.blocks[0]
     elsewhere = replace(block, alpha=block.alpha + 1e6)
     halves = [torch.log(torch.tensor([[0.5]], dtype=torch.float64))] * 2
-    (few,), (loss,) = distilled([replace(ensemble, blocks=[block, elsewhere], log_weights=halves)], 1, None)
-    assert 10.0 < loss.nats < np.inf
-    assert sorted(float(w.exp()) for w in few.log_weights) == [0.0, 1.0]
+    (found,) = distilled([replace(ensemble, blocks=[block, elsewhere], log_weights=halves)], 1, None)
+    assert 10.0 < found.loss.nats < np.inf
+    assert sorted(float(w.exp()) for w in found.ensemble.log_weights) == [0.0, 1.0]
 
 
 def test_members_that_say_the_same_are_one():
@@ -68,9 +70,9 @@ def test_members_that_say_the_same_are_one():
         ensemble.offset,
         ensemble.scale,
     )
-    _, (loss,) = distilled([doubled], None, 1e-6)
-    assert (loss.kept, loss.members) == (1, 2)
-    assert loss.nats < 1e-6
+    (found,) = distilled([doubled], None, 1e-6)
+    assert (found.loss.kept, found.loss.members) == (1, 2)
+    assert found.loss.nats < 1e-6
 
 
 def test_the_predictor_is_smaller_and_says_what_was_lost(estimator, tmp_path):

@@ -130,7 +130,7 @@ def test_the_first_page_names_every_extra():
 def test_make_targets_named_in_the_pages_exist():
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     for page in PAGES:
-        for target in set(re.findall(r"(?:^ {4}|`)make (\w+)", page.read_text(encoding="utf-8"), re.M)):
+        for target in set(re.findall(r"(?:^ {4}|`)make ([\w-]+)", page.read_text(encoding="utf-8"), re.M)):
             assert re.search(rf"^{target}:", makefile, re.M), f"{page.name} names make {target}"
 
 

@@ -9,13 +9,15 @@ import pandas as pd
 import pytest
 import torch
 from sklearn.base import clone
+from sklearn.linear_model import Ridge
 
 import manifoldgp
 from command_line import mgp
-from manifoldgp import GPRegressor, ManifoldGPRegressor, Single
+from manifoldgp import DeepGPRegressor, GPRegressor, ManifoldGPRegressor, Single
 from manifoldgp.dynamics import DynamicsModel, Trajectories, cross_validate
 from manifoldgp.dynamics.state_space import Kinematics, StateSpace
 from manifoldgp.errors import FileFormatError, InputError
+from manifoldgp.estimators import model_file
 from manifoldgp.inference.gaussian_outputs import GaussianOutputs, gaussian_outputs
 from manifoldgp.inference.gaussian_series import SeriesOutputs, series_outputs
 from manifoldgp.inference.uncertain_inputs import UncertainInputs, normal_points
@@ -234,7 +236,7 @@ def test_turns_are_integrated_and_stay_turns(world):
     assert found.world is world
     assert (found.before, found.after) == (pytest.approx(0.02, abs=1e-6), pytest.approx(0.05, abs=1e-6))
     for method in ("particles", "moments"):
-        ahead = model.rollout(x[0].numpy(), horizon=3, method=method, particles=20)
+        ahead = model.rollout(x[0].numpy(), horizon=3, method=method)
         np.testing.assert_allclose(np.linalg.norm(ahead.mean[:, :4], axis=1), 1.0, atol=1e-9)
 
 
@@ -272,15 +274,21 @@ def test_files_and_clones_keep_what_was_learnt(kinematic, tmp_path):
     assert (loaded.space_, loaded.rates, list(loaded.angles)) == (kinematic.space_, {"angle": "rate"}, ["angle"])
     for method in ("moments", "particles"):
         np.testing.assert_array_equal(
-            loaded.rollout(x[0], u[:5], method=method, particles=5).mean,
-            kinematic.rollout(x[0], u[:5], method=method, particles=5).mean,
+            loaded.rollout(x[0], u[:5], method=method).mean,
+            kinematic.rollout(x[0], u[:5], method=method).mean,
         )
     assert isinstance(manifoldgp.load(tmp_path / "pendulum.mgp"), GPRegressor)
     kinematic.regressor_.save(tmp_path / "regression.mgp")
     with pytest.raises(FileFormatError, match="no dynamics"):
         DynamicsModel.load(tmp_path / "regression.mgp")
+    header, tensors = model_file.read(tmp_path / "pendulum.mgp")
+    header["dynamics"]["space"]["angles"] = [float("inf")]
+    model_file.write(tmp_path / "forged.mgp", header, tensors)
+    with pytest.raises(FileFormatError, match="inconsistent"):
+        DynamicsModel.load(tmp_path / "forged.mgp")
     plain = kinematic.space_.to_plain()
-    for forged in ({"angles": [7]}, {"dt": float("nan")}, {"state_names": ["a", "a"]}):
+    fast = [{**plain["kinematics"][0], "noise": -1e308}]
+    for forged in ({"angles": [7]}, {"dt": float("nan")}, {"state_names": ["a", "a"]}, {"kinematics": fast}):
         with pytest.raises(FileFormatError):
             StateSpace.from_plain(plain | forged)
     assert not clone(kinematic).__sklearn_is_fitted__()
@@ -440,6 +448,35 @@ def test_where_its_last_term_is_large_the_series_gives_way_to_the_closed_form(pl
         DynamicsModel(GPRegressor(Matern32(), restarts=1, max_iter=5)).fit(recorded(2, 9)).rollout(x[0], u[:3], method="series")
 
 
-def test_a_target_warping_is_refused():
-    with pytest.raises(InputError, match="target_warping"):
-        DynamicsModel(GPRegressor(target_warping="tanh")).fit(recorded(2, 9))
+def test_a_model_that_cannot_go_on_from_its_predictions_is_refused():
+    for regressor, words in (
+        (GPRegressor(target_warping="tanh"), "target_warping"),
+        (Ridge(), "Ridge"),
+        (DeepGPRegressor(), "DeepGPRegressor"),
+    ):
+        with pytest.raises(InputError, match=words):
+            DynamicsModel(regressor).fit(recorded(2, 9))
+
+
+@pytest.mark.parametrize("spoil", [
+    lambda A: np.ma.masked_array(A, mask=np.asarray(A) == np.asarray(A).flat[0]), lambda A: np.zeros(np.shape(A), "timedelta64[h]"), lambda A: np.asarray(A) + 1j,
+])  # fmt: skip
+def test_what_means_no_numbers_is_no_state_and_no_action(plain, spoil):
+    x, u = pendulum(6, np.random.default_rng(3))
+    words = "masked|durations|real numbers"
+    with pytest.raises(InputError, match=words):
+        Trajectories.from_arrays(spoil(x), u)
+    with pytest.raises(InputError, match=words):
+        Trajectories.from_arrays(x, spoil(u))
+    for arguments in ({"state": spoil(x[0])}, {"actions": spoil(u)}, {"state_cov": spoil(np.eye(2))}):
+        with pytest.raises(InputError, match=words):
+            plain.rollout(**{"state": x[0], "actions": u, **arguments})
+
+
+@pytest.mark.parametrize("method", ["moments", "series", "mean"])
+def test_methods_that_draw_no_particles_refuse_a_number_of_them(plain, method):
+    x, u = pendulum(6, np.random.default_rng(3))
+    with pytest.raises(InputError, match="draws no particles"):
+        plain.rollout(x[0], u[:5], method=method, particles=5)
+    with pytest.raises(InputError, match="draws no particles"):
+        plain.score(recorded(1), 3, method=method, particles=5)

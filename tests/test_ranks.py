@@ -15,7 +15,7 @@ import pytest
 
 import manifoldgp
 from command_line import mgp
-from manifoldgp import Single, Sparse
+from manifoldgp import Single, Sparse, Stack
 from manifoldgp.errors import InputError
 
 pyarrow = pytest.importorskip("pyarrow", reason="files are read by pyarrow, which is not installed")
@@ -131,6 +131,41 @@ def test_two_processes_take_the_same_decisions_about_a_stack_as_one(tmp_path):
     assert two.starts_["group"].tolist() == one.starts_["group"].tolist()
     assert two.starts_["iterations"].tolist() == one.starts_["iterations"].tolist()
     np.testing.assert_allclose(two.held_out_[0].weights, one.held_out_[0].weights, atol=1e-6)
+    assert not list(tmp_path.glob("*.checkpoint*"))
+
+
+_FEW = """
+import sys
+from manifoldgp import Stack
+from manifoldgp.estimators.fit_files import fit_files
+
+sizes = Stack(deals=1, steps=(3, 6), warm_iterations=3, gp_starts=2, warm_members=1, cold_members=2, own_members=2, fold_members=1)
+fit_files("few.csv", "y", sys.argv[1], averaging=sizes, time_budget=100.0)
+"""
+
+
+def test_two_processes_share_the_members_of_a_stack_of_few_rows(tmp_path):
+    from manifoldgp.estimators.fit_files import fit_files
+
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 2))
+    table = np.column_stack([X, np.sin(2 * X[:, 0]) + X[:, 1] ** 2 + 0.2 * rng.normal(size=60)])
+    np.savetxt(tmp_path / "few.csv", table, delimiter=",", header="x0,x1,y", comments="")
+    (tmp_path / "few.py").write_text(_FEW)
+    source = str(Path(manifoldgp.__file__).parents[1])
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": source, "MASTER_PORT": str(20_000 + os.getpid() % 20_000)}
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", str(tmp_path / "few.py"), "two.mgp"]
+    finished(subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+    two, settings = manifoldgp.load(tmp_path / "two.mgp"), Stack(
+        deals=1, steps=(3, 6), warm_iterations=3, gp_starts=2, warm_members=1, cold_members=2, own_members=2, fold_members=1
+    )  # fmt: skip
+    one = fit_files(tmp_path / "few.csv", "y", tmp_path / "one.mgp", averaging=settings, time_budget=100.0)
+    assert two.method_ == one.method_ == "exact"
+    assert two.starts_["group"].tolist() == one.starts_["group"].tolist()
+    with pytest.warns(UserWarning, match="feature names"):
+        pairs = list(zip(two.predict(X, return_std=True), one.predict(X, return_std=True), strict=True))
+    for a, b in pairs:
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
     assert not list(tmp_path.glob("*.checkpoint*"))
 
 

@@ -445,4 +445,11 @@ def test_the_command_line_says_it_in_words(tmp_path):
     assert plain["targets"]["sales"]["words"] == done.out.rstrip("\n")
     assert "sales is a" in mgp("inspect", tmp_path / "m.mgp").out
     assert "holds out none" in fails(*common, "--ordered", code=2)
+    pattern = ["search", tmp_path / "sale*.csv", "-t", "sales"]
+    assert "would destroy it" in fails(*pattern, "--cache", tmp_path / "sales.csv", code=2)
+    assert "does not exist" in fails(*pattern, "--picture", tmp_path / "nowhere" / "parts.png")
     assert "positive number of seconds" in fails(*common, "--budget", "0", code=2)
+    gaps = np.where(np.arange(len(T)) % 9 == 0, np.nan, T)
+    pd.DataFrame({"year": gaps, "sales": GROWING}).to_csv(tmp_path / "sales.csv", index=False)
+    assert "--missing impute, --missing drop" in fails(*common)
+    assert json.loads(mgp(*common, "--missing", "drop", "--json").out)["rows"] == int(np.isfinite(gaps).sum())

@@ -160,6 +160,44 @@ def test_what_is_not_possible_is_refused(model, change, message):
         suggest(model, **({"goal": "learn", "batch": 1} | change))
 
 
+@pytest.fixture(scope="module")
+def harvests():
+    """Dates of days and 15 sorts: more than become 0/1 columns."""
+    day = pd.Timestamp("2026-03-01") + pd.to_timedelta(RNG.permutation(60), unit="D")
+    sort = np.array([f"sort {i}" for i in range(15)])[np.arange(60) % 15]
+    y = np.sin((day - day.min()).days / 10) + (np.arange(60) % 15) / 15 + 0.01 * RNG.normal(size=60)
+    table = pd.DataFrame({"sown on": day.strftime("%Y-%m-%d"), "sort": sort})
+    return GPRegressor(restarts=2, max_iter=40).fit(table, pd.Series(y, name="yield"))
+
+
+def test_dates_and_many_categories_are_suggested_too(harvests, tmp_path, monkeypatch):
+    found = suggest(harvests, "learn", batch=2, constraints=['`sown on` >= "2026-04-01"']).frame()
+    assert found["sown on"].between("2026-04-01", "2026-04-29").all()
+    assert found["sown on"].str.fullmatch(r"2026-\d\d-\d\d").all()
+    assert found["sort"].str.startswith("sort ").all()
+    assert np.isfinite(harvests.predict(found)).all()
+    listed = suggest(harvests, "learn", batch=1, bounds={"sown on": ["2026-03-05", "2026-03-10", "2026-03-20"]}).frame()
+    assert listed["sown on"][0] in ("2026-03-05", "2026-03-10", "2026-03-20")
+    with pytest.raises(InputError, match="'sown on' is a date, such as 2026-12-31; got 'soon'"):
+        suggest(harvests, "learn", fixed={"sown on": "soon"})
+    with pytest.raises(InputError, match="is a date, which comes in the steps of the training rows"):
+        suggest(harvests, "learn", steps={"sown on": 2})
+    monkeypatch.chdir(tmp_path)
+    harvests.save("model.mgp")
+    dates = ("--bounds", "sown on=2026-03-10:2026-03-12", "--fix", "sort=sort 3")
+    done = pd.read_csv(io.StringIO(mgp("suggest", "model.mgp", "--learn", "--batch", "2", *dates).out))
+    assert done["sown on"].between("2026-03-10", "2026-03-12").all()
+    assert (done["sort"] == "sort 3").all()
+
+
+def test_times_of_day_are_suggested_where_the_rows_have_them():
+    hours = pd.date_range("2026-03-01 06:00", periods=30, freq="7h")
+    model = GPRegressor(restarts=1, max_iter=20).fit(pd.DataFrame({"at": hours}), np.sin(np.arange(30.0)))
+    found = suggest(model, "learn", batch=1).columns["at"][0]
+    assert hours[0] <= pd.Timestamp(found) <= hours[-1]
+    assert len(found) == len("2026-03-01 06:00:00")
+
+
 # -------------------------------------------------------------------------------------------------------- the command line
 
 

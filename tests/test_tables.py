@@ -118,8 +118,12 @@ def test_inputs_that_cannot_be_used(changes, message):
 
 def test_a_name_of_each_row_is_not_a_category():
     names = pd.DataFrame({"id": [f"s{i}" for i in range(40)], "x": range(40), "y": range(40)})
+    found = TableEncoding.learn(names, ["y"])
+    assert (found.names, found.row_names) == (("x",), ("id",))
+    assert TableEncoding.from_plain(found.to_plain()) == found
+    assert found.extra(names.assign(new=1)) == ["new"]
     with pytest.raises(InputError, match=r"'id' has 40 different texts in 40 rows, such as 's0', .* --drop id"):
-        TableEncoding.learn(names, ["y"])
+        TableEncoding.learn(names, ["y"], features=["id", "x"])
 
 
 @pytest.mark.parametrize(("named", "message"), [
@@ -299,10 +303,28 @@ def test_every_bad_column_is_named_at_once():
         "'the mix' holds numbers, and text in 1 of 4",
     ):
         assert part in str(refusal.value)
-    assert str(refusal.value).endswith(
-        "Correct or remove these rows, fit with missing='impute' or 'drop' (--missing impute, --missing drop), "
-        "or fit without: --drop speed --drop when --drop 'the mix'"
+    assert str(refusal.value).splitlines()[-1] == (
+        "Correct what cannot be read, or fit without it (--drop when --drop 'the mix'). For missing values fit with "
+        "missing='impute' or 'drop' (--missing impute, --missing drop), or without: --drop speed"
     )
+
+
+def test_a_column_with_gaps_that_is_no_input_anyway_is_told_before_the_gaps_are_filled():
+    clocks = ["12:30"] * 20 + ["12:31"] * 20
+    bad = pd.DataFrame({"x": [np.nan, *range(40)], "at": [None, *clocks], "empty": [None] * 41, "y": np.arange(41.0)})
+    with pytest.raises(InputError) as refusal:
+        TableEncoding.learn(bad, ["y"])
+    assert "'at' holds times of day" in str(refusal.value)
+    assert "'empty'" not in str(refusal.value)
+    assert "fit without it (--drop at). For missing values" in str(refusal.value)
+    assert str(refusal.value).endswith("or without: --drop x")
+    assert TableEncoding.learn(bad, ["y"], drop=["at"], missing="impute").constant == ("empty",)
+
+
+def test_many_columns_with_gaps_are_told_in_one_sentence():
+    wide = pd.DataFrame({f"c{i}": [np.nan, 1.0, 2.0, float(i)] for i in range(12)} | {"y": range(4)})
+    with pytest.raises(InputError, match=r"missing or infinite in 12 columns, of 4 rows: 'c0' in 1, 'c1' in 1, .* --drop c11$"):
+        TableEncoding.learn(wide, ["y"])
 
 
 WRITTEN_DATES = {

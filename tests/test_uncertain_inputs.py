@@ -9,7 +9,11 @@ import torch
 from fitted_models import fitted
 from manifoldgp import PCA, GaussianNoise, GPRegressor, Linear, ManifoldGPRegressor, Restarts, Single, Sparse, means
 from manifoldgp.errors import InputError
+from manifoldgp.inference.exact_posterior import condition
+from manifoldgp.inference.gaussian_inputs import gaussian_members
 from manifoldgp.kernels import SquaredExponential
+from manifoldgp.model import Data, Model
+from manifoldgp.parameters import map_leaves
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-2, 2, (50, 3)) * [1.0, 10.0, 0.1] + [0.0, 5.0, 0.0]
@@ -142,3 +146,15 @@ def test_what_cannot_be_predicted_is_said():
         model.predict(mu, return_cov=True, input_cov=Sigma)
     with pytest.raises(InputError, match="noise_std does not go"):
         model.predict(mu, noise_std=0.1, input_cov=Sigma)
+
+
+def test_moments_that_would_be_rounding_errors_have_no_closed_form():
+    x = torch.linspace(-2, 2, 200, dtype=torch.float64)[:, None]
+    for noise, closed in ((1e-4, True), (1e-7, False)):
+        values = {
+            "kernel": {"variance": torch.tensor([100.0]), "lengthscale": torch.tensor([[0.7]])},
+            "noise": {"scale": torch.tensor([noise])},
+        }
+        values = map_leaves(lambda leaf: leaf.double(), values)
+        posterior = condition(Model(noise=GaussianNoise(floor=1e-9)), values, Data(x, torch.sin(2 * x[:, 0])))
+        assert (gaussian_members(posterior) is not None) is closed

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from manifoldgp._system.real_numbers import as_numbers
 from manifoldgp.errors import InputError
 
 
@@ -240,7 +241,7 @@ def _paired(y: ArrayLike, allow_infinite: bool = False, **others: ArrayLike) -> 
 
 
 def _array(name: str, values: ArrayLike, allow_infinite: bool = False) -> NDArray[np.float64]:
-    array = np.asarray(values, dtype=np.float64)
+    array = as_numbers(values, name)
     if not array.size:
         raise InputError(f"Expected at least one value in {name}, got none.")
     if np.isnan(array).any() or not (allow_infinite or np.isfinite(array).all()):

@@ -40,7 +40,8 @@ def test_the_next_year_by_month_with_a_picture(months):
 @pytest.mark.parametrize(("arguments", "code", "words"), [
     (("--target", "sale"), 1, "no column 'sale'"),
     (("--target", "sales", "--period", "year"), 2, "learned"),
-    (("--target", "sales", "--json"), 2, "--out"),
+    (("--target", "sales", "--json"), 2, "--out"), (("--target", "sales", "--picture", "next.csv"), 2, ".png, .svg or .pdf"),
+    (("--target", "sales", "--picture", "nowhere/next.png"), 1, "does not exist"),
 ])  # fmt: skip
 def test_what_makes_no_sense_is_told_in_one_line(months, arguments, code, words):
     assert words in fails("forecast", "sales.csv", "--horizon", "3", *arguments, code=code)

@@ -122,7 +122,7 @@ def test_advice_can_be_pasted(tmp_path, monkeypatch):
     frame.loc[3, "force [N]"], frame.loc[5, "-v"] = np.nan, np.inf
     frame.to_parquet("my table.parquet")
     told = fails("fit", "my table.parquet", "--target", "y", "--out", "m.mgp")
-    advice = shlex.split(told.split("fit without: ")[1])
+    advice = shlex.split(told.split("or without: ")[1])
     done = mgp("fit", "my table.parquet", "--target", "y", "--out", "my model.mgp", *advice, *FAST[:-1])
     assert "mgp inspect 'my model.mgp', mgp predict 'my model.mgp' new.csv" in done.err
 

@@ -13,7 +13,7 @@ from manifoldgp.model import Data, Model
 from manifoldgp.parameters import Layout, Parameter, first_of, map_leaves, normal_law
 from manifoldgp.training.objective import TrainingObjective
 from manifoldgp.training.optimizer import OptimizeResult
-from manifoldgp.training.trainer import _take_over
+from manifoldgp.training.switched_off import _take_over
 
 
 def matrix_layout(shape, prior):

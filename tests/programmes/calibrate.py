@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import itertools
+import json
+import math
 import time
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from scipy import stats
 
+import manifoldgp
 from manifoldgp import NUTS, ManifoldGPRegressor
 
 LEVELS = (0.5, 0.9, 0.95)
@@ -65,13 +70,45 @@ def transforms(average: str, law: str, rows: int, number: int, seed: int) -> np.
     return model.predict_cdf(X[rows:], y[rows:])
 
 
+class Found:
+    """Transforms of all data sets so far, in a file with one line for each: a run that is stopped goes on from it. A line of other code or another seed is not read."""
+
+    def __init__(self, path: Path, seed: int) -> None:
+        self.path, self.head = path, {"version": manifoldgp.__version__, "seed": seed, "new_rows": NEW_ROWS}
+        self.pits: dict[tuple[str, str, int], dict[int, list[float]]] = {}
+        for line in path.read_text().splitlines() if path.exists() else ():
+            plain = json.loads(line)
+            if self.head.items() <= plain.items():
+                self.pits.setdefault((plain["averaging"], plain["law"], plain["rows"]), {})[plain["number"]] = plain["pit"]
+
+    def add(self, average: str, law: str, rows: int, number: int, pit: np.ndarray) -> None:
+        plain = {**self.head, "averaging": average, "law": law, "rows": rows, "number": number, "pit": pit.tolist()}
+        self.pits.setdefault((average, law, rows), {})[number] = plain["pit"]
+        with self.path.open("a") as file:
+            file.write(json.dumps(plain) + "\n")
+
+    def table(self) -> str:
+        """One line for each average, law and number of rows."""
+        lines = ["| averaging | law | rows | sets | 50 % | 90 % | 95 % | uniform PIT, p |", "|---|---|---|---|---|---|---|---|"]
+        for (average, law, rows), sets in sorted(
+            self.pits.items(),
+            key=lambda item: [list(d).index(k) for d, k in zip((AVERAGES, LAWS), item[0], strict=False)] + [item[0][2]],
+        ):
+            lines.append(f"| {average} | {law} | {rows} | {len(sets)} | {summary(np.array(list(sets.values())))} |")
+        for average in AVERAGES:
+            pits = [np.array(list(sets.values())) for (name, _, _), sets in self.pits.items() if name == average]
+            if pits:
+                lines.append(f"| {average} | all | all | {sum(map(len, pits))} | {summary(np.concatenate(pits))} |")
+        return "\n".join(lines)
+
+
 def summary(pit: np.ndarray) -> str:
     """Coverage of central intervals with 95 % confidence intervals over data sets, and the p-value of a uniform PIT. pit: (sets, new rows)."""
     words = []
     for level in LEVELS:
         covered = (np.abs(pit - 0.5) <= level / 2).mean(1)
         half = stats.t.ppf(0.975, len(covered) - 1) * covered.std(ddof=1) / np.sqrt(len(covered)) if len(covered) > 1 else np.nan
-        words.append(f"{100 * covered.mean():5.1f} ± {100 * half:4.1f}")
+        words.append(f"{100 * covered.mean():.1f} ± {100 * half:.1f}")
     uniform = stats.kstest(pit[:, 0], "uniform").pvalue  # one row of each set: rows of a set are not independent
     return " | ".join([*words, f"{uniform:.3f}"])
 
@@ -79,24 +116,33 @@ def summary(pit: np.ndarray) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sets", type=int, default=400, help="data sets of each kind")
+    parser.add_argument(
+        "--minutes", type=float, default=math.inf, help="stop after so many, with as many sets of each kind as there was time for"
+    )
     parser.add_argument("--rows", type=int, nargs="*", default=[25, 50, 100, 400])
     parser.add_argument("--law", nargs="*", default=list(LAWS), choices=list(LAWS))
     parser.add_argument("--averaging", nargs="*", default=list(AVERAGES), choices=list(AVERAGES))
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--out", type=Path, default=Path("benchmarks/results/calibration.jsonl"), help="what was found; a run goes on from it"
+    )
+    parser.add_argument("--table", action="store_true", help="print the table of what was found, run nothing")
     options = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    print(f"programmes.calibrate: seed {options.seed}, {options.sets} data sets of each kind, {NEW_ROWS} new rows each\n")
-    print(
-        "| averaging | law | rows | 50 % | 90 % | 95 % | uniform PIT, p | minutes |\n|---|---|---|---|---|---|---|---|",
-        flush=True,
-    )
-    for average in options.averaging:
-        for law in options.law:
-            for rows in options.rows:
-                begin = time.perf_counter()
-                pit = np.stack([transforms(average, law, rows, number, options.seed) for number in range(options.sets)])
-                print(f"| {average} | {law} | {rows} | {summary(pit)} | {(time.perf_counter() - begin) / 60:.1f} |", flush=True)
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    found, end = Found(options.out, options.seed), time.perf_counter() + 60.0 * options.minutes
+    print(f"programmes.calibrate: seed {options.seed}, {NEW_ROWS} new rows of each data set\n", flush=True)
+    # One set of every kind, then the next of every kind: whenever it ends, laws and sizes have had the same.
+    for number, rows, law, average in itertools.product(
+        range(0 if options.table else options.sets), options.rows, options.law, options.averaging
+    ):
+        if number in found.pits.get((average, law, rows), {}):
+            continue
+        if time.perf_counter() > end:
+            break
+        found.add(average, law, rows, number, transforms(average, law, rows, number, options.seed))
+    print(found.table())
 
 
 if __name__ == "__main__":

@@ -88,8 +88,11 @@ def command_line(
 
 def _run(areas: Mapping[str, Case], tallies: Mapping[str, Tally], options: argparse.Namespace, programme: str) -> None:
     """The area with the least time so far comes next, so that all have equal shares of it."""
-    end = time.perf_counter() + 60.0 * options.minutes
+    end, said = time.perf_counter() + 60.0 * options.minutes, time.perf_counter()
     while time.perf_counter() < end:
+        if time.perf_counter() > said + 300.0:
+            said = time.perf_counter()
+            print(", ".join(f"{name} {tally.cases}" for name, tally in tallies.items()), flush=True)
         open_areas = [name for name in areas if options.cases is None or tallies[name].cases < options.cases]
         if not open_areas:
             break

@@ -6,7 +6,6 @@ import multiprocessing
 import os
 import resource
 import signal
-import subprocess
 import sys
 import tempfile
 import threading
@@ -20,11 +19,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
+import pandas as pd
+from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs
+from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 import manifoldgp
-from command_line import ENVIRONMENT
+import manifoldgp.cli
 from manifoldgp import GPRegressor, ManifoldGPRegressor, Predictor, Single, Sparse
+from manifoldgp.data import write_whole
+from manifoldgp.data.table_files import write_table
 from manifoldgp.errors import ManifoldGPError
+from manifoldgp.inspection.page import write_model_report
+from manifoldgp.predictor.onnx import export_onnx
 from programmes.cases import Case, ForbiddenError, command_line
 
 _FIT = ["fit", "data.csv", "--target", "y", "--out", "model.mgp"]
@@ -44,6 +51,12 @@ _SPARSE = [
 ]
 
 
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+_PATIENCE = 1800.0
+"""Seconds after which a command hangs, on a machine with other work too."""
+
+
 def _table(folder: Path, rows: int = 300) -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(rows, 2))
@@ -51,18 +64,55 @@ def _table(folder: Path, rows: int = 300) -> None:
     np.savetxt(folder / "data.csv", np.column_stack([X, y]), delimiter=",", header="a,b,y", comments="")
 
 
-def _start(folder: Path, *arguments: str, limit: Callable[[], None] | None = None) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "manifoldgp", *arguments]
-    return subprocess.Popen(
-        command, cwd=folder, env=ENVIRONMENT, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, preexec_fn=limit
-    )
+class _Child:
+    """A process of its own that runs a function; forked, so that it need not import anything first and many can be killed. What it prints goes to a file."""
+
+    def __init__(self, folder: Path, function: Callable[[], object], limit: Callable[[], None] = lambda: None) -> None:
+        self._said = tempfile.TemporaryFile("w+")  # noqa: SIM115  closed with the child
+
+        def run() -> None:
+            for number in _SIGNALS:  # a programme in the background ignores some, and what it starts would too
+                signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+            os.chdir(folder)
+            for stream in (1, 2):
+                os.dup2(self._said.fileno(), stream)
+            limit()
+            sys.stdout, sys.stderr = (os.fdopen(stream, "w", buffering=1, closefd=False) for stream in (1, 2))
+            function()
+
+        self.process = multiprocessing.get_context("fork").Process(target=run)
+        self.process.start()
+
+    def killed_after(self, seconds: float) -> None:
+        """kill -9 after some time."""
+        time.sleep(seconds)
+        self.process.kill()
+        self.ended()
+
+    def ended(self, tracebacks: bool = False) -> str:
+        """What it said, when it is over. tracebacks: whether it may show some, as torchrun does of a process that was killed."""
+        self.process.join(_PATIENCE)
+        with self._said:
+            self._said.seek(0)
+            said = self._said.read()
+        if self.process.is_alive() or ("Traceback" in said and not tracebacks):
+            raise ForbiddenError(f"it hangs, or a traceback: {said[-300:]}")
+        return said
 
 
-def _finish(job: subprocess.Popen[str], seconds: float = 300.0) -> str:
-    out, err = job.communicate(timeout=seconds)
-    if "Traceback" in err:
-        raise ForbiddenError(f"a traceback: {err[-300:]}")
-    return out + err
+def _mgp(folder: Path, *arguments: str, limit: Callable[[], None] = lambda: None) -> _Child:
+    """`mgp` as a child."""
+
+    def command() -> None:
+        sys.argv = ["mgp", *arguments]
+        manifoldgp.cli.main()
+
+    return _Child(folder, command, limit)
+
+
+def _fitting(folder: Path, *options: str) -> _Child:
+    """The sparse fit as a child."""
+    return _mgp(folder, *_FIT, *_SPARSE, *options)
 
 
 @cache
@@ -71,10 +121,9 @@ def _seconds_of_a_fit() -> tuple[float, np.ndarray]:
     with tempfile.TemporaryDirectory() as name:
         folder, begin = Path(name), time.perf_counter()
         _table(folder)
-        job = _start(folder, *_FIT, *_SPARSE, "--quiet")
-        _finish(job)
-        if job.returncode:
-            raise ForbiddenError("the fit fails without any fault")
+        said = _fitting(folder, "--quiet").ended()
+        if not (folder / "model.mgp").exists():
+            raise ForbiddenError(f"the fit fails without any fault: {said}")
         return time.perf_counter() - begin, _predicted(folder / "model.mgp")
 
 
@@ -88,14 +137,10 @@ def killed_fit(rng: np.random.Generator) -> str:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         _table(folder)
-        job = _start(folder, *_FIT, *_SPARSE, "--quiet")
-        time.sleep(float(rng.uniform(0.2, 1.0)) * whole)
-        job.kill()
-        job.wait()
-        job.communicate()
+        _fitting(folder, "--quiet").killed_after(float(rng.uniform(0.0, 1.0)) * whole)
         if (folder / "model.mgp").exists():
             _predicted(folder / "model.mgp")
-        said = _finish(_start(folder, *_FIT, *_SPARSE))
+        said = _fitting(folder).ended()
         if not np.array_equal(_predicted(folder / "model.mgp"), expected):
             raise ForbiddenError("a resumed fit ends with another model")
         left = sorted(path.name for path in folder.iterdir())
@@ -104,43 +149,60 @@ def killed_fit(rng: np.random.Generator) -> str:
         return "resumed" if "going on from the checkpoint" in said else "anew"
 
 
-_SAVING = """
-import sys
-import manifoldgp
-from manifoldgp.inspection.page import write_model_report
-model = manifoldgp.load("old.mgp")
-model.update([[0.1, 0.2]], [0.3])
-predictor = model.predictor()
-print("ready", flush=True)
-while True:
-    model.save("model.mgp")
-    predictor.save("predictor.npz")
-    write_model_report(model, "page.html")
-"""
+def _saving() -> None:
+    """Write every kind of file, again and again."""
+    model = manifoldgp.load("old.mgp")
+    model.update([[0.1, 0.2]], [0.3])
+    predictor, table = model.predictor(), pd.DataFrame({"a": np.arange(2000.0), "b": "text"})
+    while True:
+        for _ in range(10):  # a page takes longer to compute than all others to write
+            model.save("model.mgp")
+            predictor.save("predictor.npz")
+            export_onnx(predictor, "model.onnx")
+            predictor.to_c("robot.c")
+            write_table(table, "table.csv")
+        write_model_report(model, "page.html")
+
+
+def _require_whole(folder: Path) -> None:
+    """Every file that is there is whole."""
+    readers: dict[str, Callable[[Path], object]] = {
+        "model.mgp": _predicted, "predictor.npz": Predictor.load, "model.onnx": lambda path: onnx.checker.check_model(onnx.load(path)),
+        "table.csv": lambda path: _require(len(pd.read_csv(path)) == 2000, "a table in part"),
+        "page.html": lambda path: _require(path.read_text().rstrip().endswith("</html>"), "half a page"),
+        "robot.c": lambda path: _require(path.read_text().rstrip().endswith("}"), "half a program"),
+        "robot.h": lambda path: _require(path.read_text().rstrip().endswith("#endif"), "half a header"),
+    }  # fmt: skip
+    for name, read in readers.items():
+        if (folder / name).exists():
+            read(folder / name)
+
+
+def _require(condition: bool, words: str) -> None:
+    if not condition:
+        raise ForbiddenError(words)
 
 
 def killed_save(rng: np.random.Generator) -> str:
-    """kill -9 of a process that saves again and again: model, predictor and page are whole."""
+    """kill -9 of a process that writes files of every kind again and again: model, predictor, page, ONNX, C and table are whole, and what comes next sweeps up."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         _small_model().save(folder / "old.mgp")
-        job = subprocess.Popen([sys.executable, "-c", _SAVING], cwd=folder, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True)
-        assert job.stdout is not None
-        job.stdout.readline()
-        time.sleep(float(rng.uniform(0.0, 1.0)))
-        job.kill()
-        job.wait()
-        job.stdout.close()
-        if (folder / "model.mgp").exists():
-            _predicted(folder / "model.mgp")
-        if (folder / "predictor.npz").exists():
-            Predictor.load(folder / "predictor.npz")
-        if (folder / "page.html").exists() and not (folder / "page.html").read_text().rstrip().endswith("</html>"):
-            raise ForbiddenError("half a page")
-        _small_model().save(folder / "model.mgp")  # whoever writes next sweeps up
-        if [path for path in folder.iterdir() if path.name.startswith(".partial") and path.name.endswith("model.mgp")]:
-            raise ForbiddenError("partial files stay")
-        return "whole"
+        child, end = _Child(folder, _saving), time.perf_counter() + _PATIENCE
+        while not (folder / "table.csv").exists() and child.process.is_alive() and time.perf_counter() < end:
+            time.sleep(0.01)
+        child.killed_after(float(rng.uniform(0.0, 0.5)))
+        _require((folder / "table.csv").exists(), "nothing was written")
+        _require_whole(folder)
+        partial = [path.name for path in folder.iterdir() if path.name.startswith(".partial")]
+        for file in (
+            folder / "model.mgp",
+            folder / "predictor.npz",
+            *(folder / n for n in ("page.html", "model.onnx", "robot.c", "robot.h", "table.csv")),
+        ):
+            write_whole(file, b"whoever writes next sweeps up")
+        _require(not [path for path in folder.iterdir() if path.name.startswith(".partial")], "partial files stay")
+        return "whole, cut off while writing" if partial else "whole"
 
 
 @cache
@@ -150,60 +212,91 @@ def _small_model() -> Any:
     return GPRegressor(restarts=1, max_iter=5).fit(X, np.sin(X[:, 0]))
 
 
+def _shared_fit() -> None:
+    """`mgp fit` as one of several processes."""
+    sys.argv = ["mgp", *_FIT, "--averaging", "single", "--restarts", "1", "--inducing", "12", "--max-iter", "6"]
+    try:
+        manifoldgp.cli.main()
+    except SystemExit as end:
+        if end.code:
+            raise RuntimeError(f"exit code {end.code}") from end
+
+
+def _launched() -> None:
+    """What `torchrun --standalone --nproc-per-node=2 --max-restarts=2` does, by the function that it calls; its processes are forked and need not import anything first."""
+    config = LaunchConfig(
+        min_nodes=1, max_nodes=1, nproc_per_node=2, max_restarts=2, start_method="fork", rdzv_backend="c10d", rdzv_endpoint="localhost:0", run_id=str(os.getpid()),
+        monitor_interval=0.2, logs_specs=DefaultLogsSpecs(),
+    )  # fmt: skip
+    elastic_launch(config, _shared_fit)()
+
+
+def _children(pid: int) -> list[int]:
+    """Processes that any thread of a process started."""
+    with suppress(OSError):
+        return [int(child) for task in Path(f"/proc/{pid}/task").iterdir() for child in (task / "children").read_text().split()]
+    return []
+
+
 def killed_rank(rng: np.random.Generator) -> str:
-    """kill -9 of one process of torchrun: the job goes on from its checkpoint and ends."""
+    """kill -9 of one of the processes that torchrun started: the job goes on from its checkpoint, and ends with the model of one that nobody disturbed."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        _table(folder, 2000)
-        command = [
-            sys.executable,
-            "-m",
-            "torch.distributed.run",
-            "--standalone",
-            "--nproc-per-node=2",
-            "--max-restarts=2",
-            "-m",
-            "manifoldgp",
-        ]
-        arguments = [*_FIT, "--averaging", "single", "--restarts", "1", "--inducing", "60", "--max-iter", "60"]
-        job = subprocess.Popen(
-            command + arguments, cwd=folder, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        )
-        end = time.perf_counter() + 60.0
-        while job.poll() is None and time.perf_counter() < end and not list(folder.glob("model.mgp.checkpoint.*")):
-            time.sleep(0.05)
-        time.sleep(float(rng.uniform(0.0, 2.0)))
-        children = (
-            [int(pid) for pid in Path(f"/proc/{job.pid}/task/{job.pid}/children").read_text().split()]
-            if job.poll() is None
-            else []
-        )
-        if children:
-            os.kill(children[rng.integers(len(children))], signal.SIGKILL)
-        out, _ = job.communicate(timeout=300)
-        if job.returncode or not np.isfinite(_predicted(folder / "model.mgp")).all():
-            raise ForbiddenError(f"exit code {job.returncode}: {out[-500:]}")
-        return "resumed" if "going on from the checkpoint" in out else "ended"
+        _table(folder, 400)
+        alone, expected = _seconds_of_a_shared_fit()
+        child, end = _Child(folder, _launched), time.perf_counter() + _PATIENCE
+        while child.process.is_alive() and time.perf_counter() < end and len(_children(child.process.pid or 0)) < 2:
+            time.sleep(0.02)
+        time.sleep(float(rng.uniform(0.0, 0.5)) * alone)  # which is the launcher's time too
+        ranks = _children(child.process.pid or 0)
+        if ranks:
+            with suppress(ProcessLookupError):
+                os.kill(ranks[rng.integers(len(ranks))], signal.SIGKILL)
+        said = child.ended(tracebacks=True)
+        if not (folder / "model.mgp").exists():
+            raise ForbiddenError(f"no model: {said[-500:]}")
+        if not np.array_equal(_predicted(folder / "model.mgp"), expected):
+            raise ForbiddenError("a resumed fit ends with another model")
+        return "resumed" if "going on from the checkpoint" in said else "anew" if ranks else "ended before"
+
+
+@cache
+def _seconds_of_a_shared_fit() -> tuple[float, np.ndarray]:
+    """How long a fit that two processes share takes when nobody disturbs it, and what it predicts."""
+    with tempfile.TemporaryDirectory() as name:
+        folder, begin = Path(name), time.perf_counter()
+        _table(folder, 400)
+        said = _Child(folder, _launched).ended(tracebacks=True)
+        if not (folder / "model.mgp").exists():
+            raise ForbiddenError(f"the fit fails without any fault: {said[-500:]}")
+        return time.perf_counter() - begin, _predicted(folder / "model.mgp")
 
 
 def signalled_fit(rng: np.random.Generator) -> str:
-    """SIGTERM, SIGINT and SIGHUP at a random moment: one line, no traceback, an older model stays whole."""
+    """SIGTERM, SIGINT and SIGHUP at a random moment: no traceback, an older model stays whole, and what was trained so far is kept beside it."""
     whole, _ = _seconds_of_a_fit()
-    number = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP][rng.integers(3)]
+    number = _SIGNALS[rng.integers(3)]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         _table(folder)
         _small_model().save(folder / "model.mgp")
         before = (folder / "model.mgp").read_bytes()
-        job = _start(folder, *_FIT, "--averaging", "single", "--max-iter", "100000", "--restarts", "3")
-        time.sleep(float(rng.uniform(0.3, 1.5)) * whole)
-        job.send_signal(number)
-        _finish(job)
-        if job.returncode not in (0, 128 + number, -number):
-            raise ForbiddenError(f"exit code {job.returncode} after signal {number}")
-        if job.returncode and (folder / "model.mgp").read_bytes() != before:
+        child = _mgp(folder, *_FIT, "--averaging", "single", "--max-iter", "100000", "--restarts", "3")
+        time.sleep(float(rng.uniform(0.1, 2.0)) * whole)
+        os.kill(child.process.pid or 0, number)
+        child.ended()
+        code, kept = child.process.exitcode, folder / "model.unfinished.mgp"
+        if code not in (0, 128 + number, -number):
+            raise ForbiddenError(f"exit code {code} after signal {number}")
+        if code and (folder / "model.mgp").read_bytes() != before:
             raise ForbiddenError("an unfinished model took the place of a finished one")
-        return f"ended by {signal.Signals(number).name}" if job.returncode else "finished before"
+        if kept.exists():
+            _predicted(kept)
+        if not code:
+            return "finished before"
+        return (
+            f"ended by {signal.Signals(number).name}, {'the best so far is kept' if kept.exists() else 'nothing was trained yet'}"
+        )
 
 
 def _limited(kind: int, amount: int) -> Callable[[], None]:
@@ -222,8 +315,8 @@ def full_disk(rng: np.random.Generator) -> str:
         _table(folder)
         _small_model().save(folder / "model.mgp")
         before = (folder / "model.mgp").read_bytes()
-        amount = int(rng.integers(0, 60)) * 1024
-        job = _start(
+        amount = int(rng.integers(1, 60)) * 1024  # what it says goes to a file too
+        child = _mgp(
             folder,
             *_FIT,
             "--averaging",
@@ -235,13 +328,13 @@ def full_disk(rng: np.random.Generator) -> str:
             "--quiet",
             limit=_limited(resource.RLIMIT_FSIZE, amount),
         )
-        said = _finish(job)
+        said, code = child.ended(), child.process.exitcode
         left = sorted(path.name for path in folder.iterdir())
-        if job.returncode and ((folder / "model.mgp").read_bytes() != before or left != ["data.csv", "model.mgp"]):
+        if code and ((folder / "model.mgp").read_bytes() != before or left != ["data.csv", "model.mgp"]):
             raise ForbiddenError(f"a full disk left {left}, or another model")
-        if job.returncode and len(said.strip().splitlines()) != 1:
+        if code and len(said.strip().splitlines()) != 1:
             raise ForbiddenError(f"not one line: {said[-300:]}")
-        return "told" if job.returncode else "written"
+        return "told" if code else "written"
 
 
 def no_memory(rng: np.random.Generator) -> str:
@@ -250,7 +343,7 @@ def no_memory(rng: np.random.Generator) -> str:
         folder = Path(name)
         _table(folder, 3000)
         amount = int(rng.integers(2500, 4500)) * 2**20
-        job = _start(
+        child = _mgp(
             folder,
             *_FIT,
             "--averaging",
@@ -264,12 +357,12 @@ def no_memory(rng: np.random.Generator) -> str:
             "--quiet",
             limit=_limited(resource.RLIMIT_AS, amount),
         )
-        said = _finish(job)
-        if job.returncode == 0:
+        said, code = child.ended(), child.process.exitcode
+        if code == 0:
             return "fitted"
         last = said.strip().splitlines()[-1] if said.strip() else ""
-        if job.returncode != 1 or "memory" not in last:
-            raise ForbiddenError(f"exit code {job.returncode}: {said[-300:]}")
+        if code != 1 or "memory" not in last:
+            raise ForbiddenError(f"exit code {code}: {said[-300:]}")
         return "told"
 
 
@@ -280,15 +373,15 @@ def read_only_folder(rng: np.random.Generator) -> str:
         _table(folder)
         folder.chmod(0o500)
         try:
-            job = _start(folder, *_FIT, "--averaging", "single", "--max-iter", "1", "--restarts", "1", "--quiet")
-            said = _finish(job)
+            child = _mgp(folder, *_FIT, "--averaging", "single", "--max-iter", "1", "--restarts", "1", "--quiet")
+            said, code = child.ended(), child.process.exitcode
         finally:
             folder.chmod(0o700)
-        if job.returncode == 0 and os.geteuid() != 0:
+        if code == 0 and os.geteuid() != 0:
             raise ForbiddenError("a file in a folder that may not be written to")
-        if job.returncode and len(said.strip().splitlines()) != 1:
+        if code and len(said.strip().splitlines()) != 1:
             raise ForbiddenError(f"not one line: {said[-300:]}")
-        return "told" if job.returncode else "written, as root may"
+        return "told" if code else "written, as root may"
 
 
 def two_writers(rng: np.random.Generator) -> str:

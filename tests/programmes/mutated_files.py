@@ -10,19 +10,36 @@ import tempfile
 import time
 import warnings
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from safetensors.torch import save
 
 import manifoldgp
-from manifoldgp import GPRegressor, ManifoldGPRegressor, Predictor, Single, Sparse, Stack, TanhWarping, features, kernels
+from manifoldgp import (
+    DeepGPRegressor,
+    Forecaster,
+    GPRegressor,
+    KernelSearch,
+    ManifoldGPRegressor,
+    Predictor,
+    Single,
+    Sparse,
+    Stack,
+    TanhWarping,
+    features,
+    kernels,
+)
 from manifoldgp._system.model_header import FORMAT, VERSION
-from manifoldgp.errors import FileFormatError
+from manifoldgp.dynamics import DynamicsModel, Trajectories
+from manifoldgp.errors import FileFormatError, ManifoldGPError
 from manifoldgp.estimators import model_file
 from manifoldgp.estimators.descriptions import ModulesError
 
@@ -117,10 +134,98 @@ def mutated_predictor(rng: np.random.Generator) -> str:
     return _outcome(changed, _predict_by_predictor)
 
 
-AREAS: dict[str, Case] = {"model-files": mutated_model, "predictor-files": mutated_predictor}
+@dataclass(frozen=True)
+class _Whole:
+    """A file of something larger than a regression: its bytes, the part of the header that is its own, and how it is read and used."""
+
+    data: bytes
+    part: str
+    use: Callable[[Path], None]
+
+
+@cache
+def whole_files() -> list[_Whole]:
+    """Files of forecasters, dynamics, kernel searches, deep GPs, auto-encoders, tables with text and dates, and of a fit that went on."""
+    rng = np.random.default_rng(0)
+    X, t = rng.normal(size=(14, 3)), np.arange(40)
+    y, quick = np.sin(X[:, 0]) + 0.3 * X[:, 1], Single(restarts=1, max_iter=2)
+    gp = GPRegressor(restarts=1, max_iter=2)
+    months = pd.Series(np.sin(t / 3), index=pd.date_range("2020-01-01", periods=40, freq="MS"))
+    runs = Trajectories.from_arrays(
+        [np.stack([np.sin(t / 5), np.cos(t / 5)], 1)[i : i + 14] for i in (0, 14)], dt=0.1, state_names=["angle", "rate"]
+    )
+    table = pd.DataFrame(
+        {
+            "kind": list("abc" * 14),
+            "place": [f"p{i % 12}" for i in range(42)],
+            "day": pd.date_range("2020-01-01", periods=42),
+            "x": np.arange(42.0),
+        }
+    )
+    table.loc[3, "x"] = np.nan
+    stack = ManifoldGPRegressor(
+        (2,), averaging=Stack(own_members=1, deals=1, gp_starts=1, warm_members=1, cold_members=1, steps=(2, 4))
+    )
+    made: list[tuple[Any, str, Callable[[Path], None]]] = [
+        (Forecaster(gp, lags=3).fit(months), "forecast", _forecast),
+        (DynamicsModel(gp, angles=["angle"], rates={"angle": "rate"}).fit(runs), "dynamics", _roll_out),
+        (KernelSearch(1, kernels=("linear", "se")).fit(X, y), "search", _predict_by_model),
+        (ManifoldGPRegressor(features.AutoEncoder((2,), steps=3), averaging=quick).fit(X, y), "settings", _predict_by_model),
+        (DeepGPRegressor(inducing=6, batch=14, max_iter=3).fit(X, y), "ensembles", _predict_rows),
+        (ManifoldGPRegressor((2,), averaging=quick, missing="impute").fit(table, np.sin(np.arange(42.0))), "table", _predict_rows),
+        (stack.fit(X, y).fit_more(X, y, seconds=0.5), "held_out", _predict_by_model),
+    ]  # fmt: skip
+    with tempfile.TemporaryDirectory() as folder:
+        return [_Whole(_written(model.save, Path(folder) / str(i)), part, use) for i, (model, part, use) in enumerate(made)]
+
+
+@contextmanager
+def _may_be_refused() -> Iterator[None]:
+    """A forged file may hold data, a scale or a table that is whole and far from what it is asked; that is told in words, as it would be of any model."""
+    try:
+        yield
+    except ManifoldGPError as error:
+        raise FileFormatError(str(error)) from error
+
+
+def _forecast(path: Path) -> None:
+    model = Forecaster.load(path)
+    with _may_be_refused():
+        forecast = model.forecast(3, draws=5)
+        require_usable(forecast.mean, forecast.std)
+
+
+def _roll_out(path: Path) -> None:
+    model = DynamicsModel.load(path)
+    with _may_be_refused():
+        ahead = model.rollout([0.1, 0.9], horizon=3, particles=5)
+        if not np.isfinite(ahead.mean).all():
+            raise ForbiddenError("a rollout that is no number")
+
+
+def _predict_rows(path: Path) -> None:
+    """Of a model of arrays, or of the table below."""
+    model = manifoldgp.load(path)
+    row = {"kind": "a", "place": "p3", "day": pd.Timestamp("2020-01-03"), "x": np.nan}
+    with _may_be_refused():
+        known = getattr(model, "table_encoding_", None) is None
+        require_usable(
+            *model.predict(np.zeros((2, model.n_features_in_)) if known else pd.DataFrame([row, row]), return_std=True)
+        )
+
+
+def mutated_whole(rng: np.random.Generator) -> str:
+    """The same for files of larger wholes; every other forgery is of what is their own."""
+    whole = whole_files()[rng.integers(len(whole_files()))]
+    part = whole.part if rng.random() < 0.5 else None
+    return _outcome(_damaged(whole.data, rng) if rng.random() < 0.2 else _forged_model(whole.data, rng, part), whole.use)
+
+
+AREAS: dict[str, Case] = {"model-files": mutated_model, "predictor-files": mutated_predictor, "whole-files": mutated_whole}
 
 
 def _outcome(data: bytes, use: Callable[[Path], None]) -> str:
+    """Reads and uses a file: it is refused by a FileFormatError, or what was read answers; `use` says which other refusals are right."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "file"
         path.write_bytes(data)
@@ -143,7 +248,8 @@ def _peak_bytes() -> int:
 def _predict_by_model(path: Path) -> None:
     model = manifoldgp.load(path)
     X = model.x_scaler_.offset + model.x_scaler_.scale * model.ensembles_[0].blocks[0].data.X[:2].numpy()
-    require_usable(*model.predict(X, return_std=True))
+    with _may_be_refused():
+        require_usable(*model.predict(X, return_std=True))
 
 
 def _predict_by_predictor(path: Path) -> None:
@@ -165,18 +271,22 @@ def _damaged(data: bytes, rng: np.random.Generator) -> bytes:
     return [data[:at], data[:at] + data[until:], data[:until] + data[at:]][kind - 1]
 
 
-def _forged_model(data: bytes, rng: np.random.Generator) -> bytes:
-    """Header and tensors changed, with a checksum that fits."""
+def _forged_model(data: bytes, rng: np.random.Generator, part: str | None = None) -> bytes:
+    """Header and tensors changed, with a checksum that fits. part: of the header, where changes are to be made."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "file"
         path.write_bytes(data)
         header, tensors = model_file.read(path)
         for _ in range(rng.integers(1, 4)):
-            if rng.random() < 0.5:
+            if part is not None and isinstance(header.get(part), (dict, list)):
+                header = {**header, part: _changed_json(header[part], rng)}
+            elif rng.random() < 0.5:
                 header = _changed_json(header, rng)
             else:
                 _change_tensor(tensors, rng)
     text, tensors = _text(header), {name: tensor.clone() for name, tensor in tensors.items()}
+    if len(text) > 50_000_000:  # which safetensors would not write: two such pieces in one header
+        return data
     metadata = {"format": FORMAT, "version": str(VERSION), "checksum": model_file._checksum(text, tensors), "header": text}
     return save(tensors, metadata)
 
@@ -215,7 +325,7 @@ def _changed_json(plain: Any, rng: np.random.Generator) -> Any:
         value = _NASTY[rng.integers(len(_NASTY))]
         owner[key] = (
             owner[key] * float(rng.choice([-1.0, 0.0, 1e6, 1e-6]))
-            if _is_number(owner[key]) and kind < 0.2
+            if _is_number(owner[key]) and abs(owner[key]) < 1e300 and kind < 0.2
             else copy.deepcopy(value)
         )
     elif kind < 0.7:
@@ -280,7 +390,7 @@ def _change_array(arrays: dict[str, np.ndarray], rng: np.random.Generator) -> No
     elif kind == 5:
         arrays[name] = array.reshape(-1)
     elif kind == 6:
-        arrays[name] = array[..., None] if rng.random() < 0.5 else array[:0]
+        arrays[name] = array[..., None] if rng.random() < 0.5 or not array.ndim else array[:0]
     elif kind == 7:
         arrays[name] = np.concatenate([array, array], -1) if array.ndim else np.stack([array, array])
     else:

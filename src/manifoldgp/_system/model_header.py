@@ -7,9 +7,10 @@ A model file is a safetensors file: eight bytes that say how long its table is, 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+import os
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from manifoldgp._system.bounded_json import parse_table
 from manifoldgp.errors import FileFormatError
@@ -17,6 +18,9 @@ from manifoldgp.errors import FileFormatError
 FORMAT, VERSION = "manifoldgp", 1
 _LONGEST_TABLE = 100_000_000
 """Bytes; safetensors itself reads no longer one."""
+
+_PIECE = 2**20
+"""Bytes that are read at a time."""
 
 MOST_TENSORS = 100_000
 """A block of members has about twenty. Each costs a kilobyte and some microseconds, however small it is."""
@@ -40,9 +44,14 @@ def checksum(text: str, parts: Iterable[Part]) -> str:
     """The digest of a header's text and of all tensors, whatever their order."""
     digest = hashlib.sha256(text.encode())
     for part in sorted(parts, key=lambda part: part.name):
-        digest.update(f"{part.name} {part.shape} {part.dtype}".encode())
+        digest.update(_title(part))
         digest.update(part.data)
     return digest.hexdigest()
+
+
+def _title(part: Part) -> bytes:
+    """What stands before a tensor's bytes in the digest."""
+    return f"{part.name} {part.shape} {part.dtype}".encode()
 
 
 def checked_metadata(path: Path, metadata: dict[str, str]) -> str:
@@ -64,38 +73,61 @@ def refuse_other_checksum(path: Path, metadata: dict[str, str], found: str) -> N
 
 def read_header(path: str | Path) -> dict[str, Any]:
     """The plain data of a model file; refuses one that is damaged, foreign, or of another version."""
-    return read_parts(path)[0]
+    return read_parts(path, lambda name: False)[0]
 
 
-def read_parts(path: str | Path) -> tuple[dict[str, Any], list[Part]]:
-    """The plain data of a model file, and its tensors."""
+def read_parts(path: str | Path, wanted: Callable[[str], bool]) -> tuple[dict[str, Any], list[Part]]:
+    """The plain data of a model file, and the tensors whose names are wanted. All others are read too, for the checksum, but a little at a time."""
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"There is no model file {path}.")
     try:
-        metadata, parts = _table(memoryview(path.read_bytes()))
-        text = checked_metadata(path, metadata)
-        found, header = checksum(text, parts), parse_table(text)
+        with path.open("rb") as file:
+            metadata, parts = _table(file, os.fstat(file.fileno()).st_size)
+            text = checked_metadata(path, metadata)
+            digest = hashlib.sha256(text.encode())
+            kept = []
+            for part in sorted(parts, key=lambda part: part.name):
+                digest.update(_title(part))
+                pieces = []
+                for piece in _pieces(file, *part.data):
+                    digest.update(piece)
+                    if wanted(part.name):
+                        pieces.append(piece)
+                if wanted(part.name):
+                    kept.append(part._replace(data=b"".join(pieces)))
+        header = parse_table(text)
     except FileFormatError:
         raise
     except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
         raise FileFormatError(f"{path} is not a model file, or it is damaged ({error}).") from error
-    refuse_other_checksum(path, metadata, found)
-    return header, parts
+    refuse_other_checksum(path, metadata, digest.hexdigest())
+    return header, kept
 
 
-def _table(data: memoryview) -> tuple[dict[str, str], list[Part]]:
-    """Metadata and tensors of a safetensors file."""
-    length = int.from_bytes(data[:8], "little")
-    if len(data) < 8 or length > min(len(data) - 8, _LONGEST_TABLE):
+def _pieces(file: BinaryIO, first: int, last: int) -> Iterator[bytes]:
+    """The file's bytes between two places."""
+    file.seek(first)
+    while first < last:
+        piece = file.read(min(_PIECE, last - first))
+        if not piece:
+            raise ValueError("it ends before its last tensor")
+        first += len(piece)
+        yield piece
+
+
+def _table(file: BinaryIO, size: int) -> tuple[dict[str, str], list[Part]]:
+    """Metadata of a safetensors file, and its tensors, with their places in the file as data."""
+    length = int.from_bytes(file.read(8), "little")
+    if size < 8 or length > min(size - 8, _LONGEST_TABLE):
         raise ValueError("its table is longer than the file")
-    table = parse_table(bytes(data[8 : 8 + length]))
+    table = parse_table(file.read(length))
     metadata, begin = table.pop("__metadata__", {}), 8 + length
     parts = []
     for name, entry in table.items():
         first, last = entry["data_offsets"]
-        if not 0 <= first <= last <= len(data) - begin:
+        if not 0 <= first <= last <= size - begin:
             raise ValueError(f"the tensor {name!r} lies outside of the file")
         shape = tuple(int(size) for size in entry["shape"])
-        parts.append(Part(name, shape, f"torch.{_DTYPES[entry['dtype']]}", data[begin + first : begin + last]))
+        parts.append(Part(name, shape, f"torch.{_DTYPES[entry['dtype']]}", (begin + first, begin + last)))
     return metadata, parts

@@ -31,6 +31,16 @@ def one_line(text: str) -> str:
     return visible(" ".join(re.split(r"[ \t\r\n]+", text.strip())))
 
 
+def digits(value: float, count: int = 4) -> str:
+    """A number with so many significant digits; of thousands to millions without a power of ten.
+
+    >>> digits(25312.4, 3), digits(0.0312), digits(-1234567.8), digits(2e9), digits(3.0)
+    ('25300', '0.0312', '-1235000', '2e+09', '3')
+    """
+    rounded = float(f"{value:.{count}g}")
+    return f"{rounded:.0f}" if 10**count <= abs(rounded) < 1e7 else f"{rounded:.{count}g}"
+
+
 def argument(value: object) -> str:
     """A name as a shell takes it, on a command line that begins no option with it.
 

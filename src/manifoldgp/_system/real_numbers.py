@@ -34,6 +34,21 @@ def as_meant(values: Any, name: str, *, mask_is_missing: bool = False) -> Any:
     return np.ma.filled(values.astype(np.float64), np.nan) if masked else values.data
 
 
+def as_numbers(values: Any, name: str, *, mask_is_missing: bool = False) -> np.ndarray:
+    """A float64 copy of values that mean numbers; dates, masked entries (unless they are missing values), complex numbers and texts that are none are refused.
+
+    >>> as_numbers([1, 2], "y")
+    array([1., 2.])
+    """
+    given = as_meant(values, name, mask_is_missing=mask_is_missing)
+    try:
+        if np.iscomplexobj(given):
+            raise TypeError("complex numbers")
+        return np.array(given, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{name} must be real numbers: {error}.") from error
+
+
 def _holds_times(values: Any) -> bool:
     kind = getattr(getattr(values, "dtype", None), "kind", None)
     if isinstance(values, (list, tuple)):

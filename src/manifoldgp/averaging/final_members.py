@@ -62,13 +62,14 @@ def retrained(
 ) -> Weighted:
     """Members trained on all rows, of the groups that carry weight. plain: the plain GPs of all rows so far, to which others are added. share: weights (F,) of each group."""
     if PLAIN not in plain:
-        plain[PLAIN] = _plain(PLAIN, data, groups[PLAIN], trainer)
+        plain[PLAIN] = _plain(PLAIN, data, groups[PLAIN], settings.gp_starts, trainer)
     gp = plain[PLAIN]
-    is_best = np.arange(len(gp.objective)) == gp.best()
-    batches, weights = [gp], [share[PLAIN][:, None] * is_best]
+    best = gp.best() if len(gp.order) else None
+    batches, weights = [gp], [share[PLAIN][:, None] * (np.arange(len(gp.objective)) == best)]
     left = {name: of_group for name, of_group in share.items() if name != PLAIN and of_group.any()}
-    if gp.cut_short[gp.best()]:  # those of the folds went on from it
+    if best is None or gp.cut_short[best]:  # those of the folds went on from it, or could be trained
         weights[0], left[PLAIN] = np.zeros_like(weights[0]), share[PLAIN]
+    base = pick(groups[PLAIN].values, np.zeros(1, dtype=int)) if best is None else gp.values(np.array([best]))
 
     def wanted(*names: str) -> bool:
         return any(name in left for name in names) and not trainer.late
@@ -82,13 +83,13 @@ def retrained(
 
     for name in (ROUGH_GP, ADDITIVE_GP):
         if name in left and name not in plain and not trainer.late:
-            plain[name] = _plain(name, data, groups[name], trainer)
+            plain[name] = _plain(name, data, groups[name], settings.gp_starts, trainer)
         if name in left and name in plain:
-            add(plain[name], {name: equal_weights(plain[name], np.ones(1, dtype=bool))})
+            add(plain[name], {name: equal_weights(plain[name], plain[name].objective == plain[name].objective.min())})
     if wanted(WARM, COLD):
         warm, cold = settings.warm_members * (WARM in left), settings.cold_members * (COLD in left)
         is_warm = np.arange(warm + cold) < warm
-        full = _nested(template, data, gp.values(np.array([gp.best()])), is_warm, settings, trainer, groups[COLD])
+        full = _nested(template, data, base, is_warm, settings, trainer, groups[COLD])
         add(full, {WARM: equal_weights(full, is_warm), COLD: equal_weights(full, ~is_warm)})
     if wanted(ROUGH):
         full = _rough(data, groups[ROUGH], groups.get(ROUGH_GP, groups[PLAIN]), settings, trainer)
@@ -118,10 +119,15 @@ def mixed(stacks: Sequence[Weighted]) -> Weighted:
     return batches, weights
 
 
-def _plain(name: str, data: Data, group: Group, trainer: Trainer) -> Trained:
-    """A plain GP with another kernel, from where the one of the first fold ended."""
-    values = pick(group.values, np.zeros(1, dtype=int))
-    return trainer.fit(name, group.batch.model, data, 1, GP_FOLD_ITERATIONS, lambda _: values)
+def _plain(name: str, data: Data, group: Group, starts: int, trainer: Trainer) -> Trained:
+    """A plain GP of all rows, from where the one of the first fold ended; where that start fails, from those of the other folds and so many drawn ones."""
+    model, K = group.batch.model, group.batch.objective.size
+    first, others = pick(group.values, np.zeros(1, dtype=int)), pick(group.values, np.arange(1, K))
+    trained = trainer.fit(name, model, data, 1, GP_FOLD_ITERATIONS, lambda _: first)
+    if len(trained.order):
+        return trained
+    again = np.arange(K - 1)
+    return trainer.fit(name, model, data, len(again) + starts, GP_FOLD_ITERATIONS, lambda drawn: _replaced(drawn, again, others))
 
 
 def _rough(data: Data, group: Group, base: Group, settings: Stack, trainer: Trainer) -> Trained:

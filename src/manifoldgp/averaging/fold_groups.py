@@ -18,7 +18,7 @@ from manifoldgp.training.trained import Trained
 class Group:
     """One group's members on K folds, fold by fold, and the inner weights (K, members) of their mixture.
 
-    iterations: that each was given. data: what each learnt from last, (K · members, n, ·), or as many neighbourhoods for each as there are ``parts``.
+    iterations: that each was given. data: what each learnt from last, (K · members, n, ·). whole: whether that was more than a sample of the rows.
     """
 
     batch: Trained
@@ -26,7 +26,7 @@ class Group:
     inner: np.ndarray
     iterations: int
     data: Data
-    parts: int = 1
+    whole: bool = False
 
     @property
     def values(self) -> Tree:

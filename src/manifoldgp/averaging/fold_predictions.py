@@ -61,8 +61,8 @@ class Folds:
             return train
         return _chosen(train, np.stack([np.sort(rng.choice(np.flatnonzero(own), fewest, replace=False)) for own in present]))
 
-    def neighbourhoods(self, members: int, rows: int, scale: np.ndarray, rng: np.random.Generator) -> tuple[Data, int]:
-        """What ``members`` of every fold learn from where it has many rows: all of them, in neighbourhoods of about ``rows``; and how many these are.
+    def neighbourhoods(self, members: int, rows: int, most: int, scale: np.ndarray, rng: np.random.Generator) -> tuple[Data, int]:
+        """What ``members`` of every fold learn from where it has many rows: all of them, or about ``most``, in neighbourhoods of about ``rows``; and how many these are.
 
         A neighbourhood is as dense as the whole, so that it shows the noise and the short length-scales that a sample hides. Every member has other borders.
         scale (K, D): how long each input is, for every fold.
@@ -72,6 +72,8 @@ class Folds:
         parts = max(1, int(present.sum(1).min()) // rows)
         scaled = (train.X.cpu().numpy() / scale.repeat(members, 0)[:, None]).astype(np.float32)
         dealt = [_halved(X, np.flatnonzero(own), parts, rng) for X, own in zip(scaled, present, strict=True)]
+        parts = max(1, min(parts, most // rows))
+        dealt = [[own[i] for i in rng.permutation(len(own))[:parts]] for own in dealt]
         size = min(len(part) for own in dealt for part in own)
         index = np.stack([np.concatenate([np.sort(rng.permutation(part)[:size]) for part in own]) for own in dealt])
         whole = _chosen(train, index)

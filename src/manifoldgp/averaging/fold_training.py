@@ -8,7 +8,6 @@ further, one that a step made worse stays as it was before that step (early stop
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -20,21 +19,33 @@ from torch import Tensor
 
 from manifoldgp.averaging.fold_groups import Group, Predicted, candidates_of, equal_weights_of, tempered_weights_of
 from manifoldgp.averaging.fold_predictions import Folds, predict_held_out
-from manifoldgp.averaging.kinds import COLD, OWN, PLAIN, ROUGH, ROUGH_GP, STEPPED, WARM, plain_models, rough_nested
+from manifoldgp.averaging.kinds import (
+    COLD,
+    LARGE,
+    OWN,
+    PLAIN,
+    ROUGH,
+    ROUGH_GP,
+    STEPPED,
+    WARM,
+    large,
+    plain_models,
+    rough_nested,
+)
 from manifoldgp.averaging.members import nested_gp, pick, warm_and_cold
-from manifoldgp.averaging.stacking import Candidates, HeldOutReport
+from manifoldgp.averaging.stacking import PLAIN_GPS, Candidates, HeldOutReport
 from manifoldgp.model import Data, Model
 from manifoldgp.parameters import Tree, leaves
 from manifoldgp.training.plan import LEAST_KEPT
 from manifoldgp.training.trained import Trained
-from manifoldgp.training.trainer import Trainer
+from manifoldgp.training.trainer import Start, Trainer, Training, as_drawn
 
 if TYPE_CHECKING:
     from manifoldgp.averaging.stack import Stack
 
 GP_FOLD_ITERATIONS = 50
 
-DECIDE_ROWS = 2500
+DECIDE_ROWS = 1500
 """Rows that members predict with, at most, while it is decided who is trained on. Weights are found with all rows."""
 
 FACTOR_BYTES = 2**32
@@ -42,6 +53,9 @@ FACTOR_BYTES = 2**32
 
 FOR_TRAINING = 0.85
 """Share of a time budget in which members are trained on the folds; the rest is for weighing and conditioning them."""
+
+NEARBY_ROWS = 4000
+"""Rows in neighbourhoods, at most, that a member goes on with; where there are more, every member has others."""
 
 NEARBY_ITERATIONS = 30
 """Iterations on all rows, in neighbourhoods, of members that learnt from a sample and went no further."""
@@ -58,7 +72,7 @@ SCREEN_FROM = 300
 
 def many_rows(rows: int, learn_rows: int) -> bool:
     """Whether a fold with so many rows has clearly more than the sample that members learn from at first, so that they go on with all of them."""
-    return rows > 1.5 * learn_rows
+    return rows > 1.25 * learn_rows
 
 
 def fold_phase(group: str) -> str:
@@ -81,6 +95,11 @@ def step_phase(group: str, iterations: int) -> str:
     return f"{group} on folds, to {iterations}"
 
 
+def network_order(few: bool, many: bool) -> tuple[str, ...]:
+    """In which order networks begin: rough members may have to wait for the rough GP, and of many rows until small and large networks have been compared."""
+    return ("nested", ROUGH, OWN) if few else ("nested", LARGE, OWN) if many else ("nested", OWN, ROUGH)
+
+
 class OnFolds:
     """The groups of one stack on their way through the folds. groups, predicted: so far, by name. rough_base: plain GPs of the folds that rough members start around."""
 
@@ -90,6 +109,8 @@ class OnFolds:
         self.rough_base: Tree | None = None
         self._end, self._conditioning = trainer.deadline, 0.0  # seconds for each member that predicts
         self.trainer = trainer.within(FOR_TRAINING, LEAST_KEPT)
+        self.size = settings.hidden, settings.q
+        self._gained: dict[str, float] = {}  # nats a row that the stack gained by the last step of a group
         self.groups: dict[str, Group] = {}
         self.predicted: dict[str, Predicted] = {}
 
@@ -103,15 +124,16 @@ class OnFolds:
         return candidates_of(self.predicted)
 
     def weigh(self, gp_values: Tree) -> tuple[np.ndarray, HeldOutReport]:
-        """Train every group on every fold; weights (G, F) and their report. gp_values: a plain GP, leaves (1, *shape), where those of the folds start."""
-        self.train_plain(gp_values)
-        if not self.late and not self.idle >= {WARM, *STEPPED}:
-            self.train_networks()
-        for name in STEPPED:
-            if name in self.groups:
-                self.take_steps(name)
-        if self.many and not self.late:
-            self.learn_from_all_rows()
+        """Train every group on every fold; weights (G, F) and their report. gp_values: a plain GP, leaves (1, *shape), where those of the folds start.
+
+        Ctrl-C ends training; groups that were finished are kept, the plain GP at least.
+        """
+        try:
+            self.train(gp_values)
+        except KeyboardInterrupt:
+            if PLAIN not in self.groups:
+                raise
+            self.trainer.interrupt()
         kept = self._in_time(self.needed())
         if self.deciding is not self.folds:
             self.groups = {name: group for name, group in self.groups.items() if name in kept}
@@ -119,6 +141,30 @@ class OnFolds:
             kept = self._in_time(self.needed())
         weights, report = self.settings.weighing.weights(self.candidates, kept)
         return weights, self._with_means(report)
+
+    def train(self, gp_values: Tree) -> None:
+        """All groups, one step after another."""
+        further = self.train_plain(gp_values)
+        if self.late:
+            return
+        networks = [name for name in (WARM, *STEPPED) if self._possible(name)]
+        if self.few or not networks:
+            self._add_plain(further, self.trainer.fit_together(list(further.values())))
+            further = {}
+        if networks and not self.late:
+            self.train_networks(further)
+            if self.many:
+                self.choose_size()
+        for name in STEPPED:
+            if name in self.groups:
+                self.take_steps(name)
+        if self.many and not self.late:
+            self.learn_from_all_rows()
+
+    @property
+    def few(self) -> bool:
+        """Whether the folds have so few rows that nothing is tried on a part of them, and cores gain nothing by more trainings at once."""
+        return self.folds.train.y.shape[-1] <= SCREEN_FROM
 
     def needed(self) -> list[str]:
         """The groups that are missed if they are left out; the plain GP is one of them. When time is up nobody asks: all of them."""
@@ -163,7 +209,7 @@ class OnFolds:
 
     @property
     def _time_left(self) -> float:
-        return self._end - time.perf_counter()
+        return self._end - self.trainer.now()
 
     @property
     def many(self) -> bool:
@@ -174,7 +220,7 @@ class OnFolds:
         """Some iterations on all rows for the groups that count and have seen a sample of them only, which says less about noise and length-scales."""
         for name in self.needed():
             group = self.groups[name]
-            if group.parts == 1 and not self.late:
+            if not group.whole and not self.late:
                 self._replace_if_better(name, self._further(group, name, nearby_phase(name), NEARBY_ITERATIONS))
 
     @property
@@ -186,89 +232,137 @@ class OnFolds:
         """Whether a group is better than the plain GP, or adds more than next to nothing to the others."""
         return among.better_than_gp(name) or name in self.settings.weighing.needed(among, optional, 0.5 * self.settings.keep)
 
-    def train_plain(self, gp_values: Tree) -> None:
-        """The plain GP on every fold, and those with other kernels, unless a sample of the rows says that they are not worth it."""
+    def train_plain(self, gp_values: Tree) -> dict[str, Training]:
+        """The plain GP on every fold, and trainings of those with other kernels, unless a sample of the rows says that they are not worth it."""
         models = plain_models(self.template, self.folds.X.shape[-1])
-        data = self.learning(1)
-        self._add(PLAIN, self._plain(fold_phase(PLAIN), models[PLAIN], data, self._start_at(gp_values), GP_FOLD_ITERATIONS))
+        data, others = self.learning(1), [name for name in models if name != PLAIN and name not in self.idle]
+        few = self.folds.learning(1, SCREEN_ROWS, self.rng) if others and not self.few else None
+        start = self._start_at(gp_values)
+        plain = self._plain(fold_phase(PLAIN), models[PLAIN], data, start, GP_FOLD_ITERATIONS)
+        tried = {} if few is None else {
+            name: self._plain(screen_phase(name), models[name], few, start if name in (PLAIN, ROUGH_GP) else as_drawn, SCREEN_ITERATIONS)
+            for name in (PLAIN, *others)
+        }  # fmt: skip
+        batch, *screened = self.trainer.fit_together([plain, *tried.values()])
+        self._add_plain({PLAIN: plain}, [batch])
         self.rough_base = self.groups[PLAIN].values if ROUGH_GP in models else None
-        for name in () if self.late else self._screened(models, gp_values):
-            if self.late:
-                break
-            start = self._start_at(self.groups[PLAIN].values) if name == ROUGH_GP else None
-            self._add(name, self._plain(fold_phase(name), models[name], data, start, GP_FOLD_ITERATIONS))
-            if name == ROUGH_GP:
-                self.rough_base = self.groups[name].values
+        if few is not None:
+            others = self._worth_it(tried, screened, few, others)
+        start = self._start_at(self.groups[PLAIN].values)
+        return {
+            name: self._plain(fold_phase(name), models[name], data, start if name == ROUGH_GP else as_drawn, GP_FOLD_ITERATIONS)
+            for name in others
+        }
 
-    def _screened(self, models: dict[str, Model], gp_values: Tree) -> list[str]:
-        """The further plain GPs that are worth training on all rows of the folds: all of them where rows are few, else those that do well on a sample."""
-        others = [name for name in models if name != PLAIN and name not in self.idle]
-        if self.folds.train.y.shape[-1] <= SCREEN_FROM or not others:
-            return others
-        few = self.folds.learning(1, SCREEN_ROWS, self.rng)
+    def _worth_it(self, tried: dict[str, Training], screened: list[Trained], few: Data, others: list[str]) -> list[str]:
+        """Which of the further plain GPs, by what they and the plain GP learnt from few rows, are worth training on all rows of the folds."""
+        if self.late:
+            return []
         on_few = replace(self.folds, train=few)
-        found = {}
-        for name, model in models.items():
-            if name in self.idle:
-                continue
-            if self.late:
-                return []
-            start = None if name not in (PLAIN, ROUGH_GP) else self._start_at(gp_values)
-            group = self._plain(screen_phase(name), model, few, start, SCREEN_ITERATIONS)
-            found[name] = self._predicted(group, on_few)
+        found = {
+            name: self._predicted(self._one_each(t, b), on_few) for (name, t), b in zip(tried.items(), screened, strict=True)
+        }
         return [name for name in others if self.wanted(name, candidates_of(found), others)]
 
-    def _start_at(self, values: Tree) -> Callable[[Tree], Tree]:
+    def _start_at(self, values: Tree) -> Start:
         started = pick(values, np.arange(self.folds.count) % max(leaf.shape[0] for _, leaf in leaves(values)))
         return lambda drawn: started
 
-    def _plain(self, phase: str, model: Model, data: Data, start: Callable[[Tree], Tree] | None, iterations: int) -> Group:
-        K = self.folds.count
-        batch = self.trainer.fit(phase, model, data, K, iterations, start or (lambda drawn: drawn))
-        return Group(batch, np.arange(K), np.ones((K, 1)), iterations, data)
+    def _plain(self, phase: str, model: Model, data: Data, start: Start, iterations: int) -> Training:
+        """Of a plain GP: one member for every fold."""
+        return Training(phase, model, data, self.folds.count, iterations, start)
 
-    def train_networks(self) -> None:
-        """The first step of every group with learned features."""
+    def _one_each(self, training: Training, batch: Trained) -> Group:
+        """A group with one member for every fold."""
+        K = self.folds.count
+        return Group(batch, np.arange(K), np.ones((K, 1)), int(np.max(training.max_iter)), training.data)
+
+    def _add_plain(self, trainings: dict[str, Training], batches: list[Trained]) -> None:
+        for (name, training), batch in zip(trainings.items(), batches, strict=True):
+            self._add(name, self._one_each(training, batch))
+        if ROUGH_GP in self.groups:
+            self.rough_base = self.groups[ROUGH_GP].values
+
+    def train_networks(self, further: dict[str, Training]) -> None:
+        """The first step of every group with learned features, side by side with further plain GPs. Rough members wait for the rough GP, which they start around."""
         K, s, members = self.folds.count, self.settings, self.settings.fold_members
         first = s.steps[0]
         is_warm = np.tile(np.arange(2 * members) < members, K)
         model, data = nested_gp(self.template, s.hidden, s.q), self.learning(2 * members)
         base = pick(self.groups[PLAIN].values, np.repeat(np.arange(K), 2 * members))
         limits = np.where(is_warm, s.warm_iterations, first)
-        batch = self.trainer.fit(fold_phase("nested"), model, data, len(is_warm), limits, nested_start(model, base, is_warm))
+        nested = Training(fold_phase("nested"), model, data, len(is_warm), limits, nested_start(model, base, is_warm))
+        begun = {
+            name: self._begun(name)
+            for name in network_order(self.few, self.many)[1:]
+            if self._possible(name) and not (name == ROUGH and ROUGH_GP in further)
+        }
+        found = self.trainer.fit_together([*further.values(), nested, *begun.values()])
+        self._add_plain(further, found[: len(further)])
+        batch, *batches = found[len(further) :]
         for name, chosen, iterations in ((WARM, is_warm, s.warm_iterations), (COLD, ~is_warm, first)):
             inner = equal_weights_of(batch.objective[chosen], K)
             self._add(name, Group(batch, np.flatnonzero(chosen), inner, iterations, data.rows(_index(chosen))))
-        for name in (ROUGH, OWN):
-            if (name == OWN or self.rough_base is not None) and name not in self.idle and not self.late:
-                self._add(name, self._begun(name))
+        for (name, training), own in zip(begun.items(), batches, strict=True):
+            self._add_begun(name, training, own)
+        if ROUGH not in begun and not self.many:
+            self._begin_rough()
 
-    def _begun(self, name: str) -> Group:
-        """Rough or own members after the first step."""
+    def _possible(self, name: str) -> bool:
+        """Whether a group can be of use: rough members want a rough GP to start around, large ones many rows."""
+        return name not in self.idle and (name != ROUGH or self.rough_base is not None) and (name != LARGE or self.many)
+
+    def _add_begun(self, name: str, training: Training, batch: Trained) -> None:
+        everyone = np.arange(len(batch.objective))
+        self._add(name, Group(batch, everyone, self._inner(name, batch), self.settings.steps[0], training.data))
+
+    def _begin_rough(self) -> None:
+        """The first step of rough members, once it is known what they start around and how large they are."""
+        if self._possible(ROUGH) and not self.late:
+            training = self._begun(ROUGH)
+            self._add_begun(ROUGH, training, self.trainer.fit_together([training])[0])
+
+    def choose_size(self) -> None:
+        """Small and large networks take the second step; the size that held-out rows prefer goes further, and rough members have it too."""
+        alone, plain = {}, [name for name in self.groups if name in PLAIN_GPS]
+        for name in [name for name in (COLD, LARGE) if name in self.groups]:
+            self.take_steps(name, self.settings.steps[:2][-1])
+            alone[name] = self.settings.weighing.value(self.candidates, [*plain, name])
+        best = max(alone, key=alone.__getitem__, default=COLD)
+        self._gained |= {name: -math.inf for name in alone if name != best}
+        if best == LARGE:
+            self.size = large(*self.size)
+        self._begin_rough()
+
+    def _begun(self, name: str) -> Training:
+        """The first step of large, rough or own members."""
         K, s, members = self.folds.count, self.settings, self.settings.fold_members
         data, first = self.learning(members), s.steps[0]
         if name == OWN:
-            batch = self.trainer.fit(fold_phase(OWN), self.template, data, K * members, first)
+            return Training(fold_phase(OWN), self.template, data, K * members, first)
+        if name == LARGE:
+            model, base = nested_gp(self.template, *large(*self.size)), self.groups[PLAIN].values
         else:
             assert self.rough_base is not None
-            model, gp = rough_nested(self.template, s.hidden, s.q), pick(self.rough_base, np.repeat(np.arange(K), members))
-            start = nested_start(model, gp, np.zeros(K * members, dtype=bool))
-            batch = self.trainer.fit(fold_phase(ROUGH), model, data, K * members, first, start)
-        return Group(batch, np.arange(K * members), self._inner(name, batch), first, data)
+            model, base = rough_nested(self.template, *self.size), self.rough_base
+        gp = pick(base, np.repeat(np.arange(K), members))
+        start = nested_start(model, gp, np.zeros(K * members, dtype=bool))
+        return Training(fold_phase(name), model, data, K * members, first, start)
 
-    def take_steps(self, name: str) -> None:
-        """Train a group on, step by step, while held-out rows want it."""
-        for number, iterations in enumerate(self.settings.steps[1:]):
-            patient = number == 0 and self.folds.N < PATIENT_BELOW
-            if self.late or (
-                not patient and not self.wanted(name, self.candidates, [other for other in STEPPED if other in self.groups])
-            ):
-                return
+    def take_steps(self, name: str, last: float = math.inf) -> None:
+        """Train a group on, step by step, while held-out rows want it. last: iterations of the last step."""
+        for iterations in self.settings.steps[1:]:
             group = self.groups[name]
-            further = self._further(group, name, step_phase(name, iterations), iterations - group.iterations)
-            gain = self._replace_if_better(name, further)
-            if gain < self.settings.go_on:
+            if iterations <= group.iterations or iterations > last:
+                continue
+            patient = group.iterations == self.settings.steps[0] and self.folds.N < PATIENT_BELOW
+            others = [other for other in STEPPED if other in self.groups]
+            if self.late or self._gained.get(name, math.inf) < self.settings.go_on:
                 return
+            if not patient and not self.wanted(name, self.candidates, others):
+                return
+            further = self._further(group, name, step_phase(name, iterations), iterations - group.iterations)
+            self._gained[name] = self._replace_if_better(name, further)
 
     def _replace_if_better(self, name: str, further: Group) -> float:
         """Take another state of a group if the stack gains by it; what it gains, nats a row."""
@@ -285,7 +379,7 @@ class OnFolds:
         values = group.values
         data, parts = self._nearby(members) if self.many else (group.data, 1)
         batch = self.trainer.fit(phase, group.batch.model, data, K * members, iterations, lambda _: values, parts=parts)
-        return Group(batch, np.arange(K * members), self._inner(name, batch), group.iterations + iterations, data, parts)
+        return Group(batch, np.arange(K * members), self._inner(name, batch), group.iterations + iterations, data, whole=True)
 
     def _inner(self, name: str, batch: Trained) -> np.ndarray:
         """Inner weights (K, members) of a group that is this whole batch: own members count by their objectives, since some of them fail; others the same."""
@@ -297,27 +391,32 @@ class OnFolds:
         )
 
     def _nearby(self, members: int) -> tuple[Data, int]:
-        """Neighbourhoods of all rows, near in terms of the plain GP's length-scales, for so many members of every fold."""
+        """Neighbourhoods among all rows, near in terms of the plain GP's length-scales, for so many members of every fold."""
         found = dict(leaves(self.groups[PLAIN].values)).get("kernel.lengthscale")
         D = self.folds.X.shape[-1]
         scale = np.ones((self.folds.count, D)) if found is None else found.cpu().numpy() * np.ones(D)
-        return self.folds.neighbourhoods(members, self.settings.learn_rows // 2, scale, self.rng)
+        return self.folds.neighbourhoods(members, self.settings.learn_rows, NEARBY_ROWS, scale, self.rng)
 
     def learning(self, members: int) -> Data:
         """What so many members of every fold learn from."""
-        return self.folds.learning(members, self.settings.learn_rows, self.rng)
+        rows = self.settings.learn_rows if self.many else self.folds.train.y.shape[-1]
+        return self.folds.learning(members, rows, self.rng)
 
     def _add(self, name: str, group: Group) -> None:
-        self.groups[name] = group
-        begin = time.perf_counter()
-        self.predicted[name] = self._predicted(group, self.deciding)
+        """A new group, unless nobody came to its members before the time was up."""
+        if name != PLAIN and not np.isfinite(group.batch.objective[group.chosen]).any():
+            return
+        begin = self.trainer.now()
+        predicted = self._predicted(group, self.deciding)
+        self.groups[name], self.predicted[name] = group, predicted
         if name == PLAIN:
-            self._keep_time(time.perf_counter() - begin)
+            self._keep_time(self.trainer.now() - begin)
 
     def _predicted(self, group: Group, folds: Folds) -> Predicted:
         K, members = group.inner.shape
         factors = self.settings.variance_factors
         each = predict_held_out(group.batch.model, group.values, folds.for_members(members), factors, self.trainer.workers)
+        self.trainer.ranks.follow_first_(torch.from_numpy(each.score), torch.from_numpy(each.log_density))  # one decision for all
         shape = (len(each.log_density), K, members, -1)
         w = group.inner[None, :, :, None]
         log_density = np.asarray(logsumexp(each.log_density.reshape(shape), axis=2, b=w))

@@ -6,6 +6,9 @@ import numpy as np
 
 from manifoldgp.errors import InputError
 
+SHORT_STRETCH = 100
+"""Rows in order of time below which each half is predicted from the other: shorter stretches have neighbours on both sides, and say nothing of what comes after all rows."""
+
 
 def folds_for(N: int) -> tuple[int, int]:
     """How many folds the rows are dealt to, and how many of them are held out in turn.
@@ -21,8 +24,13 @@ def folds_for(N: int) -> tuple[int, int]:
 
 
 def held_out_in_turn(N: int, rng: np.random.Generator, groups: np.ndarray | None, ordered: bool) -> list[np.ndarray]:
-    """The folds that are used: the last ones of rows in order of time, else those of the most usual size (groups may be large)."""
+    """The folds that are used: the last ones of rows in order of time, else those of the most usual size (groups may be large).
+
+    Where all of them are used, borders between stretches of time are drawn, so that every deal has others.
+    """
     count, used = folds_for(N)
+    if ordered and groups is None and used == count:
+        return _stretches(N, 2 if N < SHORT_STRETCH else count, rng)
     folds = make_folds(N, count, rng, groups, ordered)
     if ordered and groups is None:
         return folds[-used:]
@@ -44,6 +52,12 @@ def make_folds(
         return _grouped(np.asarray(groups), count, rng)
     order = np.arange(N) if ordered else rng.permutation(N)
     return [np.sort(part) for part in np.array_split(order, min(count, N))]
+
+
+def _stretches(N: int, count: int, rng: np.random.Generator) -> list[np.ndarray]:
+    """Contiguous stretches with borders drawn around those of equal ones, at most a sixth of a stretch away."""
+    borders = (np.arange(1, count) + rng.uniform(-1 / 6, 1 / 6, count - 1)) * N / count
+    return [part for part in np.split(np.arange(N), np.round(borders).astype(int)) if len(part)]
 
 
 def _grouped(groups: np.ndarray, count: int, rng: np.random.Generator) -> list[np.ndarray]:

@@ -7,17 +7,19 @@ from dataclasses import replace
 from manifoldgp.averaging.members import nested_gp, plain_gp
 from manifoldgp.averaging.stacking import PLAIN_GPS
 from manifoldgp.kernels import Additive, Kernel, Matern32, SquaredExponential
+from manifoldgp.kernels.stationary import Stationary
 from manifoldgp.model import Model
 
 PLAIN, ROUGH_GP, ADDITIVE_GP = PLAIN_GPS
-WARM, COLD, ROUGH, OWN = "warm", "cold", "rough", "own"
+WARM, COLD, LARGE, ROUGH, OWN = "warm", "cold", "large", "rough", "own"
 """Names of the groups.
 
 plain GP: Identity features. rough GP: the same with a Matérn 3/2 kernel. additive GP: the same with sums of functions of few inputs.
-warm: nested mGPs that start at the plain GP and stop early. cold: nested mGPs that start far from it. rough: cold ones with a Matérn 3/2 kernel.
+warm: nested mGPs that start at the plain GP and stop early. cold: nested mGPs that start far from it. large: cold ones with a larger network, where rows are many.
+rough: cold or large ones with a Matérn 3/2 kernel.
 own: the features and kernel that the user chose (by default the paper's log-sigmoid network)."""
 
-STEPPED = (COLD, ROUGH, OWN)
+STEPPED = (COLD, LARGE, ROUGH, OWN)
 """Groups that are trained in steps. Warm members stop early by their nature, and plain GPs converge."""
 
 
@@ -29,7 +31,7 @@ def plain_models(template: Model, inputs: int) -> dict[str, Model]:
     """
     models = {PLAIN: plain_gp(template)}
     if type(template.kernel) is SquaredExponential:
-        models[ROUGH_GP] = _with_kernel(template, Matern32(amplitude=template.kernel.amplitude))
+        models[ROUGH_GP] = _with_kernel(template, rough_kernel(template.kernel))
         if inputs > 1:
             models[ADDITIVE_GP] = _with_kernel(template, Additive())
     return models
@@ -39,7 +41,25 @@ def models_of_groups(template: Model, inputs: int, hidden: int, q: int) -> dict[
     """What the members of every group of an exact stack are made of."""
     plain, nested = plain_models(template, inputs), nested_gp(template, hidden, q)
     rough = {ROUGH: rough_nested(template, hidden, q)} if ROUGH_GP in plain else {}
-    return {**plain, WARM: nested, COLD: nested, **rough, OWN: template}
+    return {**plain, WARM: nested, COLD: nested, LARGE: nested_gp(template, *large(hidden, q)), **rough, OWN: template}
+
+
+def large(hidden: int, q: int) -> tuple[int, int]:
+    """Units and features of the larger network."""
+    return 4 * hidden, 2 * q
+
+
+def rough_kernel(kernel: Kernel) -> Matern32:
+    """Matérn 3/2 with the parameters of another stationary kernel, where it starts.
+
+    >>> rough_kernel(SquaredExponential(ard=False, amplitude=False))
+    Matern32(dims=None, ard=False, amplitude=False, scaled=True)
+    """
+    return (
+        Matern32(ard=kernel.ard, amplitude=kernel.amplitude, scaled=kernel.scaled)
+        if isinstance(kernel, Stationary)
+        else Matern32()
+    )
 
 
 def _with_kernel(template: Model, kernel: Kernel) -> Model:
@@ -48,4 +68,4 @@ def _with_kernel(template: Model, kernel: Kernel) -> Model:
 
 def rough_nested(template: Model, hidden: int, q: int) -> Model:
     """The nested mGP with the kernel of the rough GP."""
-    return nested_gp(replace(template, kernel=Matern32(amplitude=getattr(template.kernel, "amplitude", True))), hidden, q)
+    return nested_gp(replace(template, kernel=rough_kernel(template.kernel)), hidden, q)

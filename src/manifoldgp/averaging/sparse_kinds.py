@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from manifoldgp.averaging.kinds import COLD, OWN, PLAIN, ROUGH, ROUGH_GP, WARM
+from manifoldgp.averaging.kinds import COLD, LARGE, OWN, PLAIN, ROUGH, ROUGH_GP, WARM, large, rough_kernel
 from manifoldgp.averaging.members import nested_gp, on_all_features, plain_gp, warm_and_cold
 from manifoldgp.features import MLP, Concatenate, Identity
-from manifoldgp.kernels import Matern32, SquaredExponential
+from manifoldgp.kernels import SquaredExponential
 from manifoldgp.model import Data, Model
 from manifoldgp.parameters import LogNormal, Prior, StudentT, Tree, leaves, map_leaves, nest
 from manifoldgp.training.pretraining import pretrained_on_targets
@@ -70,18 +70,18 @@ def deep_network(template: Model, N: int) -> Model:
 def kinds_of(template: Model, settings: Stack) -> dict[str, Kind]:
     """The kinds of a stack by their names, the plain GP first."""
     warm, cold, first = settings.warm_members, settings.cold_members, settings.fold_members
-    small, large = nested_gp(template, settings.hidden, settings.q), nested_gp(template, 4 * settings.hidden, 2 * settings.q)
+    small, wide = (nested_gp(template, *size) for size in ((settings.hidden, settings.q), large(settings.hidden, settings.q)))
     smooth = isinstance(template.kernel, SquaredExponential)
-    rough = replace(template, kernel=Matern32())
+    rough = replace(template, kernel=rough_kernel(template.kernel))
     kinds = [
         Kind(PLAIN, lambda _: plain_gp(template), 1, 1, "plain"),
         *([Kind(ROUGH_GP, lambda _: plain_gp(rough), 1, 1, "plain")] if smooth else []),
         Kind(WARM, lambda _: small, min(first, warm), warm, "warm"),
         Kind(COLD, lambda _: small, min(first, cold), cold, "cold"),
-        Kind("large", lambda _: large, min(first, cold), cold, "cold"),
+        Kind(LARGE, lambda _: wide, min(first, cold), cold, "cold"),
         Kind("deep", lambda N: deep_network(template, N), min(first, cold), cold, "pretrained"),
         *(
-            [Kind(ROUGH, lambda _: replace(large, kernel=Matern32(scaled=False)), min(first, cold), cold, "cold")]
+            [Kind(ROUGH, lambda _: replace(wide, kernel=replace(rough.kernel, scaled=False)), min(first, cold), cold, "cold")]
             if smooth
             else []
         ),

@@ -16,7 +16,7 @@ from manifoldgp.averaging.sparse_kinds import Kind, around_the_gp, kinds_of, pre
 from manifoldgp.errors import warn
 from manifoldgp.model import Data, Model
 from manifoldgp.parameters import Layout, Tree, first_of, map_leaves
-from manifoldgp.training.member_round import Round
+from manifoldgp.training.member_round import INTERRUPTED, Round
 from manifoldgp.training.model_rows import MemoryRows, ModelRows
 from manifoldgp.training.plan import LEAST_KEPT, sparse_operations
 from manifoldgp.training.pretraining import MOST_ROWS
@@ -50,9 +50,6 @@ _FOR_FEW_ROWS = 0.3
 
 _COMPARED = 700.0
 """Evaluations that the comparison of all kinds takes, about: what a time budget has to hold."""
-
-
-_INTERRUPTED = "Training was interrupted; the best model so far is kept."
 
 
 def compared_rows(N: int) -> int:
@@ -189,7 +186,7 @@ class GroupTraining:
                 if self.rows.ranks.count > 1:
                     raise
                 self.trainer.stopped = True
-                warn(_INTERRUPTED)
+                warn(INTERRUPTED)
                 return {}
             made[name] = self._at(model, layout, drawn, starts, self.inducing)
             self.spent += count * _EPOCH * epochs * self.cost(source.count, self.inducing)
@@ -278,7 +275,7 @@ class GroupTraining:
     def _tell(self, round_: Round) -> None:
         """Warn of an interruption, and once of a checkpoint that training goes on from."""
         if round_.interrupted:
-            warn(_INTERRUPTED)
+            warn(INTERRUPTED)
         if round_.resumed and not self._told and self.trainer.checkpoints is not None and self.rows.ranks.first:
             self._told = True
             warn(f"Training is going on from the checkpoint {self.trainer.checkpoints.path}; remove its files to start anew.")

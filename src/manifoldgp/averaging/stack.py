@@ -10,7 +10,6 @@ all rows where these are few; beyond, they are those of the folds, and know all 
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -20,11 +19,12 @@ from typing import Any
 import numpy as np
 
 from manifoldgp.averaging.averages import Averaged, Averaging, Fitted, FoldChoice, number_of
-from manifoldgp.averaging.final_members import RETRAINED_BELOW, conditioned, mixed, retrained
+from manifoldgp.averaging.final_members import RETRAINED_BELOW, Weighted, conditioned, mixed, retrained
 from manifoldgp.averaging.fold_predictions import make_batch, sample_of
 from manifoldgp.averaging.fold_training import (
     GP_FOLD_ITERATIONS,
     NEARBY_ITERATIONS,
+    NEARBY_ROWS,
     PATIENT_BELOW,
     SCREEN_FROM,
     SCREEN_ITERATIONS,
@@ -33,11 +33,12 @@ from manifoldgp.averaging.fold_training import (
     fold_phase,
     many_rows,
     nearby_phase,
+    network_order,
     screen_phase,
     step_phase,
 )
-from manifoldgp.averaging.folds import folds_for, held_out_in_turn
-from manifoldgp.averaging.kinds import ADDITIVE_GP, COLD, OWN, PLAIN, ROUGH, ROUGH_GP, STEPPED, models_of_groups
+from manifoldgp.averaging.folds import SHORT_STRETCH, folds_for, held_out_in_turn
+from manifoldgp.averaging.kinds import ADDITIVE_GP, COLD, LARGE, OWN, PLAIN, ROUGH, ROUGH_GP, WARM, models_of_groups
 from manifoldgp.averaging.members import plain_gp
 from manifoldgp.averaging.sparse_kinds import kinds_of
 from manifoldgp.averaging.sparse_stack import fit_sparse_stack, plan_sparse_stack
@@ -49,6 +50,7 @@ from manifoldgp.training.model_rows import ModelRows
 from manifoldgp.training.plan import Phase, Plan, cost
 from manifoldgp.training.settings import Exact, Sparse
 from manifoldgp.training.sparse_trainer import SparseTrainer
+from manifoldgp.training.trained import Trained
 from manifoldgp.training.trainer import LOST_MARGIN, Trainer
 
 ADDITIVE_COST = 5
@@ -66,15 +68,16 @@ DEALT_ROWS = 600
 NEGLIGIBLE = 0.01
 """Weight of all members with learned features, in two deals, below which a third one would only repeat the plain GP."""
 
-NARROW_FROM = 100
-"""Rows from which on copies of a member with narrower intervals are in the choice: fewer held-out rows take them for better than they are."""
+NARROW_ROWS = 6.25
+"""Copies of a member with narrower intervals are in the choice from so many rows on, divided by the square of their factor: fewer held-out rows take them for better
+than they are."""
 
 
 @dataclass(repr=False)
 class Stack(Averaging):
     """Plain GPs and many mGPs, weighted by what they predict on held-out folds (the default).
 
-    Groups: the plain GP, and beside the default kernel a rough one (Matérn 3/2) and an additive one; warm, cold and rough members, mGPs on a small network that contains
+    Groups: the plain GP, and beside the default kernel a rough one (Matérn 3/2) and an additive one; warm, cold, large and rough members, mGPs on a network that contains
     a plain GP; and members of your own features and kernel. Held-out rows decide which of them are trained, how far, and what they count.
 
     Parameters
@@ -93,9 +96,9 @@ class Stack(Averaging):
     fold_members
         Members of each of these groups on each fold. From 600 rows on they are those that predict.
     hidden
-        Units of the network of warm and cold members.
+        Units of the network of warm and cold members. Large ones have four times as many.
     q
-        Features that this network adds.
+        Features that this network adds. That of large members adds twice as many.
     gp_iterations
         Iterations of the plain GP, at most.
     warm_iterations
@@ -108,7 +111,8 @@ class Stack(Averaging):
     temperature
         Nats of the objective by which an own member must be worse to lose a factor e of weight.
     variance_factors
-        Each member predicts once for each of these factors of its variance, with a weight of its own. Factors below one count from 100 rows on.
+        Each member predicts once for each of these factors of its variance, with a weight of its own; the first is 1, the member as it is. Those below one count where
+        rows are many enough: 1/4 from 100 on, 1/16 from 1,600.
     gp_prior
         Pseudo-rows, as a fraction of N, that vote for the plain GP; fewer where held-out rows speak against it.
     spread_prior
@@ -116,8 +120,8 @@ class Stack(Averaging):
     own_rows
         Up to so many rows all own members are trained, if they carry the weight; beyond, in inverse proportion to the rows.
     learn_rows
-        Rows of a sample that a member learns its parameters from at first; where there are many more, it goes on with all of them in neighbourhoods of half
-        as many. It predicts with all rows.
+        Rows of a sample that a member learns its parameters from at first; where there are more, it goes on with all of them (4,000 at most) in neighbourhoods
+        of as many. It predicts with all rows.
     keep
         Nats a row of the held-out log density: groups that together add less are not trained on all rows.
     go_on
@@ -143,11 +147,11 @@ class Stack(Averaging):
     steps: tuple[int, ...] = (25, 80, 200)
     polish: int = 25
     temperature: float = 10.0
-    variance_factors: tuple[float, ...] = (1.0, 4.0, 16.0, 0.25)
+    variance_factors: tuple[float, ...] = (1.0, 4.0, 16.0, 0.25, 0.0625)
     gp_prior: float = 0.05
     spread_prior: float = 0.02
     own_rows: int = 150
-    learn_rows: int = 1000
+    learn_rows: int = 450
     keep: float = 0.005
     go_on: float = 0.05
 
@@ -174,8 +178,11 @@ class Stack(Averaging):
         if not growing or steps[0] < 1:
             raise InputError(f"steps must be iteration counts that grow, such as (25, 80, 200); got {self.steps!r}.")
         positive_number(self.temperature, "temperature")
-        for factor in _sequence(self.variance_factors, "variance_factors", "positive numbers such as (1.0, 4.0, 16.0)"):
+        factors = _sequence(self.variance_factors, "variance_factors", "positive numbers such as (1.0, 4.0, 16.0)")
+        for factor in factors:
             positive_number(factor, "Each of variance_factors")
+        if float(factors[0]) != 1.0:
+            raise InputError(f"variance_factors must begin with 1, the member as it is; got {self.variance_factors!r}.")
         for name in ("gp_prior", "spread_prior"):
             if not number_of(getattr(self, name)) >= 0:
                 raise InputError(f"{name} must be a fraction of the rows, zero or more; got {getattr(self, name)!r}.")
@@ -217,7 +224,8 @@ class Stack(Averaging):
     def plan(self, N: int) -> Plan:
         few, (count, used) = N < RETRAINED_BELOW, folds_for(N)
         part = N * (count - 1) // count
-        learn = used * cost(min(part, self.learn_rows))
+        many = many_rows(part, self.learn_rows)
+        learn = used * cost(self.learn_rows if many else part)
         each, first = self.fold_members * learn, self.steps[0]
         on_folds, screen = 0.5 * (self.warm_iterations + first), part > SCREEN_FROM
         screened = [
@@ -225,32 +233,37 @@ class Stack(Averaging):
             for name, factor in ((PLAIN, 1), (ROUGH_GP, 1), (ADDITIVE_GP, ADDITIVE_COST))
             if screen
         ]
-        nearby = (
-            learn if not many_rows(part, self.learn_rows) else used * (2 * part / self.learn_rows) * cost(self.learn_rows // 2)
-        )
+        parts = max(1, min(part, NEARBY_ROWS) // self.learn_rows)
+        nearby = used * parts * cost(min(part, NEARBY_ROWS) // parts) if many else learn
         later = self.fold_members * nearby
-        further = [
-            Phase(step_phase(name, to), to - since, later * (to - since), to - since, _step_chance(name, since == first, N))
-            for name in STEPPED
-            for since, to in pairwise(self.steps)
-        ]
+        steps = list(pairwise(self.steps))
+
+        def further(names: Sequence[str], between: Sequence[tuple[int, int]]) -> list[Phase]:
+            return [
+                Phase(step_phase(name, to), to - since, later * (to - since), to - since, _step_chance(name, since == first, N))
+                for name in names
+                for since, to in between
+            ]
+
         several = self.fold_members
         on_all_rows = [
             Phase(nearby_phase(name), NEARBY_ITERATIONS, members * nearby * NEARBY_ITERATIONS, NEARBY_ITERATIONS, chance)
-            for name, members, chance in ((PLAIN, 1, 1.0), (ROUGH_GP, 1, 0.5), (COLD, several, 0.5), (ROUGH, several, 0.5))
-            if many_rows(part, self.learn_rows)
+            for name, members, chance in ((PLAIN, 1, 1.0), (ROUGH_GP, 1, 0.5), (WARM, several, 0.3), (OWN, several, 0.2))
+            if many
         ]
         starts = self.gp_starts * _GP_ITERATIONS * cost(N if N <= SCREEN_FROM else SCREEN_ROWS)
         additive = Phase(fold_phase(ADDITIVE_GP), 50, ADDITIVE_COST * 50 * learn, GP_FOLD_ITERATIONS, 0.3 if screen else 1.0)
+        networks = {name: Phase(fold_phase(name), first, each * first, first) for name in (LARGE, ROUGH, OWN)}
+        networks["nested"] = Phase(fold_phase("nested"), on_folds, 2 * each * on_folds, max(self.warm_iterations, first))
         phases = (
             Phase(fold_phase(PLAIN), 35, 35 * learn, GP_FOLD_ITERATIONS),
             *screened,
             Phase(fold_phase(ROUGH_GP), 35, 35 * learn, GP_FOLD_ITERATIONS, 0.5 if screen else 1.0),
             additive,
-            Phase(fold_phase("nested"), on_folds, 2 * each * on_folds, max(self.warm_iterations, first)),
-            Phase(fold_phase(ROUGH), first, each * first, first),
-            Phase(fold_phase(OWN), first, each * first, first),
-            *further,
+            *[networks[name] for name in network_order(not screen, many)],
+            *([*further((COLD, LARGE), steps[:1]), networks[ROUGH]] if many else []),
+            *(further((COLD, LARGE), steps[1:]) if many else further((COLD,), steps)),
+            *further((ROUGH, OWN), steps),
             *on_all_rows,
             *(self._last_phases(N) if few else ()),
         )
@@ -280,12 +293,15 @@ class Stack(Averaging):
     def fit(self, model: Model, data: Data, trainer: Trainer, folds: FoldChoice) -> Averaged:
         # The seed itself: nothing is drawn from the generator, so that the plain GP (of the first target) has the very starts of a GPRegressor.
         seed, N = trainer.generator.initial_seed(), len(data.y)
-        settings = self if N >= NARROW_FROM else replace(self, variance_factors=_not_narrow(self.variance_factors))
+        settings = replace(self, variance_factors=_factors_for(N, tuple(self.variance_factors)))
+        if folds.ordered and N < SHORT_STRETCH:
+            settings = replace(settings, variance_factors=_wider(settings.variance_factors))
         rng = np.random.default_rng(seed if trainer.earlier is None else [seed, trainer.earlier.fits])
         # Another fit to many rows holds out the same ones; of few rows every one is held out, whatever the deal.
         dealer = rng if trainer.earlier is None or N < RETRAINED_BELOW else np.random.default_rng(seed)
         deals = [held_out_in_turn(N, dealer, folds.groups, folds.ordered) for _ in range(self.deals_for(N))]
-        return fit_stack(model, data, deals, settings, trainer, rng)
+        found = fit_stack(model, data, deals, settings, trainer, rng)
+        return found if found.report is None else replace(found, report=replace(found.report, ordered=folds.ordered))
 
     def share_of_earlier(self, earlier: Fitted, later: Fitted) -> float:
         """By what each predicts on the held-out rows, which are the same."""
@@ -307,9 +323,22 @@ def _step_chance(group: str, second: bool, N: int) -> float:
     return 1.0 if N < PATIENT_BELOW else 0.5 if group == OWN else 0.8
 
 
-def _not_narrow(factors: tuple[float, ...]) -> tuple[float, ...]:
-    """Those of at least one; all where there is none."""
-    return tuple(factor for factor in factors if factor >= 1.0) or factors
+def _factors_for(N: int, factors: tuple[float, ...]) -> tuple[float, ...]:
+    """The variance factors that N rows can tell apart.
+
+    >>> [len(_factors_for(N, Stack().variance_factors)) for N in (99, 100, 1600)]
+    [3, 4, 5]
+    """
+    return tuple(factor for factor in factors if factor >= 1.0 or N * factor**2 >= NARROW_ROWS)
+
+
+def _wider(factors: tuple[float, ...]) -> tuple[float, ...]:
+    """With one that is four times the largest, unless there are no widened copies at all.
+
+    >>> _wider((1.0, 4.0, 16.0)), _wider((1.0,))
+    ((1.0, 4.0, 16.0, 64.0), (1.0,))
+    """
+    return (*factors, 4.0 * max(factors)) if max(factors) > 1.0 else factors
 
 
 def _sequence(value: Any, name: str, expected: str) -> tuple[Any, ...]:
@@ -340,23 +369,37 @@ def fit_stack(
     starts = settings.gp_starts if known is None else 1
     gp = first.fit(PLAIN, model, sample, starts, settings.gp_iterations, margin=LOST_MARGIN, warm=known)
     plain, stacks, reports = {PLAIN: gp} if sample is data else {}, [], []
-    begin = time.perf_counter()
+    begin = trainer.now()
     for held_out in deals:
         course = OnFolds(template, make_batch(data, held_out), settings, trainer.within(FOR_FOLDS) if few else trainer, rng)
-        weights, report = course.weigh(gp.values(np.array([gp.best()])))
+        try:
+            weights, report = course.weigh(gp.values(np.array([gp.best()])))
+        except KeyboardInterrupt:
+            if not stacks:
+                raise
+            trainer.interrupt()
+            break
         share = dict(zip(course.groups, weights, strict=True))
-        found = (
-            retrained(template, data, plain, course.groups, share, settings, trainer.within(FOR_RETRAINING))
-            if few
-            else conditioned(course.groups, share)
-        )
+        found = _that_predict(template, data, plain, course, share, trainer) if few else conditioned(course.groups, share)
         finished = not report.cut_short and not any(batch.cut_short.any() for batch in found[0])
         if stacks and not (finished and report.groups == reports[0].groups):
             break  # those that came to their end before are better
         stacks.append(found)
         reports.append(report)
-        each = (time.perf_counter() - begin) / len(stacks)
+        now = trainer.now()
+        each = (now - begin) / len(stacks)
         features_pay = len(stacks) == 1 or any(_learned(report) >= NEGLIGIBLE for report in reports)
-        if not finished or not features_pay or time.perf_counter() + 1.2 * each > trainer.deadline:
+        if not finished or not features_pay or trainer.late or now + 1.2 * each > trainer.deadline:
             break
     return Averaged(*mixed(stacks), tuple(settings.variance_factors), HeldOutReport.averaged(reports))
+
+
+def _that_predict(
+    template: Model, data: Data, plain: dict[str, Trained], course: OnFolds, share: dict[str, np.ndarray], trainer: Trainer
+) -> Weighted:
+    """Members trained anew on all rows; those of the folds where Ctrl-C ends that."""
+    try:
+        return retrained(template, data, plain, course.groups, share, course.settings, trainer.within(FOR_RETRAINING))
+    except KeyboardInterrupt:
+        trainer.interrupt()
+        return conditioned(course.groups, share)

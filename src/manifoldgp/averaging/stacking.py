@@ -74,7 +74,7 @@ class HeldOutReport:
     Rows of exact models are in the order in which the fit learnt them, which follows from their values.
 
     weights: (G, F) by group and variance factor. mean, observed: the stack's predictive means of the held-out rows and their targets (n,), standardised.
-    cut_short: groups whose training on the folds was stopped on its way.
+    cut_short: groups whose training on the folds was stopped on its way. ordered: whether rows are in order of time.
     """
 
     groups: tuple[str, ...]
@@ -85,6 +85,7 @@ class HeldOutReport:
     mean: np.ndarray | None = None
     observed: np.ndarray | None = None
     cut_short: tuple[str, ...] = ()
+    ordered: bool = False
 
     @staticmethod
     def averaged(reports: Sequence[HeldOutReport]) -> HeldOutReport:

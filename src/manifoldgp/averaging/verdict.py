@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 from scipy.special import bdtr, bdtrc
 
+from manifoldgp._system.plain_text import digits
 from manifoldgp.averaging.averages import SamplingReport
+from manifoldgp.averaging.folds import SHORT_STRETCH
 from manifoldgp.averaging.stacking import PLAIN_GPS, HeldOutReport
 
 _LEVELS = (0.5, 0.9, 0.95)
@@ -67,7 +69,17 @@ def held_out_remarks(report: HeldOutReport) -> list[str]:
             f"Every group of mGPs alone predicts held-out rows worse than the plain GP (best: {best}, by {density[best] - plain:.2f} nats a "
             "row): a single mGP would overfit here; the mixture does not."
         )
-    return remarks + interval_remarks(report.pit)
+    return remarks + interval_remarks(report.pit) + _short_stretch(report)
+
+
+def _short_stretch(report: HeldOutReport) -> list[str]:
+    """A warning where rows are a short stretch of time."""
+    if not report.ordered or len(report.pit) >= SHORT_STRETCH:
+        return []
+    return [
+        f"These {len(report.pit)} rows are a short stretch of time, and what comes after it may be unlike all of them: no held-out row can tell. Widened copies were "
+        "weighed by predicting each half from the other, but intervals beyond the last row may hold fewer values than they say. More rows help, or more recordings with groups=."
+    ]
 
 
 def errors_in_words(report: HeldOutReport, scale: float) -> list[str]:
@@ -77,7 +89,7 @@ def errors_in_words(report: HeldOutReport, scale: float) -> list[str]:
     found = errors_of(report.observed, report.mean, scale)
     explained = f", R² {found['R²']:.2f}" if "R²" in found else ""
     return [
-        f"On {len(report.mean):,} held-out rows the typical error (RMSE) is {found['RMSE']:.3g}, the mean error (MAE) {found['MAE']:.3g}{explained}."
+        f"On {len(report.mean):,} held-out rows the typical error (RMSE) is {digits(found['RMSE'], 3)}, the mean error (MAE) {digits(found['MAE'], 3)}{explained}."
     ]
 
 

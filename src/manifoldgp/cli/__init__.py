@@ -13,7 +13,7 @@ OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 
 
 def main() -> None:
-    """Run ``mgp`` and leave with its exit code. What goes wrong is told in one line; ``--debug``, anywhere, shows where it happened."""
+    """Run ``mgp`` and leave with its exit code. What goes wrong is told in one line, several faults of a table in one each; ``--debug``, anywhere, shows where it happened."""
     try:
         import rich  # noqa: F401
         import typer  # noqa: F401
@@ -33,7 +33,9 @@ def main() -> None:
     except Exception as error:
         if debug:
             raise
-        print(f"mgp: {one_line(_explained(error))}", file=sys.stderr)
+        lines = getattr(error, "lines", ())  # of a table with several faults, each in a line of its own
+        told = "\n".join(map(one_line, lines)) if len(lines) > 2 else one_line(_explained(error))
+        print(f"mgp: {told}", file=sys.stderr)
         raise SystemExit(FAILED) from None
 
 

@@ -49,6 +49,16 @@ class Answers(Protocol):
         """The standard deviation of each target at the fit."""
         ...
 
+    @property
+    def lost(self) -> str:
+        """What these predictions lose beside the model's own, in a sentence; empty: nothing."""
+        ...
+
+    @property
+    def one_core(self) -> bool:
+        """Whether a call keeps one core busy, so that several can run side by side."""
+        ...
+
     def encoding(self, table: Any, targets: Sequence[str] = ()) -> TableEncoding:
         """How the model reads tables."""
         ...
@@ -58,12 +68,12 @@ class Answers(Protocol):
         ...
 
 
-def open_answers(path: Path) -> Answers:
-    """The quickest way to predictions that a file offers."""
+def open_answers(path: Path, exact: bool = False) -> Answers:
+    """The quickest way to predictions that a file offers; exact: without a program that loses something."""
     from manifoldgp._system.model_header import read_parts
 
-    header, parts = read_parts(path)
-    if "program" in header:
+    header, parts = read_parts(path, lambda name: name.startswith("program.") or name == "y.scale")
+    if "program" in header and not (exact and header["program"]["facts"].get("distilled")):
         return _Program.of(header, {part.name: part for part in parts})
     from manifoldgp.cli._models import open_model
 
@@ -95,6 +105,14 @@ class _Program:
         program = program_from_plain(header["program"], {int(name.removeprefix("program.")): array(name) for name in slots})
         predictor = Predictor.from_facts(program, header["program"]["facts"])
         return cls(predictor, TableEncoding.from_plain(header["table"]), array("y.scale").tolist())
+
+    @property
+    def lost(self) -> str:
+        return self.predictor.distilled
+
+    @property
+    def one_core(self) -> bool:
+        return True
 
     def encoding(self, table: Any, targets: Sequence[str] = ()) -> TableEncoding:
         return self.table
@@ -160,6 +178,8 @@ class _Model:
 
     model: ManifoldGPRegressor
     scales: Sequence[float]
+    lost: str = ""
+    one_core: bool = False
 
     def encoding(self, table: Any, targets: Sequence[str] = ()) -> TableEncoding:
         from manifoldgp.cli._models import encoding_of

@@ -31,7 +31,7 @@ class FitOptions:
     def arguments(self, shared: bool) -> dict[str, Any]:
         """Arguments of ManifoldGPRegressor, or, without averaging, of GPRegressor.
 
-        shared: whether the processes of torchrun share the fit, which is sparse then.
+        shared: whether the processes of torchrun share the fit, which is sparse then, or a stack of few rows.
         """
         from manifoldgp.averaging import AVERAGINGS
         from manifoldgp.training.settings import METHODS
@@ -39,7 +39,8 @@ class FitOptions:
         self._refuse_unknown_kernels()
         if self.averaging == PLAIN:
             return self._plain_arguments(shared)
-        method = "sparse" if shared and self.method == "auto" else self.method
+        few_may_be_exact = self.averaging == "stack" and self.inducing is None and self.checkpoint is None
+        method = "sparse" if shared and self.method == "auto" and not few_may_be_exact else self.method
         ways = {"averaging": AVERAGINGS[self.averaging], **({} if method == "auto" else {"method": METHODS[method]})}
         self._refuse_what_is_not_sparse(method, shared)
         given: dict[str, dict[str, Any]] = {argument: {} for argument in ways}

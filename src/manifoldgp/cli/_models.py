@@ -106,6 +106,12 @@ def prepare(encoding: TableEncoding, table: Any, allow_unknown: bool, messages: 
     return Query(X, noise, reasons)
 
 
+def tell_what_is_lost(lost: str, messages: Messages) -> None:
+    """That predictions come from a program that is quicker than the model, and what that costs."""
+    if lost:
+        messages.note(f"Predicted by the model's quick program (--exact: by the model itself). {lost}")
+
+
 def tell_rows_left_out(reasons: Any, messages: Messages) -> None:
     """Which rows have no prediction, and why the first one has none."""
     from manifoldgp.data.columns import rows_where

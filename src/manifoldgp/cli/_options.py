@@ -19,6 +19,10 @@ AllowUnknown = Annotated[
         help="Predict rows with a category that the model has not seen too, as any that it knows, with wide intervals.",
     ),
 ]
+Exact = Annotated[
+    bool,
+    typer.Option("--exact", help="Predict with the model itself, not with the quick program that mgp fit left beside it."),
+]
 Group = Annotated[
     str | None,
     typer.Option(
@@ -63,6 +67,16 @@ class Missing(StrEnum):
     impute = "impute"
 
 
+MissingInputs = Annotated[
+    Missing,
+    typer.Option(
+        "--missing",
+        metavar="NAME",
+        help="Missing inputs: error; drop (rows with one are left out); impute (similar rows lend their values, and intervals grow).",
+    ),
+]
+
+
 class Criterion(StrEnum):
     """How a search compares kernels; docs/guide/structure.md says which to choose."""
 
@@ -85,6 +99,24 @@ def refuse_overwriting(outputs: Iterable[str | Path], inputs: Iterable[str | Pat
         files.refuse_overwriting(outputs, inputs)
     except InputError as error:
         raise typer.BadParameter(str(error)) from None
+
+
+def pictures_of(picture: Path | None, targets: int) -> list[Path]:
+    """The files of a picture of each target, refused before any work is done for them if their ending is unknown or they cannot be written.
+
+    >>> [str(place) for place in pictures_of(Path("parts.png"), 2)]
+    ['parts-0.png', 'parts-1.png']
+    """
+    from manifoldgp._system.files import refuse_unwritable
+
+    if picture is None:
+        return []
+    if picture.suffix.lower() not in (".png", ".svg", ".pdf"):
+        raise typer.BadParameter(f"A picture ends in .png, .svg or .pdf; got {picture.name!r}.")
+    places = [picture.with_name(f"{picture.stem}-{o}{picture.suffix}") for o in range(targets)] if targets > 1 else [picture]
+    for place in places:
+        refuse_unwritable(place)
+    return places
 
 
 def column_names(given: Sequence[str] | None, columns: Sequence[str]) -> list[str]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from manifoldgp._system.plain_text import digits
 from manifoldgp.cli._interruption import Interruption
 from manifoldgp.cli._messages import Messages, output, print_json
 from manifoldgp.cli._options import (
@@ -15,6 +16,8 @@ from manifoldgp.cli._options import (
     Group,
     InputColumns,
     Json,
+    Missing,
+    MissingInputs,
     Ordered,
     Quiet,
     column_names,
@@ -52,6 +55,7 @@ def compare(
     seed: Annotated[int, typer.Option(help="Another seed draws other folds and starts.", min=0, max=2**32 - 1, metavar="N")] = 0,
     features: InputColumns = None,
     drop: DroppedColumns = None,
+    missing: MissingInputs = Missing.error,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -74,7 +78,7 @@ def compare(
         refuse_unwritable(out)
     messages = Messages(quiet)
     with Interruption() as interruption:
-        training = read_training(files, [target], features, drop, None, group, messages)
+        training = read_training(files, [target], features, drop, None, group, messages, str(missing))
         found = _compared(training, column_names(models, []) or None, ordered, folds, budget, seed, target, messages)
     if json:
         print_json({"rows": len(found.y), "held_out": found.held_out, "models": found.table(), "verdict": found.verdict})
@@ -120,7 +124,7 @@ def _compared(
                 messages.note(f"training {standing.title}{rest}")
 
         return comparison.compare(
-            training.encoding.inputs(training.X).to_numpy(),
+            training.X,
             training.y,
             models=models,
             groups=training.groups,
@@ -129,6 +133,7 @@ def _compared(
             budget=budget,
             random_state=seed,
             target=target,
+            missing=training.encoding.missing,
             progress=tell,
         )
 
@@ -147,8 +152,8 @@ def _show(found: Comparison) -> None:
         table.add_column(name, justify="right", no_wrap=True)
     for row in found.ranked:
         n, apart = found.numbers(row), found.difference(row, found.best)
-        above = "" if row is found.best else f"{apart.value:.2g} ± {CLEAR * apart.error:.2g}"
-        cells = (*(f"{n[k]:.4g}" for k in ("rmse", "mae", "crps")), above, f"{n['nlpp']:.3g}", f"{100 * n['coverage_95']:.0f} %")
+        above = "" if row is found.best else f"{digits(apart.value, 2)} ± {digits(CLEAR * apart.error, 2)}"
+        cells = (*(digits(n[k]) for k in ("rmse", "mae", "crps")), above, f"{n['nlpp']:.3g}", f"{100 * n['coverage_95']:.0f} %")
         mark = "" if row.status == "done" else " (cut short)"
         table.add_row(row.name + mark, *cells, f"{row.seconds:.2g}")
     console.print(table)

@@ -23,7 +23,8 @@ TimeColumn = Annotated[
     str | None, typer.Option("--time", help="Column of seconds; steps must be even in every run.", metavar="COLUMN")
 ]
 Particles = Annotated[
-    int, typer.Option(help="Trajectories that are drawn, where moments have no closed form.", min=2, metavar="N")
+    int | None,
+    typer.Option(help="Trajectories that are drawn, 200 by default, where moments have no closed form.", min=2, metavar="N"),
 ]
 
 
@@ -51,10 +52,12 @@ def fit(
     quiet: Quiet = False,
 ) -> None:
     """Learn the next state from state and action, for all states at once."""
+    from manifoldgp._system.files import refuse_unwritable
     from manifoldgp.data.table_files import read_table
     from manifoldgp.dynamics import DynamicsModel, Trajectories
 
     refuse_overwriting([out], [table_file])
+    refuse_unwritable(out)
     messages = Messages(quiet)
     with messages.warnings_as_messages():
         table: Any = read_table(table_file)
@@ -86,7 +89,7 @@ def rollout(
     out: Annotated[str, typer.Option("--out", "-o", help="Table to write; - is CSV on standard output.", metavar="FILE")] = "-",
     level: Annotated[float, typer.Option(help="Share of the bands.", min=0.01, max=0.999)] = 0.95,
     method: Annotated[str, typer.Option(help="auto, moments, particles or mean.")] = "auto",
-    particles: Particles = 200,
+    particles: Particles = None,
     seed: Annotated[int, typer.Option(help="Draws particles.", min=0, max=2**32 - 1, metavar="N")] = 0,
     quiet: Quiet = False,
 ) -> None:
@@ -126,7 +129,7 @@ def score(
         typer.Option(help="A rollout begins at every so many rows; by default as many as it has steps.", min=1, metavar="N"),
     ] = None,
     method: Annotated[str, typer.Option(help="auto, moments, particles or mean.")] = "auto",
-    particles: Particles = 200,
+    particles: Particles = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:

@@ -47,7 +47,8 @@ def export(
         int | None, typer.Option("--max-members", help="Distil an average into at most so many members; the loss is printed.")
     ] = None,
     tolerance: Annotated[
-        float | None, typer.Option("--tolerance", help="Distil it into as few members as lose at most so many nats a row.")
+        float | None,
+        typer.Option("--tolerance", help="Distil it into as few members and points as lose at most so many nats a row."),
     ] = None,
     quiet: Quiet = False,
 ) -> None:
@@ -60,6 +61,8 @@ def export(
     from manifoldgp.cli._models import encoding_of, open_manifold_gp
 
     _refuse_without_effect(to, dtype, gradient)
+    if to is Format.c and out.suffix != ".c":
+        raise typer.BadParameter(f"A C file ends in .c; got --out {out}.")
     outputs = [out, out.with_suffix(".h")] if to is Format.c else [out]
     refuse_overwriting(outputs, [model_file])
     for output in outputs:

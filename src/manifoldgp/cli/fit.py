@@ -24,6 +24,7 @@ from manifoldgp.cli._options import (
     Json,
     Method,
     Missing,
+    MissingInputs,
     Ordered,
     Quiet,
     column_names,
@@ -126,13 +127,7 @@ def fit(
             metavar="COLUMN=NUMBER",
         ),
     ] = None,
-    missing: Annotated[
-        Missing,
-        typer.Option(
-            metavar="NAME",
-            help="Missing inputs: error; drop (rows with one are left out); impute (similar rows lend their values, and intervals grow).",
-        ),
-    ] = Missing.error,
+    missing: MissingInputs = Missing.error,
     cyclic: Annotated[
         list[str] | None,
         typer.Option(
@@ -160,7 +155,7 @@ def fit(
 
     An option that the chosen --averaging and --method do not obey is refused.
 
-    Under torchrun all processes share one sparse fit to Parquet or CSV files of numbers; a job that is stopped writes no model, and goes on from its --checkpoint.
+    Under torchrun all processes share one fit to Parquet or CSV files of numbers. A sparse one that is stopped writes no model, and goes on from its --checkpoint.
     """
     from manifoldgp.training.processes import launched
 
@@ -246,18 +241,25 @@ def save_fitted(fitted: Fitted, place: Path) -> list[str]:
 
 
 def _small_predictor(model: Any) -> Any:
-    """The model as a program that ``mgp predict`` and ``mgp score`` run without PyTorch, where one can be written and is small."""
+    """The model as a program that ``mgp predict`` and ``mgp score`` run without PyTorch, where one can be written and is small.
+
+    Where the whole program is not, one that is distilled takes its place; it says what it loses.
+    """
     from manifoldgp.errors import InputError
+    from manifoldgp.estimators.program_targets import small_predictor
 
     try:
-        predictor = model.predictor()
+        predictor = small_predictor(model, _SMALL_PROGRAM, _LOST)
     except InputError:  # parts that only code can express
         return None
-    return predictor if predictor.nbytes <= _SMALL_PROGRAM and predictor.gives_mixtures else None
+    return predictor if predictor is not None and predictor.gives_mixtures else None
 
 
 _SMALL_PROGRAM = 8_000_000
 """Bytes up to which a program is put into the model file: with more, the file would grow by more than the seconds that it saves are worth."""
+
+_LOST = 1e-3
+"""Nats a row that a program may lose by being small: means and standard deviations are then off by some hundredths of a standard deviation."""
 
 
 def checked_places(out: Path, replace_if_interrupted: bool, files: list[str], more: Path | None = None) -> Path:
@@ -296,7 +298,7 @@ def _fit_shared(
         model = fit_files(files, target, out, columns=columns, noise_std=noise, ordered=ordered, verbose=shown, **arguments)
     if first:
         rows = model.ensembles_[0].blocks[0].rows
-        messages.note(f"{rows:,} rows, NLML at most {model.nlml_:.6g}")
+        messages.note(f"{rows:,} rows, NLML {'at most ' if model.method_ == 'sparse' else ''}{model.nlml_:.6g}")
         fitted = Fitted(model, time.perf_counter() - begin, False)
         say_what_was_fitted(fitted, model.diagnose().remarks, rows, None, out, messages, json)
 
@@ -505,7 +507,9 @@ def _say_what_was_read(training: Training, rows: int, messages: Messages) -> Non
     if encoding.group:
         messages.note(f"{encoding.group}: {len(set(training.groups))} labels of rows that belong together; not an input")
     if encoding.constant:
-        messages.note(f"Left out, because they have one value only: {', '.join(encoding.constant)}")
+        messages.note(f"Left out, because they have one value at most: {', '.join(encoding.constant)}")
+    if encoding.row_names:
+        messages.note(f"Left out, because nearly every row has a text of its own: {', '.join(encoding.row_names)}")
     if encoding.ignored:
         messages.note(f"Left out: {', '.join(encoding.ignored)}")
 
@@ -557,6 +561,7 @@ def say_what_was_fitted(
             "targets": encoding.targets,
             "categories": {c.name: c.categories for c in encoding.columns if c.categories},
             "constant": encoding.constant,
+            "row_names": encoding.row_names,
             "averaging": as_averaging(fitted.model.averaging).shorthand(),
             "members": dict(zip(encoding.targets, members, strict=True)),
             "seconds": round(fitted.seconds, 3),

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from manifoldgp.cli._messages import Messages, print_json
-from manifoldgp.cli._options import TABLE_HELP, Json, Quiet, refuse_overwriting
+from manifoldgp.cli._options import TABLE_HELP, Json, Quiet, pictures_of, refuse_overwriting
 
 
 def forecast(
@@ -55,7 +55,8 @@ def forecast(
     messages = Messages(quiet)
     if json and out == "-":
         raise typer.BadParameter("--json prints a summary on standard output, where the table goes too. Add --out forecast.csv.")
-    refuse_overwriting([out, *([] if picture is None else [picture])], [file], standard_output=True)
+    pictures = pictures_of(picture, len(target))
+    refuse_overwriting([out, *pictures], [file], standard_output=True)
     check_writable(out)
     begin = time.perf_counter()
     with messages.warnings_as_messages():
@@ -65,8 +66,7 @@ def forecast(
     table = found.to_frame(level)
     table.index.name = column or "step"
     write_table(table.reset_index(), out)
-    if picture is not None:
-        _draw(model, found, level, picture, len(target))
+    _draw(model, found, level, pictures)
     summary = {
         "values": len(series), "targets": target, "horizon": horizon, "lags": list(model.lags_), "period": model.period_, "out": out,
         "seconds": round(time.perf_counter() - begin, 3),
@@ -106,13 +106,11 @@ def _series(table: Any, target: list[str], column: str | None) -> Any:
     return chosen[target[0]] if len(target) == 1 else chosen
 
 
-def _draw(model: Any, found: Any, level: float, picture: Path, targets: int) -> None:
+def _draw(model: Any, found: Any, level: float, pictures: list[Path]) -> None:
     from manifoldgp._system.files import written_whole
-    from manifoldgp._system.plain_text import visible
     from manifoldgp.plots import plot_forecast
 
-    for o in range(targets):
-        place = picture if targets == 1 else picture.with_name(f"{picture.stem}-{o}{picture.suffix}")
+    for o, place in enumerate(pictures):
         with written_whole(place) as partial:
             figure: Any = plot_forecast(model, found, output=o, level=level).figure
-            figure.savefig(partial, format=visible(picture.suffix.lstrip(".")) or "png", dpi=150)
+            figure.savefig(partial, format=place.suffix.lstrip(".").lower(), dpi=150)

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from manifoldgp._system.plain_text import visible
+from manifoldgp._system.plain_text import digits, visible
 from manifoldgp.cli._messages import output, plain_data, print_json, size_in_words
 from manifoldgp.cli._options import Json, ModelFile
 
@@ -77,7 +77,8 @@ def _since(time: Any) -> str:
     if time is None:
         return ""
     periods = f", and its place in the {', '.join(time.cyclic)}" if time.cyclic else ""
-    return f"becomes {time.unit} since {time.origin}{periods}"
+    since = time.origin.removesuffix("+00:00").removesuffix("T00:00:00").replace("T", " ")
+    return f"becomes {time.unit} since {since}{periods}"
 
 
 def _show(about: dict[str, Any], encoding: Any, settings: dict[str, Any], numbers: dict[str, Any], remarks: list[str]) -> None:
@@ -110,7 +111,8 @@ def _show(about: dict[str, Any], encoding: Any, settings: dict[str, Any], number
         {column.name: _kind_in_words(column) for column in encoding.columns}
         | ({encoding.noise: "known noise (standard deviation)"} if encoding.noise else {})
         | ({encoding.group: "labels of rows that belong together; not an input"} if encoding.group else {})
-        | dict.fromkeys(encoding.constant, "left out: one value only")
+        | dict.fromkeys(encoding.constant, "left out: one value at most")
+        | dict.fromkeys(encoding.row_names, "left out: nearly every row has a text of its own")
         | dict.fromkeys(encoding.ignored, "left out")
     )
     heading("What the fit looks like")
@@ -127,4 +129,4 @@ def _in_words(value: Any) -> str:
     """A number or a list of them as a person reads it."""
     if isinstance(value, list):
         return "[" + ", ".join(map(_in_words, value[:12])) + (", ..." if len(value) > 12 else "") + "]"
-    return f"{value:.4g}" if isinstance(value, float) else "-" if value is None else str(value)
+    return digits(value) if isinstance(value, float) else "-" if value is None else str(value)

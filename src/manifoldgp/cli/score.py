@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from manifoldgp._system.plain_text import visible
+from manifoldgp._system.plain_text import digits, visible
 from manifoldgp.cli._messages import Messages, output, print_json
-from manifoldgp.cli._options import TABLE_HELP, AllowUnknown, Json, ModelFile, Quiet
+from manifoldgp.cli._options import TABLE_HELP, AllowUnknown, Exact, Json, ModelFile, Quiet
 
 if TYPE_CHECKING:
     import numpy as np
@@ -32,6 +32,7 @@ def score(
         ),
     ] = None,
     allow_unknown: AllowUnknown = False,
+    exact: Exact = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -45,12 +46,12 @@ def score(
     import numpy as np
 
     from manifoldgp.cli._answers import open_answers
-    from manifoldgp.cli._models import prepare, tell_rows_left_out
+    from manifoldgp.cli._models import prepare, tell_rows_left_out, tell_what_is_lost
     from manifoldgp.data.table_files import read_table
     from manifoldgp.errors import InputError
 
     messages = Messages(quiet)
-    answers = open_answers(model_file)
+    answers = open_answers(model_file, exact)
     with messages.warnings_as_messages():
         table = read_table(table_file)
     encoding = answers.encoding(table, target or ())
@@ -63,6 +64,7 @@ def score(
     if missing.any():
         messages.note(f"{int(missing.sum())} of {len(table)} rows have no target and are left out.")
     query = prepare(encoding, table[~missing], allow_unknown, messages)
+    tell_what_is_lost(answers.lost, messages)
     tell_rows_left_out(query.reasons, messages)
     Y = Y[~missing][query.reasons == ""]
     rows = len(Y)
@@ -115,7 +117,7 @@ def _show(scores: dict[str, dict[str, float]], rows: int) -> None:
         table.add_column(visible(name), justify="right")
         table.add_column("standardised", justify="right", style="dim")
     for key, label in (("rmse", "RMSE"), ("mae", "MAE"), ("crps", "CRPS"), ("nlpp", "NLPP, nats a row")):
-        table.add_row(label, *(f"{s[name]:.4g}" for s in scores.values() for name in (key, f"{key}_standardised")))
+        table.add_row(label, *(digits(s[name]) for s in scores.values() for name in (key, f"{key}_standardised")))
     table.add_row("R2", *(text for s in scores.values() for text in (_number(s["r2"]), "")))
     for level in _LEVELS:
         inside = [f"{100 * s[f'coverage_{100 * level:g}']:.1f} %" for s in scores.values()]

@@ -8,10 +8,22 @@ from typing import Annotated, Any
 
 import typer
 
-from manifoldgp._system.plain_text import argument, visible
+from manifoldgp._system.plain_text import argument
 from manifoldgp.cli._interruption import Interruption
 from manifoldgp.cli._messages import Messages, output, print_json, size_in_words
-from manifoldgp.cli._options import TABLE_HELP, Criterion, DroppedColumns, Group, InputColumns, Json, Quiet, refuse_overwriting
+from manifoldgp.cli._options import (
+    TABLE_HELP,
+    Criterion,
+    DroppedColumns,
+    Group,
+    InputColumns,
+    Json,
+    Missing,
+    MissingInputs,
+    Quiet,
+    pictures_of,
+    refuse_overwriting,
+)
 from manifoldgp.cli.fit import Fitted, Training, checked_places, read_training, refuse_unfinished, save_fitted
 
 
@@ -50,6 +62,7 @@ def search(
     seed: Annotated[int, typer.Option(help="Another seed draws other rows.", min=0, max=2**32 - 1, metavar="N")] = 0,
     features: InputColumns = None,
     drop: DroppedColumns = None,
+    missing: MissingInputs = Missing.error,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -59,6 +72,8 @@ def search(
 
     Ctrl-C stops the search and keeps the best so far; with --cache the same command goes on later.
     """
+    from manifoldgp.data.table_files import table_names
+
     if budget is not None and not budget > 0:
         raise typer.BadParameter(f"--budget must be a positive number of seconds; got {budget:g}.")
     if group is not None and ordered:
@@ -66,7 +81,8 @@ def search(
     if (ordered or group) and criterion is Criterion.bic:
         raise typer.BadParameter("--group and --ordered say which rows are held out, and --criterion bic holds out none.")
     unfinished = None if out is None else checked_places(out, False, files)
-    refuse_overwriting([place for place in (out, picture, cache) if place is not None], files)
+    pictures = pictures_of(picture, len(target))
+    refuse_overwriting([*(place for place in (out, cache) if place is not None), *pictures], table_names(files))
     settings = {
         "depth": depth, "beam": beam, "budget": budget, "criterion": str(criterion), "rows": rows, "cache": cache, "random_state": seed,
         "kernels": None if kernels is None else tuple(name.strip() for name in kernels.split(",")),
@@ -74,7 +90,7 @@ def search(
     messages = Messages(quiet)
     with Interruption() as interruption:
         try:
-            training = read_training(files, target, features, drop, None, group, messages)
+            training = read_training(files, target, features, drop, None, group, messages, str(missing))
             fitted = _searched(training, messages, interruption, ordered, settings)
             place = unfinished if out is not None and fitted.interrupted and out.exists() else out
             if place is not None:
@@ -82,7 +98,7 @@ def search(
         except KeyboardInterrupt:
             typer.echo("mgp: Interrupted: nothing was found yet.", err=True)
             raise typer.Exit(interruption.exit_code) from None
-    _say(fitted, training, place, picture, messages, json)
+    _say(fitted, training, place, pictures, messages, json)
     if fitted.interrupted:
         typer.echo("mgp: Interrupted. This is the best so far.", err=True)
         raise typer.Exit(interruption.exit_code)
@@ -98,17 +114,16 @@ def _searched(
     begin, outputs = time.perf_counter(), len(training.encoding.targets)
     progress = FitProgress(outputs, messages, interruption, budget=settings["budget"])
     with messages.warnings_as_messages(), progress, progress.interruptible():
-        model = KernelSearch(**settings, callback=progress)
+        model = KernelSearch(**settings, missing=training.encoding.missing, callback=progress)
         model.fit(training.X, training.y, groups=training.groups, ordered=ordered)
     refuse_unfinished(progress, outputs, interruption.exit_code)
     model.table_encoding_ = training.encoding  # pyright: ignore[reportAttributeAccessIssue]
     return Fitted(model, time.perf_counter() - begin, progress.stop)
 
 
-def _say(fitted: Fitted, training: Training, place: Path | None, picture: Path | None, messages: Messages, as_json: bool) -> None:
+def _say(fitted: Fitted, training: Training, place: Path | None, pictures: list[Path], messages: Messages, as_json: bool) -> None:
     found = [fitted.model.describe(o) for o in range(len(training.encoding.targets))]
-    if picture is not None:
-        _draw(fitted.model, picture, len(found))
+    _draw(fitted.model, pictures)
     if as_json:
         print_json({
             "model": None if place is None else str(place),
@@ -122,8 +137,8 @@ def _say(fitted: Fitted, training: Training, place: Path | None, picture: Path |
             output().print(str(structure), soft_wrap=True)
     for report in fitted.model.search_:
         messages.note(f"{len(report.candidates)} expressions in {fitted.seconds:.1f} s; the search ended because {report.ended}.")
-    if picture is not None:
-        messages.note(f"The parts: {picture}")
+    if pictures:
+        messages.note(f"The parts: {', '.join(map(str, pictures))}")
     if place is not None:
         written = argument(place)
         messages.note(f"Wrote {place} ({size_in_words(place.stat().st_size)}). Next: mgp predict {written} new.csv")
@@ -142,11 +157,10 @@ def _plain(structure: Any, report: Any) -> dict[str, Any]:
     }
 
 
-def _draw(model: Any, picture: Path, targets: int) -> None:
+def _draw(model: Any, pictures: list[Path]) -> None:
     from manifoldgp._system.files import written_whole
     from manifoldgp.plots import plot_components
 
-    for o in range(targets):
-        place = picture if targets == 1 else picture.with_name(f"{picture.stem}-{o}{picture.suffix}")
+    for o, place in enumerate(pictures):
         with written_whole(place) as partial:
-            plot_components(model, output=o).savefig(partial, format=visible(picture.suffix.lstrip(".")) or "png", dpi=150)
+            plot_components(model, output=o).savefig(partial, format=place.suffix.lstrip(".").lower(), dpi=150)

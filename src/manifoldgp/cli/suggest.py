@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from manifoldgp._system.plain_text import digits
 from manifoldgp.cli._messages import Messages, print_json
 from manifoldgp.cli._options import Json, ModelFile, Quiet, refuse_overwriting
 
@@ -22,7 +24,7 @@ def suggest(
     bounds: Annotated[
         list[str] | None,
         typer.Option(
-            help="Range of a number, x=0:5, or the values that are possible, surface=ice,sand; can be repeated.",
+            help="Range of a number, x=0:5, or of a date, day=2026-01-01:2026-12-31, or the values that are possible, surface=ice,sand; can be repeated.",
             metavar="COLUMN=VALUES",
         ),
     ] = None,
@@ -59,7 +61,7 @@ def suggest(
 
     --maximize and --minimize go by expected improvement (BoTorch's qLogEI), --learn by how much surer the model becomes in the region of the training rows.
 
-    By default numbers stay within the range of the training rows, whole ones stay whole, and all categories are possible. The target's column is left empty.
+    By default numbers and dates stay within the range of the training rows, whole ones stay whole, and all categories are possible. The target's column is left empty.
     """
     from manifoldgp import suggestions
     from manifoldgp.cli._models import encoding_of, open_manifold_gp
@@ -123,13 +125,20 @@ def _pairs(option: str, given: list[str] | None) -> list[tuple[str, str]]:
 
 
 def _values(name: str, text: str) -> list[Any]:
-    """The bounds 0:5, or the values a,b,c."""
+    """The bounds 0:5, or of dates 2026-01-01:2026-12-31, or the values a,b,c."""
+    if text.count(":") == 1:
+        ends = [part.strip() for part in text.split(":")]
+        return ends if all(_is_day(end) for end in ends) else [_number("--bounds", name, end) for end in ends]
     if ":" in text:
-        return [_number("--bounds", name, part) for part in text.split(":")[:2]] if text.count(":") == 1 else [text]
+        return [text]
     values: list[Any] = [part.strip() for part in text.split(",")]
     return (
         values * 3 if len(values) <= 2 and all(_is_number(v) for v in values) else values
     )  # two numbers with a comma are two values, not a range
+
+
+def _is_day(text: str) -> bool:
+    return re.fullmatch(r"\d+[-./]\d+[-./]\d+", text) is not None
 
 
 def _is_number(text: str) -> bool:
@@ -165,7 +174,7 @@ def _say(found: Suggestions, target: str, messages: Messages) -> None:
     """What the model expects of every suggestion."""
     if found.best is not None:
         messages.note(
-            f"The {'largest' if found.goal == 'maximize' else 'smallest'} {target} that the model sees in the training rows: {found.best:.4g}"
+            f"The {'largest' if found.goal == 'maximize' else 'smallest'} {target} that the model sees in the training rows: {digits(found.best)}"
         )
     for i, (mean, std) in enumerate(zip(found.mean, found.std, strict=True), 1):
-        messages.note(f"{i}: expected {target} {mean:.4g} ± {std:.2g}")
+        messages.note(f"{i}: expected {target} {digits(mean)} ± {digits(std, 2)}")

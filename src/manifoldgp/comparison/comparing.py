@@ -6,7 +6,7 @@ import math
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,8 +14,12 @@ from sklearn.base import BaseEstimator
 
 from manifoldgp.comparison.candidates import Candidate, chosen
 from manifoldgp.comparison.held_out import RowScores, Split, density_of, scores_on
+from manifoldgp.comparison.peers import on_tables
 from manifoldgp.comparison.result import Comparison, Row
+from manifoldgp.data.dates import pandas
 from manifoldgp.data.encoding import TableEncoding
+from manifoldgp.data.frames import as_frame
+from manifoldgp.data.table_checks import refuse_unknown_words
 from manifoldgp.errors import InputError
 
 if TYPE_CHECKING:
@@ -46,6 +50,7 @@ def compare(
     budget: float | None = None,
     random_state: int = 0,
     target: str = "y",
+    missing: str = "error",
     progress: Callable[[Standing], object] | None = None,
 ) -> Comparison:
     """Compare models on the same held-out rows: every row is predicted once, by models that have not seen it.
@@ -55,7 +60,8 @@ def compare(
     Parameters
     ----------
     X : (N, D)
-        Inputs: numbers, or a pandas DataFrame with text, which becomes 0/1 columns (`TableEncoding`).
+        Inputs: numbers, or a frame of pandas or polars with text, dates and gaps (`TableEncoding`). What a category with many values becomes, and what takes the place
+        of a missing value, is learnt from the training rows of each fold.
     y : (N,)
         The target.
     models
@@ -73,6 +79,8 @@ def compare(
         Draws folds and starts.
     target
         The name of the target, for tables and pages.
+    missing
+        What happens to missing inputs, as in the estimators: "error", "drop" (rows with one are left out) or "impute".
     progress
         Called with a `Standing` before every fit.
 
@@ -84,12 +92,12 @@ def compare(
     >>> found.best.name
     'linear'
     """
-    rows = _rows(X, y, groups, ordered)
+    rows = _rows(X, y, groups, ordered, missing)
     if budget is not None and not budget > 0:
         raise InputError(f"budget must be a positive number of seconds; got {budget!r}.")
     if not 2 <= folds <= len(rows.y):
         raise InputError(f"folds must be at least 2 and at most the number of rows, {len(rows.y)}; got {folds!r}.")
-    run = _Run(rows, rows.folds(folds, random_state), chosen(models), random_state, budget, progress)
+    run = _Run(rows, rows.folds(folds, random_state), chosen(models), random_state, budget, progress, missing)
     found, interrupted = run.all()
     return Comparison(rows.y, tuple(found), _units(rows), how_held_out(rows, len(run.folds)), target, interrupted)
 
@@ -105,8 +113,10 @@ class _Run:
         seed: int,
         budget: float | None,
         progress: Callable[[Standing], object] | None,
+        missing: str,
     ) -> None:
         self.rows, self.folds, self.candidates, self.seed = rows, folds, candidates, seed
+        self._missing = missing
         self._begin = time.perf_counter()
         self._deadline = math.inf if budget is None else self._begin + budget
         self._progress = progress
@@ -141,7 +151,7 @@ class _Run:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")
                     build = lambda share=share: self._built(candidate, share)  # noqa: E731
-                    scores.put(held_out, scores_on(build, known, self.rows.X[held_out], self.rows.y[held_out], self.seed))
+                    scores.put(held_out, scores_on(build, known, self.rows.inputs(held_out), self.rows.y[held_out], self.seed))
             except Exception as error:
                 self._done += candidate.cost * (len(self.folds) - number)
                 return Row(candidate.name, candidate.title, how, f"failed: {error}")
@@ -155,7 +165,7 @@ class _Run:
         estimator: Any = candidate.build(self.seed)
         if seconds < math.inf and hasattr(estimator, "log_predictive_density") and estimator.time_budget is None:
             estimator.set_params(time_budget=seconds)
-        return estimator
+        return estimator if isinstance(self.rows.X, np.ndarray) else on_tables(estimator, self._missing)
 
     def _tell(self, candidate: Candidate, fold: int) -> None:
         if self._progress is None:
@@ -168,11 +178,13 @@ class _Run:
         self._progress(Standing(candidate.title, fold + 1, len(self.folds), self._done / self._work, left))
 
 
-def _rows(X: Table, y: ArrayLike, groups: ArrayLike | None, ordered: bool) -> Split:
-    """What the user handed in as arrays; rows without target are left out."""
+def _rows(X: Table, y: ArrayLike, groups: ArrayLike | None, ordered: bool, missing: str) -> Split:
+    """What the user handed in; rows without target are left out, and with missing="drop" those without an input."""
     if groups is not None and ordered:
         raise InputError("groups and ordered are two ways to hold rows out. Choose one.")
-    inputs, targets = _numbers(X), np.asarray(y, dtype=np.float64)
+    refuse_unknown_words(missing, ())
+    frame, targets = as_frame(X), np.asarray(y, dtype=np.float64)
+    inputs = np.asarray(X, dtype=np.float64) if frame is None else frame.reset_index(drop=True)
     if inputs.ndim != 2 or targets.shape != (len(inputs),):
         raise InputError(f"X must be (N, D) and y (N,), one target; got {inputs.shape} and {targets.shape}.")
     labels = None if groups is None else np.asarray(groups)
@@ -181,17 +193,35 @@ def _rows(X: Table, y: ArrayLike, groups: ArrayLike | None, ordered: bool) -> Sp
     there = ~np.isnan(targets)
     if there.sum() < 10:
         raise InputError(f"A comparison needs at least 10 rows with a target; got {int(there.sum())}.")
-    if not (np.isfinite(inputs[there]).all() and np.isfinite(targets[there]).all()):
-        raise InputError("X and y must be finite numbers; some are missing or infinite. Fill them in or remove these rows.")
-    return Split(inputs[there], targets[there], None if labels is None else labels[there], ordered)
+    known = Split(inputs, targets, labels, ordered).without(np.flatnonzero(~there))
+    table = pandas().DataFrame(known.X).rename(columns=str) if isinstance(known.X, np.ndarray) and missing != "error" else known.X
+    if isinstance(table, np.ndarray):
+        if not np.isfinite(table).all():
+            raise InputError(
+                "X must be finite numbers; some are missing or infinite. Fill them in, remove these rows, or use missing='impute'."
+            )
+    else:
+        known = _encoded(replace(known, X=table), missing)
+    if not np.isfinite(known.y).all():
+        raise InputError("y must be finite numbers; some are infinite. Remove these rows.")
+    return known
 
 
-def _numbers(X: Any) -> np.ndarray:
-    """The inputs as an array; text columns of a pandas DataFrame become 0/1 columns."""
-    if type(X).__module__.split(".")[0] == "pandas" and hasattr(X, "columns"):
-        table = X.reset_index(drop=True).rename(columns=str)
-        return TableEncoding.learn(table, []).inputs(table).to_numpy()
-    return np.asarray(X, dtype=np.float64)
+def _encoded(rows: Split, missing: str) -> Split:
+    """The rows of a table as numbers, where these are the same in all folds; else numbers beside texts, which become numbers in each fold."""
+    table: Any = rows.X.reset_index(drop=True)  # pyright: ignore[reportAttributeAccessIssue]
+    encoding = TableEncoding.learn(table, ["y"], missing=missing, y=rows.y[:, None])
+    encoding.warn_of_row_names()
+    lacking = np.any([np.zeros(len(table), dtype=bool), *encoding.missing_rows(table).values()], axis=0)
+    if lacking.any() and missing == "drop":
+        return _encoded(replace(rows, X=table).without(np.flatnonzero(lacking)), missing)
+    if not lacking.any() and not any(column.effects for column in encoding.columns):
+        return replace(rows, X=encoding.inputs(table).to_numpy())
+    read = {
+        c.name: table[c.name] if c.categories else replace(c, indicator=False).numbers(table[c.name])[:, 0]
+        for c in encoding.columns
+    }
+    return replace(rows, X=pandas().DataFrame(read))
 
 
 def _units(rows: Split) -> np.ndarray:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -15,6 +15,9 @@ from sklearn.pipeline import Pipeline
 from manifoldgp import metrics
 from manifoldgp.averaging import as_averaging
 from manifoldgp.averaging.folds import make_folds
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 OWN_MIXTURE = "its own distribution"
 OWN_GAUSSIAN = "its own Gaussian"
@@ -46,9 +49,9 @@ class RowScores:
 
 @dataclass(frozen=True)
 class Split:
-    """Rows X (N, D) and y (N,), and how rows are kept together: groups (N,) or None, or in order of time."""
+    """Rows X (N, D), an array or a table that is encoded anew in every fold, y (N,), and how rows are kept together: groups (N,) or None, or in order of time."""
 
-    X: np.ndarray
+    X: np.ndarray | DataFrame
     y: np.ndarray
     groups: np.ndarray | None
     ordered: bool
@@ -60,7 +63,11 @@ class Split:
     def without(self, rows: np.ndarray) -> Split:
         """All other rows."""
         kept = np.setdiff1d(np.arange(len(self.y)), rows)
-        return Split(self.X[kept], self.y[kept], None if self.groups is None else self.groups[kept], self.ordered)
+        return Split(self.inputs(kept), self.y[kept], None if self.groups is None else self.groups[kept], self.ordered)
+
+    def inputs(self, rows: np.ndarray) -> np.ndarray | DataFrame:
+        """X of some rows."""
+        return self.X[rows] if isinstance(self.X, np.ndarray) else self.X.iloc[rows]
 
 
 def density_of(estimator: BaseEstimator) -> str:
@@ -72,7 +79,7 @@ def density_of(estimator: BaseEstimator) -> str:
     return OWN_GAUSSIAN if stated else RESIDUALS  # a DummyRegressor has the argument, and always says 0
 
 
-def scores_on(build: Callable[[], BaseEstimator], known: Split, X: np.ndarray, y: np.ndarray, seed: int) -> RowScores:
+def scores_on(build: Callable[[], BaseEstimator], known: Split, X: np.ndarray | DataFrame, y: np.ndarray, seed: int) -> RowScores:
     """Train on the known rows, and score the predictions of X (n, D) against y (n,)."""
     fitted = _fitted(build(), known)
     how = density_of(fitted)
@@ -103,7 +110,7 @@ def _residual_std(build: Callable[[], BaseEstimator], known: Split, seed: int) -
     inner = Split(known.X, known.y, _several(known.groups), known.ordered)
     errors = np.empty(len(inner.y))
     for rows in inner.folds(_INNER_FOLDS, seed):
-        errors[rows] = inner.y[rows] - _fitted(build(), inner.without(rows)).predict(inner.X[rows])
+        errors[rows] = inner.y[rows] - _fitted(build(), inner.without(rows)).predict(inner.inputs(rows))
     return max(float(np.sqrt(np.mean(errors**2))), 1e-9 * _spread(known.y))
 
 

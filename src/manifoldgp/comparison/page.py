@@ -11,7 +11,7 @@ import numpy as np
 
 from manifoldgp import inspection, metrics
 from manifoldgp._system.files import refuse_unwritable, write_whole
-from manifoldgp._system.plain_text import visible
+from manifoldgp._system.plain_text import digits, visible
 from manifoldgp.comparison.differences import CLEAR
 from manifoldgp.inspection.html_page import html_page
 from manifoldgp.inspection.page_tables import say, table
@@ -60,7 +60,7 @@ def table_html(found: Comparison) -> str:
     rows = []
     for row in found.ranked:
         n, apart = found.numbers(row), found.difference(row, found.best)
-        above = "–" if row is found.best else f"{apart.value:.2g} ± {CLEAR * apart.error:.2g}"
+        above = "–" if row is found.best else f"{digits(apart.value, 2)} ± {digits(CLEAR * apart.error, 2)}"
         mark = "" if row.status == "done" else f" <small>({escape(row.status)})</small>"
         name = f'<span style="white-space:nowrap">{escape(row.name)}</span><br><small>{escape(row.title)}</small>'
         cells = [say(n["rmse"]), say(n["mae"]), say(round(n["r2"], 4)), say(n["crps"]), above, say(n["nlpp"])]
@@ -86,7 +86,8 @@ def _differences(found: Comparison) -> Spec:
     layers: list[Spec] = [{"kind": "line", "x": [0.0, 0.0], "y": [0.5 - len(k), 0.5], "color": INK, "width": 1.2, "dash": "5 4"}]
     bars = {"kind": "bars", "along": "y", "color": BLUE, "opacity": 0.35}
     bars |= {"x0": numbers(value - error), "x1": numbers(value + error), "y0": numbers(-k - 0.18), "y1": numbers(-k + 0.18)}
-    bars |= {"label": [row.title for row in ranked], "value": [f"{v:.4g} ± {e:.2g}" for v, e in zip(value, error, strict=True)], "tell": [["", "label"], ["above the best", "value"]]}  # fmt: skip
+    apart = [f"{digits(v)} ± {digits(e, 2)}" for v, e in zip(value, error, strict=True)]
+    bars |= {"label": [row.title for row in ranked], "value": apart, "tell": [["", "label"], ["above the best", "value"]]}  # fmt: skip
     points = {"kind": "points", "color": BLUE, "size": 4, "x": numbers(value), "y": numbers(-k)}
     spec = {
         "title": "CRPS above that of the best model",

@@ -6,12 +6,41 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.base import BaseEstimator, RegressorMixin, TransformerMixin, clone
 from sklearn.dummy import DummyRegressor
 from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
 from sklearn.linear_model import BayesianRidge
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
+
+from manifoldgp.data.encoding import TableEncoding
+
+
+class TableNumbers(TransformerMixin, BaseEstimator):
+    """The numbers of a table, for models that know nothing else: gaps and unknown categories have the mean of what similar training rows have there."""
+
+    def __init__(self, missing: str = "error") -> None:
+        self.missing = missing
+
+    def fit_transform(self, X: Any, y: np.ndarray) -> np.ndarray:
+        """The numbers (N, D) of training rows: the effect of a category does without the row's own target."""
+        table = X.reset_index(drop=True)
+        self.encoding_ = TableEncoding.learn(table, ["y"], missing=self.missing, y=y[:, None])
+        return self.encoding_.training_inputs(table, y[:, None])[0].to_numpy()
+
+    def transform(self, X: Any) -> np.ndarray:
+        """The numbers (n, D) of other rows."""
+        numbers = self.encoding_.inputs(X.reset_index(drop=True), allow_unknown=True).to_numpy()
+        donors = self.encoding_.donors
+        return numbers if donors is None else donors.completed(numbers, self.encoding_.names)
+
+
+def on_tables(estimator: Any, missing: str) -> BaseEstimator:
+    """The estimator for tables with text and gaps: ours read them by themselves, and are as unsure as gaps make them."""
+    if hasattr(estimator, "log_predictive_density") and "missing" in estimator.get_params():
+        return estimator.set_params(missing=missing)
+    steps = [step for _, step in estimator.steps] if isinstance(estimator, Pipeline) else [estimator]
+    return make_pipeline(TableNumbers(missing), *steps)
 
 
 def mean(seed: int) -> BaseEstimator:

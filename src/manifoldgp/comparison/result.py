@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from manifoldgp import metrics
+from manifoldgp._system.plain_text import digits
 from manifoldgp.comparison.differences import CLEAR, Difference, paired
 from manifoldgp.comparison.held_out import RowScores
 from manifoldgp.errors import InputError
@@ -138,11 +139,11 @@ class Comparison:
         mean = next((row for row in others if row.name == "mean"), None)
         if mean is not None and not self.difference(mean, best).clear:
             return (
-                f"Use the mean for now, because no model is clearly better: {best.title} has the lowest CRPS, {score:.4g}, "
+                f"Use the mean for now, because no model is clearly better: {best.title} has the lowest CRPS, {digits(score)}, "
                 f"and the mean's is {self._apart(mean, best)} higher."
             )
         behind = self.difference(second, best)
-        lowest = f"its CRPS, {score:.4g}, is the lowest"
+        lowest = f"its CRPS, {digits(score)}, is the lowest"
         if behind.clear:
             return f"Use {best.title}, because {lowest}, and clearly so: that of {second.title}, the next, is {self._apart(second, best)} higher."
         cheaper = self._cheaper(best, others)
@@ -169,7 +170,7 @@ class Comparison:
         It is told with two standard errors, as all differences are.
         """
         found = self.difference(row, best)
-        return f"{found.value:.2g} ± {CLEAR * found.error:.2g}"
+        return f"{digits(found.value, 2)} ± {digits(CLEAR * found.error, 2)}"
 
     def table(self) -> list[dict[str, object]]:
         """A dictionary for each model, finished ones first, the best on top: for JSON, or ``pandas.DataFrame``."""
@@ -194,7 +195,7 @@ class Comparison:
         for row in self.ranked:
             n = self.numbers(row)
             apart = "" if row is self.best else self._apart(row, self.best)
-            numbers = (f"{n[k]:.4g}" for k in ("rmse", "mae", "crps"))
+            numbers = (digits(n[k]) for k in ("rmse", "mae", "crps"))
             lines.append((row.name, *numbers, apart, f"{n['nlpp']:.3g}", f"{100 * n['coverage_95']:.0f} %", f"{row.seconds:.2g}"))
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         shown = [

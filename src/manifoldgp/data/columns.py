@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -54,6 +54,18 @@ class UnusableColumn(InputError):  # noqa: N818 - what it is, not that something
         self.reason = reason
 
 
+class RowNames(UnusableColumn):
+    """A column of texts most of which occur once: it says which row this is, and nothing about other rows."""
+
+
+class UnusableTable(InputError):  # noqa: N818 - as above
+    """Columns that cannot be inputs, all of a table's at once; lines: a reason for each, and last what to do."""
+
+    def __init__(self, reasons: Sequence[str], advice: str) -> None:
+        self.lines = (*reasons, advice)
+        super().__init__(("\n" if len(reasons) > 1 else " ").join(self.lines))
+
+
 @dataclass(frozen=True)
 class Column:
     """An input column.
@@ -93,6 +105,8 @@ class Column:
             raise InputError(
                 f"Dates and durations have a scale of time, levels have effects, and nothing else has; got {self!r}."
             )
+        if self.effects is not None and len(self.effects.shifts) != len(self.categories):
+            raise InputError(f"{len(self.categories)} levels have as many effects; got {len(self.effects.shifts)}.")
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -287,7 +301,7 @@ def _category(name: str, values: Series) -> Column:
     """A category; one with more than ONE_HOT of them still lacks its effects, which need the targets."""
     categories = tuple(sorted(set(map(text, values))))
     if len(categories) > 0.5 * len(values) and len(values) >= 20:
-        raise UnusableColumn(
+        raise RowNames(
             f"Column {name!r} has {len(categories)} different texts in {len(values)} rows, such as {_quoted(categories)}: a name of each row, "
             "or free text, not a category.",
             name,

@@ -39,6 +39,14 @@ def pandas() -> Any:
     return pandas
 
 
+def _is_date(text: object) -> bool:
+    """Whether a text is a date in ISO format; files may hold anything."""
+    try:
+        return isinstance(text, str) and datetime.datetime.fromisoformat(text) is not None
+    except ValueError:
+        return False
+
+
 @dataclass(frozen=True)
 class TimeScale:
     """How dates or durations become numbers.
@@ -71,6 +79,8 @@ class TimeScale:
             raise InputError(
                 f"A scale of time has a unit out of {', '.join(UNITS)} and periods out of {', '.join(PERIODS)}; got {self!r}."
             )
+        if self.origin is not None and not _is_date(self.origin):
+            raise InputError(f"A scale of time begins at a date in ISO format; got {self.origin!r}.")
 
     def names(self, name: str) -> tuple[str, ...]:
         """Names of the columns that a column of times becomes."""

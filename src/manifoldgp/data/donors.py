@@ -5,6 +5,7 @@ The spread of these values is how little is known about a missing one. A predict
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -25,6 +26,11 @@ class Donors:
     """Some training rows in the columns that a model sees; None where a value was missing there too."""
 
     rows: tuple[tuple[float | None, ...], ...]
+
+    def __post_init__(self) -> None:
+        widths = {len(row) for row in self.rows}
+        if len(widths) > 1 or not all(v is None or (isinstance(v, float) and math.isfinite(v)) for row in self.rows for v in row):
+            raise InputError("Rows to take values from have the same columns, of finite numbers or None.")
 
     @classmethod
     def of(cls, X: np.ndarray) -> Donors:

@@ -13,7 +13,9 @@ from manifoldgp._system.plain_text import option
 from manifoldgp.data.columns import (
     ONE_HOT,
     Column,
+    RowNames,
     UnusableColumn,
+    UnusableTable,
     column_of,
     holds_containers,
     learn_column,
@@ -25,13 +27,13 @@ from manifoldgp.data.dates import TimeScale, pandas
 from manifoldgp.data.donors import Donors
 from manifoldgp.data.levels import Effects, cross_fitted, learn_effects
 from manifoldgp.data.table_checks import (
-    missing_in_words,
+    gaps_in_words,
     refuse_missing_columns,
     refuse_missing_values,
     refuse_repeated_columns,
     refuse_unknown_words,
 )
-from manifoldgp.errors import InputError
+from manifoldgp.errors import InputError, warn
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -57,7 +59,9 @@ class TableEncoding:
     group
         The column whose labels keep rows together, if any.
     constant
-        Columns left out because they had one value only.
+        Columns left out because they had one value at most.
+    row_names
+        Columns left out because nearly every row had a text of its own: names and remarks, which say nothing about other rows.
     ignored
         Columns left out on request.
     missing
@@ -82,13 +86,16 @@ class TableEncoding:
     noise: str | None = None
     group: str | None = None
     constant: tuple[str, ...] = ()
+    row_names: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
     missing: str = "error"
     donors: Donors | None = None
 
     def __post_init__(self) -> None:
         if not self.columns:
-            raise InputError("There is no input column: every column is a target, constant or left out.")
+            raise InputError(
+                "There is no input column: every column is a target, has one value only, has a text of its own in nearly every row, or is left out."
+            )
         repeated = sorted({name for name in self.names if self.names.count(name) > 1})
         if repeated:
             raise InputError(f"These input columns would have the same name: {', '.join(repeated)}. Rename one of them.")
@@ -109,7 +116,8 @@ class TableEncoding:
     ) -> TableEncoding:
         """The encoding of a pandas DataFrame.
 
-        Columns without a name are left out: they are row numbers, as a rule.
+        Columns without a name are left out: they are row numbers, as a rule. So are those with one value and those with a text of its own in nearly every row, unless
+        ``features`` asks for the latter, which is refused.
 
         Parameters
         ----------
@@ -137,7 +145,7 @@ class TableEncoding:
         inputs = [name for name in dict.fromkeys(chosen) if name not in (*special, *drop, *unnamed)]
         constant = tuple(name for name in inputs if _constant(table, name, missing))
         inputs = [name for name in inputs if name not in constant]
-        columns = _learn_columns(table, inputs, missing, tuple(cyclic))
+        columns, row_names = _learn_columns(table, inputs, missing, tuple(cyclic), asked=features is not None)
         if cyclic and not any(column.kind == "date" for column in columns):
             raise InputError(f"There is no column of dates that could be repeated by {', '.join(cyclic)}. Leave cyclic out.")
         encoding = cls(
@@ -146,10 +154,16 @@ class TableEncoding:
             noise=noise,
             group=group,
             constant=constant,
+            row_names=row_names,
             ignored=tuple(name for name in names if name not in (*special, *inputs, *constant)),
             missing=missing,
         )
         return encoding._with_effects(table, y).with_donors(table)
+
+    def warn_of_row_names(self) -> None:
+        """Somebody who handed columns in hears which of them are left out because they name rows."""
+        if self.row_names:
+            warn(f"These columns are left out, because nearly every row has a text of its own: {', '.join(self.row_names)}.")
 
     def _with_effects(self, table: DataFrame, y: np.ndarray | None) -> TableEncoding:
         """The encoding in which columns with many categories have the effect of each."""
@@ -275,7 +289,8 @@ class TableEncoding:
 
     def extra(self, table: DataFrame) -> list[str]:
         """Columns of a table that the encoding has never seen."""
-        known = {column.name for column in self.columns} | {self.noise, self.group, *self.targets, *self.constant, *self.ignored}
+        left_out = {*self.constant, *self.row_names, *self.ignored}
+        known = {column.name for column in self.columns} | {self.noise, self.group, *self.targets} | left_out
         return [str(name) for name in table.columns if str(name) not in known]
 
     def unknown(self, table: DataFrame) -> dict[str, list[str]]:
@@ -291,6 +306,7 @@ class TableEncoding:
             "noise": self.noise,
             "group": self.group,
             "constant": list(self.constant),
+            "row_names": list(self.row_names),
             "ignored": list(self.ignored),
             "missing": self.missing,
             "donors": None if self.donors is None else list(map(list, self.donors.rows)),
@@ -306,6 +322,7 @@ class TableEncoding:
             noise=None if plain["noise"] is None else str(plain["noise"]),
             group=None if plain["group"] is None else str(plain["group"]),
             constant=tuple(map(str, plain["constant"])),
+            row_names=tuple(map(str, plain.get("row_names", ()))),  # files of before had refused them
             ignored=tuple(map(str, plain["ignored"])),
             missing=str(plain["missing"]),
             donors=None if donors is None else Donors(tuple(map(tuple, donors))),
@@ -338,36 +355,51 @@ def _column_from_plain(plain: Mapping[str, Any]) -> Column:
 
 
 def _constant(table: DataFrame, name: str, missing: str) -> bool:
-    """Whether a column has one value only. Missing values count as another one, if they are not refused or left out."""
+    """Whether a column has one value at most. Missing values beside it count as another one, if they are not refused or left out."""
     values = column_of(table, name)
     if holds_containers(values):
         return False  # said by the one who learns what it holds
-    return values.nunique() <= 1 and not (values.isna().any() and missing != "drop") and not values.isna().all()
+    return values.nunique() <= 1 and (values.isna().all() or not values.isna().any() or missing == "drop")
 
 
-def _learn_columns(table: DataFrame, names: Sequence[str], missing: str, cyclic: tuple[str, ...]) -> tuple[Column, ...]:
-    """What kind of column each one is. All that cannot be used are refused at once, so that nobody has to try again for each of them."""
-    columns, refused = [], {}
+def _learn_columns(
+    table: DataFrame, names: Sequence[str], missing: str, cyclic: tuple[str, ...], asked: bool
+) -> tuple[tuple[Column, ...], tuple[str, ...]]:
+    """What kind of column each one is, and which are names of rows. All that cannot be used are refused at once, so that nobody has to try again for each of them.
+
+    asked: whether somebody chose these columns; names of rows are refused then.
+    """
+    columns: list[Column] = []
+    row_names: list[str] = []
+    unusable: dict[str, str] = {}
+    gaps: dict[str, np.ndarray] = {}
     for name in names:
         values = column_of(table, name)
         lacking = missing_in(values)
-        if lacking.all():
-            refused[name] = f"Column {name!r} has no value at all."
-            continue
-        if lacking.any() and missing == "error":
-            refused[name] = missing_in_words(name, lacking, table.index)
-            continue
         try:
             present: Any = values[~lacking]
             column = learn_column(name, present, cyclic)
         except UnusableColumn as error:
-            refused[name] = error.reason
+            if isinstance(error, RowNames) and not asked:
+                row_names.append(name)
+            else:
+                unusable[name] = error.reason
             continue
+        if lacking.any() and missing == "error":
+            gaps[name] = lacking
         columns.append(replace(column, indicator=bool(lacking.any()) and missing == "impute"))
-    if not refused:
-        return tuple(columns)
-    reasons = " ".join(refused.values())
-    without = " ".join(option("--drop", name) for name in refused)
-    gaps = any("missing" in reason for reason in refused.values())
-    fill = "fit with missing='impute' or 'drop' (--missing impute, --missing drop), " if gaps else ""
-    raise InputError(f"{reasons} Correct or remove these rows, {fill}or fit without: {without}")
+    if unusable or gaps:
+        reasons = (*unusable.values(), *gaps_in_words(gaps, table.index))
+        raise UnusableTable(reasons, _advice(list(unusable), list(gaps)))
+    return tuple(columns), tuple(row_names)
+
+
+def _advice(unusable: Sequence[str], gaps: Sequence[str]) -> str:
+    """What to do about columns that cannot be used, and about those with missing values."""
+    without, fill = (" ".join(option("--drop", name) for name in names) for names in (unusable, gaps))
+    how = "missing='impute' or 'drop' (--missing impute, --missing drop)"
+    if not gaps:
+        return f"Correct or remove these rows, or fit without: {without}"
+    if not unusable:
+        return f"Fill them in, fit with {how}, or without: {fill}"
+    return f"Correct what cannot be read, or fit without it ({without}). For missing values fit with {how}, or without: {fill}"

@@ -100,6 +100,8 @@ def group_labels(groups: ArrayLike | None, given: int, kept: np.ndarray | slice 
     if np.ma.is_masked(groups):
         raise InputError("groups has masked labels. Give every row a label.")
     labels = np.asarray(groups)
+    if (labels != labels).any() or (labels.dtype.kind == "O" and any(label is None for label in labels.flat)):  # NaN and NaT
+        raise InputError("groups has missing labels (None, NaN or NaT). Give every row a label.")
     if labels.shape != (given,):
         raise InputError(f"groups must hold one label a row, shape ({given},); got {labels.shape}.")
     return labels[kept]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
+
+from manifoldgp.errors import InputError
 
 FOLDS = 5
 """Parts of the training rows; the effects that a row is trained with come from the other parts."""
@@ -42,6 +45,12 @@ class Effects:
     targets: tuple[str, ...]
     shifts: tuple[tuple[float, ...], ...]
     curves: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        counted = len(self.curves) == len(self.targets) and all(type(count) is int and count >= 0 for count in self.curves)
+        width = len(self.targets) + sum(self.curves) if counted else -1  # before anything of that size is made
+        if not all(len(row) == width and all(isinstance(v, float) and math.isfinite(v) for v in row) for row in self.shifts):
+            raise InputError("Effects have one finite number for each target and each curve, at every level.")
 
     def names(self, name: str) -> tuple[str, ...]:
         """Names of the columns that a column with these levels becomes."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from manifoldgp._system.real_numbers import as_numbers
 from manifoldgp.data.dates import as_times, holds_times, pandas
 from manifoldgp.data.frames import as_frame, column_names, is_series
 from manifoldgp.errors import InputError
@@ -145,10 +146,7 @@ def _of_array(y: Any) -> EvenSeries:
 
 
 def _numbers(y: Any, name: str) -> np.ndarray:
-    try:
-        values = np.array(y, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{name} must be numbers, (N,) or (N, series): {error}. Dates go into the index.") from error
+    values = as_numbers(y, name, mask_is_missing=True)
     values = values[:, None] if values.ndim == 1 else values
     if values.ndim != 2 or not values.size:
         raise InputError(f"{name} must be numbers, (N,) or (N, series), at least one; got shape {values.shape}.")

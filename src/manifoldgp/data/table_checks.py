@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,17 +18,26 @@ if TYPE_CHECKING:
 MISSING = ("error", "drop", "impute")
 """What can be done about missing inputs."""
 
+_TOLD_ONE_BY_ONE = 8
 
-def missing_in_words(name: str, missing: np.ndarray, index: Any) -> str:
-    """Which rows of a column have no value."""
-    return f"Values are missing or infinite in column {name!r} in {int(missing.sum())} of {len(missing)} rows ({rows_where(missing, index)})."
+
+def gaps_in_words(gaps: Mapping[str, np.ndarray], index: Any) -> list[str]:
+    """Which rows (n,) of each column have no value; many columns in one sentence."""
+    if len(gaps) <= _TOLD_ONE_BY_ONE:
+        return [
+            f"Values are missing or infinite in column {name!r} in {int(missing.sum())} of {len(missing)} rows ({rows_where(missing, index)})."
+            for name, missing in gaps.items()
+        ]
+    rows = len(next(iter(gaps.values())))
+    each = ", ".join(f"{name!r} in {int(missing.sum())}" for name, missing in gaps.items())
+    return [f"Values are missing or infinite in {len(gaps)} columns, of {rows} rows: {each}."]
 
 
 def refuse_missing_values(table: DataFrame, columns: Sequence[str]) -> None:
     """Missing or infinite inputs are refused, with their columns and first rows."""
     found = {name: missing for name in columns if (missing := missing_in(column_of(table, name))).any()}
     if found:
-        reasons = " ".join(missing_in_words(name, missing, table.index) for name, missing in found.items())
+        reasons = " ".join(gaps_in_words(found, table.index))
         without = " ".join(option("--drop", name) for name in found)
         raise InputError(
             f"{reasons} Fill them in, remove these rows, fit with missing='impute' (--missing impute), or without: {without}"

@@ -15,6 +15,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
+from manifoldgp._system.real_numbers import as_numbers
 from manifoldgp.data import inputs
 from manifoldgp.dynamics.horizon_scores import HorizonScores, mean_of, score_rollout, spread_of, starts_of
 from manifoldgp.dynamics.rolling import act_of, roll
@@ -25,6 +26,7 @@ from manifoldgp.dynamics.trajectories import Trajectories
 from manifoldgp.errors import FileFormatError, InputError
 from manifoldgp.estimators import model_file
 from manifoldgp.estimators.arguments import generator_of
+from manifoldgp.estimators.forecasting import model_that_goes_on
 from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
 from manifoldgp.estimators.uncertain_inputs import covariances
 from manifoldgp.estimators.units import on_device
@@ -55,7 +57,7 @@ class DynamicsModel(BaseEstimator):
     Parameters
     ----------
     regressor
-        Learns the changes: `ManifoldGPRegressor` (the default, with its default settings), `GPRegressor` or any other estimator of this package.
+        Learns the changes: `ManifoldGPRegressor` (the default, with its default settings), `GPRegressor` or `KernelSearch`.
     angles
         Names of states in radians; they enter as sine and cosine, and may jump by whole turns.
     flags
@@ -108,9 +110,7 @@ class DynamicsModel(BaseEstimator):
         )
         Z = space.inputs(torch.as_tensor(rows.states), torch.as_tensor(rows.actions)).numpy()
         Y = space.outputs(rows.states, rows.next_states)
-        regressor: ManifoldGPRegressor = ManifoldGPRegressor() if self.regressor is None else _copy(self.regressor)
-        if regressor.target_warping is not None:
-            raise InputError("A rollout adds noise to changes of states, which a target warping bends. Leave out target_warping.")
+        regressor = ManifoldGPRegressor() if self.regressor is None else model_that_goes_on(self.regressor, "A rollout")
         groups = rows.runs if _holds_out_rows(regressor) and len(trajectories) > 1 else None
         self.regressor_ = regressor.fit(Z, Y, groups=groups)
         self.space_ = space
@@ -135,7 +135,7 @@ class DynamicsModel(BaseEstimator):
         horizon: int | None = None,
         method: str = "auto",
         state_cov: ArrayLike | None = None,
-        particles: int = PARTICLES,
+        particles: int | None = None,
         random_state: RandomState = 0,
     ) -> Rollout:
         """Where the system goes from a state, step by step on its own predictions.
@@ -157,12 +157,12 @@ class DynamicsModel(BaseEstimator):
         state_cov : (S, S), or (n, S, S)
             Covariance of the start, where it is not known exactly.
         particles
-            How many trajectories are drawn.
+            How many trajectories are drawn, 200 where it is not given; of methods that may draw some.
         random_state
             Draws them.
         """
         check_is_fitted(self)
-        single, X = np.ndim(state) == 1, self._states(np.atleast_2d(np.asarray(state, dtype=np.float64)))
+        single, X = np.ndim(state) == 1, self._states(np.atleast_2d(as_numbers(state, "state")))
         act, H = act_of(actions, policy, horizon, len(X), len(self.space_.action_names))
         S = X.shape[-1]
         cov = X.new_zeros(len(X), S, S) if state_cov is None else covariances(state_cov, X, S, "state_cov")
@@ -178,7 +178,7 @@ class DynamicsModel(BaseEstimator):
         *,
         every: int | None = None,
         method: str = "auto",
-        particles: int = PARTICLES,
+        particles: int | None = None,
         random_state: RandomState = 0,
     ) -> HorizonScores:
         """How good rollouts of recorded runs are after 1, ..., horizon steps: RMSE, NLPP, and coverage of 95 % bands.
@@ -252,7 +252,7 @@ class DynamicsModel(BaseEstimator):
         regressor, plain = model_file.load_with_part(path, "dynamics", "dynamics", device)
         try:
             space, default = StateSpace.from_plain(plain["space"]), bool(plain["default_regressor"])
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise FileFormatError(f"{path} is incomplete or inconsistent ({error}).") from error
         if (len(space.input_names), len(space.learnt)) != (regressor.n_features_in_, regressor.n_outputs_):
             raise FileFormatError(f"{path} is inconsistent: its regression has other columns than its dynamics.")
@@ -261,14 +261,18 @@ class DynamicsModel(BaseEstimator):
         model.regressor_, model.space_ = regressor, space
         return model
 
-    def _step(self, method: str, particles: int, random_state: RandomState) -> MeanStep | MomentStep | ParticleStep:
+    def _step(self, method: str, particles: int | None, random_state: RandomState) -> MeanStep | MomentStep | ParticleStep:
         if method not in (*_MOMENT_METHODS, "particles", "mean"):
             raise InputError(f"method must be 'auto', 'moments', 'series', 'particles' or 'mean'; got {method!r}.")
+        if particles is not None and method not in ("auto", "particles"):
+            raise InputError(f"method={method!r} draws no particles. Leave out particles={particles}, or use method='particles'.")
         if method == "mean":
             return self.mean_step()
         if method in ("moments", "series") or (method == "auto" and self._closed_form() is not None):
             return self.moment_step(method=method)
-        return self.particle_step(inputs.whole_number(particles, "particles", 2), random_state)
+        return self.particle_step(
+            PARTICLES if particles is None else inputs.whole_number(particles, "particles", 2), random_state
+        )
 
     def _closed_form(self) -> GaussianOutputs | None:
         """The targets as functions of z at uncertain inputs, where there is a closed form; made ready once."""
@@ -289,7 +293,7 @@ class DynamicsModel(BaseEstimator):
 
     def _states(self, states: ArrayLike) -> Tensor:
         check_is_fitted(self)
-        X = np.asarray(states, dtype=np.float64)
+        X = as_numbers(states, "states")
         S = len(self.space_.state_names)
         if X.ndim != 2 or X.shape[1] != S or not np.isfinite(X).all():
             raise InputError(
@@ -299,7 +303,7 @@ class DynamicsModel(BaseEstimator):
 
     def _actions(self, actions: ArrayLike | None, n: int, steps: tuple[int, ...]) -> Tensor:
         A = len(self.space_.action_names)
-        U = np.zeros((n, *steps, 0)) if actions is None else np.asarray(actions, dtype=np.float64)
+        U = np.zeros((n, *steps, 0)) if actions is None else as_numbers(actions, "actions")
         if U.shape != (n, *steps, A) or not np.isfinite(U).all():
             raise InputError(f"Actions must be finite numbers {(n, *steps, A)}; got shape {U.shape}.")
         return on_device(self.regressor_, U)

@@ -21,6 +21,7 @@ from scipy.optimize import minimize
 from sklearn.base import clone
 from torch import Tensor, nn
 
+from manifoldgp._system.real_numbers import as_numbers
 from manifoldgp.data import inputs
 from manifoldgp.dynamics.dynamics_model import DynamicsModel
 from manifoldgp.dynamics.steps import ParticleStep, Policy
@@ -167,7 +168,7 @@ class PredictedCost:
         particles: int | None = None,
         random_state: int = 0,
     ) -> None:
-        given, S = np.asarray(starts, dtype=np.float64), len(dynamics.space_.state_names)
+        given, S = as_numbers(starts, "starts"), len(dynamics.space_.state_names)
         if given.ndim != 2 or given.shape[1] != S or not len(given):
             raise InputError(f"starts must be states (n, {S}), a row for each start; got shape {given.shape}.")
         if method not in ("particles", "moments"):
@@ -262,7 +263,7 @@ def search(
             evaluations=evaluations,
             random_state=random_state + turn,
         )
-        states, actions = (np.asarray(part, dtype=np.float64) for part in trial(policy))
+        states, actions = (as_numbers(part, "What a trial recorded") for part in trial(policy))
         run = Trajectories.from_arrays(
             [states], [actions], dt=recorded.dt, state_names=recorded.state_names, action_names=recorded.action_names
         )

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from manifoldgp._system.real_numbers import as_numbers
 from manifoldgp.data import inputs
 from manifoldgp.dynamics.rollout import Rollout
 from manifoldgp.dynamics.state_space import StateSpace
@@ -50,7 +51,7 @@ def act_of(actions: ArrayLike | None, policy: Policy | None, horizon: int | None
         if H is None or A:
             raise InputError("Give actions or a policy." if A else "Give a horizon: this system has no actions.")
         return torch.zeros(n, H, 0, dtype=torch.float64), H
-    U = np.asarray(actions, dtype=np.float64)
+    U = as_numbers(actions, "actions")
     U = np.broadcast_to(U, (n, *U.shape)) if U.ndim == 2 else U
     H = U.shape[1] if H is None and U.ndim == 3 else H
     if U.ndim != 3 or U.shape[::2] != (n, A) or H is None or U.shape[1] < H or not np.isfinite(U).all():

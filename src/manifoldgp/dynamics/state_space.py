@@ -276,7 +276,7 @@ def _places(given: Sequence[int], count: int) -> tuple[int, ...]:
 
 
 def _finite(given: float) -> float:
-    if not np.isfinite(given):
+    if not abs(given) < 1e50:  # its square is a number too
         raise FileFormatError(f"The file's dynamics have a coefficient {given}.")
     return float(given)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from manifoldgp._system.real_numbers import as_numbers
 from manifoldgp.data.frames import as_frame
 from manifoldgp.data.table_files import read_table
 from manifoldgp.errors import InputError
@@ -103,7 +104,7 @@ class Trajectories:
         _refuse_repeated([*names[0], *names[1]])
         for part in parts:
             _check(part, S, A)
-        steps = dt if time is None else _time_step(parts, np.asarray(time, dtype=np.float64))
+        steps = dt if time is None else _time_step(parts, as_numbers(time, "time"))
         return cls(tuple(parts), *names, dt=steps)
 
     @classmethod
@@ -225,10 +226,7 @@ def _run(label: str, states: ArrayLike, actions: ArrayLike | None) -> Run:
 
 
 def _table(given: ArrayLike | Sequence[ArrayLike], name: str) -> np.ndarray:
-    try:
-        A = np.array(given, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{name} must be numbers in a table (rows, columns): {error}.") from error
+    A = as_numbers(given, name)
     A = A[:, None] if A.ndim == 1 else A
     if A.ndim != 2 or (not A.shape[1] and name == "states"):
         raise InputError(f"{name} must be a table (rows, columns); got shape {A.shape}.")

@@ -20,6 +20,7 @@ from manifoldgp.means import as_mean
 from manifoldgp.model import Model
 from manifoldgp.noise import GaussianNoise
 from manifoldgp.parameters import GroupSparse, LogNormal, Normal, Prior, StudentT
+from manifoldgp.training.processes import Ranks
 from manifoldgp.training.progress import Callback
 from manifoldgp.training.trained import Earlier
 from manifoldgp.warping import NoWarping, as_warping
@@ -137,6 +138,10 @@ class RunSettings:
     def earlier_of(self, output: int) -> Earlier | None:
         """What earlier fits to the same rows left of a target."""
         return self.earlier[output] if output < len(self.earlier) else None
+
+    def shared_by(self, ranks: Ranks) -> RunSettings:
+        """With the first process's seed: all of them draw the same."""
+        return replace(self, draws=replace(self.draws, seed=int(ranks.agreed(self.draws.seed))))
 
     def after(self, seconds: float) -> RunSettings:
         """With what is left of the time budget after so many seconds."""

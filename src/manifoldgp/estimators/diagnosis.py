@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from manifoldgp._system.linalg import PIVOT_ERROR, pivot_error
-from manifoldgp._system.plain_text import visible
+from manifoldgp._system.plain_text import digits, visible
 from manifoldgp.averaging.verdict import (
     errors_in_words,
     held_out_numbers,
@@ -26,6 +26,7 @@ from manifoldgp.estimators.input_std import input_names
 from manifoldgp.estimators.kernel_choice import KernelChoice
 from manifoldgp.estimators.noisy_inputs import InputNoise
 from manifoldgp.estimators.pruning import left_of
+from manifoldgp.features import Identity
 from manifoldgp.inference.ensemble import Ensemble
 from manifoldgp.inference.exact_posterior import Posterior
 from manifoldgp.inference.posterior import Conditioned
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
 _AGREE = 0.01
 _FAR = 1e3
+_LISTED = 6
 _NEAR = 1e-3
 
 
@@ -138,8 +140,8 @@ def _diagnose_output(estimator: ManifoldGPRegressor, ensemble: Ensemble, output:
     elif isinstance(posterior, Posterior):
         _evidence(ensemble, posterior, N, numbers, remarks)
     _numerics(posterior, ensemble, numbers, remarks)
-    _lengthscales(posterior, numbers, remarks)
-    _feature_space(posterior, numbers, remarks)
+    _lengthscales(estimator, posterior, numbers, remarks)
+    _feature_space(estimator, posterior, numbers, remarks)
     _sparsity(estimator, posterior, averaged, numbers, remarks)
     _starts(starts, N, numbers, remarks)
     remarks += _uninformative(estimator, posterior)
@@ -283,7 +285,9 @@ def _numerics(posterior: Conditioned, ensemble: Ensemble, numbers: dict, remarks
         )
 
 
-def _lengthscales(posterior: Conditioned, numbers: dict, remarks: list) -> None:
+def _lengthscales(estimator: ManifoldGPRegressor, posterior: Conditioned, numbers: dict, remarks: list) -> None:
+    names = _column_names(estimator)
+    seen = estimator.x_scaler_.columns if isinstance(posterior.model.features, Identity) else np.empty(0, dtype=int)
     for name, H, lengthscale in _scaled_kernels(
         posterior.model.kernel, posterior.values.get("kernel", {}), _training_features(posterior), "kernel"
     ):
@@ -294,8 +298,11 @@ def _lengthscales(posterior: Conditioned, numbers: dict, remarks: list) -> None:
         )  # rows with one value of two share all the same
         far, near = int((relative > _FAR).sum()), int(((relative < _NEAR) & several).sum())
         if far:
-            some = "1 feature has" if far == 1 else f"{far} features have"
-            remarks.append(f"{name}: {some} no influence (length-scale above {_FAR:g} spreads{_sample(posterior)}).")
+            what = "input" if len(seen) == len(relative) else "feature"
+            some = f"1 {what} has" if far == 1 else f"{far} {what}s have"
+            which = [names[d] for d in sorted(seen[(relative > _FAR).cpu().numpy()])] if what == "input" else []
+            listed = ": " + ", ".join(which[:_LISTED]) + (", ..." if far > _LISTED else "") if which else ""
+            remarks.append(f"{name}: {some} no influence (length-scale above {_FAR:g} spreads{_sample(posterior)}){listed}.")
         if near:
             some = "1 length-scale is" if near == 1 else f"{near} length-scales are"
             remarks.append(f"{name}: {some} below {_NEAR:g} spreads{_sample(posterior)}: nothing is shared between rows.")
@@ -316,7 +323,7 @@ def _training_features(posterior: Conditioned) -> Tensor:
         return posterior.transform(posterior.data.X)[0]
 
 
-def _feature_space(posterior: Conditioned, numbers: dict, remarks: list) -> None:
+def _feature_space(estimator: ManifoldGPRegressor, posterior: Conditioned, numbers: dict, remarks: list) -> None:
     H, X = _training_features(posterior), posterior.data.X
     rank, Q, D = _rank(H), H.shape[1], X.shape[1]
     numbers["spread of the features"] = H.std(0).cpu().numpy()
@@ -325,7 +332,7 @@ def _feature_space(posterior: Conditioned, numbers: dict, remarks: list) -> None
     lacking = D - _rank(X) if Q >= D else 0
     if Q - rank > lacking:
         remarks.append(f"The {Q} features span only {_dimensions(rank)}{_sample(posterior)}: fewer features would do.")
-    elif lacking > _lacking_flags(X):
+    elif lacking > _lacking_flags(X, _of_categories(estimator)):
         remarks.append(f"The {D} inputs span only {_dimensions(D - lacking)}{_sample(posterior)}: some follow from the others.")
 
 
@@ -333,9 +340,18 @@ def _dimensions(count: int) -> str:
     return "1 dimension" if count == 1 else f"{count} dimensions"
 
 
-def _lacking_flags(X: Tensor) -> int:
-    """How many of the inputs with two values follow from the others."""
-    flags = X[:, [d for d in range(X.shape[1]) if len(torch.unique(X[:, d])) <= 2]]
+def _of_categories(estimator: ManifoldGPRegressor) -> set[int]:
+    """Which inputs of the model belong to categories, or say where a value is missing; where values were filled in they have more values than 0 and 1."""
+    encoding = getattr(estimator, "table_encoding_", None)
+    categories = [column for column in encoding.columns if column.kind == "category"] if encoding is not None else []
+    known = {name for column in categories for name in column.names}
+    names = _column_names(estimator)
+    return {place for place, d in enumerate(estimator.x_scaler_.columns) if names[d] in known}
+
+
+def _lacking_flags(X: Tensor, categories: set[int]) -> int:
+    """How many of the inputs with two values, or of categories, follow from the others."""
+    flags = X[:, [d for d in range(X.shape[1]) if d in categories or len(torch.unique(X[:, d])) <= 2]]
     return flags.shape[1] - _rank(flags) if flags.shape[1] else 0
 
 
@@ -390,4 +406,4 @@ def show_value(value: object) -> str:
     """A number or an array as a person reads it."""
     if isinstance(value, np.ndarray):
         return "[" + ", ".join(f"{v:.3g}" for v in value.ravel()[:12]) + (", ..." if value.size > 12 else "") + "]"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    return digits(value) if isinstance(value, float) else str(value)

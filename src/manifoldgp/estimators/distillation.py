@@ -1,4 +1,4 @@
-"""A mixture of few members in place of many, for machines where memory and time are short; what is lost is said in nats.
+"""A mixture of few members in place of many, and few points in place of all rows (`few_points`), where memory and time are short; what is lost is said in nats.
 
 The whole mixture p predicts some training rows, each left out; a smaller one, q, is chosen to lose little of
 
@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from manifoldgp.data.inputs import positive_number, whole_number
+from manifoldgp.estimators.few_points import FewPoints, PointsLoss, compressible, with_few_points
 from manifoldgp.inference.ensemble import Ensemble
 from manifoldgp.inference.mixtures import Predictive
 
@@ -33,12 +34,22 @@ _EM_ITERATIONS = 300
 
 @dataclass(frozen=True)
 class Loss:
-    """What a distilled mixture has left out. nats: KL a row."""
+    """What a distilled mixture has left out. nats: KL a row, by leaving out members. points: what few points lose beyond that, None where there are none."""
 
     kept: int
     members: int
     nats: float
     rows: int
+    points: PointsLoss | None = None
+
+
+@dataclass(frozen=True)
+class Distilled:
+    """A mixture of fewer members, the few points of each member of each block (None: as it is), and what was lost."""
+
+    ensemble: Ensemble
+    few: list[list[FewPoints | None]] | None
+    loss: Loss
 
 
 @dataclass(frozen=True)
@@ -71,22 +82,36 @@ class _Points:
         return w
 
 
-def distilled(
-    ensembles: Sequence[Ensemble], max_members: int | None, tolerance: float | None
-) -> tuple[list[Ensemble], list[Loss]]:
-    """Ensembles of at most ``max_members`` members each, or of as few as lose at most ``tolerance`` nats a row, whichever is reached first."""
+def distilled(ensembles: Sequence[Ensemble], max_members: int | None, tolerance: float | None) -> list[Distilled]:
+    """Each ensemble with at most ``max_members`` members; or with as few members and points as lose at most ``tolerance`` nats a row, half of them by members."""
     most = None if max_members is None else whole_number(max_members, "max_members")
-    least = None if tolerance is None else positive_number(tolerance, "tolerance")
-    pairs = [_distil(ensemble, most, 0.0 if least is None else least) for ensemble in ensembles]
-    return [ensemble for ensemble, _ in pairs], [loss for _, loss in pairs]
+    lost = None if tolerance is None else positive_number(tolerance, "tolerance")
+    return [_distilled(ensemble, most, lost) for ensemble in ensembles]
 
 
 def in_words(losses: Sequence[Loss]) -> str:
-    """What was left out, as a sentence."""
+    """What was left out, as a sentence or two."""
     kept, members = (sum(getattr(loss, name) for loss in losses) for name in ("kept", "members"))
     worst = max(losses, key=lambda loss: loss.nats)
     most = "" if len(losses) == 1 else " at most, of all targets"
-    return f"Distilled: {kept} of {members} members; {worst.nats:.2g} nats lost a row{most} (KL at {worst.rows} training rows, each left out)."
+    said = f"Distilled: {kept} of {members} members; {worst.nats:.2g} nats lost a row{most} (KL at {worst.rows} training rows, each left out)."
+    points = [loss.points for loss in losses if loss.points is not None]
+    if not points:
+        return said
+    nats, mean, std = (max(getattr(p, name) for p in points) for name in ("nats", "mean", "std"))
+    return (
+        f"{said} {sum(p.compressed for p in points)} of these go through few points in place of all rows: {nats:.2g} nats lost a row{most}; means differ by up to "
+        f"{100 * mean:.2g} % of the standard deviation, and that by up to {100 * std:.2g} % (at {points[0].rows} rows beside the training rows)."
+    )
+
+
+def _distilled(ensemble: Ensemble, most: int | None, tolerance: float | None) -> Distilled:
+    if tolerance is None or not compressible(ensemble):
+        smaller, loss = _distil(ensemble, most, tolerance or 0.0)
+        return Distilled(smaller, None, loss)
+    smaller, loss = _distil(ensemble, most, 0.5 * tolerance)
+    few, of_points = with_few_points(smaller, max(tolerance - loss.nats, 0.5 * tolerance))
+    return Distilled(smaller, few, replace(loss, points=of_points if of_points.compressed else None))
 
 
 def _distil(ensemble: Ensemble, most: int | None, tolerance: float) -> tuple[Ensemble, Loss]:
@@ -97,6 +122,9 @@ def _distil(ensemble: Ensemble, most: int | None, tolerance: float) -> tuple[Ens
     points = _points(ensemble.left_out(rows), _members(ensemble)[used], used)
     count = len(np.unique(points.member))
     w = _selected(points, count if most is None else min(most, count), tolerance)
+    kept = len(np.unique(points.member[w > 0]))
+    if kept == count:  # nothing to leave out, and no reason to weigh anew
+        return ensemble, Loss(count, count, 0.0, len(rows))
     logs = np.full(len(weights), -np.inf)
     with np.errstate(divide="ignore"):
         logs[used] = np.log(w)
@@ -105,7 +133,6 @@ def _distil(ensemble: Ensemble, most: int | None, tolerance: float) -> tuple[Ens
     log_weights = [
         torch.from_numpy(part).reshape(log.shape).to(log) for part, log in zip(parts, ensemble.log_weights, strict=True)
     ]
-    kept = len(np.unique(points.member[w > 0]))
     return replace(ensemble, log_weights=log_weights), Loss(kept, count, max(0.0, points.nats(w)), len(rows))
 
 

@@ -27,13 +27,14 @@ _FIELDS: dict[type, tuple[tuple[str, ...], tuple[str, ...]]] = {
 _ROUNDING = 1e-6
 
 
-FINITE, POSITIVE, NOT_NEGATIVE, PROBABILITY, LOGARITHM, NUMBER = (
-    "finite", "finite and positive", "finite and not negative", "between 0 and 1", "logarithms of weights or densities", "numbers",
+FINITE, MODERATE, POSITIVE, NOT_NEGATIVE, PROBABILITY, LOGARITHM, NUMBER = (
+    "finite", "below 1e50 in size", "finite and positive", "finite and not negative", "between 0 and 1", "logarithms of weights or densities", "numbers",
 )  # fmt: skip
 """What the values of a tensor must be."""
 
 _HOLDS: dict[str, Callable[[Tensor], Tensor]] = {
     FINITE: torch.isfinite,
+    MODERATE: lambda t: t.abs() < 1e50,  # in the model's units: products of what they give are finite too
     POSITIVE: lambda t: torch.isfinite(t) & (t > 0),
     NOT_NEGATIVE: lambda t: torch.isfinite(t) & (t >= 0),
     PROBABILITY: lambda t: (t >= 0) & (t <= 1),
@@ -151,12 +152,12 @@ def _refuse_other_than_numbers(ensemble: Ensemble, X: Tensor) -> None:
 
 def _unpack_block(model: Model, part: Mapping[str, Tensor], data: Data, rounded: bool) -> Posterior:
     N = len(data.y)
-    alpha = take(part, "alpha", (-1, N))
+    alpha = take(part, "alpha", (-1, N), domain=MODERATE)
     R = len(alpha)
     H = take(part, "H", (R, N, -1))
     values = _unpack_values(model, part, data, H, {})
     Q = model.features_at(values, data.X[:1]).shape[-1]
-    packed = take(part, "L", (R, N * (N + 1) // 2), torch.float32 if rounded else torch.float64)
+    packed = take(part, "L", (R, N * (N + 1) // 2), torch.float32 if rounded else torch.float64, MODERATE)
     L = _from_triangle(packed.to(torch.float64), N)
     _refuse_other_numbers(model, values, data.X, H, L, tolerance=1e-5 if rounded else 1e-8)
     jitter = take(part, "jitter", (R,), domain=NOT_NEGATIVE)
@@ -180,17 +181,17 @@ def _refuse_other_numbers(
 
 
 def _unpack_sparse(model: Model, part: Mapping[str, Tensor], data: Data, rows: int, bound_rows: int) -> SparsePosterior:
-    alpha = take(part, "alpha", (-1, -1))
+    alpha = take(part, "alpha", (-1, -1), domain=MODERATE)
     R, J = alpha.shape
     Z = take(part, "Z", (R, J, -1))
     inducing = {"inducing": {"Z": Parameter(tuple(Z.shape[1:]), constant_law(Z[0]))}}
     values = _unpack_values(model, part, data, Z, inducing)
     Q = model.features_at(values, data.X[:1]).shape[-1]
-    L, LB = (_from_triangle(take(part, field, (R, J * (J + 1) // 2)), J) for field in ("L", "LB"))
+    L, LB = (_from_triangle(take(part, field, (R, J * (J + 1) // 2), domain=MODERATE), J) for field in ("L", "LB"))
     jitter, bound = take(part, "jitter", (R,), domain=NOT_NEGATIVE), take(part, "bound", (R,))
     if rows < 1 or bound_rows < 1:
         raise FileFormatError(f"A sparse posterior is of at least one row; the file says {rows} and {bound_rows}.")
-    a, Z = take(part, "a", (R, J)), take(part, "Z", (R, J, Q))
+    a, Z = take(part, "a", (R, J), domain=MODERATE), take(part, "Z", (R, J, Q))
     return SparsePosterior(model, values, data, Z, L, LB, a, alpha, jitter, bound, rows, bound_rows)
 
 

@@ -39,7 +39,7 @@ from manifoldgp.estimators.unlabelled_rows import bound_on, refuse_unused, unlab
 from manifoldgp.inference.ensemble import prediction_threads
 from manifoldgp.model import Data, Model
 from manifoldgp.training.model_rows import MemoryRows, StreamedRows
-from manifoldgp.training.processes import ALONE, current_ranks
+from manifoldgp.training.processes import ALONE, current_ranks, sharing_ranks
 from manifoldgp.training.settings import Exact, Sparse, as_method
 
 if TYPE_CHECKING:
@@ -102,8 +102,10 @@ def fit(
         if isinstance(method, Sparse):
             return fit_sparse(model, lambda o: MemoryRows(data[o]), *scalers, averaging, method, run, folds, ALONE)
         learnt, dealt = learning_data(data, folds, *scalers)
-        return fit_exact(model, data, learnt, scalers[1], averaging, run, dealt)
+        return fit_exact(model, data, learnt, scalers[1], averaging, run, dealt, ranks)
 
+    ranks = ALONE if noisy else sharing_ranks()
+    run = run.shared_by(ranks)
     if not noisy:
         _keep(estimator, train(data, run), run)
         return

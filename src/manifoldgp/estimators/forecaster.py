@@ -11,12 +11,13 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
+from manifoldgp._system.real_numbers import as_numbers
 from manifoldgp.averaging import Single
 from manifoldgp.data import inputs
 from manifoldgp.data.series import EvenSeries, even_series
 from manifoldgp.errors import FileFormatError, InputError
 from manifoldgp.estimators import model_file
-from manifoldgp.estimators.forecasting import Forecast, Windows, by_draws, by_moments
+from manifoldgp.estimators.forecasting import Forecast, Windows, by_draws, by_moments, model_that_goes_on
 from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
 from manifoldgp.estimators.plain_gp import GPRegressor
 from manifoldgp.features import Circle
@@ -35,6 +36,9 @@ _WINDOW = 12
 _STARTS, _ITERATIONS = 3, 200
 """How the default model is trained."""
 
+_DRAWS = 300
+"""Futures that a forecast draws."""
+
 _LEAST_ROWS = 8
 """Windows with a next value that a model is fitted to, at least."""
 
@@ -45,7 +49,7 @@ class Forecaster(BaseEstimator):
     Parameters
     ----------
     regressor
-        The model of the next change: any of this package's estimators. None: a plain GP with the squared exponential kernel, times a periodic one where there is a period.
+        The model of the next change: `ManifoldGPRegressor`, `GPRegressor` or `KernelSearch`. None: a plain GP with the squared exponential kernel, times a periodic one where there is a period.
     lags
         How many of the last values the model sees, or which: ``(1, 2, 12)``. None: one period and one more, twelve where there is no period.
     period
@@ -132,7 +136,7 @@ class Forecaster(BaseEstimator):
         X: ArrayLike | None = None,
         *,
         method: str = "draws",
-        draws: int = 300,
+        draws: int | None = None,
         random_state: RandomState = None,
     ) -> Forecast:
         """The next ``horizon`` values.
@@ -148,7 +152,7 @@ class Forecaster(BaseEstimator):
             distribution takes. "moments": a Gaussian is handed on from step to step, its moments exact at each (in closed form where the model has one); quick and smooth, but
             it takes what the model does not know for new at each step, where a draw is wrong in the same way all along.
         draws
-            How many futures.
+            How many futures, 300 where it is not given; moments draw none.
         random_state
             Draws them; None for the forecaster's own.
         """
@@ -170,7 +174,7 @@ class Forecaster(BaseEstimator):
         times = series.following(horizon)
         shape = (horizon,) if series.flat else (horizon, past.shape[1])
         if method == "draws":
-            count = inputs.whole_number(draws, "draws", 2)
+            count = _DRAWS if draws is None else inputs.whole_number(draws, "draws", 2)
             futures = by_draws(
                 self.regressor_, windows, past, known, count, self.random_state if random_state is None else random_state
             )
@@ -178,6 +182,8 @@ class Forecaster(BaseEstimator):
             return Forecast(futures.mean(0), futures.std(0), times, method, draws=futures, names=series.names)
         if method != "moments":
             raise InputError(f"method must be 'draws' or 'moments'; got {method!r}.")
+        if draws is not None:
+            raise InputError(f"method='moments' draws no futures. Leave out draws={draws}, or use method='draws'.")
         mean, C = by_moments(self.regressor_, windows, past, known)
         std = np.sqrt(np.diag(C))
         return Forecast(mean.reshape(shape), std.reshape(shape), times, method, covariance=C, names=series.names)
@@ -283,12 +289,7 @@ class Forecaster(BaseEstimator):
     def _model(self, windows: Windows, width: int, rows: np.ndarray, period: float | None) -> ManifoldGPRegressor:
         """The model, not yet fitted."""
         if self.regressor is not None:
-            if self.regressor.target_warping is not None:
-                raise InputError(
-                    "A forecast adds noise to values, which a target warping bends. Forecast log(y) instead, for example."
-                )
-            copied: Any = clone(self.regressor)
-            return copied
+            return model_that_goes_on(self.regressor, "A forecast")
         seen = len(windows.lags) * width
         if (
             windows.clock
@@ -361,7 +362,7 @@ def _targets(changes: np.ndarray) -> np.ndarray:
 def _further(X: ArrayLike | None, rows: int, where: str) -> np.ndarray | None:
     if X is None:
         return None
-    A = np.array(X, dtype=np.float64)
+    A = as_numbers(X, f"X of {where}")
     A = A[:, None] if A.ndim == 1 else A
     if A.ndim != 2 or len(A) != rows or not np.isfinite(A).all():
         raise InputError(f"X of {where} must be finite numbers, one row a step ({rows}); got shape {A.shape}.")

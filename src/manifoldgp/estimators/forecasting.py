@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 from scipy.special import ndtri
+from sklearn.base import clone
 from sklearn.utils import check_random_state
 
 from manifoldgp.data import inputs
 from manifoldgp.data.dates import pandas
+from manifoldgp.errors import InputError
+from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
 from manifoldgp.estimators.units import on_device
 from manifoldgp.inference.uncertain_inputs import MATCHED, UncertainInputs
 
@@ -21,7 +24,20 @@ if TYPE_CHECKING:
     from pandas import DataFrame, Index
 
     from manifoldgp.data.inputs import RandomState
-    from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
+
+
+def model_that_goes_on(regressor: object, what: str) -> ManifoldGPRegressor:
+    """A copy of a regressor, not yet fitted, that can go on from its own predictions; what: who asks, for the refusal of others."""
+    if not isinstance(regressor, ManifoldGPRegressor):
+        raise InputError(
+            f"{what} draws functions of its model, which {type(regressor).__name__} cannot give. Use ManifoldGPRegressor, GPRegressor or KernelSearch."
+        )
+    if regressor.target_warping is not None:
+        raise InputError(
+            f"{what} adds noise to what it predicts, which target_warping bends. Leave it out; if values are positive, model log(y)."
+        )
+    copied: ManifoldGPRegressor = clone(regressor)  # pyright: ignore[reportAssignmentType]
+    return copied
 
 
 @dataclass(frozen=True)

@@ -484,7 +484,8 @@ class ManifoldGPRegressor(PredictiveMethods, RegressorMixin, TransformerMixin, B
         max_members
             Distil an average into at most so many members a target, weighted anew; ``p.distilled`` says what that loses, in nats a row.
         tolerance
-            Distil it into as few members as lose at most so many nats a row.
+            Distil it into as few members, and these into as few points in place of all rows, as lose at most so many nats a row: 0.001 is a mean that is off by some hundredths of a
+            standard deviation. Members that need all their rows for that keep them.
         """
         check_is_fitted(self)
         return to_predictor(self, max_members, tolerance)

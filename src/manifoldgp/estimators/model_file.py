@@ -278,7 +278,7 @@ def _unpack(
     if "search" in header:
         estimator.search_ = [SearchReport.from_plain(plain) for plain in header["search"]]
     if "table" in header:
-        estimator.table_encoding_ = _unpack_encoding(header["table"], D, targets)
+        estimator.table_encoding_ = _unpack_encoding(header["table"], header["feature_names"], D, targets)
     return estimator
 
 
@@ -317,12 +317,16 @@ def _unpack_scaler(tensors: dict[str, Tensor], axis: str, columns: int) -> Stand
     return Standardizer(offset.cpu().numpy(), scale.cpu().numpy(), place)
 
 
-def _unpack_encoding(plain: Any, D: int, targets: int) -> TableEncoding:
+def _unpack_encoding(plain: Any, names: list[str], D: int, targets: int) -> TableEncoding:
     encoding = TableEncoding.from_plain(plain)
     if len(encoding.names) != D or len(encoding.targets) != targets:
         raise FileFormatError(
             f"The file's table has {len(encoding.names)} inputs and {len(encoding.targets)} targets; its model has {D} and {targets}."
         )
+    if names and tuple(names) != encoding.names:
+        raise FileFormatError("The file's table becomes other columns than those that its model was fitted to.")
+    if encoding.donors is not None and any(len(row) != D for row in encoding.donors.rows):
+        raise FileFormatError(f"The rows that the file's table takes values from do not have {D} columns.")
     return encoding
 
 
@@ -359,6 +363,7 @@ def _pack_report(report: HeldOutReport | None, name: str, tensors: dict[str, Ten
     return {
         "means": report.mean is not None and report.observed is not None,
         "cut_short": list(report.cut_short),
+        "ordered": report.ordered,
         "groups": list(report.groups),
         "variance_factors": list(report.variance_factors),
         "densities": list(report.log_density),
@@ -378,4 +383,5 @@ def _unpack_report(plain: Any, name: str, tensors: dict[str, Tensor]) -> HeldOut
         take(tensors, f"{name}.{part}", (len(pit),)).cpu().numpy() if plain["means"] else None for part in ("mean", "observed")
     ]
     groups, factors, cut_short = (tuple(plain[part]) for part in ("groups", "variance_factors", "cut_short"))
-    return HeldOutReport(groups, factors, weights, log_density, pit, mean=means[0], observed=means[1], cut_short=cut_short)
+    ordered = plain.get("ordered", False) is True  # files of 0.1 do not say
+    return HeldOutReport(groups, factors, weights, log_density, pit, means[0], means[1], cut_short, ordered)

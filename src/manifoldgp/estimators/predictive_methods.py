@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from manifoldgp._system.real_numbers import as_meant
 from manifoldgp.estimators import predictions
 from manifoldgp.estimators.conformal import intervals
 
@@ -43,6 +44,10 @@ class PredictiveMethods:
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "ensembles_")
+
+    def score(self, X: Table, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+        """R² of the means, as scikit-learn defines it; targets that mean no numbers (dates, masked entries) are refused."""
+        return super().score(X, as_meant(y, "y"), sample_weight)  # type: ignore[misc]
 
     def predict_quantiles(
         self: Predicting,

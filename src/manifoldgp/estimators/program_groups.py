@@ -8,19 +8,26 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from manifoldgp.estimators.few_points import FewPoints
 from manifoldgp.inference.ensemble import Ensemble
 from manifoldgp.inference.exact_posterior import Posterior
 from manifoldgp.inference.posterior import Conditioned
 from manifoldgp.model import Model
 from manifoldgp.parameters import Tree, leaves, nest
 
+BLOCK_ROWS = 100
+"""Rows of T in one product: fewer save more of the zeros beyond the diagonal, more save calls."""
+
+_Few = Sequence[Sequence[Sequence[FewPoints | None]] | None] | None
+"""Few points of each member of each block of each ensemble, where there are any."""
+
 
 @dataclass(frozen=True)
 class Group:
     """R members with the same model, posterior arrays stacked.
 
-    values: leaves (R, *shape). points (R, N, Q), alpha (R, N), whitener (R, N, N), noise (R,): of the posteriors, exact or sparse.
-    factor (R, N, N): the inverse of the whitener, L; None of sparse posteriors.
+    values: leaves (R, *shape). points (R, N, Q), alpha (R, N), whitener (R, J, J) on the first J points, noise (R,): of the posteriors, exact (J = N), sparse, or with few points.
+    factor (R, N, N): the inverse of the whitener, L; None of other than exact posteriors.
     owner (R,): the target of each. weights (R, F) and factors (F,): of its components. scale (R,): sd of its target.
     """
 
@@ -39,64 +46,99 @@ class Group:
 
 @dataclass(frozen=True)
 class _Part:
-    """The members of one block that carry weight."""
+    """Members of one block that carry weight: all that go through the rows they were conditioned on, or one that goes through few points."""
 
     block: Conditioned
+    few: FewPoints | None
     weights: np.ndarray
     target: int
     ensemble: Ensemble
 
+    @property
+    def points(self) -> torch.Tensor:
+        return self.block.points if self.few is None else self.few.points[None]
 
-def grouped(ensembles: Sequence[Ensemble]) -> list[Group]:
+    @property
+    def alpha(self) -> torch.Tensor:
+        return self.block.alpha if self.few is None else self.few.alpha[None]
+
+    @property
+    def whitener(self) -> torch.Tensor:
+        return self.block.whitener() if self.few is None else self.few.whitener[None]
+
+    @property
+    def factor(self) -> torch.Tensor | None:
+        return self.block.L if self.few is None and isinstance(self.block, Posterior) else None
+
+    def like(self, other: _Part) -> bool:
+        """Whether both can be computed together."""
+        a, b = self.block.model, other.block.model
+        sizes = [(part.points.shape[1:], None if part.few is None else len(part.few.whitener)) for part in (self, other)]
+        return (
+            (a.features, a.kernel, a.mean, a.warping) == (b.features, b.kernel, b.mean, b.warping)
+            and sizes[0] == sizes[1]
+            and self.ensemble.variance_factors == other.ensemble.variance_factors
+        )
+
+
+def grouped(ensembles: Sequence[Ensemble], few: _Few = None) -> list[Group]:
     """All members that carry weight, by architecture, in the order in which architectures first occur."""
     kinds: list[list[_Part]] = []
     for target, ensemble in enumerate(ensembles):
-        for block, log_weights in zip(ensemble.blocks, ensemble.log_weights, strict=True):
-            weights = log_weights.exp().cpu().numpy().T
-            kept = np.flatnonzero(weights.sum(1) > 0)
-            if not len(kept):
-                continue
-            part = _Part(block.only(torch.as_tensor(kept, device=block.alpha.device)), weights[kept], target, ensemble)
-            for kind in kinds:
-                if _same_architecture(kind[0], part):
-                    kind.append(part)
-                    break
-            else:
-                kinds.append([part])
+        points_of = None if few is None else few[target]
+        for b, block in enumerate(ensemble.blocks):
+            weights = ensemble.log_weights[b].exp().cpu().numpy().T
+            kept: list[int] = np.flatnonzero(weights.sum(1) > 0).tolist()
+            own = [None] * block.members if points_of is None else points_of[b]
+            whole = [r for r in kept if own[r] is None]
+            for rows, points in [(whole, None), *(([r], own[r]) for r in kept if own[r] is not None)]:
+                if rows:
+                    chosen = block.only(torch.as_tensor(rows, device=block.alpha.device))
+                    _put(_Part(chosen, points, weights[rows], target, ensemble), kinds)
     return [_stacked(kind) for kind in kinds]
 
 
-def _same_architecture(one: _Part, other: _Part) -> bool:
-    a, b = one.block.model, other.block.model
-    return (
-        (a.features, a.kernel, a.mean, a.warping) == (b.features, b.kernel, b.mean, b.warping)
-        and one.block.points.shape[1:] == other.block.points.shape[1:]
-        and one.ensemble.variance_factors == other.ensemble.variance_factors
-    )
+def program_bytes(ensembles: Sequence[Ensemble], few: _Few = None) -> int:
+    """About how large the program of these members is: T of each, in blocks of rows up to the diagonal, and its points."""
+    total = 0
+    for target, ensemble in enumerate(ensembles):
+        points_of = None if few is None else few[target]
+        for b, (block, weights) in enumerate(zip(ensemble.blocks, ensemble.member_weights(), strict=True)):
+            for r in torch.nonzero(weights)[:, 0].tolist():
+                own = None if points_of is None else points_of[b][r]
+                M, Q = block.points.shape[1:] if own is None else own.points.shape
+                J = M if own is None else len(own.whitener)
+                total += 4 * J * (J + min(J, BLOCK_ROWS)) + 8 * M * (Q + 1)
+    return total
+
+
+def _put(part: _Part, kinds: list[list[_Part]]) -> None:
+    """Add a part to the kind that it is like, or begin another."""
+    for kind in kinds:
+        if kind[0].like(part):
+            kind.append(part)
+            return
+    kinds.append([part])
 
 
 def _stacked(parts: Sequence[_Part]) -> Group:
     named = [dict(leaves(part.block.values)) for part in parts]
     values = nest({name: np.concatenate([_numpy(own[name]) for own in named]) for name in named[0]})
     counts = [len(part.weights) for part in parts]
+    factors = [part.factor for part in parts]
     return Group(
         model=parts[0].block.model,
         values=values,
-        points=np.concatenate([_numpy(part.block.points) for part in parts]),
-        alpha=np.concatenate([_numpy(part.block.alpha) for part in parts]),
-        whitener=np.concatenate([_numpy(part.block.whitener()) for part in parts]),
-        factor=_factors([part.block for part in parts]),
+        points=np.concatenate([_numpy(part.points) for part in parts]),
+        alpha=np.concatenate([_numpy(part.alpha) for part in parts]),
+        whitener=np.concatenate([_numpy(part.whitener) for part in parts]),
+        factor=None if any(L is None for L in factors) else np.concatenate([_numpy(L) for L in factors if L is not None]),
         noise=np.concatenate([_numpy(part.block.noise_variance()) for part in parts]),
         owner=np.repeat([part.target for part in parts], counts),
         weights=np.concatenate([part.weights for part in parts]),
         factors=np.array(parts[0].ensemble.variance_factors),
         scale=np.repeat([part.ensemble.scale for part in parts], counts),
     )
-
-
-def _factors(blocks: Sequence[Conditioned]) -> np.ndarray | None:
-    exact = [_numpy(block.L) for block in blocks if isinstance(block, Posterior)]
-    return np.concatenate(exact) if len(exact) == len(blocks) else None
 
 
 def _numpy(tensor: torch.Tensor) -> np.ndarray:

@@ -8,15 +8,12 @@ from itertools import pairwise
 import numpy as np
 
 from manifoldgp.errors import InputError
-from manifoldgp.estimators.program_groups import Group
+from manifoldgp.estimators.program_groups import BLOCK_ROWS, Group
 from manifoldgp.parameters import Tree
 from manifoldgp.predictor.covariance import Covariance
 from manifoldgp.predictor.rows import Rows
 from manifoldgp.predictor.writer import Writer
 from manifoldgp.warping import NoWarping, TanhWarping
-
-_BLOCK_ROWS = 100
-"""Rows of L⁻¹ in one product: fewer save more of the zeros beyond the diagonal, more save calls."""
 
 _LOST = 1e-2
 """The share of the noise variance that rounding may change, by a bound that it stays far below, before products are improved."""
@@ -104,7 +101,7 @@ def _rounding(T: np.ndarray, L: np.ndarray, size: np.ndarray, noise: np.ndarray)
 def _row_blocks(whitener: np.ndarray, factor: np.ndarray) -> list[np.ndarray]:
     """factor · T, lower triangular, as blocks of rows without the zeros beyond the diagonal, transposed: (R, columns, rows)."""
     N = whitener.shape[-1]
-    edges = np.linspace(0, N, 1 + max(1, round(N / _BLOCK_ROWS))).astype(int)
+    edges = np.linspace(0, N, 1 + max(1, round(N / BLOCK_ROWS))).astype(int)
     blocks = []
     for first, last in pairwise(edges):
         rows = np.ascontiguousarray(factor[:, None, None] * whitener[:, first:last, :last])

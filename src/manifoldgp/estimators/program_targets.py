@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from manifoldgp.data.scaling import Standardizer
-from manifoldgp.estimators.distillation import distilled, in_words
-from manifoldgp.estimators.program_groups import Group, grouped
+from manifoldgp.estimators.distillation import Distilled, distilled, in_words
+from manifoldgp.estimators.few_points import FewPoints
+from manifoldgp.estimators.program_groups import Group, grouped, program_bytes
 from manifoldgp.estimators.program_members import Components, Moments, components_of, rows_in_work
+from manifoldgp.inference.ensemble import Ensemble
 from manifoldgp.predictor import Predictor
 from manifoldgp.predictor.rows import Rows
 from manifoldgp.predictor.writer import Writer
@@ -25,11 +27,33 @@ _FARTHEST_ORIGIN = 4.0
 
 def to_predictor(estimator: ManifoldGPRegressor, max_members: int | None = None, tolerance: float | None = None) -> Predictor:
     """The predictor of a fitted estimator, distilled if that is asked for; refuses parts that only code can express."""
-    ensembles, words = estimator.ensembles_, ""
-    if max_members is not None or tolerance is not None:
-        ensembles, losses = distilled(ensembles, max_members, tolerance)
-        words = in_words(losses)
-    writer, groups = Writer(), grouped(ensembles)
+    if max_members is None and tolerance is None:
+        return _predictor(estimator, estimator.ensembles_)
+    return _distilled_predictor(estimator, distilled(estimator.ensembles_, max_members, tolerance))
+
+
+def small_predictor(estimator: ManifoldGPRegressor, most_bytes: int, tolerance: float) -> Predictor | None:
+    """The predictor if it is small, else one that loses at most ``tolerance`` nats a row and says so; None where that is not small either."""
+    if program_bytes(estimator.ensembles_) <= most_bytes:
+        return _predictor(estimator, estimator.ensembles_)
+    smaller = distilled(estimator.ensembles_, None, tolerance)
+    if program_bytes([d.ensemble for d in smaller], [d.few for d in smaller]) > most_bytes:
+        return None
+    return _distilled_predictor(estimator, smaller)
+
+
+def _distilled_predictor(estimator: ManifoldGPRegressor, smaller: Sequence[Distilled]) -> Predictor:
+    ensembles, few = [d.ensemble for d in smaller], [d.few for d in smaller]
+    return _predictor(estimator, ensembles, few, in_words([d.loss for d in smaller]))
+
+
+def _predictor(
+    estimator: ManifoldGPRegressor,
+    ensembles: Sequence[Ensemble],
+    few: Sequence[Sequence[Sequence[FewPoints | None]] | None] | None = None,
+    words: str = "",
+) -> Predictor:
+    writer, groups = Writer(), grouped(ensembles, few)
     scaler = estimator.x_scaler_
     X = standardised(writer, scaler)
     components = [found for group in groups for found in components_of(group, X)]

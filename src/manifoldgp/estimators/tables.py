@@ -138,7 +138,9 @@ def _of_frame(estimator: ReadsTables, table: DataFrame, names: list[str], Y: np.
     leaked = [name for o, name in enumerate(names) if name in table.columns and _equal(table[name], Y[:, o])]
     if leaked:
         raise InputError(f"X holds the target itself: {', '.join(leaked)}. Leave it out: X.drop(columns=...).")
-    return TableEncoding.learn(table, names, missing=estimator.missing, cyclic=tuple(estimator.cyclic), y=Y)
+    encoding = TableEncoding.learn(table, names, missing=estimator.missing, cyclic=tuple(estimator.cyclic), y=Y)
+    encoding.warn_of_row_names()
+    return encoding
 
 
 def _of_array(table: DataFrame, names: list[str], missing: str) -> TableEncoding:

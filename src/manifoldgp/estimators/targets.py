@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from manifoldgp._system.threads import training_threads
-from manifoldgp.averaging import Averaging, Single
+from manifoldgp.averaging import Averaging, Single, Stack
 from manifoldgp.averaging.averages import Averaged, FoldChoice, SamplingReport
 from manifoldgp.averaging.single import member_values
 from manifoldgp.averaging.stacking import HeldOutReport
@@ -28,7 +28,7 @@ from manifoldgp.structure.search import Searched, SearchReport
 from manifoldgp.training.checkpoint import Checkpoints
 from manifoldgp.training.model_rows import CHUNK_ROWS, ModelRows
 from manifoldgp.training.plan import Plan
-from manifoldgp.training.processes import Ranks
+from manifoldgp.training.processes import ALONE, Ranks
 from manifoldgp.training.progress import shown, watching
 from manifoldgp.training.settings import Sparse
 from manifoldgp.training.sparse_trainer import SparseTrainer
@@ -36,7 +36,7 @@ from manifoldgp.training.trained import Trained
 from manifoldgp.training.trainer import Trainer
 
 LIGHTEST = 1e-4
-"""Members of an average with less weight are dropped."""
+"""Members of an average with less weight are dropped; their weight goes to others of the same architecture, so that all of these count for what held-out rows gave them."""
 
 SAMPLE_ROWS = 12_000
 """Rows that features without targets (PCA, a scikit-learn transformer) are fitted on, and starting values are drawn from, where a model is sparse."""
@@ -63,8 +63,13 @@ def fit_exact(
     averaging: Averaging,
     run: RunSettings,
     folds: FoldChoice,
+    ranks: Ranks = ALONE,
 ) -> list[FittedTarget]:
-    """Train one model (or average) a target, or one with shared features for all of them. data: of each target. learnt: the same as they are learnt from."""
+    """Train one model (or average) a target, or one with shared features for all of them. data: of each target. learnt: the same as they are learnt from.
+
+    ranks: processes that all make this fit, and share the members of a stack; any other average each of them trains by itself.
+    """
+    ranks = ranks if isinstance(averaging, Stack) else ALONE
     rows = len(data[0].X)
     X, outputs, plan = learnt[0].X, len(data), titled(averaging.plan(rows), rows, averaging, "exact")
     shared = averaging if isinstance(averaging, Single) and averaging.shared_features and outputs > 1 else None
@@ -76,13 +81,13 @@ def fit_exact(
             watch = watching(run.callback, progress, 0, plan, len(X) * outputs)
             return _on_shared_features(model, data, learnt, y_scaler, shared, Trainer(generator, workers, clock.deadline, watch))
     fitted = []
-    with shown(run.verbose, outputs, run.time_budget) as progress:
+    with shown(run.verbose and ranks.first, outputs, run.time_budget) as progress:
         for o in range(outputs):
             seconds = clock.share(outputs - o)
             with training_threads() as workers:
-                deadline = math.inf if seconds is None else time.perf_counter() + seconds
-                watch = watching(run.callback, progress, o, plan, len(X))
-                trainer = Trainer(generator, workers, deadline, watch, o, run.earlier_of(o))
+                deadline = math.inf if seconds is None else ranks.agreed(time.perf_counter() + seconds)
+                watch = watching(run.callback if ranks.first else None, progress, o, plan, len(X))
+                trainer = Trainer(generator, workers, deadline, watch, o, run.earlier_of(o), ranks)
                 average = averaging.fit(model, learnt[o], trainer, folds)
             fitted.append(_fitted(average, data[o], o, y_scaler))
     return fitted
@@ -171,14 +176,13 @@ def refuse_too_little_memory(inducing: int) -> None:
 
 
 def _fitted(average: Averaged, data: Data | None, output: int, y_scaler: Standardizer) -> FittedTarget:
-    """Drop members that carry no weight, and condition the others on all rows."""
+    """Drop members that carry next to no weight, and condition the others on all rows."""
     offset, scale = float(y_scaler.offset[output]), float(y_scaler.scale[output])
     log_scale = float(np.log(scale))
     blocks, log_weights, tables, histories = [], [], [], []
     for trained, weights in zip(average.trained, average.weights, strict=True):
-        member_weight = weights.sum(0)
-        kept = np.flatnonzero(member_weight >= LIGHTEST)
-        table = trained.table(member_weight, kept, output, log_scale)
+        kept, weights = without_lightest(weights)
+        table = trained.table(weights.sum(0), kept, output, log_scale)
         tables.append(table)
         histories += trained.histories(log_scale)
         if len(kept):
@@ -193,6 +197,26 @@ def _fitted(average: Averaged, data: Data | None, output: int, y_scaler: Standar
     heaviest = float(starts["nlml"][np.argmax(starts["weight"])])
     search = average.search if isinstance(average, Searched) else None
     return FittedTarget(ensemble, starts, histories, heaviest, average.report, average.sampling, search)
+
+
+def without_lightest(weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The members of one architecture that predict, and weights (F, R) in which the others have none; every variance factor counts for what it did.
+
+    >>> kept, weights = without_lightest(np.array([[0.5, 0.3, 4e-5], [0.1, 0.0, 4e-5]]))
+    >>> kept.tolist(), weights.round(6).tolist()
+    ([0, 1], [[0.500025, 0.300015, 0.0], [0.10004, 0.0, 0.0]])
+    >>> without_lightest(np.full((1, 50), 5e-5))[0].tolist(), without_lightest(np.array([[5e-5]]))[0].tolist()
+    ([0], [])
+    """
+    each = weights.sum(0)
+    if each.sum() < LIGHTEST:
+        return np.zeros(0, dtype=int), np.zeros_like(weights)
+    kept = np.flatnonzero(each >= LIGHTEST) if (each >= LIGHTEST).any() else each.argmax()[None]
+    left = np.zeros_like(weights)
+    left[:, kept] = weights[:, kept]
+    gone = left.sum(1) == 0.0  # of a factor that only light members had
+    left[np.ix_(gone, kept)] = each[kept]
+    return kept, left * (weights.sum(1) / left.sum(1))[:, None]
 
 
 def _tell_of_all_rows(table: np.ndarray, kept: np.ndarray, posterior: Posterior, learnt_from: int, log_scale: float) -> None:

@@ -10,6 +10,7 @@ import torch
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
+from manifoldgp._system.real_numbers import as_numbers
 from manifoldgp.data import inputs
 from manifoldgp.errors import InputError
 from manifoldgp.estimators.units import model_inputs, on_device, scaled_tensor
@@ -114,7 +115,7 @@ def _named(found: MomentsOfTargets, covariance: Tensor, flat: bool, method: str)
 def covariances(given: ArrayLike | Tensor, mu: Tensor, D: int, name: str = "input_cov") -> Tensor:
     """One argument's covariances as (n, D, D), one for each row of mu, checked: symmetric, and no variance negative."""
     n = len(mu)
-    Sigma = (given if isinstance(given, Tensor) else torch.as_tensor(np.array(given, dtype=np.float64))).to(mu)
+    Sigma = (given if isinstance(given, Tensor) else torch.as_tensor(as_numbers(given, name))).to(mu)
     if Sigma.shape not in ((D, D), (n, D, D)):
         raise InputError(
             f"{name} must be ({D}, {D}) for all rows, or ({n}, {D}, {D}); got {tuple(Sigma.shape)}. Of variances v: numpy.diag(v)."

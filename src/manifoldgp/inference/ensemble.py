@@ -97,11 +97,11 @@ class Ensemble:
 
     def predict(self, X: Tensor, latent: bool = False, known_noise: Tensor | None = None) -> Predictive:
         """The mixture of observations y (or of f, latent=True) at X (n, D). known_noise: variances (n,) in model units."""
-        return self._mixture([block.mean_and_variance(X) for block in self.blocks], latent, known_noise)
+        return self.mixture([block.mean_and_variance(X) for block in self.blocks], latent, known_noise)
 
     def differentiable(self, X: Tensor, latent: bool = False) -> Predictive:
         """The mixture at X (n, D), differentiable in X; all rows at once."""
-        return self._mixture([block.moments(X)[:2] for block in self.blocks], latent)
+        return self.mixture([block.moments(X)[:2] for block in self.blocks], latent)
 
     def gradients(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Derivatives of mean and variance of f, in the units of y, with respect to X (n, D): two tensors (n, D)."""
@@ -201,9 +201,10 @@ class Ensemble:
         """The ensemble with more rows, parameters and weights unchanged."""
         return replace(self, blocks=[block.condition(X, y, known_noise) for block in self.blocks])
 
-    def _mixture(
+    def mixture(
         self, moments: Sequence[tuple[Tensor, Tensor]], latent: bool = False, known_noise: Tensor | None = None
     ) -> Predictive:
+        """The mixture whose members have these means and variances of f (R_b, n), block by block."""
         means, variances = [], []
         for block, (mean, variance) in zip(self.blocks, moments, strict=True):
             if not latent:

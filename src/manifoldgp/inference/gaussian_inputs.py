@@ -17,6 +17,8 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from manifoldgp._system.linalg import pivot_error
+from manifoldgp.inference.exact_posterior import Posterior
 from manifoldgp.inference.posterior import Conditioned
 from manifoldgp.kernels import SquaredExponential
 from manifoldgp.warping import NoWarping
@@ -29,6 +31,9 @@ _LARGE = 0.03
 
 _TERMS = 8
 """Of the series of exp(x) − 1 below it: 0.03⁸ / 9! = 2e-18."""
+
+_LOST = 1e-3
+"""Rounding error of the smallest pivot, relative, from which on sums over pairs of rows keep too few digits for moments: where the noise is some 1e-12 of the prior variance."""
 
 _CHUNK = 2**18
 """Entries of Q in work at a time: two megabytes."""
@@ -206,6 +211,8 @@ def gaussian_members(posterior: Conditioned) -> list[GaussianMember] | None:
     """The members of a block one by one, or None where their moments have no closed form."""
     model = posterior.model
     if type(model.kernel) is not SquaredExponential or not isinstance(model.warping, NoWarping):
+        return None
+    if isinstance(posterior, Posterior) and bool((pivot_error(posterior.L) > _LOST).any()):
         return None
     D = posterior.data.X.shape[-1]
     with torch.no_grad():

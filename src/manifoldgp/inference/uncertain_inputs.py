@@ -25,8 +25,8 @@ CLOSED_FORM, MATCHED, SAMPLES = "closed form", "moment matching", "samples"
 Found = TypeVar("Found", GaussianMember, CircleMember)
 
 _REFUSED = {
-    CLOSED_FORM: "These moments have no closed form: it takes the squared exponential on features that are linear in the inputs, a mean that is too, and no "
-    "target warping; or a periodic kernel or a Circle of inputs that are certain. Use method='samples'.",
+    CLOSED_FORM: "These moments have no closed form: it takes the squared exponential on features that are linear in the inputs, a mean that is too, no "
+    "target warping, and noise that rounding does not reach; or a periodic kernel or a Circle of inputs that are certain. Use method='samples'.",
     MATCHED: "Moments are matched for products of squared exponentials and periodic kernels on features that are linear in the inputs, or on a Circle, with a mean that is "
     "linear too and without target warping. Use method='samples'.",
 }

@@ -63,7 +63,7 @@ const REACH = 1.959963984540054;
 // Controls
 (() => {
   const holder = document.getElementById("live");
-  const values = live.columns.map((c) => (c.kind === "category" ? c.categories[0] : c.start));
+  const values = live.columns.map((c) => c.start);
   const fields = make("div", { class: "inputs" }), said = make("div", { class: "said", role: "status", "aria-live": "polite" });
   const bars = live.targets.map(() => make("div", { class: "band", "aria-hidden": "true" }, make("i"), make("b")));
   function update() {
@@ -76,7 +76,7 @@ const REACH = 1.959963984540054;
       return make("p", {}, make("strong", { text: `${name}: ${say(mean[o])}` }), ` — 95 % between ${say(low)} and ${say(high)}`, bars[o]);
     });
     const far = away > 3 * live.typical + 1e-9;
-    const words = `Nearest training row: ${say(away)} standard deviations away (typical between training rows: ${say(live.typical)}).`;
+    const words = away < 1e-4 ? "This is a training row." : `Nearest training row: ${say(away)} standard deviations away (typical between training rows: ${say(live.typical)}).`;
     said.replaceChildren(...lines, make("p", { class: far ? "caution" : "soft", text: words + (far ? " The model has seen nothing near here." : "") }));
   }
   function show(bar, [least, most], low, mean, high) {
@@ -89,12 +89,13 @@ const REACH = 1.959963984540054;
     const id = `live-${c}`, row = make("div", { class: "input" }, make("label", { for: id, text: column.name }));
     if (column.kind === "category") {
       const box = make("select", { id }, ...column.categories.map((name) => make("option", { value: name, text: name })));
+      box.value = column.start;
       box.addEventListener("change", () => { values[c] = box.value; update(); });
       row.append(box);
     } else if (column.kind === "date") {
-      const written = (at) => new Date(+at).toISOString().slice(0, column.unit > 1000 ? 16 : 23), span = column.high - column.low || 1;
+      const written = (at) => new Date(+at).toISOString().slice(0, column.days ? 10 : column.unit > 1000 ? 16 : 23), span = column.high - column.low || 1;
       const slider = make("input", { id, type: "range", min: column.low, max: column.high, step: span / 500, value: column.start });
-      const field = make("input", { type: "datetime-local", step: "any", value: written(column.start), "aria-label": `${column.name}, exact value` });
+      const field = make("input", { type: column.days ? "date" : "datetime-local", step: column.days ? 1 : "any", value: written(column.start), "aria-label": `${column.name}, exact value` });
       values[c] = field.value;
       slider.addEventListener("input", () => { values[c] = field.value = written(slider.value); update(); });
       field.addEventListener("input", () => { values[c] = field.value; const at = instant(field.value); if (at === at) slider.value = at; update(); });

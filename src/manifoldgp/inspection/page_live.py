@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, time
 from html import escape
 from importlib import resources
 
@@ -49,7 +49,7 @@ def _facts(view: ModelView, p: Predictor) -> Spec:
     scaled = (rows - p.x_offset) / p.x_scale
     spread = [target.rows.y for target in view.targets]
     return {
-        "columns": _columns(view),
+        "columns": _columns(view, _central_row((view.X - p.x_offset) / p.x_scale)),
         "targets": [target.name for target in view.targets],
         "ranges": [[float(np.min(y)), float(np.max(y))] for y in spread],
         "offset": p.x_offset.tolist(),
@@ -59,38 +59,48 @@ def _facts(view: ModelView, p: Predictor) -> Spec:
     }
 
 
-def _columns(view: ModelView) -> list[Spec]:
-    """The inputs as people have them: numbers and dates with a range, one choice for all numbers of a category."""
+def _central_row(scaled: np.ndarray) -> int:
+    """The training row nearest to the middle of all, where the controls begin: medians of all inputs together may lie where nothing was ever seen."""
+    return int(((scaled - np.median(scaled, 0)) ** 2).sum(1).argmin())
+
+
+def _columns(view: ModelView, begin: int) -> list[Spec]:
+    """The inputs as people have them: numbers and dates with a range, one choice for all numbers of a category. begin: the row whose values are shown first."""
     encoding = getattr(view.model, "table_encoding_", None)
     columns = encoding.columns if encoding is not None and list(encoding.names) == list(view.inputs) else map(Column, view.inputs)
     found, d = [], 0
     for column in columns:
-        found.append(_column(column, view.X[:, d]))
+        found.append(_column(column, view.X[:, d : d + len(column.names) - column.indicator], begin))
         d += len(column.names)
     return found
 
 
-def _column(column: Column, x: np.ndarray) -> Spec:
-    """What a control for a column has to know; x: its first numbers, which say the range."""
-    low, high, middle = (float(f(x)) for f in (np.min, np.max, np.median))
+def _column(column: Column, X: np.ndarray, begin: int) -> Spec:
+    """What a control for a column has to know; X (n, numbers of the column): its values, of which the first say the range."""
+    x = X[:, 0]
     spec: Spec = {
         "name": column.name,
         "kind": column.kind,
-        "low": low,
-        "high": high,
-        "start": middle,
+        "low": float(x.min()),
+        "high": float(x.max()),
+        "start": float(x[begin]),
         "indicator": column.indicator,
     }
     if column.categories:
         codes = np.eye(len(column.categories)) if column.effects is None else np.array(column.effects.shifts)
-        return spec | {"kind": "category", "categories": list(column.categories), "codes": codes.tolist()}
+        start = column.categories[int(((codes - X[begin]) ** 2).sum(1).argmin())]
+        return spec | {"kind": "category", "categories": list(column.categories), "codes": codes.tolist(), "start": start}
     if column.time is None:
         return spec
     if column.time.origin is None:  # a length of time is a number in its unit
         return spec | {"kind": "number", "name": column.names[0]}
-    origin, unit = datetime.fromisoformat(column.time.origin).timestamp() * 1e3, UNITS[column.time.unit] * 1e3
-    places = {name: origin + unit * spec[name] for name in ("low", "high", "start")}
-    return spec | places | {"origin": origin, "unit": unit, "cyclic": list(column.time.cyclic), "order": column.time.order}
+    first = datetime.fromisoformat(column.time.origin)
+    origin, unit = first.timestamp() * 1e3, UNITS[column.time.unit] * 1e3
+    whole = bool((np.abs(x - np.round(x)) < 1e-6).all())  # standardising and back leaves a trace in the last digits
+    days = whole and column.time.unit == "days" and first.time() == time()
+    places = {name: origin + unit * (round(spec[name]) if whole else spec[name]) for name in ("low", "high", "start")}
+    scale = {"origin": origin, "unit": unit, "cyclic": list(column.time.cyclic), "order": column.time.order}
+    return spec | places | scale | {"days": days}
 
 
 def _typical_gap(scaled: np.ndarray) -> float:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from manifoldgp import inspection, metrics
+from manifoldgp._system.plain_text import digits
 from manifoldgp.averaging.verdict import errors_of
 from manifoldgp.estimators.diagnosis import Diagnosis
 from manifoldgp.inspection.page_view import ModelView, TargetView
@@ -74,9 +75,10 @@ def say(value: float) -> str:
     """A number for reading: four digits, a real minus sign.
 
     >>> say(-0.012345), say(1234567.0), say(12.0)
-    ('−0.01235', '1.235e+06', '12')
+    ('−0.01235', '1235000', '12')
     """
-    return f"{value:.4g}".replace("-", "−") if "e" not in f"{value:.4g}" else f"{value:.4g}"
+    shown = digits(value)
+    return shown if "e" in shown else shown.replace("-", "−")
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]], kind: str = "") -> str:

@@ -9,10 +9,10 @@ from html import escape
 import numpy as np
 
 from manifoldgp import inspection, metrics
-from manifoldgp._system.plain_text import visible
+from manifoldgp._system.plain_text import digits, visible
 from manifoldgp.averaging import as_averaging
 from manifoldgp.averaging.stacking import PLAIN_GPS
-from manifoldgp.averaging.verdict import errors_of
+from manifoldgp.averaging.verdict import errors_of, interval_remarks
 from manifoldgp.data.encoding import TableEncoding
 from manifoldgp.inspection.page_tables import about_endings, say
 from manifoldgp.inspection.page_view import MOST_SLICES, ModelView, TargetView
@@ -79,7 +79,7 @@ def _headline(view: ModelView, target: TargetView) -> str:
     of = f"{escape(target.name)}: typical" if len(view.targets) > 1 else "Typical"
     explained = "" if found.explained is None else f"; R² <b>{say(round(found.explained, 2) + 0.0)}</b>"
     return (
-        f"{of} error <b>{_three(found.rmse)}{escape(unit)}</b>; always predicting the mean <b>{_three(found.baseline)}{escape(unit)}</b>{explained}; "
+        f"{of} error <b>{digits(found.rmse, 3)}{escape(unit)}</b>; always predicting the mean <b>{digits(found.baseline, 3)}{escape(unit)}</b>{explained}; "
         f"{_intervals_in_words(target.calibration.pit)}. <span class='soft'>({found.which})</span>"
     )
 
@@ -108,12 +108,15 @@ def _first_numbers(view: ModelView, target: TargetView) -> _FirstNumbers:
 
 
 def _intervals_in_words(pit: np.ndarray) -> str:
-    """Whether 95 % intervals hold as many rows as they should, as far as chance allows."""
-    inside = float(np.mean(np.abs(pit - 0.5) <= 0.475))
-    low, high = (float(bound[0]) for bound in inspection.coverage_band(len(pit), np.array([0.95])))
-    if low <= inside <= high:
+    """Whether 95 % intervals hold as many rows as they should, by the rule of ``diagnose()``: as far as chance allows.
+
+    >>> _intervals_in_words(np.r_[np.full(119, 0.5), 0.0]), _intervals_in_words(np.full(400, 0.5))
+    ('<b>intervals hold</b>', '<b>intervals are too wide</b>: those of 95 % hold 100 %')
+    """
+    if not interval_remarks(pit):
         return "<b>intervals hold</b>"
-    return f"<b>intervals are too {'narrow' if inside < low else 'wide'}</b>: those of 95 % hold {100 * inside:.0f} %"
+    inside = float(np.mean(np.abs(pit - 0.5) <= 0.475))
+    return f"<b>intervals are too {'narrow' if inside < 0.95 else 'wide'}</b>: those of 95 % hold {100 * inside:.0f} %"
 
 
 def _unit(name: str) -> str:
@@ -124,16 +127,6 @@ def _unit(name: str) -> str:
     """
     found = re.search(r"[\[(]([^\[\]()]+)[\])]\s*$", name)
     return f" {found[1].strip().lstrip('/')}" if found else ""
-
-
-def _three(value: float) -> str:
-    """A number with three digits.
-
-    >>> _three(2.3456), _three(1234.0)
-    ('2.35', '1230')
-    """
-    rounded = float(f"{value:.3g}")
-    return f"{rounded:.0f}" if 1000 <= abs(rounded) < 1e6 else f"{rounded:.3g}"
 
 
 def residuals(view: ModelView) -> str:

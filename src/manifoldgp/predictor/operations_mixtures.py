@@ -30,15 +30,14 @@ def _(g: Graph, K: str, a: str) -> str:
 
 @operation
 def explained(K: np.ndarray, *blocks: np.ndarray) -> np.ndarray:
-    """|L⁻¹ k|² (..., n), the variance that the data explain.
+    """|L⁻¹ k|² (..., n), the variance that the data explain, through the first entries of k or all of them.
 
     L⁻¹ comes as blocks of its rows, transposed, without the zeros beyond the diagonal: (..., columns, rows).
     """
     if len(K) == 1 and K.ndim == blocks[0].ndim == 2:
         return np.array([_explained_row(K[0], blocks)])
-    N = K.shape[-1]
     batch = blocks[0].shape[:-2] or K.shape[:-2]
-    V = np.empty((*batch, K.shape[-2], N))
+    V = np.empty((*batch, K.shape[-2], sum(block.shape[-1] for block in blocks)))
     first = 0
     for block in blocks:
         columns, rows = block.shape[-2:]

@@ -81,7 +81,8 @@ def _most_numbers(operation: str, shapes: Sequence[Shape]) -> int:
     if operation == "mix":
         return math.prod(_product(shapes[-1], shapes[0]))
     if operation == "explained":
-        return math.prod(shapes[0]) * max(math.prod(shape[:-2]) for shape in shapes)
+        width = max(shapes[0][-1], sum(shape[-1] for shape in shapes[1:]))
+        return math.prod(shapes[0][:-1]) * width * max(math.prod(shape[:-2]) for shape in shapes)
     if operation == "warped_moments":
         return math.prod(shapes[0]) * math.prod(max(shape, default=1) for shape in shapes[2:])
     if operation == "spectral_mixture":

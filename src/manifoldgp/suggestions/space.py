@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.stats import qmc
 
+from manifoldgp._system.plain_text import option
 from manifoldgp.data.columns import pandas, text
+from manifoldgp.data.dates import TimeScale, as_times
 from manifoldgp.errors import InputError
 from manifoldgp.suggestions.constraints import Constraint
 
@@ -59,6 +61,42 @@ class Range:
 
 
 @dataclass(frozen=True)
+class Dates:
+    """A date within a span of time, as exact as the training rows are; written as a text, which sorts by time."""
+
+    name: str
+    scale: TimeScale
+    span: Range
+    """In the scale's units since its origin."""
+
+    def at(self, share: np.ndarray) -> np.ndarray:
+        return self.texts(self.span.at(share))
+
+    def share(self, values: np.ndarray) -> np.ndarray:
+        return self.span.share(self.elapsed(values))
+
+    def holds(self, values: np.ndarray) -> np.ndarray:
+        """Which dates (n,) lie inside."""
+        return self.span.holds(self.elapsed(values))
+
+    def texts(self, elapsed: np.ndarray) -> np.ndarray:
+        """Dates (n,) as texts: 2026-12-31, or 2026-12-31 23:59:00 where the training rows have times of day."""
+        pd = pandas()
+        origin = pd.Timestamp(self.scale.origin)
+        times = pd.Series((origin + pd.to_timedelta(elapsed, unit=self.scale.unit)).round("s"))
+        whole = self.span.step is not None and self.scale.unit == "days" and origin == origin.normalize()
+        return times.dt.strftime("%Y-%m-%d" if whole else "%Y-%m-%d %H:%M:%S").to_numpy(dtype=object)
+
+    def elapsed(self, values: Any) -> np.ndarray:
+        """Dates (n,), as texts or otherwise, in units since the origin."""
+        given = pandas().Series(list(values), dtype=object)
+        times, wrong = as_times(given, self.scale.order)
+        if wrong.any():
+            raise InputError(f"{self.name!r} is a date, such as 2026-12-31; got {given[wrong].iloc[0]!r}.")
+        return self.scale.numbers(times)[:, 0]
+
+
+@dataclass(frozen=True)
 class Choice:
     """One of several values."""
 
@@ -79,12 +117,15 @@ class Choice:
         return np.any(np.isclose(values[:, None], np.array(self.values, dtype=float)), axis=1)
 
 
+Domain = Range | Dates | Choice
+
+
 @dataclass(frozen=True)
 class Space:
     """All experiments that are possible with a model."""
 
     model: ManifoldGPRegressor
-    inputs: Mapping[str, Range | Choice]
+    inputs: Mapping[str, Domain]
     constraints: tuple[Constraint, ...] = ()
 
     def draw(self, count: int, rng: np.random.Generator) -> Values:
@@ -137,11 +178,13 @@ class Space:
         return inside & self.possible(values) if len(values) == len(self.inputs) else inside
 
     def _decoded(self, X: np.ndarray) -> Values:
-        """The model's inputs (n, D) as columns of the table, those that can be read back: numbers, and categories from their 0/1 columns."""
+        """The model's inputs (n, D) as columns of the table, those that can be read back: numbers, dates, and categories from their 0/1 columns."""
         names, found = model_columns(self.model), {}
-        for name in self.inputs:
+        for name, domain in self.inputs.items():
             parts = [d for d, column in enumerate(names) if column.startswith(f"{name}=")]
-            if name in names:
+            if isinstance(domain, Dates):
+                found[name] = domain.texts(X[:, names.index(domain.scale.names(name)[0])])
+            elif name in names:
                 found[name] = X[:, names.index(name)]
             elif parts:
                 labels = np.array([names[d].removeprefix(f"{name}=") for d in parts], dtype=object)
@@ -156,12 +199,12 @@ def space_of(
     steps: Mapping[str, float],
     constraints: Sequence[str],
 ) -> Space:
-    """The space of a fitted model: by default every number within the range of the training rows, whole where all of them are, and every category.
+    """The space of a fitted model: by default every number and date within the range of the training rows, whole where all of them are, and every category.
 
     Parameters
     ----------
     bounds
-        (low, high) of a number, or the values that a category, or a number, may have (three or more of a number).
+        (low, high) of a number or a date, or the values that a category, a number or a date may have (three or more of the latter two).
     fixed
         Inputs that have one value.
     steps
@@ -173,13 +216,14 @@ def space_of(
             raise InputError(f"{what} names {unknown[0]!r}, which is no input of the model. Inputs: {', '.join(usual)}.")
     if both := sorted(set(bounds) & set(fixed)):
         raise InputError(f"{both[0]!r} is fixed and has bounds. Give one of the two.")
-    inputs: dict[str, Range | Choice] = {}
+    inputs: dict[str, Domain] = {}
     for name, domain in usual.items():
         if name in fixed:
             inputs[name] = Choice((_one_of(name, domain, fixed[name]),))
         elif domain is None:
             raise InputError(
-                f"Input {name!r} is neither a number nor a category: nobody can say which values are possible. Fix it: fixed={{{name!r}: ...}}."
+                f"Input {name!r} is neither a number, a date nor a category: nobody can say which values are possible. Fix it: fixed={{{name!r}: ...}} "
+                f"({option('--fix', f'{name}=...')})."
             )
         else:
             inputs[name] = _bounded(name, domain, bounds[name]) if name in bounds else domain
@@ -201,16 +245,19 @@ def training_inputs(model: ManifoldGPRegressor, output: int = 0) -> np.ndarray:
     return model.x_scaler_.undo(data.X.detach().cpu().numpy())
 
 
-def _usual(model: ManifoldGPRegressor) -> dict[str, Range | Choice | None]:
-    """Every input with the values that the training rows have; None for one that is neither a number nor a category."""
+def _usual(model: ManifoldGPRegressor) -> dict[str, Domain | None]:
+    """Every input with the values that the training rows have; None for a duration, which tables write in too many ways."""
     X, names = training_inputs(model), model_columns(model)
     encoding: TableEncoding | None = getattr(model, "table_encoding_", None)
     if encoding is None:
         return {name: _range_of(X[:, d]) for d, name in enumerate(names)}
-    found: dict[str, Range | Choice | None] = {}
+    found: dict[str, Domain | None] = {}
     for column in encoding.columns:
-        if column.kind == "category":
+        if column.categories:
             found[column.name] = Choice(tuple(column.categories))
+        elif column.kind == "date" and column.time is not None:
+            elapsed = X[:, names.index(column.names[0])]
+            found[column.name] = Dates(column.name, column.time, _range_of(elapsed))
         elif column.kind == "flag":
             found[column.name] = Choice((False, True))
         else:
@@ -226,11 +273,18 @@ def _range_of(x: np.ndarray) -> Range:
     return Range(*(float(f"{v:.10g}") for v in (x.min(), x.max())))  # standardising and back leaves a trace in the last digits
 
 
-def _bounded(name: str, domain: Range | Choice, given: Sequence[Value]) -> Range | Choice:
+def _bounded(name: str, domain: Domain, given: Sequence[Value]) -> Domain:
     if isinstance(given, str) or not len(given):
         raise InputError(f"Bounds of {name!r} must be (low, high), or a list of values; got {given!r}.")
     if isinstance(domain, Choice):
         return Choice(tuple(_one_of(name, domain, value) for value in given))
+    if isinstance(domain, Dates):
+        elapsed = domain.elapsed(given).tolist()
+        if len(elapsed) != 2:
+            return Choice(tuple(domain.texts(np.unique(elapsed))))
+        span = _bounded(name, domain.span, elapsed)
+        assert isinstance(span, Range)
+        return replace(domain, span=span)
     values = [_number(name, value) for value in given]
     if len(values) != 2:
         return Choice(tuple(sorted(set(values))))
@@ -242,10 +296,12 @@ def _bounded(name: str, domain: Range | Choice, given: Sequence[Value]) -> Range
     return Range(values[0], values[1], whole)
 
 
-def _one_of(name: str, domain: Range | Choice | None, value: Value) -> Value:
+def _one_of(name: str, domain: Domain | None, value: Value) -> Value:
     """A value that the input can have."""
     if domain is None:
         return value
+    if isinstance(domain, Dates):
+        return str(domain.texts(domain.elapsed([value]))[0])
     if isinstance(domain, Range):
         return _number(name, value)
     known = {text(choice).lower() if isinstance(choice, bool) else text(choice): choice for choice in domain.values}
@@ -256,8 +312,12 @@ def _one_of(name: str, domain: Range | Choice | None, value: Value) -> Value:
     return known[given]
 
 
-def _stepped(name: str, domain: Range | Choice, step: float, from_low: bool) -> Range | Choice:
+def _stepped(name: str, domain: Domain, step: float, from_low: bool) -> Domain:
     """The range in steps: from the lower bound on where somebody gave it, else multiples of the step."""
+    if isinstance(domain, Dates):
+        raise InputError(
+            f"{name!r} is a date, which comes in the steps of the training rows. Leave its step out, or list the dates that are possible as bounds."
+        )
     if not isinstance(domain, Range):
         raise InputError(f"{name!r} has given values, so a step has no effect on it. Leave one of the two out.")
     if not 0 < step <= domain.high - domain.low:

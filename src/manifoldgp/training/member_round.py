@@ -17,6 +17,9 @@ from manifoldgp.training.progress import Watch, nobody
 
 Result = TypeVar("Result")
 
+INTERRUPTED = "Training was interrupted; the best model so far is kept."
+"""What a fit says that Ctrl-C has ended."""
+
 
 class Round:
     """Where each member stands, until when they may go on, and whether somebody wants all of them to stop.
@@ -36,8 +39,8 @@ class Round:
     def late(self) -> bool:
         return time.perf_counter() > self.deadline
 
-    def tell(self, number: int, iterations: int, value: float) -> bool:
-        """A member stands here now; whether it has to stop."""
+    def tell(self, number: int | slice, iterations: int | np.ndarray, value: float | np.ndarray) -> bool:
+        """A member (or several, one after another) stands here now; whether it has to stop."""
         self.iterations[number], self.values[number] = iterations, value
         if self.stopped or self.watch is nobody:
             return self.stopped

@@ -14,7 +14,7 @@ from manifoldgp.parameters import Layout, Tree, leaves, nest
 from manifoldgp.training.closed_form import closed_form
 
 _ROWS_WORTH_A_WORKER = 200
-_ROWS_WORTH_BLAS_THREADS = 400
+_ROWS_WORTH_BLAS_THREADS = 1500
 _BYTES_AT_ONCE = 2**28
 
 

@@ -98,6 +98,14 @@ class Ranks:
         dist.broadcast(answer, 0)
         return bool(int(answer))
 
+    def agreed(self, number: float) -> float:
+        """The first process's number, where each has another one, such as the time."""
+        if self.count == 1:
+            return number
+        answer = _on_backend(torch.tensor([number], dtype=torch.float64))
+        dist.broadcast(answer, 0)
+        return float(answer)
+
 
 def packed(plain: Any, arrays: Sequence[np.ndarray]) -> bytes:
     """A message: the length of its JSON, the JSON, and the bytes of the arrays.
@@ -167,10 +175,20 @@ def launched() -> bool:
     return "WORLD_SIZE" in os.environ and "RANK" in os.environ
 
 
+_sharing: list[Ranks] = []
+"""The processes of the innermost :func:`joined_ranks`."""
+
+
+def sharing_ranks() -> Ranks:
+    """The processes inside :func:`joined_ranks`, which all fit the same rows; a process group of the user's own says nothing of the kind."""
+    return _sharing[-1] if _sharing else ALONE
+
+
 @contextmanager
 def joined_ranks(device: str = "cpu") -> Iterator[Ranks]:
     """Join the processes that torchrun started, for as long as the block lasts; alone where it did not start this one.
 
+    Every process has to make the same fits, to the same rows: they share the work of each.
     Processes of one machine talk over its loopback interface, unless GLOO_SOCKET_IFNAME names another one.
     """
     if not launched():
@@ -187,9 +205,11 @@ def joined_ranks(device: str = "cpu") -> Iterator[Ranks]:
         dist.init_process_group(backend, store=attempt, rank=rank, world_size=count)
     else:
         dist.init_process_group(backend)
+    _sharing.append(Ranks(dist.get_rank(), dist.get_world_size()))
     try:
-        yield Ranks(dist.get_rank(), dist.get_world_size())
+        yield _sharing[-1]
     finally:
+        _sharing.pop()
         dist.destroy_process_group()
 
 

@@ -274,7 +274,7 @@ def in_advance(plan: Plan, seconds: float, budget: float | None) -> str:
     "900 rows, averaging='stack': about 1 min 15 s"
     """
     limited = "" if budget is None else f", at most {clock(budget)} (time_budget)"
-    return f"{plan.title}: about {clock(seconds)}{limited}"
+    return f"{plan.title}: {'less than a second' if seconds < 0.5 else f'about {clock(seconds)}'}{limited}"
 
 
 def clock(seconds: float) -> str:
