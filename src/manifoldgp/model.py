@@ -40,6 +40,21 @@ class Data:
         known = None if self.known_noise is None else self.known_noise[index]
         return Data(self.X[index], self.y[index], known, None if self.mask is None else self.mask[index], batched=True)
 
+    def without_masked(self) -> Data:
+        """The rows that take part, of data that are not batched."""
+        if self.mask is None:
+            return self
+        kept = self.mask > 0
+        return Data(self.X[kept], self.y[kept], None if self.known_noise is None else self.known_noise[kept])
+
+    def joined_by(self, X: Tensor, y: Tensor, known_noise: Tensor | None) -> Data:
+        """These rows (one data set, no mask) and more; where only some have known noise, that of the others is zero."""
+        noise = None
+        if self.known_noise is not None or known_noise is not None:
+            old = torch.zeros_like(self.y) if self.known_noise is None else self.known_noise
+            noise = torch.cat([old, torch.zeros_like(y) if known_noise is None else known_noise.expand(y.shape)])
+        return Data(torch.cat([self.X, X]), torch.cat([self.y, y]), noise)
+
     def inputs(self) -> Tensor:
         """All inputs that take part, as one table (·, D)."""
         X = self.X.reshape(-1, self.X.shape[-1])

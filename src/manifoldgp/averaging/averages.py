@@ -10,10 +10,11 @@ import numpy as np
 
 from manifoldgp.averaging.stacking import HeldOutReport
 from manifoldgp.errors import InputError
+from manifoldgp.inference.local_posterior import Nearness
 from manifoldgp.model import Data, Model
 from manifoldgp.training.model_rows import ModelRows
 from manifoldgp.training.plan import Plan
-from manifoldgp.training.settings import Exact, Options, Sparse
+from manifoldgp.training.settings import Method, Options, Sparse
 from manifoldgp.training.sparse_trainer import SparseTrainer
 from manifoldgp.training.trained import Trained
 from manifoldgp.training.trainer import Trainer
@@ -42,13 +43,17 @@ class SamplingReport:
 
 @dataclass(frozen=True)
 class Averaged:
-    """Trained architectures, the weights (F, R) of the starts of each under each variance factor, and what held-out rows or chains said (if asked)."""
+    """Trained architectures, the weights (F, R) of the starts of each under each variance factor, and what held-out rows or chains said (if asked).
+
+    nearness: how members are conditioned on many rows; None: exactly.
+    """
 
     trained: list[Trained]
     weights: list[np.ndarray]
     variance_factors: tuple[float, ...] = (1.0,)
     report: HeldOutReport | None = None
     sampling: SamplingReport | None = None
+    nearness: Nearness | None = None
 
 
 @dataclass(frozen=True)
@@ -68,6 +73,9 @@ class Averaging(Options, ABC):
     exact_up_to: ClassVar[int] = 5_000
     """Rows up to which method="auto" is exact. Beyond, one evaluation of the evidence of all rows takes seconds, and many are needed."""
 
+    local_up_to: ClassVar[int] = 0
+    """Rows up to which method="auto" is local beyond that; zero where an average cannot be."""
+
     exact_factors: ClassVar[float] = 15.0
     """Factors of all rows that a time budget has to hold for method="auto" to be exact."""
 
@@ -77,7 +85,7 @@ class Averaging(Options, ABC):
     sparse_words: str = "its sparse members obey no other settings."
     """Why a setting needs the exact method, for whoever reads that it does."""
 
-    def models(self, template: Model, inputs: int, method: Exact | Sparse) -> dict[str, Model]:
+    def models(self, template: Model, inputs: int, method: Method) -> dict[str, Model]:
         """What the members of its groups are made of, by the names of the groups; the user's own model unless an average has others."""
         return {"own": template}
 

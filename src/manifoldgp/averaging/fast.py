@@ -14,7 +14,7 @@ from manifoldgp.averaging.members import nested_gp, pick, plain_gp, plain_phase
 from manifoldgp.data.inputs import whole_number
 from manifoldgp.model import Data, Model
 from manifoldgp.training.plan import Phase, Plan, cost
-from manifoldgp.training.settings import Exact, Sparse
+from manifoldgp.training.settings import Method
 from manifoldgp.training.trainer import LOST_MARGIN, Trainer
 
 
@@ -59,7 +59,7 @@ class Fast(Averaging):
         for name in ("gp_iterations", "warm_iterations"):
             whole_number(getattr(self, name), name, least=0)
 
-    def models(self, template: Model, inputs: int, method: Exact | Sparse) -> dict[str, Model]:
+    def models(self, template: Model, inputs: int, method: Method) -> dict[str, Model]:
         nested = nested_gp(template, self.hidden, self.q)
         return {PLAIN: plain_gp(template), WARM: nested, COLD: nested}
 

@@ -14,7 +14,8 @@ from manifoldgp._system.linalg import cholesky_with_jitter, solve_lower
 from manifoldgp._system.threads import Workers
 from manifoldgp.errors import NotPositiveDefiniteError
 from manifoldgp.evidence import isolate_masked_rows
-from manifoldgp.inference.exact_posterior import BLOCK_ROWS, condition
+from manifoldgp.inference.exact_posterior import BLOCK_ROWS
+from manifoldgp.inference.local_posterior import Nearness, conditioned
 from manifoldgp.inference.mixtures import Predictive, Warp
 from manifoldgp.model import Data, Model
 from manifoldgp.parameters import Tree, map_leaves
@@ -184,9 +185,14 @@ class HeldOut:
 
 
 def predict_held_out(
-    model: Model, values: Tree, folds: Folds, variance_factors: Sequence[float], workers: Workers | None = None
+    model: Model,
+    values: Tree,
+    folds: Folds,
+    variance_factors: Sequence[float],
+    workers: Workers | None = None,
+    nearness: Nearness | None = None,
 ) -> HeldOut:
-    """Member r (values leaves (R, ...)), conditioned on folds.train[r], predicts folds.X[r]; R = folds.count.
+    """Member r (values leaves (R, ...)), conditioned on folds.train[r], predicts folds.X[r]; R = folds.count. nearness: of many rows.
 
     A member whose covariance has no factor predicts nothing: its densities are those of an impossible event.
     """
@@ -196,25 +202,29 @@ def predict_held_out(
     factors = torch.tensor(variance_factors, dtype=torch.float64, device=folds.X.device)[:, None, None]
 
     def predict(piece: np.ndarray) -> HeldOut:
-        return _held_out_part(model, values, folds, piece, factors)
+        return _held_out_part(model, values, folds, piece, factors, nearness)
 
     if workers is None:
         return HeldOut.joined([predict(piece) for piece in pieces])
-    if n > _ROWS_SIDE_BY_SIDE:  # one at a time, on all cores: memory for one is enough
+    if n > _ROWS_SIDE_BY_SIDE and nearness is None:  # one at a time, on all cores: memory for one is enough
         return HeldOut.joined([workers.map(predict, [piece], large=True)[0] for piece in pieces])
     return HeldOut.joined(workers.map(predict, pieces, large=n > 400))
 
 
-def _held_out_part(model: Model, values: Tree, folds: Folds, members: np.ndarray, factors: Tensor) -> HeldOut:
+def _held_out_part(
+    model: Model, values: Tree, folds: Folds, members: np.ndarray, factors: Tensor, nearness: Nearness | None
+) -> HeldOut:
     part = torch.as_tensor(members, device=folds.X.device)
     try:
-        mean, variance, z, log_slope = _predict(model, map_leaves(lambda leaf: leaf[part], values), folds, part)
+        mean, variance, z, log_slope = _predict(model, map_leaves(lambda leaf: leaf[part], values), folds, part, nearness)
     except NotPositiveDefiniteError:
         if len(members) == 1:
             shape = (len(factors), 1, folds.X.shape[1])
             unknown = np.full(shape[1:], np.nan)
             return HeldOut(np.zeros(shape), np.full(shape, _IMPOSSIBLE), unknown, unknown)
-        return HeldOut.joined([_held_out_part(model, values, folds, half, factors) for half in np.array_split(members, 2)])
+        return HeldOut.joined(
+            [_held_out_part(model, values, folds, half, factors, nearness) for half in np.array_split(members, 2)]
+        )
     score = (z - mean) / (factors * variance).sqrt()
     log_density = -0.5 * (score**2 + (factors * variance).log() + _LOG_2PI) + log_slope
     log_density = torch.nan_to_num(log_density, nan=_IMPOSSIBLE, neginf=_IMPOSSIBLE)
@@ -222,10 +232,12 @@ def _held_out_part(model: Model, values: Tree, folds: Folds, members: np.ndarray
 
 
 @torch.no_grad()
-def _predict(model: Model, values: Tree, folds: Folds, part: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _predict(
+    model: Model, values: Tree, folds: Folds, part: Tensor, nearness: Nearness | None
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Mean and variance of z at the held-out rows (r, m), their z = g(y), and log g'(y)."""
     if len(part) == 1 and folds.train.X.shape[1] > BLOCK_ROWS:
-        return _predict_one(model, values, folds, int(part))
+        return _predict_one(model, values, folds, int(part), nearness)
     data, X = folds.train.rows(part), folds.X[part]
     A, H = model.covariance(values, data.X)
     noise = model.noise_variance(values, data)
@@ -250,7 +262,9 @@ def _predict(model: Model, values: Tree, folds: Folds, part: Tensor) -> tuple[Te
     return mean, variance, z, log_slope
 
 
-def _predict_one(model: Model, values: Tree, folds: Folds, member: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _predict_one(
+    model: Model, values: Tree, folds: Folds, member: int, nearness: Nearness | None
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The same of one member (values leaves (1, ...)), in memory for one factor."""
     train, mask, noise = folds.train, folds.train.mask, folds.train.known_noise
     rows = Data(
@@ -259,7 +273,7 @@ def _predict_one(model: Model, values: Tree, folds: Folds, member: int) -> tuple
         None if noise is None else noise[member],
         None if mask is None else mask[member],
     )
-    posterior = condition(model, values, rows)
+    posterior = conditioned(model, values, rows, nearness)
     mean, variance = posterior.mean_and_variance(folds.X[member])
     variance = variance + posterior.noise_variance()[:, None]
     if folds.known_noise is not None:

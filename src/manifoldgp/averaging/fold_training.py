@@ -170,7 +170,12 @@ class OnFolds:
         """The groups that are missed if they are left out; the plain GP is one of them. When time is up nobody asks: all of them."""
         weighing = self.settings.weighing
         kept = list(self.groups) if self.late else weighing.needed(self.candidates, self._optional, self.settings.keep)
-        return self._at_most(max(3, int(FACTOR_BYTES / (8 * self.folds.N**2))), kept, least=2)
+        return kept if self._local else self._at_most(max(3, int(FACTOR_BYTES / (8 * self.folds.N**2))), kept, least=2)
+
+    @property
+    def _local(self) -> bool:
+        """Whether members predict from the rows near a point."""
+        return self.trainer.nearness is not None and self.trainer.nearness.above < self.folds.N
 
     def _in_time(self, kept: list[str]) -> list[str]:
         """Those of the groups that can be conditioned on all rows in the time that is left; the plain GP at least."""
@@ -202,6 +207,10 @@ class OnFolds:
             return
         (K, n), m, some = self.folds.train.y.shape, self.folds.X.shape[1], self.deciding.train.y.shape[1]
         work = n**3 / 3 + n * n * m + self.folds.N**3 / 3
+        if self._local:
+            assert self.trainer.nearness is not None
+            cell, near = self.trainer.nearness.cell, self.trainer.nearness.near
+            work = n / cell * near**3 / 3 + near * near * m
         self._conditioning = seconds / K * work / (some**3 / 3 + some * some * m)
         members = K * (1 + 2 * self.settings.fold_members)
         kept = min(members * self._conditioning, 0.6 * self._time_left)
@@ -415,7 +424,9 @@ class OnFolds:
     def _predicted(self, group: Group, folds: Folds) -> Predicted:
         K, members = group.inner.shape
         factors = self.settings.variance_factors
-        each = predict_held_out(group.batch.model, group.values, folds.for_members(members), factors, self.trainer.workers)
+        each = predict_held_out(
+            group.batch.model, group.values, folds.for_members(members), factors, self.trainer.workers, self.trainer.nearness
+        )
         self.trainer.ranks.follow_first_(torch.from_numpy(each.score), torch.from_numpy(each.log_density))  # one decision for all
         shape = (len(each.log_density), K, members, -1)
         w = group.inner[None, :, :, None]

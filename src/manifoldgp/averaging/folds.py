@@ -6,6 +6,9 @@ import numpy as np
 
 from manifoldgp.errors import InputError
 
+HELD_OUT_ROWS = 2000
+"""Rows that say enough about weights; of many rows no more are held out."""
+
 SHORT_STRETCH = 100
 """Rows in order of time below which each half is predicted from the other: shorter stretches have neighbours on both sides, and say nothing of what comes after all rows."""
 
@@ -15,12 +18,12 @@ def folds_for(N: int) -> tuple[int, int]:
 
     Few rows need all of them for their weights, and small held-out parts; with many rows a part of them says enough.
 
-    >>> [folds_for(N) for N in (50, 300, 800, 2000)]
-    [(5, 5), (3, 3), (5, 2), (5, 1)]
+    >>> [folds_for(N) for N in (50, 300, 800, 2000, 40_000)]
+    [(5, 5), (3, 3), (5, 2), (5, 1), (20, 1)]
     """
     if N < 60:
         return 5, 5
-    return (3, 3) if N < 600 else (5, 2) if N < 900 else (5, 1)
+    return (3, 3) if N < 600 else (5, 2) if N < 900 else (max(5, N // HELD_OUT_ROWS), 1)
 
 
 def held_out_in_turn(N: int, rng: np.random.Generator, groups: np.ndarray | None, ordered: bool) -> list[np.ndarray]:

@@ -45,10 +45,11 @@ from manifoldgp.averaging.sparse_stack import fit_sparse_stack, plan_sparse_stac
 from manifoldgp.averaging.stacking import PLAIN_GPS, HeldOutReport, Weighing, stacking_weights
 from manifoldgp.data.inputs import positive_number, whole_number
 from manifoldgp.errors import InputError
+from manifoldgp.inference.local_posterior import Nearness
 from manifoldgp.model import Data, Model
 from manifoldgp.training.model_rows import ModelRows
 from manifoldgp.training.plan import Phase, Plan, cost
-from manifoldgp.training.settings import Exact, Sparse
+from manifoldgp.training.settings import Method, Sparse
 from manifoldgp.training.sparse_trainer import SparseTrainer
 from manifoldgp.training.trained import Trained
 from manifoldgp.training.trainer import LOST_MARGIN, Trainer
@@ -194,7 +195,8 @@ class Stack(Averaging):
         "The prediction is a weighted average of several models. "
         "Weights were found on held-out rows: whoever predicts those best counts most, and copies with wider or narrower intervals are in the choice."
     )
-    exact_up_to = 12_000  # its members learn from some of the rows; what grows is one factor for each of them
+    exact_up_to = Nearness.above
+    local_up_to = 100_000
     sparse_obeys = (
         "warm_members", "cold_members", "own_members", "fold_members", "hidden", "q", "warm_iterations", "steps", "variance_factors", "gp_prior",
         "spread_prior", "keep", "go_on",
@@ -208,7 +210,7 @@ class Stack(Averaging):
         """How the groups are weighed."""
         return Weighing(tuple(self.variance_factors), self.gp_prior, self.spread_prior)
 
-    def models(self, template: Model, inputs: int, method: Exact | Sparse) -> dict[str, Model]:
+    def models(self, template: Model, inputs: int, method: Method) -> dict[str, Model]:
         if isinstance(method, Sparse):
             return {name: kind.model(1) for name, kind in kinds_of(template, self).items()}
         return models_of_groups(template, inputs, self.hidden, self.q)
@@ -391,7 +393,7 @@ def fit_stack(
         features_pay = len(stacks) == 1 or any(_learned(report) >= NEGLIGIBLE for report in reports)
         if not finished or not features_pay or trainer.late or now + 1.2 * each > trainer.deadline:
             break
-    return Averaged(*mixed(stacks), tuple(settings.variance_factors), HeldOutReport.averaged(reports))
+    return Averaged(*mixed(stacks), tuple(settings.variance_factors), HeldOutReport.averaged(reports), nearness=trainer.nearness)
 
 
 def _that_predict(

@@ -21,7 +21,7 @@ from manifoldgp.data.scaling import Standardizer, canonical_rows, constant_colum
 from manifoldgp.errors import InputError
 from manifoldgp.model import Data, Model
 from manifoldgp.structure.search import Search
-from manifoldgp.training.settings import Exact, Sparse
+from manifoldgp.training.settings import Method, Sparse
 
 _ALIKE: tuple[type, ...] = (
     features.Identity, features.MLP, features.Linear, features.Nested, features.Kumaraswamy, features.Concatenate, features.Chain,
@@ -54,7 +54,7 @@ def input_scaler(
     Y: np.ndarray,
     model: Model,
     averaging: Averaging,
-    method: Exact | Sparse,
+    method: Method,
     alone: bool,
 ) -> Standardizer:
     """The scaler of X with the columns that the model sees; Y (N, O): targets as they are learnt from; alone: without rows that have no target.
@@ -62,7 +62,7 @@ def input_scaler(
     All of them as they came where a part of the model, or what is found, tells them by their number, where rows without targets may vary in other columns, and in sparse models:
     arrays give the same one as files, which are not sorted.
     """
-    if alone and isinstance(method, Exact) and not isinstance(averaging, Search) and treats_columns_alike(model):
+    if alone and not isinstance(method, Sparse) and not isinstance(averaging, Search) and treats_columns_alike(model):
         scaler = scaler.ordered_by_content(table.X, Y)
     return started_from(averaging, scaler, np.setdiff1d(scaler.columns, constant_columns(table.X)))
 

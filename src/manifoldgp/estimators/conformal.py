@@ -20,6 +20,7 @@ from manifoldgp.estimators import predictions
 from manifoldgp.estimators.units import as_columns, model_inputs
 from manifoldgp.inference.ensemble import Ensemble, TargetPredictor
 from manifoldgp.inference.exact_posterior import Posterior
+from manifoldgp.inference.posterior import Conditioned
 from manifoldgp.warping import NoWarping
 
 if TYPE_CHECKING:
@@ -101,7 +102,8 @@ def _unit(block: Posterior) -> Tensor:
     return torch.eye(block.rows, dtype=block.L.dtype, device=block.L.device).expand_as(block.L)
 
 
-def _exact(block: object) -> Posterior:
+def _exact(block: Conditioned) -> Posterior:
+    block = block.whole()
     if not isinstance(block, Posterior) or not isinstance(block.model.warping, NoWarping):
         raise InputError(NEEDS_EXACT)
     return block

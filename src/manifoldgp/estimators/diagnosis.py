@@ -29,6 +29,7 @@ from manifoldgp.estimators.pruning import left_of
 from manifoldgp.features import Identity
 from manifoldgp.inference.ensemble import Ensemble
 from manifoldgp.inference.exact_posterior import Posterior
+from manifoldgp.inference.local_posterior import LocalPosterior
 from manifoldgp.inference.posterior import Conditioned
 from manifoldgp.inference.sparse_posterior import SparsePosterior
 from manifoldgp.inference.sparse_sums import JITTER_LADDER
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 
 _AGREE = 0.01
 _FAR = 1e3
+_LEFT_OUT = 1000
 _LISTED = 6
 _NEAR = 1e-3
 
@@ -137,6 +139,8 @@ def _diagnose_output(estimator: ManifoldGPRegressor, ensemble: Ensemble, output:
     _size(posterior, averaged, N, numbers, remarks)
     if isinstance(posterior, SparsePosterior):
         _sparse(ensemble, posterior, estimator, numbers, remarks)
+    elif isinstance(posterior, LocalPosterior):
+        _local(ensemble, posterior, numbers, remarks)
     elif isinstance(posterior, Posterior):
         _evidence(ensemble, posterior, N, numbers, remarks)
     _numerics(posterior, ensemble, numbers, remarks)
@@ -216,6 +220,18 @@ def _evidence(ensemble: Ensemble, posterior: Posterior, N: int, numbers: dict, r
             f"The leave-one-out density ({-density:.2f} nats a row) is {-density - nlml:.2f} worse than the NLML ({nlml:.2f}): "
             "a few rows are not what the others say. Look for outliers, and check on held-out data."
         )
+
+
+def _local(ensemble: Ensemble, posterior: LocalPosterior, numbers: dict, remarks: list) -> None:
+    rows = torch.linspace(0, posterior.rows - 1, _LEFT_OUT, device=posterior.device).round().long().unique()
+    mean, variance = posterior.left_out(rows)
+    z, log_slope = posterior.model.warp(posterior.values, posterior.data.y[rows])
+    density = -0.5 * ((z - mean) ** 2 / variance + variance.log() + math.log(2 * math.pi)) + log_slope
+    numbers["rows near a point, that it is predicted from"] = posterior.nearness.near
+    numbers[f"leave-one-out negative log density per row ({len(rows):,} rows)"] = math.log(ensemble.scale) - float(density.mean())
+    remarks.append(
+        f"Of the {posterior.rows:,} rows, each point is predicted from the {posterior.nearness.near:,} or so that are nearest in a member's feature space."
+    )
 
 
 def _sparse(ensemble: Ensemble, posterior: SparsePosterior, estimator: ManifoldGPRegressor, numbers: dict, remarks: list) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import astuple, replace
 from typing import Any
 
 import torch
@@ -14,12 +14,14 @@ from manifoldgp.errors import FileFormatError
 from manifoldgp.estimators.descriptions import ModulesError, describe, rebuild
 from manifoldgp.inference.ensemble import Ensemble
 from manifoldgp.inference.exact_posterior import Posterior
+from manifoldgp.inference.local_posterior import LocalPosterior, Nearness, local_posterior
 from manifoldgp.inference.sparse_posterior import SparsePosterior
 from manifoldgp.model import Data, Model
 from manifoldgp.parameters import Parameter, Tree, constant_law, leaves, nest
 
 _FIELDS: dict[type, tuple[tuple[str, ...], tuple[str, ...]]] = {
     Posterior: (("H", "z", "alpha", "jitter"), ("L",)),
+    LocalPosterior: (("H", "z"), ()),
     SparsePosterior: (("Z", "a", "alpha", "jitter", "bound"), ("L", "LB")),
 }
 """Tensors of a block that a file holds: as they are, and as lower triangles."""
@@ -86,7 +88,10 @@ def pack(ensemble: Ensemble, name: str, tensors: dict[str, Tensor], factors: tor
         tensors[f"{prefix}.log_weights"] = log_weights
     return {
         "models": [describe(block.model) for block in ensemble.blocks],
-        "rows": [block.rows if isinstance(block, SparsePosterior) else None for block in ensemble.blocks],  # None: exact
+        "rows": [
+            block.rows if isinstance(block, SparsePosterior) else None for block in ensemble.blocks
+        ],  # None: exact, or in cells
+        "nearness": [list(astuple(b.nearness)) if isinstance(b, LocalPosterior) else None for b in ensemble.blocks],
         "bound_rows": [block.bound_rows if isinstance(block, SparsePosterior) else None for block in ensemble.blocks],
         **({} if factors == torch.float64 else {"rounded": True}),
         "variance_factors": list(ensemble.variance_factors),
@@ -126,8 +131,10 @@ def unpack(plain: Any, name: str, tensors: Mapping[str, Tensor], modules: Mappin
         prefix = f"{name}.block{b}."
         part = {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
         model = _bound(model, X) if modules else model
-        rows = plain["rows"][b]
-        if rows is None:
+        rows, nearness = plain["rows"][b], plain["nearness"][b]
+        if nearness is not None:
+            blocks.append(_unpack_local(model, part, data, nearness))
+        elif rows is None:
             blocks.append(_unpack_block(model, part, data, plain.get("rounded") is True))
         else:
             blocks.append(_unpack_sparse(model, part, data, int(rows), int(plain["bound_rows"][b])))
@@ -166,18 +173,31 @@ def _unpack_block(model: Model, part: Mapping[str, Tensor], data: Data, rounded:
 
 @torch.no_grad()
 def _refuse_other_numbers(
-    model: Model, values: Tree, X: Tensor, H: Tensor, L: Tensor, few: int = 4, tolerance: float = 1e-8
+    model: Model, values: Tree, X: Tensor, H: Tensor, L: Tensor | None = None, few: int = 4, tolerance: float = 1e-8
 ) -> None:
     """Refuse features or a kernel that do not compute here what they computed where the model was fitted: code of the user's that has changed since, say."""
-    for part, found, stored in (
-        (model.features, model.features_at(values, X[:few]).expand(len(H), -1, -1), H[:, :few]),
-        (model.kernel, *(K.tril(-1) for K in (model.matrix(values, H[:, :few]), L[:, :few, :few] @ L[:, :few, :few].mT))),
-    ):
+    compared = [(model.features, model.features_at(values, X[:few]).expand(len(H), -1, -1), H[:, :few])]
+    if L is not None:
+        corner = L[:, :few, :few]
+        compared.append((model.kernel, model.matrix(values, H[:, :few]).tril(-1), (corner @ corner.mT).tril(-1)))
+    for part, found, stored in compared:
         if not torch.allclose(found, stored, rtol=100 * tolerance, atol=tolerance * (1.0 + float(stored.abs().max()))):
             raise FileFormatError(
                 f"{part!r} gives other numbers here than where the model was fitted. Its code has changed since, or it holds a torch module with "
                 "other weights than then: load the model with those it was fitted with, or fit it again."
             )
+
+
+def _unpack_local(model: Model, part: Mapping[str, Tensor], data: Data, plain: Any) -> LocalPosterior:
+    z = take(part, "z", (-1, len(data.y)))
+    H = take(part, "H", (*z.shape, -1))
+    values = _unpack_values(model, part, data, H, {})
+    nearness = Nearness(*map(int, plain))
+    if not 2 <= nearness.cell <= nearness.near:
+        raise FileFormatError(f"Cells should have at least two rows, and no more than are near; the file says {nearness}.")
+    Q = model.features_at(values, data.X[:1]).shape[-1]
+    _refuse_other_numbers(model, values, data.X, H)
+    return local_posterior(model, values, data, take(part, "H", (*z.shape, Q)), z, nearness)
 
 
 def _unpack_sparse(model: Model, part: Mapping[str, Tensor], data: Data, rows: int, bound_rows: int) -> SparsePosterior:

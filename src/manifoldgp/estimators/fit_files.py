@@ -18,7 +18,7 @@ from manifoldgp.data.source_files import FileRows
 from manifoldgp.data.sources import joined
 from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
 from manifoldgp.training.processes import joined_ranks
-from manifoldgp.training.settings import Sparse, as_method
+from manifoldgp.training.settings import Local, Sparse, as_method
 
 
 def fit_files(
@@ -60,8 +60,9 @@ def fit_files(
         refuse_overwriting([out], rows.paths)
         averaging = as_averaging(arguments.get("averaging", "stack"))
         asked = as_method(method)
-        if asked is None and isinstance(averaging, Stack) and rows.total <= averaging.exact_up_to:
-            estimator = ManifoldGPRegressor(**arguments)
+        few = asked is None and isinstance(averaging, Stack) and rows.total <= max(averaging.exact_up_to, averaging.local_up_to)
+        if few or isinstance(asked, Local):
+            estimator = ManifoldGPRegressor(**arguments, **({} if asked is None else {"method": asked}))
             _fit_few(estimator, rows, ordered)
         else:
             asked = Sparse() if asked is None else asked

@@ -40,7 +40,7 @@ from manifoldgp.inference.ensemble import prediction_threads
 from manifoldgp.model import Data, Model
 from manifoldgp.training.model_rows import MemoryRows, StreamedRows
 from manifoldgp.training.processes import ALONE, current_ranks, sharing_ranks
-from manifoldgp.training.settings import Exact, Sparse, as_method
+from manifoldgp.training.settings import Exact, Local, Method, Sparse, as_method
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -102,8 +102,9 @@ def fit(
         if isinstance(method, Sparse):
             return fit_sparse(model, lambda o: MemoryRows(data[o]), *scalers, averaging, method, run, folds, ALONE)
         learnt, dealt = learning_data(data, folds, *scalers)
-        return fit_exact(model, data, learnt, scalers[1], averaging, run, dealt, ranks)
+        return fit_exact(model, data, learnt, scalers[1], averaging, run, dealt, ranks, nearness)
 
+    nearness = method.nearness if isinstance(method, Local) else None
     ranks = ALONE if noisy else sharing_ranks()
     run = run.shared_by(ranks)
     if not noisy:
@@ -139,7 +140,7 @@ def _refuse_for_source(noisy: bool) -> None:
         )
 
 
-def _refuse_for_noisy_inputs(method: Exact | Sparse, model: Model, data: list[Data]) -> None:
+def _refuse_for_noisy_inputs(method: Method, model: Model, data: list[Data]) -> None:
     if isinstance(method, Sparse) and method.checkpoint is not None:
         raise InputError("A checkpoint is of one training, and noisy inputs take several. Leave out Sparse(checkpoint=...).")
     refuse_without_slopes(bound_model(model, data[0].X), data[0])
@@ -180,13 +181,13 @@ def _fit_source(
     estimator: ManifoldGPRegressor,
     source: RowSource,
     averaging: Averaging,
-    asked: Exact | Sparse | None,
+    asked: Method | None,
     run: RunSettings,
     groups: ArrayLike | None,
     ordered: bool,
 ) -> None:
     """Train on rows that need not fit into memory, together with the other processes that torchrun started."""
-    if isinstance(asked, Exact):
+    if isinstance(asked, (Exact, Local)):
         raise InputError("A source of rows is read by the sparse method only. Say method='sparse', or fit arrays in memory.")
     ranks, begun = current_ranks(), time.perf_counter()
     seen = surveyed(source, ranks)
@@ -212,14 +213,14 @@ def _fit_source(
 
 
 def _tell_what_is_not_obeyed(
-    model: Model, averaging: Averaging, method: Exact | Sparse, seen: int, groups: ArrayLike | None, ordered: bool
+    model: Model, averaging: Averaging, method: Method, seen: int, groups: ArrayLike | None, ordered: bool
 ) -> None:
     for words in partly_obeyed(model, averaging, method, seen) + unheeded_folds(averaging, groups, ordered):
         warn(words)
 
 
 def _keep_shape(
-    estimator: ManifoldGPRegressor, method: Exact | Sparse, scalers: tuple[Standardizer, Standardizer], outputs: int, flat: bool
+    estimator: ManifoldGPRegressor, method: Method, scalers: tuple[Standardizer, Standardizer], outputs: int, flat: bool
 ) -> None:
     estimator.method_, estimator.n_outputs_, estimator._flat = method.shorthand(), outputs, flat
     estimator.x_scaler_, estimator.y_scaler_ = scalers

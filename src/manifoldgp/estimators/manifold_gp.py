@@ -40,7 +40,7 @@ from manifoldgp.means import Mean
 from manifoldgp.noise import GaussianNoise
 from manifoldgp.parameters import Prior
 from manifoldgp.predictor import Predictor
-from manifoldgp.training.settings import Exact, Options, Sparse, as_method
+from manifoldgp.training.settings import Method, Options, as_method
 from manifoldgp.training.trained import Earlier
 from manifoldgp.warping import TargetWarping
 
@@ -80,8 +80,9 @@ class ManifoldGPRegressor(PredictiveMethods, RegressorMixin, TransformerMixin, B
         (`Restarts`: the starts of one architecture, weighted by their evidence), "nuts" (`NUTS`: full Bayes), "single" (`Single`: the
         paper's single best model); or one of these objects with other settings, such as ``Single(restarts=5)``.
     method
-        "exact" (`Exact`), "sparse" (`Sparse`: inducing points in feature space, any number of rows), one of these objects, such as
-        ``Sparse(inducing=256)``, or "auto": exact up to 12,000 rows (5,000 but for the stack), and beyond them sparse where it can do what is asked for, with a warning.
+        "exact" (`Exact`), "local" (`Local`: a point is predicted from the rows near it), "sparse" (`Sparse`: inducing points in feature space), one of these objects, such as
+        ``Sparse(inducing=256)``, or "auto": exact up to 3,000 rows, local up to 100,000, then sparse; other averages are exact up to 5,000
+        rows, and sparse beyond them where they can be. A warning says so.
     time_budget
         Seconds that a fit may take: it plans by them and keeps what it has when they are over. With method="auto", 1,500 rows or more and too little time for exact
         members, it is sparse. ``fit_more`` goes on later.
@@ -170,7 +171,7 @@ class ManifoldGPRegressor(PredictiveMethods, RegressorMixin, TransformerMixin, B
         target_warping: TargetWarping | str | None = None,
         priors: Mapping[str, Prior] | None = None,
         averaging: Averaging | str = "stack",
-        method: Exact | Sparse | str = "auto",
+        method: Method | str = "auto",
         time_budget: float | None = None,
         standardize: bool | str = True,
         missing: str = "error",

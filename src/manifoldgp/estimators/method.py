@@ -21,7 +21,7 @@ from manifoldgp.model import Model
 from manifoldgp.structure.search import Search
 from manifoldgp.training.plan import seconds_to_factor
 from manifoldgp.training.processes import Ranks, slots_of
-from manifoldgp.training.settings import Exact, Sparse
+from manifoldgp.training.settings import Exact, Local, Method, Sparse
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -30,50 +30,56 @@ if TYPE_CHECKING:
     from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
 
 
+LOCAL_PASSES = 6.0
+"""Factors of every cell that a time budget has to hold for method="auto" to be local."""
+
 SHORT_FROM = 1500
 """Rows below which the exact method is never too slow for a time budget."""
 
 
-def chosen_method(
-    method: Exact | Sparse | None, N: int, averaging: Averaging, outputs: int = 2, seconds: float | None = None
-) -> Exact | Sparse:
+def chosen_method(method: Method | None, N: int, averaging: Averaging, outputs: int = 2, seconds: float | None = None) -> Method:
     """The method of a fit to N rows, in so many seconds if there is a limit.
 
-    "auto" (None) is sparse beyond the average's ``exact_up_to`` and where its exact members would take longer, unless only the exact method can do what is asked for.
+    "auto" (None) is exact up to the average's ``exact_up_to``, local up to its ``local_up_to``, and sparse beyond and where the others would take longer, unless these
+    alone can do what is asked for.
 
     >>> from manifoldgp import Fast, Stack
-    >>> chosen_method(None, 12_001, Stack()), chosen_method(None, 12_001, Fast()), chosen_method(None, 12_000, Stack())
-    (Sparse(), Exact(), Exact())
+    >>> [chosen_method(None, N, Stack()) for N in (3000, 3001, 100_001)], chosen_method(None, 100_001, Fast())
+    ([Exact(), Local(), Sparse()], Exact())
     """
     because = why_exact(averaging, outputs)
     if isinstance(method, Sparse) and because is not None:
         raise InputError(because)
     if method is not None:
         return method
-    return Sparse() if because is None and (averaging.exact_up_to < N or _too_long(N, averaging, outputs, seconds)) else Exact()
+    direct = Local() if averaging.exact_up_to < N and averaging.local_up_to else Exact()
+    few = max(averaging.exact_up_to, averaging.local_up_to) >= N
+    return direct if because is not None or (few and not _too_long(N, direct, averaging, outputs, seconds)) else Sparse()
 
 
-def _too_long(N: int, averaging: Averaging, outputs: int, seconds: float | None) -> bool:
-    """Whether so many seconds are too short for exact members of all targets."""
+def _too_long(N: int, method: Method, averaging: Averaging, outputs: int, seconds: float | None) -> bool:
+    """Whether so many seconds are too short for exact or local members of all targets."""
     if seconds is None or N < SHORT_FROM:
         return False
+    if isinstance(method, Local):
+        return outputs * LOCAL_PASSES * N / method.cell * seconds_to_factor(method.near) > seconds
     return outputs * averaging.exact_factors * seconds_to_factor(N) > seconds
 
 
 def tell_method(
-    asked: Exact | Sparse | None, taken: Exact | Sparse, N: int, averaging: Averaging, outputs: int, seconds: float | None = None
+    asked: Method | None, taken: Method, N: int, averaging: Averaging, outputs: int, seconds: float | None = None
 ) -> None:
-    """A warning says what "auto" (None) takes beyond the average's ``exact_up_to``, and where it is sparse for want of time."""
-    if asked is not None or (averaging.exact_up_to >= N and isinstance(taken, Exact)):
+    """A warning says where "auto" (None) is sparse because of the number of rows or for want of time, and where it is exact with many rows."""
+    most = max(averaging.exact_up_to, averaging.local_up_to)
+    if asked is not None or isinstance(taken, Local) or (most >= N and isinstance(taken, Exact)):
         return
-    if averaging.exact_up_to >= N:
-        words = (
-            f"trains the sparse model: time_budget={seconds:g} is too short for the exact one. Say method='exact' to choose it."
-        )
+    other = "local" if averaging.local_up_to and averaging.exact_up_to < N else "exact"
+    if most >= N:
+        words = f"trains the sparse model: time_budget={seconds:g} is too short for the {other} one. Say method={other!r} to choose it."
     elif isinstance(taken, Sparse):
         words = (
-            f"trains the sparse model with up to {taken.most_inducing} inducing points (the exact one up to {averaging.exact_up_to:,} rows). "
-            "Say method='sparse' or method='exact' to choose."
+            f"trains the sparse model with up to {taken.most_inducing} inducing points (the {other} one up to {most:,} rows). "
+            f"Say method='sparse' or method={other!r} to choose."
         )
     else:
         words = f"stays exact, which takes long with so many rows: {why_exact(averaging, outputs)}"
@@ -81,7 +87,7 @@ def tell_method(
 
 
 def row_source(
-    X: Table | RowSource, y: ArrayLike | None, noise_std: ArrayLike | None, method: Exact | Sparse | None, averaging: Averaging
+    X: Table | RowSource, y: ArrayLike | None, noise_std: ArrayLike | None, method: Method | None, averaging: Averaging
 ) -> RowSource | None:
     """X itself where it is a source of rows, memory-mapped arrays as one (unless the exact method takes them), else None."""
     if isinstance(X, RowSource):
@@ -133,8 +139,12 @@ def why_exact(averaging: Averaging, outputs: int = 2) -> str | None:
     return f"{_listed(unobeyed)} needs method='exact': {averaging.sparse_words}" if unobeyed else None
 
 
-def refuse_unobeyed(estimator: ManifoldGPRegressor, averaging: Averaging, method: Exact | Sparse | None) -> None:
+def refuse_unobeyed(estimator: ManifoldGPRegressor, averaging: Averaging, method: Method | None) -> None:
     """Refuse arguments that no part of the fit would obey, whatever the data."""
+    if isinstance(method, Local) and not averaging.local_up_to:
+        raise InputError(
+            f"method='local' is for averages whose members learn from some of the rows: averaging='stack'. averaging={averaging.shorthand()!r} needs method='exact' or 'sparse'."
+        )
     if isinstance(averaging, (Stack, Fast)) and as_mean(estimator.mean).on == "features":
         raise InputError(
             f"mean={estimator.mean!r} is a function of the features, and averaging={averaging.shorthand()!r} has members with other features than "
@@ -155,7 +165,7 @@ def has_penalty(model: Model) -> bool:
     return type(model.features).penalty is not Features.penalty
 
 
-def refuse_sparse_penalty(model: Model, method: Exact | Sparse) -> None:
+def refuse_sparse_penalty(model: Model, method: Method) -> None:
     """Refuse features that add something to the evidence where a sparse bound takes its place."""
     if isinstance(method, Sparse) and has_penalty(model):
         raise InputError(
@@ -164,7 +174,7 @@ def refuse_sparse_penalty(model: Model, method: Exact | Sparse) -> None:
         )
 
 
-def partly_obeyed(model: Model, averaging: Averaging, method: Exact | Sparse, inputs: int) -> list[str]:
+def partly_obeyed(model: Model, averaging: Averaging, method: Method, inputs: int) -> list[str]:
     """What only some groups of an average obey, in words; inputs: of the model."""
     kernel, name = model.kernel, type(model.kernel).__name__
     groups = averaging.models(model, inputs, method)

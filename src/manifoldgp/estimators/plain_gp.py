@@ -19,7 +19,7 @@ from manifoldgp.kernels import Kernel
 from manifoldgp.means import Mean
 from manifoldgp.noise import GaussianNoise
 from manifoldgp.parameters import Prior
-from manifoldgp.training.settings import Exact, Sparse
+from manifoldgp.training.settings import Method
 from manifoldgp.warping import TargetWarping
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class GPRegressor(ManifoldGPRegressor):
         max_iter: int = 500,
         levels: bool = True,
         warm_start_from: ManifoldGPRegressor | None = None,
-        method: Exact | Sparse | str = "auto",
+        method: Method | str = "auto",
         time_budget: float | None = None,
         standardize: bool | str = True,
         missing: str = "error",

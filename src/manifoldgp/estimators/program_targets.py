@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 
 from manifoldgp.data.scaling import Standardizer
 from manifoldgp.estimators.distillation import Distilled, distilled, in_words
@@ -13,6 +14,7 @@ from manifoldgp.estimators.few_points import FewPoints
 from manifoldgp.estimators.program_groups import Group, grouped, program_bytes
 from manifoldgp.estimators.program_members import Components, Moments, components_of, rows_in_work
 from manifoldgp.inference.ensemble import Ensemble
+from manifoldgp.inference.local_posterior import WHOLE_ROWS
 from manifoldgp.predictor import Predictor
 from manifoldgp.predictor.rows import Rows
 from manifoldgp.predictor.writer import Writer
@@ -21,30 +23,64 @@ from manifoldgp.warping import NoWarping
 if TYPE_CHECKING:
     from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
 
+_TRIED = 500
+"""Rows by which it is told what a program loses."""
+
 _FARTHEST_ORIGIN = 4.0
 """Up to this many standard deviations from zero, the mean of the inputs is folded into weights; beyond, (x − mean) comes first."""
 
 
 def to_predictor(estimator: ManifoldGPRegressor, max_members: int | None = None, tolerance: float | None = None) -> Predictor:
     """The predictor of a fitted estimator, distilled if that is asked for; refuses parts that only code can express."""
+    ensembles, words = _whole(estimator.ensembles_)
     if max_members is None and tolerance is None:
-        return _predictor(estimator, estimator.ensembles_)
-    return _distilled_predictor(estimator, distilled(estimator.ensembles_, max_members, tolerance))
+        return _predictor(estimator, ensembles, words=words)
+    return _distilled_predictor(estimator, distilled(ensembles, max_members, tolerance), words)
 
 
 def small_predictor(estimator: ManifoldGPRegressor, most_bytes: int, tolerance: float) -> Predictor | None:
     """The predictor if it is small, else one that loses at most ``tolerance`` nats a row and says so; None where that is not small either."""
-    if program_bytes(estimator.ensembles_) <= most_bytes:
-        return _predictor(estimator, estimator.ensembles_)
-    smaller = distilled(estimator.ensembles_, None, tolerance)
+    if any(block.in_cells and block.rows > WHOLE_ROWS for ensemble in estimator.ensembles_ for block in ensemble.blocks):
+        return None
+    ensembles, _ = _whole(estimator.ensembles_)
+    if program_bytes(ensembles) <= most_bytes:
+        return _predictor(estimator, ensembles)
+    smaller = distilled(ensembles, None, tolerance)
     if program_bytes([d.ensemble for d in smaller], [d.few for d in smaller]) > most_bytes:
         return None
     return _distilled_predictor(estimator, smaller)
 
 
-def _distilled_predictor(estimator: ManifoldGPRegressor, smaller: Sequence[Distilled]) -> Predictor:
+def _whole(ensembles: Sequence[Ensemble]) -> tuple[list[Ensemble], str]:
+    """Ensembles with one set of points for all of the input space, which is what a program can say; and in words what is lost where members are in cells."""
+    whole = [ensemble.whole() for ensemble in ensembles]
+    changed = [(a, b) for a, b in zip(ensembles, whole, strict=True) if any(block.in_cells for block in a.blocks)]
+    if not changed:
+        return whole, ""
+    lost = max(_lost(*pair) for pair in changed)
+    rows = changed[0][0].blocks[0].rows
+    points = changed[0][1].blocks[0].points.shape[-2]
+    through = "all rows at once" if points == rows else f"{points:,} points of each member"
+    return (
+        whole,
+        f"The {rows:,} rows, which the model sees cell by cell, are seen through {through}: {lost:.2g} nats lost a row (at {_TRIED} training rows, each left out).",
+    )
+
+
+@torch.no_grad()
+def _lost(ensemble: Ensemble, whole: Ensemble) -> float:
+    """Nats a row by which training rows that are left out have a lower density in ``whole``."""
+    data = ensemble.blocks[0].data
+    rows = np.unique(np.linspace(0, min(len(block.data.y) for block in whole.blocks) - 1, _TRIED).astype(int))
+    y = ensemble.offset + ensemble.scale * data.y[torch.as_tensor(rows, device=data.y.device)]
+    before, after = (float(e.left_out(rows).log_density(y).mean()) for e in (ensemble, whole))
+    return before - after
+
+
+def _distilled_predictor(estimator: ManifoldGPRegressor, smaller: Sequence[Distilled], words: str = "") -> Predictor:
     ensembles, few = [d.ensemble for d in smaller], [d.few for d in smaller]
-    return _predictor(estimator, ensembles, few, in_words([d.loss for d in smaller]))
+    said = in_words([d.loss for d in smaller])
+    return _predictor(estimator, ensembles, few, f"{words} {said}" if words else said)
 
 
 def _predictor(

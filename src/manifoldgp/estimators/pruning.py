@@ -14,7 +14,7 @@ from manifoldgp.data.scaling import Standardizer
 from manifoldgp.errors import InputError
 from manifoldgp.features import MLP
 from manifoldgp.features.sparsity import Remaining, pruned, remaining
-from manifoldgp.inference.exact_posterior import Posterior, condition
+from manifoldgp.inference.local_posterior import LocalPosterior, conditioned
 from manifoldgp.inference.posterior import Conditioned
 from manifoldgp.inference.sparse_posterior import SparsePosterior
 from manifoldgp.kernels.stationary import Stationary
@@ -38,7 +38,7 @@ def left_of(block: Conditioned) -> Remaining | None:
     Training of exact members sets to zero what is off (unless it was stopped, or the data ask for it); that of sparse ones does not.
     """
     network = sparse_network(block.model)
-    return None if network is None else remaining(network, block.values["features"], isinstance(block, Posterior))
+    return None if network is None else remaining(network, block.values["features"], not isinstance(block, SparsePosterior))
 
 
 def pruned_estimator(estimator: ManifoldGPRegressor) -> ManifoldGPRegressor:
@@ -73,13 +73,14 @@ def _pruned_block(block: Conditioned, used: Tensor) -> Conditioned:
     assert network is not None
     assert left is not None
     # Inducing points lie in feature space, where those of a sparse posterior may differ in a feature that is the same for all rows.
-    features = isinstance(block, Posterior) and _can_lose_features(block.model)
+    features = not isinstance(block, SparsePosterior) and _can_lose_features(block.model)
     left = replace(left, inputs=left.inputs | (used & ~left.inputs.any(0)))
     smaller, values, _, kept = pruned(network, block.values["features"], left, features)
     model, tree = replace(block.model, features=smaller), {**block.values, "features": values}
     if isinstance(block, SparsePosterior):
         return replace(block, model=model, values=tree, data=data)
-    return condition(model, _with_lengthscales(tree, kept), data)
+    nearness = block.nearness if isinstance(block, LocalPosterior) else None
+    return conditioned(model, _with_lengthscales(tree, kept), data, nearness)
 
 
 def _mean_uses_inputs(model: Model) -> bool:

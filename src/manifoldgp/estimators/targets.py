@@ -22,6 +22,7 @@ from manifoldgp.errors import InputError, warn
 from manifoldgp.estimators.arguments import RunSettings
 from manifoldgp.inference.ensemble import Ensemble
 from manifoldgp.inference.exact_posterior import Posterior, condition
+from manifoldgp.inference.local_posterior import LocalPosterior, Nearness
 from manifoldgp.model import Data, Model
 from manifoldgp.parameters import Tree, leaves, map_leaves, nest
 from manifoldgp.structure.search import Searched, SearchReport
@@ -64,16 +65,23 @@ def fit_exact(
     run: RunSettings,
     folds: FoldChoice,
     ranks: Ranks = ALONE,
+    nearness: Nearness | None = None,
 ) -> list[FittedTarget]:
     """Train one model (or average) a target, or one with shared features for all of them. data: of each target. learnt: the same as they are learnt from.
 
     ranks: processes that all make this fit, and share the members of a stack; any other average each of them trains by itself.
+    nearness: how members of a stack are conditioned on many rows; None: exactly.
     """
     ranks = ranks if isinstance(averaging, Stack) else ALONE
     rows = len(data[0].X)
-    X, outputs, plan = learnt[0].X, len(data), titled(averaging.plan(rows), rows, averaging, "exact")
+    X, outputs, plan = (
+        learnt[0].X,
+        len(data),
+        titled(averaging.plan(rows), rows, averaging, "exact" if nearness is None else "local"),
+    )
     shared = averaging if isinstance(averaging, Single) and averaging.shared_features and outputs > 1 else None
-    refuse_too_many_rows(len(X), plan.matrices(outputs, torch.get_num_threads(), shared is not None))
+    if nearness is None:
+        refuse_too_many_rows(len(X), plan.matrices(outputs, torch.get_num_threads(), shared is not None))
     model = bound_model(model, X)
     generator, clock = run.draws.generator(), _Clock(run.time_budget)
     if shared is not None:
@@ -87,7 +95,7 @@ def fit_exact(
             with training_threads() as workers:
                 deadline = math.inf if seconds is None else ranks.agreed(time.perf_counter() + seconds)
                 watch = watching(run.callback if ranks.first else None, progress, o, plan, len(X))
-                trainer = Trainer(generator, workers, deadline, watch, o, run.earlier_of(o), ranks)
+                trainer = Trainer(generator, workers, deadline, watch, o, run.earlier_of(o), ranks, nearness=nearness)
                 average = averaging.fit(model, learnt[o], trainer, folds)
             fitted.append(_fitted(average, data[o], o, y_scaler))
     return fitted
@@ -186,12 +194,12 @@ def _fitted(average: Averaged, data: Data | None, output: int, y_scaler: Standar
         tables.append(table)
         histories += trained.histories(log_scale)
         if len(kept):
-            blocks.append(trained.conditioned(kept, data))
-            if isinstance(blocks[-1], Posterior) and blocks[-1].rows != trained.rows[0]:
+            blocks.append(trained.conditioned(kept, data, average.nearness))
+            if isinstance(blocks[-1], (Posterior, LocalPosterior)) and blocks[-1].rows != trained.rows[0]:
                 _tell_of_all_rows(table, kept, blocks[-1], int(trained.rows[0]), log_scale)
             log_weights.append(np.log(np.maximum(weights[:, kept], 1e-300)))
     total = np.logaddexp.reduce(np.concatenate([w.ravel() for w in log_weights]))
-    on_device = [torch.as_tensor(w - total, device=block.alpha.device) for w, block in zip(log_weights, blocks, strict=True)]
+    on_device = [torch.as_tensor(w - total, device=block.device) for w, block in zip(log_weights, blocks, strict=True)]
     starts = np.concatenate(tables)
     ensemble = Ensemble(blocks, on_device, average.variance_factors, offset, scale)
     heaviest = float(starts["nlml"][np.argmax(starts["weight"])])
@@ -219,7 +227,9 @@ def without_lightest(weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return kept, left * (weights.sum(1) / left.sum(1))[:, None]
 
 
-def _tell_of_all_rows(table: np.ndarray, kept: np.ndarray, posterior: Posterior, learnt_from: int, log_scale: float) -> None:
+def _tell_of_all_rows(
+    table: np.ndarray, kept: np.ndarray, posterior: Posterior | LocalPosterior, learnt_from: int, log_scale: float
+) -> None:
     """Rows of the table of starts that learnt from some of the rows: totals over all of them for those that are kept, and of the others nobody knows any."""
     prior = table["objective"] - table["nlml"]
     table["nlml"] = np.inf

@@ -81,7 +81,7 @@ def on_common_circles(members: Sequence[CircleMember]) -> tuple[Circles, list[Ga
 def circle_members(posterior: Conditioned) -> list[CircleMember] | None:
     """The members of a block one by one; None where the kernel is no product of squared exponentials and periodic kernels, or the features are neither linear nor a circle."""
     factors = _factors(posterior.model.kernel, posterior.values.get("kernel", {}))
-    if factors is None or not isinstance(posterior.model.warping, NoWarping):
+    if posterior.in_cells or factors is None or not isinstance(posterior.model.warping, NoWarping):
         return None
     D = posterior.data.X.shape[-1]
     with torch.no_grad():

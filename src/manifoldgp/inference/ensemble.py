@@ -19,9 +19,6 @@ from manifoldgp.inference.posterior import Conditioned
 
 _AS_IT_IS = nullcontext()
 
-_ENTRY = 50
-"""Operations that an entry of K(points, H*) costs, about, the features included."""
-
 _SMALL = 2**29
 """Operations up to which threads cost more than they save; one thread takes about 50 ms for them."""
 
@@ -83,7 +80,7 @@ class Ensemble:
     @property
     def device(self) -> torch.device:
         """Where it computes."""
-        return self.blocks[0].alpha.device
+        return self.blocks[0].device
 
     @property
     def warped(self) -> bool:
@@ -91,9 +88,12 @@ class Ensemble:
         return not self._warp().trivial
 
     def operations(self, rows: int, variance: bool = True, joint: bool = False) -> float:
-        """Σ over members of N n (50 + N) for n rows, without variance N n 50, with a joint covariance N n (50 + N + n)."""
-        counts = (block.alpha.shape for block in self.blocks)
-        return sum(m * N * rows * (_ENTRY + (N if variance else 0) + (rows if joint else 0)) for m, N in counts)
+        """About how many operations it takes to predict so many rows."""
+        return sum(block.operations(rows, variance, joint) for block in self.blocks)
+
+    def whole(self) -> Ensemble:
+        """The same members, each with one set of points for all of the input space; members in cells lose something by it."""
+        return replace(self, blocks=[block.whole() for block in self.blocks])
 
     def predict(self, X: Tensor, latent: bool = False, known_noise: Tensor | None = None) -> Predictive:
         """The mixture of observations y (or of f, latent=True) at X (n, D). known_noise: variances (n,) in model units."""
@@ -219,7 +219,7 @@ class Ensemble:
     def left_out(self, place: np.ndarray) -> Predictive:
         """The mixture at training rows ``place`` (n,), each row left out; parameters and weights unchanged."""
         means, variances = [], []
-        rows = torch.as_tensor(place, device=self.blocks[0].alpha.device)
+        rows = torch.as_tensor(place, device=self.device)
         for block in self.blocks:
             mean, variance = block.left_out(rows)
             means += [mean] * len(self.variance_factors)

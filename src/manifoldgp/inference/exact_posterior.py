@@ -77,8 +77,8 @@ class Posterior(Conditioned):
 
     def left_out(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """mean_i = z_i − alpha_i / p_i,  variance_i = 1 / p_i,  p_i = (A⁻¹)_ii = |L⁻¹ e_i|²      (Rasmussen and Williams, eq. 5.12)"""
-        precision = torch.stack([_precision(L, rows) for L in self.L])
-        return self.z[:, rows] - self.alpha[:, rows] / precision, 1.0 / precision
+        p = torch.stack([precision(L, rows) for L in self.L])
+        return self.z[:, rows] - self.alpha[:, rows] / p, 1.0 / p
 
     def only(self, members: Tensor | slice) -> Posterior:
         """The posterior of some members, in the given order."""
@@ -106,7 +106,7 @@ class Posterior(Conditioned):
         if not len(X):
             return self
         with torch.no_grad():
-            joined = Data(torch.cat([self.data.X, X]), torch.cat([self.data.y, y]), _join_noise(self.data, y, known_noise))
+            joined = self.data.joined_by(X, y, known_noise)
             H = self.transform(X)
             L = self._grown_factor(H, known_noise)
             if L is None:
@@ -135,7 +135,7 @@ class Posterior(Conditioned):
         return z.expand(self.members, y.shape[-1])
 
 
-def _precision(L: Tensor, rows: Tensor) -> Tensor:
+def precision(L: Tensor, rows: Tensor) -> Tensor:
     """(A⁻¹)_ii (n,) of the chosen rows, for A = L Lᵀ (N, N), in bounded memory: O(N² n)."""
     parts = []
     for chunk in rows.split(max(1, CHUNK_BYTES // (8 * len(L)))):
@@ -152,9 +152,7 @@ def condition(model: Model, values: Tree, data: Data) -> Posterior:
             "condition() takes one target and data that all members share. Condition each output by itself, with outputs=0 and "
             "its own values; and each data set by itself."
         )
-    if data.mask is not None:
-        kept = data.mask > 0
-        data = Data(data.X[kept], data.y[kept], None if data.known_noise is None else data.known_noise[kept])
+    data = data.without_masked()
     with torch.no_grad():
         members = max((leaf.shape[0] for _, leaf in leaves(values)), default=1)
         N, noise = data.X.shape[0], model.noise_variance(values, data)
@@ -200,10 +198,3 @@ def _weights(model: Model, values: Tree, X: Tensor, H: Tensor, L: Tensor, z: Ten
     """alpha = (L Lᵀ)⁻¹ (z − m) (R, N)."""
     residual = z - model.mean_at(values, X, H)
     return torch.cholesky_solve(residual[..., None], L)[..., 0]
-
-
-def _join_noise(data: Data, y: Tensor, known_noise: Tensor | None) -> Tensor | None:
-    if data.known_noise is None and known_noise is None:
-        return None
-    old = torch.zeros_like(data.y) if data.known_noise is None else data.known_noise
-    return torch.cat([old, torch.zeros_like(y) if known_noise is None else known_noise.expand(y.shape)])

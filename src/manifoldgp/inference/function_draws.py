@@ -95,6 +95,7 @@ class EnsembleDraws:
 
 def draw_functions(ensemble: Ensemble, count: int, ridges: int, generator: torch.Generator) -> EnsembleDraws:
     """``count`` functions of an ensemble; each takes a component with the probability of its weight."""
+    ensemble = ensemble.whole()
     flat = torch.cat([w.reshape(-1) for w in ensemble.log_weights]).exp().cpu()
     chosen, parts, first = torch.multinomial(flat, count, True, generator=generator), [], 0
     factors = torch.tensor(ensemble.variance_factors, dtype=torch.float64)
@@ -104,7 +105,7 @@ def draw_functions(ensemble: Ensemble, count: int, ridges: int, generator: torch
             component, first = chosen[place] - first, first + log_weights.numel()
             member = component % block.members
             for r in torch.unique(member):
-                mine, one = member == r, block.only(r[None].to(block.alpha.device))
+                mine, one = member == r, block.only(r[None].to(block.device))
                 parts.append(_member_draws(one, place[mine], factors[component[mine] // block.members].sqrt(), ridges, generator))
     return EnsembleDraws(parts, count, ensemble.offset, ensemble.scale)
 

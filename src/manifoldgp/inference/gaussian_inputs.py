@@ -210,7 +210,7 @@ def _unit(S: Tensor) -> Tensor:
 def gaussian_members(posterior: Conditioned) -> list[GaussianMember] | None:
     """The members of a block one by one, or None where their moments have no closed form."""
     model = posterior.model
-    if type(model.kernel) is not SquaredExponential or not isinstance(model.warping, NoWarping):
+    if posterior.in_cells or type(model.kernel) is not SquaredExponential or not isinstance(model.warping, NoWarping):
         return None
     if isinstance(posterior, Posterior) and bool((pivot_error(posterior.L) > _LOST).any()):
         return None

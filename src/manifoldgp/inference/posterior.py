@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -23,9 +24,16 @@ _FEW_ROWS = 512
 class Conditioned(ABC):
     """Members (a leading dimension R of all values) conditioned on data, in the model's units.
 
-    data: rows it was conditioned on: all of them (exact), or a few for diagnosis (sparse). points: features that predictions go
+    data: rows it was conditioned on: all of them (exact, or in cells), or a few for diagnosis (sparse). points: features that predictions go
     through, (R, N, Q) or (R, J, Q). alpha: their weights in the mean, (R, N) or (R, J). jitter: (R,).
+    A posterior in cells has other weights in every cell: it has no alpha, whitener or update_weights, but :meth:`whole`, which has.
     """
+
+    in_cells: ClassVar[bool] = False
+    """Whether every cell of the input space has weights of its own."""
+
+    ENTRY: ClassVar[int] = 50
+    """Operations that an entry of K(points, H*) costs, about, the features included."""
 
     model: Model
     values: Tree
@@ -73,9 +81,22 @@ class Conditioned(ABC):
     def condition(self, X: Tensor, y: Tensor, known_noise: Tensor | None = None) -> Conditioned:
         """The posterior with n more rows, parameters unchanged."""
 
+    def whole(self) -> Conditioned:
+        """The same members with one set of points, weights and factors for all of the input space: themselves, unless they are conditioned in cells."""
+        return self
+
+    def operations(self, rows: int, variance: bool = True, joint: bool = False) -> float:
+        """About how many operations it takes to predict so many rows: N n (50 + N) a member, without variance N n 50, with a joint covariance N n (50 + N + n)."""
+        N = self.points.shape[-2]
+        return self.members * N * rows * (self.ENTRY + (N if variance else 0) + (rows if joint else 0))
+
     @property
     def members(self) -> int:
-        return self.alpha.shape[0]
+        return self.jitter.shape[0]
+
+    @property
+    def device(self) -> torch.device:
+        return self.jitter.device
 
     @property
     def warping(self) -> tuple[TargetWarping, Tree, int]:
@@ -84,7 +105,7 @@ class Conditioned(ABC):
 
     def noise_variance(self) -> Tensor:
         """Learned noise variance (R,)."""
-        return self.model.learned_noise(self.values, self.alpha).expand(self.members)
+        return self.model.learned_noise(self.values, self.jitter).expand(self.members)
 
     def transform(self, X: Tensor) -> Tensor:
         """Features M(X) (R, n, Q)."""

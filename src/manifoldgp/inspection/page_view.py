@@ -156,9 +156,7 @@ def view_of(model: ManifoldGPRegressor, columns: Sequence[str] | None, X: Table 
     """Look at a fitted model; columns: names of the inputs, or of the inputs and then the targets. X, y: test rows, or neither."""
     inputs, targets = _names(model, columns)
     ensemble = model.ensembles_[0]
-    members = sum(block.members for block in ensemble.blocks)
-    N = len(ensemble.blocks[0].alpha[0])
-    affordable = int(np.clip(_WORK / (float(N) ** 2 * members), 300, 5000))
+    affordable = int(np.clip(1000 * _WORK / ensemble.operations(1000), 300, 5000))
     views = []
     for o in range(min(model.n_outputs_, MOST_TARGETS)):
         left_out = inspection.predictions(model, output=o, most=min(affordable, MOST_ROWS))

@@ -40,6 +40,7 @@ class Members:
     @classmethod
     def of(cls, posterior: Conditioned) -> Members:
         """The members of a fitted estimator's block."""
+        posterior = posterior.whole()
         if not isinstance(posterior, Posterior):
             raise InputError(
                 f"ManifoldGPModel needs exact posteriors; this estimator has a {type(posterior).__name__}. Fit it on fewer rows."

@@ -65,7 +65,7 @@ class Knowledge:
 
     def _of(self, X: np.ndarray, chosen: np.ndarray) -> np.ndarray:
         U = torch.as_tensor(self._model.x_scaler_.apply(np.concatenate([self._reference, chosen, X])))
-        U = U.to(self._ensemble.blocks[0].alpha.device)
+        U = U.to(self._ensemble.device)
         total = torch.zeros(len(X), dtype=torch.float64, device=U.device)
         factors = torch.tensor(self._ensemble.variance_factors, dtype=torch.float64, device=U.device)
         with torch.no_grad():

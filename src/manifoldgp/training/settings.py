@@ -1,4 +1,4 @@
-"""How the evidence is computed, as arguments of the estimators: exactly, or sparsely through inducing points.
+"""How rows are used, as arguments of the estimators: all at once, in neighbourhoods, or through inducing points.
 
 :class:`Options` is what these and the averages (:mod:`manifoldgp.averaging`) have in common.
 """
@@ -14,6 +14,7 @@ from sklearn.base import BaseEstimator
 
 from manifoldgp.data.inputs import whole_number
 from manifoldgp.errors import InputError
+from manifoldgp.inference.local_posterior import Nearness
 
 
 class Options(BaseEstimator):
@@ -55,6 +56,37 @@ class Exact(Options):
 
 
 @dataclass(repr=False)
+class Local(Options):
+    """Neighbourhoods: a stack's members learn from some thousand rows, and predict a point from the rows near it in feature space, exactly. Any number of rows.
+
+    Parameters
+    ----------
+    cell
+        Rows of a cell; all points in it are predicted from the same rows.
+    near
+        How many these are: those of the cell, and the nearest others. More of them take more time, and tell less and less.
+
+    Examples
+    --------
+    >>> from manifoldgp import ManifoldGPRegressor
+    >>> ManifoldGPRegressor(method=Local(near=1500))
+    ManifoldGPRegressor(method=Local(near=1500))
+    """
+
+    cell: int = Nearness.cell
+    near: int = Nearness.near
+
+    def check(self) -> None:
+        whole_number(self.cell, "cell", least=2)
+        whole_number(self.near, "near", least=self.cell)
+
+    @property
+    def nearness(self) -> Nearness:
+        """The same for posteriors, of any number of rows above ``near``."""
+        return Nearness(self.near, self.cell, self.near)
+
+
+@dataclass(repr=False)
 class Sparse(Options):
     """A bound on the evidence through inducing points in feature space: O(N J²) for each evaluation, any number of rows.
 
@@ -91,17 +123,19 @@ class Sparse(Options):
 MOST_INDUCING = 512
 """Inducing points where nobody asked for a number of them: of a single model, and at most of a member of a stack."""
 
-METHODS: dict[str, type[Exact] | type[Sparse]] = {cls.shorthand(): cls for cls in (Exact, Sparse)}
+Method = Exact | Local | Sparse
+
+METHODS: dict[str, type[Method]] = {cls.shorthand(): cls for cls in (Exact, Local, Sparse)}
 """The methods by their shorthands; beside them there is "auto"."""
 
 
-def as_method(given: object) -> Exact | Sparse | None:
+def as_method(given: object) -> Method | None:
     """A method from its object or its shorthand; None for "auto": the rows decide.
 
     >>> as_method("sparse"), as_method(Sparse(inducing=100)), as_method("auto")
     (Sparse(), Sparse(inducing=100), None)
     """
-    if isinstance(given, (Exact, Sparse)):
+    if isinstance(given, Method):
         return given
     if isinstance(given, str) and given in METHODS:
         return METHODS[given]()

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from manifoldgp.errors import InputError, TrainingFailedError
-from manifoldgp.inference.exact_posterior import condition
+from manifoldgp.inference.local_posterior import Nearness, conditioned
 from manifoldgp.inference.posterior import Conditioned
 from manifoldgp.inference.sparse_posterior import SparsePosterior
 from manifoldgp.model import Data, Model
@@ -105,12 +105,12 @@ class Trained:
         theta = self.result.theta if starts is None else self.result.theta[starts]
         return self.layout.batch(torch.tensor(theta, dtype=torch.float64, device=self.device), self.constants)
 
-    def conditioned(self, starts: np.ndarray, data: Data | None) -> Conditioned:
-        """The posterior of some starts given the data; of sparse models the one that training made, of the survivor or of all starts."""
+    def conditioned(self, starts: np.ndarray, data: Data | None, nearness: Nearness | None = None) -> Conditioned:
+        """The posterior of some starts given the data; of sparse models the one that training made, of the survivor or of all starts. nearness: of many rows."""
         if self.posterior is not None:
             return self.posterior if self.survivor is not None else self.posterior.only(torch.as_tensor(starts))
         assert data is not None
-        return condition(self.model, self.values(starts), data)
+        return conditioned(self.model, self.values(starts), data, nearness)
 
     def joined_by(self, others: Trained) -> Trained:
         """These starts and others of the same architecture, trained on the same rows."""

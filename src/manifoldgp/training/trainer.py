@@ -14,6 +14,7 @@ import torch
 
 from manifoldgp._system.threads import Workers
 from manifoldgp.errors import warn
+from manifoldgp.inference.local_posterior import Nearness
 from manifoldgp.model import Data, Model
 from manifoldgp.parameters import Layout, Tree, first_of
 from manifoldgp.training.coarse_to_fine import has_levels, minimize_on_levels
@@ -97,7 +98,7 @@ class Trainer:
     """What all trainings of one target share: the generator of starts, the workers, the deadline and who watches.
 
     output: the number of the target. earlier: what a fit to the same rows left before this one. ranks: processes that all train this target, with the same rows.
-    stopped: set once somebody wants training to end.
+    stopped: set once somebody wants training to end. nearness: how members are conditioned on many rows; None: exactly.
     """
 
     generator: torch.Generator
@@ -108,6 +109,7 @@ class Trainer:
     earlier: Earlier | None = None
     ranks: Ranks = ALONE
     stopped: Event = field(default_factory=Event)
+    nearness: Nearness | None = None
 
     def now(self) -> float:
         """Seconds on the clock of the deadline, that of the first process: all take the same decisions."""

@@ -1,0 +1,96 @@
+"""Many points in cells: halved along their longest direction again and again, so that a new point finds its cell, and a cell the points near it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+_SAMPLE = 1000
+"""Points by which the longest direction of a part is found, at most."""
+
+_CANDIDATES = 20_000
+"""Points among which those near a cell are looked for: in the smallest part around it that has so many."""
+
+_ENTRIES = 2**22
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Points on both sides of a cut, or (direction None) a cell. rows: of its points."""
+
+    rows: np.ndarray
+    direction: np.ndarray | None = None
+    cut: float = 0.0
+    sides: tuple[_Part, ...] = ()
+    number: int = 0
+
+
+class Cells:
+    """Points G (N, Q) in cells of at most ``size`` points. A cell is known by its number, 0 to ``count`` − 1."""
+
+    def __init__(self, G: np.ndarray, size: int) -> None:
+        self.G = G.astype(np.float32)
+        self._cells: list[list[_Part]] = []  # of each cell the parts around it, from all points down to itself
+        self._whole = self._halved(np.arange(len(G)), size, [])
+
+    @property
+    def count(self) -> int:
+        return len(self._cells)
+
+    def rows(self, cell: int) -> np.ndarray:
+        """The points of a cell."""
+        return self._cells[cell][-1].rows
+
+    def near(self, cell: int, count: int) -> np.ndarray:
+        """The points of a cell and those nearest to any of them, in order, ``count`` together (or all)."""
+        own = self.rows(cell)
+        around = next((part.rows for part in reversed(self._cells[cell]) if len(part.rows) >= _CANDIDATES), self._whole.rows)
+        if len(around) <= count:
+            return np.sort(around)
+        others, inside = np.setdiff1d(around, own, assume_unique=True), self.G[own]
+        away = np.empty(len(others), dtype=np.float32)
+        squares, step = (inside**2).sum(1), max(1, _ENTRIES // len(own))
+        for first in range(0, len(others), step):
+            part = slice(first, first + step)
+            G = self.G[others[part]]
+            away[part] = (G**2).sum(1) + (squares - 2 * (G @ inside.T)).min(1)
+        missing = max(count - len(own), 0)
+        nearest = np.argpartition(away, missing)[:missing] if missing < len(away) else np.arange(len(away))
+        return np.sort(np.concatenate([own, others[nearest]]))
+
+    def of(self, G: np.ndarray) -> np.ndarray:
+        """The cell (n,) that each of these points (n, Q) is in."""
+        found = np.empty(len(G), dtype=int)
+        waiting = [(self._whole, np.arange(len(G)))]
+        G = G.astype(np.float32)
+        while waiting:
+            part, here = waiting.pop()
+            if part.direction is None:
+                found[here] = part.number
+                continue
+            beyond = G[here] @ part.direction > part.cut
+            waiting += [
+                (side, chosen) for side, chosen in zip(part.sides, (here[~beyond], here[beyond]), strict=True) if len(chosen)
+            ]
+        return found
+
+    def _halved(self, rows: np.ndarray, size: int, around: list[_Part]) -> _Part:
+        if len(rows) > size:
+            direction = _longest(self.G[rows[:: -(-len(rows) // _SAMPLE)]])
+            along = self.G[rows] @ direction
+            cut = float(np.partition(along, len(along) // 2)[len(along) // 2])
+            beyond = along > cut
+            if beyond.any() and not beyond.all():  # points that all lie at the cut cannot be halved
+                whole = _Part(rows)
+                sides = tuple(self._halved(side, size, [*around, whole]) for side in (rows[~beyond], rows[beyond]))
+                return _Part(rows, direction, cut, sides)
+        cell = _Part(rows, number=len(self._cells))
+        self._cells.append([*around, cell])
+        return cell
+
+
+def _longest(G: np.ndarray) -> np.ndarray:
+    """The direction (Q,) along which these points vary most."""
+    _, directions = np.linalg.eigh(np.atleast_2d(np.cov(G.astype(np.float64), rowvar=False)))
+    return directions[:, -1].astype(np.float32)

@@ -1,0 +1,325 @@
+"""The posterior of many rows, cell by cell: what the rows near a point say about it.
+
+The rows of a member are halved in its feature space until cells of some hundred rows are left. A point is predicted by the exact posterior given the rows of its cell and those
+nearest to them, a thousand in all: with a stationary kernel, rows far away add next to nothing to what those say. So no N x N matrix exists, and factors are computed where points
+are. Between cells the prediction may jump, by a small part of its standard deviation.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from manifoldgp._system.linalg import cholesky_with_jitter, factor_in_place, solve_lower
+from manifoldgp.inference.cells import Cells
+from manifoldgp.inference.exact_posterior import Posterior, condition, precision
+from manifoldgp.inference.posterior import Conditioned
+from manifoldgp.inference.sparse_posterior import SparsePosterior, condition_sparse
+from manifoldgp.kernels.stationary import Stationary
+from manifoldgp.model import Data, Model
+from manifoldgp.parameters import Tree, leaves, map_leaves, nest
+
+KEPT_BYTES = 2**26
+"""Memory for the factors that a member has computed last."""
+
+JOINT_ROWS = 4000
+"""Rows that several points are predicted from together, at most."""
+
+WHOLE_ROWS = 5000
+"""Rows up to which one exact posterior takes the place of all cells where something needs one; beyond, inducing points do."""
+
+WHOLE_POINTS = 1500
+
+_IN_CELLS = "A posterior in cells has other weights in every cell. Ask its whole()."
+
+
+@dataclass(frozen=True)
+class Nearness:
+    """How many rows a cell has, and how many are near a point of it. From ``above`` rows on members are conditioned in cells."""
+
+    above: int = 3000
+    cell: int = 200
+    near: int = 1000
+
+
+@dataclass(frozen=True)
+class _Factor:
+    """Of the rows near a cell: which they are, the lower factor L (n, n) of K + noise, and (K + noise)⁻¹ (z − m)."""
+
+    rows: Tensor
+    L: Tensor
+    alpha: Tensor
+
+
+class _Kept:
+    """The factors of one member that were computed last, and the largest jitter of any."""
+
+    def __init__(self) -> None:
+        self.factors: OrderedDict[int, _Factor] = OrderedDict()
+        self.jitter, self._bytes, self._lock = 0.0, 0, threading.Lock()
+
+    def __getstate__(self) -> dict[str, float]:
+        return {"jitter": self.jitter}  # factors are computed again where a copy needs them
+
+    def __setstate__(self, state: dict[str, float]) -> None:
+        self.__init__()
+        self.jitter = state["jitter"]
+
+    def get(self, cell: int) -> _Factor | None:
+        with self._lock:
+            found = self.factors.get(cell)
+            if found is not None:
+                self.factors.move_to_end(cell)
+            return found
+
+    def put(self, cell: int, factor: _Factor, jitter: float) -> None:
+        with self._lock:
+            self.jitter = max(self.jitter, jitter)
+            if cell not in self.factors:
+                self.factors[cell] = factor
+                self._bytes += 8 * factor.L.numel()
+            while self._bytes > KEPT_BYTES and len(self.factors) > 1:
+                self._bytes -= 8 * self.factors.popitem(last=False)[1].L.numel()
+
+
+class Neighbourhoods:
+    """One member's rows in cells, with the factors of those that were asked for last. values: without batch. H (N, Q), z (N,)."""
+
+    def __init__(self, model: Model, values: Tree, data: Data, H: Tensor, z: Tensor, nearness: Nearness) -> None:
+        self.model, self.values, self.data, self.H, self.z, self.nearness = model, values, data, H, z, nearness
+        self.kept = _Kept()
+
+    @cached_property
+    def cells(self) -> Cells:
+        return Cells(self._scaled(self.H), self.nearness.cell)
+
+    def _scaled(self, H: Tensor) -> np.ndarray:
+        """Features (n, Q) in length-scales: those that the kernel sees."""
+        dims, scale = self.model.kernel.dims, self.values.get("kernel", {}).get("lengthscale")
+        H = H.detach() if dims is None else H.detach()[..., list(dims)]
+        return (H if scale is None else H / scale).cpu().numpy()
+
+    def split(self, H: Tensor) -> list[tuple[int, Tensor]]:
+        """The cells in which points H (n, Q) lie, and which points lie in each."""
+        where = self.cells.of(self._scaled(H))
+        order = np.argsort(where, kind="stable")
+        borders = np.flatnonzero(np.diff(where[order])) + 1
+        return [(int(where[part[0]]), torch.as_tensor(part, device=H.device)) for part in np.split(order, borders) if len(part)]
+
+    def factor(self, cell: int) -> _Factor:
+        """Of the rows near a cell."""
+        found = self.kept.get(cell)
+        if found is None:
+            rows = torch.as_tensor(self.cells.near(cell, self.nearness.near), device=self.H.device)
+            found, jitter = self._factored(rows)
+            self.kept.put(cell, found, jitter)
+        return found
+
+    @torch.no_grad()
+    def _factored(self, rows: Tensor) -> tuple[_Factor, float]:
+        H = self.H[rows]
+        K = self.model.matrix(self.values, H)
+        noise = self.model.learned_noise(self.values, self.z)
+        K.diagonal().add_(noise if self.data.known_noise is None else noise + self.data.known_noise[rows])
+        L, jitter = K.clone()[None], 0.0
+        if bool(factor_in_place(L)):
+            L, needed = cholesky_with_jitter(K[None])
+            jitter = float(needed)
+        residual = self.z[rows] - self.model.mean_at(self.values, self.data.X[rows], H)
+        L = L[0].tril_()
+        return _Factor(rows, L, torch.cholesky_solve(residual[:, None], L)[:, 0]), jitter
+
+    def moments(self, X: Tensor, H: Tensor, variance: bool) -> tuple[Tensor, Tensor]:
+        """Mean and variance (n,) of f at X (n, D) with features H (n, Q); differentiable in both."""
+        pieces, order = [], []
+        for cell, points in self.split(H):
+            own = self.factor(cell)
+            k = self.model.cross(self.values, self.H[own.rows], H[points])
+            mean = self.model.mean_at(self.values, X[points], H[points]) + own.alpha @ k
+            left = torch.zeros_like(mean)
+            if variance:
+                V = solve_lower(own.L, k)
+                left = (self.model.prior_diagonal(self.values, H[points]) - (V * V).sum(0)).clamp_min(0.0)
+            pieces.append(torch.stack([mean, left]))
+            order.append(points)
+        back = torch.argsort(torch.cat(order))
+        mean, left = torch.cat(pieces, 1)[:, back]
+        return mean, left
+
+    def left_out(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and variance (n,) of z of training rows (n,), each predicted from the others near its cell."""
+        mean, variance = torch.empty_like(self.z[rows]), torch.empty_like(self.z[rows])
+        for cell, which in self.split(self.H[rows]):
+            own = self.factor(cell)
+            place = torch.searchsorted(own.rows, rows[which])
+            p = precision(own.L, place)
+            mean[which], variance[which] = self.z[rows[which]] - own.alpha[place] / p, 1.0 / p
+        return mean, variance
+
+    def near(self, H: Tensor) -> Tensor:
+        """Rows near any of the points H (n, Q): those of their cells; of more than JOINT_ROWS the nearest."""
+        rows = torch.unique(torch.cat([self.factor(cell).rows for cell, _ in self.split(H)]))
+        if len(rows) <= JOINT_ROWS:
+            return rows
+        ours, theirs = (torch.as_tensor(self._scaled(features)) for features in (self.H[rows], H))
+        away = torch.cat([torch.cdist(part, theirs).amin(1) for part in ours.split(1000)])
+        return rows[away.argsort()[:JOINT_ROWS].sort().values.to(rows.device)]
+
+    @torch.no_grad()
+    def nlml(self) -> float:
+        """−log p(z) of all rows, those of different cells taken as independent."""
+        total = 0.0
+        for cell in range(self.cells.count):
+            rows = torch.as_tensor(self.cells.rows(cell), device=self.H.device)
+            own, _ = self._factored(rows)
+            residual = self.z[rows] - self.model.mean_at(self.values, self.data.X[rows], self.H[rows])
+            total += float(0.5 * residual @ own.alpha + own.L.diagonal().log().sum())
+        return total + 0.5 * len(self.z) * math.log(2 * math.pi)
+
+
+@dataclass(frozen=True)
+class LocalPosterior(Conditioned):
+    """Members conditioned on data cell by cell. H: (R, N, Q). z: (R, N)."""
+
+    model: Model
+    values: Tree
+    data: Data
+    H: Tensor
+    z: Tensor
+    nearness: Nearness
+    each: tuple[Neighbourhoods, ...]
+
+    in_cells = True
+
+    @property
+    def points(self) -> Tensor:
+        return self.H
+
+    @property
+    def rows(self) -> int:
+        return self.z.shape[-1]
+
+    @property
+    def members(self) -> int:
+        return len(self.each)
+
+    @property
+    def jitter(self) -> Tensor:  # type: ignore[override]
+        """The largest (R,) that any factor has needed so far."""
+        return torch.tensor([own.kept.jitter for own in self.each], dtype=self.z.dtype, device=self.z.device)
+
+    @property
+    def device(self) -> torch.device:
+        return self.z.device
+
+    def operations(self, rows: int, variance: bool = True, joint: bool = False) -> float:
+        near = min(self.nearness.near, self.rows)
+        visited = min(rows, 1 + self.rows // self.nearness.cell)
+        return self.members * (near * rows * (self.ENTRY + (near if variance else 0)) + visited * near**3 / 3)
+
+    def moments(self, X: Tensor, variance: bool = True) -> tuple[Tensor, Tensor, Tensor]:
+        """Mean (R, n) and variance (R, n), differentiable in X (n, D); what is third for other posteriors differs from cell to cell, and is left empty."""
+        H = self.transform(X)
+        if not len(X):
+            return H.sum(-1), H.sum(-1), H.new_zeros(self.members, 0, 0)
+        found = [own.moments(X, H[r], variance) for r, own in enumerate(self.each)]
+        mean, left = (torch.stack(part) for part in zip(*found, strict=True))
+        return mean, left, H.new_zeros(self.members, 0, len(X))
+
+    def mean_and_variance(self, X: Tensor, variance: bool = True) -> tuple[Tensor, Tensor]:
+        with torch.no_grad():
+            return self.moments(X, variance)[:2]
+
+    def covariance(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean (R, n) and joint covariance (R, n, n) of f at X (n, D), given the rows near any of these points."""
+        H = self.transform(X)
+        found = [self._exact(r, own.near(H[r])).covariance(X) for r, own in enumerate(self.each)]
+        return torch.cat([mean for mean, _ in found]), torch.cat([C for _, C in found])
+
+    def _exact(self, member: int, rows: Tensor) -> Posterior:
+        """One member conditioned on some of the rows."""
+        noise = self.data.known_noise
+        some = Data(self.data.X[rows], self.data.y[rows], None if noise is None else noise[rows])
+        return condition(self.model, self._values_of(slice(member, member + 1), self.values), some)
+
+    def left_out(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        found = [own.left_out(rows) for own in self.each]
+        return torch.stack([mean for mean, _ in found]), torch.stack([variance for _, variance in found])
+
+    @property
+    def alpha(self) -> Tensor:  # type: ignore[override]
+        raise NotImplementedError(_IN_CELLS)
+
+    def whitener(self) -> Tensor:
+        raise NotImplementedError(_IN_CELLS)
+
+    def update_weights(self, f: Tensor, generator: torch.Generator) -> Tensor:
+        raise NotImplementedError(_IN_CELLS)
+
+    def whole(self) -> Posterior | SparsePosterior:
+        if self.rows <= WHOLE_ROWS:
+            return condition(self.model, self.values, self.data)
+        return through_points(self.model, self.values, self.data, WHOLE_POINTS)
+
+    def only(self, members: Tensor | slice) -> LocalPosterior:
+        chosen = np.arange(self.members)[members.cpu().numpy() if isinstance(members, Tensor) else members]
+        picked = {name: getattr(self, name)[members] for name in ("H", "z")}
+        return replace(
+            self, values=self._values_of(members, self.values), each=tuple(self.each[r] for r in np.atleast_1d(chosen)), **picked
+        )
+
+    def nlml(self) -> Tensor:
+        """−log p(y | values) (R,), rows of different cells taken as independent."""
+        _, log_slope = self.model.warp(self.values, self.data.y)
+        total = torch.tensor([own.nlml() for own in self.each], dtype=self.z.dtype, device=self.z.device)
+        return total - log_slope.expand_as(self.z).sum(-1)
+
+    def condition(self, X: Tensor, y: Tensor, known_noise: Tensor | None = None) -> LocalPosterior:
+        """The posterior with n more rows: cells are made anew."""
+        return (
+            condition_locally(self.model, self.values, self.data.joined_by(X, y, known_noise), self.nearness) if len(X) else self
+        )
+
+
+def condition_locally(model: Model, values: Tree, data: Data, nearness: Nearness) -> LocalPosterior:
+    """Members with these values (leaves (R, *shape)) conditioned on data that they all share, cell by cell."""
+    data = data.without_masked()
+    with torch.no_grad():
+        members = max((leaf.shape[0] for _, leaf in leaves(values)), default=1)
+        H = model.features_at(values, data.X)
+        H = H.expand(members, *H.shape[-2:])
+        z = model.warp(values, data.y)[0].expand(members, len(data.y)).contiguous()
+    return local_posterior(model, values, data, H, z, nearness)
+
+
+def local_posterior(model: Model, values: Tree, data: Data, H: Tensor, z: Tensor, nearness: Nearness) -> LocalPosterior:
+    """The posterior of members whose features H (R, N, Q) and targets z (R, N) are known."""
+    own = [map_leaves(lambda leaf, r=r: leaf.expand(len(z), *leaf.shape[1:])[r], values) for r in range(len(z))]
+    each = tuple(Neighbourhoods(model, own[r], data, H[r], z[r], nearness) for r in range(len(z)))
+    return LocalPosterior(model, values, data, H, z, nearness, each)
+
+
+def conditioned(model: Model, values: Tree, data: Data, nearness: Nearness | None) -> Conditioned:
+    """Members conditioned on data: exactly; or, of many rows, cell by cell where the kernel is stationary, else through inducing points."""
+    if nearness is None or len(data.y) <= nearness.above:
+        return condition(model, values, data)
+    if isinstance(model.kernel, Stationary):
+        return condition_locally(model, values, data, nearness)
+    return through_points(model, values, data.without_masked(), nearness.near)
+
+
+def through_points(model: Model, values: Tree, data: Data, points: int) -> SparsePosterior:
+    """Members conditioned on data through so many inducing points: the features of rows that are spread over all of them."""
+    with torch.no_grad():
+        chosen = torch.linspace(0, len(data.y) - 1, min(points, len(data.y)), device=data.X.device).round().long()
+        members = max((leaf.shape[0] for _, leaf in leaves(values)), default=1)
+        H = model.features_at(values, data.X[chosen])
+        named = dict(leaves(values)) | {"inducing.Z": H.expand(members, *H.shape[-2:]).contiguous()}
+        return condition_sparse(model, nest(named), data)
