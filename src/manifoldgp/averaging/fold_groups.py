@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -38,6 +38,13 @@ class Group:
         K, members = self.inner.shape
         ranked = np.argsort(-self.inner, axis=1, kind="stable") + members * np.arange(K)[:, None]
         return pick(self.values, ranked.T.ravel())
+
+    def joined_by(self, others: Group) -> Group:
+        """With the members of another group of the same kind, each of whom counts as much as one of these; of one fold."""
+        first, count = len(self.batch.objective), (self.inner.size, others.inner.size)
+        inner = np.concatenate([self.inner * count[0], others.inner * count[1]], 1) / sum(count)
+        batch = self.batch.joined_by(others.batch)
+        return replace(self, batch=batch, chosen=np.concatenate([self.chosen, first + others.chosen]), inner=inner)
 
     def weights(self) -> np.ndarray:
         """Of all members of the batch (R,) in the group's mixture, every fold counting the same."""

@@ -65,14 +65,17 @@ class Folds:
     def neighbourhoods(self, members: int, rows: int, most: int, scale: np.ndarray, rng: np.random.Generator) -> tuple[Data, int]:
         """What ``members`` of every fold learn from where it has many rows: all of them, or about ``most``, in neighbourhoods of about ``rows``; and how many these are.
 
-        A neighbourhood is as dense as the whole, so that it shows the noise and the short length-scales that a sample hides. Every member has other borders.
+        A neighbourhood is as dense as the whole, so that it shows the noise and the short length-scales that a sample hides. Of very many rows it is as dense as twice
+        ``most`` of them, so that all neighbourhoods together cover half of the space at least. Every member has other borders.
         scale (K, D): how long each input is, for every fold.
         """
         train = self.for_members(members).train
         present = _present(train)
-        parts = max(1, int(present.sum(1).min()) // rows)
+        given = [np.flatnonzero(own) for own in present]
+        some = [own if len(own) <= 2 * most else np.sort(rng.choice(own, 2 * most, replace=False)) for own in given]
+        parts = max(1, min(map(len, some)) // rows)
         scaled = (train.X.cpu().numpy() / scale.repeat(members, 0)[:, None]).astype(np.float32)
-        dealt = [_halved(X, np.flatnonzero(own), parts, rng) for X, own in zip(scaled, present, strict=True)]
+        dealt = [_halved(X, own, parts, rng) for X, own in zip(scaled, some, strict=True)]
         parts = max(1, min(parts, most // rows))
         dealt = [[own[i] for i in rng.permutation(len(own))[:parts]] for own in dealt]
         size = min(len(part) for own in dealt for part in own)

@@ -54,6 +54,12 @@ FACTOR_BYTES = 2**32
 FOR_TRAINING = 0.85
 """Share of a time budget in which members are trained on the folds; the rest is for weighing and conditioning them."""
 
+CARRIES = 0.2
+"""Weight of a group from which on it may get further members."""
+
+MORE_FROM = 3000
+"""Groups get further members from twice as many rows on, once more from four times as many, and so on."""
+
 NEARBY_ROWS = 4000
 """Rows in neighbourhoods, at most, that a member goes on with; where there are more, every member has others."""
 
@@ -88,6 +94,20 @@ def screen_phase(group: str) -> str:
 def nearby_phase(group: str) -> str:
     """The name of the phase in which a group learns from all rows."""
     return f"{group} on all rows"
+
+
+def more_phase(group: str) -> str:
+    """The name of the phase that trains further members of a group."""
+    return f"more {group} members"
+
+
+def rounds_of_more(N: int) -> int:
+    """How often the groups that carry a stack may get further members: of many rows, one costs less than what held-out rows gain by it.
+
+    >>> [rounds_of_more(N) for N in (5000, 9000, 40_000)]
+    [0, 1, 3]
+    """
+    return max(0, int(math.log2(max(N, 1) / MORE_FROM)))
 
 
 def step_phase(group: str, iterations: int) -> str:
@@ -160,6 +180,9 @@ class OnFolds:
                 self.take_steps(name)
         if self.many and not self.late:
             self.learn_from_all_rows()
+        for _ in range(rounds_of_more(self.folds.N)):
+            if self.late or not self.train_more():
+                return
 
     @property
     def few(self) -> bool:
@@ -231,6 +254,23 @@ class OnFolds:
             group = self.groups[name]
             if not group.whole and not self.late:
                 self._replace_if_better(name, self._further(group, name, nearby_phase(name), NEARBY_ITERATIONS))
+
+    def train_more(self) -> bool:
+        """Further members for the groups that carry the stack, which go the way that the others went; whether the stack gains enough by them to ask for more."""
+        weights, _ = self.settings.weighing.weights(self.candidates, self.needed())
+        share, gained = dict(zip(self.groups, weights.sum(1), strict=True)), 0.0
+        for name in [name for name in STEPPED if share.get(name, 0.0) >= CARRIES]:
+            if not self.late:
+                gained += max(0.0, self._replace_if_better(name, self._with_more(name)))
+        return gained >= self.settings.keep
+
+    def _with_more(self, name: str) -> Group:
+        """The group with as many members again as a fold has at first."""
+        group, training = self.groups[name], replace(self._begun(name), phase=more_phase(name))
+        new = self._one_group(name, training, self.trainer.fit_together([training])[0])
+        if group.iterations > new.iterations:
+            new = self._further(new, name, more_phase(name), group.iterations - new.iterations)
+        return group.joined_by(new)
 
     @property
     def late(self) -> bool:
@@ -322,8 +362,11 @@ class OnFolds:
         return name not in self.idle and (name != ROUGH or self.rough_base is not None) and (name != LARGE or self.many)
 
     def _add_begun(self, name: str, training: Training, batch: Trained) -> None:
-        everyone = np.arange(len(batch.objective))
-        self._add(name, Group(batch, everyone, self._inner(name, batch), self.settings.steps[0], training.data))
+        self._add(name, self._one_group(name, training, batch))
+
+    def _one_group(self, name: str, training: Training, batch: Trained) -> Group:
+        """A group that is this whole batch, after its first step."""
+        return Group(batch, np.arange(len(batch.objective)), self._inner(name, batch), self.settings.steps[0], training.data)
 
     def _begin_rough(self) -> None:
         """The first step of rough members, once it is known what they start around and how large they are."""
@@ -344,13 +387,15 @@ class OnFolds:
         self._begin_rough()
 
     def _begun(self, name: str) -> Training:
-        """The first step of large, rough or own members."""
+        """The first step of cold, large, rough or own members."""
         K, s, members = self.folds.count, self.settings, self.settings.fold_members
         data, first = self.learning(members), s.steps[0]
         if name == OWN:
             return Training(fold_phase(OWN), self.template, data, K * members, first)
-        if name == LARGE:
-            model, base = nested_gp(self.template, *large(*self.size)), self.groups[PLAIN].values
+        if name == COLD:
+            model, base = nested_gp(self.template, s.hidden, s.q), self.groups[PLAIN].values
+        elif name == LARGE:
+            model, base = nested_gp(self.template, *large(s.hidden, s.q)), self.groups[PLAIN].values
         else:
             assert self.rough_base is not None
             model, base = rough_nested(self.template, *self.size), self.rough_base

@@ -32,8 +32,10 @@ from manifoldgp.averaging.fold_training import (
     OnFolds,
     fold_phase,
     many_rows,
+    more_phase,
     nearby_phase,
     network_order,
+    rounds_of_more,
     screen_phase,
     step_phase,
 )
@@ -267,6 +269,11 @@ class Stack(Averaging):
             *(further((COLD, LARGE), steps[1:]) if many else further((COLD,), steps)),
             *further((ROUGH, OWN), steps),
             *on_all_rows,
+            *[
+                Phase(more_phase(name), first + 55, several * (first * learn + 55 * nearby), max(self.steps), chance)
+                for _ in range(rounds_of_more(N))
+                for name, chance in ((LARGE, 0.6), (ROUGH, 0.4))
+            ],
             *(self._last_phases(N) if few else ()),
         )
         first_of_all, deals = Phase(PLAIN, _GP_ITERATIONS, starts, self.gp_iterations), self.deals_for(N)

@@ -86,14 +86,15 @@ def pack(ensemble: Ensemble, name: str, tensors: dict[str, Tensor], factors: tor
         for leaf, value in leaves(block.values):
             tensors[f"{prefix}.values.{leaf}"] = value
         tensors[f"{prefix}.log_weights"] = log_weights
+    nearness = [list(astuple(b.nearness)) if isinstance(b, LocalPosterior) else None for b in ensemble.blocks]
     return {
         "models": [describe(block.model) for block in ensemble.blocks],
         "rows": [
             block.rows if isinstance(block, SparsePosterior) else None for block in ensemble.blocks
         ],  # None: exact, or in cells
-        "nearness": [list(astuple(b.nearness)) if isinstance(b, LocalPosterior) else None for b in ensemble.blocks],
         "bound_rows": [block.bound_rows if isinstance(block, SparsePosterior) else None for block in ensemble.blocks],
         **({} if factors == torch.float64 else {"rounded": True}),
+        **({"nearness": nearness} if any(nearness) else {}),
         "variance_factors": list(ensemble.variance_factors),
         "offset": ensemble.offset,
         "scale": ensemble.scale,
@@ -131,7 +132,7 @@ def unpack(plain: Any, name: str, tensors: Mapping[str, Tensor], modules: Mappin
         prefix = f"{name}.block{b}."
         part = {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
         model = _bound(model, X) if modules else model
-        rows, nearness = plain["rows"][b], plain["nearness"][b]
+        rows, nearness = plain["rows"][b], plain["nearness"][b] if "nearness" in plain else None
         if nearness is not None:
             blocks.append(_unpack_local(model, part, data, nearness))
         elif rows is None:

@@ -1,4 +1,4 @@
-"""Many points in cells: halved along their longest direction again and again, so that a new point finds its cell, and a cell the points near it."""
+"""Many points in cells: cut in two across their longest direction again and again, so that a new point finds its cell, and a cell the points near it."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class _Part:
 
 
 class Cells:
-    """Points G (N, Q) in cells of at most ``size`` points. A cell is known by its number, 0 to ``count`` − 1."""
+    """Points G (N, Q) in cells of about ``size`` points. A cell is known by its number, 0 to ``count`` − 1."""
 
     def __init__(self, G: np.ndarray, size: int) -> None:
         self.G = G.astype(np.float32)
         self._cells: list[list[_Part]] = []  # of each cell the parts around it, from all points down to itself
-        self._whole = self._halved(np.arange(len(G)), size, [])
+        self._whole = self._cut(np.arange(len(G)), max(1, round(len(G) / size)), [])
 
     @property
     def count(self) -> int:
@@ -75,15 +75,17 @@ class Cells:
             ]
         return found
 
-    def _halved(self, rows: np.ndarray, size: int, around: list[_Part]) -> _Part:
-        if len(rows) > size:
+    def _cut(self, rows: np.ndarray, cells: int, around: list[_Part]) -> _Part:
+        """So many cells of about equal size."""
+        if cells > 1:
             direction = _longest(self.G[rows[:: -(-len(rows) // _SAMPLE)]])
             along = self.G[rows] @ direction
-            cut = float(np.partition(along, len(along) // 2)[len(along) // 2])
+            place = len(rows) * (cells // 2) // cells - 1
+            cut = float(np.partition(along, place)[place])
             beyond = along > cut
-            if beyond.any() and not beyond.all():  # points that all lie at the cut cannot be halved
-                whole = _Part(rows)
-                sides = tuple(self._halved(side, size, [*around, whole]) for side in (rows[~beyond], rows[beyond]))
+            if beyond.any():  # points that all lie at the cut stay together
+                parts, whole = (cells // 2, cells - cells // 2), [*around, _Part(rows)]
+                sides = tuple(self._cut(side, n, whole) for side, n in zip((rows[~beyond], rows[beyond]), parts, strict=True))
                 return _Part(rows, direction, cut, sides)
         cell = _Part(rows, number=len(self._cells))
         self._cells.append([*around, cell])

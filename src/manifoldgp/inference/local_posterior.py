@@ -45,7 +45,7 @@ class Nearness:
     """How many rows a cell has, and how many are near a point of it. From ``above`` rows on members are conditioned in cells."""
 
     above: int = 3000
-    cell: int = 200
+    cell: int = 250
     near: int = 1000
 
 
