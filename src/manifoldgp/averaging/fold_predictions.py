@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -14,6 +14,7 @@ from manifoldgp._system.linalg import cholesky_with_jitter, solve_lower
 from manifoldgp._system.threads import Workers
 from manifoldgp.errors import NotPositiveDefiniteError
 from manifoldgp.evidence import isolate_masked_rows
+from manifoldgp.inference.cells import Cells, nearest
 from manifoldgp.inference.exact_posterior import BLOCK_ROWS
 from manifoldgp.inference.local_posterior import Nearness, conditioned
 from manifoldgp.inference.mixtures import Predictive, Warp
@@ -23,6 +24,9 @@ from manifoldgp.parameters import Tree, map_leaves
 _ENTRIES_AT_ONCE = 2**22
 _LOG_2PI = math.log(2 * math.pi)
 _IMPOSSIBLE = -1e6
+
+DECIDED_TOGETHER = 64
+"""Held-out rows that are predicted from the same training rows, about, while it is decided who is trained on."""
 
 _ROWS_SIDE_BY_SIDE = 3000
 """Rows up to which several members predict side by side, each with matrices of its own."""
@@ -85,9 +89,33 @@ class Folds:
         noise = None if whole.known_noise is None else whole.known_noise.reshape(-1, size)
         return Data(X, y, noise, None, batched=True), parts
 
-    def with_fewer_rows(self, rows: int, rng: np.random.Generator) -> Folds:
-        """The same held-out rows, predicted with a sample of the training rows; the folds themselves where these are few."""
-        return self if self.train.y.shape[-1] <= rows else replace(self, train=self.learning(1, rows, rng))
+    def with_fewer_rows(self, rows: int, most: int, scale: np.ndarray, rng: np.random.Generator) -> Folds:
+        """Some held-out rows of each fold, ``most`` at most, in cells of their own, each predicted from the ``rows`` training rows that are nearest. Every cell is a fold; those of
+        one fold follow each other, and are as many for each.
+
+        scale (D,): how long each input is.
+        """
+        cells = [self._cells_of(k, rows, most, scale, rng) for k in range(self.count)]
+        fewest = min(map(len, cells))
+        chosen = [(k, held, near) for k, own in enumerate(cells) for held, near in own[:fewest]]
+        test, is_test = _padded([held for _, held, _ in chosen])
+        of = np.array([k for k, _, _ in chosen])
+        train = _chosen(self.train.rows(torch.as_tensor(of, device=self.X.device)), np.stack([near for _, _, near in chosen]))
+        at = torch.as_tensor(of[:, None], device=self.X.device), torch.as_tensor(test, device=self.X.device)
+        noise = None if self.known_noise is None else self.known_noise[at]
+        return Folds(train, self.X[at], self.y[at], noise, np.where(is_test, self.where[of[:, None], test], -1), self.N)
+
+    def _cells_of(
+        self, fold: int, rows: int, most: int, scale: np.ndarray, rng: np.random.Generator
+    ) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Of one fold: held-out rows in cells, and the training rows nearest to each of these."""
+        held = np.flatnonzero(self.where[fold] >= 0)
+        held = np.sort(rng.choice(held, most, replace=False)) if len(held) > most else held
+        given = np.flatnonzero(_present(self.train)[fold])
+        theirs, ours = ((X[fold].cpu().numpy() / scale).astype(np.float32) for X in (self.X, self.train.X))
+        cells = Cells(theirs[held], DECIDED_TOGETHER)
+        found = [held[cells.rows(cell)] for cell in range(cells.count)]
+        return [(own, np.sort(given[nearest(ours[given], theirs[own], min(rows, len(given)))])) for own in found]
 
     def by_row(self, held_out: np.ndarray) -> np.ndarray:
         """(..., K, m) by fold to (..., N) by row of the whole data set."""

@@ -45,8 +45,11 @@ if TYPE_CHECKING:
 
 GP_FOLD_ITERATIONS = 50
 
-DECIDE_ROWS = 1500
-"""Rows that members predict with, at most, while it is decided who is trained on. Weights are found with all rows."""
+DECIDE_ROWS, DECIDE_HELD_OUT = 600, 1024
+"""Rows near a held-out one that members predict it with while it is decided who is trained on, and held-out rows that decide, both at most. Weights are found with all of them."""
+
+DECIDE_ABOVE = 1500
+"""Rows of a fold beyond which that is done."""
 
 FACTOR_BYTES = 2**32
 """Memory that the factors of all members may take together; beyond, the groups that are missed least are left out."""
@@ -125,7 +128,7 @@ class OnFolds:
 
     def __init__(self, template: Model, folds: Folds, settings: Stack, trainer: Trainer, rng: np.random.Generator) -> None:
         self.template, self.folds, self.settings, self.rng = template, folds, settings, rng
-        self.deciding = folds.with_fewer_rows(DECIDE_ROWS, rng)
+        self.deciding = folds
         self.rough_base: Tree | None = None
         self._end, self._conditioning = trainer.deadline, 0.0  # seconds for each member that predicts
         self.trainer = trainer.within(FOR_TRAINING, LEAST_KEPT)
@@ -148,6 +151,8 @@ class OnFolds:
 
         Ctrl-C ends training; groups that were finished are kept, the plain GP at least.
         """
+        if self.folds.train.y.shape[-1] > DECIDE_ABOVE:
+            self.deciding = self.folds.with_fewer_rows(DECIDE_ROWS, DECIDE_HELD_OUT, self._scale_of(gp_values)[0], self.rng)
         try:
             self.train(gp_values)
         except KeyboardInterrupt:
@@ -228,13 +233,14 @@ class OnFolds:
         """Training has to end before the deadline: every member that predicts needs a factor of its fold's rows, and one of all rows. seconds: that a first prediction took."""
         if self._end == math.inf:
             return
-        (K, n), m, some = self.folds.train.y.shape, self.folds.X.shape[1], self.deciding.train.y.shape[1]
+        (K, n), m = self.folds.train.y.shape, self.folds.X.shape[1]
+        cells, some = self.deciding.train.y.shape
         work = n**3 / 3 + n * n * m + self.folds.N**3 / 3
         if self._local:
             assert self.trainer.nearness is not None
             cell, near = self.trainer.nearness.cell, self.trainer.nearness.near
             work = n / cell * near**3 / 3 + near * near * m
-        self._conditioning = seconds / K * work / (some**3 / 3 + some * some * m)
+        self._conditioning = seconds * work / (cells * (some**3 / 3 + some * some * self.deciding.X.shape[1]))
         members = K * (1 + 2 * self.settings.fold_members)
         kept = min(members * self._conditioning, 0.6 * self._time_left)
         self.trainer = replace(self.trainer, deadline=min(self._end - kept, self.trainer.deadline))
@@ -446,10 +452,14 @@ class OnFolds:
 
     def _nearby(self, members: int) -> tuple[Data, int]:
         """Neighbourhoods among all rows, near in terms of the plain GP's length-scales, for so many members of every fold."""
-        found = dict(leaves(self.groups[PLAIN].values)).get("kernel.lengthscale")
-        D = self.folds.X.shape[-1]
-        scale = np.ones((self.folds.count, D)) if found is None else found.cpu().numpy() * np.ones(D)
+        scale = self._scale_of(self.groups[PLAIN].values)
         return self.folds.neighbourhoods(members, self.settings.learn_rows, NEARBY_ROWS, scale, self.rng)
+
+    def _scale_of(self, values: Tree) -> np.ndarray:
+        """How long each input is (K, D), in terms of the length-scales of plain GPs; the same for all folds of one GP, or of one without length-scales."""
+        found = dict(leaves(values)).get("kernel.lengthscale")
+        shape = self.folds.count, self.folds.X.shape[-1]
+        return np.ones(shape) if found is None else np.broadcast_to(found.cpu().numpy() * np.ones(shape[1]), shape)
 
     def learning(self, members: int) -> Data:
         """What so many members of every fold learn from."""
@@ -468,13 +478,15 @@ class OnFolds:
 
     def _predicted(self, group: Group, folds: Folds) -> Predicted:
         K, members = group.inner.shape
-        factors = self.settings.variance_factors
+        factors, cells = self.settings.variance_factors, folds.count // K  # of every fold, while it is decided who is trained on
+        order = np.arange(K * members).reshape(K, members).repeat(cells, 0).ravel()
+        values = group.values if cells == 1 else pick(group.values, order)
         each = predict_held_out(
-            group.batch.model, group.values, folds.for_members(members), factors, self.trainer.workers, self.trainer.nearness
+            group.batch.model, values, folds.for_members(members), factors, self.trainer.workers, self.trainer.nearness
         )
         self.trainer.ranks.follow_first_(torch.from_numpy(each.score), torch.from_numpy(each.log_density))  # one decision for all
-        shape = (len(each.log_density), K, members, -1)
-        w = group.inner[None, :, :, None]
+        shape = (len(each.log_density), K * cells, members, -1)
+        w = group.inner.repeat(cells, 0)[None, :, :, None]
         log_density = np.asarray(logsumexp(each.log_density.reshape(shape), axis=2, b=w))
         return Predicted((folds.by_row(log_density), folds.by_row((w * ndtr(each.score.reshape(shape))).sum(2))), each)
 

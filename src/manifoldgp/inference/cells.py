@@ -48,16 +48,9 @@ class Cells:
         around = next((part.rows for part in reversed(self._cells[cell]) if len(part.rows) >= _CANDIDATES), self._whole.rows)
         if len(around) <= count:
             return np.sort(around)
-        others, inside = np.setdiff1d(around, own, assume_unique=True), self.G[own]
-        away = np.empty(len(others), dtype=np.float32)
-        squares, step = (inside**2).sum(1), max(1, _ENTRIES // len(own))
-        for first in range(0, len(others), step):
-            part = slice(first, first + step)
-            G = self.G[others[part]]
-            away[part] = (G**2).sum(1) + (squares - 2 * (G @ inside.T)).min(1)
-        missing = max(count - len(own), 0)
-        nearest = np.argpartition(away, missing)[:missing] if missing < len(away) else np.arange(len(away))
-        return np.sort(np.concatenate([own, others[nearest]]))
+        others = np.setdiff1d(around, own, assume_unique=True)
+        chosen = nearest(self.G[others], self.G[own], max(count - len(own), 0))
+        return np.sort(np.concatenate([own, others[chosen]]))
 
     def of(self, G: np.ndarray) -> np.ndarray:
         """The cell (n,) that each of these points (n, Q) is in."""
@@ -90,6 +83,18 @@ class Cells:
         cell = _Part(rows, number=len(self._cells))
         self._cells.append([*around, cell])
         return cell
+
+
+def nearest(G: np.ndarray, points: np.ndarray, count: int) -> np.ndarray:
+    """Which of G (N, Q), so many of them, are nearest to any of the points (n, Q)."""
+    if count >= len(G):
+        return np.arange(len(G))
+    away = np.empty(len(G), dtype=np.float32)
+    squares, step = (points**2).sum(1), max(1, _ENTRIES // len(points))
+    for first in range(0, len(G), step):
+        part = G[first : first + step]
+        away[first : first + step] = (part**2).sum(1) + (squares - 2 * (part @ points.T)).min(1)
+    return np.argpartition(away, count)[:count]
 
 
 def _longest(G: np.ndarray) -> np.ndarray:
