@@ -177,7 +177,9 @@ def _refuse_other_numbers(
     model: Model, values: Tree, X: Tensor, H: Tensor, L: Tensor | None = None, few: int = 4, tolerance: float = 1e-8
 ) -> None:
     """Refuse features or a kernel that do not compute here what they computed where the model was fitted: code of the user's that has changed since, say."""
-    compared = [(model.features, model.features_at(values, X[:few]).expand(len(H), -1, -1), H[:, :few])]
+    compared: list[tuple[object, Tensor, Tensor]] = [
+        (model.features, model.features_at(values, X[:few]).expand(len(H), -1, -1), H[:, :few])
+    ]
     if L is not None:
         corner = L[:, :few, :few]
         compared.append((model.kernel, model.matrix(values, H[:, :few]).tril(-1), (corner @ corner.mT).tril(-1)))

@@ -62,7 +62,7 @@ def fit_files(
         asked = as_method(method)
         few = asked is None and isinstance(averaging, Stack) and rows.total <= max(averaging.exact_up_to, averaging.local_up_to)
         if few or isinstance(asked, Local):
-            estimator = ManifoldGPRegressor(**arguments, **({} if asked is None else {"method": asked}))
+            estimator = ManifoldGPRegressor(method="auto" if asked is None else asked, **arguments)
             _fit_few(estimator, rows, ordered)
         else:
             asked = Sparse() if asked is None else asked
