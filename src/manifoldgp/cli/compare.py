@@ -40,8 +40,8 @@ def compare(
     models: Annotated[
         list[str] | None,
         typer.Option(
-            help="Models, a,b,c or repeated: mean, linear, gp:KERNEL, forest, boosting, lightgbm, catboost, ngboost, tabpfn, mgp:AVERAGING; "
-            "by default all that are installed.",
+            help="Models, a,b,c or repeated: mean, linear, gp:KERNEL, forest, boosting, lightgbm, catboost, ngboost, tabpfn, deepgp:LAYERS, mgp:AVERAGING; "
+            "by default all that are installed, without deep GPs.",
             metavar="NAMES",
         ),
     ] = None,
