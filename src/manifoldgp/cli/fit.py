@@ -536,9 +536,9 @@ def _warn_of_copies(training: Training, messages: Messages) -> None:
 
 
 _NAMES_OF_ROW_NUMBERS = frozenset(
-    ("", "id", "index", "no", "no.", "nr", "nr.", "number", "obs", "row", "rowid", "row_id", "rownames")
+    ("id", "index", "no", "no.", "nr", "nr.", "number", "obs", "row", "rowid", "row_id", "rownames")
 )
-"""What software and people call a column that numbers the rows, in small letters; pandas calls it 'Unnamed: 0' where it has no name."""
+"""What software and people call a column that numbers the rows, in small letters; one without a name is left out anyway."""
 
 
 def _warn_of_row_numbers(inputs: Any, messages: Messages) -> None:
@@ -559,7 +559,7 @@ def _numbers_the_rows(name: str, column: Any) -> bool:
     if not is_integer_dtype(column.dtype) or len(column) < 3:
         return False
     values = column.to_numpy(dtype=np.float64, na_value=np.nan)
-    called = name.strip().lower() in _NAMES_OF_ROW_NUMBERS or name.startswith("Unnamed: ")
+    called = name.strip().lower() in _NAMES_OF_ROW_NUMBERS
     return bool(np.ptp(values - column.index.to_numpy()) == 0.0 or (called and (np.diff(values) > 0).all()))
 
 
