@@ -64,7 +64,7 @@ def _rows_with_gaps(view: ModelView) -> np.ndarray:
     encoding = getattr(view.model, "table_encoding_", None)
     if encoding is None or list(encoding.names) != list(view.inputs):
         return np.zeros(len(view.X), dtype=bool)
-    return (view.X[:, encoding.indicators] > 0.5).any(1)
+    return np.asarray((view.X[:, encoding.indicators] > 0.5).any(1))
 
 
 def _central_row(scaled: np.ndarray, gaps: np.ndarray) -> int:
