@@ -109,7 +109,8 @@ def test_models_that_state_a_distribution_are_judged_by_it():
 def test_every_registered_kernel_can_be_compared():
     names = [f"gp:{word}" for word in shorthands(Kernel)]
     assert [c.build(0).kernel for c in candidates.chosen(names)] == list(shorthands(Kernel))
-    assert {"mean", "linear", "gp:se", "forest", "boosting", "mgp:stack"} <= set(candidates.default_names())
+    assert {"mean", "linear", "gp:se", "gp:auto", "forest", "boosting", "mgp:stack"} <= set(candidates.default_names())
+    assert not any(name.startswith("deepgp") for name in candidates.default_names())  # minutes, for a hundred rows
 
 
 def test_text_columns_become_numbers():

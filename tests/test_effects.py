@@ -136,10 +136,36 @@ def test_the_report_takes_test_rows(tmp_path, monkeypatch):
         "has values that the model has not seen"
         in mgp("report", "model.mgp", "--test", "other.csv", "--out", "p.html", code=1).err
     )
-    done = mgp("report", "model.mgp", "--test", "other.csv", "--allow-unknown", "--out", "p.html", code=1)
-    assert "No row of other.csv has values that the model knows" in done.err
     data.assign(kind=data.kind.where(data.index >= 10, "c")).to_csv("other.csv", index=False)
+    done = mgp("report", "model.mgp", "--test", "other.csv", "--out", "p.html")
+    assert "10 of 30 rows cannot be predicted" in done.err
+    assert "From 20 test rows" in (tmp_path / "p.html").read_text(encoding="utf-8")
     done = mgp("report", "model.mgp", "--test", "other.csv", "--allow-unknown", "--out", "p.html")
-    assert "10 of 30 rows have values that the model does not know, and are left out." in done.err
+    assert "'c'. They are predicted as any that it knows, with wide intervals." in done.err
+    assert "From 30 test rows" in (tmp_path / "p.html").read_text(encoding="utf-8")
     mgp("report", "model.mgp", "--allow-unknown", "--out", "p.html", code=2)
     mgp("report", "model.mgp", "--test", "new.csv", "--out", "new.csv", code=2)
+
+
+def test_test_rows_with_gaps_are_predicted_as_the_model_predicts_them(tmp_path, monkeypatch):
+    """Rows with a gap that the model fills in judge it too; a row that cannot be predicted is left out of inputs and targets alike."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    data = pd.DataFrame({"x": rng.normal(size=40), "z": rng.normal(size=40), "kind": np.resize(["a", "b"], 40)})
+    data = data.assign(y=data.x + (data.kind == "a"), x=data.x.where(data.index % 4 > 0))
+    model = GPRegressor(restarts=1, max_iter=20, missing="impute").fit(data.drop(columns="y"), data.y)
+    model.save("model.mgp")
+    new = data.assign(kind=data.kind.where(data.index != 3, "c"), y=data.y.where(data.index != 5))
+    new.to_csv("new.csv", index=False)
+    done = mgp("report", "model.mgp", "--test", "new.csv", "--out", "page.html")
+    assert "1 of 40 rows have no target" in done.err
+    assert "1 of 39 rows cannot be predicted (row 4)" in done.err
+    assert "From 38 test rows" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    rows = data.drop(index=[3, 5])
+    mean, std = model.predict(rows, return_std=True)
+    found = inspection.predictions(model, rows.drop(columns="y"), rows.y)
+    np.testing.assert_allclose(found.mean, mean, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(found.lower, model.predict_quantiles(rows, q=(0.025,))[:, 0], rtol=1e-6, atol=1e-6)
+    gap = rows.x.isna().to_numpy()
+    assert std[gap].min() > std[~gap].max()
+    assert np.isfinite(found.X).all()  # where to draw them

@@ -172,6 +172,19 @@ def test_the_controls_begin_at_a_training_row(chromium, tmp_path):
     assert found["day"][0] in set(day[upper])
 
 
+def test_the_controls_begin_at_a_row_without_gaps(chromium, tmp_path):
+    """Most rows have a gap; the controls have none, so that what they show of such a row would be another one."""
+    rng, n = np.random.default_rng(0), 40
+    table = pd.DataFrame({"load": rng.normal(size=n), "note": [None] * 32 + ["wet", "dry"] * 4})
+    model = GPRegressor(restarts=1, max_iter=3, missing="impute").fit(
+        table, pd.Series(table["load"] + rng.normal(size=n), name="grip")
+    )
+    write_model_report(model, tmp_path / "model.html")
+    code = """return document.querySelector("#live .said").textContent;"""
+    page = with_script((tmp_path / "model.html").read_text("utf-8"), code, tmp_path / "page.html")
+    assert outcome_of(browse(chromium, page, tmp_path / "profile")[0]).endswith("This is a training row.")
+
+
 def test_a_model_that_is_too_large_says_so(model, monkeypatch, tmp_path):
     monkeypatch.setattr(page_live, "MOST_BYTES", 1000)
     write_model_report(model, tmp_path / "model.html")

@@ -14,11 +14,11 @@ import pytest
 import torch
 from rich.console import Console
 
-from manifoldgp import NUTS, ManifoldGPRegressor, Single, Stack
+from manifoldgp import NUTS, GPRegressor, ManifoldGPRegressor, Single, Stack
 from manifoldgp.cli._fit_progress import FitProgress
 from manifoldgp.cli._interruption import Interruption
 from manifoldgp.cli._messages import Messages
-from manifoldgp.training.plan import Phase, Plan
+from manifoldgp.training.plan import Phase, Plan, slower_by_inputs
 from manifoldgp.training.progress import Lines, PhaseWatcher, Position, Progress, bar_here
 from short_fits import few_starts, manifold, short_stack
 
@@ -282,3 +282,21 @@ def _sample(progress: FitProgress, failure: Exception | None) -> None:
             os.kill(os.getpid(), signal.SIGINT)
         if failure is not None:
             raise failure
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "least", "most"), [(50, 2, 1.1, 1.2), (50, 32, 3.0, 3.5), (172, 96, 4.0, 5.0), (12_000, 8, 1.0, 1.05)]
+)
+def test_fits_with_many_inputs_and_few_rows_are_expected_to_take_longer(rows, columns, least, most):
+    assert least < slower_by_inputs(rows, columns) < most
+
+
+def test_the_first_estimate_knows_the_number_of_inputs(monkeypatch, capsys):
+    """A table with 32 columns took 8 times what was said at first."""
+    monkeypatch.setattr("manifoldgp.training.progress.seconds_a_unit", lambda: 10.0 * torch.get_num_threads())
+    said = []
+    for columns in (1, 100):
+        wide = np.random.default_rng(0).normal(size=(30, columns))
+        GPRegressor(verbose=True, restarts=1, max_iter=1).fit(wide, wide[:, 0])
+        said.append(capsys.readouterr().err.splitlines()[0])
+    assert said[0] != said[1]

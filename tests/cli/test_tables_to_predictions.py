@@ -300,7 +300,7 @@ def test_dates_gaps_and_many_categories_go_through_every_command(here):
     assert manifoldgp.load("m.mgp").ensembles_[0].blocks[0].rows == 70
     done = mgp(*fit, "--missing", "impute", "--cyclic", "day,week")
     for line in (
-        "x: missing values are taken from rows that are alike; a column says where",
+        "x, floor: missing values are taken from rows that are alike; a column says where",
         "city: text, becomes the effect of each of 14 categories (c0, c1, c10, c11, c12, c13, ...) on the target",
         "when: dates, become when [days], when: sine of day, when: cosine of day, when: sine of week, when: cosine of week",
     ):
@@ -315,6 +315,29 @@ def test_dates_gaps_and_many_categories_go_through_every_command(here):
     np.testing.assert_allclose(predicted[["mean", "std"]], np.stack([mean, std], 1), rtol=1e-9)
     assert json.loads(mgp("score", "m.mgp", "data.csv", "--json").out)["rows"] == 80
     assert "There is no column of dates" in fails("fit", "new.csv", "-t", "y", "--cyclic", "day", "--out", "n.mgp")
+
+
+def test_numbers_of_rows_are_told(here):
+    """Tables that other software wrote begin with them, and a fit takes them for an input."""
+    table = messy().assign(rownames=range(1, 31), run=1000 + np.arange(30))
+    table.loc[2, "y"] = np.nan  # a row that is left out
+    table[["rownames", "run", "x", "y"]].to_csv("data.csv", index=False)
+    said = "rownames, run: seems to be the number of the row, and is an input here. If it says nothing about new rows, leave it out: --drop rownames --drop run"
+    assert said in mgp("fit", "data.csv", "-t", "y", "--out", "m.mgp", *FAST).err
+    table[["rownames", "x", "y"]].drop(index=range(3, 9)).to_csv("data.csv", index=False)  # some of a larger table
+    assert "rownames: seems to be" in mgp("fit", "data.csv", "-t", "y", "--out", "m.mgp", *FAST).err
+    assert "number of the row" not in mgp("fit", "data.csv", "-t", "y", "--drop", "rownames", "--out", "m.mgp", *FAST).err
+    in_time = ("fit", "data.csv", "-t", "y", "--ordered", "--time-budget", "1", "--out", "m.mgp")
+    assert "number of the row" not in mgp(*in_time).err  # which it may be
+    table.assign(rpm=np.sort(RNG.integers(0, 900, 30)))[["rpm", "x", "y"]].to_csv("data.csv", index=False)
+    assert "number of the row" not in mgp("fit", "data.csv", "-t", "y", "--out", "m.mgp", *FAST).err
+
+
+def test_a_text_with_one_category_and_gaps_is_told_as_one(here):
+    table = messy().assign(fee=["$70/mo"] + [None] * 29)
+    table[["x", "fee", "y"]].to_csv("data.csv", index=False)
+    done = mgp("fit", "data.csv", "-t", "y", "--missing", "impute", "--out", "m.mgp", *FAST)
+    assert "fee: text, with a single category ($70/mo)" in done.err
 
 
 @pytest.mark.parametrize(("arguments", "code", "message"), [
@@ -509,7 +532,7 @@ def test_a_large_model_predicts_by_a_quick_program_and_says_what_that_loses(tmp_
     table[:300].to_csv("data.csv", index=False)
     table[300:].to_csv("new.csv", index=False)
     mgp("fit", "data.csv", "--target", "y", "--out", "m.mgp", "--averaging", "plain")
-    lost = "go through few points in place of all rows"
+    lost = "goes through few points in place of all rows"
     quick, exact = mgp("predict", "m.mgp", "new.csv"), mgp("predict", "m.mgp", "new.csv", "--exact")
     assert lost in quick.err
     assert "--exact" in quick.err

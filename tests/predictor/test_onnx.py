@@ -135,3 +135,18 @@ def test_single_precision_is_half_as_large(tmp_path):
 def test_other_types_are_refused(tmp_path):
     with pytest.raises(InputError, match="'float64' or 'float32'; got 'float16'"):
         export_onnx(drawn_pair("mlp", "se"), tmp_path / "model.onnx", dtype="float16")
+
+
+def test_operators_that_older_runtimes_have_for_float32_alone_are_not_used(tmp_path):
+    """Cos in float64 came with onnxruntime 1.29; a Sigmoid times its input is merged into one that has no float64 before 1.31."""
+    used: set[str] = set()
+    for number, (features, kernel) in enumerate((("module", "sm"), ("identity", "nn"))):
+        export_onnx(drawn_pair(features, kernel), tmp_path / f"{number}.onnx")
+        nodes = onnx.load(tmp_path / f"{number}.onnx").graph.node
+        used |= {node.op_type for node in nodes}
+        names = [
+            node.name for node in nodes if node.op_type != "Identity"
+        ]  # 1.19 refuses files where it merges nodes without names
+        assert len(set(names) - {""}) == len(names)
+    assert "Sin" in used
+    assert not used & {"Cos", "Sigmoid"}

@@ -40,8 +40,8 @@ def compare(
     models: Annotated[
         list[str] | None,
         typer.Option(
-            help="Models, a,b,c or repeated: mean, linear, gp:KERNEL, forest, boosting, lightgbm, catboost, ngboost, tabpfn, mgp:AVERAGING; "
-            "by default all that are installed.",
+            help="Models, a,b,c or repeated: mean, linear, gp:KERNEL, forest, boosting, lightgbm, catboost, ngboost, tabpfn, deepgp:LAYERS, mgp:AVERAGING; "
+            "by default all that are installed, without deep GPs.",
             metavar="NAMES",
         ),
     ] = None,
@@ -78,7 +78,7 @@ def compare(
         refuse_unwritable(out)
     messages = Messages(quiet)
     with Interruption() as interruption:
-        training = read_training(files, [target], features, drop, None, group, messages, str(missing))
+        training = read_training(files, [target], features, drop, None, group, messages, str(missing), ordered=ordered)
         found = _compared(training, column_names(models, []) or None, ordered, folds, budget, seed, target, messages)
     if json:
         print_json({"rows": len(found.y), "held_out": found.held_out, "models": found.table(), "verdict": found.verdict})

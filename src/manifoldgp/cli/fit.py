@@ -204,7 +204,7 @@ def fit(
     with Interruption() as interruption:
         try:
             training = read_training(
-                files, target, features, drop, noise_column, group, messages, str(missing), column_names(cyclic, [])
+                files, target, features, drop, noise_column, group, messages, str(missing), column_names(cyclic, []), ordered
             )
             fitted = fit_table(training, messages, interruption, ordered, arguments, noise_of_inputs, more)
             place = unfinished if fitted.interrupted and out.exists() else out
@@ -334,8 +334,9 @@ def read_training(
     messages: Messages,
     missing: str = "error",
     cyclic: Sequence[str] = (),
+    ordered: bool = False,
 ) -> Training:
-    """Read the tables, leave out rows without target, learn the encoding, and say what was done."""
+    """Read the tables, leave out rows without target, learn the encoding, and say what was done. ordered: whether rows are in order of time."""
     import numpy as np
 
     from manifoldgp.data.columns import target_numbers
@@ -379,7 +380,7 @@ def read_training(
         encoding,
         int(unlabelled.sum()),
     )
-    _say_what_was_read(training, rows, messages)
+    _say_what_was_read(training, rows, messages, ordered)
     return training
 
 
@@ -475,7 +476,7 @@ def refuse_unfinished(progress: FitProgress, outputs: int, exit_code: int) -> No
         raise typer.Exit(exit_code)
 
 
-def _say_what_was_read(training: Training, rows: int, messages: Messages) -> None:
+def _say_what_was_read(training: Training, rows: int, messages: Messages, ordered: bool) -> None:
     from manifoldgp.data.columns import spellings_alike
 
     encoding = training.encoding
@@ -486,7 +487,8 @@ def _say_what_was_read(training: Training, rows: int, messages: Messages) -> Non
     for column in encoding.columns:
         if column.kind == "category":
             names = ", ".join(column.categories[:6]) + (", ..." if len(column.categories) > 6 else "")
-            messages.note(f"{column.name}: text, one 0/1 column for each of {len(column.categories)} categories ({names})")
+            each = f"one 0/1 column for each of {len(column.categories)} categories ({names})"
+            messages.note(f"{column.name}: text, {each if len(column.categories) > 1 else f'with a single category ({names})'}")
         elif column.kind == "levels":
             names = ", ".join(column.categories[:6])
             messages.note(
@@ -501,9 +503,11 @@ def _say_what_was_read(training: Training, rows: int, messages: Messages) -> Non
             messages.warn(
                 f"{column.name}: categories that differ only in capitals or spaces count as different ones: {', '.join(alike[:3])}"
             )
-        if column.indicator:
-            messages.note(f"{column.name}: missing values are taken from rows that are alike; a column says where")
+    if filled := [column.name for column in encoding.columns if column.indicator]:
+        messages.note(f"{', '.join(filled)}: missing values are taken from rows that are alike; a column says where")
     _warn_of_copies(training, messages)
+    if not ordered:
+        _warn_of_row_numbers(training.X, messages)
     if encoding.group:
         messages.note(f"{encoding.group}: {len(set(training.groups))} labels of rows that belong together; not an input")
     if encoding.constant:
@@ -529,6 +533,34 @@ def _warn_of_copies(training: Training, messages: Messages) -> None:
         messages.warn(
             f"{', '.join(same)}: the same numbers as the target. If they are not known beforehand, leave them out: {without}"
         )
+
+
+_NAMES_OF_ROW_NUMBERS = frozenset(
+    ("id", "index", "no", "no.", "nr", "nr.", "number", "obs", "row", "rowid", "row_id", "rownames")
+)
+"""What software and people call a column that numbers the rows, in small letters; one without a name is left out anyway."""
+
+
+def _warn_of_row_numbers(inputs: Any, messages: Messages) -> None:
+    """The number of a row tells where it stands in the file, which new rows have nothing to do with."""
+    found = [str(name) for name in inputs if _numbers_the_rows(str(name), inputs[name])]
+    if found:
+        without = " ".join(option("--drop", name) for name in found)
+        messages.warn(
+            f"{', '.join(found)}: seems to be the number of the row, and is an input here. If it says nothing about new rows, leave it out: {without}"
+        )
+
+
+def _numbers_the_rows(name: str, column: Any) -> bool:
+    """Whether a column counts from row to row; or only grows, by whole numbers, and is called as such columns are."""
+    import numpy as np
+    from pandas.api.types import is_integer_dtype
+
+    if not is_integer_dtype(column.dtype) or len(column) < 3:
+        return False
+    values = column.to_numpy(dtype=np.float64, na_value=np.nan)
+    called = name.strip().lower() in _NAMES_OF_ROW_NUMBERS
+    return bool(np.ptp(values - column.index.to_numpy()) == 0.0 or (called and (np.diff(values) > 0).all()))
 
 
 def _same_numbers(column: Any, target: Any) -> bool:

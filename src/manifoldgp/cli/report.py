@@ -53,7 +53,7 @@ def _test_rows(model: Any, file: str, allow_unknown: bool, messages: Messages) -
     """Inputs and targets of a table, as the model takes them; rows without target are left out."""
     import numpy as np
 
-    from manifoldgp.cli._models import encoding_of, prepare
+    from manifoldgp.cli._models import encoding_of, prepare, tell_rows_left_out
     from manifoldgp.data.table_files import read_table
     from manifoldgp.errors import InputError
 
@@ -65,10 +65,6 @@ def _test_rows(model: Any, file: str, allow_unknown: bool, messages: Messages) -
         raise InputError(f"No row of {file} has a value in {', '.join(encoding.targets)}: there is nothing to compare with.")
     if missing.any():
         messages.note(f"{int(missing.sum())} of {len(table)} rows have no target and are left out.")
-    X, Y = prepare(encoding, table[~missing], allow_unknown, messages).X, Y[~missing]
-    unknown = X.isna().any(axis=1).to_numpy()
-    if unknown.all():
-        raise InputError(f"No row of {file} has values that the model knows: there is nothing to compare with.")
-    if unknown.any():
-        messages.note(f"{int(unknown.sum())} of {len(X)} rows have values that the model does not know, and are left out.")
-    return X[~unknown], Y[~unknown]
+    query = prepare(encoding, table[~missing], allow_unknown, messages)
+    tell_rows_left_out(query.reasons, messages)
+    return query.X, Y[~missing][query.reasons == ""]

@@ -90,7 +90,8 @@ def search(
     messages = Messages(quiet)
     with Interruption() as interruption:
         try:
-            training = read_training(files, target, features, drop, None, group, messages, str(missing))
+            # a series against time may have one row after the other as its input
+            training = read_training(files, target, features, drop, None, group, messages, str(missing), ordered=True)
             fitted = _searched(training, messages, interruption, ordered, settings)
             place = unfinished if out is not None and fitted.interrupted and out.exists() else out
             if place is not None:

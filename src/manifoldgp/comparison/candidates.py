@@ -38,8 +38,14 @@ class Candidate:
 
 _DEFAULT_KERNELS = ("se", "matern32", "matern52", "rq", "additive", "auto")
 _DEFAULT_AVERAGES = ("fast", "stack")
-_DEFAULT_DEPTHS = (2,)
-_KERNEL_TITLES = {"se": "squared exponential", "matern32": "Matérn 3/2", "matern52": "Matérn 5/2", "matern12": "Matérn 1/2", "rq": "rational quadratic"}  # fmt: skip
+_KERNEL_TITLES = {
+    "se": "squared exponential",
+    "matern12": "Matérn 1/2",
+    "matern32": "Matérn 3/2",
+    "matern52": "Matérn 5/2",
+    "rq": "rational quadratic",
+    "auto": "best kernel on held-out rows",
+}
 
 _SIMPLE = {
     "mean": Candidate("mean", "always the mean", peers.mean, 0.01),
@@ -58,10 +64,12 @@ _INSTALLED = {
 
 
 def default_names() -> list[str]:
-    """The models that are compared unless somebody chooses: the quick ones first, ours last; other packages where they are installed."""
+    """The models that are compared unless somebody chooses: the quick ones first, ours last; other packages where they are installed.
+
+    Deep GPs, which take minutes on a hundred rows, wait until they are asked for.
+    """
     kernels = [f"gp:{word}" for word in _DEFAULT_KERNELS if _known_kernel(word)]
     others = [name for name in _INSTALLED if find_spec(name) is not None]
-    others += [f"deepgp:{layers}" for layers in _DEFAULT_DEPTHS if find_spec("gpytorch") is not None]
     return [*_SIMPLE, *kernels, *_TREES, *others, *(f"mgp:{word}" for word in _DEFAULT_AVERAGES)]
 
 
@@ -83,7 +91,7 @@ def chosen(models: Sequence[str] | Mapping[str, BaseEstimator] | None) -> list[C
 def _named(name: str) -> Candidate:
     kind, colon, word = str(name).partition(":")
     if colon and kind == "gp" and _known_kernel(word):
-        return Candidate(name, f"plain GP, {_KERNEL_TITLES.get(word, word)}", peers.Plain(word))
+        return Candidate(name, f"plain GP, {_KERNEL_TITLES.get(word, word)}", peers.Plain(word), 6.0 if word == "auto" else 1.0)
     if colon and kind == "mgp" and _known_average(word):
         return Candidate(name, f"manifold GP, {word}", peers.Manifold(word), _cost_of(word))
     if colon and kind == "deepgp" and word.isdecimal() and int(word) > 0:
@@ -114,14 +122,13 @@ def _users(name: str, estimator: BaseEstimator) -> Candidate:
 
 
 def _known_kernel(word: str) -> bool:
-    """Whether a plain GP takes this word for its kernel."""
+    """Whether a plain GP takes this word for its kernel; "auto" tries several on held-out rows."""
     from manifoldgp.kernels import as_kernel
 
     try:
-        as_kernel(word)
+        return word == "auto" or as_kernel(word) is not None
     except InputError:
         return False
-    return True
 
 
 def _known_average(word: str) -> bool:

@@ -65,7 +65,7 @@ def compare(
     y : (N,)
         The target.
     models
-        Names, ``["mean", "linear", "gp:se", "forest", "boosting", "mgp:stack"]``, or scikit-learn estimators by name; by default all that are installed.
+        Names, ``["mean", "linear", "gp:se", "forest", "boosting", "mgp:stack"]``, or scikit-learn estimators by name; by default all that are installed but deep GPs.
         ``gp:WORD`` is ``GPRegressor(kernel=WORD)``, ``mgp:WORD`` is ``ManifoldGPRegressor(averaging=WORD)``, ``deepgp:2`` is ``DeepGPRegressor(2)``.
     groups : (N,)
         Rows with one label (a run, a patient) are held out together.

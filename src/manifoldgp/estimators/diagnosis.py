@@ -185,18 +185,28 @@ def _uninformative(estimator: ManifoldGPRegressor, posterior: Conditioned) -> li
     if len(constant):
         where = _sample(posterior)
         constant_where = f"Constant{where}, so nearly" if where else "Constant in the training data, so"
-        remarks.append(f"{constant_where} without information: input {', '.join(names[d] for d in constant)}.")
+        remarks.append(f"{constant_where} without information: input {_some([names[d] for d in constant])}.")
     if len(unseen):
         words = "it is left out of the model, whatever value it has later"
         remarks.append(
-            f"Constant in the training data, so without information: input {', '.join(names[d] for d in unseen)}. So {words}."
+            f"Constant in the training data, so without information: input {_some([names[d] for d in unseen])}. So {words}."
         )
     repeated = [
         f"{names[d]} (that of {names[scaler.columns[scaler.place[d]]]})" for d in np.setdiff1d(scaler.dropped, without_place)
     ]
     if repeated:
-        remarks.append(f"The same column again, and left out of the model: input {', '.join(repeated)}.")
+        remarks.append(f"The same column again, and left out of the model: input {_some(repeated)}.")
     return remarks
+
+
+def _some(names: Sequence[str]) -> str:
+    """The first of many names, and how many more there are.
+
+    >>> _some(["a", "b"]), _some(list("abcdefgh"))
+    ('a, b', 'a, b, c, d, e, f and 2 more')
+    """
+    more = len(names) - _LISTED
+    return ", ".join(names[:_LISTED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _sample(posterior: Conditioned) -> str:
@@ -317,7 +327,7 @@ def _lengthscales(estimator: ManifoldGPRegressor, posterior: Conditioned, number
             what = "input" if len(seen) == len(relative) else "feature"
             some = f"1 {what} has" if far == 1 else f"{far} {what}s have"
             which = [names[d] for d in sorted(seen[(relative > _FAR).cpu().numpy()])] if what == "input" else []
-            listed = ": " + ", ".join(which[:_LISTED]) + (", ..." if far > _LISTED else "") if which else ""
+            listed = f": {_some(which)}" if which else ""
             remarks.append(f"{name}: {some} no influence (length-scale above {_FAR:g} spreads{_sample(posterior)}){listed}.")
         if near:
             some = "1 length-scale is" if near == 1 else f"{near} length-scales are"

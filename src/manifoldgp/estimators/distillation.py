@@ -29,7 +29,8 @@ _SMALLEST = -500.0
 """Logarithm of the smallest ratio of densities: a member that excludes what others predict loses much, but a number."""
 
 _ROWS = 16, 200
-_EM_ITERATIONS = 300
+_EM_ITERATIONS, _EM_AT_FIRST = 300, 20
+"""Steps of EM, and those by which members alone are compared: the weights of one member's few components are nearly found by then."""
 
 
 @dataclass(frozen=True)
@@ -71,15 +72,19 @@ class _Points:
         """E_p[p_s / q] (S,): above one where more weight of a component lowers KL."""
         return self.density @ (self.weight / (w @ self.density))
 
-    def refined(self, w: np.ndarray) -> np.ndarray:
-        """EM: the least KL among mixtures of the components that have weight."""
-        for _ in range(_EM_ITERATIONS):
-            updated = w * self.pull(w)
-            moved = np.abs(updated - w).max()
-            w = updated / updated.sum()
+    def refined(self, w: np.ndarray, iterations: int = _EM_ITERATIONS) -> np.ndarray:
+        """EM: the least KL among mixtures of the components that have weight; the others stay without, so that only the former are computed."""
+        inside = np.flatnonzero(w)
+        own, part = replace(self, density=self.density[inside]), w[inside]
+        for _ in range(iterations):
+            updated = part * own.pull(part)
+            moved = np.abs(updated - part).max()
+            part = updated / updated.sum()
             if moved < 1e-7:
                 break
-        return w
+        refined = np.zeros_like(w)
+        refined[inside] = part
+        return refined
 
 
 def distilled(ensembles: Sequence[Ensemble], max_members: int | None, tolerance: float | None) -> list[Distilled]:
@@ -99,8 +104,9 @@ def in_words(losses: Sequence[Loss]) -> str:
     if not points:
         return said
     nats, mean, std = (max(getattr(p, name) for p in points) for name in ("nats", "mean", "std"))
+    few = sum(p.compressed for p in points)
     return (
-        f"{said} {sum(p.compressed for p in points)} of these go through few points in place of all rows: {nats:.2g} nats lost a row{most}; means differ by up to "
+        f"{said} {few} of these {'goes' if few == 1 else 'go'} through few points in place of all rows: {nats:.2g} nats lost a row{most}; means differ by up to "
         f"{100 * mean:.2g} % of the standard deviation, and that by up to {100 * std:.2g} % (at {points[0].rows} rows beside the training rows)."
     )
 
@@ -178,5 +184,5 @@ def _selected(points: _Points, most: int, tolerance: float) -> np.ndarray:
 
 def _first(points: _Points) -> np.ndarray:
     """The weights of the member that stands for the whole mixture best."""
-    alone = [points.refined((points.member == m) / (points.member == m).sum()) for m in np.unique(points.member)]
-    return min(alone, key=points.nats)
+    alone = [points.refined((points.member == m) / (points.member == m).sum(), _EM_AT_FIRST) for m in np.unique(points.member)]
+    return points.refined(min(alone, key=points.nats))

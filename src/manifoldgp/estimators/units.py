@@ -96,11 +96,21 @@ def model_points(estimator: Predicting, X: Table) -> Points:
     """X as points of the fitted model; what is missing is taken from the training rows that its encoding keeps."""
     check_is_fitted(estimator)
     query = query_rows(estimator, X)
+    A = inputs.query_table(estimator, query.X, fills_in(estimator) or query.left_out is not None)
+    return points_at(estimator, A, query.left_out)
+
+
+def fills_in(estimator: object) -> bool:
+    """Whether the model has rows from which it takes what is missing."""
     encoding: TableEncoding | None = getattr(estimator, "table_encoding_", None)
-    donors = None if encoding is None else encoding.donors
-    A = inputs.query_table(estimator, query.X, donors is not None or query.left_out is not None)
+    return encoding is not None and encoding.donors is not None
+
+
+def points_at(estimator: Predicting, A: np.ndarray, left_out: np.ndarray | None = None) -> Points:
+    """Checked inputs A (n, D), NaN where one is missing, as points of the fitted model. left_out (n,): rows that are not predicted."""
+    encoding: TableEncoding | None = getattr(estimator, "table_encoding_", None)
     unknown = np.asarray(np.isnan(A).any(1))
-    draw = unknown if query.left_out is None else unknown & ~query.left_out
+    draw = unknown if left_out is None else unknown & ~left_out
     known = on_device(estimator, estimator.x_scaler_.apply(A if not unknown.any() else A[~unknown]))
     if not draw.any():
         return Points(len(A), known, known[:0, None], np.flatnonzero(~unknown), np.flatnonzero(draw), draw[draw])

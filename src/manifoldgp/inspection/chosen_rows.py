@@ -84,7 +84,9 @@ class Rows:
     Attributes
     ----------
     X, y : (n, D), (n,)
-        Inputs, and the target of one output.
+        Inputs, and the target of one output. Where the user gave rows with gaps, X has what the model fills in on average.
+    asked : (n, D)
+        X with NaN in these gaps.
     place : (n,)
         Which of the ``total`` rows they are.
     total
@@ -95,6 +97,7 @@ class Rows:
 
     X: np.ndarray
     y: np.ndarray
+    asked: np.ndarray
     place: np.ndarray
     total: int
     given: bool
@@ -110,7 +113,8 @@ def training_rows(model: ManifoldGPRegressor, output: int = 0, most: int | None 
         raise InputError(f"This {type(model).__name__} does not keep its training rows. Give rows: X=..., y=....") from error
     place = thinned(len(y), most)
     scale, offset = model.y_scaler_.scale[output], model.y_scaler_.offset[output]
-    return Rows(model.x_scaler_.undo(X[place]), y[place] * scale + offset, place, len(y), False)
+    X = model.x_scaler_.undo(X[place])
+    return Rows(X, y[place] * scale + offset, X, place, len(y), False)
 
 
 def chosen_rows(
@@ -122,24 +126,35 @@ def chosen_rows(
         return training_rows(model, output, most)
     if X is None or y is None:
         raise InputError("X and y belong together: give both, or neither to see the training rows.")
-    X = _checked(model, X)
-    y = inputs.target_table(model, y, len(X))[:, output]
+    asked = _checked(model, X)
+    y = inputs.target_table(model, y, len(asked))[:, output]
     place = thinned(len(y), most)
-    return Rows(X[place], y[place], place, len(y), True)
+    return Rows(_filled_in(model, asked[place]), y[place], asked[place], place, len(y), True)
 
 
 def chosen_inputs(model: ManifoldGPRegressor, X: Table | None) -> np.ndarray:
     """The user's inputs (n, D), or those of the training rows."""
-    return training_rows(model).X if X is None else _checked(model, X)
+    return training_rows(model).X if X is None else _filled_in(model, _checked(model, X))
 
 
 def _checked(model: ManifoldGPRegressor, X: Table) -> np.ndarray:
-    """X (n, D) as numbers. An array has the model's columns in the model's order; that it carries no names needs no warning."""
+    """X (n, D) as numbers, NaN in gaps that the model can fill in. An array has the model's columns in the model's order; that it carries no names needs no warning."""
     from manifoldgp.estimators.tables import query_rows  # PyTorch, which drawing alone does not need
+    from manifoldgp.estimators.units import fills_in
 
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="X does not have valid feature names", category=UserWarning)
-        return inputs.query_table(model, query_rows(model, X).X)
+        return inputs.query_table(model, query_rows(model, X).X, fills_in(model))
+
+
+def _filled_in(model: ManifoldGPRegressor, X: np.ndarray) -> np.ndarray:
+    """X (n, D) with the mean of rows that are alike in its gaps: where to draw a row, not how well it is known."""
+    gaps = np.isnan(X).any(1)
+    if not gaps.any():
+        return X
+    X = X.copy()
+    X[gaps] = model.table_encoding_.filled_in(X[gaps])[0][:, -1]
+    return X
 
 
 def thinned(rows: int, most: int | None) -> np.ndarray:

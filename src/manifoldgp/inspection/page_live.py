@@ -49,7 +49,7 @@ def _facts(view: ModelView, p: Predictor) -> Spec:
     scaled = (rows - p.x_offset) / p.x_scale
     spread = [target.rows.y for target in view.targets]
     return {
-        "columns": _columns(view, _central_row((view.X - p.x_offset) / p.x_scale)),
+        "columns": _columns(view, _central_row((view.X - p.x_offset) / p.x_scale, _rows_with_gaps(view))),
         "targets": [target.name for target in view.targets],
         "ranges": [[float(np.min(y)), float(np.max(y))] for y in spread],
         "offset": p.x_offset.tolist(),
@@ -59,9 +59,21 @@ def _facts(view: ModelView, p: Predictor) -> Spec:
     }
 
 
-def _central_row(scaled: np.ndarray) -> int:
-    """The training row nearest to the middle of all, where the controls begin: medians of all inputs together may lie where nothing was ever seen."""
-    return int(((scaled - np.median(scaled, 0)) ** 2).sum(1).argmin())
+def _rows_with_gaps(view: ModelView) -> np.ndarray:
+    """Which training rows (n,) had a gap: the controls have none, so that no control could show such a row."""
+    encoding = getattr(view.model, "table_encoding_", None)
+    if encoding is None or list(encoding.names) != list(view.inputs):
+        return np.zeros(len(view.X), dtype=bool)
+    return np.asarray((view.X[:, encoding.indicators] > 0.5).any(1))
+
+
+def _central_row(scaled: np.ndarray, gaps: np.ndarray) -> int:
+    """The training row nearest to the middle of all, where the controls begin: medians of all inputs together may lie where nothing was ever seen.
+
+    gaps (n,): rows that are taken only if there are no others.
+    """
+    distances = ((scaled - np.median(scaled, 0)) ** 2).sum(1)
+    return int(np.where(gaps & ~gaps.all(), np.inf, distances).argmin())
 
 
 def _columns(view: ModelView, begin: int) -> list[Spec]:

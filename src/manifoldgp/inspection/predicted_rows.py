@@ -9,8 +9,7 @@ import numpy as np
 
 from manifoldgp.data import inputs
 from manifoldgp.errors import InputError
-from manifoldgp.inspection.chosen_rows import chosen_rows, held_out, output_index
-from manifoldgp.inspection.curves import predictive
+from manifoldgp.inspection.chosen_rows import Rows, chosen_rows, held_out, output_index
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -71,16 +70,35 @@ def predictions(
         )
     rows = chosen_rows(model, X, y, output, most)
     if left_out:
-        mixture = model.ensembles_[output].left_out(rows.place)
+        from manifoldgp.estimators.units import on_device  # PyTorch, which drawing alone does not need
+
+        mixture, seen = model.ensembles_[output].left_out(rows.place), on_device(model, rows.y)
+        parts = (
+            mixture.moments()[0],
+            mixture.quantile(0.025),
+            mixture.quantile(0.975),
+            mixture.log_density(seen),
+            mixture.cdf(seen),
+        )
+        found = [part.cpu().numpy() for part in parts]
     else:
         known = inputs.query_noise(noise_std, rows.total, model.n_outputs_)
-        mixture = predictive(model, rows.X, output, None if known is None else np.sqrt(known[rows.place]))
-    from manifoldgp.estimators.units import on_device  # PyTorch, which drawing alone does not need
-
-    seen = on_device(model, rows.y)
-    parts = mixture.moments()[0], mixture.quantile(0.025), mixture.quantile(0.975), mixture.log_density(seen), mixture.cdf(seen)
-    mean, lower, upper, log_density, pit = (part.cpu().numpy() for part in parts)
+        found = _of_given_rows(model, rows, output, None if known is None else np.sqrt(known[rows.place]))
+    mean, lower, upper, log_density, pit = found
     return Predictions(rows.X, rows.y, mean, lower, upper, log_density, pit, rows.place, rows.total, left_out)
+
+
+def _of_given_rows(model: ManifoldGPRegressor, rows: Rows, output: int, noise_std: np.ndarray | None) -> list[np.ndarray]:
+    """Mean, bounds, log density and PIT (n,) of one target; rows with gaps are predicted as `predict` does it. noise_std: (n, O)."""
+    from manifoldgp.estimators.predictions import distribution  # PyTorch, which drawing alone does not need
+    from manifoldgp.estimators.units import points_at
+
+    found = distribution(model, points_at(model, rows.asked), False, noise_std)
+    Y = np.repeat(rows.y[:, None], model.n_outputs_, 1)
+    mean, _ = found.moments()
+    lower, upper = np.moveaxis(found.quantiles(np.array([0.025, 0.975])), 1, 0)
+    parts = mean, lower, upper, found.log_densities(Y), found.cdf(Y)
+    return [part.reshape(len(Y), -1)[:, output] for part in parts]
 
 
 Source = Literal["test rows", "held-out rows", "leave-one-out"]

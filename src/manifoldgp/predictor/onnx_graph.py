@@ -30,7 +30,8 @@ class Graph:
     def node(self, operator: str, *inputs: str, **attributes: Any) -> str:
         """The name of what an ONNX operator makes of its inputs."""
         output = self.new_name(operator.lower())
-        self.nodes.append(self.onnx.helper.make_node(operator, list(inputs), [output], **attributes))
+        # with a name: onnxruntime 1.19 calls what it merges by the names of the parts, and refuses two without one
+        self.nodes.append(self.onnx.helper.make_node(operator, list(inputs), [output], name=output, **attributes))
         return output
 
     def constant(self, value: np.ndarray | float) -> str:

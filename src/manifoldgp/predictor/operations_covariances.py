@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from manifoldgp.predictor.backends import operation
-from manifoldgp.predictor.operations_elementwise import arcsine, log1p
+from manifoldgp.predictor.operations_elementwise import arcsine, cosine, log1p
 from manifoldgp.predictor.operations_rows import product
 from manifoldgp.predictor.operations_rows import square_sum as _square_sum
 
@@ -222,7 +222,7 @@ def _(g: Graph, H: str, width: str, speed: str, T: str, norms: str, cosines: str
     G = g.node("Unsqueeze", H, g.axes(-3))
     K = g.do(squared_exponential, g.node("Mul", G, width), T, norms, expand=expand)
     phase = g.node("Mul", G, speed)
-    C, S = g.node("Cos", phase), g.node("Sin", phase)
+    C, S = g.do(cosine, phase), g.node("Sin", phase)
     for q in range(g.initializers[T].shape[-2]):
         both = [
             g.node("Mul", g.columns(new, q, q + 1), g.columns(old, q, q + 1, axis=-2)) for new, old in ((C, cosines), (S, sines))

@@ -30,10 +30,17 @@ square_root = named_operation("square_root", np.sqrt, onnx="Sqrt")
 exponential = named_operation("exponential", np.exp, onnx="Exp")
 logarithm = named_operation("logarithm", np.log, onnx="Log")
 sine = named_operation("sine", np.sin, onnx="Sin")
-cosine = named_operation("cosine", np.cos, onnx="Cos")
+cosine = named_operation("cosine", np.cos)
 tanh = named_operation("tanh", np.tanh, onnx="Tanh")
 log1p = named_operation("log1p", np.log1p)
 expm1 = named_operation("expm1", np.expm1)
+
+
+@cosine.backend("onnx")
+def _(g: Graph, x: str) -> str:
+    """1 − 2 sin²(x / 2): before onnxruntime 1.29 the operator Cos knows float32 alone."""
+    s = g.node("Sin", g.node("Mul", x, g.constant(0.5)))
+    return g.node("Sub", g.constant(1.0), g.node("Mul", g.constant(2.0), g.node("Mul", s, s)))
 
 
 @log1p.backend("onnx")
@@ -68,7 +75,7 @@ def _(g: Graph, x: str) -> str:
     one = g.constant(1.0)
     adjacent = g.node("Sqrt", g.node("Mul", g.node("Sub", one, x), g.node("Add", one, x)))
     for _ in range(2):
-        gap = g.node("Sub", g.node("Mul", x, g.node("Cos", t)), g.node("Mul", adjacent, g.node("Sin", t)))
+        gap = g.node("Sub", g.node("Mul", x, g.do(cosine, t)), g.node("Mul", adjacent, g.node("Sin", t)))
         t = g.node("Add", t, gap)
     return t
 
@@ -132,7 +139,8 @@ def silu(A: np.ndarray) -> np.ndarray:
 
 @silu.backend("onnx")
 def _(g: Graph, A: str) -> str:
-    return g.node("Mul", A, g.node("Sigmoid", A))
+    """a / (1 + exp(−a)): before onnxruntime 1.31 a Sigmoid times its input becomes an operator that knows float32 alone."""
+    return g.node("Div", A, g.node("Add", g.constant(1.0), g.node("Exp", g.node("Neg", A))))
 
 
 @operation

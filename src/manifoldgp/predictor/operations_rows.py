@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from manifoldgp.predictor.backends import operation
-from manifoldgp.predictor.operations_elementwise import expm1
+from manifoldgp.predictor.operations_elementwise import cosine, expm1
 
 if TYPE_CHECKING:
     from manifoldgp.predictor.onnx_graph import Graph
@@ -67,7 +67,7 @@ def circle(A: np.ndarray) -> np.ndarray:
 
 @circle.backend("onnx")
 def _(g: Graph, A: str) -> str:
-    return g.node("Concat", g.node("Cos", A), g.node("Sin", A), axis=-1)
+    return g.node("Concat", g.do(cosine, A), g.node("Sin", A), axis=-1)
 
 
 @operation

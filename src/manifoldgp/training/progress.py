@@ -126,7 +126,7 @@ class Course:
     def begin(self, output: int, plan: Plan) -> None:
         """Training of a target begins."""
         if self._position is None:
-            self._begin, self._unit = time.perf_counter(), seconds_a_unit() / torch.get_num_threads()
+            self._begin, self._unit = time.perf_counter(), plan.slower * seconds_a_unit() / torch.get_num_threads()
         else:
             self._earlier.append(self._position.done)
         self.output, self._position = output, Position(plan)
