@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from manifoldgp.predictor import Predictor
     from manifoldgp.registry import register
     from manifoldgp.suggestions import suggest
-    from manifoldgp.training.settings import Exact, Sparse
+    from manifoldgp.training.settings import Exact, Local, Sparse
     from manifoldgp.warping import TanhWarping
 
 _HOME = {

@@ -71,7 +71,7 @@ def _whole(ensembles: Sequence[Ensemble]) -> tuple[list[Ensemble], str]:
 def _lost(ensemble: Ensemble, whole: Ensemble) -> float:
     """Nats a row by which training rows that are left out have a lower density in ``whole``."""
     data = ensemble.blocks[0].data
-    rows = np.unique(np.linspace(0, min(len(block.data.y) for block in whole.blocks) - 1, _TRIED).astype(int))
+    rows = np.unique(np.linspace(0, len(data.y) - 1, _TRIED).astype(int))
     y = ensemble.offset + ensemble.scale * data.y[torch.as_tensor(rows, device=data.y.device)]
     before, after = (float(e.left_out(rows).log_density(y).mean()) for e in (ensemble, whole))
     return before - after

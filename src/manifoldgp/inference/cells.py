@@ -9,7 +9,7 @@ import numpy as np
 _SAMPLE = 1000
 """Points by which the longest direction of a part is found, at most."""
 
-_CANDIDATES = 20_000
+_CANDIDATES = 10_000
 """Points among which those near a cell are looked for: in the smallest part around it that has so many."""
 
 _ENTRIES = 2**22

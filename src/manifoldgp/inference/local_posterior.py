@@ -1,7 +1,7 @@
 """The posterior of many rows, cell by cell: what the rows near a point say about it.
 
 The rows of a member are halved in its feature space until cells of some hundred rows are left. A point is predicted by the exact posterior given the rows of its cell and those
-nearest to them, a thousand in all: with a stationary kernel, rows far away add next to nothing to what those say. So no N x N matrix exists, and factors are computed where points
+nearest to them, some hundred in all: with a stationary kernel, rows far away add next to nothing to what those say. So no N x N matrix exists, and factors are computed where points
 are. Between cells the prediction may jump, by a small part of its standard deviation.
 """
 
@@ -10,14 +10,17 @@ from __future__ import annotations
 import math
 import threading
 from collections import OrderedDict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from manifoldgp._system.linalg import cholesky_with_jitter, factor_in_place, solve_lower
+from manifoldgp._system.threads import training_threads
 from manifoldgp.inference.cells import Cells
 from manifoldgp.inference.exact_posterior import Posterior, condition, precision
 from manifoldgp.inference.posterior import Conditioned
@@ -25,6 +28,8 @@ from manifoldgp.inference.sparse_posterior import SparsePosterior, condition_spa
 from manifoldgp.kernels.stationary import Stationary
 from manifoldgp.model import Data, Model
 from manifoldgp.parameters import Tree, leaves, map_leaves, nest
+
+Result = TypeVar("Result")
 
 KEPT_BYTES = 2**26
 """Memory for the factors that a member has computed last."""
@@ -45,8 +50,8 @@ class Nearness:
     """How many rows a cell has, and how many are near a point of it. From ``above`` rows on members are conditioned in cells."""
 
     above: int = 3000
-    cell: int = 250
-    near: int = 1000
+    cell: int = 200
+    near: int = 800
 
 
 @dataclass(frozen=True)
@@ -124,48 +129,45 @@ class Neighbourhoods:
 
     @torch.no_grad()
     def _factored(self, rows: Tensor) -> tuple[_Factor, float]:
-        H = self.H[rows]
-        K = self.model.matrix(self.values, H)
-        noise = self.model.learned_noise(self.values, self.z)
-        K.diagonal().add_(noise if self.data.known_noise is None else noise + self.data.known_noise[rows])
-        L, jitter = K.clone()[None], 0.0
+        H, jitter = self.H[rows], 0.0
+        L = self._covariance(rows, H)[None]
         if bool(factor_in_place(L)):
-            L, needed = cholesky_with_jitter(K[None])
+            L, needed = cholesky_with_jitter(self._covariance(rows, H)[None])
             jitter = float(needed)
         residual = self.z[rows] - self.model.mean_at(self.values, self.data.X[rows], H)
         L = L[0].tril_()
-        return _Factor(rows, L, torch.cholesky_solve(residual[:, None], L)[:, 0]), jitter
+        alpha = torch.linalg.solve_triangular(L.mT, solve_lower(L, residual[:, None]), upper=True)[:, 0]
+        return _Factor(rows, L, alpha), jitter
 
-    def moments(self, X: Tensor, H: Tensor, variance: bool) -> tuple[Tensor, Tensor]:
-        """Mean and variance (n,) of f at X (n, D) with features H (n, Q); differentiable in both."""
-        pieces, order = [], []
-        for cell, points in self.split(H):
-            own = self.factor(cell)
-            k = self.model.cross(self.values, self.H[own.rows], H[points])
-            mean = self.model.mean_at(self.values, X[points], H[points]) + own.alpha @ k
-            left = torch.zeros_like(mean)
-            if variance:
-                V = solve_lower(own.L, k)
-                left = (self.model.prior_diagonal(self.values, H[points]) - (V * V).sum(0)).clamp_min(0.0)
-            pieces.append(torch.stack([mean, left]))
-            order.append(points)
-        back = torch.argsort(torch.cat(order))
-        mean, left = torch.cat(pieces, 1)[:, back]
-        return mean, left
+    def _covariance(self, rows: Tensor, H: Tensor) -> Tensor:
+        """K + noise of some rows with features H (n, Q)."""
+        K = self.model.matrix(self.values, H)
+        noise = self.model.learned_noise(self.values, self.z)
+        K.diagonal().add_(noise if self.data.known_noise is None else noise + self.data.known_noise[rows])
+        return K
 
-    def left_out(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and variance (n,) of z of training rows (n,), each predicted from the others near its cell."""
-        mean, variance = torch.empty_like(self.z[rows]), torch.empty_like(self.z[rows])
-        for cell, which in self.split(self.H[rows]):
-            own = self.factor(cell)
-            place = torch.searchsorted(own.rows, rows[which])
-            p = precision(own.L, place)
-            mean[which], variance[which] = self.z[rows[which]] - own.alpha[place] / p, 1.0 / p
-        return mean, variance
+    def moments(self, cell: int, X: Tensor, H: Tensor, variance: bool) -> Tensor:
+        """Mean and variance (2, n) of f at points X (n, D) of one cell, with features H (n, Q); differentiable in both."""
+        own = self.factor(cell)
+        k = self.model.cross(self.values, self.H[own.rows], H)
+        mean = self.model.mean_at(self.values, X, H) + own.alpha @ k
+        if not variance:
+            return torch.stack([mean, torch.zeros_like(mean)])
+        V = solve_lower(own.L, k)
+        return torch.stack([mean, (self.model.prior_diagonal(self.values, H) - (V * V).sum(0)).clamp_min(0.0)])
+
+    @torch.no_grad()
+    def left_out(self, cell: int, rows: Tensor) -> Tensor:
+        """Mean and variance (2, n) of z of training rows (n,) of one cell, each predicted from the others near it."""
+        own = self.factor(cell)
+        place = torch.searchsorted(own.rows, rows)
+        p = precision(own.L, place)
+        return torch.stack([self.z[rows] - own.alpha[place] / p, 1.0 / p])
 
     def near(self, H: Tensor) -> Tensor:
         """Rows near any of the points H (n, Q): those of their cells; of more than JOINT_ROWS the nearest."""
-        rows = torch.unique(torch.cat([self.factor(cell).rows for cell, _ in self.split(H)]))
+        found = [self.cells.near(cell, self.nearness.near) for cell, _ in self.split(H)]
+        rows = torch.as_tensor(np.unique(np.concatenate(found)), device=self.H.device)
         if len(rows) <= JOINT_ROWS:
             return rows
         ours, theirs = (torch.as_tensor(self._scaled(features)) for features in (self.H[rows], H))
@@ -173,15 +175,12 @@ class Neighbourhoods:
         return rows[away.argsort()[:JOINT_ROWS].sort().values.to(rows.device)]
 
     @torch.no_grad()
-    def nlml(self) -> float:
-        """−log p(z) of all rows, those of different cells taken as independent."""
-        total = 0.0
-        for cell in range(self.cells.count):
-            rows = torch.as_tensor(self.cells.rows(cell), device=self.H.device)
-            own, _ = self._factored(rows)
-            residual = self.z[rows] - self.model.mean_at(self.values, self.data.X[rows], self.H[rows])
-            total += float(0.5 * residual @ own.alpha + own.L.diagonal().log().sum())
-        return total + 0.5 * len(self.z) * math.log(2 * math.pi)
+    def nlml(self, cell: int) -> float:
+        """−log p(z) of the rows of one cell, whatever the others say."""
+        rows = torch.as_tensor(self.cells.rows(cell), device=self.H.device)
+        own, _ = self._factored(rows)
+        residual = self.z[rows] - self.model.mean_at(self.values, self.data.X[rows], self.H[rows])
+        return float(0.5 * residual @ own.alpha + own.L.diagonal().log().sum()) + 0.5 * len(rows) * math.log(2 * math.pi)
 
 
 @dataclass(frozen=True)
@@ -227,15 +226,40 @@ class LocalPosterior(Conditioned):
     def moments(self, X: Tensor, variance: bool = True) -> tuple[Tensor, Tensor, Tensor]:
         """Mean (R, n) and variance (R, n), differentiable in X (n, D); what is third for other posteriors differs from cell to cell, and is left empty."""
         H = self.transform(X)
-        if not len(X):
-            return H.sum(-1), H.sum(-1), H.new_zeros(self.members, 0, 0)
-        found = [own.moments(X, H[r], variance) for r, own in enumerate(self.each)]
-        mean, left = (torch.stack(part) for part in zip(*found, strict=True))
+        split = self._split(H)
+        self._side_by_side(lambda r, cell, _: self.each[r].factor(cell), split)
+        found = [self.each[r].moments(cell, X[points], H[r][points], variance) for r, cell, points in split]
+        mean, left = self._gathered(split, found, len(X))
         return mean, left, H.new_zeros(self.members, 0, len(X))
 
     def mean_and_variance(self, X: Tensor, variance: bool = True) -> tuple[Tensor, Tensor]:
+        @torch.no_grad()
+        def predict(r: int, cell: int, points: Tensor) -> Tensor:
+            return self.each[r].moments(cell, X[points], H[r][points], variance)
+
         with torch.no_grad():
-            return self.moments(X, variance)[:2]
+            H = self.transform(X)
+            split = self._split(H)
+            return self._gathered(split, self._side_by_side(predict, split), len(X))
+
+    def _split(self, H: Tensor) -> list[tuple[int, int, Tensor]]:
+        """Points H (R, n, Q) by member and cell."""
+        return [(r, cell, points) for r, own in enumerate(self.each) for cell, points in own.split(H[r])]
+
+    def _side_by_side(self, function: Callable[..., Result], split: Sequence[tuple[int, int, Tensor]]) -> list[Result]:
+        """function(member, cell, points) for all cells, side by side on the cores where factors have to be computed; each with one thread of BLAS, which is quicker for them."""
+        if all(cell in self.each[r].kept.factors for r, cell, _ in split):
+            return [function(*part) for part in split]
+        with training_threads() as workers:
+            return workers.map(lambda part: function(*part), split, large=False)
+
+    def _gathered(self, split: Sequence[tuple[int, int, Tensor]], found: Sequence[Tensor], n: int) -> tuple[Tensor, Tensor]:
+        """What was found (2, ·) for each member and cell, as two tensors (R, n)."""
+        if not n:
+            return self.z[:, :0], self.z[:, :0]
+        back = torch.argsort(torch.cat([r * n + points for r, _, points in split]))
+        first, second = torch.cat(list(found), 1)[:, back]
+        return first.reshape(self.members, n), second.reshape(self.members, n)
 
     def covariance(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Mean (R, n) and joint covariance (R, n, n) of f at X (n, D), given the rows near any of these points."""
@@ -250,8 +274,9 @@ class LocalPosterior(Conditioned):
         return condition(self.model, self._values_of(slice(member, member + 1), self.values), some)
 
     def left_out(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        found = [own.left_out(rows) for own in self.each]
-        return torch.stack([mean for mean, _ in found]), torch.stack([variance for _, variance in found])
+        split = self._split(self.H[:, rows])
+        found = self._side_by_side(lambda r, cell, which: self.each[r].left_out(cell, rows[which]), split)
+        return self._gathered(split, found, len(rows))
 
     @property
     def alpha(self) -> Tensor:  # type: ignore[override]
@@ -278,8 +303,9 @@ class LocalPosterior(Conditioned):
     def nlml(self) -> Tensor:
         """−log p(y | values) (R,), rows of different cells taken as independent."""
         _, log_slope = self.model.warp(self.values, self.data.y)
-        total = torch.tensor([own.nlml() for own in self.each], dtype=self.z.dtype, device=self.z.device)
-        return total - log_slope.expand_as(self.z).sum(-1)
+        with training_threads() as workers:
+            found = [workers.map(own.nlml, range(own.cells.count), large=False) for own in self.each]
+        return torch.tensor(np.sum(found, axis=1), dtype=self.z.dtype, device=self.z.device) - log_slope.expand_as(self.z).sum(-1)
 
     def condition(self, X: Tensor, y: Tensor, known_noise: Tensor | None = None) -> LocalPosterior:
         """The posterior with n more rows: cells are made anew."""
@@ -316,10 +342,10 @@ def conditioned(model: Model, values: Tree, data: Data, nearness: Nearness | Non
 
 
 def through_points(model: Model, values: Tree, data: Data, points: int) -> SparsePosterior:
-    """Members conditioned on data through so many inducing points: the features of rows that are spread over all of them."""
+    """Members conditioned on data through so many inducing points, the features of rows that are spread over all of them; all rows are kept, as other members keep them."""
     with torch.no_grad():
         chosen = torch.linspace(0, len(data.y) - 1, min(points, len(data.y)), device=data.X.device).round().long()
         members = max((leaf.shape[0] for _, leaf in leaves(values)), default=1)
         H = model.features_at(values, data.X[chosen])
         named = dict(leaves(values)) | {"inducing.Z": H.expand(members, *H.shape[-2:]).contiguous()}
-        return condition_sparse(model, nest(named), data)
+        return replace(condition_sparse(model, nest(named), data), data=data)
