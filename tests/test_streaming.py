@@ -218,6 +218,7 @@ def test_auto_is_exact_up_to_its_limit_and_says_when_it_is_not(monkeypatch):
         assert manifold(**settings).fit(X, y).method_ == "exact"
     for average in ("Averaging", "Stack"):
         monkeypatch.setattr(f"manifoldgp.averaging.{average}.exact_up_to", 100)
+        monkeypatch.setattr(f"manifoldgp.averaging.{average}.local_up_to", 0)
     with pytest.warns(
         FitWarning, match="120 rows: method='auto' trains the sparse model with up to 512 inducing points"
     ) as caught:
@@ -240,6 +241,7 @@ def test_auto_is_exact_up_to_its_limit_and_says_when_it_is_not(monkeypatch):
 def test_auto_stays_exact_where_only_the_exact_method_can(more, said, monkeypatch, tmp_path):
     for average in ("Averaging", "Stack"):
         monkeypatch.setattr(f"manifoldgp.averaging.{average}.exact_up_to", 50)
+        monkeypatch.setattr(f"manifoldgp.averaging.{average}.local_up_to", 0)
     X, y = table(60)
     y = np.column_stack([y, -y]) if "shared_features" in more else y
     model = manifold(

@@ -122,6 +122,7 @@ def test_fit_is_the_estimator_with_these_settings(here):
 def test_fit_of_many_rows_is_sparse_and_says_so(averaging, here, monkeypatch):
     for average in ("Averaging", "Stack"):
         monkeypatch.setattr(f"manifoldgp.averaging.{average}.exact_up_to", 20)
+        monkeypatch.setattr(f"manifoldgp.averaging.{average}.local_up_to", 0)
     fit = ("fit", "data.csv", "-t", "y", "--drop", "z,sd", "--averaging", averaging, "--out", "m.mgp")
     done = mgp(*fit, "--time-budget", "1")
     assert "30 rows: method='auto' trains the sparse model with up to 512 inducing points" in " ".join(done.err.split())
