@@ -2,7 +2,7 @@
 
 The predicted cost of a policy has many poor minima, in which a pole hangs or a cart runs away: from a single start most searches end in one. Hence rivals: many random policies
 are compared, the best are improved side by side, and in rounds all but the best of these are replaced by changed copies of them (an evolution whose individuals follow gradients).
-The policy of the turn before is among the first.
+The policy of the turn before joins in the end: if it were there from the beginning, its copies would soon be all, and one poor minimum would be searched again and again.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ TEAM, PARENTS = 48, 8
 CHANGE = 0.15
 """Standard deviation of what is added to the parameters of a copy."""
 
-FINALISTS = 4
-"""Policies in the end, with all particles; rounds have a third of them."""
+FINALISTS = 3
+"""Rivals that meet the given policy in the end, with all particles; rounds have a third of them."""
 
 Trial = Callable[[nn.Module], "tuple[ArrayLike, ArrayLike]"]
 """Applies a policy to the real system: the states (T + 1, S) and the actions (T, A) that were recorded."""
@@ -100,8 +100,8 @@ def improve(
     method
         "particles", or "moments", which is for plain GPs.
     rivals
-        Makes a random policy of the same kind from a seed, ``lambda seed: RadialPolicy(..., random_state=seed)``: 256 are compared, the best are improved beside the given
-        one, and the winner's parameters end in it. None: the given one alone.
+        Makes a random policy of the same kind from a seed, ``lambda seed: RadialPolicy(..., random_state=seed)``: 256 are compared, the best improved and bred, the last
+        three improved beside the given one, and the winner's parameters end in it. None: the given one alone.
     particles
         Drawn functions, each with a trajectory of its own; None: 24. Moments have none, and refuse a number.
     evaluations
@@ -118,7 +118,7 @@ def improve(
 
     team = PolicyTeam.of([policy])
     if rivals is not None:
-        team = _after_rounds(team, rivals, predicted(3, 1), most * 5 // 8, random_state)
+        team = team + _after_rounds(rivals, predicted(3, 1), most * 5 // 8, random_state)
         most = most - most * 5 // 8
     rolled = predicted(1, 0)
     team, lowest, costs = improved(team, rolled.of_team, most, settle=True)
@@ -129,17 +129,15 @@ def improve(
     return Improvement(before, min(before, float(lowest[0])), costs)
 
 
-def _after_rounds(first: PolicyTeam, rivals: Rivals, predicted: PredictedCost, evaluations: int, random_state: int) -> PolicyTeam:
-    """The best few of the policy and its rivals, after rounds of improvement."""
+def _after_rounds(rivals: Rivals, predicted: PredictedCost, evaluations: int, random_state: int) -> PolicyTeam:
+    """The best few rivals, after rounds of improvement."""
     seeds, generator = (
         np.random.default_rng(random_state).integers(2**31, size=RIVALS),
         torch.Generator().manual_seed(random_state),
     )
-    team = first + PolicyTeam.of([rivals(int(seed)) for seed in seeds])
+    team = PolicyTeam.of([rivals(int(seed)) for seed in seeds])
     with torch.no_grad():
-        costs = predicted.of_team(team).nan_to_num(torch.inf)
-    costs[0] = -torch.inf  # what was learnt before is not given up unseen
-    team = team.only(costs.argsort()[:TEAM])
+        team = team.only(predicted.of_team(team).nan_to_num(torch.inf).argsort()[:TEAM])
     for _ in range(ROUNDS):
         parents = improved(team, predicted.of_team, math.ceil(evaluations / ROUNDS), settle=False)[0].only(torch.arange(PARENTS))
         team = parents + parents.changed_copies(TEAM - PARENTS, CHANGE, generator)

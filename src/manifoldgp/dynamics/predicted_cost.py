@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 PARTICLES = 24
 """Systems that a policy has to work for, at once."""
 
-RIDGES = 128
-"""Random ridges of a drawn function: an eighth of what a single draw has; over many steps they are much of the work."""
+RIDGES = 32
+"""Random ridges of a drawn function: far fewer than a single draw has; over many steps they would be most of the work."""
 
 Cost = Callable[[Tensor], Tensor]
 """Costs (...) of states (..., S), of tensors."""

@@ -155,5 +155,17 @@ class ParticleStep:
         outputs = outputs.unsqueeze(-1) if outputs.ndim < states.ndim else outputs
         rows = (len(states), 1 if self.shared else states.shape[1])
         shock = torch.randn(*rows, outputs.shape[-1], generator=self.generator, dtype=states.dtype).to(states.device)
-        after = self.space.moved(states, outputs + self.noise[:, None] * shock)
+        after = self._moved(states, outputs + self.noise[:, None] * shock)
         return self.space.shaken(after, self.generator, rows)
+
+    def _moved(self, states: Tensor, outputs: Tensor) -> Tensor:
+        if not self.space.affine:
+            return self.space.moved(states, outputs)
+        A, B = self._affine
+        return states @ A + outputs @ B
+
+    @cached_property
+    def _affine(self) -> tuple[Tensor, Tensor]:
+        """Aᵀ and Bᵀ of x' = A x + B f."""
+        A, B = self.space.affine_step(self.noise)
+        return A.mT.contiguous(), B.mT.contiguous()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -39,14 +40,20 @@ class GaussianDraws:
         """Standard deviation of the noise around each function (P, O)."""
         return self.outputs.noise.sqrt().expand(self.weights.shape[1], -1)
 
+    @cached_property
+    def _lifted(self) -> Tensor:
+        """[t_i, 1, log variance − ½ |t_i|²] as columns (O, Q + 2, N)."""
+        level = self.outputs.variance.log().unsqueeze(-1) - 0.5 * self.outputs.points.square().sum(-1)
+        return torch.cat([self.outputs.points.mT, torch.stack([torch.ones_like(level), level], -2)], -2)
+
     def with_slopes(self, Z: Tensor) -> tuple[Tensor, Tensor]:
         """f (P, n, O), and df/dz (O, P, n, D)."""
         o = self.outputs
         t = Z @ o.matrix.unsqueeze(1) + o.offset[:, None, None]
         flat = t.flatten(1, 2)
-        # log k = t · t_i − ½ |t|² − ½ |t_i|² + log variance
-        level = o.variance.log().unsqueeze(-1) - 0.5 * o.points.square().sum(-1)
-        log_k = torch.baddbmm(level.unsqueeze(-2) - 0.5 * flat.square().sum(-1, keepdim=True), flat, o.points.mT)
+        # log k = t · t_i − ½ |t|² − ½ |t_i|² + log variance, as one product
+        half = -0.5 * flat.square().sum(-1, keepdim=True)
+        log_k = torch.cat([flat, half, torch.ones_like(half)], -1) @ self._lifted
         weighted = log_k.exp_().view(*t.shape[:-1], -1).mul_(self.weights.unsqueeze(-2))
         data = weighted.sum(-1, keepdim=True)
         pull = (weighted.flatten(1, 2) @ o.points).view_as(t) - data * t
