@@ -4,7 +4,7 @@
     python benchmarks/robots_policy.py --task push --seeds 3
     python benchmarks/robots_policy.py --table              # the table of what is finished
 
-Each finished seed is a file in build/policy, so that a run goes on where it was stopped. Tasks and models are those of examples/policy_search.py. The loop ends when two
+Each finished seed is a file and a picture in build/policy, so that a run goes on where it was stopped. Tasks and models are those of examples/policy_search.py. The loop ends when two
 trials in a row were solved, or after 20 s of interaction. A seed counts as learnt if the policy then solves at least 8 of 10 other trials, with starts and sensor noise that it has not seen.
 """
 
@@ -26,14 +26,14 @@ import torch
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.append(str(ROOT / "examples"))
 
-from policy_search import MODELS, TASKS, Simulator, first_policy, learn  # noqa: E402
+from policy_search import MODELS, TASKS, Simulator, first_policy, learn, picture  # noqa: E402
 
 OTHERS = 10
 NEEDED = 8
 
 
-def measure(task: str, model: str, seed: int) -> dict[str, object]:
-    """One seed: learns until two trials in a row are solved, or the trials are used up."""
+def measure(task: str, model: str, seed: int, drawn: Path) -> dict[str, object]:
+    """One seed: learns until two trials in a row are solved, or the trials are used up. drawn: a file for a picture of another trial with the last policy."""
     begin, wall, described = time.process_time(), time.perf_counter(), TASKS[task]
     policy, costs, outcomes = first_policy(described, seed), [], []
     for attempt, solved in learn(described, model, policy, seed):
@@ -41,12 +41,15 @@ def measure(task: str, model: str, seed: int) -> dict[str, object]:
         outcomes.append(solved)
         if outcomes[-2:] == [True, True]:
             break
+    others = Simulator(described, 10_000 + seed)
+    share = others.solved(policy, OTHERS)
+    picture(described, others.run(lambda state: policy.act(state)[0])[0], str(drawn))
     return {
         "task": task,
         "model": model,
         "seed": seed,
         "outcomes": outcomes,
-        "others": round(OTHERS * Simulator(described, 10_000 + seed).solved(policy, OTHERS)),
+        "others": round(OTHERS * share),
         "interaction": (described.random_trials + len(costs)) * described.steps * described.dt,
         "costs": costs,
         "processor_seconds": time.process_time() - begin,
@@ -85,7 +88,7 @@ def main(arguments: list[str] | None = None) -> str:
     for task, model, seed in [] if given.table else wanted:
         path = given.out / f"{task}-{model}-{seed}.json"
         if not path.exists():
-            found = measure(task, model, seed)
+            found = measure(task, model, seed, path.with_suffix(".png"))
             path.write_text(json.dumps(found, indent=1))
             print(found, flush=True)
     text = table([json.loads(path.read_text()) for path in sorted(given.out.glob("*.json"))])
