@@ -1,7 +1,7 @@
 """Policies from scratch in MuJoCo, ten seeds of each task and model: interaction until it is learnt, and processor time.
 
     python benchmarks/robots_policy.py                      # all that is missing, seed by seed, then the table; an hour or two
-    python benchmarks/robots_policy.py --task push --seeds 3
+    python benchmarks/robots_policy.py --task shove --seeds 3
     python benchmarks/robots_policy.py --table              # the table of what is finished
 
 Each finished seed is a file and a picture in build/policy, so that a run goes on where it was stopped. Tasks and models are those of examples/policy_search.py. The loop ends when two

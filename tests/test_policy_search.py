@@ -206,9 +206,11 @@ def test_the_example_makes_its_trials():
     assert spec.loader is not None
     example = sys.modules.setdefault(spec.name, importlib.util.module_from_spec(spec))  # where dataclasses look for it
     spec.loader.exec_module(example)
-    simulator = example.Simulator(example.TASKS["push"], 0)
-    states, _, forces = simulator.run(lambda state: 6.0)
+    simulator = example.Simulator(example.TASKS["shove"], 0)
+    states, _, forces = simulator.run(lambda state: 10.0)
     assert states.shape == (21, 4)
     assert states[0, 1] == pytest.approx(states[1, 1], abs=1e-6)  # the block sticks until it is touched
-    assert states[-1, 1] > 1.0
-    assert (forces == 6.0).all()
+    assert states[-1, 0] == pytest.approx(0.25, abs=0.01)  # as far as the finger reaches
+    assert states[-1, 1] > 0.5  # the block slides on, too far
+    assert states[-1, 3] == pytest.approx(0.0, abs=1e-3)  # and sticks again
+    assert (forces == 10.0).all()

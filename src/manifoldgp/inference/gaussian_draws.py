@@ -36,9 +36,12 @@ class GaussianDraws:
         found: Tensor = _WithSlopes.apply(Z, self)  # pyright: ignore[reportAssignmentType]
         return found
 
+    def __len__(self) -> int:
+        return self.weights.shape[1]
+
     def noise_std(self) -> Tensor:
         """Standard deviation of the noise around each function (P, O)."""
-        return self.outputs.noise.sqrt().expand(self.weights.shape[1], -1)
+        return self.outputs.noise.sqrt().expand(len(self), -1)
 
     @cached_property
     def _lifted(self) -> Tensor:
