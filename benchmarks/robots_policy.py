@@ -1,11 +1,11 @@
 """Policies from scratch in MuJoCo, ten seeds of each task and model: interaction until it is learnt, and processor time.
 
     python benchmarks/robots_policy.py                      # all that is missing, seed by seed, then the table; an hour or two
-    python benchmarks/robots_policy.py --task push --seeds 3
+    python benchmarks/robots_policy.py --task shove --seeds 3
     python benchmarks/robots_policy.py --table              # the table of what is finished
 
-Each finished seed is a file in build/policy, so that a run goes on where it was stopped. Tasks and models are those of examples/policy_search.py. The loop ends when two
-trials in a row were solved, or after 20 s of interaction. A seed counts as solved if the policy then solves at least 8 of 10 other trials, with starts and sensor noise that it has not seen.
+Each finished seed is a file and a picture in build/policy, so that a run goes on where it was stopped. Tasks and models are those of examples/policy_search.py. The loop ends when two
+trials in a row were solved, or after 20 s of interaction. A seed counts as learnt if the policy then solves at least 8 of 10 other trials, with starts and sensor noise that it has not seen.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ import torch
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.append(str(ROOT / "examples"))
 
-from policy_search import MODELS, TASKS, Simulator, first_policy, learn  # noqa: E402
+from policy_search import MODELS, TASKS, Simulator, first_policy, learn, picture  # noqa: E402
 
 OTHERS = 10
 NEEDED = 8
 
 
-def measure(task: str, model: str, seed: int) -> dict[str, object]:
-    """One seed: learns until two trials in a row are solved, or the trials are used up."""
+def measure(task: str, model: str, seed: int, drawn: Path) -> dict[str, object]:
+    """One seed: learns until two trials in a row are solved, or the trials are used up. drawn: a file for a picture of another trial with the last policy."""
     begin, wall, described = time.process_time(), time.perf_counter(), TASKS[task]
     policy, costs, outcomes = first_policy(described, seed), [], []
     for attempt, solved in learn(described, model, policy, seed):
@@ -41,12 +41,15 @@ def measure(task: str, model: str, seed: int) -> dict[str, object]:
         outcomes.append(solved)
         if outcomes[-2:] == [True, True]:
             break
+    others = Simulator(described, 10_000 + seed)
+    share = others.solved(policy, OTHERS)
+    picture(described, others.run(lambda state: policy.act(state)[0])[0], str(drawn))
     return {
         "task": task,
         "model": model,
         "seed": seed,
         "outcomes": outcomes,
-        "others": round(OTHERS * Simulator(described, 10_000 + seed).solved(policy, OTHERS)),
+        "others": round(OTHERS * share),
         "interaction": (described.random_trials + len(costs)) * described.steps * described.dt,
         "costs": costs,
         "processor_seconds": time.process_time() - begin,
@@ -55,16 +58,19 @@ def measure(task: str, model: str, seed: int) -> dict[str, object]:
 
 
 def table(results: Sequence[dict]) -> str:
-    """In Markdown, a line for each task and model."""
-    lines = ["| task | model | seeds | solved | median interaction, s | median processor time, s |", "|---|---|---|---|---|---|"]
+    """In Markdown, a line for each task and model: interaction of the seeds that learnt it, times of all."""
+    lines = [
+        "| task | model | seeds | learnt | median interaction, s | median wall time, s | median processor time, s |",
+        "|---|---|---|---|---|---|---|",
+    ]
     for task in TASKS:
         for model in MODELS:
             mine = [r for r in results if (r["task"], r["model"]) == (task, model)]
             if mine:
                 good = [r for r in mine if r["others"] >= NEEDED]
                 until = f"{np.median([r['interaction'] for r in good]):.1f}" if good else "-"
-                processor = np.median([r["processor_seconds"] for r in mine])
-                lines.append(f"| {task} | {model} | {len(mine)} | {len(good)} | {until} | {processor:.0f} |")
+                wall, processor = (np.median([r[of] for r in mine]) for of in ("wall_seconds", "processor_seconds"))
+                lines.append(f"| {task} | {model} | {len(mine)} | {len(good)} | {until} | {wall:.0f} | {processor:.0f} |")
     return "\n".join(lines)
 
 
@@ -82,7 +88,7 @@ def main(arguments: list[str] | None = None) -> str:
     for task, model, seed in [] if given.table else wanted:
         path = given.out / f"{task}-{model}-{seed}.json"
         if not path.exists():
-            found = measure(task, model, seed)
+            found = measure(task, model, seed, path.with_suffix(".png"))
             path.write_text(json.dumps(found, indent=1))
             print(found, flush=True)
     text = table([json.loads(path.read_text()) for path in sorted(given.out.glob("*.json"))])

@@ -12,7 +12,17 @@ import torch
 from torch import nn
 
 from manifoldgp import GPRegressor, ManifoldGPRegressor, Single
-from manifoldgp.dynamics import DynamicsModel, NetworkPolicy, PredictedCost, SaturatingCost, Trajectories, improve, search
+from manifoldgp.dynamics import (
+    DynamicsModel,
+    NetworkPolicy,
+    PredictedCost,
+    RadialPolicy,
+    SaturatingCost,
+    Trajectories,
+    improve,
+    search,
+)
+from manifoldgp.dynamics.policy_team import PolicyTeam
 from manifoldgp.errors import InputError
 from manifoldgp.predictor import Predictor
 
@@ -51,27 +61,33 @@ def policy(seed: int = 0) -> NetworkPolicy:
 COST = SaturatingCost([0.0, 0.0], 0.5)
 
 
-def test_actions_keep_to_their_limits_however_large_weights_and_states_are():
-    given = NetworkPolicy([-1.0, 0.0], [3.0, 0.5], [1.0, 2.0, 1.0], angles=[2], random_state=1)
+KINDS = [NetworkPolicy, RadialPolicy]
+
+
+@pytest.mark.parametrize(("kind", "outer", "far"), [(NetworkPolicy, "outer", 100), (RadialPolicy, "weights", 1)])
+def test_actions_keep_to_their_limits_however_large_weights_and_states_are(kind, outer, far):
+    given = kind([-1.0, 0.0], [3.0, 0.5], [1.0, 2.0, 1.0], angles=[2], random_state=1)
     with torch.no_grad():
-        given.outer.mul_(1e3)
-    actions = given.act(100 * np.random.default_rng(0).standard_normal((500, 3)))
+        getattr(given, outer).mul_(1e3)
+    actions = given.act(far * np.random.default_rng(0).standard_normal((500, 3)))
     assert actions.shape == (500, 2)
     assert (actions >= [-1.0, 0.0]).all()
     assert (actions <= [3.0, 0.5]).all()
     assert np.ptp(actions[:, 0]) > 3.9  # both ends are reached
 
 
-def test_a_whole_turn_of_an_angle_changes_nothing():
-    given = NetworkPolicy([-1.0], [1.0], [1.0, 2.0], angles=[0])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_whole_turn_of_an_angle_changes_nothing(kind):
+    given = kind([-1.0], [1.0], [1.0, 2.0], angles=[0])
     x = np.random.default_rng(0).standard_normal((20, 2))
     assert np.allclose(given.act(x), given.act(x + np.array([2 * np.pi, 0.0])), atol=1e-12)
     assert not np.allclose(given.act(x), given.act(x + np.array([0.0, 2 * np.pi])), atol=1e-3)
 
 
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("angles", [(), (1,), (0, 1)])
-def test_the_predictor_of_a_policy_gives_its_actions_and_survives_a_file(tmp_path, angles):
-    given = NetworkPolicy([-1.0, 2.0], [3.0, 9.0], [0.5, 2.0], angles=angles)
+def test_the_predictor_of_a_policy_gives_its_actions_and_survives_a_file(tmp_path, angles, kind):
+    given = kind([-1.0, 2.0], [3.0, 9.0], [0.5, 2.0], angles=angles)
     x = np.random.default_rng(0).standard_normal((7, 2))
     p = given.predictor(("a", "b"))
     p.save(tmp_path / "policy.npz")
@@ -129,10 +145,34 @@ def test_predicted_costs_are_those_of_the_models_rollouts(plain):
         PredictedCost(plain, COST, [START], 10, "moments", particles=300)
 
 
+@pytest.mark.parametrize("method", ["particles", "moments"])
+def test_a_team_costs_what_its_policies_cost(plain, method):
+    members = [RadialPolicy([-2.0], [2.0], [1.0, 1.0], hidden=4, random_state=seed) for seed in range(3)]
+    predicted = PredictedCost(plain, COST, [START], 5, method, 3 if method == "particles" else None)
+    each = [float(predicted(member).detach()) for member in members]
+    assert predicted.of_team(PolicyTeam.of(members)).tolist() == pytest.approx(each, abs=1e-9)
+    assert np.ptp(each) > 0.01
+
+
+def test_rivals_win_where_a_start_is_poor_and_what_was_good_is_kept(plain):
+    poor = RadialPolicy([-2.0], [2.0], [1.0, 1.0], hidden=4)
+    with torch.no_grad():
+        poor.bumps.add_(100.0)  # where no state comes: its actions are 0 and have no slopes
+    alone = improve(poor, plain, COST, [START], 12, particles=6, evaluations=8)
+    assert alone.after == pytest.approx(alone.before)
+    found = improve(
+        poor, plain, COST, [START], 12, particles=6, evaluations=32,
+        rivals=lambda seed: RadialPolicy([-2.0], [2.0], [1.0, 1.0], hidden=4, random_state=seed),
+    )  # fmt: skip
+    assert found.after < found.before - 0.1
+    again = improve(poor, plain, COST, [START], 12, particles=6, evaluations=1)
+    assert again.after <= again.before == pytest.approx(found.after)
+
+
 def test_improvement_lowers_the_cost_on_the_model_and_on_the_system(plain):
     acting = policy()
     before = cart(acting.act)[0]
-    found = improve(acting, plain, COST, [START], 12, particles=8, evaluations=25)
+    found = improve(acting, plain, COST, [START], 12, particles=8, evaluations=80)
     assert found.after == found.costs.min() < found.before - 0.1
     assert float(PredictedCost(plain, COST, [START], 12, particles=8)(acting).detach()) == pytest.approx(found.after, rel=1e-9)
     after = cart(acting.act)[0]
@@ -144,7 +184,7 @@ def test_the_loop_learns_from_scratch_and_keeps_its_recordings(recorded):
     acting, first = policy(1), recorded.only([0])
     turns = list(search(
         acting, lambda acting: cart(acting.act), DynamicsModel(GPRegressor(restarts=1, max_iter=50)), COST, first, [START],
-        trials=2, particles=8, evaluations=20,
+        trials=2, particles=8, evaluations=80,
     ))  # fmt: skip
     assert [len(turn.recorded) for turn in turns] == [2, 3]
     assert np.array_equal(turns[0].recorded.runs[-1].states, turns[0].states)
@@ -166,9 +206,11 @@ def test_the_example_makes_its_trials():
     assert spec.loader is not None
     example = sys.modules.setdefault(spec.name, importlib.util.module_from_spec(spec))  # where dataclasses look for it
     spec.loader.exec_module(example)
-    simulator = example.Simulator(example.TASKS["push"], 0)
-    states, _, forces = simulator.run(lambda state: 6.0)
+    simulator = example.Simulator(example.TASKS["shove"], 0)
+    states, _, forces = simulator.run(lambda state: 10.0)
     assert states.shape == (21, 4)
     assert states[0, 1] == pytest.approx(states[1, 1], abs=1e-6)  # the block sticks until it is touched
-    assert states[-1, 1] > 1.0
-    assert (forces == 6.0).all()
+    assert states[-1, 0] == pytest.approx(0.25, abs=0.01)  # as far as the finger reaches
+    assert states[-1, 1] > 0.5  # the block slides on, too far
+    assert states[-1, 3] == pytest.approx(0.0, abs=1e-3)  # and sticks again
+    assert (forces == 10.0).all()

@@ -2,8 +2,9 @@
 
 from manifoldgp.dynamics.dynamics_model import DynamicsModel, cross_validate
 from manifoldgp.dynamics.horizon_scores import HorizonScores
-from manifoldgp.dynamics.policies import NetworkPolicy
-from manifoldgp.dynamics.policy_search import Attempt, Improvement, PredictedCost, SaturatingCost, improve, search
+from manifoldgp.dynamics.policies import NetworkPolicy, RadialPolicy
+from manifoldgp.dynamics.policy_search import Attempt, Improvement, improve, search
+from manifoldgp.dynamics.predicted_cost import PredictedCost, SaturatingCost
 from manifoldgp.dynamics.rollout import Rollout
 from manifoldgp.dynamics.steps import MeanStep, MomentStep, ParticleStep
 from manifoldgp.dynamics.trajectories import Trajectories
@@ -18,6 +19,7 @@ __all__ = [
     "NetworkPolicy",
     "ParticleStep",
     "PredictedCost",
+    "RadialPolicy",
     "Rollout",
     "SaturatingCost",
     "Trajectories",

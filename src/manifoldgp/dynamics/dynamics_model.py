@@ -27,9 +27,11 @@ from manifoldgp.errors import FileFormatError, InputError
 from manifoldgp.estimators import model_file
 from manifoldgp.estimators.arguments import generator_of
 from manifoldgp.estimators.forecasting import model_that_goes_on
+from manifoldgp.estimators.function_draws import SampledFunctions
 from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
 from manifoldgp.estimators.uncertain_inputs import covariances
 from manifoldgp.estimators.units import on_device
+from manifoldgp.inference.gaussian_draws import GaussianDraws, gaussian_draws
 from manifoldgp.inference.gaussian_outputs import GaussianOutputs, gaussian_outputs
 from manifoldgp.inference.gaussian_series import SeriesOutputs, series_outputs
 from manifoldgp.inference.uncertain_inputs import normal_points
@@ -233,6 +235,16 @@ class DynamicsModel(BaseEstimator):
         functions = self.regressor_.sample_functions(particles, random_state)
         noise = on_device(self.regressor_, functions.noise_std().reshape(len(functions), -1))
         return ParticleStep(self.space_, functions, noise, generator_of(random_state))
+
+    def drawn_functions(self, count: int, ridges: int, random_state: int) -> tuple[SampledFunctions | GaussianDraws, Tensor]:
+        """Functions of the regression's inputs z for particles, and the noise around each (count, O): quicker ones, with fewer ridges, where there is a closed form."""
+        check_is_fitted(self)
+        closed = self._closed_form()
+        if closed is not None:
+            quick = gaussian_draws(closed, count, ridges, generator_of(random_state))
+            return quick, quick.noise_std()
+        functions = self.regressor_.sample_functions(count, random_state, ridges=ridges)
+        return functions, on_device(self.regressor_, functions.noise_std().reshape(count, -1))
 
     def mean_step(self) -> MeanStep:
         """States to the means of their next states, as a function of tensors."""

@@ -207,12 +207,13 @@ class StateSpace:
             total = total + place.mT @ own @ place
         return total
 
-    def shaken(self, states: Tensor, generator: torch.Generator) -> Tensor:
-        """States (..., S) with that noise drawn, and made proper."""
+    def shaken(self, states: Tensor, generator: torch.Generator, rows: tuple[int, ...]) -> Tensor:
+        """States (..., S) with that noise drawn, for rows (...) or what broadcasts to them, and made proper."""
         for k in self.kinematics:
             columns = torch.tensor(k.columns, device=states.device)
-            shock = torch.randn(*states.shape[:-1], len(columns), generator=generator, dtype=states.dtype).to(states.device)
-            states = states.index_add(-1, columns, (0.5 if k.turns else 1.0) * k.noise * shock)
+            shock = torch.randn(*rows, len(columns), generator=generator, dtype=states.dtype).to(states.device)
+            shock = ((0.5 if k.turns else 1.0) * k.noise * shock).expand(*states.shape[:-1], -1)
+            states = states.index_add(-1, columns, shock)
         return self.proper(states)
 
     def proper(self, states: Tensor) -> Tensor:

@@ -18,6 +18,7 @@ from manifoldgp.dynamics.state_space import StateSpace
 from manifoldgp.estimators.function_draws import SampledFunctions
 from manifoldgp.estimators.units import scaled_tensor
 from manifoldgp.inference.ensemble import Ensemble
+from manifoldgp.inference.gaussian_draws import GaussianDraws
 from manifoldgp.inference.gaussian_outputs import GaussianOutputs, OutputMoments
 from manifoldgp.inference.gaussian_series import SeriesOutputs
 from manifoldgp.inference.uncertain_inputs import root
@@ -136,18 +137,35 @@ class MomentStep:
 
 @dataclass(frozen=True)
 class ParticleStep:
-    """Next states of particles, each of which has a function of its own for the whole rollout; noise is drawn anew at each step."""
+    """Next states of particles, each of which has a function of its own for the whole rollout; noise is drawn anew at each step.
+
+    shared: whether the n states of a particle have the same noise, so that policies can be compared (common random numbers).
+    """
 
     space: StateSpace
-    functions: SampledFunctions
+    functions: SampledFunctions | GaussianDraws
     noise: Tensor
     generator: torch.Generator
+    shared: bool = False
 
     def __call__(self, states: Tensor, act: Tensor | Policy) -> Tensor:
         """Next states (P, n, S) of particles (P, n, S) under actions (n, A) or (P, n, A), or a policy."""
         actions = act(states) if callable(act) else act.expand(*states.shape[:-1], act.shape[-1])
         outputs = self.functions(self.space.inputs(states, actions))
         outputs = outputs.unsqueeze(-1) if outputs.ndim < states.ndim else outputs
-        shock = torch.randn(outputs.shape, generator=self.generator, dtype=states.dtype).to(states.device)
-        after = self.space.moved(states, outputs + self.noise[:, None] * shock)
-        return self.space.shaken(after, self.generator)
+        rows = (len(states), 1 if self.shared else states.shape[1])
+        shock = torch.randn(*rows, outputs.shape[-1], generator=self.generator, dtype=states.dtype).to(states.device)
+        after = self._moved(states, outputs + self.noise[:, None] * shock)
+        return self.space.shaken(after, self.generator, rows)
+
+    def _moved(self, states: Tensor, outputs: Tensor) -> Tensor:
+        if not self.space.affine:
+            return self.space.moved(states, outputs)
+        A, B = self._affine
+        return states @ A + outputs @ B
+
+    @cached_property
+    def _affine(self) -> tuple[Tensor, Tensor]:
+        """Aᵀ and Bᵀ of x' = A x + B f."""
+        A, B = self.space.affine_step(self.noise)
+        return A.mT.contiguous(), B.mT.contiguous()
