@@ -19,6 +19,7 @@ from manifoldgp import (
     Forecaster,
     GaussianNoise,
     GPRegressor,
+    Local,
     LogNormal,
     ManifoldGPRegressor,
     Restarts,
@@ -53,6 +54,7 @@ QUICK: dict[type[Options], Options] = {
     NUTS: NUTS(restarts=2, max_iter=10, chains=2, tune=8, draws=8, thin=2, depth=3),
     Single: Single(restarts=3, max_iter=10),
     Exact: Exact(),
+    Local: Local(cell=5, near=12),
     Sparse: Sparse(inducing=8),
 }
 """From where each argument is changed."""
@@ -69,6 +71,7 @@ OTHER: dict[tuple[type[Options], str], Any] = {
     (NUTS, "target_accept"): 0.95,
     (Single, "restarts"): 2, (Single, "optimizer"): "l-bfgs-b", (Single, "max_iter"): 3, (Single, "levels"): False, (Single, "shared_features"): True,
     (Single, "warm_start_from"): "a fitted estimator",
+    (Local, "cell"): 10, (Local, "near"): 16,
     (Sparse, "inducing"): 5, (Sparse, "checkpoint"): "a file",
 }  # fmt: skip
 """Another value of every argument."""

@@ -14,6 +14,7 @@ from manifoldgp import (
     NUTS,
     Fast,
     GaussianNoise,
+    Local,
     ManifoldGPRegressor,
     Restarts,
     Single,
@@ -51,7 +52,7 @@ FEATURES: dict[str, Any] = {
 NOISES: dict[str, Any] = {"learned": "learned", "floor": GaussianNoise(floor=1e-3), "known": "known", "given": "learned"}
 WARPINGS: dict[str, Any] = {"none": None, "tanh": TanhWarping(2)}
 TARGETS = ("one", "one column", "two", "missing", "constant")
-METHODS: dict[str, Any] = {"auto": "auto", "exact": "exact", "sparse": Sparse(inducing=6)}
+METHODS: dict[str, Any] = {"auto": "auto", "exact": "exact", "local": Local(cell=3, near=6), "sparse": Sparse(inducing=6)}
 AVERAGES: dict[str, Any] = {
     "single": Single(restarts=1, max_iter=3), "shared": Single(restarts=2, max_iter=2, shared_features=True), "restarts": Restarts(2, 2),
     "stack": Stack(own_members=1, deals=1), "fast": Fast(), "nuts": NUTS(1, 2, chains=1, tune=4, draws=4, thin=2, depth=2),

@@ -110,6 +110,10 @@ class FitOptions:
     def _refuse_what_is_not_sparse(self, method: str, shared: bool) -> None:
         if shared and method == "exact":
             raise typer.BadParameter("--method exact cannot be shared by the processes of torchrun. Use --method sparse.")
+        if method == "local" and self.averaging != "stack":
+            raise typer.BadParameter(
+                f"--method local is for --averaging stack; --averaging {self.averaging} needs exact or sparse."
+            )
         if method == "sparse" and self.averaging not in ("stack", "single"):
             one = "Under torchrun use" if shared else "Use --method exact, or"
             raise typer.BadParameter(

@@ -56,6 +56,7 @@ class Method(StrEnum):
 
     auto = "auto"
     exact = "exact"
+    local = "local"
     sparse = "sparse"
 
 
