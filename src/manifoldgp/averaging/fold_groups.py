@@ -46,6 +46,14 @@ class Group:
         batch = self.batch.joined_by(others.batch)
         return replace(self, batch=batch, chosen=np.concatenate([self.chosen, first + others.chosen]), inner=inner)
 
+    def on(self, folds: int) -> Group:
+        """The group on so many folds, as often as there are more of them than its own: the cells of a fold have the members of that fold."""
+        K, members = self.inner.shape
+        if folds == K:
+            return self
+        order = np.arange(K * members).reshape(K, members).repeat(folds // K, 0).ravel()
+        return replace(self, chosen=self.chosen[order], inner=self.inner.repeat(folds // K, 0))
+
     def weights(self) -> np.ndarray:
         """Of all members of the batch (R,) in the group's mixture, every fold counting the same."""
         weights = np.zeros(len(self.batch.objective))

@@ -159,13 +159,15 @@ class OnFolds:
             if PLAIN not in self.groups:
                 raise
             self.trainer.interrupt()
-        kept = self._in_time(self.needed())
-        if self.deciding is not self.folds:
+        kept, judged = self._in_time(self.needed()), self.deciding
+        if judged is not self.folds:
             self.groups = {name: group for name, group in self.groups.items() if name in kept}
-            self.predicted = {name: self._predicted(group, self.folds) for name, group in self.groups.items()}
+            self.predicted = {name: self.predicted[name] for name in self.groups}
+        if judged is not self.folds and self._in_time(kept, skip=False) == kept:
+            judged, self.predicted = self.folds, {name: self._predicted(group, self.folds) for name, group in self.groups.items()}
             kept = self._in_time(self.needed())
         weights, report = self.settings.weighing.weights(self.candidates, kept)
-        return weights, self._with_means(report)
+        return weights, self._with_means(report, judged)
 
     def train(self, gp_values: Tree) -> None:
         """All groups, one step after another."""
@@ -205,9 +207,12 @@ class OnFolds:
         """Whether members predict from the rows near a point."""
         return self.trainer.nearness is not None and self.trainer.nearness.above < self.folds.N
 
-    def _in_time(self, kept: list[str]) -> list[str]:
-        """Those of the groups that can be conditioned on all rows in the time that is left; the plain GP at least."""
-        return self._at_most(self._time_left / self._conditioning, kept, least=1) if self._conditioning else kept
+    def _in_time(self, kept: list[str], skip: bool = True) -> list[str]:
+        """Those of the groups that can be conditioned on all rows in the time that is left; the plain GP at least. skip: local members are conditioned where they predict, and
+        may be weighed by what they said while it was decided who is trained on."""
+        if not self._conditioning or (skip and self._local):
+            return kept
+        return self._at_most(self._time_left / self._conditioning, kept, least=1)
 
     def _at_most(self, members: float, kept: list[str], least: int) -> list[str]:
         """Groups with so many members together, or so few groups: those that are missed least are left out."""
@@ -230,7 +235,8 @@ class OnFolds:
         return [name for name in self.groups if name != PLAIN]
 
     def _keep_time(self, seconds: float) -> None:
-        """Training has to end before the deadline: every member that predicts needs a factor of its fold's rows, and one of all rows. seconds: that a first prediction took."""
+        """Training has to end before the deadline: every member that predicts needs a factor of its fold's rows, and one of all rows; local ones
+        can do without both. seconds: that a first prediction took."""
         if self._end == math.inf:
             return
         (K, n), m = self.folds.train.y.shape, self.folds.X.shape[1]
@@ -241,6 +247,8 @@ class OnFolds:
             cell, near = self.trainer.nearness.cell, self.trainer.nearness.near
             work = n / cell * near**3 / 3 + near * near * m
         self._conditioning = seconds * work / (cells * (some**3 / 3 + some * some * self.deciding.X.shape[1]))
+        if self._local:
+            return
         members = K * (1 + 2 * self.settings.fold_members)
         kept = min(members * self._conditioning, 0.6 * self._time_left)
         self.trainer = replace(self.trainer, deadline=min(self._end - kept, self.trainer.deadline))
@@ -477,24 +485,22 @@ class OnFolds:
             self._keep_time(self.trainer.now() - begin)
 
     def _predicted(self, group: Group, folds: Folds) -> Predicted:
-        K, members = group.inner.shape
-        factors, cells = self.settings.variance_factors, folds.count // K  # of every fold, while it is decided who is trained on
-        order = np.arange(K * members).reshape(K, members).repeat(cells, 0).ravel()
-        values = group.values if cells == 1 else pick(group.values, order)
+        group, members, factors = group.on(folds.count), group.inner.shape[1], self.settings.variance_factors
         each = predict_held_out(
-            group.batch.model, values, folds.for_members(members), factors, self.trainer.workers, self.trainer.nearness
+            group.batch.model, group.values, folds.for_members(members), factors, self.trainer.workers, self.trainer.nearness
         )
         self.trainer.ranks.follow_first_(torch.from_numpy(each.score), torch.from_numpy(each.log_density))  # one decision for all
-        shape = (len(each.log_density), K * cells, members, -1)
-        w = group.inner.repeat(cells, 0)[None, :, :, None]
+        shape = (len(each.log_density), folds.count, members, -1)
+        w = group.inner[None, :, :, None]
         log_density = np.asarray(logsumexp(each.log_density.reshape(shape), axis=2, b=w))
         return Predicted((folds.by_row(log_density), folds.by_row((w * ndtr(each.score.reshape(shape))).sum(2))), each)
 
-    def _with_means(self, report: HeldOutReport) -> HeldOutReport:
+    def _with_means(self, report: HeldOutReport, folds: Folds) -> HeldOutReport:
         """The report with the stack's means of the held-out rows, their targets, and the groups that were stopped on their way."""
-        folds, mean = self.folds, np.zeros(self.folds.N)
+        mean = np.zeros(folds.N)
         for (name, group), weights in zip(self.groups.items(), report.weights, strict=True):
             if weights.any():
+                group = group.on(folds.count)
                 K, members = group.inner.shape
                 each = self.predicted[name].members.means(group.batch.model, group.values, self.settings.variance_factors)
                 mixed = (group.inner[None, :, :, None] * each.reshape(len(weights), K, members, -1)).sum(2)

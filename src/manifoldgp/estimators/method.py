@@ -30,9 +30,6 @@ if TYPE_CHECKING:
     from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
 
 
-LOCAL_PASSES = 6.0
-"""Factors of every cell that a time budget has to hold for method="auto" to be local."""
-
 SHORT_FROM = 1500
 """Rows below which the exact method is never too slow for a time budget."""
 
@@ -58,11 +55,9 @@ def chosen_method(method: Method | None, N: int, averaging: Averaging, outputs: 
 
 
 def _too_long(N: int, method: Method, averaging: Averaging, outputs: int, seconds: float | None) -> bool:
-    """Whether so many seconds are too short for exact or local members of all targets."""
-    if seconds is None or N < SHORT_FROM:
+    """Whether so many seconds are too short for exact members of all targets; local ones learn from samples, and are conditioned where they predict."""
+    if seconds is None or N < SHORT_FROM or isinstance(method, Local):
         return False
-    if isinstance(method, Local):
-        return outputs * LOCAL_PASSES * N / method.cell * seconds_to_factor(method.near) > seconds
     return outputs * averaging.exact_factors * seconds_to_factor(N) > seconds
 
 
@@ -73,9 +68,11 @@ def tell_method(
     most = max(averaging.exact_up_to, averaging.local_up_to)
     if asked is not None or isinstance(taken, Local) or (most >= N and isinstance(taken, Exact)):
         return
-    other = "local" if averaging.local_up_to and averaging.exact_up_to < N else "exact"
+    other = "local" if averaging.local_up_to else "exact"
     if most >= N:
-        words = f"trains the sparse model: time_budget={seconds:g} is too short for the {other} one. Say method={other!r} to choose it."
+        words = (
+            f"trains the sparse model: time_budget={seconds:g} is too short for the exact one. Say method='exact' to choose it."
+        )
     elif isinstance(taken, Sparse):
         words = (
             f"trains the sparse model with up to {taken.most_inducing} inducing points (the {other} one up to {most:,} rows). "
