@@ -305,7 +305,8 @@ def test_fit_leaves_the_settings_as_they_are(way):
     if way is NUTS:
         pytest.importorskip("nutpie", reason="needs the extra [bayes]")
     as_given = settings.get_params()
-    argument = {"averaging": settings} if way in AVERAGINGS.values() else {"averaging": "single", "method": settings}
+    other = QUICK[Stack] if way is Local else "single"
+    argument = {"averaging": settings} if way in AVERAGINGS.values() else {"averaging": other, "method": settings}
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The NUTS chains mix badly")
         ManifoldGPRegressor(**argument).fit(X, Y)

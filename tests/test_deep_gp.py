@@ -209,7 +209,7 @@ def test_jackknife_is_refused_and_split_is_not(deep):
 def test_it_is_a_model_of_comparisons():
     (two,) = candidates.chosen(["deepgp:2"])
     assert (two.title, two.build(5).get_params()["random_state"]) == ("deep GP, 2 layers", 5)
-    assert "deepgp:2" in candidates.default_names()
+    assert "deepgp:2" not in candidates.default_names()  # by name only: it takes longer than all others together
     with pytest.raises(InputError, match="deepgp:LAYERS"):
         candidates.chosen(["deepgp:many"])
     found = manifoldgp.compare(X, Y, models={"deep": DeepGPRegressor(**{**SHORT, "max_iter": 3})}, folds=2)

@@ -155,7 +155,7 @@ def test_wrong_noise_std(fitted, bad, message):
     ({"noise": "known"}, r"noise='known' needs the noise of the rows: fit\(X, y, noise_std=...\)"),
     ({"standardize": "both"}, "standardize must be True .X and y., False, 'X' or 'y'; got 'both'"),
     ({"standardize": None}, "standardize must be True .*got None"),
-    ({"method": "dense"}, "method must be one of 'auto', 'exact', 'sparse', or an object .*; got 'dense'"),
+    ({"method": "dense"}, "method must be one of 'auto', 'exact', 'local', 'sparse', or an object .*; got 'dense'"),
     ({"method": Sparse(inducing=0)}, "inducing must be a whole number of at least 1; got 0"),
     ({"method": Sparse(checkpoint=3)}, "checkpoint must be the name of a file, or None; got 3"),
     ({"shared_features": 1}, "shared_features must be True or False; got 1"),
