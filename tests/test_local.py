@@ -71,6 +71,34 @@ def test_points_that_are_all_the_same_are_one_cell():
     np.testing.assert_array_equal(cells.of(np.zeros((3, 2))), [0, 0, 0])
 
 
+def test_many_rows_at_few_places_have_no_large_factor():
+    data = rows(900)
+    switched = Data((data.X > 0).double(), data.y)
+    local = condition_locally(Model(), values(1), switched, Nearness(10, 40, 80))
+    assert local.each[0].cells.count == 4
+    mean, variance = local.mean_and_variance(switched.X[:50])
+    assert bool(torch.isfinite(mean).all() and (variance > 0).all())
+    assert max(len(factor.rows) for factor in local.each[0].kept.factors.values()) == 80
+    left_out = local.left_out(torch.arange(900))
+    assert all(bool(torch.isfinite(part).all()) for part in left_out)
+    assert np.isfinite(float(local.nlml()[0]))
+
+
+def test_rows_are_left_out_of_the_cell_that_they_were_put_into():
+    data = rows(1500, 8)
+    local = condition_locally(Model(), values(1, 8), data, Nearness(10, 20, 40))
+    some = torch.arange(300)
+    mean, variance = local.left_out(some)
+    cells = local.each[0].cells
+    for i in (0, 17, 299):
+        near = torch.as_tensor(cells.near(int(cells.cell_of[i]), 40))
+        others = near[near != i]
+        alone = condition(Model(), values(1, 8), Data(data.X[others], data.y[others]))
+        expected, left = alone.mean_and_variance(data.X[i : i + 1])
+        torch.testing.assert_close(mean[0, i], expected[0, 0], rtol=1e-7, atol=1e-7)
+        torch.testing.assert_close(variance[0, i], left[0, 0] + alone.noise_variance()[0], rtol=1e-7, atol=1e-9)
+
+
 @pytest.mark.parametrize("kernel", [SquaredExponential(), Matern32()])
 def test_with_all_rows_near_a_local_posterior_is_the_exact_one(kernel):
     data, model = rows(150), Model(kernel=kernel)
@@ -153,12 +181,16 @@ def test_what_has_one_set_of_weights_is_asked_of_the_whole():
             getattr(local, name)() if name == "whitener" else getattr(local, name)
 
 
-def test_kernels_that_reach_far_go_through_inducing_points():
+def test_kernels_that_reach_far_go_through_inducing_points(monkeypatch):
+    monkeypatch.setattr("manifoldgp.inference.local_posterior.WHOLE_ROWS", 200)
     data, model = rows(300, 3), Model(kernel=Additive())
     _, drawn = model.draw(data, torch.Generator().manual_seed(0), 1)
     posterior = conditioned(model, drawn, data, Nearness(100, 50, 100))
     assert isinstance(posterior, SparsePosterior)
     assert posterior.points.shape[1] == 100
+    grown = posterior.condition(data.X[:5], data.y[:5])
+    assert len(grown.data.y) == grown.rows == 305
+    assert bool(torch.isfinite(grown.left_out(torch.tensor([0, 304]))[0]).all())
     assert isinstance(conditioned(Model(), values(), rows(300), Nearness(100, 50, 100)), LocalPosterior)
     exact, through = condition(Model(), values(), rows(80)), through_points(Model(), values(), rows(80), 80)
     torch.testing.assert_close(

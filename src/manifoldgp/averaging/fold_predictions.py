@@ -237,7 +237,9 @@ def predict_held_out(
 
     if workers is None:
         return HeldOut.joined([predict(piece) for piece in pieces])
-    if n > _ROWS_SIDE_BY_SIDE and nearness is None:  # one at a time, on all cores: memory for one is enough
+    if n > _ROWS_SIDE_BY_SIDE and (
+        nearness is None or n <= nearness.above
+    ):  # one at a time, on all cores: memory for one is enough
         return HeldOut.joined([workers.map(predict, [piece], large=True)[0] for piece in pieces])
     return HeldOut.joined(workers.map(predict, pieces, large=n > 400))
 

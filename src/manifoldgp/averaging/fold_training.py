@@ -282,6 +282,8 @@ class OnFolds:
         """The group with as many members again as a fold has at first."""
         group, training = self.groups[name], replace(self._begun(name), phase=more_phase(name))
         new = self._one_group(name, training, self.trainer.fit_together([training])[0])
+        if self.late or not np.isfinite(new.batch.objective).all():
+            return group
         if group.iterations > new.iterations:
             new = self._further(new, name, more_phase(name), group.iterations - new.iterations)
         return group.joined_by(new)

@@ -14,7 +14,7 @@ from manifoldgp.errors import FileFormatError
 from manifoldgp.estimators.descriptions import ModulesError, describe, rebuild
 from manifoldgp.inference.ensemble import Ensemble
 from manifoldgp.inference.exact_posterior import Posterior
-from manifoldgp.inference.local_posterior import LocalPosterior, Nearness, local_posterior
+from manifoldgp.inference.local_posterior import MOST_NEAR, LocalPosterior, Nearness, local_posterior
 from manifoldgp.inference.sparse_posterior import SparsePosterior
 from manifoldgp.model import Data, Model
 from manifoldgp.parameters import Parameter, Tree, constant_law, leaves, nest
@@ -196,8 +196,10 @@ def _unpack_local(model: Model, part: Mapping[str, Tensor], data: Data, plain: A
     H = take(part, "H", (*z.shape, -1))
     values = _unpack_values(model, part, data, H, {})
     nearness = Nearness(*map(int, plain))
-    if not 2 <= nearness.cell <= nearness.near:
-        raise FileFormatError(f"Cells should have at least two rows, and no more than are near; the file says {nearness}.")
+    if not 2 <= nearness.cell <= nearness.near <= MOST_NEAR:
+        raise FileFormatError(
+            f"Cells should have at least two rows, and no more than are near, {MOST_NEAR:,} at most; the file says {nearness}."
+        )
     Q = model.features_at(values, data.X[:1]).shape[-1]
     _refuse_other_numbers(model, values, data.X, H)
     return local_posterior(model, values, data, take(part, "H", (*z.shape, Q)), z, nearness)

@@ -23,6 +23,8 @@ from manifoldgp.estimators.arguments import RunSettings
 from manifoldgp.inference.ensemble import Ensemble
 from manifoldgp.inference.exact_posterior import Posterior, condition
 from manifoldgp.inference.local_posterior import LocalPosterior, Nearness
+from manifoldgp.inference.posterior import Conditioned
+from manifoldgp.inference.sparse_posterior import SparsePosterior
 from manifoldgp.model import Data, Model
 from manifoldgp.parameters import Tree, leaves, map_leaves, nest
 from manifoldgp.structure.search import Searched, SearchReport
@@ -78,7 +80,7 @@ def fit_exact(
     plan = titled(averaging.plan(rows), rows, averaging, "exact" if nearness is None else "local")
     plan = replace(plan, slower=slower_by_inputs(rows, X.shape[-1]))
     shared = averaging if isinstance(averaging, Single) and averaging.shared_features and outputs > 1 else None
-    if nearness is None:
+    if nearness is None or rows <= nearness.above:
         refuse_too_many_rows(len(X), plan.matrices(outputs, torch.get_num_threads(), shared is not None))
     model = bound_model(model, X)
     generator, clock = run.draws.generator(), _Clock(run.time_budget)
@@ -193,7 +195,7 @@ def _fitted(average: Averaged, data: Data | None, output: int, y_scaler: Standar
         histories += trained.histories(log_scale)
         if len(kept):
             blocks.append(trained.conditioned(kept, data, average.nearness))
-            if isinstance(blocks[-1], (Posterior, LocalPosterior)) and blocks[-1].rows != trained.rows[0]:
+            if trained.posterior is None and blocks[-1].rows != trained.rows[0]:
                 _tell_of_all_rows(table, kept, blocks[-1], int(trained.rows[0]), log_scale)
             log_weights.append(np.log(np.maximum(weights[:, kept], 1e-300)))
     total = np.logaddexp.reduce(np.concatenate([w.ravel() for w in log_weights]))
@@ -225,13 +227,13 @@ def without_lightest(weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return kept, left * (weights.sum(1) / left.sum(1))[:, None]
 
 
-def _tell_of_all_rows(
-    table: np.ndarray, kept: np.ndarray, posterior: Posterior | LocalPosterior, learnt_from: int, log_scale: float
-) -> None:
+def _tell_of_all_rows(table: np.ndarray, kept: np.ndarray, posterior: Conditioned, learnt_from: int, log_scale: float) -> None:
     """Rows of the table of starts that learnt from some of the rows: totals over all of them for those that are kept, and of the others nobody knows any."""
     prior = table["objective"] - table["nlml"]
     table["nlml"] = np.inf
-    table["nlml"][kept] = posterior.nlml().cpu().numpy() + posterior.rows * log_scale
+    assert isinstance(posterior, (Posterior, LocalPosterior, SparsePosterior))
+    nlml = posterior.bound if isinstance(posterior, SparsePosterior) else posterior.nlml()
+    table["nlml"][kept] = nlml.cpu().numpy() + posterior.rows * log_scale
     table["objective"] = table["nlml"] + np.nan_to_num(prior)
     table["status"][kept] = f"trained on {learnt_from:,} rows"
 

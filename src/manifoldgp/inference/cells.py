@@ -32,7 +32,10 @@ class Cells:
     def __init__(self, G: np.ndarray, size: int) -> None:
         self.G = G.astype(np.float32)
         self._cells: list[list[_Part]] = []  # of each cell the parts around it, from all points down to itself
-        self._whole = self._cut(np.arange(len(G)), max(1, round(len(G) / size)), [])
+        self.cell_of = np.empty(
+            len(G), dtype=int
+        )  # of the points themselves; rounding may find a point that lies at a cut on its other side
+        self._whole = self._cut(np.arange(len(G)), size, [])
 
     @property
     def count(self) -> int:
@@ -43,9 +46,11 @@ class Cells:
         return self._cells[cell][-1].rows
 
     def near(self, cell: int, count: int) -> np.ndarray:
-        """The points of a cell and those nearest to any of them, in order, ``count`` together (or all)."""
-        own = self.rows(cell)
-        around = next((part.rows for part in reversed(self._cells[cell]) if len(part.rows) >= _CANDIDATES), self._whole.rows)
+        """The points of a cell and those nearest to any of them, in order, ``count`` together (or all); of a cell that has more, as many that are spread over it."""
+        own, enough = self.rows(cell), max(_CANDIDATES, 4 * count)
+        if len(own) >= count:
+            return np.sort(own)[np.linspace(0, len(own) - 1, count).astype(int)]
+        around = next((part.rows for part in reversed(self._cells[cell]) if len(part.rows) >= enough), self._whole.rows)
         if len(around) <= count:
             return np.sort(around)
         others = np.setdiff1d(around, own, assume_unique=True)
@@ -68,20 +73,21 @@ class Cells:
             ]
         return found
 
-    def _cut(self, rows: np.ndarray, cells: int, around: list[_Part]) -> _Part:
-        """So many cells of about equal size."""
+    def _cut(self, rows: np.ndarray, size: int, around: list[_Part]) -> _Part:
+        """Cells of about that size; points that lie at one place stay together, however many they are."""
+        cells = round(len(rows) / size)
         if cells > 1:
             direction = _longest(self.G[rows[:: -(-len(rows) // _SAMPLE)]])
             along = self.G[rows] @ direction
             place = len(rows) * (cells // 2) // cells - 1
             cut = float(np.partition(along, place)[place])
             beyond = along > cut
-            if beyond.any():  # points that all lie at the cut stay together
-                parts, whole = (cells // 2, cells - cells // 2), [*around, _Part(rows)]
-                sides = tuple(self._cut(side, n, whole) for side, n in zip((rows[~beyond], rows[beyond]), parts, strict=True))
-                return _Part(rows, direction, cut, sides)
+            if beyond.any():
+                whole = [*around, _Part(rows)]
+                return _Part(rows, direction, cut, tuple(self._cut(side, size, whole) for side in (rows[~beyond], rows[beyond])))
         cell = _Part(rows, number=len(self._cells))
         self._cells.append([*around, cell])
+        self.cell_of[rows] = cell.number
         return cell
 
 

@@ -106,7 +106,7 @@ class Ensemble:
     def gradients(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Derivatives of mean and variance of f, in the units of y, with respect to X (n, D): two tensors (n, D)."""
         pieces = []
-        for chunk in X.split(256):
+        for chunk in X.split(self._differentiated):
             inputs = chunk.detach().clone().requires_grad_()
             with torch.enable_grad():
                 mean, variance = self.differentiable(inputs, latent=True).moments()
@@ -116,13 +116,18 @@ class Ensemble:
     def slopes(self, X: Tensor) -> Tensor:
         """Derivatives (n, D) of the mean of z with respect to X (n, D), in the model's units; without variances, which cost more."""
         pieces = []
-        for chunk in X.split(256):
+        for chunk in X.split(self._differentiated):
             inputs = chunk.detach().clone().requires_grad_()
             with torch.enable_grad():
                 means = [block.moments(inputs, variance=False)[0] for block in self.blocks]
                 mean = torch.stack([w @ m for w, m in zip(self.member_weights(), means, strict=True)]).sum(0)
             pieces.append(_slope(mean, inputs))
         return torch.cat(pieces)
+
+    @property
+    def _differentiated(self) -> int:
+        """Rows that are differentiated at once; every cell among them keeps a factor meanwhile."""
+        return 16 if any(block.in_cells for block in self.blocks) else 256
 
     def covariance(self, X: Tensor, latent: bool = False) -> tuple[Tensor, Tensor]:
         """Mean (n,) and joint covariance (n, n) of the mixture at X (n, D): Σ w (C_s + (m_s − m)(m_s − m)ᵀ)."""

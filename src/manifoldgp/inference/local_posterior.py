@@ -37,6 +37,9 @@ KEPT_BYTES = 2**26
 JOINT_ROWS = 4000
 """Rows that several points are predicted from together, at most."""
 
+MOST_NEAR = 10_000
+"""Rows near a point, at most: a factor of more of them takes too much memory."""
+
 TOLD_CELLS = 40
 """Cells by which the NLML of all rows is told, at most."""
 
@@ -163,9 +166,16 @@ class Neighbourhoods:
     def left_out(self, cell: int, rows: Tensor) -> Tensor:
         """Mean and variance (2, n) of z of training rows (n,) of one cell, each predicted from the others near it."""
         own = self.factor(cell)
-        place = torch.searchsorted(own.rows, rows)
+        place = torch.searchsorted(own.rows, rows).clamp_max(len(own.rows) - 1)
         p = precision(own.L, place)
-        return torch.stack([self.z[rows] - own.alpha[place] / p, 1.0 / p])
+        found = torch.stack([self.z[rows] - own.alpha[place] / p, 1.0 / p])
+        unseen = own.rows[place] != rows  # of a cell with more rows than are near
+        if bool(unseen.any()):
+            away, known = rows[unseen], self.data.known_noise
+            mean, variance = self.moments(cell, self.data.X[away], self.H[away], variance=True)
+            noise = self.model.learned_noise(self.values, self.z) + (0.0 if known is None else known[away])
+            found[:, unseen] = torch.stack([mean, variance + noise])
+        return found
 
     def near(self, H: Tensor) -> Tensor:
         """Rows near any of the points H (n, Q): those of their cells; of more than JOINT_ROWS the nearest."""
@@ -179,11 +189,14 @@ class Neighbourhoods:
 
     @torch.no_grad()
     def nlml(self, cell: int) -> float:
-        """−log p(z) of the rows of one cell, whatever the others say."""
-        rows = torch.as_tensor(self.cells.rows(cell), device=self.H.device)
+        """−log p(z) of the rows of one cell, whatever the others say; of a cell with more rows than are near, by so many of them."""
+        own_rows = self.cells.rows(cell)
+        chosen = own_rows if len(own_rows) <= self.nearness.near else self.cells.near(cell, self.nearness.near)
+        rows = torch.as_tensor(chosen, device=self.H.device)
         own, _ = self._factored(rows)
         residual = self.z[rows] - self.model.mean_at(self.values, self.data.X[rows], self.H[rows])
-        return float(0.5 * residual @ own.alpha + own.L.diagonal().log().sum()) + 0.5 * len(rows) * math.log(2 * math.pi)
+        total = float(0.5 * residual @ own.alpha + own.L.diagonal().log().sum()) + 0.5 * len(rows) * math.log(2 * math.pi)
+        return len(own_rows) / len(rows) * total
 
 
 @dataclass(frozen=True)
@@ -230,8 +243,8 @@ class LocalPosterior(Conditioned):
         """Mean (R, n) and variance (R, n), differentiable in X (n, D); what is third for other posteriors differs from cell to cell, and is left empty."""
         H = self.transform(X)
         split = self._split(H)
-        self._side_by_side(lambda r, cell, _: self.each[r].factor(cell), split)
-        found = [self.each[r].moments(cell, X[points], H[r][points], variance) for r, cell, points in split]
+        with training_threads():
+            found = [self.each[r].moments(cell, X[points], H[r][points], variance) for r, cell, points in split]
         mean, left = self._gathered(split, found, len(X))
         return mean, left, H.new_zeros(self.members, 0, len(X))
 
@@ -277,7 +290,12 @@ class LocalPosterior(Conditioned):
         return condition(self.model, self._values_of(slice(member, member + 1), self.values), some)
 
     def left_out(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        split = self._split(self.H[:, rows])
+        where, split = rows.cpu().numpy(), []
+        for r, own in enumerate(self.each):
+            cells = own.cells.cell_of[where]
+            split += [
+                (r, int(cell), torch.as_tensor(np.flatnonzero(cells == cell), device=rows.device)) for cell in np.unique(cells)
+            ]
         found = self._side_by_side(lambda r, cell, which: self.each[r].left_out(cell, rows[which]), split)
         return self._gathered(split, found, len(rows))
 
@@ -341,11 +359,13 @@ def local_posterior(model: Model, values: Tree, data: Data, H: Tensor, z: Tensor
 
 
 def conditioned(model: Model, values: Tree, data: Data, nearness: Nearness | None) -> Conditioned:
-    """Members conditioned on data: exactly; or, of many rows, cell by cell where the kernel is stationary, else through inducing points."""
+    """Members conditioned on data: exactly; or, of many rows, cell by cell where the kernel is stationary, else (beyond WHOLE_ROWS) through inducing points."""
     if nearness is None or len(data.y) <= nearness.above:
         return condition(model, values, data)
     if isinstance(model.kernel, Stationary):
         return condition_locally(model, values, data, nearness)
+    if len(data.y) <= WHOLE_ROWS:
+        return condition(model, values, data)
     return through_points(model, values, data.without_masked(), nearness.near)
 
 

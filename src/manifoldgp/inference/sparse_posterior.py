@@ -126,7 +126,10 @@ class SparsePosterior(Conditioned):
                 LB.append(_required_factor(sums))
                 a.append(sums.a)
             factor, weights = torch.stack(LB), torch.stack(a)
-            return replace(self, LB=factor, a=weights, alpha=_alpha(self.L, factor, weights), N=self.N + len(X))
+            kept = (
+                self.data.joined_by(X, y, known_noise) if len(self.data.y) == self.N else self.data
+            )  # all rows, or some for diagnosis
+            return replace(self, data=kept, LB=factor, a=weights, alpha=_alpha(self.L, factor, weights), N=self.N + len(X))
 
     def _add_rows(self, sums: Statistics, member: int, rows: Data) -> None:
         values = map_leaves(lambda leaf: leaf.expand(self.members, *leaf.shape[1:])[member], self.values)

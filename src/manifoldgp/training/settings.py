@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator
 
 from manifoldgp.data.inputs import whole_number
 from manifoldgp.errors import InputError
-from manifoldgp.inference.local_posterior import Nearness
+from manifoldgp.inference.local_posterior import MOST_NEAR, Nearness
 
 
 class Options(BaseEstimator):
@@ -78,7 +78,10 @@ class Local(Options):
 
     def check(self) -> None:
         whole_number(self.cell, "cell", least=2)
-        whole_number(self.near, "near", least=self.cell)
+        if whole_number(self.near, "near", least=self.cell) > MOST_NEAR:
+            raise InputError(
+                f"near must be at most {MOST_NEAR:,} rows, whose factor fits into memory; got {self.near}. Use method='exact'."
+            )
 
     @property
     def nearness(self) -> Nearness:
