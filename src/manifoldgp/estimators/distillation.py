@@ -10,6 +10,7 @@ found anew by EM, which for given members reaches the least KL there is.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -87,11 +88,13 @@ class _Points:
         return refined
 
 
-def distilled(ensembles: Sequence[Ensemble], max_members: int | None, tolerance: float | None) -> list[Distilled]:
+def distilled(
+    ensembles: Sequence[Ensemble], max_members: int | None, tolerance: float | None, seconds: float = math.inf
+) -> list[Distilled]:
     """Each ensemble with at most ``max_members`` members; or with as few members and points as lose at most ``tolerance`` nats a row, half of them by members."""
     most = None if max_members is None else whole_number(max_members, "max_members")
     lost = None if tolerance is None else positive_number(tolerance, "tolerance")
-    return [_distilled(ensemble, most, lost) for ensemble in ensembles]
+    return [_distilled(ensemble, most, lost, seconds) for ensemble in ensembles]
 
 
 def in_words(losses: Sequence[Loss]) -> str:
@@ -111,12 +114,12 @@ def in_words(losses: Sequence[Loss]) -> str:
     )
 
 
-def _distilled(ensemble: Ensemble, most: int | None, tolerance: float | None) -> Distilled:
+def _distilled(ensemble: Ensemble, most: int | None, tolerance: float | None, seconds: float) -> Distilled:
     if tolerance is None or not compressible(ensemble):
         smaller, loss = _distil(ensemble, most, tolerance or 0.0)
         return Distilled(smaller, None, loss)
     smaller, loss = _distil(ensemble, most, 0.5 * tolerance)
-    few, of_points = with_few_points(smaller, max(tolerance - loss.nats, 0.5 * tolerance))
+    few, of_points = with_few_points(smaller, max(tolerance - loss.nats, 0.5 * tolerance), seconds)
     return Distilled(smaller, few, replace(loss, points=of_points if of_points.compressed else None))
 
 

@@ -13,6 +13,8 @@ points that are tried lose too much, the mean goes through all rows, or the memb
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -33,6 +35,9 @@ from manifoldgp.training.inducing_placement import greedy_inducing_points
 
 _FEWEST, _STEP = 16, 16
 """The fewest points, and the steps in which there are more."""
+
+_ATTEMPTS = 4
+"""How often members are asked to lose half as much, before all rows are kept."""
 
 _STAGES = 256, 1024
 """Points that are tried first, and the most that are tried; up to half of the rows."""
@@ -83,11 +88,15 @@ def _worth_it(block: Conditioned) -> TypeGuard[Posterior]:
 
 
 @torch.no_grad()
-def with_few_points(ensemble: Ensemble, tolerance: float) -> tuple[list[list[FewPoints | None]], PointsLoss]:
+def with_few_points(
+    ensemble: Ensemble, tolerance: float, seconds: float = math.inf
+) -> tuple[list[list[FewPoints | None]], PointsLoss]:
     """Few points of each member of each block, None of one that stays as it is; together they lose at most ``tolerance`` nats a row.
 
+    seconds: after which members keep all rows.
     A mixture loses at most the weighted sum of what its members lose (KL is convex). Each member may bring the same to that sum, so that one of little weight may lose more.
     """
+    end = time.perf_counter() + seconds
     X = probes(ensemble.blocks[0].data.X, 2 * _PROBES, torch.Generator().manual_seed(0))
     exact = [block.mean_and_variance(X) for block in ensemble.blocks]
     weights = ensemble.member_weights()
@@ -97,14 +106,12 @@ def with_few_points(ensemble: Ensemble, tolerance: float) -> tuple[list[list[Few
         for r in range(block.members)
         if _worth_it(block) and float(weights[b][r]) > 0
     }
-    share = tolerance
-    while True:
+    for share in (*(tolerance * 0.5**attempt for attempt in range(_ATTEMPTS)), 0.0):  # of nothing, everyone keeps all rows
         for member in members.values():
-            member.choose(share / (member.weight * len(members)))
+            member.choose(share / (member.weight * len(members)) if time.perf_counter() < end else 0.0)
         loss = _loss(ensemble, exact, members)
         if loss.nats <= tolerance:
             break
-        share *= 0.5
     found: list[list[FewPoints | None]] = [[None] * block.members for block in ensemble.blocks]
     for (b, r), member in members.items():
         found[b][r] = member.few_points()
@@ -150,8 +157,10 @@ class _Member:
         return cls(posterior, X, exact[0][r], exact[1][r], noise, float(w.sum()), steepness)
 
     def choose(self, limit: float) -> None:
-        """The fewest points whose mean and whose variance lose half of ``limit`` nats each, at the first half of the probes."""
+        """The fewest points whose mean and whose variance lose half of ``limit`` nats each, at the first half of the probes; all rows where nothing may be lost."""
         self.few_mean = self.few_variance = None
+        if limit == 0.0:
+            return
         with suppress(NotPositiveDefiniteError):  # what was found before it stays
             self.few_variance = self._fewest(self._variance_by, self._variance_losses, 0.5 * limit, _FEWEST)
             if self.few_variance is not None:

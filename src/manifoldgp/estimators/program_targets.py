@@ -23,6 +23,9 @@ from manifoldgp.warping import NoWarping
 if TYPE_CHECKING:
     from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
 
+_SECONDS = 10.0
+"""That few points are looked for where nobody asked for them."""
+
 _TRIED = 500
 """Rows by which it is told what a program loses."""
 
@@ -45,7 +48,7 @@ def small_predictor(estimator: ManifoldGPRegressor, most_bytes: int, tolerance: 
     ensembles, _ = _whole(estimator.ensembles_)
     if program_bytes(ensembles) <= most_bytes:
         return _predictor(estimator, ensembles)
-    smaller = distilled(ensembles, None, tolerance)
+    smaller = distilled(ensembles, None, tolerance, _SECONDS)
     if program_bytes([d.ensemble for d in smaller], [d.few for d in smaller]) > most_bytes:
         return None
     return _distilled_predictor(estimator, smaller)
