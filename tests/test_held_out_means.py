@@ -40,9 +40,9 @@ def test_means_of_held_out_rows_are_the_weighted_means_of_members_that_have_not_
     seen = {}
     real = OnFolds._with_means
 
-    def spy(course, report):
+    def spy(course, report, folds):
         seen.update(groups=course.groups, folds=course.folds)
-        return real(course, report)
+        return real(course, report, folds)
 
     monkeypatch.setattr(OnFolds, "_with_means", spy)
     model = ManifoldGPRegressor((3, 2), averaging=SMALL, target_warping=warping).fit(X, Y)
