@@ -11,9 +11,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8").replace("\n", " ").replace("−", "-")
-AVERAGING, SCALE, BENCHMARKS = (
-    (ROOT / "docs" / name).read_text(encoding="utf-8").replace("−", "-")
-    for name in ("averaging.md", "scale.md", "benchmarks/index.md")
+AVERAGING, BENCHMARKS = (
+    (ROOT / "docs" / name).read_text(encoding="utf-8").replace("−", "-") for name in ("averaging.md", "benchmarks/index.md")
 )
 RESULTS = json.loads((ROOT / "docs" / "benchmarks" / "results.json").read_text(encoding="utf-8"))
 
