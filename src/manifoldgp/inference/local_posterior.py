@@ -1,6 +1,6 @@
 """The posterior of many rows, cell by cell: what the rows near a point say about it.
 
-The rows of a member are halved in its feature space until cells of some hundred rows are left. A point is predicted by the exact posterior given the rows of its cell and those
+The rows of a member are cut in two in its feature space, again and again, until cells of some hundred rows are left. A point is predicted by the exact posterior given the rows of its cell and those
 nearest to them, some hundred in all: with a stationary kernel, rows far away add next to nothing to what those say. So no N x N matrix exists, and factors are computed where points
 are. Between cells the prediction may jump, by a small part of its standard deviation.
 """
@@ -11,6 +11,7 @@ import math
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeVar
@@ -21,7 +22,7 @@ from torch import Tensor
 
 from manifoldgp._system.linalg import cholesky_with_jitter, factor_in_place, solve_lower
 from manifoldgp._system.threads import Workers, training_threads
-from manifoldgp.inference.cells import Cells
+from manifoldgp.inference.cells import Cells, nearest
 from manifoldgp.inference.exact_posterior import Posterior, condition, precision
 from manifoldgp.inference.posterior import Conditioned
 from manifoldgp.inference.sparse_posterior import SparsePosterior, condition_sparse
@@ -53,7 +54,7 @@ _IN_CELLS = "A posterior in cells has other weights in every cell. Ask its whole
 
 @dataclass(frozen=True)
 class Nearness:
-    """How many rows a cell has, and how many are near a point of it. From ``above`` rows on members are conditioned in cells."""
+    """How many rows a cell has, and how many are near a point of it. Beyond ``above`` rows members are conditioned in cells."""
 
     above: int = 3000
     cell: int = 200
@@ -119,10 +120,17 @@ class Neighbourhoods:
 
     def split(self, H: Tensor) -> list[tuple[int, Tensor]]:
         """The cells in which points H (n, Q) lie, and which points lie in each."""
-        where = self.cells.of(self._scaled(H))
+        return self._by_cell(self.cells.of(self._scaled(H)))
+
+    def split_rows(self, rows: Tensor) -> list[tuple[int, Tensor]]:
+        """The cells that training rows (n,) were put into, and which of them are in each."""
+        return self._by_cell(self.cells.cell_of[rows.cpu().numpy()])
+
+    def _by_cell(self, where: np.ndarray) -> list[tuple[int, Tensor]]:
         order = np.argsort(where, kind="stable")
         borders = np.flatnonzero(np.diff(where[order])) + 1
-        return [(int(where[part[0]]), torch.as_tensor(part, device=H.device)) for part in np.split(order, borders) if len(part)]
+        parts = [part for part in np.split(order, borders) if len(part)]
+        return [(int(where[part[0]]), torch.as_tensor(part, device=self.H.device)) for part in parts]
 
     def factor(self, cell: int) -> _Factor:
         """Of the rows near a cell."""
@@ -183,9 +191,8 @@ class Neighbourhoods:
         rows = torch.as_tensor(np.unique(np.concatenate(found)), device=self.H.device)
         if len(rows) <= JOINT_ROWS:
             return rows
-        ours, theirs = (torch.as_tensor(self._scaled(features)) for features in (self.H[rows], H))
-        away = torch.cat([torch.cdist(part, theirs).amin(1) for part in ours.split(1000)])
-        return rows[away.argsort()[:JOINT_ROWS].sort().values.to(rows.device)]
+        chosen = nearest(self._scaled(self.H[rows]), self._scaled(H), JOINT_ROWS)
+        return rows[torch.as_tensor(np.sort(chosen), device=rows.device)]
 
     @torch.no_grad()
     def nlml(self, cell: int) -> float:
@@ -243,7 +250,7 @@ class LocalPosterior(Conditioned):
         """Mean (R, n) and variance (R, n), differentiable in X (n, D); what is third for other posteriors differs from cell to cell, and is left empty."""
         H = self.transform(X)
         split = self._split(H)
-        with training_threads():
+        with nullcontext() if self._has_factors(split) else training_threads():
             found = [self.each[r].moments(cell, X[points], H[r][points], variance) for r, cell, points in split]
         mean, left = self._gathered(split, found, len(X))
         return mean, left, H.new_zeros(self.members, 0, len(X))
@@ -264,10 +271,14 @@ class LocalPosterior(Conditioned):
 
     def _side_by_side(self, function: Callable[..., Result], split: Sequence[tuple[int, int, Tensor]]) -> list[Result]:
         """function(member, cell, points) for all cells, side by side on the cores where factors have to be computed; each with one thread of BLAS, which is quicker for them."""
-        if all(cell in self.each[r].kept.factors for r, cell, _ in split):
+        if self._has_factors(split):
             return [function(*part) for part in split]
         with training_threads() as workers:
             return workers.map(lambda part: function(*part), split, large=False)
+
+    def _has_factors(self, split: Sequence[tuple[int, int, Tensor]]) -> bool:
+        """Whether all of these cells were asked for lately."""
+        return all(cell in self.each[r].kept.factors for r, cell, _ in split)
 
     def _gathered(self, split: Sequence[tuple[int, int, Tensor]], found: Sequence[Tensor], n: int) -> tuple[Tensor, Tensor]:
         """What was found (2, ·) for each member and cell, as two tensors (R, n)."""
@@ -290,12 +301,7 @@ class LocalPosterior(Conditioned):
         return condition(self.model, self._values_of(slice(member, member + 1), self.values), some)
 
     def left_out(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        where, split = rows.cpu().numpy(), []
-        for r, own in enumerate(self.each):
-            cells = own.cells.cell_of[where]
-            split += [
-                (r, int(cell), torch.as_tensor(np.flatnonzero(cells == cell), device=rows.device)) for cell in np.unique(cells)
-            ]
+        split = [(r, cell, which) for r, own in enumerate(self.each) for cell, which in own.split_rows(rows)]
         found = self._side_by_side(lambda r, cell, which: self.each[r].left_out(cell, rows[which]), split)
         return self._gathered(split, found, len(rows))
 
