@@ -41,7 +41,7 @@ def points(n: int, D: int = 2) -> torch.Tensor:
 
 def test_every_point_is_in_one_cell_and_new_points_find_it():
     G = np.random.default_rng(0).normal(size=(1003, 4))
-    cells = Cells(G, 100)
+    cells = Cells(lambda rows: G[rows], len(G), 100)
     assert cells.count == 10
     every = np.concatenate([cells.rows(cell) for cell in range(cells.count)])
     np.testing.assert_array_equal(np.sort(every), np.arange(1003))
@@ -53,7 +53,7 @@ def test_every_point_is_in_one_cell_and_new_points_find_it():
 
 def test_rows_near_a_cell_are_its_own_and_the_nearest_others():
     G = np.random.default_rng(0).normal(size=(400, 3))
-    cells = Cells(G, 50)
+    cells = Cells(lambda rows: G[rows], len(G), 50)
     own = cells.rows(3)
     near = cells.near(3, 120)
     assert len(near) == 120
@@ -66,7 +66,7 @@ def test_rows_near_a_cell_are_its_own_and_the_nearest_others():
 
 
 def test_points_that_are_all_the_same_are_one_cell():
-    cells = Cells(np.ones((50, 2)), 10)
+    cells = Cells(lambda rows: np.ones((len(rows), 2)), 50, 10)
     assert cells.count == 1
     np.testing.assert_array_equal(cells.of(np.zeros((3, 2))), [0, 0, 0])
 

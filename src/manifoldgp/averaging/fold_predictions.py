@@ -67,7 +67,7 @@ class Folds:
         return _chosen(train, np.stack([np.sort(rng.choice(np.flatnonzero(own), fewest, replace=False)) for own in present]))
 
     def neighbourhoods(self, members: int, rows: int, most: int, scale: np.ndarray, rng: np.random.Generator) -> tuple[Data, int]:
-        """What ``members`` of every fold learn from where it has many rows: all of them, or about ``most``, in neighbourhoods of about ``rows``; and how many these are.
+        """What ``members`` of every fold learn from where it has many rows: all of them, or about ``most``, in neighbourhoods of at most ``rows``; and how many these are.
 
         A neighbourhood is as dense as the whole, so that it shows the noise and the short length-scales that a sample hides. Of very many rows it is as dense as twice
         ``most`` of them, so that all neighbourhoods together cover half of the space at least. Every member has other borders.
@@ -77,7 +77,7 @@ class Folds:
         present = _present(train)
         given = [np.flatnonzero(own) for own in present]
         some = [own if len(own) <= 2 * most else np.sort(rng.choice(own, 2 * most, replace=False)) for own in given]
-        parts = max(1, min(map(len, some)) // rows)
+        parts = -(-min(map(len, some)) // rows)
         scaled = (train.X.cpu().numpy() / scale.repeat(members, 0)[:, None]).astype(np.float32)
         dealt = [_halved(X, own, parts, rng) for X, own in zip(scaled, some, strict=True)]
         parts = max(1, min(parts, most // rows))
@@ -113,7 +113,7 @@ class Folds:
         held = np.sort(rng.choice(held, most, replace=False)) if len(held) > most else held
         given = np.flatnonzero(_present(self.train)[fold])
         theirs, ours = ((X[fold].cpu().numpy() / scale).astype(np.float32) for X in (self.X, self.train.X))
-        cells = Cells(theirs[held], DECIDED_TOGETHER)
+        cells = Cells(lambda rows: theirs[held[rows]], len(held), DECIDED_TOGETHER)
         found = [held[cells.rows(cell)] for cell in range(cells.count)]
         return [(own, np.sort(given[nearest(ours[given], theirs[own], min(rows, len(given)))])) for own in found]
 

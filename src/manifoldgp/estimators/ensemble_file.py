@@ -14,14 +14,14 @@ from manifoldgp.errors import FileFormatError
 from manifoldgp.estimators.descriptions import ModulesError, describe, rebuild
 from manifoldgp.inference.ensemble import Ensemble
 from manifoldgp.inference.exact_posterior import Posterior
-from manifoldgp.inference.local_posterior import MOST_NEAR, LocalPosterior, Nearness, local_posterior
+from manifoldgp.inference.local_posterior import FIRST_FEATURES, MOST_NEAR, LocalPosterior, Nearness, condition_locally
 from manifoldgp.inference.sparse_posterior import SparsePosterior
 from manifoldgp.model import Data, Model
 from manifoldgp.parameters import Parameter, Tree, constant_law, leaves, nest
 
 _FIELDS: dict[type, tuple[tuple[str, ...], tuple[str, ...]]] = {
     Posterior: (("H", "z", "alpha", "jitter"), ("L",)),
-    LocalPosterior: (("H", "z"), ()),
+    LocalPosterior: (("first_features",), ()),
     SparsePosterior: (("Z", "a", "alpha", "jitter", "bound"), ("L", "LB")),
 }
 """Tensors of a block that a file holds: as they are, and as lower triangles."""
@@ -174,7 +174,7 @@ def _unpack_block(model: Model, part: Mapping[str, Tensor], data: Data, rounded:
 
 @torch.no_grad()
 def _refuse_other_numbers(
-    model: Model, values: Tree, X: Tensor, H: Tensor, L: Tensor | None = None, few: int = 4, tolerance: float = 1e-8
+    model: Model, values: Tree, X: Tensor, H: Tensor, L: Tensor | None = None, few: int = FIRST_FEATURES, tolerance: float = 1e-8
 ) -> None:
     """Refuse features or a kernel that do not compute here what they computed where the model was fitted: code of the user's that has changed since, say."""
     compared: list[tuple[object, Tensor, Tensor]] = [
@@ -192,8 +192,7 @@ def _refuse_other_numbers(
 
 
 def _unpack_local(model: Model, part: Mapping[str, Tensor], data: Data, plain: Any) -> LocalPosterior:
-    z = take(part, "z", (-1, len(data.y)))
-    H = take(part, "H", (*z.shape, -1))
+    H = take(part, "first_features", (-1, min(FIRST_FEATURES, len(data.y)), -1))
     values = _unpack_values(model, part, data, H, {})
     nearness = Nearness(*map(int, plain))
     if not 2 <= nearness.cell <= nearness.near <= MOST_NEAR:
@@ -201,8 +200,8 @@ def _unpack_local(model: Model, part: Mapping[str, Tensor], data: Data, plain: A
             f"Cells should have at least two rows, and no more than are near, {MOST_NEAR:,} at most; the file says {nearness}."
         )
     Q = model.features_at(values, data.X[:1]).shape[-1]
-    _refuse_other_numbers(model, values, data.X, H)
-    return local_posterior(model, values, data, take(part, "H", (*z.shape, Q)), z, nearness)
+    _refuse_other_numbers(model, values, data.X, take(part, "first_features", (*H.shape[:2], Q)))
+    return condition_locally(model, values, data, nearness)
 
 
 def _unpack_sparse(model: Model, part: Mapping[str, Tensor], data: Data, rows: int, bound_rows: int) -> SparsePosterior:

@@ -35,6 +35,17 @@ Result = TypeVar("Result")
 KEPT_BYTES = 2**26
 """Memory for the factors that a member has computed last."""
 
+KEPT_FEATURES = 2**26
+"""Memory for the features of all rows of a posterior's members; where they take more, they are computed where they are needed, cell by cell."""
+
+FIRST_FEATURES = 4
+"""Rows whose features a file keeps, so that its reader sees whether they are computed as they were."""
+
+_COLUMNS = 128
+
+_AT_ONCE = 2**16
+"""Rows whose features are computed at once."""
+
 JOINT_ROWS = 4000
 """Rows that several points are predicted from together, at most."""
 
@@ -63,9 +74,10 @@ class Nearness:
 
 @dataclass(frozen=True)
 class _Factor:
-    """Of the rows near a cell: which they are, the lower factor L (n, n) of K + noise, and (K + noise)⁻¹ (z − m)."""
+    """Of the rows near a cell: which they are, their features H (n, Q), the lower factor L (n, n) of K + noise, and (K + noise)⁻¹ (z − m)."""
 
     rows: Tensor
+    H: Tensor
     L: Tensor
     alpha: Tensor
 
@@ -102,15 +114,36 @@ class _Kept:
 
 
 class Neighbourhoods:
-    """One member's rows in cells, with the factors of those that were asked for last. values: without batch. H (N, Q), z (N,)."""
+    """One member's rows in cells, with the factors of those that were asked for last. values: without batch. z (N,). keep: whether features of all rows are kept."""
 
-    def __init__(self, model: Model, values: Tree, data: Data, H: Tensor, z: Tensor, nearness: Nearness) -> None:
-        self.model, self.values, self.data, self.H, self.z, self.nearness = model, values, data, H, z, nearness
-        self.kept = _Kept()
+    def __init__(self, model: Model, values: Tree, data: Data, z: Tensor, nearness: Nearness, keep: bool) -> None:
+        self.model, self.values, self.data, self.z, self.nearness = model, values, data, z, nearness
+        self._keep, self.kept = keep, _Kept()
 
     @cached_property
     def cells(self) -> Cells:
-        return Cells(self._scaled(self.H), self.nearness.cell)
+        return Cells(self._places, len(self.z), self.nearness.cell)
+
+    @cached_property
+    def _features(self) -> Tensor:
+        """Of all rows (N, Q)."""
+        return self._computed(self.data.X)
+
+    @torch.no_grad()
+    def _computed(self, X: Tensor) -> Tensor:
+        return torch.cat([self.model.features_at(self.values, part) for part in X.split(_AT_ONCE)])
+
+    def features(self, rows: Tensor) -> Tensor:
+        """Of some rows (n,): (n, Q)."""
+        return self._features[rows] if self._keep else self._computed(self.data.X[rows])
+
+    def _places(self, rows: np.ndarray) -> np.ndarray:
+        """Where rows (n,) lie, in length-scales: (n, Q)."""
+        parts = [rows[first : first + _AT_ONCE] for first in range(0, len(rows), _AT_ONCE)]
+        return np.concatenate([self._scaled(self.features(self._index(part))).astype(np.float32) for part in parts])
+
+    def _index(self, rows: np.ndarray) -> Tensor:
+        return torch.as_tensor(rows, dtype=torch.long, device=self.z.device)
 
     def _scaled(self, H: Tensor) -> np.ndarray:
         """Features (n, Q) in length-scales: those that the kernel sees."""
@@ -130,32 +163,39 @@ class Neighbourhoods:
         order = np.argsort(where, kind="stable")
         borders = np.flatnonzero(np.diff(where[order])) + 1
         parts = [part for part in np.split(order, borders) if len(part)]
-        return [(int(where[part[0]]), torch.as_tensor(part, device=self.H.device)) for part in parts]
+        return [(int(where[part[0]]), self._index(part)) for part in parts]
 
     def factor(self, cell: int) -> _Factor:
         """Of the rows near a cell."""
         found = self.kept.get(cell)
         if found is None:
-            rows = torch.as_tensor(self.cells.near(cell, self.nearness.near), device=self.H.device)
+            rows = self._index(self.cells.near(cell, self.nearness.near))
             found, jitter = self._factored(rows)
             self.kept.put(cell, found, jitter)
         return found
 
     @torch.no_grad()
     def _factored(self, rows: Tensor) -> tuple[_Factor, float]:
-        H, jitter = self.H[rows], 0.0
-        L = self._covariance(rows, H)[None]
+        H, jitter = self.features(rows), 0.0
+        L = self._noisy(self._lower_part(H), rows)[None]
         if bool(factor_in_place(L)):
-            L, needed = cholesky_with_jitter(self._covariance(rows, H)[None])
+            L, needed = cholesky_with_jitter(self._noisy(self.model.matrix(self.values, H), rows)[None])
             jitter = float(needed)
         residual = self.z[rows] - self.model.mean_at(self.values, self.data.X[rows], H)
         L = L[0].tril_()
         alpha = torch.linalg.solve_triangular(L.mT, solve_lower(L, residual[:, None]), upper=True)[:, 0]
-        return _Factor(rows, L, alpha), jitter
+        return _Factor(rows, H, L, alpha), jitter
 
-    def _covariance(self, rows: Tensor, H: Tensor) -> Tensor:
-        """K + noise of some rows with features H (n, Q)."""
-        K = self.model.matrix(self.values, H)
+    def _lower_part(self, H: Tensor) -> Tensor:
+        """K (n, n) of features H (n, Q) without what is above its diagonal, column by column as caches have room; the rest is anything."""
+        K = H.new_empty(len(H), len(H))
+        for first in range(0, len(H), _COLUMNS):
+            K[first:, first : first + _COLUMNS] = self.model.cross(self.values, H[first:], H[first : first + _COLUMNS])
+        K.diagonal().copy_(self.model.prior_diagonal(self.values, H))
+        return K
+
+    def _noisy(self, K: Tensor, rows: Tensor) -> Tensor:
+        """K + noise of these rows, in place."""
         noise = self.model.learned_noise(self.values, self.z)
         K.diagonal().add_(noise if self.data.known_noise is None else noise + self.data.known_noise[rows])
         return K
@@ -163,7 +203,7 @@ class Neighbourhoods:
     def moments(self, cell: int, X: Tensor, H: Tensor, variance: bool) -> Tensor:
         """Mean and variance (2, n) of f at points X (n, D) of one cell, with features H (n, Q); differentiable in both."""
         own = self.factor(cell)
-        k = self.model.cross(self.values, self.H[own.rows], H)
+        k = self.model.cross(self.values, own.H, H)
         mean = self.model.mean_at(self.values, X, H) + own.alpha @ k
         if not variance:
             return torch.stack([mean, torch.zeros_like(mean)])
@@ -180,7 +220,7 @@ class Neighbourhoods:
         unseen = own.rows[place] != rows  # of a cell with more rows than are near
         if bool(unseen.any()):
             away, known = rows[unseen], self.data.known_noise
-            mean, variance = self.moments(cell, self.data.X[away], self.H[away], variance=True)
+            mean, variance = self.moments(cell, self.data.X[away], self.features(away), variance=True)
             noise = self.model.learned_noise(self.values, self.z) + (0.0 if known is None else known[away])
             found[:, unseen] = torch.stack([mean, variance + noise])
         return found
@@ -188,32 +228,31 @@ class Neighbourhoods:
     def near(self, H: Tensor) -> Tensor:
         """Rows near any of the points H (n, Q): those of their cells; of more than JOINT_ROWS the nearest."""
         found = [self.cells.near(cell, self.nearness.near) for cell, _ in self.split(H)]
-        rows = torch.as_tensor(np.unique(np.concatenate(found)), device=self.H.device)
+        rows = self._index(np.unique(np.concatenate(found)))
         if len(rows) <= JOINT_ROWS:
             return rows
-        chosen = nearest(self._scaled(self.H[rows]), self._scaled(H), JOINT_ROWS)
-        return rows[torch.as_tensor(np.sort(chosen), device=rows.device)]
+        chosen = nearest(self._scaled(self.features(rows)), self._scaled(H), JOINT_ROWS)
+        return rows[self._index(np.sort(chosen))]
 
     @torch.no_grad()
     def nlml(self, cell: int) -> float:
         """−log p(z) of the rows of one cell, whatever the others say; of a cell with more rows than are near, by so many of them."""
         own_rows = self.cells.rows(cell)
         chosen = own_rows if len(own_rows) <= self.nearness.near else self.cells.near(cell, self.nearness.near)
-        rows = torch.as_tensor(chosen, device=self.H.device)
+        rows = self._index(chosen)
         own, _ = self._factored(rows)
-        residual = self.z[rows] - self.model.mean_at(self.values, self.data.X[rows], self.H[rows])
+        residual = self.z[rows] - self.model.mean_at(self.values, self.data.X[rows], own.H)
         total = float(0.5 * residual @ own.alpha + own.L.diagonal().log().sum()) + 0.5 * len(rows) * math.log(2 * math.pi)
         return len(own_rows) / len(rows) * total
 
 
 @dataclass(frozen=True)
 class LocalPosterior(Conditioned):
-    """Members conditioned on data cell by cell. H: (R, N, Q). z: (R, N)."""
+    """Members conditioned on data cell by cell. z: (R, N)."""
 
     model: Model
     values: Tree
     data: Data
-    H: Tensor
     z: Tensor
     nearness: Nearness
     each: tuple[Neighbourhoods, ...]
@@ -222,11 +261,21 @@ class LocalPosterior(Conditioned):
 
     @property
     def points(self) -> Tensor:
-        return self.H
+        """The features of all rows (R, N, Q); computed where they are not kept."""
+        return torch.stack([own.features(torch.arange(self.rows, device=self.device)) for own in self.each])
+
+    @property
+    def first_features(self) -> Tensor:
+        """Of the first rows (R, 4, Q)."""
+        return torch.stack([own.features(torch.arange(min(FIRST_FEATURES, self.rows), device=self.device)) for own in self.each])
 
     @property
     def rows(self) -> int:
         return self.z.shape[-1]
+
+    @property
+    def width(self) -> int:
+        return min(self.nearness.near, self.rows)
 
     @property
     def members(self) -> int:
@@ -242,7 +291,7 @@ class LocalPosterior(Conditioned):
         return self.z.device
 
     def operations(self, rows: int, variance: bool = True, joint: bool = False) -> float:
-        near = min(self.nearness.near, self.rows)
+        near = self.width
         visited = min(rows, 1 + self.rows // self.nearness.cell)
         return self.members * (near * rows * (self.ENTRY + (near if variance else 0)) + visited * near**3 / 3)
 
@@ -322,10 +371,8 @@ class LocalPosterior(Conditioned):
 
     def only(self, members: Tensor | slice) -> LocalPosterior:
         chosen = np.arange(self.members)[members.cpu().numpy() if isinstance(members, Tensor) else members]
-        picked = {name: getattr(self, name)[members] for name in ("H", "z")}
-        return replace(
-            self, values=self._values_of(members, self.values), each=tuple(self.each[r] for r in np.atleast_1d(chosen)), **picked
-        )
+        each = tuple(self.each[r] for r in np.atleast_1d(chosen))
+        return replace(self, values=self._values_of(members, self.values), z=self.z[members], each=each)
 
     def nlml(self) -> Tensor:
         """−log p(y | values) (R,), rows of different cells taken as independent; where there are many cells, by as many as TOLD_CELLS of them."""
@@ -346,22 +393,16 @@ class LocalPosterior(Conditioned):
         )
 
 
+@torch.no_grad()
 def condition_locally(model: Model, values: Tree, data: Data, nearness: Nearness) -> LocalPosterior:
     """Members with these values (leaves (R, *shape)) conditioned on data that they all share, cell by cell."""
     data = data.without_masked()
-    with torch.no_grad():
-        members = max((leaf.shape[0] for _, leaf in leaves(values)), default=1)
-        H = model.features_at(values, data.X)
-        H = H.expand(members, *H.shape[-2:])
-        z = model.warp(values, data.y)[0].expand(members, len(data.y)).contiguous()
-    return local_posterior(model, values, data, H, z, nearness)
-
-
-def local_posterior(model: Model, values: Tree, data: Data, H: Tensor, z: Tensor, nearness: Nearness) -> LocalPosterior:
-    """The posterior of members whose features H (R, N, Q) and targets z (R, N) are known."""
-    own = [map_leaves(lambda leaf, r=r: leaf.expand(len(z), *leaf.shape[1:])[r], values) for r in range(len(z))]
-    each = tuple(Neighbourhoods(model, own[r], data, H[r], z[r], nearness) for r in range(len(z)))
-    return LocalPosterior(model, values, data, H, z, nearness, each)
+    members = max((leaf.shape[0] for _, leaf in leaves(values)), default=1)
+    z = model.warp(values, data.y)[0].expand(members, len(data.y))
+    own = [map_leaves(lambda leaf, r=r: leaf.expand(members, *leaf.shape[1:])[r], values) for r in range(members)]
+    keep = 8 * z.numel() * model.features_at(own[0], data.X[:1]).shape[-1] <= KEPT_FEATURES
+    each = tuple(Neighbourhoods(model, own[r], data, z[r], nearness, keep) for r in range(members))
+    return LocalPosterior(model, values, data, z, nearness, each)
 
 
 def conditioned(model: Model, values: Tree, data: Data, nearness: Nearness | None) -> Conditioned:

@@ -87,8 +87,13 @@ class Conditioned(ABC):
 
     def operations(self, rows: int, variance: bool = True, joint: bool = False) -> float:
         """About how many operations it takes to predict so many rows: N n (50 + N) a member, without variance N n 50, with a joint covariance N n (50 + N + n)."""
-        N = self.points.shape[-2]
+        N = self.width
         return self.members * N * rows * (self.ENTRY + (N if variance else 0) + (rows if joint else 0))
+
+    @property
+    def width(self) -> int:
+        """How many rows or inducing points a new point is compared with."""
+        return self.points.shape[-2]
 
     @property
     def members(self) -> int:
@@ -140,4 +145,4 @@ class Conditioned(ABC):
     @property
     def _rows_at_once(self) -> int:
         # Features have widths of their own: with few points, chunks stop growing.
-        return max(1, CHUNK_BYTES // (8 * self.members * max(self.points.shape[-2], _SMALLEST_WIDTH)))
+        return max(1, CHUNK_BYTES // (8 * self.members * max(self.width, _SMALLEST_WIDTH)))

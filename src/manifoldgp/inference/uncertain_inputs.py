@@ -110,7 +110,7 @@ class UncertainInputs:
 
     def _by_samples(self, mu: Tensor, Sigma: Tensor, latent: bool) -> MomentsOfTargets:
         normal = normal_points(self._samples, mu.shape[-1]).to(mu)
-        members = sum(block.members * block.points.shape[-2] for ensemble in self._ensembles for block in ensemble.blocks)
+        members = sum(block.members * block.width for ensemble in self._ensembles for block in ensemble.blocks)
         size = max(1, 4 * CHUNK_BYTES // (8 * len(normal) * members))
         parts = [self._sampled(m, S, normal, latent) for m, S in zip(mu.split(size), Sigma.split(size), strict=True)]
         return MomentsOfTargets(*(torch.cat([getattr(p, name) for p in parts]) for name in MomentsOfTargets.__annotations__))
