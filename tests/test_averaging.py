@@ -146,7 +146,7 @@ def test_groups_and_order_choose_the_folds():
 @pytest.mark.parametrize(("N", "count"), [(40, 2), (150, 3), (500, 3)])
 def test_every_deal_of_rows_in_order_of_time_has_stretches_of_its_own(N, count):
     rng = np.random.default_rng(0)
-    deals = [held_out_in_turn(N, rng, None, True) for _ in range(3)]
+    deals = [held_out_in_turn(np.zeros((N, 1)), rng, None, True) for _ in range(3)]
     for folds in deals:
         assert len(folds) == count
         np.testing.assert_array_equal(np.concatenate(folds), np.arange(N))  # stretches, and every row in one
@@ -460,7 +460,7 @@ def test_variance_factors_begin_with_the_member_as_it_is(factors):
     ("groups", "ordered", "largest"), [(np.repeat(np.arange(5), [1200, 75, 75, 75, 75]), False, 300), (None, True, 300)]
 )
 def test_one_held_out_fold_is_of_the_usual_size_and_the_last_in_time(groups, ordered, largest):
-    folds = held_out_in_turn(1500, np.random.default_rng(0), groups, ordered)
+    folds = held_out_in_turn(np.zeros((1500, 1)), np.random.default_rng(0), groups, ordered)
     assert len(folds) == 1
     assert len(folds[0]) <= largest
     if ordered:

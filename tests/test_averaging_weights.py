@@ -35,6 +35,19 @@ def test_stacking_maximises_the_penalised_log_score():
     np.testing.assert_allclose(stacking_weights(log_density, counts), np.exp(best) / np.exp(best).sum(), atol=1e-4)
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_weights_that_are_found_early_miss_no_more_than_they_say(seed):
+    log_density = 2.0 * np.random.default_rng(seed).normal(size=(12, 300))
+    prior = np.full(12, 0.5)
+
+    def value(weights):
+        return (log_mixture(log_density, weights).sum() + prior @ np.log(weights)) / 300
+
+    best = value(stacking_weights(log_density, prior, iterations=20_000))
+    for short in (1e-2, 1e-3, 1e-4):
+        assert best - value(stacking_weights(log_density, prior, short=short)) <= short * (1 + prior.sum() / 300)
+
+
 def test_a_candidate_that_rules_out_what_happened_gets_no_weight():
     log_density = np.array([[-1.0, -1.0, -1.0], [0.0, 0.0, -1e6]])
     weights = stacking_weights(log_density)

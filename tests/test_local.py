@@ -6,9 +6,11 @@ import pickle
 import numpy as np
 import pytest
 import torch
+from scipy.spatial import KDTree
 
 import manifoldgp
 from manifoldgp import GaussianNoise, GPRegressor, Local, ManifoldGPRegressor, Stack
+from manifoldgp.averaging.folds import held_out_in_turn
 from manifoldgp.errors import FileFormatError, InputError
 from manifoldgp.estimators.method import chosen_method
 from manifoldgp.inference.cells import Cells, nearest
@@ -63,6 +65,37 @@ def test_rows_near_a_cell_are_its_own_and_the_nearest_others():
     assert away[near].max() <= away[others].min() + 1e-5
     assert len(cells.near(3, 4000)) == 400
     np.testing.assert_array_equal(nearest(G[:5], G[:2], 9), np.arange(5))
+
+
+def test_near_rows_are_found_on_both_sides_of_the_first_cut():
+    G = np.random.default_rng(0).uniform(size=(20_000, 2)) * [10.0, 1.0]
+    cells = Cells(lambda rows: G[rows], len(G), 100)
+    beside = int(cells.of(np.array([[5.0, 0.5]]))[0])
+    x = G[cells.near(beside, 400), 0]
+    assert (x < 4.98).sum() > 60
+    assert (x > 5.02).sum() > 60
+
+
+def test_features_that_are_not_kept_are_the_same(monkeypatch):
+    data, near = rows(900), Nearness(10, 40, 80)
+    kept = condition_locally(Model(), values(), data, near)
+    monkeypatch.setattr("manifoldgp.inference.local_posterior.KEPT_FEATURES", 0)
+    monkeypatch.setattr("manifoldgp.inference.local_posterior._AT_ONCE", 64)
+    computed = condition_locally(Model(), values(), data, near)
+    X = points(50)
+    for found, expected in zip(computed.mean_and_variance(X), kept.mean_and_variance(X), strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(computed.points, kept.points)
+
+
+def test_of_very_many_rows_those_held_out_lie_in_cells():
+    X = np.random.default_rng(0).normal(size=(50_000, 3))
+    (held_out,) = held_out_in_turn(X, np.random.default_rng(1), None, False)
+    assert len(np.unique(held_out)) == 2000
+    cells = Cells(lambda rows: X[rows], len(X), 100)
+    assert len(np.unique(cells.cell_of[held_out])) == 100
+    left, _ = KDTree(np.delete(X, held_out, axis=0)).query(X[held_out], 1)
+    assert np.median(left) < 1.5 * np.median(KDTree(X).query(X[:2000], 2)[0][:, 1])  # rows to learn from are near
 
 
 def test_points_that_are_all_the_same_are_one_cell():
@@ -272,7 +305,7 @@ def test_programs_draws_updates_and_uncertain_inputs_of_neighbourhoods(fitted):
 
 def test_the_method_follows_from_the_rows_and_can_be_chosen(monkeypatch):
     assert [chosen_method(None, N, Stack()) for N in (3000, 3001)] == [Exact(), Local()]
-    assert isinstance(chosen_method(None, 200_000, Stack()), Sparse)
+    assert isinstance(chosen_method(None, 2_000_000, Stack()), Sparse)
     assert chosen_method(Local(near=600), 50, Stack()) == Local(near=600)
     with pytest.raises(InputError, match="method='local' is for averages"):
         GPRegressor(method="local").fit(*table(20))

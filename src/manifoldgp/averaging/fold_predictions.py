@@ -51,20 +51,25 @@ class Folds:
         return len(self.where)
 
     def for_members(self, members: int) -> Folds:
-        """Each fold ``members`` times in a row."""
-        index = torch.arange(self.count, device=self.X.device).repeat_interleave(members)
-        noise = None if self.known_noise is None else self.known_noise[index]
-        return Folds(self.train.rows(index), self.X[index], self.y[index], noise, self.where[index.cpu().numpy()], self.N)
+        """Each fold ``members`` times in a row; a single fold, which may have very many rows, without copies."""
+
+        def repeated(rows: Tensor) -> Tensor:
+            return rows.expand(members, *rows.shape[1:]) if self.count == 1 else rows.repeat_interleave(members, 0)
+
+        X, y, noise, mask = self.train.X, self.train.y, self.train.known_noise, self.train.mask
+        known, present = (None if part is None else repeated(part) for part in (noise, mask))
+        train = Data(repeated(X), repeated(y), known, present, batched=True)
+        noise = None if self.known_noise is None else repeated(self.known_noise)
+        return Folds(train, repeated(self.X), repeated(self.y), noise, self.where[self._of(members)], self.N)
 
     def learning(self, members: int, rows: int, rng: np.random.Generator) -> Data:
         """What ``members`` of every fold learn from: its training rows, or a sample of so many of them, another one for each member."""
-        train = self.for_members(members).train
-        n = train.y.shape[-1]
-        present = _present(train)
+        if self.train.y.shape[-1] <= rows:
+            return self.for_members(members).train
+        of, present = self._of(members), _present(self.train)
         fewest = min(rows, int(present.sum(1).min()))
-        if n <= rows:
-            return train
-        return _chosen(train, np.stack([np.sort(rng.choice(np.flatnonzero(own), fewest, replace=False)) for own in present]))
+        drawn = [np.sort(rng.choice(np.flatnonzero(present[k]), fewest, replace=False)) for k in of]
+        return _chosen(self.train, of, np.stack(drawn))
 
     def neighbourhoods(self, members: int, rows: int, most: int, scale: np.ndarray, rng: np.random.Generator) -> tuple[Data, int]:
         """What ``members`` of every fold learn from where it has many rows: all of them, or about ``most``, in neighbourhoods of at most ``rows``; and how many these are.
@@ -73,21 +78,24 @@ class Folds:
         ``most`` of them, so that all neighbourhoods together cover half of the space at least. Every member has other borders.
         scale (K, D): how long each input is, for every fold.
         """
-        train = self.for_members(members).train
-        present = _present(train)
-        given = [np.flatnonzero(own) for own in present]
+        of, present = self._of(members), _present(self.train)
+        given = [np.flatnonzero(present[k]) for k in of]
         some = [own if len(own) <= 2 * most else np.sort(rng.choice(own, 2 * most, replace=False)) for own in given]
         parts = -(-min(map(len, some)) // rows)
-        scaled = (train.X.cpu().numpy() / scale.repeat(members, 0)[:, None]).astype(np.float32)
-        dealt = [_halved(X, own, parts, rng) for X, own in zip(scaled, some, strict=True)]
+        scaled = [(self.train.X[k].cpu().numpy()[own] / scale[k]).astype(np.float32) for k, own in zip(of, some, strict=True)]
+        dealt = [[own[part] for part in _halved(X, np.arange(len(own)), parts, rng)] for X, own in zip(scaled, some, strict=True)]
         parts = max(1, min(parts, most // rows))
         dealt = [[own[i] for i in rng.permutation(len(own))[:parts]] for own in dealt]
         size = min(len(part) for own in dealt for part in own)
         index = np.stack([np.concatenate([np.sort(rng.permutation(part)[:size]) for part in own]) for own in dealt])
-        whole = _chosen(train, index)
+        whole = _chosen(self.train, of, index)
         X, y = whole.X.reshape(-1, size, whole.X.shape[-1]), whole.y.reshape(-1, size)
         noise = None if whole.known_noise is None else whole.known_noise.reshape(-1, size)
         return Data(X, y, noise, None, batched=True), parts
+
+    def _of(self, members: int) -> np.ndarray:
+        """The fold of each of so many members of every fold."""
+        return np.repeat(np.arange(self.count), members)
 
     def with_fewer_rows(self, rows: int, most: int, scale: np.ndarray, rng: np.random.Generator) -> Folds:
         """Some held-out rows of each fold, ``most`` at most, in cells of their own, each predicted from the ``rows`` training rows that are nearest. Every cell is a fold; those of
@@ -100,7 +108,7 @@ class Folds:
         chosen = [(k, held, near) for k, own in enumerate(cells) for held, near in own[:fewest]]
         test, is_test = _padded([held for _, held, _ in chosen])
         of = np.array([k for k, _, _ in chosen])
-        train = _chosen(self.train.rows(torch.as_tensor(of, device=self.X.device)), np.stack([near for _, _, near in chosen]))
+        train = _chosen(self.train, of, np.stack([near for _, _, near in chosen]))
         at = torch.as_tensor(of[:, None], device=self.X.device), torch.as_tensor(test, device=self.X.device)
         noise = None if self.known_noise is None else self.known_noise[at]
         return Folds(train, self.X[at], self.y[at], noise, np.where(is_test, self.where[of[:, None], test], -1), self.N)
@@ -118,11 +126,9 @@ class Folds:
         return [(own, np.sort(given[nearest(ours[given], theirs[own], min(rows, len(given)))])) for own in found]
 
     def by_row(self, held_out: np.ndarray) -> np.ndarray:
-        """(..., K, m) by fold to (..., N) by row of the whole data set."""
-        rows = np.full((*held_out.shape[:-2], self.N), np.nan)
-        for k, where in enumerate(self.where):
-            rows[..., where[where >= 0]] = held_out[..., k, where >= 0]
-        return rows
+        """(..., K, m) by fold to (..., n), the rows that are held out in the order of the whole data set."""
+        given = self.where >= 0
+        return held_out[..., given][..., np.argsort(self.where[given])]
 
 
 def _present(train: Data) -> np.ndarray:
@@ -130,12 +136,10 @@ def _present(train: Data) -> np.ndarray:
     return np.ones(train.y.shape, dtype=bool) if train.mask is None else train.mask.cpu().numpy() > 0
 
 
-def _chosen(train: Data, chosen: np.ndarray) -> Data:
-    """So many rows (R, n) of every training set."""
-    index = torch.as_tensor(chosen, device=train.y.device)
-    noise = None if train.known_noise is None else train.known_noise.gather(1, index)
-    X = train.X.gather(1, index[:, :, None].expand(-1, -1, train.X.shape[-1]))
-    return Data(X, train.y.gather(1, index), noise, None, batched=True)
+def _chosen(train: Data, of: np.ndarray, rows: np.ndarray) -> Data:
+    """Training sets of rows (R, n), each of the fold ``of`` (R,)."""
+    at = torch.as_tensor(of[:, None], device=train.y.device), torch.as_tensor(rows, device=train.y.device)
+    return Data(train.X[at], train.y[at], None if train.known_noise is None else train.known_noise[at], None, batched=True)
 
 
 def _halved(X: np.ndarray, rows: np.ndarray, parts: int, rng: np.random.Generator) -> list[np.ndarray]:

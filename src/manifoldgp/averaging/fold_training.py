@@ -63,6 +63,8 @@ CARRIES = 0.2
 MORE_FROM = 3000
 """Groups get further members from twice as many rows on, once more from four times as many, and so on."""
 
+MOST_ROUNDS = 4
+
 NEARBY_ROWS = 4000
 """Rows in neighbourhoods, at most, that a member goes on with; where there are more, every member has others."""
 
@@ -107,10 +109,10 @@ def more_phase(group: str) -> str:
 def rounds_of_more(N: int) -> int:
     """How often the groups that carry a stack may get further members: of many rows, one costs less than what held-out rows gain by it.
 
-    >>> [rounds_of_more(N) for N in (5000, 9000, 40_000)]
-    [0, 1, 3]
+    >>> [rounds_of_more(N) for N in (5000, 9000, 40_000, 1_000_000)]
+    [0, 1, 3, 4]
     """
-    return max(0, int(math.log2(max(N, 1) / MORE_FROM)))
+    return min(MOST_ROUNDS, max(0, int(math.log2(max(N, 1) / MORE_FROM))))
 
 
 def step_phase(group: str, iterations: int) -> str:
@@ -499,7 +501,8 @@ class OnFolds:
 
     def _with_means(self, report: HeldOutReport, folds: Folds) -> HeldOutReport:
         """The report with the stack's means of the held-out rows, their targets, and the groups that were stopped on their way."""
-        mean = np.zeros(folds.N)
+        observed = folds.by_row(folds.y.cpu().numpy())
+        mean = np.zeros(len(observed))
         for (name, group), weights in zip(self.groups.items(), report.weights, strict=True):
             if weights.any():
                 group = group.on(folds.count)
@@ -507,10 +510,8 @@ class OnFolds:
                 each = self.predicted[name].members.means(group.batch.model, group.values, self.settings.variance_factors)
                 mixed = (group.inner[None, :, :, None] * each.reshape(len(weights), K, members, -1)).sum(2)
                 mean += np.tensordot(weights, folds.by_row(mixed), 1)
-        observed = folds.by_row(folds.y.cpu().numpy())
-        seen = np.isfinite(observed)
         stopped = tuple(name for name, group in self.groups.items() if group.batch.cut_short[group.chosen].any())
-        return replace(report, mean=mean[seen], observed=observed[seen], cut_short=stopped)
+        return replace(report, mean=mean, observed=observed, cut_short=stopped)
 
 
 def _index(flags: np.ndarray) -> Tensor:

@@ -5,9 +5,16 @@ from __future__ import annotations
 import numpy as np
 
 from manifoldgp.errors import InputError
+from manifoldgp.inference.cells import Cells
 
 HELD_OUT_ROWS = 2000
 """Rows that say enough about weights; of many rows no more are held out."""
+
+HELD_OUT_CELLS, CELL_ROWS = 100, 100
+"""Of very many rows those held out lie in so many cells, each of about so many rows; scattered over all, they would cost every member a factor each."""
+
+IN_CELLS_FROM = 40_000
+"""Rows beyond which that is done."""
 
 SHORT_STRETCH = 100
 """Rows in order of time below which each half is predicted from the other: shorter stretches have neighbours on both sides, and say nothing of what comes after all rows."""
@@ -26,12 +33,15 @@ def folds_for(N: int) -> tuple[int, int]:
     return (3, 3) if N < 600 else (5, 2) if N < 900 else (max(5, N // HELD_OUT_ROWS), 1)
 
 
-def held_out_in_turn(N: int, rng: np.random.Generator, groups: np.ndarray | None, ordered: bool) -> list[np.ndarray]:
-    """The folds that are used: the last ones of rows in order of time, else those of the most usual size (groups may be large).
+def held_out_in_turn(X: np.ndarray, rng: np.random.Generator, groups: np.ndarray | None, ordered: bool) -> list[np.ndarray]:
+    """The folds of rows X (N, D) that are used: the last ones of rows in order of time, else those of the most usual size (groups may be large).
 
     Where all of them are used, borders between stretches of time are drawn, so that every deal has others.
     """
+    N = len(X)
     count, used = folds_for(N)
+    if groups is None and not ordered and N > IN_CELLS_FROM:
+        return [_in_cells(X, rng)]
     if ordered and groups is None and used == count:
         return _stretches(N, 2 if N < SHORT_STRETCH else count, rng)
     folds = make_folds(N, count, rng, groups, ordered)
@@ -41,6 +51,14 @@ def held_out_in_turn(N: int, rng: np.random.Generator, groups: np.ndarray | None
         smaller = [fold for fold in folds if 2 * len(fold) <= N]
         folds = smaller or folds
     return sorted(folds, key=lambda fold: (abs(len(fold) - N / count), len(fold)))[:used]
+
+
+def _in_cells(X: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Rows to hold out: a few of each of some cells, which are drawn."""
+    cells = Cells(lambda rows: X[rows], len(X), CELL_ROWS)
+    each = HELD_OUT_ROWS // HELD_OUT_CELLS
+    chosen = rng.permutation(cells.count)[:HELD_OUT_CELLS]
+    return np.sort(np.concatenate([rng.permutation(cells.rows(cell))[:each] for cell in chosen]))
 
 
 def make_folds(

@@ -154,7 +154,7 @@ class Stack(Averaging):
     gp_prior: float = 0.05
     spread_prior: float = 0.02
     own_rows: int = 150
-    learn_rows: int = 450
+    learn_rows: int = 500
     keep: float = 0.005
     go_on: float = 0.05
 
@@ -198,7 +198,7 @@ class Stack(Averaging):
         "Weights were found on held-out rows: whoever predicts those best counts most, and copies with wider or narrower intervals are in the choice."
     )
     exact_up_to = Nearness.above
-    local_up_to = 100_000
+    local_up_to = 1_000_000
     sparse_obeys = (
         "warm_members", "cold_members", "own_members", "fold_members", "hidden", "q", "warm_iterations", "steps", "variance_factors", "gp_prior",
         "spread_prior", "keep", "go_on",
@@ -237,7 +237,7 @@ class Stack(Averaging):
             for name, factor in ((PLAIN, 1), (ROUGH_GP, 1), (ADDITIVE_GP, ADDITIVE_COST))
             if screen
         ]
-        parts = max(1, min(part, NEARBY_ROWS) // self.learn_rows)
+        parts = -(-min(part, NEARBY_ROWS) // self.learn_rows)
         nearby = used * parts * cost(min(part, NEARBY_ROWS) // parts) if many else learn
         later = self.fold_members * nearby
         steps = list(pairwise(self.steps))
@@ -308,7 +308,8 @@ class Stack(Averaging):
         rng = np.random.default_rng(seed if trainer.earlier is None else [seed, trainer.earlier.fits])
         # Another fit to many rows holds out the same ones; of few rows every one is held out, whatever the deal.
         dealer = rng if trainer.earlier is None or N < RETRAINED_BELOW else np.random.default_rng(seed)
-        deals = [held_out_in_turn(N, dealer, folds.groups, folds.ordered) for _ in range(self.deals_for(N))]
+        X = data.X.cpu().numpy()
+        deals = [held_out_in_turn(X, dealer, folds.groups, folds.ordered) for _ in range(self.deals_for(N))]
         found = fit_stack(model, data, deals, settings, trainer, rng)
         return found if found.report is None else replace(found, report=replace(found.report, ordered=folds.ordered))
 

@@ -9,10 +9,13 @@ import numpy as np
 from scipy.special import logsumexp, ndtr
 
 
-def stacking_weights(log_density: np.ndarray, prior_counts: np.ndarray | float = 0.0, iterations: int = 500) -> np.ndarray:
+def stacking_weights(
+    log_density: np.ndarray, prior_counts: np.ndarray | float = 0.0, iterations: int = 500, short: float = 0.0
+) -> np.ndarray:
     """Weights w (S,) that maximise Σ_i log Σ_s w_s p_s(y_i) + Σ_s a_s log w_s, by EM (Yao et al. 2018, with a Dirichlet(1 + a) prior).
 
     log_density: (S, n), of held-out rows under each of S candidates. prior_counts: a (S,), pseudo-rows that each candidate is sure of.
+    short: nats a row by which the maximum may be missed. The slope along w_s is (n + Σ a) times what EM multiplies w_s by, so the largest of these says how much is missed at most.
 
     >>> stacking_weights(np.log([[0.9, 0.9], [0.1, 0.1]])).round(3)
     array([1., 0.])
@@ -24,9 +27,9 @@ def stacking_weights(log_density: np.ndarray, prior_counts: np.ndarray | float =
     for _ in range(iterations):
         responsible = weights * (density @ (1.0 / (weights @ density)))  # rows that each candidate answers for
         updated = (responsible + counts) / (n + counts.sum())
-        moved = np.abs(updated - weights).max()
+        moved, enough = np.abs(updated - weights).max(), short > 0.0 and (updated / weights).max() < 1.0 + short
         weights = updated
-        if moved < 1e-7:
+        if moved < 1e-7 or enough:
             break
     return weights
 
@@ -63,6 +66,9 @@ def log_mixture(log_density: np.ndarray, weights: np.ndarray) -> np.ndarray:
     with np.errstate(divide="ignore"):
         return np.asarray(logsumexp(np.log(weights)[:, None] + log_density, axis=0))
 
+
+VALUED = 1e-4
+"""Nats a row to which the held-out log density of a stack is found where it is compared with another."""
 
 PLAIN_GPS = ("plain GP", "rough GP", "additive GP")
 """Groups without learned features: Gaussian processes on the inputs as they are. The best of them is what nobody should be worse than."""
@@ -102,7 +108,7 @@ class HeldOutReport:
 
 @dataclass(frozen=True)
 class Candidates:
-    """Groups, the plain GP first: mixture log densities (G, F, N) and CDFs (G, F, N) of held-out rows; NaN in rows that nobody held out."""
+    """Groups, the plain GP first: mixture log densities (G, F, n) and CDFs (G, F, n) of held-out rows."""
 
     names: list[str]
     log_density: np.ndarray
@@ -110,13 +116,17 @@ class Candidates:
 
     def better_than_gp(self, name: str) -> bool:
         """Whether a group alone predicts held-out rows better than any other plain GP alone."""
-        mean = dict(zip(self.names, np.nanmean(self.log_density[:, 0], axis=1), strict=True))
+        mean = dict(zip(self.names, self.log_density[:, 0].mean(1), strict=True))
         return bool(mean[name] > max(value for other, value in mean.items() if other in PLAIN_GPS and other != name))
 
     def best_plain(self) -> int:
         """The plain GP, by number, that predicts held-out rows best."""
-        mean = np.nanmean(self.log_density[:, 0], axis=1)
+        mean = self.log_density[:, 0].mean(1)
         return max((g for g, name in enumerate(self.names) if name in PLAIN_GPS), key=mean.__getitem__)
+
+    def which(self, names: Collection[str] | None) -> np.ndarray:
+        """Which of the groups (G,) have these names; None: all."""
+        return np.array([names is None or name in names for name in self.names])
 
     def only(self, chosen: np.ndarray) -> Candidates:
         """Some of the groups (G,)."""
@@ -125,7 +135,7 @@ class Candidates:
 
     @staticmethod
     def of(predicted: dict[str, tuple[np.ndarray, np.ndarray]]) -> Candidates:
-        """From log densities and CDFs (F, N) by group."""
+        """From log densities and CDFs (F, n) by group."""
         return Candidates(list(predicted), *(np.stack(kind) for kind in zip(*predicted.values(), strict=True)))
 
 
@@ -139,30 +149,32 @@ class Weighing:
 
     def weights(self, candidates: Candidates, among: Collection[str] | None = None) -> tuple[np.ndarray, HeldOutReport]:
         """Stacking weights (G, F), and the report of held-out densities. among: the others' weights are zero."""
-        seen = np.isfinite(candidates.log_density).all((0, 1))  # rows that some fold held out
-        held_out, cdf = candidates.log_density[..., seen], candidates.cdf[..., seen]
-        takes_part = np.array([among is None or name in among for name in candidates.names])
-        part = held_out[takes_part]
-        G, F, N = part.shape
-        prior = np.full((G, F), self.spread_prior * N / (G * F))
-        table = part.reshape(G * F, N)
-        unaided = log_mixture(table, stacking_weights(table, prior.ravel()))
-        floor = candidates.only(takes_part).best_plain()
-        prior[floor, 0] += self.gp_prior * N * doubt(unaided - part[floor, 0])
+        held_out, cdf, N = candidates.log_density, candidates.cdf, candidates.log_density.shape[-1]
+        takes_part = candidates.which(among)
         weights = np.zeros(held_out.shape[:2])
-        weights[takes_part] = stacking_weights(table, prior.ravel()).reshape(G, F)
-        plain = np.array([name in PLAIN_GPS for name in candidates.names])
+        weights[takes_part], stack = self._weighed(candidates.only(takes_part))
+        plain = candidates.which(PLAIN_GPS)
         of_plain = held_out[plain].reshape(-1, N)
         control = stacking_weights(of_plain, self.spread_prior * N / len(of_plain))
         log_density = {name: held_out[g, 0] for g, name in enumerate(candidates.names)}
         log_density["control"] = log_mixture(of_plain, control)
-        log_density["stack"] = log_mixture(table, weights[takes_part].ravel())
+        log_density["stack"] = stack
         pit = np.clip((weights[..., None] * cdf).sum((0, 1)), 0.0, 1.0)  # the weights sum to one up to rounding
         return weights, HeldOutReport(tuple(candidates.names), self.variance_factors, weights.copy(), log_density, pit)
 
+    def _weighed(self, candidates: Candidates, short: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
+        """Weights (G, F) of all candidates, and log densities (n,) of the stack. short: as in :func:`stacking_weights`."""
+        part = candidates.log_density
+        G, F, N = part.shape
+        table, prior = part.reshape(G * F, N), np.full((G, F), self.spread_prior * N / (G * F))
+        unaided, floor = log_mixture(table, stacking_weights(table, prior.ravel(), short=short)), candidates.best_plain()
+        prior[floor, 0] += self.gp_prior * N * doubt(unaided - part[floor, 0])
+        weights = stacking_weights(table, prior.ravel(), short=short)
+        return weights.reshape(G, F), log_mixture(table, weights)
+
     def value(self, candidates: Candidates, among: Collection[str] | None = None) -> float:
-        """Held-out log density of the stack, nats a row."""
-        return float(self.weights(candidates, among)[1].log_density["stack"].mean())
+        """Held-out log density of the stack, nats a row, to VALUED."""
+        return float(self._weighed(candidates.only(candidates.which(among)), VALUED)[1].mean())
 
     def needed(self, candidates: Candidates, optional: Collection[str], keep: float) -> list[str]:
         """The groups without those that add little: optional ones go, the one that is missed least first, while the stack loses less than ``keep`` nats a row by all that went."""

@@ -103,7 +103,7 @@ def choose_kernel(
     N, labels = len(table.X), inputs.group_labels(groups, table.given, table.kept)
     if N < 4:
         raise InputError(f"kernel='auto' holds rows out, and {N} rows are too few for that. Name a kernel.")
-    trials = _Trials(estimator, table.X, table.Y, noise, held_out_in_turn(N, rng, labels, ordered), rng)
+    trials = _Trials(estimator, table.X, table.Y, noise, held_out_in_turn(table.X, rng, labels, ordered), rng)
     names = [name for name in CANDIDATES if name != "additive" or table.X.shape[1] > 1]
     screened: dict[str, float] = {}
     if N > SCREEN_ROWS:

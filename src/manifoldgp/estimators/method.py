@@ -41,7 +41,7 @@ def chosen_method(method: Method | None, N: int, averaging: Averaging, outputs: 
     alone can do what is asked for.
 
     >>> from manifoldgp import Fast, Stack
-    >>> [chosen_method(None, N, Stack()) for N in (3000, 3001, 100_001)], chosen_method(None, 100_001, Fast())
+    >>> [chosen_method(None, N, Stack()) for N in (3000, 3001, 1_000_001)], chosen_method(None, 100_001, Fast())
     ([Exact(), Local(), Sparse()], Exact())
     """
     because = why_exact(averaging, outputs)

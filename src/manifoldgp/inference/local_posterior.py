@@ -32,8 +32,8 @@ from manifoldgp.parameters import Tree, leaves, map_leaves, nest
 
 Result = TypeVar("Result")
 
-KEPT_BYTES = 2**26
-"""Memory for the factors that a member has computed last."""
+KEPT_BYTES = 2**27
+"""Memory for the factors that the members of a posterior have computed last, shared by them evenly; one each at least."""
 
 KEPT_FEATURES = 2**26
 """Memory for the features of all rows of a posterior's members; where they take more, they are computed where they are needed, cell by cell."""
@@ -83,18 +83,14 @@ class _Factor:
 
 
 class _Kept:
-    """The factors of one member that were computed last, and the largest jitter of any."""
+    """The factors of one member that were computed last, as many as there is room for (bytes), and the largest jitter of any."""
 
-    def __init__(self) -> None:
+    def __init__(self, room: float, jitter: float = 0.0) -> None:
         self.factors: OrderedDict[int, _Factor] = OrderedDict()
-        self.jitter, self._bytes, self._lock = 0.0, 0, threading.Lock()
+        self.jitter, self._room, self._bytes, self._lock = jitter, room, 0, threading.Lock()
 
-    def __getstate__(self) -> dict[str, float]:
-        return {"jitter": self.jitter}  # factors are computed again where a copy needs them
-
-    def __setstate__(self, state: dict[str, float]) -> None:
-        self.__init__()
-        self.jitter = state["jitter"]
+    def __reduce__(self) -> tuple[type[_Kept], tuple[float, float]]:
+        return _Kept, (self._room, self.jitter)  # factors are computed again where a copy needs them
 
     def get(self, cell: int) -> _Factor | None:
         with self._lock:
@@ -109,16 +105,18 @@ class _Kept:
             if cell not in self.factors:
                 self.factors[cell] = factor
                 self._bytes += 8 * factor.L.numel()
-            while self._bytes > KEPT_BYTES and len(self.factors) > 1:
+            while self._bytes > self._room and len(self.factors) > 1:
                 self._bytes -= 8 * self.factors.popitem(last=False)[1].L.numel()
 
 
 class Neighbourhoods:
-    """One member's rows in cells, with the factors of those that were asked for last. values: without batch. z (N,). keep: whether features of all rows are kept."""
+    """One member's rows in cells, with the factors of those that were asked for last. values: without batch. z (N,). members: that share the room for what is kept."""
 
-    def __init__(self, model: Model, values: Tree, data: Data, z: Tensor, nearness: Nearness, keep: bool) -> None:
+    def __init__(self, model: Model, values: Tree, data: Data, z: Tensor, nearness: Nearness, members: int) -> None:
         self.model, self.values, self.data, self.z, self.nearness = model, values, data, z, nearness
-        self._keep, self.kept = keep, _Kept()
+        self.kept = _Kept(KEPT_BYTES / members)
+        Q = model.features_at(values, data.X[:1]).shape[-1]
+        self._keep = 8 * members * len(z) * Q <= KEPT_FEATURES
 
     @cached_property
     def cells(self) -> Cells:
@@ -400,8 +398,7 @@ def condition_locally(model: Model, values: Tree, data: Data, nearness: Nearness
     members = max((leaf.shape[0] for _, leaf in leaves(values)), default=1)
     z = model.warp(values, data.y)[0].expand(members, len(data.y))
     own = [map_leaves(lambda leaf, r=r: leaf.expand(members, *leaf.shape[1:])[r], values) for r in range(members)]
-    keep = 8 * z.numel() * model.features_at(own[0], data.X[:1]).shape[-1] <= KEPT_FEATURES
-    each = tuple(Neighbourhoods(model, own[r], data, z[r], nearness, keep) for r in range(members))
+    each = tuple(Neighbourhoods(model, own[r], data, z[r], nearness, members) for r in range(members))
     return LocalPosterior(model, values, data, z, nearness, each)
 
 
