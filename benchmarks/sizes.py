@@ -26,7 +26,7 @@ import numpy as np
 HERE = Path(__file__).resolve()
 DATA = HERE.parents[2] / "shared" / "data"
 BOOSTING = HERE.parents[1] / ".venv-boosting"
-SETS, ROWS = ("elevators", "bike", "kin40k", "pol"), (500, 1000, 3000, 8600, 36_000)
+SETS, ROWS = ("elevators", "bike", "kin40k", "pol"), (500, 1000, 3000, 8600, 10_000, 36_000)
 PEERS = {"boosting": "scikit-learn boosting", "catboost": "5 CatBoost", "gpytorch": "GPyTorch exact", "svgp": "GPyTorch SVGP"}
 EXACT_ROWS = 3000
 """Rows up to which GPyTorch's exact GP takes part."""

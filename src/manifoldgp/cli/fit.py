@@ -65,7 +65,7 @@ def fit(
         Method,
         typer.Option(
             metavar="NAME",
-            help="exact, local (predicts a point from the rows near it), sparse (inducing points: any number of rows), or auto: exact up to 3,000 rows, local up to 100,000, then sparse "
+            help="exact, local (predicts a point from the rows near it), sparse (inducing points: any number of rows), or auto: exact up to 3,000 rows, local up to 1,000,000, then sparse "
             "(averages other than the stack: exact up to 5,000, then sparse where they can).",
         ),
     ] = Method.auto,

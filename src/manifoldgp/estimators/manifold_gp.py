@@ -81,7 +81,7 @@ class ManifoldGPRegressor(PredictiveMethods, RegressorMixin, TransformerMixin, B
         paper's single best model); or one of these objects with other settings, such as ``Single(restarts=5)``.
     method
         "exact" (`Exact`), "local" (`Local`: a point is predicted from the rows near it), "sparse" (`Sparse`: inducing points in feature space), one of these objects, such as
-        ``Sparse(inducing=256)``, or "auto": exact up to 3,000 rows, local up to 100,000, then sparse; other averages are exact up to 5,000
+        ``Sparse(inducing=256)``, or "auto": exact up to 3,000 rows, local up to 1,000,000, then sparse; other averages are exact up to 5,000
         rows, and sparse beyond them where they can be. A warning says so.
     time_budget
         Seconds that a fit may take: it plans by them and keeps what it has when they are over. With method="auto", 1,500 rows or more and too little time for exact
