@@ -16,6 +16,7 @@ import reference
 from manifoldgp import means
 from manifoldgp.errors import InputError
 from manifoldgp.features import MLP
+from manifoldgp.inference import mixtures
 from manifoldgp.inference.ensemble import Ensemble
 from manifoldgp.inference.exact_posterior import condition
 from manifoldgp.inference.mixtures import Predictive, Warp
@@ -146,6 +147,14 @@ def test_the_density_integrates_to_one_and_its_mean_is_the_mean(predicted):
         m = integral(lambda y: y * density(y), predicted, i)
         assert float(mean[i]) == pytest.approx(m, abs=relative * float(variance[i]) ** 0.5)
         assert float(variance[i]) == pytest.approx(integral(lambda y, m=m: (y - m) ** 2 * density(y), predicted, i), rel=relative)
+
+
+@pytest.mark.parametrize("warp", ["each its own", "some"])
+def test_moments_of_few_points_and_of_many_are_the_same(warp, monkeypatch):
+    together = mixture(warp).moments()
+    monkeypatch.setattr(mixtures, "_AT_ONCE", 1)  # as if there were very many points
+    for found, expected in zip(mixture(warp).moments(), together, strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
 
 
 def test_the_density_is_the_slope_of_the_cdf(predicted):

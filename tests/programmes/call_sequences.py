@@ -15,12 +15,14 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 import manifoldgp
-from manifoldgp import GPRegressor, ManifoldGPRegressor, Single
+from manifoldgp import Fast, GPRegressor, Local, ManifoldGPRegressor, Single
 
 from .cases import ALLOWED, Case, ForbiddenError, require_usable
+from .configurations import SMALL_STACK
 
 _KINDS: list[Any] = [
-    GPRegressor(restarts=1, max_iter=3), ManifoldGPRegressor((2,), averaging=Single(restarts=1, max_iter=3)), ManifoldGPRegressor(averaging="fast"),
+    GPRegressor(restarts=1, max_iter=3), ManifoldGPRegressor((2,), averaging=Single(restarts=1, max_iter=3)), ManifoldGPRegressor(averaging=Fast(1, 5, 1, 2, 1, 2)),
+    ManifoldGPRegressor((2,), averaging=SMALL_STACK, method=Local(cell=3, near=6)),
 ]  # fmt: skip
 _PARAMETERS = [
     {"kernel": "matern52"},

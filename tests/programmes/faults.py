@@ -36,20 +36,9 @@ from programmes.cases import Case, ForbiddenError, command_line
 
 _FIT = ["fit", "data.csv", "--target", "y", "--out", "model.mgp"]
 _SPARSE = [
-    "--method",
-    "sparse",
-    "--averaging",
-    "single",
-    "--restarts",
-    "2",
-    "--inducing",
-    "20",
-    "--max-iter",
-    "40",
-    "--checkpoint",
-    "progress",
-]
-
+    "--method", "sparse", "--averaging", "single", "--restarts", "2", "--inducing", "10", "--max-iter", "12", "--checkpoint", "progress",
+]  # fmt: skip
+_SMALL = ["--averaging", "single", "--restarts", "1", "--max-iter", "2", "--quiet"]
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
@@ -57,7 +46,7 @@ _PATIENCE = 1800.0
 """Seconds after which a command hangs, on a machine with other work too."""
 
 
-def _table(folder: Path, rows: int = 300) -> None:
+def _table(folder: Path, rows: int = 200) -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(rows, 2))
     y = np.sin(2 * X[:, 0]) + 0.5 * X[:, 1] + 0.05 * rng.normal(size=rows)
@@ -83,11 +72,18 @@ class _Child:
         self.process = multiprocessing.get_context("fork").Process(target=run)
         self.process.start()
 
-    def killed_after(self, seconds: float) -> None:
-        """kill -9 after some time."""
+    def killed_after(self, seconds: float) -> bool:
+        """kill -9 after some time, and whether it was still running."""
         time.sleep(seconds)
         self.process.kill()
         self.ended()
+        return self.process.exitcode == -signal.SIGKILL
+
+    def until(self, reached: Callable[[], bool]) -> None:
+        """Wait until something is so, or it is over."""
+        end = time.perf_counter() + _PATIENCE
+        while not reached() and self.process.is_alive() and time.perf_counter() < end:
+            time.sleep(0.005)
 
     def ended(self, tracebacks: bool = False) -> str:
         """What it said, when it is over. tracebacks: whether it may show some, as torchrun does of a process that was killed."""
@@ -131,13 +127,33 @@ def _predicted(path: Path) -> np.ndarray:
     return np.concatenate(manifoldgp.load(path).predict(np.array([[0.3, -0.2]]), return_std=True))
 
 
+def _until_killed(rng: np.random.Generator, whole: float, attempt: Callable[[Path, bool, float], str | None]) -> str:
+    """What an attempt to kill in the middle comes to. Half of them wait until there is a checkpoint to go on from; one that comes too late is tried again, earlier."""
+    begun, seconds = rng.random() < 0.5, float(rng.uniform(0.0, 1.0)) * whole
+    for _ in range(20):
+        with tempfile.TemporaryDirectory() as name:
+            _table(Path(name))
+            if outcome := attempt(Path(name), begun, seconds):
+                return outcome
+        seconds *= 0.7
+    raise ForbiddenError("no kill fell inside the fit")
+
+
+def _has_begun(folder: Path) -> bool:
+    """Whether a fit there has written a checkpoint."""
+    return any(path.name.startswith("progress") for path in folder.iterdir())
+
+
 def killed_fit(rng: np.random.Generator) -> str:
     """kill -9 of `mgp fit` at a random moment; the same command typed again ends with the same model to the last bit."""
     whole, expected = _seconds_of_a_fit()
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        _table(folder)
-        _fitting(folder, "--quiet").killed_after(float(rng.uniform(0.0, 1.0)) * whole)
+
+    def attempt(folder: Path, begun: bool, seconds: float) -> str | None:
+        child = _fitting(folder, "--quiet")
+        if begun:
+            child.until(lambda: _has_begun(folder))
+        if not child.killed_after(seconds):
+            return None
         if (folder / "model.mgp").exists():
             _predicted(folder / "model.mgp")
         said = _fitting(folder).ended()
@@ -146,7 +162,9 @@ def killed_fit(rng: np.random.Generator) -> str:
         left = sorted(path.name for path in folder.iterdir())
         if left != ["data.csv", "model.mgp"]:
             raise ForbiddenError(f"files are left: {left}")
-        return "resumed" if "going on from the checkpoint" in said else "anew"
+        return "killed, resumed" if "going on from the checkpoint" in said else "killed, anew"
+
+    return _until_killed(rng, whole, attempt)
 
 
 def _saving() -> None:
@@ -188,9 +206,8 @@ def killed_save(rng: np.random.Generator) -> str:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         _small_model().save(folder / "old.mgp")
-        child, end = _Child(folder, _saving), time.perf_counter() + _PATIENCE
-        while not (folder / "table.csv").exists() and child.process.is_alive() and time.perf_counter() < end:
-            time.sleep(0.01)
+        child = _Child(folder, _saving)
+        child.until(lambda: (folder / "table.csv").exists())
         child.killed_after(float(rng.uniform(0.0, 0.5)))
         _require((folder / "table.csv").exists(), "nothing was written")
         _require_whole(folder)
@@ -214,7 +231,7 @@ def _small_model() -> Any:
 
 def _shared_fit() -> None:
     """`mgp fit` as one of several processes."""
-    sys.argv = ["mgp", *_FIT, "--averaging", "single", "--restarts", "1", "--inducing", "12", "--max-iter", "6"]
+    sys.argv = ["mgp", *_FIT, *_SPARSE]
     try:
         manifoldgp.cli.main()
     except SystemExit as end:
@@ -240,24 +257,32 @@ def _children(pid: int) -> list[int]:
 
 def killed_rank(rng: np.random.Generator) -> str:
     """kill -9 of one of the processes that torchrun started: the job goes on from its checkpoint, and ends with the model of one that nobody disturbed."""
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        _table(folder, 400)
-        alone, expected = _seconds_of_a_shared_fit()
-        child, end = _Child(folder, _launched), time.perf_counter() + _PATIENCE
-        while child.process.is_alive() and time.perf_counter() < end and len(_children(child.process.pid or 0)) < 2:
-            time.sleep(0.02)
-        time.sleep(float(rng.uniform(0.0, 0.5)) * alone)  # which is the launcher's time too
-        ranks = _children(child.process.pid or 0)
-        if ranks:
-            with suppress(ProcessLookupError):
-                os.kill(ranks[rng.integers(len(ranks))], signal.SIGKILL)
+    alone, expected = _seconds_of_a_shared_fit()
+
+    def attempt(folder: Path, begun: bool, seconds: float) -> str | None:
+        child = _Child(folder, _launched)
+        child.until(lambda: _has_begun(folder) if begun else len(_children(child.process.pid or 0)) >= 2)
+        time.sleep(seconds)
+        killed = _kill_one(_children(child.process.pid or 0), rng)
         said = child.ended(tracebacks=True)
         if not (folder / "model.mgp").exists():
             raise ForbiddenError(f"no model: {said[-500:]}")
         if not np.array_equal(_predicted(folder / "model.mgp"), expected):
             raise ForbiddenError("a resumed fit ends with another model")
-        return "resumed" if "going on from the checkpoint" in said else "anew" if ranks else "ended before"
+        if not (killed and "SIGKILL" in said):  # torchrun tells of a process that was killed; else the job was over
+            return None
+        return "killed, resumed" if "going on from the checkpoint" in said else "killed, anew"
+
+    return _until_killed(rng, 0.5 * alone, attempt)  # the other half is the launcher's
+
+
+def _kill_one(ranks: list[int], rng: np.random.Generator) -> bool:
+    """Whether there was a process to kill."""
+    with suppress(ProcessLookupError):
+        if ranks:
+            os.kill(ranks[rng.integers(len(ranks))], signal.SIGKILL)
+            return True
+    return False
 
 
 @cache
@@ -265,7 +290,7 @@ def _seconds_of_a_shared_fit() -> tuple[float, np.ndarray]:
     """How long a fit that two processes share takes when nobody disturbs it, and what it predicts."""
     with tempfile.TemporaryDirectory() as name:
         folder, begin = Path(name), time.perf_counter()
-        _table(folder, 400)
+        _table(folder)
         said = _Child(folder, _launched).ended(tracebacks=True)
         if not (folder / "model.mgp").exists():
             raise ForbiddenError(f"the fit fails without any fault: {said[-500:]}")
@@ -316,18 +341,7 @@ def full_disk(rng: np.random.Generator) -> str:
         _small_model().save(folder / "model.mgp")
         before = (folder / "model.mgp").read_bytes()
         amount = int(rng.integers(1, 60)) * 1024  # what it says goes to a file too
-        child = _mgp(
-            folder,
-            *_FIT,
-            "--averaging",
-            "single",
-            "--max-iter",
-            "2",
-            "--restarts",
-            "1",
-            "--quiet",
-            limit=_limited(resource.RLIMIT_FSIZE, amount),
-        )
+        child = _mgp(folder, *_FIT, *_SMALL, limit=_limited(resource.RLIMIT_FSIZE, amount))
         said, code = child.ended(), child.process.exitcode
         left = sorted(path.name for path in folder.iterdir())
         if code and ((folder / "model.mgp").read_bytes() != before or left != ["data.csv", "model.mgp"]):
@@ -341,29 +355,20 @@ def no_memory(rng: np.random.Generator) -> str:
     """A limit on memory (`ulimit -v`): the fit ends, or says in its last line that memory is short."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        _table(folder, 3000)
-        amount = int(rng.integers(2500, 4500)) * 2**20
-        child = _mgp(
-            folder,
-            *_FIT,
-            "--averaging",
-            "single",
-            "--method",
-            "exact",
-            "--max-iter",
-            "1",
-            "--restarts",
-            "1",
-            "--quiet",
-            limit=_limited(resource.RLIMIT_AS, amount),
-        )
+        _table(folder, 1000)
+        beyond = int(rng.integers(1, 150)) * 2**20
+
+        def limit() -> None:
+            taken = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+            resource.setrlimit(resource.RLIMIT_AS, (taken + beyond, taken + beyond))
+
+        child = _mgp(folder, *_FIT, *_SMALL, "--method", "exact", limit=limit)
         said, code = child.ended(), child.process.exitcode
         if code == 0:
             return "fitted"
-        last = said.strip().splitlines()[-1] if said.strip() else ""
-        if code != 1 or "memory" not in last:
-            raise ForbiddenError(f"exit code {code}: {said[-300:]}")
-        return "told"
+        if code != 1 or "memory" not in said or len(said.strip().splitlines()) != 1:
+            raise ForbiddenError(f"{beyond >> 20} MiB beyond, exit code {code}: {said[-300:]}")
+        return "told in one line"
 
 
 def read_only_folder(rng: np.random.Generator) -> str:
@@ -373,7 +378,7 @@ def read_only_folder(rng: np.random.Generator) -> str:
         _table(folder)
         folder.chmod(0o500)
         try:
-            child = _mgp(folder, *_FIT, "--averaging", "single", "--max-iter", "1", "--restarts", "1", "--quiet")
+            child = _mgp(folder, *_FIT, *_SMALL)
             said, code = child.ended(), child.process.exitcode
         finally:
             folder.chmod(0o700)
@@ -438,41 +443,46 @@ def processes_and_threads(rng: np.random.Generator) -> str:
     return "same"
 
 
+def _fit_with_checkpoint(path: Path | None, stop_at: int = 10**9, seed: int = 0) -> np.ndarray:
+    """What a small sparse fit predicts; it is interrupted when it has been asked so many times."""
+    calls = [0]
+
+    def callback(iterations: np.ndarray, values: np.ndarray) -> bool:
+        calls[0] += 1
+        if calls[0] > stop_at:
+            raise InterruptedError
+        return False
+
+    X = np.random.default_rng(seed).normal(size=(80, 2))
+    average = Single(restarts=2, max_iter=10)
+    model = ManifoldGPRegressor((2,), averaging=average, method=Sparse(inducing=8, checkpoint=path), callback=callback)
+    return model.fit(X, np.sin(X[:, 0])).predict(np.zeros((1, 2)))
+
+
+@cache
+def _uninterrupted(seed: int) -> np.ndarray:
+    return _fit_with_checkpoint(None, seed=seed)
+
+
 def damaged_checkpoint(rng: np.random.Generator) -> str:
     """A checkpoint with changed bytes, or of another fit: refused, or computed anew, and the model is that of an uninterrupted fit."""
-
-    def fit(path: Path | None, stop_at: int = 10**9, seed: int = 0) -> Any:
-        calls = [0]
-
-        def callback(iterations: np.ndarray, values: np.ndarray) -> bool:
-            calls[0] += 1
-            if calls[0] > stop_at:
-                raise InterruptedError
-            return False
-
-        X = np.random.default_rng(seed).normal(size=(80, 2))
-        average = Single(restarts=2, max_iter=10)
-        model = ManifoldGPRegressor((2,), averaging=average, method=Sparse(inducing=8, checkpoint=path), callback=callback)
-        return model.fit(X, np.sin(X[:, 0]))
-
     with tempfile.TemporaryDirectory() as name, warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        path = Path(name) / "c"
-        with suppress(InterruptedError):
-            fit(path, stop_at=int(rng.integers(1, 60)))
-        files = list(Path(name).iterdir())
-        if not files:
-            return "finished before"
+        path, stop_at = Path(name) / "c", int(rng.integers(1, 60))
+        while not (files := list(Path(name).iterdir())):
+            with suppress(InterruptedError):
+                _fit_with_checkpoint(path, stop_at)
+            stop_at = 1 + stop_at // 2  # it was finished before
         data = bytearray(files[0].read_bytes())
         for position in rng.integers(len(data), size=rng.integers(0, 4)):
             data[position] ^= 1 << int(rng.integers(8))
         files[0].write_bytes(bytes(data[: int(rng.integers(len(data) // 2, len(data) + 1))]))
         other = int(rng.random() < 0.2)
         try:
-            found = fit(path, seed=other)
+            found = _fit_with_checkpoint(path, seed=other)
         except ManifoldGPError:
             return "refused"
-        if not np.array_equal(found.predict(np.zeros((1, 2))), fit(None, seed=other).predict(np.zeros((1, 2)))):
+        if not np.array_equal(found, _uninterrupted(other)):
             raise ForbiddenError("a damaged checkpoint led to another model")
         return "the same model"
 

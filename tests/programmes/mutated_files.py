@@ -28,6 +28,7 @@ from manifoldgp import (
     Forecaster,
     GPRegressor,
     KernelSearch,
+    Local,
     ManifoldGPRegressor,
     Predictor,
     Single,
@@ -44,6 +45,7 @@ from manifoldgp.estimators import model_file
 from manifoldgp.estimators.descriptions import ModulesError
 
 from .cases import Case, ForbiddenError, require_usable
+from .configurations import SMALL_STACK
 
 MOST_SECONDS, MOST_BYTES = 2.0, 2**30
 
@@ -102,6 +104,7 @@ def _fitted() -> list[ManifoldGPRegressor]:
         GPRegressor(kernel=kernels.Matern32(dims=(0, 2)) + kernels.Linear() * kernels.Constant(), restarts=1, max_iter=2).fit(
             X, y
         ),
+        ManifoldGPRegressor(averaging=SMALL_STACK, method=Local(cell=3, near=6)).fit(X, y),
     ]
 
 

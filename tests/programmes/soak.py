@@ -16,8 +16,9 @@ import numpy as np
 import torch
 
 import manifoldgp
-from manifoldgp import GPRegressor, ManifoldGPRegressor, Predictor, Single, Sparse, Stack
+from manifoldgp import GPRegressor, Local, ManifoldGPRegressor, Predictor, Single, Sparse, Stack
 from manifoldgp.data.sources import ArrayRows
+from programmes.configurations import SMALL_STACK
 
 MOST_GROWTH = 1.0
 """MiB of memory a minute, after the first fifth of the time."""
@@ -44,6 +45,7 @@ def one_round(rng: np.random.Generator, folder: Path) -> None:
         ManifoldGPRegressor((3, 2), averaging=Single(restarts=2, max_iter=10)),
         ManifoldGPRegressor(averaging="fast"),
         ManifoldGPRegressor((2,), averaging=Stack(own_members=1, deals=1)),
+        ManifoldGPRegressor(averaging=SMALL_STACK, method=Local(cell=8, near=16)),
         ManifoldGPRegressor((2,), averaging=Single(restarts=1, max_iter=10), method=Sparse(inducing=10, checkpoint=folder / "c")),
     ):
         model.fit(X, y)

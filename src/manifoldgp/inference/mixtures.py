@@ -21,8 +21,11 @@ from manifoldgp.parameters import Tree, map_leaves
 from manifoldgp.warping import NoWarping, TargetWarping
 
 _LOG_2PI = math.log(2 * math.pi)
-_HERMITE_NODES, _HERMITE_WEIGHTS = (a.tolist() for a in np.polynomial.hermite_e.hermegauss(40))
-_HERMITE_WEIGHTS = [weight / math.sqrt(2 * math.pi) for weight in _HERMITE_WEIGHTS]  # of the standard normal density
+_HERMITE_NODES, _HERMITE_WEIGHTS = (torch.from_numpy(a) for a in np.polynomial.hermite_e.hermegauss(40))
+_HERMITE_WEIGHTS = _HERMITE_WEIGHTS / math.sqrt(2 * math.pi)  # of the standard normal density
+
+_AT_ONCE = 100_000
+"""Numbers of which the warping is inverted in one call: few points take all nodes together, many points one node after the other."""
 
 _CRPS_QUANTILES = 100
 """Quantiles that the score of a warped target is computed from."""
@@ -175,10 +178,13 @@ class Predictive:
 
     def _warped_moments(self) -> tuple[Tensor, Tensor]:
         """E[t] and var[t] of each component (S, n), t = g⁻¹(z), by Gauss-Hermite quadrature around t(m)."""
-        sd, centre = self.variances.sqrt(), self.warp.inverse(self.means)
+        sd, centre = self.variances.sqrt()[..., None], self.warp.inverse(self.means)
         first, second = torch.zeros_like(centre), torch.zeros_like(centre)
-        for node, weight in zip(_HERMITE_NODES, _HERMITE_WEIGHTS, strict=True):
-            away = self.warp.inverse(self.means + sd * node) - centre
-            first = first + weight * away
-            second = second + weight * away**2
+        together = max(1, _AT_ONCE // max(1, centre.numel()))
+        nodes, weights = (a.to(centre).split(together) for a in (_HERMITE_NODES, _HERMITE_WEIGHTS))
+        for node, weight in zip(nodes, weights, strict=True):
+            z = self.means[..., None] + sd * node
+            away = self.warp.inverse(z.flatten(1)).reshape(z.shape) - centre[..., None]
+            first = first + away @ weight
+            second = second + away**2 @ weight
         return centre + first, (second - first**2).clamp_min(0.0)
