@@ -348,6 +348,31 @@ def test_dates_with_the_year_last_are_read_where_the_column_shows_the_day(case):
     np.testing.assert_allclose(encoding.inputs(given).to_numpy()[:, 0], days, rtol=1e-12)
 
 
+SPELLED_DATES = {
+    "quarters": ["1974Q1", "1974-Q2", "1975 q1"],
+    "the quarter first": ["Q1 1974", "Q2/1974", "q1 1975"],
+    "months": ["1974-01", "1974/4", "1975M01"],
+    "months by name": ["Jan 1974", "April 1974", "jan-1975"],
+    "days and months by name": ["1-Jan-1974", "1 April 1974", "01 jan. 1975"],
+    "American, by name": ["Jan 1, 1974", "April 1 1974", "January 1, 1975 0:00"],
+}
+
+
+@pytest.mark.parametrize("case", SPELLED_DATES)
+def test_quarters_months_and_names_of_months_are_dates(case):
+    given = table().iloc[:3].assign(when=SPELLED_DATES[case])
+    encoding = TableEncoding.learn(given, ["y"], features=["when", "speed"])
+    assert encoding.inputs(given).to_numpy()[:, 0].tolist() == [0, 90, 365]
+
+
+@pytest.mark.parametrize(
+    "texts", [["2019-20", "2020-21", "2021-22"], ["Q1", "Q2", "Q3"], ["rock 2024", "soil 2024", "rock 2025"]]
+)
+def test_seasons_and_labels_are_no_dates(texts):
+    given = pd.concat([table().iloc[:3]] * 3, ignore_index=True).assign(when=texts * 3)
+    assert TableEncoding.learn(given, ["y"], features=["when", "speed"]).columns[0].kind == "category"
+
+
 def test_a_model_reads_dates_as_it_learnt_them():
     given = table(when=["01/02/2026", "31/01/2026", "05/02/2026", "06/02/2026"])
     encoding = TableEncoding.learn(given, ["y"], features=["when", "speed"])

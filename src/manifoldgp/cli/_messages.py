@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import sys
 import warnings
 from collections.abc import Iterator, Mapping
@@ -54,12 +55,34 @@ class Messages:
         def show(message: Warning | str, category: type[Warning], *where: object, **more: object) -> None:
             if issubclass(category, UserWarning) and str(message) not in told:
                 told.add(str(message))
-                self.warn(str(message))
+                self.warn(in_options(str(message)))
 
         with warnings.catch_warnings():
             warnings.simplefilter("default")
             warnings.showwarning = show
             yield
+
+
+_ARGUMENTS = (
+    (re.compile(r"\b(averaging|method|missing|kernel)=['\"](\w+)['\"]"), r"--\1 \2"),
+    (re.compile(r"\b(ordered|group)s?=(True\b)?(?![\w'\"\[(])"), r"--\1"),
+    (re.compile(r"\braise max_iter\b"), "raise --max-iter"),
+    (re.compile(r"\bSparse\(inducing=\.\.\.\)"), "--inducing"),
+    (re.compile(r"\bagainst GPRegressor\b"), "against --averaging plain"),
+    (re.compile(r"(?<=[ (])((?:noise|levels)=\w+)"), r"in Python \1"),
+)
+"""What messages of the library call by its argument in Python, and the option that does the same."""
+
+
+def in_options(text: str) -> str:
+    """A remark or warning of the library with options in place of Python's arguments.
+
+    >>> in_options("More rows help, or groups=. Use averaging='stack', or raise max_iter.")
+    'More rows help, or --group. Use --averaging stack, or raise --max-iter.'
+    """
+    for argument, option in _ARGUMENTS:
+        text = argument.sub(option, text)
+    return text
 
 
 def print_json(result: Mapping[str, Any]) -> None:
