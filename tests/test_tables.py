@@ -305,7 +305,7 @@ def test_every_bad_column_is_named_at_once():
         assert part in str(refusal.value)
     assert str(refusal.value).splitlines()[-1] == (
         "Correct what cannot be read, or fit without it (--drop when --drop 'the mix'). For missing values fit with "
-        "missing='impute' or 'drop' (--missing impute, --missing drop), or without: --drop speed"
+        "missing='impute' or missing='drop', or without: --drop speed"
     )
 
 

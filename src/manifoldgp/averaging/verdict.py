@@ -169,8 +169,8 @@ def _weights_in_words(share: dict[str, float], from_features: float) -> str:
 def _gain_in_words(plain: float, control: float, stack: float) -> str:
     if stack > plain - _LITTLE:
         return f"Held-out rows are predicted as well by the plain GP (difference {stack - plain:+.2f} nats a row)."
-    from_width, from_features = plain - control, control - stack
+    gain, from_width = round(plain - stack, 2), round(plain - control, 2)
     return (
-        f"Held-out rows are predicted {plain - stack:.2f} nats a row better than by the plain GP: {max(from_width, 0.0):.2f} of that comes from "
-        f"wider copies of the plain GP (calibration) or mixtures of plain GPs, {round(from_features, 2) + 0.0:.2f} from the features."
+        f"Held-out rows are predicted {gain:.2f} nats a row better than by the plain GP: {from_width:.2f} of that comes from "
+        f"wider copies of the plain GP (calibration) or mixtures of plain GPs, {round(gain - from_width, 2) + 0.0:.2f} from the features."
     )

@@ -64,8 +64,9 @@ class Messages:
 
 
 _ARGUMENTS = (
-    (re.compile(r"\b(averaging|method|missing|kernel)=['\"](\w+)['\"]"), r"--\1 \2"),
+    (re.compile(r"\b(averaging|missing|kernel|method(?==.(?:auto|exact|local|sparse)))=['\"](\w+)['\"]"), r"--\1 \2"),
     (re.compile(r"\b(ordered|group)s?=(True\b)?(?![\w'\"\[(])"), r"--\1"),
+    (re.compile(r"\ballow_unknown=True\b"), "--allow-unknown"),
     (re.compile(r"\braise max_iter\b"), "raise --max-iter"),
     (re.compile(r"\bSparse\(inducing=\.\.\.\)"), "--inducing"),
     (re.compile(r"\bagainst GPRegressor\b"), "against --averaging plain"),

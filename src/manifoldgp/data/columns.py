@@ -155,7 +155,7 @@ class Column:
             where = rows_where(np.array([text(value) in unknown for value in values]), values.index)
             raise InputError(
                 f"Column {self.name!r} has values that the model has not seen: {_quoted(sorted(unknown))} ({where}); it knows {known}. "
-                "Correct or remove these rows, fit again with rows of that kind, or pass --allow-unknown (allow_unknown=True) to predict "
+                "Correct or remove these rows, fit again with rows of that kind, or pass allow_unknown=True to predict "
                 "them as rows of any kind that it knows, with intervals as wide as that makes them."
             )
         index = {category: k for k, category in enumerate(self.categories)}

@@ -397,7 +397,7 @@ def _learn_columns(
 def _advice(unusable: Sequence[str], gaps: Sequence[str]) -> str:
     """What to do about columns that cannot be used, and about those with missing values."""
     without, fill = (" ".join(option("--drop", name) for name in names) for names in (unusable, gaps))
-    how = "missing='impute' or 'drop' (--missing impute, --missing drop)"
+    how = "missing='impute' or missing='drop'"
     if not gaps:
         return f"Correct or remove these rows, or fit without: {without}"
     if not unusable:

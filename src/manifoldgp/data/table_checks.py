@@ -39,9 +39,7 @@ def refuse_missing_values(table: DataFrame, columns: Sequence[str]) -> None:
     if found:
         reasons = " ".join(gaps_in_words(found, table.index))
         without = " ".join(option("--drop", name) for name in found)
-        raise InputError(
-            f"{reasons} Fill them in, remove these rows, fit with missing='impute' (--missing impute), or without: {without}"
-        )
+        raise InputError(f"{reasons} Fill them in, remove these rows, fit with missing='impute', or without: {without}")
 
 
 def refuse_repeated_columns(names: Sequence[str]) -> None:
