@@ -129,6 +129,13 @@ def test_the_search_for_the_fewest_points_ends_for_any_number_of_rows(rows, want
     assert (found is None) == (wanted > rows // 2)
 
 
+def test_without_time_everything_stays_as_it_is(estimator):
+    (d,) = distilled(estimator.ensembles_, None, TOLERANCE, 0.0)
+    assert d.ensemble is estimator.ensembles_[0]
+    assert d.loss.nats == 0.0
+    assert all(few is None for block in d.few for few in block)
+
+
 def test_members_that_need_all_rows_stay_exact():
     estimator = conditioned([(Model(), 2)], ROUGH)
     (found,) = distilled(estimator.ensembles_, None, TOLERANCE)
