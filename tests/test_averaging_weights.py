@@ -18,7 +18,7 @@ from manifoldgp.averaging.stacking import (
     stacking_weights,
     tempered_weights,
 )
-from manifoldgp.averaging.verdict import coverage, held_out_numbers, held_out_remarks, interval_remarks
+from manifoldgp.averaging.verdict import coverage, errors_in_words, held_out_numbers, held_out_remarks, interval_remarks
 from manifoldgp.errors import InputError
 
 
@@ -170,6 +170,14 @@ def test_held_out_errors_are_in_the_units_of_y():
     assert numbers["held-out RMSE"] == pytest.approx(7.0 * np.sqrt(np.mean((mean - observed) ** 2)))
     assert numbers["held-out MAE"] == pytest.approx(7.0 * np.abs(mean - observed).mean())
     assert numbers["held-out R²"] == pytest.approx(1 - np.mean((mean - observed) ** 2) / observed.var())
+
+
+def test_errors_as_large_as_those_of_the_mean_are_called_so():
+    observed = np.random.default_rng(0).normal(size=200)
+    densities = {"plain GP": 1.0, "warm": 1.1, "cold": 0.3, "own": 0.9, "control": 0.95, "stack": 0.25}
+    report = replace(report_with(STACKED, densities), mean=-0.1 * observed, observed=observed)
+    assert errors_in_words(report, 1.0)[0].endswith("R² -0.21: no better than always predicting the mean.")
+    assert "no better" not in errors_in_words(replace(report, mean=0.1 * observed), 1.0)[0]
 
 
 def substitutes():

@@ -72,6 +72,7 @@ CODE = r"""
   paste("speed,floor\n1,ice\n"); found.wrong = document.querySelector("#live-table [role=status]").textContent;
   paste("\ufefffloor;speed <m/s>;note\nice;0,5;\"a;b\"\nsand;-1;\nmud;1;\nice;x;\n");
   found.cells = [...document.querySelectorAll("#live-table tbody tr")].map((row) => [...row.cells].map((cell) => cell.textContent));
+  paste("# a load cell\n# of 2026\nspeed <m/s>,floor\n0.5,ice\n"); found.commented = document.querySelectorAll("#live-table tbody tr").length;
   found.link = document.querySelector("#live-table a").download;
   found.wide = document.documentElement.scrollWidth <= innerWidth;
   return found;
@@ -91,6 +92,7 @@ def test_controls_and_tables(chromium, model, page, tmp_path, size):
     assert "is not a number" in found["empty"]
     assert found["wrong"] == "The table lacks these columns: speed <m/s>."
     assert found["link"] == "predictions.csv"
+    assert found["commented"] == 1
     assert found["wide"]
     good, sand, mud, text = found["cells"]
     mean, std = model.predictor()([[0.5, 1.0, 0.0], [-1.0, 0.0, 1.0]], return_std=True)

@@ -91,6 +91,7 @@ def errors_in_words(report: HeldOutReport, scale: float) -> list[str]:
         return []
     found = errors_of(report.observed, report.mean, scale)
     explained = f", R² {found['R²']:.2f}" if "R²" in found else ""
+    explained += ": no better than always predicting the mean" if found.get("R²", 1.0) <= 0.0 else ""
     return [
         f"On {len(report.mean):,} held-out rows the typical error (RMSE) is {digits(found['RMSE'], 3)}, the mean error (MAE) {digits(found['MAE'], 3)}{explained}."
     ]

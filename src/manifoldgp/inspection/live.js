@@ -153,7 +153,7 @@ function parsed(text) {
 }
 // Predictions of a table: its rows with further cells, or a sentence that says what is wrong with it.
 function predicted(text) {
-  const { rows: [head, ...rows], separator, comma } = parsed(text.replace(/^\ufeff/, ""));
+  const { rows: [head, ...rows], separator, comma } = parsed(text.replace(/^\ufeff/, "").replace(/^(\s*#[^\n]*\n)+/, "")); // without comments above
   if (!head || !rows.length) return "A header row and at least one row of values are needed.";
   const names = head.map((name) => name.trim()), places = live.columns.map((column) => names.indexOf(column.name));
   const missing = live.columns.filter((_, c) => places[c] < 0).map((column) => column.name);
@@ -182,7 +182,9 @@ function predicted(text) {
     const more = found.body.length > 20 ? `The first 20 of ${found.body.length} rows.` : "";
     out.replaceChildren(make("p", {}, link, ` ${more}`), make("div", { class: "scroll", tabindex: 0 }, shown));
   }
-  const decoded = (bytes) => { // as tables are read: UTF-8, else Windows-1252
+  const decoded = (bytes) => { // as tables are read: UTF-16 by its mark, UTF-8, else Windows-1252
+    const [first, second] = new Uint8Array(bytes, 0, Math.min(2, bytes.byteLength)), mark = first * 256 + second;
+    if (mark === 0xfffe || mark === 0xfeff) return new TextDecoder(mark === 0xfffe ? "utf-16le" : "utf-16be").decode(bytes);
     try { return new TextDecoder("utf-8", { fatal: true }).decode(bytes); } catch { return new TextDecoder("windows-1252").decode(bytes); }
   };
   const take = async (blob) => { if (blob) { box.value = decoded(await blob.arrayBuffer()); run(); } };
