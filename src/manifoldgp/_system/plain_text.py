@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Iterable
 
 _ORDERS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb\ud800-\udfff]")
 """Control characters, marks that turn the direction of text or cannot be seen, ends of lines, and halves of characters."""
@@ -59,6 +60,15 @@ def option(flag: str, value: object) -> str:
     """
     quoted = shlex.quote(str(value))
     return f"{flag}={quoted}" if quoted.startswith("-") else f"{flag} {quoted}"
+
+
+def without_columns(names: Iterable[str]) -> str:
+    """How a table is handed over without some columns; the command line says ``--drop`` instead.
+
+    >>> without_columns(["force [N]", "x"])
+    "X.drop(columns=['force [N]', 'x'])"
+    """
+    return f"X.drop(columns={list(names)!r})"
 
 
 def cell(name: str) -> str:

@@ -5,6 +5,7 @@ Most texts hold names and values from data. A :class:`PlainConsole` shows them a
 
 from __future__ import annotations
 
+import ast
 import json
 import math
 import re
@@ -17,7 +18,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from manifoldgp._system.plain_text import in_json, one_line, visible
+from manifoldgp._system.plain_text import in_json, one_line, option, visible
 
 
 class PlainConsole(Console):
@@ -66,6 +67,7 @@ class Messages:
 _ARGUMENTS = (
     (re.compile(r"\b(averaging|missing|kernel|method(?==.(?:auto|exact|local|sparse)))=['\"](\w+)['\"]"), r"--\1 \2"),
     (re.compile(r"\b(ordered|group)s?=(True\b)?(?![\w'\"\[(])"), r"--\1"),
+    (re.compile(r"\b(ordered|group)s? of fit\b"), r"--\1"),
     (re.compile(r"\ballow_unknown=True\b"), "--allow-unknown"),
     (re.compile(r"\braise max_iter\b"), "raise --max-iter"),
     (re.compile(r"\bSparse\(inducing=\.\.\.\)"), "--inducing"),
@@ -80,10 +82,17 @@ def in_options(text: str) -> str:
 
     >>> in_options("More rows help, or groups=. Use averaging='stack', or raise max_iter.")
     'More rows help, or --group. Use --averaging stack, or raise --max-iter.'
+    >>> in_options("Fit without: X.drop(columns=['force [N])', 'x'])")
+    "Fit without: --drop 'force [N])' --drop x"
     """
-    for argument, option in _ARGUMENTS:
-        text = argument.sub(option, text)
-    return text
+    for argument, instead in _ARGUMENTS:
+        text = argument.sub(instead, text)
+    return _DROPPED.sub(lambda found: " ".join(option("--drop", name) for name in ast.literal_eval(found[1])), text)
+
+
+_STRING = r"""(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""
+_DROPPED = re.compile(rf"X\.drop\(columns=(\[{_STRING}(?:, {_STRING})*\])\)")
+"""What `without_columns` writes: names as Python writes them."""
 
 
 def print_json(result: Mapping[str, Any]) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from manifoldgp._system.plain_text import option
+from manifoldgp._system.plain_text import without_columns
 from manifoldgp.data.dates import (
     ORDERS,
     TimeScale,
@@ -50,7 +50,7 @@ class UnusableColumn(InputError):  # noqa: N818 - what it is, not that something
     """A column that cannot be an input; reason: why."""
 
     def __init__(self, reason: str, name: str) -> None:
-        super().__init__(f"{reason} Correct or remove these rows, or leave the column out: {option('--drop', name)}")
+        super().__init__(f"{reason} Correct or remove these rows, or leave the column out: {without_columns([name])}")
         self.reason = reason
 
 

@@ -76,9 +76,8 @@ def write_table(table: DataFrame, path: str | Path, like: str | Path | None = No
     like: a table whose way of writing text is taken over (separator, decimal sign, encoding), so that rows can be pasted into it.
     """
     name = str(path)
-    form = _form(name, like)
     if name == "-":
-        text = _text(table, form=form)
+        text = _text(table, form=_form(like))
         sys.stdout.write("\n".join(map(visible, text.split("\n"))) if sys.stdout.isatty() else text)
         sys.stdout.flush()
         return
@@ -94,17 +93,16 @@ def write_table(table: DataFrame, path: str | Path, like: str | Path | None = No
         if kind == "parquet":
             table.to_parquet(partial, index=False)
         else:  # packed as the ending says, which the partial file has too
-            _text(table, partial, form)
+            _text(table, partial, _form(like, "\t" if kind == "tabbed" else ","))
 
 
-def _form(name: str, like: str | Path | None) -> dict[str, str]:
-    """How a file is written as text: by its own ending, or as another one is."""
+def _form(like: str | Path | None, separator: str = ",") -> dict[str, str]:
+    """How a table is written as text: as another one is, or with this separator."""
     if like is not None and str(like) != "-" and _kind(str(like)) == "text":
         source = text_source(str(like))
         separator, decimal = source.separator_and_decimal()
         return {"sep": separator, "decimal": decimal, "encoding": source.encoding}
-    in_file = name != "-" and not _is_device(Path(name))
-    return {"sep": "\t" if in_file and _kind(name) == "tabbed" else ","}
+    return {"sep": separator}
 
 
 def _text(table: Any, to: Path | None = None, form: dict[str, str] | None = None) -> Any:
