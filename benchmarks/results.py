@@ -65,7 +65,7 @@ def steps(page: str) -> list[Step]:
 def said(command: str, folder: Path, environment: dict[str, str] = ENVIRONMENT) -> str:
     """What a command prints on both streams, in a shell that knows mgp."""
     shell = f'mgp() {{ {shlex.quote(sys.executable)} -m manifoldgp "$@"; }}; {command}'
-    ran = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, cwd=folder, env=environment, timeout=200)
+    ran = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, cwd=folder, env=environment, timeout=900)
     if ran.returncode:
         raise SystemExit(f"{command!r} failed: {ran.stderr}")
     return ran.stderr + ran.stdout

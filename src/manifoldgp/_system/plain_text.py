@@ -42,6 +42,16 @@ def digits(value: float, count: int = 4) -> str:
     return f"{rounded:.0f}" if 10**count <= abs(rounded) < 1e7 else f"{rounded:.{count}g}"
 
 
+def explained_share(value: float) -> str:
+    """R² with two digits after the point, or as many as it takes to tell it from 1.
+
+    >>> explained_share(0.934), explained_share(0.9962), explained_share(1.0), explained_share(-0.001)
+    ('0.93', '0.996', '1.00', '0.00')
+    """
+    texts = [f"{round(value, places) + 0.0:.{places}f}" for places in range(2, 7)]
+    return next((text for text in texts if float(text) < 1.0), texts[0])
+
+
 def argument(value: object) -> str:
     """A name as a shell takes it, on a command line that begins no option with it.
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.special import bdtr, bdtrc
 
-from manifoldgp._system.plain_text import digits
+from manifoldgp._system.plain_text import digits, explained_share
 from manifoldgp.averaging.averages import SamplingReport
 from manifoldgp.averaging.folds import SHORT_STRETCH
 from manifoldgp.averaging.stacking import PLAIN_GPS, HeldOutReport
@@ -90,7 +90,7 @@ def errors_in_words(report: HeldOutReport, scale: float) -> list[str]:
     if report.mean is None or report.observed is None:
         return []
     found = errors_of(report.observed, report.mean, scale)
-    explained = f", R² {found['R²']:.2f}" if "R²" in found else ""
+    explained = f", R² {explained_share(found['R²'])}" if "R²" in found else ""
     explained += ": no better than always predicting the mean" if found.get("R²", 1.0) <= 0.0 else ""
     return [
         f"On {len(report.mean):,} held-out rows the typical error (RMSE) is {digits(found['RMSE'], 3)}, the mean error (MAE) {digits(found['MAE'], 3)}{explained}."
