@@ -1,6 +1,6 @@
 """The numbers that quick commands print in README.md, docs/command-line.md, docs/compare.md and docs/suggest.md: run the commands, and write what they print now.
 
-    python benchmarks/results.py           # or make results: writes the pages
+    python benchmarks/results.py           # or make results: writes the pages, and with Chromium the pictures of what the commands made (docs/images)
     python benchmarks/results.py --check   # says which lines differ by more than another processor explains
 
 A line of a console block that ends in "..." stands for more, and is left as it is. Numbers of long runs stand beside the command that prints them.
@@ -12,16 +12,27 @@ import argparse
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from html import escape
 from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ("README.md", "docs/command-line.md", "docs/compare.md", "docs/suggest.md")
 ENVIRONMENT = os.environ | {"COLUMNS": "100", "NO_COLOR": "1", "PYTHONPATH": str(ROOT / "src")}
+
+TERMINAL = "terminal.html"
+PICTURES = {
+    "README.md": ("report.html", "model-page-top.png", (1000, 740)),
+    "docs/command-line.md": ("report.html", "model-page.png", (1000, 1500)),
+    "docs/compare.md": ("compare.html", "compare.png", (1000, 1480)),
+    "docs/suggest.md": (TERMINAL, "suggest.png", (1000, 390)),
+}
+"""What is photographed after the commands of a page: a file that they made, or what they printed; the picture in docs/images, and its size."""
 
 _BLOCK = re.compile(r"(?<=```console\n).*?(?=```)", re.S)
 _NUMBER = re.compile(r"[-+]?\d[\d.]*(?:e[-+]?\d+)?")
@@ -54,7 +65,7 @@ def steps(page: str) -> list[Step]:
 def said(command: str, folder: Path, environment: dict[str, str] = ENVIRONMENT) -> str:
     """What a command prints on both streams, in a shell that knows mgp."""
     shell = f'mgp() {{ {shlex.quote(sys.executable)} -m manifoldgp "$@"; }}; {command}'
-    ran = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, cwd=folder, env=environment, timeout=200)
+    ran = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, cwd=folder, env=environment, timeout=900)
     if ran.returncode:
         raise SystemExit(f"{command!r} failed: {ran.stderr}")
     return ran.stderr + ran.stdout
@@ -112,6 +123,46 @@ def rewritten(page: str, run: Callable[[str], str]) -> str:
     return page
 
 
+def terminal(printed: dict[str, str]) -> str:
+    """A page that shows commands and what they printed."""
+    lines = (f"<b><i>$</i> {escape(command)}</b>\n{escape(text.rstrip())}\n" for command, text in printed.items() if text.strip())
+    style = (
+        "body{margin:0;padding:18px;background:#f6f7f9}pre{margin:0;padding:18px 22px;background:#fff;border:1px solid #d8dbe0;border-radius:8px;"
+        "font:15px/1.55 'DejaVu Sans Mono',monospace;white-space:pre-wrap}i{color:#0b6aa8;font-style:normal}"
+    )
+    return f'<!doctype html><meta charset="utf-8"><style>{style}</style><pre>{"".join(lines)}</pre>'
+
+
+def photograph(page: Path, picture: Path, size: tuple[int, int], chromium: str) -> None:
+    """What a browser shows of a page, in 256 colours."""
+    from PIL import Image
+
+    shot = page.with_name("shot.png")
+    flags = [
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--no-first-run",
+        "--disable-background-networking",
+        "--hide-scrollbars",
+    ]
+    flags += [f"--user-data-dir={page.parent}/profile", "--virtual-time-budget=5000", "--window-size={},{}".format(*size)]
+    subprocess.run([chromium, *flags, f"--screenshot={shot}", page.as_uri()], capture_output=True, timeout=120, check=True)
+    Image.open(shot).convert("RGB").quantize(256).save(picture, optimize=True)
+
+
+def _draw(name: str, folder: Path, printed: dict[str, str]) -> None:
+    file, picture, size = PICTURES[name]
+    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if chromium is None:
+        print(f"docs/images/{picture} is as it was: there is no Chromium to draw it.")
+        return
+    if file == TERMINAL:
+        suggested = {command: text for command, text in printed.items() if command.startswith("mgp suggest")}
+        (folder / TERMINAL).write_text(terminal(suggested), encoding="utf-8")
+    photograph(folder / file, ROOT / "docs" / "images" / picture, size, chromium)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="write nothing; leave with 1 if a line is stale")
@@ -119,9 +170,15 @@ def main() -> None:
     for name in PAGES:
         with tempfile.TemporaryDirectory() as folder:
             text = (ROOT / name).read_text(encoding="utf-8")
-            run = lambda command, folder=folder: said(command, Path(folder))  # noqa: E731
+            printed: dict[str, str] = {}
+
+            def run(command: str, folder: str = folder, printed: dict[str, str] = printed) -> str:
+                printed[command] = said(command, Path(folder))
+                return printed[command]
+
             if not check:
                 (ROOT / name).write_text(rewritten(text, run), encoding="utf-8")
+                _draw(name, Path(folder), printed)
                 continue
             for found in compared(text, run):
                 if found.printed is None or stale(found.expected, found.printed):

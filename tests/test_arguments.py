@@ -211,7 +211,10 @@ def test_averages_say_where_a_kernel_is_replaced(averaging):
 
 @pytest.mark.parametrize(("options", "names"), [({"ordered": True}, "ordered"), ({"groups": np.arange(40) // 4}, "groups")])
 def test_folds_are_chosen_for_stacks_only(options, names):
-    with pytest.warns(FitWarning, match=f"{names} of fit say which rows a stack holds out; averaging='single' holds out none"):
+    with pytest.warns(
+        FitWarning,
+        match=f"{names} of fit has no effect: it says which rows a stack holds out, and averaging='single' holds out none",
+    ):
         ManifoldGPRegressor((3, 1), averaging=QUICK[Single]).fit(X, Y, **options)
 
 

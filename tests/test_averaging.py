@@ -20,6 +20,7 @@ from manifoldgp.averaging.folds import held_out_in_turn
 from manifoldgp.averaging.members import nested_gp, plain_gp, warm_and_cold
 from manifoldgp.averaging.stack import fit_stack
 from manifoldgp.averaging.stacking import Candidates, HeldOutReport
+from manifoldgp.cli._summary import summary_of
 from manifoldgp.errors import FitWarning, InputError
 from manifoldgp.features import MLP, PCA, Nested
 from manifoldgp.inference.exact_posterior import condition
@@ -161,6 +162,7 @@ def test_a_short_stretch_of_time_may_be_widened_further_and_is_said_to_be_short(
         assert each.held_out_[0].ordered
         assert max(each.held_out_[0].variance_factors) == 64.0
         assert "short stretch of time" in str(each.diagnose())
+    assert any(remark.endswith("told apart by --group.") for remark in summary_of(model)["remarks"])
     other = clone(model).fit(X, y)
     assert max(other.held_out_[0].variance_factors) == 16.0
     assert "short stretch of time" not in str(other.diagnose())

@@ -18,7 +18,7 @@ from manifoldgp.averaging.stacking import (
     stacking_weights,
     tempered_weights,
 )
-from manifoldgp.averaging.verdict import coverage, held_out_numbers, held_out_remarks, interval_remarks
+from manifoldgp.averaging.verdict import coverage, errors_in_words, held_out_numbers, held_out_remarks, interval_remarks
 from manifoldgp.errors import InputError
 
 
@@ -115,6 +115,21 @@ def test_words_for_features_that_add_little():
     assert any("predicted as well by the plain GP" in remark for remark in remarks)
 
 
+def report_of_plain_gps(stack):
+    densities = {"plain GP": 1.0, "rough GP": 0.95, "warm": 0.97, "control": 0.94, "stack": stack}
+    log_density = {name: np.full(200, -value) for name, value in densities.items()}
+    weights = np.array([[0.43], [0.35], [0.22]])
+    return HeldOutReport(("plain GP", "rough GP", "warm"), (1.0,), weights, log_density, np.linspace(0.001, 0.999, 200))
+
+
+def test_words_for_several_plain_gps_agree_with_what_the_features_add():
+    first, second = held_out_remarks(report_of_plain_gps(stack=0.8))[:2]
+    assert first == "Plain GPs carry 78 % of the weight (most of it: plain GP, 43 %), learned features the rest."
+    assert "0.14 from the features" in second
+    first = held_out_remarks(report_of_plain_gps(stack=0.94))[0]
+    assert first == "Plain GPs carry 78 % of the weight (most of it: plain GP, 43 %): the features add little here."
+
+
 def test_words_keep_calibration_and_features_apart():
     densities = {"plain GP": 1.0, "warm": 0.8, "cold": 0.5, "own": 0.9, "control": 0.9, "stack": 0.4}
     report = report_with([[0.1, 0.0], [0.2, 0.0], [0.6, 0.1], [0.0, 0.0]], densities)
@@ -168,6 +183,14 @@ def test_held_out_errors_are_in_the_units_of_y():
     assert numbers["held-out RMSE"] == pytest.approx(7.0 * np.sqrt(np.mean((mean - observed) ** 2)))
     assert numbers["held-out MAE"] == pytest.approx(7.0 * np.abs(mean - observed).mean())
     assert numbers["held-out R²"] == pytest.approx(1 - np.mean((mean - observed) ** 2) / observed.var())
+
+
+def test_errors_as_large_as_those_of_the_mean_are_called_so():
+    observed = np.random.default_rng(0).normal(size=200)
+    densities = {"plain GP": 1.0, "warm": 1.1, "cold": 0.3, "own": 0.9, "control": 0.95, "stack": 0.25}
+    report = replace(report_with(STACKED, densities), mean=-0.1 * observed, observed=observed)
+    assert errors_in_words(report, 1.0)[0].endswith("R² -0.21: no better than always predicting the mean.")
+    assert "no better" not in errors_in_words(replace(report, mean=0.1 * observed), 1.0)[0]
 
 
 def substitutes():

@@ -110,6 +110,8 @@ def test_every_registered_kernel_can_be_compared():
     names = [f"gp:{word}" for word in shorthands(Kernel)]
     assert [c.build(0).kernel for c in candidates.chosen(names)] == list(shorthands(Kernel))
     assert {"mean", "linear", "gp:se", "gp:auto", "forest", "boosting", "mgp:stack"} <= set(candidates.default_names())
+    order = candidates.default_names()
+    assert order.index("mgp:stack") < order.index("gp:auto")  # what takes longest comes last, where a budget may end it
     assert not any(name.startswith("deepgp") for name in candidates.default_names())  # minutes, for a hundred rows
 
 

@@ -1,6 +1,7 @@
 """Few points in place of all rows: what is lost is what it is said to be, and members that need all rows keep them."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import torch
 
 import c_programs
 from drawn_estimators import drawn_estimator
+from manifoldgp.estimators import few_points
 from manifoldgp.estimators.distillation import distilled
 from manifoldgp.estimators.few_points import probes, with_few_points
 from manifoldgp.estimators.program_groups import grouped, program_bytes
@@ -109,6 +111,29 @@ def test_c_and_onnx_go_through_the_same_points(estimator, tmp_path):
     session = onnxruntime.InferenceSession(tmp_path / "few.onnx", providers=["CPUExecutionProvider"])
     for ours, theirs in zip((mean, std), session.run(["mean", "std"], {"X": X}), strict=True):
         np.testing.assert_allclose(theirs, ours, rtol=1e-9)
+
+
+@pytest.mark.parametrize("rows", [64, 90, 178, 180, 300, 511, 700, 2500])
+@pytest.mark.parametrize("wanted", [1, 40, 83, 89, 120])
+def test_the_search_for_the_fewest_points_ends_for_any_number_of_rows(rows, wanted):
+    member, tried = SimpleNamespace(posterior=SimpleNamespace(rows=rows)), []
+
+    def attempt(count, most):
+        tried.append(count)
+        assert len(tried) < 100
+        return torch.full((2,), float(count < wanted)), count
+
+    found = few_points._Member._fewest(member, attempt, lambda lost: lost, 0.5, 16)
+    if found is not None:
+        assert wanted <= found[1] < max(wanted, 16) + 16
+    assert (found is None) == (wanted > rows // 2)
+
+
+def test_without_time_everything_stays_as_it_is(estimator):
+    (d,) = distilled(estimator.ensembles_, None, TOLERANCE, 0.0)
+    assert d.ensemble is estimator.ensembles_[0]
+    assert d.loss.nats == 0.0
+    assert all(few is None for block in d.few for few in block)
 
 
 def test_members_that_need_all_rows_stay_exact():

@@ -91,7 +91,7 @@ def test_all_that_a_model_offers_is_about_the_columns_of_the_user(doubled, tmp_p
     assert model.sensitivity(samples=64).total.shape == (5,)
     assert {row.input for row in model.parameters()} == {"", "x0", "x1", "x3"}
     told = " ".join(model.diagnose().remarks)
-    assert "so without information: input 4. So it is left out of the model" in told
+    assert "so without information: input 4. The model leaves it out" in told
     assert "The same column again, and left out of the model: input 2 (that of 1)." in told
     found = model.predictor()(new, return_std=True)
     np.testing.assert_allclose(found, (mean, std), rtol=1e-9)

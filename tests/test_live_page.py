@@ -72,6 +72,7 @@ CODE = r"""
   paste("speed,floor\n1,ice\n"); found.wrong = document.querySelector("#live-table [role=status]").textContent;
   paste("\ufefffloor;speed <m/s>;note\nice;0,5;\"a;b\"\nsand;-1;\nmud;1;\nice;x;\n");
   found.cells = [...document.querySelectorAll("#live-table tbody tr")].map((row) => [...row.cells].map((cell) => cell.textContent));
+  paste("# a load cell\n# of 2026\nspeed <m/s>,floor\n0.5,ice\n"); found.commented = document.querySelectorAll("#live-table tbody tr").length;
   found.link = document.querySelector("#live-table a").download;
   found.wide = document.documentElement.scrollWidth <= innerWidth;
   return found;
@@ -91,6 +92,7 @@ def test_controls_and_tables(chromium, model, page, tmp_path, size):
     assert "is not a number" in found["empty"]
     assert found["wrong"] == "The table lacks these columns: speed <m/s>."
     assert found["link"] == "predictions.csv"
+    assert found["commented"] == 1
     assert found["wide"]
     good, sand, mud, text = found["cells"]
     mean, std = model.predictor()([[0.5, 1.0, 0.0], [-1.0, 0.0, 1.0]], return_std=True)
@@ -131,8 +133,9 @@ def test_dates_many_categories_and_gaps_are_encoded_as_the_model_does(chromium, 
       const [none, order] = [[], data.live.columns[0].order], day = order === "month first" ? "12/30/2026" : "30/12/2026", number = {{ kind: "number", name: "load" }};
       for (const text of ["2026-12-30 25:00", "2026-12-30 14:75", "2026-12-30 14:05:60", "2026-12-30 13:05 AM", "2026-12-30 25:05 PM", "30.12.26"]) none.push(instant(text, order));
       const points = instant("04.03.2026", order), same = [day, day + " 13:05 PM", day + " 0:05 am"].map((text) => new Date(instant(text, order)).toISOString());
+      const spelt = ["1974Q2", "Q2 1974", "1974-04", "1974M4", "1-Apr-1974", "Apr 1, 1974 0:00", "April 1974", "soil 1974"].map((text) => instant(text, order));
       const numbers = ["%", "0x10", "Infinity", "", "1e", "5 %", "-.5e1", "+2."].map((text) => numbersOf(number, text));
-      return {{ none, points, same, numbers, x: rows.map(encoded), labels, said, wrong: [encoded(["31.02.2026", "site 1", "0"]), encoded([rows[0][0], "elsewhere", "0"])] }};"""
+      return {{ none, points, same, spelt, numbers, x: rows.map(encoded), labels, said, wrong: [encoded(["31.02.2026", "site 1", "0"]), encoded([rows[0][0], "elsewhere", "0"])] }};"""
     dom, console = browse(
         chromium, with_script((tmp_path / "model.html").read_text("utf-8"), code, tmp_path / "page.html"), tmp_path / "profile"
     )
@@ -144,6 +147,7 @@ def test_dates_many_categories_and_gaps_are_encoded_as_the_model_does(chromium, 
     assert found["none"] == [None] * 6  # which JSON has for NaN
     assert found["points"] == (None if written == "month first" else 1772582400000)
     assert found["same"] == [f"2026-12-30T{time}:00.000Z" for time in ("00:00", "13:05", "00:05")]
+    assert found["spelt"] == [134006400000] * 7 + [None]
     assert found["numbers"] == [f'load: "{text}" is not a number' for text in ("%", "0x10", "Infinity", "", "1e")] + [
         [5],
         [-5],

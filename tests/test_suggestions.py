@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 
 import numpy as np
 import pandas as pd
@@ -11,6 +12,7 @@ import pytest
 
 from command_line import fails, mgp
 from manifoldgp import GPRegressor, ManifoldGPRegressor, TableEncoding, suggest
+from manifoldgp.data.table_files import read_table
 from manifoldgp.errors import InputError
 from manifoldgp.suggestions.constraints import Constraint
 from manifoldgp.suggestions.gains import Knowledge
@@ -222,6 +224,20 @@ def test_suggestions_can_be_pasted_into_the_table(here, table):
     both = pd.concat([pd.read_csv("data.csv"), pd.read_csv("next.csv")])
     assert list(both.columns) == list(table.columns)
     assert both["always"].tolist() == [3.5] * 41
+
+
+def test_suggestions_are_written_as_the_table_is(here, table):
+    german = table.rename(columns={"always": "ständig"})
+    german.to_csv("data.csv", index=False, sep=";", decimal=",", encoding="cp1252")
+    mgp("suggest", "model.mgp", "--learn", "--batch", "1", "--bounds", "x=1.25,1.75", "--like", "data.csv", "--out", "next.csv")
+    text = (here / "next.csv").read_text("cp1252")
+    assert text.splitlines()[0] == ";".join(german.columns)
+    assert re.search(r"\b1,[27]5;", text)
+    with open("data.csv", "ab") as both:
+        both.write(text.split("\n", 1)[1].encode("cp1252"))
+    with pytest.warns(UserWarning, match="Windows-1252"):
+        again = read_table("data.csv")
+    assert (len(again), again["x"].dtype.kind) == (len(table) + 1, "f")
 
 
 def test_suggestions_for_programs(here):

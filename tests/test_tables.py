@@ -95,7 +95,7 @@ def test_unknown_categories_are_refused_by_column_and_value_or_left_open():
 
 
 @pytest.mark.parametrize(("changes", "message"), [
-    ({"speed": [1.0, None, 3.0, np.inf]}, r"missing or infinite in column 'speed' in 2 of 4 rows \(rows 2, 4\)\. .* --drop speed"),
+    ({"speed": [1.0, None, 3.0, np.inf]}, r"missing or infinite in column 'speed' in 2 of 4 rows \(rows 2, 4\)\. .* X\.drop\(columns=\['speed'\]\)"),
     ({"floor": ["ice", None, "ice", "mud"]}, r"missing or infinite in column 'floor' in 1 of 4 rows \(row 2\)"),
     ({"wet": [True, None, True, False]}, r"missing or infinite in column 'wet'"),
     ({"speed": ["01/02/2026", "02/02/2026", "03/02/2026", "04/02/2026"]}, r"dates in which day and month could be either \('01/02/2026'\)\. Write dates as 2026-12-31"),
@@ -122,7 +122,7 @@ def test_a_name_of_each_row_is_not_a_category():
     assert (found.names, found.row_names) == (("x",), ("id",))
     assert TableEncoding.from_plain(found.to_plain()) == found
     assert found.extra(names.assign(new=1)) == ["new"]
-    with pytest.raises(InputError, match=r"'id' has 40 different texts in 40 rows, such as 's0', .* --drop id"):
+    with pytest.raises(InputError, match=r"'id' has 40 different texts in 40 rows, such as 's0', .* X\.drop\(columns=\['id'\]\)"):
         TableEncoding.learn(names, ["y"], features=["id", "x"])
 
 
@@ -304,8 +304,8 @@ def test_every_bad_column_is_named_at_once():
     ):
         assert part in str(refusal.value)
     assert str(refusal.value).splitlines()[-1] == (
-        "Correct what cannot be read, or fit without it (--drop when --drop 'the mix'). For missing values fit with "
-        "missing='impute' or 'drop' (--missing impute, --missing drop), or without: --drop speed"
+        "Correct what cannot be read, or fit without it (X.drop(columns=['when', 'the mix'])). For missing values fit with "
+        "missing='impute' or missing='drop', or without: X.drop(columns=['speed'])"
     )
 
 
@@ -316,14 +316,14 @@ def test_a_column_with_gaps_that_is_no_input_anyway_is_told_before_the_gaps_are_
         TableEncoding.learn(bad, ["y"])
     assert "'at' holds times of day" in str(refusal.value)
     assert "'empty'" not in str(refusal.value)
-    assert "fit without it (--drop at). For missing values" in str(refusal.value)
-    assert str(refusal.value).endswith("or without: --drop x")
+    assert "fit without it (X.drop(columns=['at'])). For missing values" in str(refusal.value)
+    assert str(refusal.value).endswith("or without: X.drop(columns=['x'])")
     assert TableEncoding.learn(bad, ["y"], drop=["at"], missing="impute").constant == ("empty",)
 
 
 def test_many_columns_with_gaps_are_told_in_one_sentence():
     wide = pd.DataFrame({f"c{i}": [np.nan, 1.0, 2.0, float(i)] for i in range(12)} | {"y": range(4)})
-    with pytest.raises(InputError, match=r"missing or infinite in 12 columns, of 4 rows: 'c0' in 1, 'c1' in 1, .* --drop c11$"):
+    with pytest.raises(InputError, match=r"missing or infinite in 12 columns, of 4 rows: 'c0' in 1, 'c1' in 1, .* 'c11'\]\)$"):
         TableEncoding.learn(wide, ["y"])
 
 
@@ -346,6 +346,31 @@ def test_dates_with_the_year_last_are_read_where_the_column_shows_the_day(case):
     assert encoding.columns[0].time.order == order
     days = (expected - expected.min()).dt.total_seconds() / 86400
     np.testing.assert_allclose(encoding.inputs(given).to_numpy()[:, 0], days, rtol=1e-12)
+
+
+SPELLED_DATES = {
+    "quarters": ["1974Q1", "1974-Q2", "1975 q1"],
+    "the quarter first": ["Q1 1974", "Q2/1974", "q1 1975"],
+    "months": ["1974-01", "1974/4", "1975M01"],
+    "months by name": ["Jan 1974", "April 1974", "jan-1975"],
+    "days and months by name": ["1-Jan-1974", "1 April 1974", "01 jan. 1975"],
+    "American, by name": ["Jan 1, 1974", "April 1 1974", "January 1, 1975 0:00"],
+}
+
+
+@pytest.mark.parametrize("case", SPELLED_DATES)
+def test_quarters_months_and_names_of_months_are_dates(case):
+    given = table().iloc[:3].assign(when=SPELLED_DATES[case])
+    encoding = TableEncoding.learn(given, ["y"], features=["when", "speed"])
+    assert encoding.inputs(given).to_numpy()[:, 0].tolist() == [0, 90, 365]
+
+
+@pytest.mark.parametrize(
+    "texts", [["2019-20", "2020-21", "2021-22"], ["Q1", "Q2", "Q3"], ["rock 2024", "soil 2024", "rock 2025"]]
+)
+def test_seasons_and_labels_are_no_dates(texts):
+    given = pd.concat([table().iloc[:3]] * 3, ignore_index=True).assign(when=texts * 3)
+    assert TableEncoding.learn(given, ["y"], features=["when", "speed"]).columns[0].kind == "category"
 
 
 def test_a_model_reads_dates_as_it_learnt_them():

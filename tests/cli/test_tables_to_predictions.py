@@ -157,7 +157,7 @@ def test_groups_and_order_reach_the_folds(here, monkeypatch):
 
     monkeypatch.setattr(manifoldgp.ManifoldGPRegressor, "fit", spy)
     done = mgp("fit", "data.csv", "-t", "y", "--group", "floor", "--out", "m.mgp", *FAST)
-    assert "warning: groups of fit say which rows a stack holds out" in done.err
+    assert "warning: --group has no effect: it says which rows a stack holds out, and --averaging" in done.err
     mgp("fit", "data.csv", "-t", "y", "--ordered", "--out", "m.mgp", "--time-budget", "1")
     assert asked[0]["groups"].tolist() == messy()["floor"].tolist()
     assert asked[0]["ordered"] is False

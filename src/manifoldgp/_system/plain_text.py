@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Iterable
 
 _ORDERS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb\ud800-\udfff]")
 """Control characters, marks that turn the direction of text or cannot be seen, ends of lines, and halves of characters."""
@@ -41,6 +42,16 @@ def digits(value: float, count: int = 4) -> str:
     return f"{rounded:.0f}" if 10**count <= abs(rounded) < 1e7 else f"{rounded:.{count}g}"
 
 
+def explained_share(value: float) -> str:
+    """R² with two digits after the point, or as many as it takes to tell it from 1.
+
+    >>> explained_share(0.934), explained_share(0.9962), explained_share(1.0), explained_share(-0.001)
+    ('0.93', '0.996', '1.00', '0.00')
+    """
+    texts = [f"{round(value, places) + 0.0:.{places}f}" for places in range(2, 7)]
+    return next((text for text in texts if float(text) < 1.0), texts[0])
+
+
 def argument(value: object) -> str:
     """A name as a shell takes it, on a command line that begins no option with it.
 
@@ -59,6 +70,15 @@ def option(flag: str, value: object) -> str:
     """
     quoted = shlex.quote(str(value))
     return f"{flag}={quoted}" if quoted.startswith("-") else f"{flag} {quoted}"
+
+
+def without_columns(names: Iterable[str]) -> str:
+    """How a table is handed over without some columns; the command line says ``--drop`` instead.
+
+    >>> without_columns(["force [N]", "x"])
+    "X.drop(columns=['force [N]', 'x'])"
+    """
+    return f"X.drop(columns={list(names)!r})"
 
 
 def cell(name: str) -> str:

@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 from scipy.special import bdtr, bdtrc
 
-from manifoldgp._system.plain_text import digits
+from manifoldgp._system.plain_text import digits, explained_share
 from manifoldgp.averaging.averages import SamplingReport
 from manifoldgp.averaging.folds import SHORT_STRETCH
 from manifoldgp.averaging.stacking import PLAIN_GPS, HeldOutReport
 
 _LEVELS = (0.5, 0.9, 0.95)
+_LITTLE = 0.02
+"""Nats a row: a smaller difference is called none."""
 
 
 def held_out_numbers(report: HeldOutReport, scale: float) -> dict[str, Any]:
@@ -62,9 +64,10 @@ def held_out_remarks(report: HeldOutReport) -> list[str]:
     stopped = [name for name in report.cut_short if name in learned]
     if stopped:
         return [_untried_in_words(stopped, sum(share[name] for name in report.groups if name in PLAIN_GPS))]
-    remarks = [_weights_in_words(share), _gain_in_words(plain, min(control, plain), stack)]
+    control = min(control, plain)
+    remarks = [_weights_in_words(share, control - stack), _gain_in_words(plain, control, stack)]
     best = min(learned, key=density.__getitem__)
-    if density[best] > plain + 0.02:
+    if density[best] > plain + _LITTLE:
         remarks.append(
             f"Every group of mGPs alone predicts held-out rows worse than the plain GP (best: {best}, by {density[best] - plain:.2f} nats a "
             "row): a single mGP would overfit here; the mixture does not."
@@ -78,7 +81,7 @@ def _short_stretch(report: HeldOutReport) -> list[str]:
         return []
     return [
         f"These {len(report.pit)} rows are a short stretch of time, and what comes after it may be unlike all of them: no held-out row can tell. Widened copies were "
-        "weighed by predicting each half from the other, but intervals beyond the last row may hold fewer values than they say. More rows help, or more recordings with groups=."
+        "weighed by predicting each half from the other, but intervals beyond the last row may hold fewer values than they say. More rows help, or more recordings, told apart by groups=."
     ]
 
 
@@ -87,7 +90,8 @@ def errors_in_words(report: HeldOutReport, scale: float) -> list[str]:
     if report.mean is None or report.observed is None:
         return []
     found = errors_of(report.observed, report.mean, scale)
-    explained = f", R² {found['R²']:.2f}" if "R²" in found else ""
+    explained = f", R² {explained_share(found['R²'])}" if "R²" in found else ""
+    explained += ": no better than always predicting the mean" if found.get("R²", 1.0) <= 0.0 else ""
     return [
         f"On {len(report.mean):,} held-out rows the typical error (RMSE) is {digits(found['RMSE'], 3)}, the mean error (MAE) {digits(found['MAE'], 3)}{explained}."
     ]
@@ -145,12 +149,16 @@ def _untried_in_words(stopped: list[str], plain: float) -> str:
     )
 
 
-def _weights_in_words(share: dict[str, float]) -> str:
-    """Who carries the weight; every Gaussian process on the inputs as they are counts as plain, whatever its kernel."""
+def _weights_in_words(share: dict[str, float], from_features: float) -> str:
+    """Who carries the weight; every Gaussian process on the inputs as they are counts as plain, whatever its kernel. from_features: nats a row that held-out rows gain by them."""
     of_plain = {name: weight for name, weight in share.items() if name in PLAIN_GPS}
     plain, first = sum(of_plain.values()), max(of_plain, key=of_plain.__getitem__)
     if plain >= 0.7:
-        return f"The {first} carries {100 * share[first]:.0f} % of the weight: the features add little here."
+        alone = share[first] > plain - 0.005
+        who = f"The {first} carries" if alone else "Plain GPs carry"
+        most = "" if alone else f" (most of it: {first}, {100 * share[first]:.0f} %)"
+        little = ": the features add little here." if from_features < _LITTLE else ", learned features the rest."
+        return f"{who} {100 * plain:.0f} % of the weight{most}{little}"
     heaviest = max((name for name in share if name not in PLAIN_GPS), key=share.__getitem__)
     whose = "the plain GP" if first == "plain GP" else f"plain GPs (most of it: {first})"
     return (
@@ -160,10 +168,10 @@ def _weights_in_words(share: dict[str, float]) -> str:
 
 
 def _gain_in_words(plain: float, control: float, stack: float) -> str:
-    if stack > plain - 0.02:
+    if stack > plain - _LITTLE:
         return f"Held-out rows are predicted as well by the plain GP (difference {stack - plain:+.2f} nats a row)."
-    from_width, from_features = plain - control, control - stack
+    gain, from_width = round(plain - stack, 2), round(plain - control, 2)
     return (
-        f"Held-out rows are predicted {plain - stack:.2f} nats a row better than by the plain GP: {max(from_width, 0.0):.2f} of that comes from "
-        f"wider copies of the plain GP (calibration) or mixtures of plain GPs, {round(from_features, 2) + 0.0:.2f} from the features."
+        f"Held-out rows are predicted {gain:.2f} nats a row better than by the plain GP: {from_width:.2f} of that comes from "
+        f"wider copies of the plain GP (calibration) or mixtures of plain GPs, {round(gain - from_width, 2) + 0.0:.2f} from the features."
     )

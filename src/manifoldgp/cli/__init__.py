@@ -33,9 +33,11 @@ def main() -> None:
     except Exception as error:
         if debug:
             raise
+        from manifoldgp.cli._messages import in_options
+
         lines = getattr(error, "lines", ())  # of a table with several faults, each in a line of its own
         told = "\n".join(map(one_line, lines)) if len(lines) > 2 else one_line(_explained(error))
-        print(f"mgp: {told}", file=sys.stderr)
+        print(f"mgp: {in_options(told)}", file=sys.stderr)
         raise SystemExit(FAILED) from None
 
 

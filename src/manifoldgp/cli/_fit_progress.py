@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from manifoldgp.cli._interruption import Interruption
-from manifoldgp.cli._messages import Messages
+from manifoldgp.cli._messages import Messages, in_options
 from manifoldgp.training.plan import Plan
 from manifoldgp.training.progress import Course, PhaseWatcher, clock, in_advance
 from manifoldgp.training.rich_bar import RichBar
@@ -46,7 +46,7 @@ class FitProgress(PhaseWatcher):
     def begin(self, output: int, plan: Plan) -> None:
         self.course.begin(output, plan)
         if output == 0 and self._watched and plan.title:
-            self._messages.note(in_advance(plan, self.course.seconds_left, self._budget))
+            self._messages.note(in_options(in_advance(plan, self.course.seconds_left, self._budget)))
         if not self.stop:
             self.output = output
         self._interruption.listening = self._watched

@@ -5,8 +5,10 @@ Most texts hold names and values from data. A :class:`PlainConsole` shows them a
 
 from __future__ import annotations
 
+import ast
 import json
 import math
+import re
 import sys
 import warnings
 from collections.abc import Iterator, Mapping
@@ -16,7 +18,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from manifoldgp._system.plain_text import in_json, one_line, visible
+from manifoldgp._system.plain_text import in_json, one_line, option, visible
 
 
 class PlainConsole(Console):
@@ -54,12 +56,43 @@ class Messages:
         def show(message: Warning | str, category: type[Warning], *where: object, **more: object) -> None:
             if issubclass(category, UserWarning) and str(message) not in told:
                 told.add(str(message))
-                self.warn(str(message))
+                self.warn(in_options(str(message)))
 
         with warnings.catch_warnings():
             warnings.simplefilter("default")
             warnings.showwarning = show
             yield
+
+
+_ARGUMENTS = (
+    (re.compile(r"\b(averaging|missing|kernel|method(?==.(?:auto|exact|local|sparse)))=['\"](\w+)['\"]"), r"--\1 \2"),
+    (re.compile(r"\b(ordered|group)s?=(True\b)?(?![\w'\"\[(])"), r"--\1"),
+    (re.compile(r"\b(ordered|group)s? of fit\b"), r"--\1"),
+    (re.compile(r"\ballow_unknown=True\b"), "--allow-unknown"),
+    (re.compile(r"\braise max_iter\b"), "raise --max-iter"),
+    (re.compile(r"\bSparse\(inducing=\.\.\.\)"), "--inducing"),
+    (re.compile(r"\bagainst GPRegressor\b"), "against --averaging plain"),
+    (re.compile(r"(?<=[ (])((?:noise|levels)=\w+)"), r"in Python \1"),
+)
+"""What messages of the library call by its argument in Python, and the option that does the same."""
+
+
+def in_options(text: str) -> str:
+    """A remark or warning of the library with options in place of Python's arguments.
+
+    >>> in_options("More rows help, or groups=. Use averaging='stack', or raise max_iter.")
+    'More rows help, or --group. Use --averaging stack, or raise --max-iter.'
+    >>> in_options("Fit without: X.drop(columns=['force [N])', 'x'])")
+    "Fit without: --drop 'force [N])' --drop x"
+    """
+    for argument, instead in _ARGUMENTS:
+        text = argument.sub(instead, text)
+    return _DROPPED.sub(lambda found: " ".join(option("--drop", name) for name in ast.literal_eval(found[1])), text)
+
+
+_STRING = r"""(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""
+_DROPPED = re.compile(rf"X\.drop\(columns=(\[{_STRING}(?:, {_STRING})*\])\)")
+"""What `without_columns` writes: names as Python writes them."""
 
 
 def print_json(result: Mapping[str, Any]) -> None:

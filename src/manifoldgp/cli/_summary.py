@@ -9,7 +9,7 @@ _NOT_SHOWN = ("callback", "warm_start_from", "device", "verbose")
 
 def summary_of(model: Any, diagnosis: Any = None) -> dict[str, Any]:
     """Plain data about a fitted estimator. diagnosis: if it is known already."""
-    from manifoldgp.cli._messages import plain_data
+    from manifoldgp.cli._messages import in_options, plain_data
     from manifoldgp.cli._models import encoding_of, with_names
 
     diagnosis, encoding = model.diagnose() if diagnosis is None else diagnosis, encoding_of(model)
@@ -25,7 +25,7 @@ def summary_of(model: Any, diagnosis: Any = None) -> dict[str, Any]:
         "settings": _settings(model.get_params(deep=True)),
         "changed": {name: value for name, value in settings.items() if name in _ALWAYS or value != usual[name]},
         "numbers": {with_names(name, encoding.targets): value for name, value in diagnosis.numbers.items()},
-        "remarks": [with_names(remark, encoding.targets) for remark in diagnosis.remarks],
+        "remarks": [in_options(with_names(remark, encoding.targets)) for remark in diagnosis.remarks],
     })  # fmt: skip
 
 

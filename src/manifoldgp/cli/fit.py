@@ -14,7 +14,7 @@ import typer
 from manifoldgp._system.plain_text import argument, option, visible
 from manifoldgp.cli._fit_arguments import FitOptions
 from manifoldgp.cli._interruption import Interruption
-from manifoldgp.cli._messages import Messages, print_json, size_in_words
+from manifoldgp.cli._messages import Messages, in_options, print_json, size_in_words
 from manifoldgp.cli._options import (
     TABLE_HELP,
     Averaging,
@@ -582,7 +582,7 @@ def say_what_was_fitted(
     from manifoldgp.cli._models import encoding_of, with_names
 
     targets = encoding_of(fitted.model).targets
-    remarks = [with_names(remark, targets) for remark in remarks]
+    remarks = [in_options(with_names(remark, targets)) for remark in remarks]
     members = [sum(block.members for block in e.blocks) for e in fitted.model.ensembles_]
     if as_json:
         encoding = fitted.model.table_encoding_

@@ -91,7 +91,7 @@ def suggest(
             random_state=seed,
         )
         table = _laid_out(found, targets, like)
-    write_table(table, out)
+        write_table(table, out, like)
     _say(found, targets[output], messages)
     if json:
         rows = [{name: column[i] for name, column in found.columns.items()} for i in range(len(found.X))]

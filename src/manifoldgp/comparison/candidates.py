@@ -64,13 +64,14 @@ _INSTALLED = {
 
 
 def default_names() -> list[str]:
-    """The models that are compared unless somebody chooses: the quick ones first, ours last; other packages where they are installed.
+    """The models that are compared unless somebody chooses, the quick ones first: a budget of time ends with the slow ones. Other packages where they are installed.
 
     Deep GPs, which take minutes on a hundred rows, wait until they are asked for.
     """
     kernels = [f"gp:{word}" for word in _DEFAULT_KERNELS if _known_kernel(word)]
     others = [name for name in _INSTALLED if find_spec(name) is not None]
-    return [*_SIMPLE, *kernels, *_TREES, *others, *(f"mgp:{word}" for word in _DEFAULT_AVERAGES)]
+    names = [*_SIMPLE, *kernels, *_TREES, *others, *(f"mgp:{word}" for word in _DEFAULT_AVERAGES)]
+    return sorted(names, key=lambda name: _named(name).cost)
 
 
 def chosen(models: Sequence[str] | Mapping[str, BaseEstimator] | None) -> list[Candidate]:
@@ -91,7 +92,7 @@ def chosen(models: Sequence[str] | Mapping[str, BaseEstimator] | None) -> list[C
 def _named(name: str) -> Candidate:
     kind, colon, word = str(name).partition(":")
     if colon and kind == "gp" and _known_kernel(word):
-        return Candidate(name, f"plain GP, {_KERNEL_TITLES.get(word, word)}", peers.Plain(word), 6.0 if word == "auto" else 1.0)
+        return Candidate(name, f"plain GP, {_KERNEL_TITLES.get(word, word)}", peers.Plain(word), 40.0 if word == "auto" else 1.0)
     if colon and kind == "mgp" and _known_average(word):
         return Candidate(name, f"manifold GP, {word}", peers.Manifold(word), _cost_of(word))
     if colon and kind == "deepgp" and word.isdecimal() and int(word) > 0:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from manifoldgp._system.plain_text import option
+from manifoldgp._system.plain_text import without_columns
 from manifoldgp.data.dates import (
     ORDERS,
     TimeScale,
@@ -50,7 +50,7 @@ class UnusableColumn(InputError):  # noqa: N818 - what it is, not that something
     """A column that cannot be an input; reason: why."""
 
     def __init__(self, reason: str, name: str) -> None:
-        super().__init__(f"{reason} Correct or remove these rows, or leave the column out: {option('--drop', name)}")
+        super().__init__(f"{reason} Correct or remove these rows, or leave the column out: {without_columns([name])}")
         self.reason = reason
 
 
@@ -155,7 +155,7 @@ class Column:
             where = rows_where(np.array([text(value) in unknown for value in values]), values.index)
             raise InputError(
                 f"Column {self.name!r} has values that the model has not seen: {_quoted(sorted(unknown))} ({where}); it knows {known}. "
-                "Correct or remove these rows, fit again with rows of that kind, or pass --allow-unknown (allow_unknown=True) to predict "
+                "Correct or remove these rows, fit again with rows of that kind, or pass allow_unknown=True to predict "
                 "them as rows of any kind that it knows, with intervals as wide as that makes them."
             )
         index = {category: k for k, category in enumerate(self.categories)}

@@ -26,6 +26,22 @@ _SHORT_YEAR = re.compile(r"\s*(?:0?[1-9]|[12]\d|3[01])([-/.])(?:0?[1-9]|[12]\d|3
 _TWELVE_HOURS = re.compile(r"\s*(\d{1,2})(:\d{2}.*?)\s*([AaPp])\.?[Mm]\.?\s*")
 _TIME_OF_DAY = re.compile(r"\s*\d{1,2}:\d{2}(:\d{2})?(\.\d+)?\s*")
 
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_NAME = r"(?P<name>jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\.?"
+_CLOCK = r"(?P<rest>,?\s+\d{1,2}:\d{2}.*)?"
+_SPELLED = tuple(
+    re.compile(rf"\s*{form}\s*", re.IGNORECASE)
+    for form in (
+        r"(?P<year>\d{4})[\s/-]?Q(?P<quarter>[1-4])",
+        r"Q(?P<quarter>[1-4])[\s/-]?(?P<year>\d{4})",
+        r"(?P<year>(?:1[89]|2[01])\d\d)[-/M](?P<month>0?[1-9]|1[0-2])",
+        rf"(?P<day>\d{{1,2}})[-.\s]+{_NAME}[-.,\s]+(?P<year>\d{{4}}){_CLOCK}",
+        rf"{_NAME}\s+(?P<day>\d{{1,2}}),?\s+(?P<year>\d{{4}}){_CLOCK}",
+        rf"{_NAME}[-.,\s]+(?P<year>\d{{4}})",
+    )
+)
+"""Dates that are clear without being numbers in a row: 1974Q1, Q1 1974, 1974-03, 1974M3, 5-Jan-2026, Jan 5, 2026, January 2026; a span counts from its first day."""
+
 ORDERS = ("day first", "month first")
 """How dates are written whose year stands last: 31.12.2026 or 12/31/2026."""
 
@@ -118,7 +134,7 @@ def holds_times(values: Series) -> bool:
         return False
     if any(isinstance(v, str) and _YEAR_LAST.fullmatch(v) for v in sample):
         return all(_YEAR_LAST.fullmatch(str(v)) for v in sample) and day_order(values) is not None
-    return all(isinstance(v, datetime.date) or _ISO.fullmatch(v) for v in sample)
+    return all(isinstance(v, datetime.date) or is_clear_date(v) for v in sample)
 
 
 def ambiguous_times(values: Series) -> bool:
@@ -132,8 +148,24 @@ def ambiguous_times(values: Series) -> bool:
 
 
 def is_clear_date(value: object) -> bool:
-    """Whether a cell holds a date, or a text with the year first."""
-    return _is_date_cell(value) or (isinstance(value, str) and _ISO.fullmatch(value) is not None)
+    """Whether a cell holds a date, or a text with the year first or the month by its name."""
+    return _is_date_cell(value) or (isinstance(value, str) and (_ISO.fullmatch(value) or _spelled(value)) is not None)
+
+
+def _spelled(text: str) -> str | None:
+    """A date of _SPELLED in ISO format.
+
+    >>> _spelled("1974Q2"), _spelled("1974-3"), _spelled("5-Jan-2026 7:30"), _spelled("Sept 2026"), _spelled("rock 2026")
+    ('1974-04-01', '1974-03-01', '2026-01-05 7:30', '2026-09-01', None)
+    """
+    found = next((match.groupdict() for form in _SPELLED if (match := form.fullmatch(text))), None)
+    if found is None:
+        return None
+    if "name" in found:
+        month = _MONTHS.index(found["name"][:3].lower()) + 1
+    else:
+        month = int(found["month"]) if "month" in found else 3 * int(found["quarter"]) - 2
+    return f"{found['year']}-{month:02d}-{int(found.get('day', 1)):02d}{(found.get('rest') or '').removeprefix(',')}"
 
 
 def has_short_year(text: str) -> bool:
@@ -201,7 +233,7 @@ def _agreed(values: Series, order: str | None) -> str | None:
 
 def _in_iso_format(value: object, order: str | None) -> str:
     """A date's text with year, month and day in this order, and the hours of a day counted to 24; other texts as they are."""
-    if (found := _ISO.fullmatch(str(value))) is not None:
+    if (found := _ISO.fullmatch(_spelled(str(value)) or str(value))) is not None:
         year, month, day, rest = found.groups()
     elif order is not None and (found := _YEAR_LAST.fullmatch(str(value))) is not None:
         first, sign, second, year, rest = found.groups()

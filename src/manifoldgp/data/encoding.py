@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from manifoldgp._system.plain_text import option
+from manifoldgp._system.plain_text import without_columns
 from manifoldgp.data.columns import (
     ONE_HOT,
     Column,
@@ -396,8 +396,8 @@ def _learn_columns(
 
 def _advice(unusable: Sequence[str], gaps: Sequence[str]) -> str:
     """What to do about columns that cannot be used, and about those with missing values."""
-    without, fill = (" ".join(option("--drop", name) for name in names) for names in (unusable, gaps))
-    how = "missing='impute' or 'drop' (--missing impute, --missing drop)"
+    without, fill = without_columns(unusable), without_columns(gaps)
+    how = "missing='impute' or missing='drop'"
     if not gaps:
         return f"Correct or remove these rows, or fit without: {without}"
     if not unusable:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from manifoldgp._system.plain_text import option
+from manifoldgp._system.plain_text import without_columns
 from manifoldgp.data.columns import column_of, missing_in, rows_where
 from manifoldgp.data.dates import PERIODS
 from manifoldgp.errors import InputError
@@ -38,9 +38,8 @@ def refuse_missing_values(table: DataFrame, columns: Sequence[str]) -> None:
     found = {name: missing for name in columns if (missing := missing_in(column_of(table, name))).any()}
     if found:
         reasons = " ".join(gaps_in_words(found, table.index))
-        without = " ".join(option("--drop", name) for name in found)
         raise InputError(
-            f"{reasons} Fill them in, remove these rows, fit with missing='impute' (--missing impute), or without: {without}"
+            f"{reasons} Fill them in, remove these rows, fit with missing='impute', or without: {without_columns(found)}"
         )
 
 

@@ -70,11 +70,14 @@ def read_tables(paths: Sequence[str | Path]) -> Any:
     return tables[0] if len(tables) == 1 else pandas().concat(tables, ignore_index=True)
 
 
-def write_table(table: DataFrame, path: str | Path) -> None:
-    """Write a DataFrame in the format of the file's ending; "-" is CSV on standard output. A file is there whole or not at all."""
+def write_table(table: DataFrame, path: str | Path, like: str | Path | None = None) -> None:
+    """Write a DataFrame in the format of the file's ending; "-" is CSV on standard output. A file is there whole or not at all.
+
+    like: a table whose way of writing text is taken over (separator, decimal sign, encoding), so that rows can be pasted into it.
+    """
     name = str(path)
     if name == "-":
-        text = _text(table)
+        text = _text(table, form=_form(like))
         sys.stdout.write("\n".join(map(visible, text.split("\n"))) if sys.stdout.isatty() else text)
         sys.stdout.flush()
         return
@@ -90,10 +93,19 @@ def write_table(table: DataFrame, path: str | Path) -> None:
         if kind == "parquet":
             table.to_parquet(partial, index=False)
         else:  # packed as the ending says, which the partial file has too
-            _text(table, partial, "\t" if kind == "tabbed" else ",")
+            _text(table, partial, _form(like, "\t" if kind == "tabbed" else ","))
 
 
-def _text(table: Any, to: Path | None = None, separator: str = ",") -> Any:
+def _form(like: str | Path | None, separator: str = ",") -> dict[str, str]:
+    """How a table is written as text: as another one is, or with this separator."""
+    if like is not None and str(like) != "-" and _kind(str(like)) == "text":
+        source = text_source(str(like))
+        separator, decimal = source.separator_and_decimal()
+        return {"sep": separator, "decimal": decimal, "encoding": source.encoding}
+    return {"sep": separator}
+
+
+def _text(table: Any, to: Path | None = None, form: dict[str, str] | None = None) -> Any:
     """Write a table as text, or return it; names that a spreadsheet would compute get an apostrophe, for a table may come from anyone."""
     header = [cell(str(name)) for name in table.columns]
     texts = [
@@ -101,7 +113,7 @@ def _text(table: Any, to: Path | None = None, separator: str = ",") -> Any:
         *(v for _, values in table.items() if values.dtype.kind not in "biuf" for v in values if isinstance(v, str)),
     ]
     quoting = csv.QUOTE_NONNUMERIC if any("\r" in text for text in texts) else csv.QUOTE_MINIMAL  # which leaves a lone \r bare
-    return table.to_csv(to, index=False, sep=separator, header=header, lineterminator="\n", quoting=quoting)
+    return table.to_csv(to, index=False, header=header, lineterminator="\n", quoting=quoting, **(form or {}))
 
 
 def check_writable(path: str | Path) -> None:

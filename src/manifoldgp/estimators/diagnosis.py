@@ -187,9 +187,9 @@ def _uninformative(estimator: ManifoldGPRegressor, posterior: Conditioned) -> li
         constant_where = f"Constant{where}, so nearly" if where else "Constant in the training data, so"
         remarks.append(f"{constant_where} without information: input {_some([names[d] for d in constant])}.")
     if len(unseen):
-        words = "it is left out of the model, whatever value it has later"
         remarks.append(
-            f"Constant in the training data, so without information: input {_some([names[d] for d in unseen])}. So {words}."
+            f"Constant in the training data, so without information: input {_some([names[d] for d in unseen])}. "
+            f"The model leaves {'it' if len(unseen) == 1 else 'them'} out, whatever value comes later."
         )
     repeated = [
         f"{names[d]} (that of {names[scaler.columns[scaler.place[d]]]})" for d in np.setdiff1d(scaler.dropped, without_place)

@@ -11,6 +11,7 @@ found anew by EM, which for given members reaches the least KL there is.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -91,7 +92,10 @@ class _Points:
 def distilled(
     ensembles: Sequence[Ensemble], max_members: int | None, tolerance: float | None, seconds: float = math.inf
 ) -> list[Distilled]:
-    """Each ensemble with at most ``max_members`` members; or with as few members and points as lose at most ``tolerance`` nats a row, half of them by members."""
+    """Each ensemble with at most ``max_members`` members; or with as few members and points as lose at most ``tolerance`` nats a row, half of them by members.
+
+    seconds: for each ensemble; members that are not weighed by then stay, and keep all their rows.
+    """
     most = None if max_members is None else whole_number(max_members, "max_members")
     lost = None if tolerance is None else positive_number(tolerance, "tolerance")
     return [_distilled(ensemble, most, lost, seconds) for ensemble in ensembles]
@@ -115,24 +119,26 @@ def in_words(losses: Sequence[Loss]) -> str:
 
 
 def _distilled(ensemble: Ensemble, most: int | None, tolerance: float | None, seconds: float) -> Distilled:
+    end = time.perf_counter() + seconds
     if tolerance is None or not compressible(ensemble):
-        smaller, loss = _distil(ensemble, most, tolerance or 0.0)
+        smaller, loss = _distil(ensemble, most, tolerance or 0.0, end)
         return Distilled(smaller, None, loss)
-    smaller, loss = _distil(ensemble, most, 0.5 * tolerance)
-    few, of_points = with_few_points(smaller, max(tolerance - loss.nats, 0.5 * tolerance), seconds)
+    smaller, loss = _distil(ensemble, most, 0.5 * tolerance, end)
+    few, of_points = with_few_points(smaller, max(tolerance - loss.nats, 0.5 * tolerance), end - time.perf_counter())
     return Distilled(smaller, few, replace(loss, points=of_points if of_points.compressed else None))
 
 
-def _distil(ensemble: Ensemble, most: int | None, tolerance: float) -> tuple[Ensemble, Loss]:
+def _distil(ensemble: Ensemble, most: int | None, tolerance: float, end: float) -> tuple[Ensemble, Loss]:
+    """Fewer members. end: by the clock, after which the whole ensemble stays."""
     weights = torch.cat([w.reshape(-1) for w in ensemble.log_weights]).exp().cpu().numpy()
     used = np.flatnonzero(weights > 0)
     n = int(np.clip(_EVALUATIONS // (len(used) ** 2 * len(_NODES)), *_ROWS))
     rows = np.unique(np.linspace(0, len(ensemble.blocks[0].data.y) - 1, n).astype(int))
     points = _points(ensemble.left_out(rows), _members(ensemble)[used], used)
     count = len(np.unique(points.member))
-    w = _selected(points, count if most is None else min(most, count), tolerance)
-    kept = len(np.unique(points.member[w > 0]))
-    if kept == count:  # nothing to leave out, and no reason to weigh anew
+    w = _selected(points, count if most is None else min(most, count), tolerance, end)
+    kept = count if w is None else len(np.unique(points.member[w > 0]))
+    if w is None or kept == count:  # nothing to leave out, and no reason to weigh anew
         return ensemble, Loss(count, count, 0.0, len(rows))
     logs = np.full(len(weights), -np.inf)
     with np.errstate(divide="ignore"):
@@ -172,10 +178,12 @@ def _points(p: Predictive, member: np.ndarray, used: np.ndarray) -> _Points:
     return _Points(ratio, total / total.sum(), member)
 
 
-def _selected(points: _Points, most: int, tolerance: float) -> np.ndarray:
-    """Weights (S,) of a mixture of few members."""
+def _selected(points: _Points, most: int, tolerance: float, end: float) -> np.ndarray | None:
+    """Weights (S,) of a mixture of few members; None where time was up before it was good enough."""
     w = _first(points)
     while points.nats(w) > tolerance and len(np.unique(points.member[w > 0])) < most:
+        if time.perf_counter() > end:
+            return None
         inside = np.isin(points.member, points.member[w > 0])
         best = points.member[np.argmax(np.where(inside, -np.inf, points.pull(w)))]
         own = points.member == best

@@ -181,7 +181,7 @@ class _Member:
             if lost(best) <= limit:
                 low, high = least - _STEP, most
                 while high - low > _STEP:
-                    middle = low + (high - low) // (2 * _STEP) * _STEP
+                    middle = low + max((high - low) // (2 * _STEP), 1) * _STEP  # the last step may be a shorter one
                     found = attempt(middle, most)
                     if lost(found) <= limit:
                         best, high = found, middle

@@ -205,8 +205,10 @@ def unheeded_folds(averaging: Averaging, groups: ArrayLike | None, ordered: bool
         return []
     if isinstance(averaging, Search):
         words = f"criterion={averaging.criterion!r} holds out none. criterion='held-out' does."
-        return [] if averaging.criterion == "held-out" else [f"{' and '.join(given)} of fit say which rows are held out; {words}"]
-    return [f"{' and '.join(given)} of fit say which rows a stack holds out; averaging={averaging.shorthand()!r} holds out none."]
+        return [] if averaging.criterion == "held-out" else [f"{given[0]} of fit has no effect: {words}"]
+    return [
+        f"{given[0]} of fit has no effect: it says which rows a stack holds out, and averaging={averaging.shorthand()!r} holds out none."
+    ]
 
 
 def _quoted(names: Sequence[str]) -> str:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
 
 _SECONDS = 10.0
-"""That few points are looked for where nobody asked for them."""
+"""That few members and few points are looked for where nobody asked for them."""
 
 _TRIED = 500
 """Rows by which it is told what a program loses."""

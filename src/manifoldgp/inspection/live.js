@@ -1,7 +1,21 @@
 // Predictions in the page: controls for every input, and tables that are pasted or dropped.
 const live = data.live;
+// Quarters, months and dates with the month by its name in ISO format, as data/dates.py reads them; else null.
+const MONTH = "(?<name>jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\\.?";
+const SPELLED = [
+  "(?<year>\\d{4})[\\s/-]?Q(?<quarter>[1-4])", "Q(?<quarter>[1-4])[\\s/-]?(?<year>\\d{4})", "(?<year>(?:1[89]|2[01])\\d\\d)[-/M](?<month>0?[1-9]|1[0-2])",
+  `(?<day>\\d{1,2})[-.\\s]+${MONTH}[-.,\\s]+(?<year>\\d{4})(?<rest>,?\\s+\\d{1,2}:\\d{2}.*)?`, `${MONTH}\\s+(?<day>\\d{1,2}),?\\s+(?<year>\\d{4})(?<rest>,?\\s+\\d{1,2}:\\d{2}.*)?`,
+  `${MONTH}[-.,\\s]+(?<year>\\d{4})`,
+].map((form) => new RegExp(`^\\s*${form}\\s*$`, "i"));
+function spelled(text) {
+  const found = SPELLED.map((form) => form.exec(text)?.groups).find(Boolean);
+  if (!found) return null;
+  const month = found.name ? "janfebmaraprmayjunjulaugsepoctnovdec".indexOf(found.name.slice(0, 3).toLowerCase()) / 3 + 1 : found.month ?? 3 * found.quarter - 2;
+  return `${found.year}-${month}-${found.day ?? 1}${(found.rest ?? "").replace(/^,/, "")}`;
+}
 // Milliseconds of a date's text, as tables are read: the year first, or last with the order of day and month that the model learnt; points say that the day is first. NaN: no date.
 function instant(text, order) {
+  text = spelled(text) ?? text;
   const first = /^(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})(?!\d)(.*)$/.exec(text), last = /^(\d{1,2})([-/.])(\d{1,2})\2(\d{4})(?!\d),?(.*)$/.exec(text);
   const points = last?.[2] === ".", monthFirst = order === "month first";
   if (!first && !(last && (points ? !monthFirst : order))) return NaN;
@@ -139,7 +153,7 @@ function parsed(text) {
 }
 // Predictions of a table: its rows with further cells, or a sentence that says what is wrong with it.
 function predicted(text) {
-  const { rows: [head, ...rows], separator, comma } = parsed(text.replace(/^\ufeff/, ""));
+  const { rows: [head, ...rows], separator, comma } = parsed(text.replace(/^\ufeff/, "").replace(/^(\s*#[^\n]*\n)+/, "")); // without comments above
   if (!head || !rows.length) return "A header row and at least one row of values are needed.";
   const names = head.map((name) => name.trim()), places = live.columns.map((column) => names.indexOf(column.name));
   const missing = live.columns.filter((_, c) => places[c] < 0).map((column) => column.name);
@@ -168,7 +182,9 @@ function predicted(text) {
     const more = found.body.length > 20 ? `The first 20 of ${found.body.length} rows.` : "";
     out.replaceChildren(make("p", {}, link, ` ${more}`), make("div", { class: "scroll", tabindex: 0 }, shown));
   }
-  const decoded = (bytes) => { // as tables are read: UTF-8, else Windows-1252
+  const decoded = (bytes) => { // as tables are read: UTF-16 by its mark, UTF-8, else Windows-1252
+    const [first, second] = new Uint8Array(bytes, 0, Math.min(2, bytes.byteLength)), mark = first * 256 + second;
+    if (mark === 0xfffe || mark === 0xfeff) return new TextDecoder(mark === 0xfffe ? "utf-16le" : "utf-16be").decode(bytes);
     try { return new TextDecoder("utf-8", { fatal: true }).decode(bytes); } catch { return new TextDecoder("windows-1252").decode(bytes); }
   };
   const take = async (blob) => { if (blob) { box.value = decoded(await blob.arrayBuffer()); run(); } };

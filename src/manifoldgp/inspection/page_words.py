@@ -9,7 +9,7 @@ from html import escape
 import numpy as np
 
 from manifoldgp import inspection, metrics
-from manifoldgp._system.plain_text import digits, visible
+from manifoldgp._system.plain_text import digits, explained_share, visible
 from manifoldgp.averaging import as_averaging
 from manifoldgp.averaging.stacking import PLAIN_GPS
 from manifoldgp.averaging.verdict import errors_of, interval_remarks
@@ -77,7 +77,7 @@ def _headline(view: ModelView, target: TargetView) -> str:
     found = _first_numbers(view, target)
     unit = _unit(target.name)
     of = f"{escape(target.name)}: typical" if len(view.targets) > 1 else "Typical"
-    explained = "" if found.explained is None else f"; R² <b>{say(round(found.explained, 2) + 0.0)}</b>"
+    explained = "" if found.explained is None else f"; R² <b>{explained_share(found.explained).replace('-', '−')}</b>"
     return (
         f"{of} error <b>{digits(found.rmse, 3)}{escape(unit)}</b>; always predicting the mean <b>{digits(found.baseline, 3)}{escape(unit)}</b>{explained}; "
         f"{_intervals_in_words(target.calibration.pit)}. <span class='soft'>({found.which})</span>"
