@@ -19,8 +19,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from manifoldgp._system.linalg import pivot_error
-from manifoldgp.inference.exact_posterior import Posterior
 from manifoldgp.inference.posterior import Conditioned
 from manifoldgp.kernels import SquaredExponential
 from manifoldgp.warping import NoWarping
@@ -32,8 +30,8 @@ _DEGREES = {4e-4: 2, 5e-3: 3, 2.6e-2: 4}
 """Degree of the polynomial that stands for (exp(x) − 1) / x, by the largest |x|: its error |x|^(degree + 1) / (2^degree (degree + 2)!) is below 1e-12, and as smooth as the kernel,
 so that it stays what it is in sums that amplify rounding."""
 
-_LOST = 1e-3
-"""Rounding error of the smallest pivot, relative, from which on sums over pairs of rows keep too few digits for moments: where the noise is some 1e-12 of the prior variance."""
+_LOST = 1e-6
+"""Rounding in sums over pairs of rows, relative to the prior variance, from which on a closed form is none: where the noise is some 1e-9 of the prior variance."""
 
 _CHUNK = 2**16
 """Entries of Q in work at a time: half a megabyte, which stays in the cache with what is made of it."""
@@ -57,6 +55,11 @@ class GaussianMember:
     variance: Tensor
     noise: Tensor
     factor: float = 1.0
+
+    @property
+    def rounding(self) -> float:
+        """About how much rounding does to Σ_ij (TᵀT)_ij Q_ij, relative to the prior variance: Q_ij is at most its square."""
+        return float(torch.finfo(self.whitener.dtype).eps * self.variance * (self.whitener.mT @ self.whitener).norm())
 
     @cached_property
     def counts(self) -> list[tuple[int, Tensor]]:
@@ -295,8 +298,6 @@ def gaussian_members(posterior: Conditioned) -> list[GaussianMember] | None:
     model = posterior.model
     if posterior.in_cells or type(model.kernel) is not SquaredExponential or not isinstance(model.warping, NoWarping):
         return None
-    if isinstance(posterior, Posterior) and bool((pivot_error(posterior.L) > _LOST).any()):
-        return None
     D = posterior.data.X.shape[-1]
     with torch.no_grad():
         features = affine(posterior.transform, D, posterior.alpha)
@@ -304,7 +305,8 @@ def gaussian_members(posterior: Conditioned) -> list[GaussianMember] | None:
         if features is None or mean is None:
             return None
         T = posterior.whitener()
-        return [_member(posterior, r, features, mean, T[r]) for r in range(posterior.members)]
+        members = [_member(posterior, r, features, mean, T[r]) for r in range(posterior.members)]
+        return None if any(member.rounding > _LOST for member in members) else members
 
 
 def _member(
