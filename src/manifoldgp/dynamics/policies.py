@@ -35,18 +35,35 @@ class LimitedPolicy(nn.Module):
     picked: Tensor
     turned: Tensor
 
-    def __init__(self, low: ArrayLike, high: ArrayLike, scale: ArrayLike, angles: Sequence[int], hidden: int) -> None:
+    units: int
+    """Hidden units where no number is given."""
+
+    def __init__(
+        self,
+        low: ArrayLike,
+        high: ArrayLike,
+        scale: ArrayLike,
+        angles: Sequence[int] = (),
+        hidden: int | None = None,
+        random_state: int = 0,
+    ) -> None:
         super().__init__()
         lowest, highest, sizes = (np.array(given, dtype=np.float64).reshape(-1) for given in (low, high, scale))
         self.angles = tuple(int(i) for i in angles)
         self.plain = tuple(i for i in range(len(sizes)) if i not in self.angles)
-        self.hidden = inputs.whole_number(hidden, "hidden")
+        self.hidden = self.units if hidden is None else inputs.whole_number(hidden, "hidden")
         _check(lowest, highest, sizes, self.angles)
         for name, numbers in (("centre", (highest + lowest) / 2), ("reach", (highest - lowest) / 2), ("scale", sizes)):
             self.register_buffer(name, torch.tensor(numbers))
         unit = torch.eye(len(sizes), dtype=torch.float64)  # products are quicker than picking columns, above all their gradients
         self.register_buffer("picked", (unit / self.scale)[:, self.plain], persistent=False)
         self.register_buffer("turned", unit[:, self.angles], persistent=False)
+        for name, first in self.drawn(torch.Generator().manual_seed(random_state)).items():
+            self.register_parameter(name, nn.Parameter(first))
+
+    @abstractmethod
+    def drawn(self, generator: torch.Generator) -> dict[str, Tensor]:
+        """First values of the parameters, by name."""
 
     @property
     def width(self) -> int:
@@ -101,7 +118,7 @@ class RadialPolicy(LimitedPolicy):
     angles
         Places of states in radians, counted from 0.
     hidden
-        Centres c_i.
+        Centres c_i; None: 50.
     random_state
         Draws centres and weights.
 
@@ -112,22 +129,19 @@ class RadialPolicy(LimitedPolicy):
     (1,)
     """
 
-    def __init__(
-        self,
-        low: ArrayLike,
-        high: ArrayLike,
-        scale: ArrayLike,
-        angles: Sequence[int] = (),
-        hidden: int = 50,
-        random_state: int = 0,
-    ) -> None:
-        super().__init__(low, high, scale, angles, hidden)
-        generator = torch.Generator().manual_seed(random_state)
+    units = 50
+    bumps: Tensor
+    log_length: Tensor
+    weights: Tensor
+
+    def drawn(self, generator: torch.Generator) -> dict[str, Tensor]:
         turn = 2 * math.pi * torch.rand(self.hidden, len(self.angles), generator=generator, dtype=torch.float64)
         plain = _normal(generator, self.hidden, len(self.plain))
-        self.bumps = nn.Parameter(torch.cat([plain, turn.sin(), turn.cos()], -1))
-        self.log_length = nn.Parameter(torch.zeros(self.width, dtype=torch.float64))
-        self.weights = nn.Parameter(0.5 * _normal(generator, self.hidden, len(self.reach)))
+        return {
+            "bumps": torch.cat([plain, turn.sin(), turn.cos()], -1),
+            "log_length": torch.zeros(self.width, dtype=torch.float64),
+            "weights": 0.5 * _normal(generator, self.hidden, len(self.reach)),
+        }
 
     def squashed(self, z: Tensor) -> Tensor:
         shrink = torch.exp(-self.log_length)
@@ -159,7 +173,7 @@ class NetworkPolicy(LimitedPolicy):
     angles
         Places of states in radians, counted from 0.
     hidden
-        Units of the network.
+        Units of the network; None: 32.
     random_state
         Draws its first weights; the first actions are near the middle of the limits.
 
@@ -170,21 +184,20 @@ class NetworkPolicy(LimitedPolicy):
     (1,)
     """
 
-    def __init__(
-        self,
-        low: ArrayLike,
-        high: ArrayLike,
-        scale: ArrayLike,
-        angles: Sequence[int] = (),
-        hidden: int = 32,
-        random_state: int = 0,
-    ) -> None:
-        super().__init__(low, high, scale, angles, hidden)
-        A, generator = len(self.reach), torch.Generator().manual_seed(random_state)
-        self.inner = nn.Parameter(_normal(generator, self.width, self.hidden) / self.width**0.5)
-        self.threshold = nn.Parameter(_normal(generator, self.hidden))
-        self.outer = nn.Parameter(0.05 * _normal(generator, self.hidden, A) / self.hidden**0.5)
-        self.offset = nn.Parameter(torch.zeros(A, dtype=torch.float64))
+    units = 32
+    inner: Tensor
+    threshold: Tensor
+    outer: Tensor
+    offset: Tensor
+
+    def drawn(self, generator: torch.Generator) -> dict[str, Tensor]:
+        A = len(self.reach)
+        return {
+            "inner": _normal(generator, self.width, self.hidden) / self.width**0.5,
+            "threshold": _normal(generator, self.hidden),
+            "outer": 0.05 * _normal(generator, self.hidden, A) / self.hidden**0.5,
+            "offset": torch.zeros(A, dtype=torch.float64),
+        }
 
     def squashed(self, z: Tensor) -> Tensor:
         return torch.tanh(torch.tanh(z @ self.inner + self.threshold) @ self.outer + self.offset)

@@ -174,11 +174,8 @@ class StateSpace:
         plain, angles = list(self.plain), list(self.angles)
         A = actions.shape[-1]
         if not angles:
-            return (
-                torch.cat([mean, actions], -1),
-                torch.nn.functional.pad(cov, (0, A, 0, A)),
-                torch.nn.functional.pad(cov, (0, A)),
-            )
+            wide = torch.nn.functional.pad(cov, (0, A, 0, A))
+            return torch.cat([mean, actions], -1), wide, wide[:, : mean.shape[-1]]
         own, var = cov[:, :, angles], cov[:, angles][:, :, angles]
         m, v = mean[:, angles], var.diagonal(dim1=-2, dim2=-1)
         shrunk = torch.exp(-0.5 * v)

@@ -86,10 +86,11 @@ class MomentStep:
         return self._by_points(mean, cov, act) if self.closed is None else self._in_closed_form(mean, cov, act, self.closed)
 
     @cached_property
-    def _affine(self) -> tuple[Tensor, Tensor, Tensor]:
-        """x' = A x + B f + noise: A, B, and the covariance (1, S, S) of the noise."""
+    def _affine(self) -> tuple[Tensor, Tensor]:
+        """x' = M (x, f) + noise: M (S, S + O), and the covariance (1, S, S) of the noise."""
         like = self.regression.scale
-        return *self.space.affine_step(like), self.space.kinematic_noise(like.new_zeros(1, len(self.space.state_names)))
+        noise = self.space.kinematic_noise(like.new_zeros(1, len(self.space.state_names)))
+        return torch.cat(self.space.affine_step(like), -1), noise
 
     @property
     def method(self) -> str:
@@ -99,16 +100,17 @@ class MomentStep:
     def _in_closed_form(self, mean: Tensor, cov: Tensor, act: Tensor | Policy, closed: GaussianOutputs) -> tuple[Tensor, Tensor]:
         mu, Sigma, cross = self._inputs(mean, cov, act)
         found = self._outputs(mu, Sigma, closed)
-        A, B, noise = self._affine
-        mixed = A @ (cross @ found.gradient) @ B.mT
-        after = A @ cov @ A.mT + mixed + mixed.mT + B @ found.covariance @ B.mT + noise
-        return mean @ A.mT + found.mean @ B.mT, 0.5 * (after + after.mT)
+        step, noise = self._affine
+        mixed = torch.bmm(cross, found.gradient)
+        joint = torch.cat([torch.cat([cov, mixed], -1), torch.cat([mixed.mT, found.covariance], -1)], -2)
+        after = torch.baddbmm(noise, step @ joint, step.mT.expand(len(mean), *step.mT.shape))
+        return torch.cat([mean, found.mean], -1) @ step.mT, 0.5 * (after + after.mT)
 
     def _outputs(self, mu: Tensor, Sigma: Tensor, closed: GaussianOutputs) -> OutputMoments:
-        found = closed(mu, Sigma) if self.series is None else self.series(mu, Sigma)
-        if found.last is not None and self.tolerance < math.inf and float(found.last.amax()) > self.tolerance:
+        if self.series is None:
             return closed(mu, Sigma)
-        return found
+        found = self.series(mu, Sigma, judged=self.tolerance < math.inf)
+        return found if found.last is None or float(found.last.amax()) <= self.tolerance else closed(mu, Sigma)
 
     def _inputs(self, mean: Tensor, cov: Tensor, act: Tensor | Policy) -> tuple[Tensor, Tensor, Tensor]:
         """Mean (n, D) and covariance (n, D, D) of z, and cov(x, z) (n, S, D)."""

@@ -120,7 +120,6 @@ def _member(
         constant=mean[1][0],
         alpha=own.alpha[0],
         whitener=T,
-        explained=T.mT @ T,
         variance=torch.stack([values.get("variance", T.new_ones(())) for values in each]).prod(),
         noise=own.noise_variance()[0],
     )

@@ -189,7 +189,9 @@ def gaussian_outputs(ensembles: Sequence[Ensemble]) -> GaussianOutputs | None:
 
 def _stacked(members: Sequence[GaussianMember], offsets: Sequence[float], scales: Sequence[float]) -> GaussianOutputs:
     """In the units of y: a kernel's variance, and all that follows from it, carries their square."""
-    of = {name: torch.stack([getattr(m, name) for m in members]) for name in GaussianMember.__dataclass_fields__}
+    of = {
+        name: torch.stack([getattr(m, name) for m in members]) for name in GaussianMember.__dataclass_fields__ if name != "factor"
+    }
     offset, scale = of["alpha"].new_tensor(offsets), of["alpha"].new_tensor(scales)
     alpha, T = of["alpha"] / scale[:, None], of["whitener"] / scale[:, None, None]
     return GaussianOutputs(

@@ -35,58 +35,85 @@ class SeriesOutputs:
     exact: GaussianOutputs
     whitener: Tensor
 
-    def __call__(self, mu: Tensor, Sigma: Tensor, latent: bool = False) -> OutputMoments:
-        """The moments at mu (n, D), Sigma (n, D, D), differentiable in both; latent: of f, without noise."""
-        of, wide = self.exact, Sigma.unsqueeze(1)
-        A, d = of.matrix, self._points - (mu @ self._flat + self._shift).unflatten(-1, of.offset.shape).unsqueeze(-1)
-        S = A.mT @ wide @ A
-        factors = torch.linalg.cholesky_ex(self._unit + torch.stack([S, 2 * S]))[0]
-        inverse = torch.linalg.solve_triangular(factors, self._unit.expand_as(factors), upper=False)
-        roots = factors.diagonal(dim1=-2, dim2=-1).log().sum(-1)
-        AR = A @ inverse[0].mT
-        y, g = (torch.cat([inverse[0], AR @ inverse[0]], -2) @ d).split(
-            [len(self._unit), mu.shape[-1]], -2
-        )  # |y_i|² = d_iᵀ P d_i
-        q = torch.exp(-0.5 * y.square().sum(-2) + (self._log_variance - roots[0]).unsqueeze(-1))
-        both = torch.cat([torch.ones_like(g[..., :1, :]), g], -2)
-        expected = both * q.unsqueeze(-2)  # E[k] and E[∇k], (n, O, 1 + D, N)
-        sums = (expected * of.alpha.unsqueeze(-2)) @ both.mT  # of alpha_i q_i times 1, g_i and g_i g_iᵀ
-        total, slope = sums[..., 0, 0], sums[..., 0, 1:] + of.slope
-        curved = (sums[..., 1:, 1:] - total[..., None, None] * (AR @ AR.mT)) @ wide  # E[∇²m] Sigma
-        second = 0.5 * curved.flatten(-2) @ curved.mT.flatten(-2).mT
+    def __call__(self, mu: Tensor, Sigma: Tensor, latent: bool = False, judged: bool = True) -> OutputMoments:
+        """The moments at mu (n, D), Sigma (n, D, D), differentiable in both; latent: of f, without noise; judged: with the share of the last terms.
+
+        Inputs and targets are one dimension, of size n O: few calls of few kinds, since a rollout makes them step after step and most of its time would be the calls.
+        """
+        of, n, targets = self.exact, len(mu), len(self.exact.alpha)
+        A, D, Q = self._of_each(of.matrix, n), mu.shape[-1], of.matrix.shape[-1]
+        wide = Sigma.unsqueeze(1).expand(n, targets, D, D).reshape(-1, D, D)
+        S = torch.bmm(torch.bmm(A.mT, wide), A)
+        factors = torch.linalg.cholesky_ex(torch.addcmul(self._unit, S, self._once_and_twice))[0]
+        P, P2 = torch.cholesky_inverse(factors)
+        root, root2 = factors.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+        log_variance, variance = self._of_each(self._log_variance, n), self._of_each(of.variance, n)
+        # d = J (1, t) with J = (−E[t], I), so that dᵀ P d is a quadratic form of what is known before, and g = G (1, t)
+        J = torch.cat([torch.addmm(self._shift, mu, self._flat).view(-1, Q, 1), self._of_each(self._units, n)], -1)
+        PJ = torch.bmm(P, J)
+        G, points = torch.bmm(A, PJ), self._of_each(self._points, n)
+        square = (torch.bmm(torch.bmm(J.mT, PJ), points) * points).sum(-2)
+        q = torch.exp(torch.sub((log_variance - root).unsqueeze(-1), square, alpha=0.5))
+        seen, weighted = torch.bmm(points * q.unsqueeze(-2), self._of_each(self._seen, n)).split(
+            [len(self.whitener[0]), Q + 1], -1
+        )
+        total, Gw = weighted[:, 0, 0], torch.bmm(G, weighted)
+        slope = (Gw[..., 0] + self._of_each(of.slope, n)).view(n, targets, D)
+        curvature = torch.addcmul(torch.bmm(Gw, G.mT), total[:, None, None], torch.bmm(torch.bmm(A, P), A.mT), value=-1.0)
+        curved = torch.bmm(curvature, wide)  # E[∇²m] Sigma
+        second = 0.5 * torch.bmm(curved.view(n, targets, -1), curved.mT.reshape(n, targets, -1).mT)
         # prior_0 = variance |I + 2 S|^(−½), and with B = S (I + 2 S)⁻¹ = ½ (I − (I + 2 S)⁻¹): prior_1 = prior_0 tr B, prior_2 = prior_0 (½ (tr B)² + tr B²)
-        B = 0.5 * (self._unit - inverse[1].mT @ inverse[1])
-        trace, prior = B.diagonal(dim1=-2, dim2=-1).sum(-1), torch.exp(self._log_variance - roots[1])
-        first, beyond = prior * trace, (of.variance - prior * (1.0 + trace)).clamp_min(0.0)
-        level, slopes = self._explained(expected, wide)
+        traced = P2.diagonal(dim1=-2, dim2=-1).sum(-1)
+        trace, prior = 0.5 * (Q - traced), torch.exp(log_variance - root2)
+        first = prior * trace
+        beyond = (variance - prior - first).clamp_min(0.0)
+        level, slopes = self._explained(seen, G, wide)
         unexplained = (first - slopes).clamp_min(0.0) / (
-            first + 1e-9 * of.variance
+            first + 1e-9 * variance
         )  # of the higher orders, of which data explain less, as of the first
         certain = (prior + first - level - slopes).clamp_min(0.0) + unexplained * beyond
-        covariance = slope @ Sigma @ slope.mT + second + torch.diag_embed(certain if latent else certain + of.noise)
-        third = (beyond - prior * (0.5 * trace.square() + B.square().sum((-1, -2)))).clamp_min(0.0)  # prior_3 + prior_4 + ...
+        certain = (certain if latent else certain + self._of_each(of.noise, n)).view(n, targets)
+        covariance = torch.baddbmm(second, torch.bmm(slope, Sigma), slope.mT) + torch.diag_embed(certain)
+        mean = torch.addmm(of.constant, mu, of.slope.mT) + total.view(n, targets)
+        if not judged:
+            return OutputMoments(mean, covariance, slope.mT)
+        squared = 0.25 * (Q - 2 * traced + P2.square().sum((-1, -2)))  # tr B²
+        third = (beyond - prior * (0.5 * trace.square() + squared)).clamp_min(0.0).view(n, targets)  # prior_3 + prior_4 + ...
         last = ((second.diagonal(dim1=-2, dim2=-1) + third) / covariance.diagonal(dim1=-2, dim2=-1)).detach()
-        return OutputMoments(of.constant + mu @ of.slope.mT + total, covariance, slope.mT, last)
+        return OutputMoments(mean, covariance, slope.mT, last)
 
-    def _explained(self, expected: Tensor, Sigma: Tensor) -> tuple[Tensor, Tensor]:
-        """What the data explain of the prior's variance (n, O), of order zero and one: |T E[k]|² and tr(Sigma E[∇k]ᵀ TᵀT E[∇k])."""
-        seen = expected @ self.whitener.mT  # (n, O, 1 + D, R)
-        slopes = seen[..., 1:, :]
-        return seen[..., 0, :].square().sum(-1), (Sigma @ slopes * slopes).sum((-1, -2))
+    def _explained(self, seen: Tensor, G: Tensor, Sigma: Tensor) -> tuple[Tensor, Tensor]:
+        """What the data explain of the prior's variance (n O,), of order zero and one: |T E[k]|² and tr(Sigma E[∇k]ᵀ TᵀT E[∇k]). seen: T of q_i (1, t_i), (n O, 1 + Q, R)."""
+        products = torch.bmm(seen, seen.mT)
+        return products[:, 0, 0], (Sigma * torch.bmm(torch.bmm(G, products), G.mT)).sum((-1, -2))
+
+    def _of_each(self, constant: Tensor, n: int) -> Tensor:
+        """A number of each target (O, ...), for n inputs (n O, ...)."""
+        return constant if n == 1 else constant.repeat(n, *[1] * (constant.ndim - 1))
+
+    @cached_property
+    def _seen(self) -> Tensor:
+        """Tᵀ and alpha_i (1, t_i) side by side (O, N, R + 1 + Q)."""
+        return torch.cat([self.whitener, self._points * self.exact.alpha.unsqueeze(-2)], -2).mT.contiguous()
 
     @cached_property
     def _points(self) -> Tensor:
-        """(O, Q, N): products over the points run along memory."""
-        return self.exact.points.mT.contiguous()
+        """(1, t_i), as (O, 1 + Q, N): products over the points run along memory."""
+        t = self.exact.points.mT
+        return torch.cat([torch.ones_like(t[:, :1]), t], -2)
+
+    @cached_property
+    def _units(self) -> Tensor:
+        return self._unit.expand(len(self.exact.alpha), *self._unit.shape)
 
     @cached_property
     def _flat(self) -> Tensor:
-        """All matrices side by side (D, O Q)."""
-        return self.exact.matrix.transpose(0, 1).flatten(1).contiguous()
+        """All matrices side by side, negative (D, O Q)."""
+        return -self.exact.matrix.transpose(0, 1).flatten(1)
 
     @cached_property
     def _shift(self) -> Tensor:
-        return self.exact.offset.flatten()
+        return -self.exact.offset.flatten()
 
     @cached_property
     def _log_variance(self) -> Tensor:
@@ -95,6 +122,10 @@ class SeriesOutputs:
     @cached_property
     def _unit(self) -> Tensor:
         return torch.eye(self.exact.matrix.shape[-1], dtype=self._shift.dtype, device=self._shift.device)
+
+    @cached_property
+    def _once_and_twice(self) -> Tensor:
+        return self._shift.new_tensor([1.0, 2.0])[:, None, None, None]
 
 
 def series_outputs(exact: GaussianOutputs) -> SeriesOutputs:

@@ -35,6 +35,9 @@ _REFUSED = {
 SAMPLE_POINTS = 1024
 """Points that stand for the distribution of an uncertain input: errors of about 1 % of the standard deviation, also across steps."""
 
+_AT_ONCE = 32
+"""Uncertain inputs in work at a time, so that what is made of each and all rows stays near the processor."""
+
 
 @dataclass(frozen=True)
 class MomentsOfTargets:
@@ -44,14 +47,17 @@ class MomentsOfTargets:
     input_covariance: Tensor
     output_covariance: Tensor
 
+    def at(self, rows: Tensor) -> MomentsOfTargets:
+        """Those of some inputs."""
+        return MomentsOfTargets(self.mean[rows], self.input_covariance[rows], self.output_covariance[rows])
+
 
 @dataclass(frozen=True)
 class _Target:
-    """The members of one target with a closed form, and their weights: w (R,), w F summed over the factors F (R,)."""
+    """The members of one target with a closed form, and their weights w (R,)."""
 
     members: Sequence[GaussianMember]
     weights: Tensor
-    spreads: Tensor
     offset: float
     scale: float
 
@@ -91,10 +97,16 @@ class UncertainInputs:
         """The moments at mu (n, D) with covariances Sigma (n, D, D), differentiable in both; latent: of f, without noise."""
         if self.method_at(Sigma) == SAMPLES:
             return self._by_samples(mu, Sigma, latent)
-        if self._circles is None:
-            return self._in_closed_form(mu, Sigma, latent)
-        found = self._in_closed_form(*self._circles(mu, Sigma), latent)
+        mine = (mu, Sigma) if self._circles is None else self._circles(mu, Sigma)
+        order = self._by_reach(mine[1])
+        found = _joined([self._in_closed_form(mine[0][some], mine[1][some], latent) for some in order.split(_AT_ONCE)])
+        found = found.at(order.argsort())
         return replace(found, input_covariance=found.input_covariance[:, : mu.shape[-1]])  # x is the first part of v
+
+    def _by_reach(self, Sigma: Tensor) -> Tensor:
+        """The order of the inputs (n,) in which those with the same work to do are neighbours."""
+        assert self._targets is not None
+        return self._targets[0].members[0].reach(Sigma.detach()).argsort()
 
     def _in_closed_form(self, mu: Tensor, Sigma: Tensor, latent: bool) -> MomentsOfTargets:
         assert self._targets is not None
@@ -113,7 +125,7 @@ class UncertainInputs:
         members = sum(block.members * block.width for ensemble in self._ensembles for block in ensemble.blocks)
         size = max(1, 4 * CHUNK_BYTES // (8 * len(normal) * members))
         parts = [self._sampled(m, S, normal, latent) for m, S in zip(mu.split(size), Sigma.split(size), strict=True)]
-        return MomentsOfTargets(*(torch.cat([getattr(p, name) for p in parts]) for name in MomentsOfTargets.__annotations__))
+        return _joined(parts)
 
     def _sampled(self, mu: Tensor, Sigma: Tensor, normal: Tensor, latent: bool) -> MomentsOfTargets:
         away = normal @ root(Sigma).mT  # (n, S, D)
@@ -124,6 +136,10 @@ class UncertainInputs:
         deviation = means - mean.unsqueeze(1)
         output = deviation.mT @ deviation / len(normal) + torch.diag_embed(variances.mean(1))
         return MomentsOfTargets(mean, away.mT @ deviation / len(normal), output)
+
+
+def _joined(parts: Sequence[MomentsOfTargets]) -> MomentsOfTargets:
+    return MomentsOfTargets(*(torch.cat([getattr(part, name) for part in parts]) for name in MomentsOfTargets.__annotations__))
 
 
 def _targets(ensembles: Sequence[Ensemble]) -> tuple[list[_Target] | None, Circles | None]:
@@ -153,7 +169,10 @@ def _members(ensemble: Ensemble, of_block: Callable[[Conditioned], list[Found] |
 def _target(ensemble: Ensemble, members: Sequence[GaussianMember]) -> _Target:
     factors = ensemble.log_weights[0].new_tensor(ensemble.variance_factors)
     weights = torch.cat([w.exp() for w in ensemble.log_weights], -1)  # (F, R)
-    return _Target(members, weights.sum(0), (factors[:, None] * weights).sum(0), ensemble.offset, ensemble.scale)
+    w = weights.sum(0)
+    mean_factors = (factors @ weights / w.clamp_min(torch.finfo(w.dtype).tiny)).tolist()
+    scaled = [replace(member, factor=factor) for member, factor in zip(members, mean_factors, strict=True)]
+    return _Target(scaled, w, ensemble.offset, ensemble.scale)
 
 
 def _moments(
@@ -161,12 +180,12 @@ def _moments(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Mean (n,), variance (n,) and cov(x, f) (n, D)."""
     found = [one.moments(mu, Sigma) for one in expected]
-    means, inside, between, covariances = (torch.stack(parts) for parts in zip(*found, strict=True))
+    means, variances, covariances = (torch.stack(parts) for parts in zip(*found, strict=True))
     if not latent:
-        inside = inside + torch.stack([member.noise for member in target.members])[:, None]
+        variances = variances + torch.stack([member.factor * member.noise for member in target.members])[:, None]
     w = target.weights
     mean = w @ means
-    variance = target.spreads @ inside + w @ (between + (means - mean) ** 2)
+    variance = w @ (variances + (means - mean) ** 2)
     return (
         target.offset + target.scale * mean,
         target.scale**2 * variance,
