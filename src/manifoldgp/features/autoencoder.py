@@ -21,7 +21,7 @@ from manifoldgp.parameters import Around, Layout, Parameter, Tree, first_of, lea
 from manifoldgp.predictor.rows import Rows
 from manifoldgp.registry import NOT_IN_FILES, register
 
-STEPS, SPREAD = 3000, 0.03
+STEPS, SPREAD = 3000, 0.1
 _HELD_OUT, _MOST_HELD_OUT = 10, 2000  # one row in so many, and never more of them
 _CHECKS, _PATIENCE = 50, 10
 
