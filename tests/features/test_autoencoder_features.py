@@ -93,6 +93,17 @@ def test_minibatches_are_drawn_where_their_generator_is(monkeypatch):
     assert asked == [generator.device]
 
 
+def test_whoever_computes_in_double_precision_can_learn_from_noisy_inputs():
+    X, _ = on_a_plane(30)
+    expected = AutoEncoder((3, 1), noise=0.5, steps=5).bind(X).learnt
+    torch.set_default_dtype(torch.float64)
+    try:
+        found = AutoEncoder((3, 1), noise=0.5, steps=5).bind(X).learnt
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert all(torch.equal(a, b) for (_, a), (_, b) in zip(leaves(found), leaves(expected), strict=True))
+
+
 def test_few_rows_are_enough():
     X, _ = on_a_plane(4)
     features = AutoEncoder((3, 1), steps=5).bind(X)
