@@ -12,22 +12,30 @@ scores can be compared between sets. Tables are read from ../shared/data beside 
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
+import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator
-from importlib.util import find_spec
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+from manifoldgp import GPRegressor, ManifoldGPRegressor
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.append(str(ROOT))
+
+from paper import methods  # noqa: E402
+from paper.experiment import Config, Method  # noqa: E402
+
+DATA = ROOT.parent / "shared" / "data"
 TABLES = ("boston", "concrete", "energy", "yacht", "wine", "airfoil", "elevators", "pol", "bike", "kin40k")
 PAPER = ("step", "bumps", "walker", "smooth")
 MOST_TESTS = 1000
-PLAIN = "plain GP"
+PLAIN, AVERAGE = "GP SE-ARD", "mGP, average (default)"
+LAYERS, RESTARTS = (6, 2), 5
 
 
 class Split(NamedTuple):
@@ -40,95 +48,17 @@ class Split(NamedTuple):
     options: dict[str, Any]
 
 
-# ---- the ways: a name, and what makes the unfitted estimator for D inputs and a seed
+# ---- the ways: the rows of the paper's tables, and ours
 
 
-def single(features: Any, seed: int, **more: Any) -> Any:
-    """A GP on these features, the best of five starts."""
-    from manifoldgp import ManifoldGPRegressor, Single
-
-    return ManifoldGPRegressor(features, averaging=Single(restarts=5), random_state=seed, **more)
-
-
-def plain(seed: int, kernel: str = "se", **more: Any) -> Any:
-    """A GP on the inputs, the best of five starts."""
-    from manifoldgp import GPRegressor
-
-    return GPRegressor(kernel, restarts=5, random_state=seed, **more)
-
-
-def average(seed: int) -> Any:
-    """The estimator as it comes."""
-    from manifoldgp import ManifoldGPRegressor
-
-    return ManifoldGPRegressor(random_state=seed)
-
-
-def fewer(D: int) -> int:
-    """Features of those ways that reduce dimensions: three at most, and fewer than there are inputs."""
-    return max(1, min(3, D - 1))
-
-
-def ours(room: str, name: str) -> Any:
-    """A name of the package, or None in a version that does not have it yet."""
-    return getattr(importlib.import_module(room), name, None)
-
-
-def transformer(name: str, seed: int, D: int) -> Any:
-    """A GP on what a transformer of scikit-learn makes of the inputs."""
-    from sklearn.decomposition import FastICA
-    from sklearn.manifold import Isomap, LocallyLinearEmbedding
-
-    made = {
-        "ica": lambda: FastICA(fewer(D), random_state=seed, max_iter=2000),
-        "isomap": lambda: Isomap(n_neighbors=10, n_components=fewer(D)),
-        "lle": lambda: LocallyLinearEmbedding(n_neighbors=15, n_components=fewer(D), random_state=seed),
-    }
-    return single(made[name](), seed)
-
-
-Maker = Callable[[int, int], Any]
-
-WAYS: dict[str, Maker] = {
-    PLAIN: lambda D, seed: plain(seed),
-    "PCA + GP": lambda D, seed: single(ours("manifoldgp", "PCA")(fewer(D)), seed),
-    "random embedding + GP": lambda D, seed: single(ours("manifoldgp", "RandomEmbedding")(fewer(D), seed=seed), seed),
-    "ICA + GP": lambda D, seed: transformer("ica", seed, D),
-    "Isomap + GP": lambda D, seed: transformer("isomap", seed, D),
-    "LLE + GP": lambda D, seed: transformer("lle", seed, D),
-    "auto-encoder + GP": lambda D, seed: single(ours("manifoldgp.features", "AutoEncoder")((10, fewer(D)), seed=seed), seed),
-    "linear projection": lambda D, seed: single(ours("manifoldgp", "Linear")(fewer(D)), seed),
-    "warped inputs": lambda D, seed: single(ours("manifoldgp", "Kumaraswamy")(), seed),
-    "warped outputs": lambda D, seed: plain(seed, target_warping="tanh"),
-    "NN kernel": lambda D, seed: plain(seed, "nn"),
-    "spectral mixture": lambda D, seed: plain(seed, "sm"),
-    "additive": lambda D, seed: plain(seed, "additive"),
-    "kernel search": lambda D, seed: ours("manifoldgp", "KernelSearch")(3, beam=1, rows=200, max_iter=100, random_state=seed),
-    "deep GP": lambda D, seed: ours("manifoldgp", "DeepGPRegressor")(random_state=seed),
-    "mGP, pre-trained": lambda D, seed: single(ours("manifoldgp", "MLP")((6, 2)).pretrained(seed=seed), seed),
-    "mGP, single": lambda D, seed: single((6, 2), seed),
-    "mGP, average (default)": lambda D, seed: average(seed),
-}
-"""A new way is one line here."""
-
-AVERAGES = ("mGP, average (default)",)
-"""Ways that are many models, and have no evidence of their own."""
-
-NEEDS: dict[str, tuple[str, ...]] = {
-    "auto-encoder + GP": ("manifoldgp.features", "AutoEncoder"),
-    "deep GP": ("manifoldgp", "DeepGPRegressor", "gpytorch"),
-    "mGP, pre-trained": ("manifoldgp.features", "Pretrained"),
-}
-"""Ways that are left out where the package does not have what they are made of, a room and a name in it, or a further package that it needs is not installed."""
-
-
-def available() -> list[str]:
-    """Names of the ways that this version of the package has and that can run here."""
-    return [way for way in WAYS if way not in NEEDS or _at_hand(*NEEDS[way])]
-
-
-def _at_hand(room: str, name: str, *packages: str) -> bool:
-    return ours(room, name) is not None and all(find_spec(package) is not None for package in packages)
+def ways(D: int) -> dict[str, Method]:
+    """Every way for D inputs by its name, the plain GP first; those that take a dimension away need two."""
+    q = max(1, min(3, D - 1))
+    few = () if D == 1 else (methods.pca(q), methods.random_embedding(q))
+    additive = Method("additive", "GP additive", lambda c: GPRegressor("additive", restarts=c.restarts, random_state=c.seed))
+    ours = Method("average", AVERAGE, lambda c: ManifoldGPRegressor(random_state=c.seed), average=True)
+    every = (methods.gp_se(), methods.gp_nn(), *few, *methods.named(LAYERS, D), additive, methods.mgp_sigmoid(LAYERS), ours)
+    return {way.label: way for way in every}
 
 
 # ---- the problems
@@ -169,19 +99,19 @@ def _table(name: str, rows: int, seed: int) -> Split:
 # ---- one result
 
 
-def score(way: str, split: Split, seed: int) -> dict[str, Any]:
+def score(way: Method, split: Split, seed: int) -> dict[str, Any]:
     """Fit one way and score it; what fails says why, and counts as finished."""
     begin = time.process_time()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # remarks on fits that end at their limits, hundreds of them
-            model = WAYS[way](split.X.shape[1], seed).fit(split.X, split.y, **split.options)
+            model = way.build(Config("", way.key, seed, RESTARTS)).fit(split.X, split.y, **split.options)
             seconds = time.process_time() - begin
             nlpp = -float(model.log_predictive_density(split.X_test, split.y_test).mean())
             error = float(np.sqrt(np.mean((model.predict(split.X_test) - split.y_test) ** 2)))
     except Exception as problem:
         return {"failed": f"{type(problem).__name__}: {problem}"}
-    nlml = float(model.nlml_) / len(split.y) if way not in AVERAGES else None
+    nlml = None if way.average else float(model.nlml_) / len(split.y)
     return {"nlml": nlml, "nlpp": nlpp, "rmse": error, "seconds": seconds}
 
 
@@ -202,9 +132,9 @@ def run(given: argparse.Namespace) -> None:
         except FileNotFoundError as error:
             print(f"{name}: skipped, {error}")
             continue
-        for way in given.ways:
-            key = (name, rows, seed, way)
-            if key in done:
+        for label, way in ways(split.X.shape[1]).items():
+            key = (name, rows, seed, label)
+            if key in done or not any(part in label for part in given.ways):
                 continue
             found = dict(zip(("problem", "rows", "seed", "way"), key, strict=True)) | score(way, split, seed)
             with given.out.open("a", encoding="utf-8") as file:
@@ -252,7 +182,7 @@ def print_summary(results: list[dict[str, Any]]) -> None:
         "| way | fits | better by 0.02 nats | worse by 0.02 | NLPP − plain GP's, median | worst | RMSE / plain GP's, median | time / plain GP's, median |"
     )
     print("|---|---|---|---|---|---|---|---|")
-    for way in [way for way in WAYS if any(r["way"] == way for r in results)]:
+    for way in [way for way in ways(2) if any(r["way"] == way for r in results)]:
         mine = [r for r in results if r["way"] == way and (r["problem"], r["seed"]) in base]
         pairs = [(r, base[r["problem"], r["seed"]]) for r in mine if "failed" not in r]
         if not pairs:
@@ -270,7 +200,7 @@ def print_metric(results: list[dict[str, Any]], metric: str, digits: int) -> Non
     """A row a way, a column a problem."""
     names = [name for name in (*PAPER, *TABLES) if any(r["problem"] == name for r in results)]
     print("| way | " + " | ".join(names) + " |\n|" + "---|" * (len(names) + 1))
-    for way in [way for way in WAYS if any(r["way"] == way for r in results)]:
+    for way in [way for way in ways(2) if any(r["way"] == way for r in results)]:
         cells = [[r.get(metric) for r in results if (r["way"], r["problem"]) == (way, name)] for name in names]
         print(f"| {way} | " + " | ".join(_mean(cell, digits) for cell in cells) + " |")
 
@@ -292,7 +222,6 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--ways", nargs="+", default=[""], help="parts of names: all ways that contain one of them")
     parser.add_argument("--table", action="store_true", help="print the tables of what is finished, run nothing")
     given = parser.parse_args(arguments)
-    given.ways = [way for way in available() if any(part in way for part in given.ways)]
     given.out.parent.mkdir(parents=True, exist_ok=True)
     if not given.table:
         run(given)

@@ -51,13 +51,15 @@ class Method:
     """A row of a table. build: the unfitted estimator for a Config. average: a mixture of models, ours rather than the paper's.
 
     expected_seconds: rough time of one fit, for the order of the work and the time left; nothing else depends on it.
+    cites: whose method it is, where the paper cites it and does not tabulate it.
     """
 
     key: str
     label: str
     build: Callable[[Config], Any]
-    average: bool = False
     expected_seconds: float = 1.0
+    average: bool = False
+    cites: str = ""
 
 
 @dataclass(frozen=True)

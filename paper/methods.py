@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from manifoldgp import MLP, PCA, AutoEncoder, GPRegressor, KernelSearch, ManifoldGPRegressor, RandomEmbedding, Restarts, Single
+from manifoldgp import (
+    MLP,
+    PCA,
+    AutoEncoder,
+    GPRegressor,
+    KernelSearch,
+    Kumaraswamy,
+    Linear,
+    ManifoldGPRegressor,
+    RandomEmbedding,
+    Restarts,
+    Single,
+)
 from manifoldgp.inspection import learned_features
 from paper.experiment import Config, Method
 
@@ -53,65 +66,66 @@ def pca(q: int, expected_seconds: float = 1.0) -> Method:
     return Method("pca", "PCA + GP SE-ARD", lambda c: _mgp(c, PCA(q)), expected_seconds=expected_seconds)
 
 
-SEARCH = "kernel-search"
-
-NAMED_NOTE = (
-    "Three rows are named by the paper and not tabulated there. Auto-encoder + GP (Vincent et al. 2008): the code of an auto-encoder of the inputs, then a plain GP. "
-    "Pre-trained mGP (Salakhutdinov and Hinton 2007): the paper's network, started as such a code and then trained on the evidence. "
-    "Kernel search (Duvenaud et al. 2013), the introduction's other way beyond a fixed covariance: "
-    "sums and products of kernels of single inputs, found by the evidence with a penalty for each parameter."
-)
-"""Under every table."""
+OTHER_STARTS = ("stack", "kernel-search", "deep-gp")
+"""Methods that choose their starts themselves, whatever a Config says."""
 
 
-def kernel_search(expected_seconds: float = 10.0) -> Method:
-    """What the paper names beside its own way and does not try: a plain GP whose kernel is searched for, three steps deep, candidates compared on 200 rows."""
-    return Method(
-        SEARCH,
-        "Kernel search",
-        lambda c: KernelSearch(min(3, c.restarts), beam=1, rows=200, max_iter=min(100, c.max_iter), random_state=c.seed),
-        expected_seconds=expected_seconds,
+def named(sizes: tuple[int, ...], inputs: int) -> tuple[Method, ...]:
+    """Every method that the paper cites and that predicts, for a table with so many inputs and the network ``sizes``; those of its own tables are elsewhere.
+
+    A linear map of a single input, and a dimension taken away from it, leave a plain GP: these need two inputs. The deep GP is left out where GPyTorch is not installed.
+    """
+    q = max(1, min(3, inputs - 1))
+    several = (
+        Method("ica", "ICA + GP SE-ARD", lambda c: _mgp(c, _ica(q, c.seed)), 1, cites="Hyvärinen and Oja 2000"),
+        Method("isomap", "Isomap + GP SE-ARD", lambda c: _mgp(c, _isomap(q)), 1, cites="Tenenbaum et al. 2000"),
+        Method("lle", "LLE + GP SE-ARD", lambda c: _mgp(c, _lle(q, c.seed)), 1, cites="Roweis and Saul 2000"),
+        Method("linear", "Linear projection", lambda c: _mgp(c, Linear(q)), 5, cites="Snelson and Ghahramani 2006"),
     )
+    any_number = (
+        Method("autoencoder", "Auto-encoder + GP SE-ARD", lambda c: _mgp(c, AutoEncoder(sizes, seed=c.seed, steps=_steps(c))), 4, cites="Vincent et al. 2008"),
+        Method("mgp-pretrained", "mGP, pre-trained", lambda c: _mgp(c, MLP(sizes).pretrained(seed=c.seed, steps=_steps(c))), 10, cites="Salakhutdinov and Hinton 2007"),
+        Method("mgp-guided", "mGP, guided", lambda c: _mgp(c, MLP(sizes).guided()), 25, cites="Snoek et al. 2012"),
+        Method("warped-inputs", "Warped inputs", lambda c: _mgp(c, Kumaraswamy()), 5, cites="Snoek et al. 2014"),
+        Method("warped-outputs", "Warped outputs", lambda c: _gp(c, "se", target_warping="tanh"), 5, cites="Snelson et al. 2004"),
+        Method("noisy-inputs", "GP with noisy inputs", lambda c: _gp(c, "se", input_noise="learned"), 5, cites="McHutchon and Rasmussen 2011"),
+        Method("periodic", "GP periodic", lambda c: _gp(c, "periodic"), 3, cites="MacKay 1998; HajiGhassemi and Deisenroth 2014"),
+        Method("spectral-mixture", "GP spectral mixture", lambda c: _gp(c, "sm"), 10, cites="Wilson and Adams 2013"),
+        Method("kernel-search", "Kernel search", _search, 10 + 13 * inputs, cites="Duvenaud et al. 2013"),
+    )  # fmt: skip
+    deep = Method("deep-gp", "Deep GP, 2 layers", _deep, 60, cites="Damianou and Lawrence 2013")
+    found = (*(several if inputs > 1 else ()), *any_number)
+    return (*found, deep) if find_spec("gpytorch") is not None else found
 
 
-DEEP = "deep-gp"
-
-DEEP_NOTE = (
-    "Deep GPs (Damianou and Lawrence 2013), another way to learn features that the paper names and does not tabulate, have two layers here and are trained by doubly stochastic "
-    "variational inference; in place of their NLML stands its bound, which lies above it."
-)
-"""Under every table that has a row of it."""
-
-
-def deep_gp(expected_seconds: float = 60.0) -> tuple[Method, ...]:
-    """What the paper names and does not try: a deep GP of two layers, whose features are uncertain. Nothing where GPyTorch, which it needs, is not installed."""
-    method = Method(
-        DEEP,
-        "Deep GP, 2 layers",
-        _deep,
-        expected_seconds=expected_seconds,
+def note_on_named(methods: Sequence[Method]) -> str:
+    """What stands under a table of the rows that the paper cites and does not tabulate."""
+    rows = ", ".join(f"{method.label} ({method.cites})" for method in methods if method.cites)
+    remarks = (
+        "The codes are learnt from the inputs alone, then a plain GP is fitted on them; the pre-trained mGP starts as such a code. "
+        "Kernel search finds sums and products of kernels of single inputs by the evidence with a penalty for each parameter, three steps deep."
     )
-    return (method,) if find_spec("gpytorch") is not None else ()
+    if any(method.key == "deep-gp" for method in methods):
+        remarks += " Deep GPs are trained by doubly stochastic variational inference; in place of their NLML stands its bound, which lies above it."
+    return f"Cited by the paper and not tabulated there: {rows}. {remarks}" if rows else ""
 
 
-def autoencoder(sizes: tuple[int, ...], expected_seconds: float = 3.0) -> Method:
-    """The paper's first example of features without targets: an auto-encoder with the paper's layers, learnt from the inputs alone, then a plain GP."""
-    return Method(
-        "autoencoder",
-        "Auto-encoder + GP SE-ARD",
-        lambda c: _mgp(c, AutoEncoder(sizes, seed=c.seed, steps=_steps(c))),
-        expected_seconds=expected_seconds,
-    )
+def _ica(q: int, seed: int) -> Any:
+    from sklearn.decomposition import FastICA
+
+    return FastICA(q, random_state=seed, max_iter=2000)
 
 
-def mgp_pretrained(sizes: tuple[int, ...], expected_seconds: float = 5.0) -> Method:
-    """The paper's model, started as the encoder of an auto-encoder instead of at random."""
-    return Method(
-        "mgp-pretrained",
-        "mGP, pre-trained",
-        lambda c: _mgp(c, MLP(sizes).pretrained(seed=c.seed, steps=_steps(c))),
-        expected_seconds=expected_seconds,
-    )
+def _isomap(q: int) -> Any:
+    from sklearn.manifold import Isomap
+
+    return Isomap(n_neighbors=10, n_components=q)
+
+
+def _lle(q: int, seed: int) -> Any:
+    from sklearn.manifold import LocallyLinearEmbedding
+
+    return LocallyLinearEmbedding(n_neighbors=15, n_components=q, random_state=seed)
 
 
 def _steps(config: Config) -> int:
@@ -152,8 +166,12 @@ def _deep(config: Config) -> Any:
     )  # its steps are smaller than the iterations of the others
 
 
-def _gp(config: Config, kernel: str) -> GPRegressor:
-    return GPRegressor(kernel, restarts=config.restarts, max_iter=config.max_iter, random_state=config.seed)
+def _search(config: Config) -> KernelSearch:
+    return KernelSearch(min(3, config.restarts), beam=1, rows=200, max_iter=min(100, config.max_iter), random_state=config.seed)
+
+
+def _gp(config: Config, kernel: str, **more: Any) -> GPRegressor:
+    return GPRegressor(kernel, restarts=config.restarts, max_iter=config.max_iter, random_state=config.seed, **more)
 
 
 def _mgp(config: Config, features: Any, kind: type[Single] | type[Restarts] = Single) -> ManifoldGPRegressor:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from paper.experiment import METRICS, Experiment, Result
-from paper.methods import DEEP, DEEP_NOTE, NAMED_NOTE, SEARCH
+from paper.methods import OTHER_STARTS, note_on_named
 
 HEADINGS = {
     "nlml": "train NLML",
@@ -90,8 +90,7 @@ def make_tables(experiments: Sequence[Experiment], results: Sequence[Result], pl
 
 def _note(experiment: Experiment) -> str:
     """What the experiment says of itself, and of the rows that the paper does not have."""
-    deep = any(method.key == DEEP for method in experiment.methods)
-    return " ".join([experiment.note, NAMED_NOTE, *([DEEP_NOTE] if deep else [])])
+    return f"{experiment.note} {note_on_named(experiment.methods)}".strip()
 
 
 def _row(experiment: Experiment, key: str, results: list[Result], seeds: int) -> Row:
@@ -112,7 +111,7 @@ def _row(experiment: Experiment, key: str, results: list[Result], seeds: int) ->
         method=key,
         label=method.label,
         ours=method.average,
-        restarts=None if key in ("stack", SEARCH, DEEP) or not results else results[0].config.restarts,
+        restarts=None if key in OTHER_STARTS or not results else results[0].config.restarts,
         seeds=len(results),
         failed=seeds - len(results),
         cells=cells,

@@ -14,6 +14,7 @@ from paper.plan import Plan, experiment_of
 KEYS = ("step", "bumps", "walker", "smooth")
 _RANK = (
     "mgp-sigmoid", "mgp-restarts", "stack", "mgp-identity", "gp-nn", "gp-se", "pca", "random-embedding", "kernel-search", "mgp-pretrained", "autoencoder", "deep-gp",
+    "mgp-guided", "linear", "warped-inputs", "warped-outputs", "spectral-mixture", "noisy-inputs", "periodic", "ica", "isomap", "lle",
 )  # fmt: skip
 
 

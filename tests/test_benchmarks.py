@@ -256,34 +256,37 @@ def test_ways_are_kept_and_compared_with_the_plain_gp_on_the_same_rows(tmp_path,
     x = np.linspace(-1, 1, 16)
     split = ways.Split(x[:, None], np.sin(3 * x), x[:, None] + 0.02, np.sin(3 * x + 0.06), {})
     monkeypatch.setattr(ways, "problem", lambda name, rows, seed: split)
-    monkeypatch.setitem(ways.WAYS, ways.PLAIN, lambda D, seed: GPRegressor(restarts=1, max_iter=5))
-    monkeypatch.setitem(ways.WAYS, "NN kernel", lambda D, seed: GPRegressor("nn", restarts=1, max_iter=0))
-    monkeypatch.setitem(ways.WAYS, "additive", lambda D, seed: GPRegressor("no such kernel"))
-    arguments = ["--out", str(tmp_path / "ways.jsonl"), "--only", "step", "--seeds", "1", "--ways", "plain", "NN", "additive"]
+    tried = {
+        ways.PLAIN: GPRegressor(restarts=1, max_iter=5),
+        "GP NN": GPRegressor("nn", restarts=1, max_iter=0),
+        "GP additive": GPRegressor("no such kernel"),
+        "left out": None,
+    }
+    rows = {name: ways.Method(name, name, lambda config, model=model: model) for name, model in tried.items()}
+    monkeypatch.setattr(ways, "ways", lambda D: rows)
+    arguments = ["--out", str(tmp_path / "ways.jsonl"), "--only", "step", "--seeds", "1", "--ways", "GP"]
     ways.main(arguments)
     finished = (tmp_path / "ways.jsonl").read_text()
     kept = {line["way"]: line for line in map(json.loads, finished.splitlines())}
-    assert kept[ways.PLAIN]["nlpp"] < kept["NN kernel"]["nlpp"]  # which was not trained
-    assert "no such kernel" in kept["additive"]["failed"]
+    assert list(kept) == list(tried)[:3]
+    assert kept[ways.PLAIN]["nlpp"] < kept["GP NN"]["nlpp"]  # which was not trained
+    assert "no such kernel" in kept["GP additive"]["failed"]
     printed = capsys.readouterr().out
-    assert "| plain GP | 1 of 1 | 0 % | 0 % | +0.00 | +0.00 | 1.00 | 1.0 |" in printed
-    assert "| NN kernel | 1 of 1 | 0 % | 100 % |" in printed
-    assert "| additive | 0 of 1 |" in printed
+    assert "| GP SE-ARD | 1 of 1 | 0 % | 0 % | +0.00 | +0.00 | 1.00 | 1.0 |" in printed
+    assert "| GP NN | 1 of 1 | 0 % | 100 % |" in printed
+    assert "| GP additive | 0 of 1 |" in printed
     ways.main(arguments)
     assert (tmp_path / "ways.jsonl").read_text() == finished
 
 
-def test_the_deep_gp_is_left_out_without_gpytorch(monkeypatch):
-    """Its class is there all the same, and the refusal to fit would be kept as a finished run."""
-    monkeypatch.setattr(ways, "find_spec", lambda package: None)
-    assert set(ways.WAYS) - set(ways.available()) == {"deep GP"}
-
-
-def test_every_way_that_is_available_can_be_made():
-    assert set(ways.available()) >= set(ways.WAYS) - set(ways.NEEDS)
-    for way in ways.available():
-        for inputs in (1, 5):
-            assert hasattr(ways.WAYS[way](inputs, 0), "log_predictive_density"), way
+def test_every_way_can_be_made_and_has_a_name_of_its_own():
+    for inputs in (1, 5):
+        found = ways.ways(inputs)
+        assert len({way.key for way in found.values()}) == len(found)
+        assert {ways.PLAIN, ways.AVERAGE} <= set(found)
+        assert ("LLE + GP SE-ARD" in found) == (inputs > 1)
+        for way in found.values():
+            assert hasattr(way.build(ways.Config("", way.key, 0, 2)), "log_predictive_density"), way
 
 
 def test_noise_that_follows_inputs_is_the_usual_one_without_slopes_and_stays_in_its_bounds():

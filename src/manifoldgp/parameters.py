@@ -255,6 +255,14 @@ class Layout:
         self.prior_terms = self._collect_priors()
         self.group_terms = [term for name in self.names for term in self._groups(name)]
 
+    @property
+    def tuned(self) -> np.ndarray:
+        """Which entries of theta (P,) were learnt before training, have a prior around that, and are tuned after everything else."""
+        chosen = np.zeros(self.size, dtype=bool)
+        for name in self.names:
+            chosen[self.slices[name]] = isinstance(self.parameters[name].prior, Around)
+        return chosen
+
     def unflatten(self, theta: Tensor, constants: Tree) -> Tree:
         """Named natural values, leaves (*B, *shape), of theta (*B, P); ``constants`` supplies what is not trained."""
         batch = theta.shape[:-1]

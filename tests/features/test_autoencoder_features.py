@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from manifoldgp import ManifoldGPRegressor, Single
+from manifoldgp.averaging.single import member_values
 from manifoldgp.errors import InputError
 from manifoldgp.features import MLP, AutoEncoder
 from manifoldgp.features.autoencoder import _PATIENCE, Pretrained, _Best
@@ -90,6 +91,17 @@ def test_minibatches_are_drawn_where_their_generator_is(monkeypatch):
         {"a": torch.zeros(2)}, lambda values, chosen: values["a"][chosen].sum(), 10, 1, generator, lambda step, values: True
     )
     assert asked == [generator.device]
+
+
+def test_whoever_computes_in_double_precision_can_learn_from_noisy_inputs():
+    X, _ = on_a_plane(30)
+    expected = AutoEncoder((3, 1), noise=0.5, steps=5).bind(X).learnt
+    torch.set_default_dtype(torch.float64)
+    try:
+        found = AutoEncoder((3, 1), noise=0.5, steps=5).bind(X).learnt
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert all(torch.equal(a, b) for (_, a), (_, b) in zip(leaves(found), leaves(expected), strict=True))
 
 
 def test_few_rows_are_enough():
@@ -213,3 +225,58 @@ def test_a_prior_holds_a_pretrained_network_near_its_encoder(spread):
     assert expected[0] < expected[1]  # the first start is the encoder itself
     with pytest.raises(InputError, match="The spread of Pretrained"):
         MLP((3, 2)).pretrained(spread=0.0)
+
+
+def few_turned_rows(rows=40):
+    X, latent = on_a_plane(rows)
+    return X.numpy(), np.sin(latent[:, 0]) + 0.3 * np.random.default_rng(1).standard_normal(rows)
+
+
+def trained_values(model):
+    """The named values of the start that predicts."""
+    return dict(leaves(member_values(model, 0)))
+
+
+def test_kernel_and_noise_are_those_of_the_code_and_the_network_is_tuned_after_them():
+    X, y = few_turned_rows()
+    network, settings = MLP((8, 2), ("tanh", "identity")), {"steps": 100, "seed": 1}
+
+    def fitted(features, **averaging):
+        return ManifoldGPRegressor(features, averaging=Single(restarts=1, **averaging), random_state=0).fit(X, y)
+
+    two_stages = fitted(AutoEncoder((8, 2), **settings))
+    tuned = fitted(network.pretrained(**settings))
+    code, mine = trained_values(two_stages), trained_values(tuned)
+    for name in ("kernel.lengthscale", "kernel.variance", "noise.scale"):
+        np.testing.assert_allclose(mine[name], code[name], rtol=1e-3)
+    assert tuned.nlml_ < two_stages.nlml_ - 0.1  # the network has moved, to where it explains the targets better
+    free = fitted(network.pretrained(spread=None, **settings))
+    assert trained_values(free)["noise.scale"] < 0.5 * mine["noise.scale"]  # all together: without noise
+
+
+def test_a_start_that_goes_on_keeps_kernel_and_noise():
+    X, y = few_turned_rows()
+    model = ManifoldGPRegressor(MLP((4, 2)).pretrained(steps=50), averaging=Single(restarts=2, max_iter=20), random_state=0)
+    first = model.fit(X, y)
+    on = ManifoldGPRegressor(first.features, averaging=Single(restarts=1, warm_start_from=first), random_state=0).fit(X, y)
+    np.testing.assert_allclose(trained_values(on)["noise.scale"], trained_values(first)["noise.scale"], rtol=1e-12)
+    assert on.starts_["objective"].min() <= first.starts_["objective"].min()
+
+
+def test_iterations_of_both_steps_are_counted_and_whoever_watches_can_stop_either():
+    X, y = few_turned_rows()
+    for most in (4, 15):
+        seen = []
+        model = ManifoldGPRegressor(
+            MLP((4, 2)).pretrained(steps=20), averaging=Single(restarts=2, max_iter=20),
+            callback=lambda *where, seen=seen, most=most: seen.append(where) or len(seen) >= most, random_state=0,
+        )  # fmt: skip
+        model.fit(X, y)
+        assert len(seen) == most
+        assert (model.starts_["iterations"] <= 20).all()
+        assert "stopped by callback" in model.starts_["status"]
+    whole = ManifoldGPRegressor(MLP((4, 2)).pretrained(steps=20), averaging=Single(restarts=2, max_iter=20), random_state=0).fit(
+        X, y
+    )
+    assert (whole.starts_["iterations"] <= 20).all()
+    assert whole.starts_["iterations"].max() > 10  # the first step has half of them

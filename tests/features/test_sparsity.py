@@ -11,9 +11,9 @@ from manifoldgp.estimators.model_file import packed, write
 from manifoldgp.features.sparsity import pruned, remaining
 from manifoldgp.model import Data, Model
 from manifoldgp.parameters import Layout, Parameter, first_of, map_leaves, normal_law
+from manifoldgp.training.held_parameters import _take_over
 from manifoldgp.training.objective import TrainingObjective
 from manifoldgp.training.optimizer import OptimizeResult
-from manifoldgp.training.switched_off import _take_over
 
 
 def matrix_layout(shape, prior):

@@ -21,7 +21,7 @@ from manifoldgp.parameters import Around, Layout, Parameter, Tree, first_of, lea
 from manifoldgp.predictor.rows import Rows
 from manifoldgp.registry import NOT_IN_FILES, register
 
-STEPS, SPREAD = 3000, 0.03
+STEPS, SPREAD = 3000, 0.1
 _HELD_OUT, _MOST_HELD_OUT = 10, 2000  # one row in so many, and never more of them
 _CHECKS, _PATIENCE = 50, 10
 
@@ -98,13 +98,14 @@ class Pretrained(Features):
 
     Rows without targets help it to start: ``fit(X, y, unlabelled=X_more)``. The first of several starts is the encoder itself, the others are scattered around it by
     10 %. Its parameters are those of the network, with a Gaussian prior around the encoder's: the evidence of few targets alone would lead a large network astray.
+    For the same reason exact models learn kernel and noise first, on the features of the encoder, and hold them while the network is tuned.
 
     Parameters
     ----------
     network
         The network.
     spread
-        Standard deviation of the prior, relative to the root mean square of each array of weights. None: no prior.
+        Standard deviation of the prior, relative to the root mean square of each array of weights. None: no prior, and everything is trained together.
     noise, steps, seed
         Those of `AutoEncoder`.
     """
@@ -208,7 +209,9 @@ def reconstructing(network: MLP, X: Tensor, settings: AutoEncoder | Pretrained) 
 
     def error(values: Named, clean: Tensor, noise: float = 0.0) -> Tensor:
         tree = nest(values)
-        seen = clean + noise * torch.randn(clean.shape, generator=generator).to(clean.device) if noise else clean
+        seen = (
+            clean + noise * torch.randn(clean.shape, generator=generator, dtype=clean.dtype).to(clean.device) if noise else clean
+        )
         return ((decoder(tree["decoder"], network(tree["network"], seen)) - clean) ** 2).mean()
 
     def loss(values: Named, chosen: Tensor) -> Tensor:

@@ -23,13 +23,13 @@ from joblib.parallel import get_active_backend
 from manifoldgp._system.threads import Workers, training_threads
 from manifoldgp.model import Data, Model
 from manifoldgp.parameters import Layout, Tree
+from manifoldgp.training.held_parameters import Minimizer, switch_off, tuned_last
 from manifoldgp.training.member_round import Round
 from manifoldgp.training.minimizers import MINIMIZERS
 from manifoldgp.training.objective import TrainingObjective
 from manifoldgp.training.optimizer import STOPPED, TIME_LIMIT, Monitor, OptimizeResult
 from manifoldgp.training.processes import Ranks
 from manifoldgp.training.progress import Watch, nobody
-from manifoldgp.training.switched_off import switch_off
 
 _ROWS_WORTH_A_THREAD = 300
 """Rows of a start from which on threads gain: below, most of an iteration holds Python's lock."""
@@ -40,7 +40,10 @@ _ROWS_WORTH_A_LOT = 400
 
 @dataclass(frozen=True)
 class Lot:
-    """Starts theta (R, P) of one training, with all that is needed to minimise them. limits (R,): of their iterations. The rest is as in ``Trainer.fit``."""
+    """Starts theta (R, P) of one training, with all that is needed to minimise them. limits (R,): of their iterations. The rest is as in ``Trainer.fit``.
+
+    drawn: where starts of networks that were learnt before were drawn, whatever became of them; None for all other models.
+    """
 
     model: Model
     layout: Layout
@@ -51,6 +54,13 @@ class Lot:
     optimizer: str = "l-bfgs"
     margin: float = math.inf
     parts: int = 1
+    drawn: np.ndarray | None = None
+
+    @property
+    def minimizer(self) -> Minimizer:
+        """Who minimises."""
+        minimize = MINIMIZERS[self.optimizer]
+        return minimize if self.drawn is None else tuned_last(minimize, self.layout.tuned, self.drawn)
 
     @property
     def rows(self) -> int:
@@ -81,7 +91,7 @@ class Lot:
     ) -> OptimizeResult:
         """Where the starts end."""
         objective = self.objective(workers)
-        monitor, minimize = Monitor(self.limits, deadline, callback, self.margin), MINIMIZERS[self.optimizer]
+        monitor, minimize = Monitor(self.limits, deadline, callback, self.margin), self.minimizer
         result = minimize(objective, self.theta, monitor)
         if self.layout.group_terms:
             switch_off(result, self.layout, objective, minimize, monitor)

@@ -18,14 +18,13 @@ from manifoldgp.inference.local_posterior import Nearness
 from manifoldgp.model import Data, Model
 from manifoldgp.parameters import Layout, Tree, first_of
 from manifoldgp.training.coarse_to_fine import has_levels, minimize_on_levels
+from manifoldgp.training.held_parameters import switch_off
 from manifoldgp.training.member_round import INTERRUPTED
-from manifoldgp.training.minimizers import MINIMIZERS
 from manifoldgp.training.objective import TrainingObjective
 from manifoldgp.training.optimizer import STOPPED, Monitor, OptimizeResult
 from manifoldgp.training.processes import ALONE, Ranks
 from manifoldgp.training.progress import Watch, nobody
 from manifoldgp.training.side_by_side import Hands, Lot
-from manifoldgp.training.switched_off import switch_off
 from manifoldgp.training.trained import Earlier, Trained, warm_theta
 
 LOST_MARGIN = 10.0
@@ -83,10 +82,11 @@ class Training:
         layout = self.relaid(layout)
         constants = first_of(layout.constants(drawn))
         theta = layout.flatten(self.start(drawn)).cpu().numpy() if layout.size else np.zeros((self.count, 0))
+        where_drawn = layout.flatten(drawn).cpu().numpy() if layout.tuned.any() else None
         if self.warm is not None and layout.size:
             theta[0] = warm_theta(layout, self.warm)
         limits = np.broadcast_to(self.max_iter, self.count)
-        return Lot(self.model, layout, constants, self.data, theta, limits, self.optimizer, self.margin, self.parts)
+        return Lot(self.model, layout, constants, self.data, theta, limits, self.optimizer, self.margin, self.parts, where_drawn)
 
     def has_levels(self, lot: Lot) -> bool:
         wanted = self.levels and bool(np.max(self.max_iter) > 0) and lot.layout.size > 0 and self.count > self.straight
@@ -160,7 +160,7 @@ class Trainer:
 
     def _on_levels(self, training: Training, lot: Lot, deadline: float) -> OptimizeResult:
         """All starts on few rows first, and the best one on all of them."""
-        phases, minimize = [training.phase], MINIMIZERS[lot.optimizer]
+        phases, minimize = [training.phase], lot.minimizer
         callback = None if self.watch is nobody else (lambda iterations, values: self.watch(phases[-1], iterations, values))
         monitor = Monitor(training.max_iter, deadline, callback, lot.margin)
 
