@@ -16,7 +16,7 @@ from manifoldgp.estimators.method import chosen_method
 from manifoldgp.inference.cells import Cells, nearest
 from manifoldgp.inference.exact_posterior import condition
 from manifoldgp.inference.local_posterior import LocalPosterior, Nearness, condition_locally, conditioned, through_points
-from manifoldgp.inference.sparse_posterior import SparsePosterior
+from manifoldgp.inference.sparse_posterior import SparsePosterior, condition_sparse
 from manifoldgp.kernels import Additive, Matern32, SquaredExponential
 from manifoldgp.model import Data, Model
 from manifoldgp.training.settings import Exact, Sparse
@@ -229,6 +229,18 @@ def test_kernels_that_reach_far_go_through_inducing_points(monkeypatch):
     torch.testing.assert_close(
         through.mean_and_variance(points(5))[0], exact.mean_and_variance(points(5))[0], rtol=1e-4, atol=1e-4
     )
+
+
+def test_of_very_many_rows_inducing_points_stand_for_some(monkeypatch):
+    data = rows(900)
+    whole = through_points(Model(), values(), data, 60)
+    monkeypatch.setattr("manifoldgp.inference.local_posterior.MOST_THROUGH", 300)
+    some = through_points(Model(), values(), data, 60)
+    assert (whole.rows, some.rows, len(some.data.y)) == (900, 300, 900)
+    inducing = {"inducing": {"Z": some.Z}}
+    expected = condition_sparse(Model(), values() | inducing, Data(data.X[::3], data.y[::3]))
+    for found, told in zip(some.mean_and_variance(points(20)), expected.mean_and_variance(points(20)), strict=True):
+        torch.testing.assert_close(found, told)
 
 
 FEW = Stack(gp_starts=1, fold_members=1, steps=(5, 10), warm_iterations=5, learn_rows=150)

@@ -74,6 +74,9 @@ NEARBY_ITERATIONS = 30
 PATIENT_BELOW = 300
 """Rows below which every group takes the second step: it costs next to nothing there, and few held-out rows misjudge a network that has just begun."""
 
+SORTING = 60_000
+"""Operations that take as long as it takes to compute the features of a row and to find its cell, twice over: on the rows of a fold, and on all."""
+
 SCREEN_ROWS, SCREEN_ITERATIONS = 250, 30
 """Rows on which starts of the plain GP, and further plain GPs, are compared first, and iterations of the latter there."""
 
@@ -238,21 +241,21 @@ class OnFolds:
 
     def _keep_time(self, seconds: float) -> None:
         """Training has to end before the deadline: every member that predicts needs a factor of its fold's rows, and one of all rows; local ones
-        can do without both. seconds: that a first prediction took."""
+        can do without both, but sort all rows into cells. seconds: that a first prediction took."""
         if self._end == math.inf:
             return
         (K, n), m = self.folds.train.y.shape, self.folds.X.shape[1]
         cells, some = self.deciding.train.y.shape
-        work = n**3 / 3 + n * n * m + self.folds.N**3 / 3
+        pace = seconds / (cells * (some**3 / 3 + some * some * self.deciding.X.shape[1]))
+        self._conditioning = pace * (n**3 / 3 + n * n * m + self.folds.N**3 / 3)
+        after = self._conditioning
         if self._local:
             assert self.trainer.nearness is not None
             cell, near = self.trainer.nearness.cell, self.trainer.nearness.near
-            work = n / cell * near**3 / 3 + near * near * m
-        self._conditioning = seconds * work / (cells * (some**3 / 3 + some * some * self.deciding.X.shape[1]))
-        if self._local:
-            return
+            self._conditioning = pace * (n / cell * near**3 / 3 + near * near * m)
+            after = pace * SORTING * self.folds.N
         members = K * (1 + 2 * self.settings.fold_members)
-        kept = min(members * self._conditioning, 0.6 * self._time_left)
+        kept = min(members * after, 0.6 * self._time_left)
         self.trainer = replace(self.trainer, deadline=min(self._end - kept, self.trainer.deadline))
 
     @property

@@ -60,6 +60,9 @@ WHOLE_ROWS = 5000
 
 WHOLE_POINTS = 1500
 
+MOST_THROUGH = 100_000
+"""Rows that inducing points stand for, at most: some hundred points know no more by more of them."""
+
 _IN_CELLS = "A posterior in cells has other weights in every cell. Ask its whole()."
 
 
@@ -414,10 +417,13 @@ def conditioned(model: Model, values: Tree, data: Data, nearness: Nearness | Non
 
 
 def through_points(model: Model, values: Tree, data: Data, points: int) -> SparsePosterior:
-    """Members conditioned on data through so many inducing points, the features of rows that are spread over all of them; all rows are kept, as other members keep them."""
+    """Members conditioned on data through so many inducing points, the features of rows that are spread over all of them; of very many rows,
+    on every second, third, ... of them. All rows are kept, as other members keep them."""
     with torch.no_grad():
         chosen = torch.linspace(0, len(data.y) - 1, min(points, len(data.y)), device=data.X.device).round().long()
         members = max((leaf.shape[0] for _, leaf in leaves(values)), default=1)
         H = model.features_at(values, data.X[chosen])
         named = dict(leaves(values)) | {"inducing.Z": H.expand(members, *H.shape[-2:]).contiguous()}
-        return replace(condition_sparse(model, nest(named), data), data=data)
+        every, noise = -(-len(data.y) // MOST_THROUGH), data.known_noise
+        some = Data(data.X[::every], data.y[::every], None if noise is None else noise[::every])
+        return replace(condition_sparse(model, nest(named), some), data=data)
