@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 import torch
+from threadpoolctl import ThreadpoolController
 
 collect_ignore = ["own_parts.py"]
 """A user's module, which is imported once: parts are registered under one name."""
@@ -19,12 +21,17 @@ hypothesis.settings.load_profile("tests")
 
 
 def pytest_configure() -> None:
-    """At most two threads for torch, in tests and doctests, so that timings and rounding vary little between machines.
+    """At most two threads for torch, in tests and doctests, so that timings and rounding vary little between machines; one where tests run side by side on all cores.
+
+    Threads that wait for each other's cores spin: the sampler's test took five times its processor time. Tests of threads ask for two themselves.
 
     Ctrl-C and a closed terminal have their usual meaning: jobs that a shell starts in the background ignore the one, jobs under nohup the other, as do their
     children, and tests of interrupts would wait in vain.
     """
-    torch.set_num_threads(min(2, torch.get_num_threads()))
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    threads = max(1, min(2, torch.get_num_threads() // workers))
+    torch.set_num_threads(threads)
+    ThreadpoolController().limit(limits=threads, user_api="blas")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:

@@ -7,6 +7,7 @@ import time
 from dataclasses import fields, replace
 from typing import Any
 
+import pytest
 import torch
 
 from manifoldgp import NUTS, Fast, ManifoldGPRegressor, Restarts, Single, Sparse, Stack
@@ -44,6 +45,27 @@ def short_stack(
         method=Sparse(inducing, checkpoint),
         callback=callback,
         time_budget=time_budget,
+    )
+
+
+def shorten_stacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make "stack" mean few members and one deal for the rest of a test: for code that is run as it is written, and not for what comes out of it."""
+    shorter = {
+        "gp_starts": 1,
+        "warm_members": 1,
+        "cold_members": 2,
+        "own_members": 2,
+        "deals": 1,
+        "fold_members": 1,
+        "steps": (10,),
+    }
+    for field in fields(Stack):
+        monkeypatch.setattr(field, "default", shorter.get(field.name, field.default))
+    names = [field.name for field in fields(Stack)]
+    monkeypatch.setattr(
+        Stack.__init__,
+        "__defaults__",
+        tuple(shorter.get(n, d) for n, d in zip(names, Stack.__init__.__defaults__ or (), strict=True)),
     )
 
 

@@ -62,6 +62,7 @@ def test_a_new_part_touches_two_source_files():
     assert set(house.new_parts(ROOT).values()) == {2}
 
 
+@pytest.mark.slow
 def test_parts_that_do_not_work_are_not_counted(monkeypatch):
     monkeypatch.setattr(house, "NEW_PARTS", {"kernel": house.NEW_PARTS["kernel"]})  # the check asks for all three
     assert house.new_parts(ROOT) == {"source files that a new kernel touches": None}

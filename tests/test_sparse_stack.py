@@ -10,12 +10,14 @@ import numpy as np
 import pytest
 import torch
 
+from manifoldgp import ManifoldGPRegressor, Sparse
 from manifoldgp.averaging.sparse_stack import held_out_numbers_of
 from manifoldgp.errors import FitWarning, InputError
+from manifoldgp.kernels import SquaredExponential
 from manifoldgp.model import Data
 from manifoldgp.training.model_rows import MemoryRows
 from manifoldgp.training.progress import PhaseWatcher
-from short_fits import short_stack
+from short_fits import SHORT_STACK, short_stack
 
 NAMES = ("plain GP", "rough GP", "warm", "cold", "large", "deep", "rough", "own")
 
@@ -54,6 +56,13 @@ def test_the_stack_weighs_sparse_members_on_held_out_rows():
     assert "weight" in str(model.diagnose())
     ordered = held_out_numbers_of(MemoryRows(Data(torch.zeros(30, 1), torch.zeros(30))), 0, ordered=True)
     np.testing.assert_array_equal(ordered, [24, 25, 26, 27, 28, 29])
+
+
+def test_a_kernel_with_one_lengthscale_has_deep_members_too():
+    X, y = np.random.default_rng(0).normal(size=(60, 2)), np.sin(np.arange(60.0))
+    model = ManifoldGPRegressor((2,), kernel=SquaredExponential(ard=False), averaging=SHORT_STACK, method=Sparse(8)).fit(X, y)
+    assert "deep" in set(model.starts_["group"])
+    assert np.isfinite(model.predict(X)).all()
 
 
 def test_an_interrupted_stack_keeps_what_was_trained_and_trains_no_further_member():

@@ -63,7 +63,7 @@ class Scripts(HTMLParser):
             self.texts[-1] += data
 
 
-@settings(max_examples=5, phases=[Phase.explicit, Phase.generate])
+@settings(max_examples=2, phases=[Phase.explicit, Phase.generate])
 @given(st.lists(nasty, min_size=5, max_size=5, unique_by=str.strip))
 @example(["<!--<script>", "a\x1b[31mred", "$x", "force [/N]", "mpg [mi/gal]"])
 @example(["i", "two\nlines", "\x81", "a\tb", "top\nbottom"])

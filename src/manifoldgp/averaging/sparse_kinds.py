@@ -114,5 +114,7 @@ def pretrained_start(model: Model, start: Tree, rows: Data, epochs: int, seed: i
     scale = H.std(-2).clamp_min(1e-3) * math.sqrt(H.shape[-1])
     scale[: rows.X.shape[-1]] *= 3.0
     named = dict(leaves(values))
+    if named["kernel.lengthscale"].shape[-1] == 1:  # one for all features
+        scale = scale.square().mean(-1, keepdim=True).sqrt()
     named["kernel.lengthscale"] = scale.expand_as(named["kernel.lengthscale"]).clone()
     return nest(named)
