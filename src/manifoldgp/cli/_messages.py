@@ -69,6 +69,7 @@ _ARGUMENTS = (
     (re.compile(r"\b(ordered|group)s?=(True\b)?(?![\w'\"\[(])"), r"--\1"),
     (re.compile(r"\b(ordered|group)s? of fit\b"), r"--\1"),
     (re.compile(r"\ballow_unknown=True\b"), "--allow-unknown"),
+    (re.compile(r"\(time_budget\)"), "(--time-budget)"),
     (re.compile(r"\braise max_iter\b"), "raise --max-iter"),
     (re.compile(r"\bSparse\(inducing=\.\.\.\)"), "--inducing"),
     (re.compile(r"\bagainst GPRegressor\b"), "against --averaging plain"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -70,9 +71,8 @@ def score(
     rows = len(Y)
     same = np.allclose(Y.std(0), answers.scales, rtol=1e-9, atol=0.0)  # as no other targets have, to the last digits
     if same and all(len(np.unique(y)) > _FEW_VALUES for y in Y.T):
-        messages.warn(
-            "The model was fitted to these rows: errors on new ones are larger. mgp inspect tells those on held-out rows."
-        )
+        told = " mgp inspect tells those on held-out rows." if _held_rows_out(model_file) else ""
+        messages.warn(f"The model was fitted to these rows: errors on new ones are larger.{told}")
     with messages.warnings_as_messages():
         found = answers.targets(query.X, query.noise)
         scores = {
@@ -83,6 +83,14 @@ def score(
         print_json({"rows": rows, "rows_without_target": int(missing.sum()), "scores": scores})
     else:
         _show(scores, rows)
+
+
+def _held_rows_out(model_file: Path) -> bool:
+    """Whether the fit left errors on held-out rows in the file."""
+    from manifoldgp._system.model_header import read_header
+
+    numbers = (read_header(model_file).get("summary") or {}).get("numbers", {})
+    return any(name.endswith("held-out RMSE") for name in numbers)
 
 
 def _scores(found: Answer, y: np.ndarray, scale: float) -> dict[str, float]:
