@@ -72,7 +72,7 @@ class Folds:
         return _chosen(self.train, of, np.stack(drawn))
 
     def neighbourhoods(self, members: int, rows: int, most: int, scale: np.ndarray, rng: np.random.Generator) -> tuple[Data, int]:
-        """What ``members`` of every fold learn from where it has many rows: all of them, or about ``most``, in neighbourhoods of at most ``rows``; and how many these are.
+        """What ``members`` of every fold learn from where it has many rows: all of them, or about ``most``, in neighbourhoods of about ``rows``; and how many these are.
 
         A neighbourhood is as dense as the whole, so that it shows the noise and the short length-scales that a sample hides. Of very many rows it is as dense as twice
         ``most`` of them, so that all neighbourhoods together cover half of the space at least. Every member has other borders.
@@ -81,7 +81,7 @@ class Folds:
         of, present = self._of(members), _present(self.train)
         given = [np.flatnonzero(present[k]) for k in of]
         some = [own if len(own) <= 2 * most else np.sort(rng.choice(own, 2 * most, replace=False)) for own in given]
-        parts = -(-min(map(len, some)) // rows)
+        parts = max(1, min(map(len, some)) // rows)
         scaled = [(self.train.X[k].cpu().numpy()[own] / scale[k]).astype(np.float32) for k, own in zip(of, some, strict=True)]
         dealt = [[own[part] for part in _halved(X, np.arange(len(own)), parts, rng)] for X, own in zip(scaled, some, strict=True)]
         parts = max(1, min(parts, most // rows))

@@ -154,7 +154,7 @@ class Stack(Averaging):
     gp_prior: float = 0.05
     spread_prior: float = 0.02
     own_rows: int = 150
-    learn_rows: int = 500
+    learn_rows: int = 450
     keep: float = 0.005
     go_on: float = 0.05
 
@@ -237,7 +237,7 @@ class Stack(Averaging):
             for name, factor in ((PLAIN, 1), (ROUGH_GP, 1), (ADDITIVE_GP, ADDITIVE_COST))
             if screen
         ]
-        parts = -(-min(part, NEARBY_ROWS) // self.learn_rows)
+        parts = max(1, min(part, NEARBY_ROWS) // self.learn_rows)
         nearby = used * parts * cost(min(part, NEARBY_ROWS) // parts) if many else learn
         later = self.fold_members * nearby
         steps = list(pairwise(self.steps))
