@@ -3,7 +3,7 @@
     python benchmarks/results.py           # or make results: writes the pages, and with Chromium the pictures of what the commands made (docs/images)
     python benchmarks/results.py --check   # says which lines differ by more than another processor explains
 
-A line of a console block that ends in "..." stands for more, and is left as it is. Numbers of long runs stand beside the command that prints them.
+A line of a console block that ends in "..." stands for more: what stands before is written anew. Numbers of long runs stand beside the command that prints them.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from html import escape
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,7 +31,7 @@ PICTURES = {
     "README.md": ("report.html", "model-page-top.png", (1000, 740)),
     "docs/command-line.md": ("report.html", "model-page.png", (1000, 1500)),
     "docs/compare.md": ("compare.html", "compare.png", (1000, 1480)),
-    "docs/suggest.md": (TERMINAL, "suggest.png", (1000, 390)),
+    "docs/suggest.md": (TERMINAL, "suggest.png", (1000, 308)),
 }
 """What is photographed after the commands of a page: a file that they made, or what they printed; the picture in docs/images, and its size."""
 
@@ -118,9 +119,22 @@ def compared(page: str, run: Callable[[str], str]) -> Iterator[Found]:
 def rewritten(page: str, run: Callable[[str], str]) -> str:
     """The page's text with the lines that are printed now."""
     for found in reversed(list(compared(page, run))):
-        if found.printed is not None and not found.expected.endswith("..."):
-            page = page[: found.at] + found.printed.rstrip() + page[found.at + len(found.expected) :]
+        if found.printed is not None:
+            page = page[: found.at] + _as_long(found.printed.rstrip(), found.expected) + page[found.at + len(found.expected) :]
     return page
+
+
+def _as_long(printed: str, expected: str) -> str:
+    """The printed line, cut where a page's line ends in "...".
+
+    >>> _as_long("gp  0.12   0.5  9 %", "gp  0.2 ...")
+    'gp  0.12 ...'
+    """
+    if not expected.endswith("..."):
+        return printed
+    words = len(expected.removesuffix("...").split())
+    begun = "".join(match.group() for match in islice(re.finditer(r"\s*\S+", printed), words))
+    return f"{begun} ..." if expected.endswith(" ...") else f"{begun}..."
 
 
 def terminal(printed: dict[str, str]) -> str:
