@@ -14,6 +14,7 @@ from manifoldgp._system.threads import Workers, training_threads
 from manifoldgp.averaging import final_members, stack
 from manifoldgp.averaging import fold_training as on_folds
 from manifoldgp.averaging.averages import FoldChoice
+from manifoldgp.averaging.fast import widening
 from manifoldgp.averaging.fold_groups import Group
 from manifoldgp.averaging.fold_predictions import make_batch, predict_held_out
 from manifoldgp.averaging.folds import held_out_in_turn
@@ -129,6 +130,16 @@ def test_a_smooth_function_is_predicted_as_well_as_by_a_plain_gp():
     gp = GPRegressor().fit(X[:100], y[:100])
     gain = stack.log_predictive_density(X[100:], y[100:]).mean() - gp.log_predictive_density(X[100:], y[100:]).mean()
     assert gain > -0.05
+
+
+def test_fast_is_wider_where_few_rows_leave_the_parameters_uncertain():
+    X, y = cliff(4, 20)
+    model = ManifoldGPRegressor(averaging="fast").fit(X, y)
+    assert model.ensembles_[0].variance_factors == (widening(4, 20),) == (1.5,)  # two length-scales, a variance, the noise
+    narrow = replace(model.ensembles_[0], variance_factors=(1.0,)).predict(torch.as_tensor(X[:3]))
+    wide = model.ensembles_[0].predict(torch.as_tensor(X[:3]))
+    torch.testing.assert_close(wide.variances, 1.5 * narrow.variances)
+    torch.testing.assert_close(wide.means, narrow.means)
 
 
 def test_groups_and_order_choose_the_folds():

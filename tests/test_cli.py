@@ -79,3 +79,5 @@ def test_memory_that_runs_out_is_told_as_such(error):
 
 def test_another_runtime_error_is_unexpected():
     assert _explained(RuntimeError("shapes do not fit")).startswith("Unexpected RuntimeError")
+    assert _explained(ImportError("a.so: failed to map segment from shared object")).startswith("Not enough memory")
+    assert _explained(ImportError("No module named 'a'")).startswith("Unexpected ImportError")

@@ -68,6 +68,7 @@ def test_simulate_walker_writes_the_recording_that_ships(tmp_path):
     assert (tmp_path / "walk" / "new.csv").read_bytes() == shipped.read_bytes()
 
 
+@pytest.mark.slow
 def test_reproduce_is_interrupted_continued_and_reported(tmp_path):
     """One seed of the step with single starts: Ctrl-C after the first result, then the same command again.
 

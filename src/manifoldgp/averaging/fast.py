@@ -17,10 +17,25 @@ from manifoldgp.training.plan import Phase, Plan, cost
 from manifoldgp.training.settings import Method
 from manifoldgp.training.trainer import LOST_MARGIN, Trainer
 
+_WIDEST = 4.0
+
+
+def widening(parameters: int, rows: int) -> float:
+    """By how much the variance of new rows exceeds what a model says that was trained on few: Akaike's final prediction error (1970), at most 4.
+
+    Of N rows that p parameters were fitted to, the residuals are smaller than the noise by (N - p) / N, and those of new rows larger by (N + p) / N.
+
+    >>> [round(widening(4, N), 2) for N in (3, 25, 100, 1000)]
+    [4.0, 1.38, 1.08, 1.01]
+    """
+    return min(_WIDEST, (rows + parameters) / (rows - parameters)) if rows > parameters else _WIDEST
+
 
 @dataclass(repr=False)
 class Fast(Averaging):
     """A third of the weight for the plain GP, for warm and for cold members each; no folds. Your own features are no part of it.
+
+    Variances are widened by (N + p) / (N - p) for N rows and the p parameters of the plain GP: few rows leave the parameters uncertain too.
 
     Parameters
     ----------
@@ -81,7 +96,7 @@ class Fast(Averaging):
         weights = (equal_weights(members, is_warm) + equal_weights(members, ~is_warm)) / 3.0
         # The plain GP has what those leave that were cut short.
         gp_weight = np.where(np.arange(self.gp_starts) == best, 1.0 - weights.sum(), 0.0)
-        return Averaged([gp, members], [gp_weight[None], weights[None]])
+        return Averaged([gp, members], [gp_weight[None], weights[None]], (widening(gp.layout.size, data.y.shape[-1]),))
 
     def share_of_earlier(self, earlier: Fitted, later: Fitted) -> float:
         """By the numbers of members with learned features that were finished: all of them count the same."""

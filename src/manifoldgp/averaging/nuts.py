@@ -174,7 +174,8 @@ def _sample(sampler: Any, objective: TrainingObjective, starts: np.ndarray, sett
 def _report(trace: Any) -> SamplingReport:
     import arviz
 
-    mixing: Any = arviz.rhat(trace), arviz.ess(trace)
+    with np.errstate(divide="ignore", invalid="ignore"):  # chains that never moved have an R-hat of infinity
+        mixing: Any = arviz.rhat(trace), arviz.ess(trace)
     rhat, ess = float(np.nanmax(mixing[0]["theta"].to_numpy())), float(np.nanmin(mixing[1]["theta"].to_numpy()))
     divergent = float(trace.sample_stats["diverging"].to_numpy().mean())
     report = SamplingReport(rhat, ess, divergent, trace)

@@ -83,10 +83,12 @@ def _explained(error: Exception) -> str:
 
 def _lacks_memory(error: Exception) -> bool:
     """Whether memory ran out; PyTorch says so by a RuntimeError on CPUs."""
-    return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and re.search(_NO_MEMORY, str(error)) is not None)
+    return isinstance(error, MemoryError) or (
+        isinstance(error, (RuntimeError, ImportError)) and re.search(_NO_MEMORY, str(error)) is not None
+    )
 
 
-_NO_MEMORY = r"can't allocate memory|not enough memory|out of memory|Cannot allocate memory|bad_alloc"
+_NO_MEMORY = r"can't allocate memory|not enough memory|out of memory|Cannot allocate memory|cannot allocate memory|failed to map segment|bad_alloc"
 
 
 def _wanted(message: str) -> str:
