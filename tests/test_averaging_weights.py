@@ -48,6 +48,14 @@ def test_weights_that_are_found_early_miss_no_more_than_they_say(seed):
         assert best - value(stacking_weights(log_density, prior, short=short)) <= short * (1 + prior.sum() / 300)
 
 
+def test_a_weight_that_has_become_zero_does_not_keep_others_from_being_found():
+    table = 0.3 * np.random.default_rng(0).normal(size=(3, 200)) - np.array([0.0, 0.0, 60.0])[:, None]
+    with np.errstate(all="raise", under="ignore"):
+        early, best = (stacking_weights(table, short=short) for short in (1e-4, 0.0))
+    assert early[2] < 1e-12
+    assert log_mixture(table, best).mean() - log_mixture(table, early).mean() < 1e-4
+
+
 def test_a_candidate_that_rules_out_what_happened_gets_no_weight():
     log_density = np.array([[-1.0, -1.0, -1.0], [0.0, 0.0, -1e6]])
     weights = stacking_weights(log_density)

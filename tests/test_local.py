@@ -104,6 +104,35 @@ def test_points_that_are_all_the_same_are_one_cell():
     np.testing.assert_array_equal(cells.of(np.zeros((3, 2))), [0, 0, 0])
 
 
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_many_points_at_the_far_end_do_not_keep_the_others_together(sign):
+    x = np.random.default_rng(0).uniform(size=1000)
+    G = sign * np.where(np.arange(1000) < 600, 1.5, x)[:, None]
+    cells = Cells(lambda rows: G[rows], 1000, 100)
+    assert sorted(len(cells.rows(cell)) for cell in range(cells.count)) == [100, 100, 100, 100, 600]
+    np.testing.assert_array_equal(cells.of(G), cells.cell_of)
+
+
+def test_one_cell_with_fewer_rows_than_are_near_is_the_exact_posterior():
+    data, X = rows(50), points(5)
+    local, exact = condition_locally(Model(), values(), data, Nearness(10, 100, 200)), condition(Model(), values(), data)
+    assert local.each[0].cells.count == 1
+    for found, expected in zip(local.mean_and_variance(X), exact.mean_and_variance(X), strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-8, atol=1e-10)
+
+
+def test_of_very_many_rows_at_few_places_enough_are_held_out():
+    X = np.random.default_rng(0).integers(0, 2, size=(50_000, 2)).astype(float)
+    (held_out,) = held_out_in_turn(X, np.random.default_rng(1), None, False)
+    assert len(np.unique(held_out)) == 2000
+
+
+def test_the_number_of_features_is_known_without_those_of_all_rows(monkeypatch):
+    local = condition_locally(Model(), values(2, 3), rows(200, 3), Nearness(10, 40, 80))
+    monkeypatch.setattr(LocalPosterior, "points", property(lambda self: pytest.fail("all features were computed")))
+    assert local.features == 3
+
+
 def test_many_rows_at_few_places_have_no_large_factor():
     data = rows(900)
     switched = Data((data.X > 0).double(), data.y)
@@ -241,6 +270,9 @@ def test_of_very_many_rows_inducing_points_stand_for_some(monkeypatch):
     expected = condition_sparse(Model(), values() | inducing, Data(data.X[::3], data.y[::3]))
     for found, told in zip(some.mean_and_variance(points(20)), expected.mean_and_variance(points(20)), strict=True):
         torch.testing.assert_close(found, told)
+    grown = some.condition(points(5), torch.zeros(5, dtype=torch.float64))
+    assert (grown.rows, len(grown.data.y)) == (305, 905)
+    assert bool(torch.isfinite(grown.left_out(torch.tensor([0, 904]))[0]).all())
 
 
 FEW = Stack(gp_starts=1, fold_members=1, steps=(5, 10), warm_iterations=5, learn_rows=150)

@@ -127,6 +127,17 @@ def test_moments_are_differentiable(method):
     )
 
 
+@pytest.mark.parametrize("size", [1e-3, 0.03, 1.0])
+def test_moments_have_the_same_slopes_where_only_the_mean_asks_for_them(size):
+    model = MODELS["plain"]().fit(X, Y)
+    slopes = []
+    for both in (True, False):
+        mu, Sigma = torch.as_tensor(MU).requires_grad_(), torch.as_tensor(size * SIGMA).requires_grad_(both)
+        model.predict_moments(mu, Sigma).output_covariance.sum().backward()
+        slopes.append(mu.grad)
+    torch.testing.assert_close(*slopes, rtol=1e-9, atol=1e-12)
+
+
 def test_one_target_has_no_dimension_of_its_own():
     model = GPRegressor(restarts=1, max_iter=10).fit(X, Y[:, 0])
     moments = model.predict_moments(MU, SIGMA[0])

@@ -54,11 +54,11 @@ def held_out_in_turn(X: np.ndarray, rng: np.random.Generator, groups: np.ndarray
 
 
 def _in_cells(X: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Rows to hold out: a few of each of some cells, which are drawn."""
+    """Rows to hold out: a few of each of some cells, which are drawn; more of each where rows lie at few places, half of its rows at most."""
     cells = Cells(lambda rows: X[rows], len(X), CELL_ROWS)
-    each = HELD_OUT_ROWS // HELD_OUT_CELLS
-    chosen = rng.permutation(cells.count)[:HELD_OUT_CELLS]
-    return np.sort(np.concatenate([rng.permutation(cells.rows(cell))[:each] for cell in chosen]))
+    chosen = [rng.permutation(cells.rows(cell)) for cell in rng.permutation(cells.count)[:HELD_OUT_CELLS]]
+    each = HELD_OUT_ROWS // len(chosen)
+    return np.sort(np.concatenate([rows[: min(each, -(-len(rows) // 2))] for rows in chosen]))
 
 
 def make_folds(

@@ -27,7 +27,7 @@ def stacking_weights(
     for _ in range(iterations):
         responsible = weights * (density @ (1.0 / (weights @ density)))  # rows that each candidate answers for
         updated = (responsible + counts) / (n + counts.sum())
-        moved, enough = np.abs(updated - weights).max(), short > 0.0 and (updated / weights).max() < 1.0 + short
+        moved, enough = np.abs(updated - weights).max(), short > 0.0 and bool((updated <= (1.0 + short) * weights).all())
         weights = updated
         if moved < 1e-7 or enough:
             break

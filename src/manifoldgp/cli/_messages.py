@@ -85,10 +85,12 @@ def in_options(text: str) -> str:
     'More rows help, or --group. Use --averaging stack, or raise --max-iter.'
     >>> in_options("Fit without: X.drop(columns=['force [N])', 'x'])")
     "Fit without: --drop 'force [N])' --drop x"
+    >>> print(in_options(r"X.drop(columns=['a\\x1b[31m'])"))
+    --drop 'a\\x1b[31m'
     """
     for argument, instead in _ARGUMENTS:
         text = argument.sub(instead, text)
-    return _DROPPED.sub(lambda found: " ".join(option("--drop", name) for name in ast.literal_eval(found[1])), text)
+    return _DROPPED.sub(lambda found: " ".join(visible(option("--drop", name)) for name in ast.literal_eval(found[1])), text)
 
 
 _STRING = r"""(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""

@@ -121,7 +121,7 @@ def _diagnose_output(estimator: ManifoldGPRegressor, ensemble: Ensemble, output:
     block, member = ensemble.heaviest()
     posterior = block.only(torch.tensor([member]))
     N = posterior.rows
-    numbers: dict[str, Any] = {"rows": N, "inputs": posterior.data.X.shape[1], "features": posterior.points.shape[-1]}
+    numbers: dict[str, Any] = {"rows": N, "inputs": posterior.data.X.shape[1], "features": posterior.features}
     remarks: list[str] = []
     if np.ptp(posterior.data.y.cpu().numpy()) == 0.0:
         return Diagnosis(

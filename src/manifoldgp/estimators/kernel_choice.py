@@ -90,7 +90,7 @@ def choose_kernel(
     groups: ArrayLike | None,
     ordered: bool,
 ) -> KernelChoice:
-    """Try the candidates on honest folds of the rows: whole groups, stretches of time, or random rows."""
+    """Try the candidates on honest folds of the rows: whole groups, stretches of time, or random rows (of very many, those of random cells)."""
     if isinstance(X, RowSource):
         raise InputError(
             "kernel='auto' tries kernels on arrays in memory, not on a source of rows. Name a kernel, or fit arrays."
@@ -103,7 +103,8 @@ def choose_kernel(
     N, labels = len(table.X), inputs.group_labels(groups, table.given, table.kept)
     if N < 4:
         raise InputError(f"kernel='auto' holds rows out, and {N} rows are too few for that. Name a kernel.")
-    trials = _Trials(estimator, table.X, table.Y, noise, held_out_in_turn(table.X, rng, labels, ordered), rng)
+    scaled = table.X / np.where((scale := table.X.std(0)) > 0, scale, 1.0)  # as other units give other cells
+    trials = _Trials(estimator, table.X, table.Y, noise, held_out_in_turn(scaled, rng, labels, ordered), rng)
     names = [name for name in CANDIDATES if name != "additive" or table.X.shape[1] > 1]
     screened: dict[str, float] = {}
     if N > SCREEN_ROWS:

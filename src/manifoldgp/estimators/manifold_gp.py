@@ -380,7 +380,7 @@ class ManifoldGPRegressor(PredictiveMethods, RegressorMixin, TransformerMixin, B
     def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> np.ndarray:
         """Names of the columns that transform gives: the class's name and a number."""
         check_is_fitted(self)
-        width = sum(e.heaviest()[0].points.shape[-1] for e in predictions.featured(self))
+        width = sum(e.heaviest()[0].features for e in predictions.featured(self))
         return np.array([f"{type(self).__name__.lower()}{q}" for q in range(width)], dtype=object)
 
     def update(

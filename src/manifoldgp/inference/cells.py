@@ -62,9 +62,11 @@ class Cells:
         own = self.rows(cell)
         if len(own) >= count:
             return np.sort(own)[np.linspace(0, len(own) - 1, count).astype(int)]
+        if self.count == 1:
+            return np.sort(own)
         asked = self._at(_spread(own, _ASKED))
         around = self._cells_around(cell, asked, _CANDIDATES * count)
-        others = np.concatenate([own[:0], *[self.rows(other) for other in around]])
+        others = np.concatenate([self.rows(other) for other in around])
         chosen = nearest(self._at(others), asked, count - len(own))
         return np.sort(np.concatenate([own, others[chosen]]))
 
@@ -103,8 +105,10 @@ class Cells:
             along = G @ direction
             place = len(rows) * (cells // 2) // cells - 1
             cut = float(np.partition(along, place)[place])
+            if cut == along.max():  # many points lie there: those that do not are cut off
+                cut = float(along[along < cut].max(initial=-np.inf))
             beyond = along > cut
-            if beyond.any():
+            if beyond.any() and not beyond.all():
                 sides = [(G[chosen], rows[chosen]) for chosen in (~beyond, beyond)]
                 here = len(sides[0][1])
                 rows[:here], rows[here:] = sides[0][1], sides[1][1]

@@ -172,7 +172,13 @@ class _Mirrored:
         sums = torch.zeros_like(self.one.root)
         for degree in degrees.unique().tolist():
             some = (degrees == degree).nonzero()[:, 0]
-            of = self._differentiable if self.left.requires_grad else self._small if degree else self._large
+            of = (
+                self._differentiable
+                if self.left.requires_grad or self.log_p.requires_grad
+                else self._small
+                if degree
+                else self._large
+            )
             sums = sums.index_put((some,), of(some, degree))
         return sums
 

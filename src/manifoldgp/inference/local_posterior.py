@@ -271,6 +271,10 @@ class LocalPosterior(Conditioned):
         return torch.stack([own.features(torch.arange(min(FIRST_FEATURES, self.rows), device=self.device)) for own in self.each])
 
     @property
+    def features(self) -> int:
+        return self.first_features.shape[-1]
+
+    @property
     def rows(self) -> int:
         return self.z.shape[-1]
 

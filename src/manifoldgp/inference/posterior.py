@@ -96,6 +96,11 @@ class Conditioned(ABC):
         return self.points.shape[-2]
 
     @property
+    def features(self) -> int:
+        """How many features a row has."""
+        return self.points.shape[-1]
+
+    @property
     def members(self) -> int:
         return self.jitter.shape[0]
 

@@ -127,7 +127,7 @@ class SparsePosterior(Conditioned):
                 a.append(sums.a)
             factor, weights = torch.stack(LB), torch.stack(a)
             kept = (
-                self.data.joined_by(X, y, known_noise) if len(self.data.y) == self.N else self.data
+                self.data.joined_by(X, y, known_noise) if len(self.data.y) >= self.N else self.data
             )  # all rows, or some for diagnosis
             return replace(self, data=kept, LB=factor, a=weights, alpha=_alpha(self.L, factor, weights), N=self.N + len(X))
 
