@@ -64,6 +64,7 @@ MORE_FROM = 3000
 """Groups get further members from twice as many rows on, once more from four times as many, and so on."""
 
 MOST_ROUNDS = 4
+"""Rounds of further members, at most."""
 
 NEARBY_ROWS = 4000
 """Rows in neighbourhoods, at most, that a member goes on with; where there are more, every member has others."""
@@ -75,7 +76,7 @@ PATIENT_BELOW = 300
 """Rows below which every group takes the second step: it costs next to nothing there, and few held-out rows misjudge a network that has just begun."""
 
 SORTING = 60_000
-"""Operations that take as long as it takes to compute the features of a row and to find its cell, twice over: on the rows of a fold, and on all."""
+"""Operations that take as long as finding the cell of a row, its features included, among the rows of a fold and again among all rows."""
 
 SCREEN_ROWS, SCREEN_ITERATIONS = 250, 30
 """Rows on which starts of the plain GP, and further plain GPs, are compared first, and iterations of the latter there."""

@@ -11,7 +11,7 @@ HELD_OUT_ROWS = 2000
 """Rows that say enough about weights; of many rows no more are held out."""
 
 HELD_OUT_CELLS, CELL_ROWS = 100, 100
-"""Of very many rows those held out lie in so many cells, each of about so many rows; scattered over all, they would cost every member a factor each."""
+"""Of very many rows those held out lie in so many cells, each of about so many rows. Scattered over all rows, every one of them would need a factor of its own from every member."""
 
 IN_CELLS_FROM = 40_000
 """Rows beyond which that is done."""
