@@ -104,6 +104,23 @@ def test_controls_and_tables(chromium, model, page, tmp_path, size):
     assert 'speed <m/s>: "x" is not a number' in text[7]
 
 
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be", "utf-8", "cp1252"])
+def test_files_are_read_in_the_encodings_of_tables(chromium, page, tmp_path, encoding):
+    text = "speed <m/s>,floor,Gerät\n0.5,ice,groß\n-1,sand,\n"
+    data = ("\ufeff" + text if encoding == "utf-16-be" else text).encode(encoding)  # utf-16 brings its own mark
+    code = f"""
+      const files = new DataTransfer(), input = document.querySelector("#live-table input[type=file]");
+      files.items.add(new File([new Uint8Array({list(data)})], "new.csv"));
+      input.files = files.files;
+      input.dispatchEvent(new Event("change"));"""
+    dom, console = browse(chromium, with_script(page, code, tmp_path / "page.html"), tmp_path / "profile")
+    assert not console
+    table = dom[dom.index('id="live-table"') :]
+    assert "Download 2 predictions" in table
+    assert ">Gerät</th>" in table
+    assert ">groß</td>" in table
+
+
 WHEN = {"day first": "%d/%m/%Y %H:%M", "month first": "%m/%d/%Y %I:%M %p"}
 
 

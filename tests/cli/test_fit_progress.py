@@ -212,6 +212,15 @@ def test_a_budget_bounds_the_time_left(monkeypatch):
     assert any("about 20 s left" in line for line in drawn(messages))
 
 
+def test_a_budget_is_told_in_advance_by_its_option():
+    messages = terminal()
+    with FitProgress(1, messages, Interruption(), budget=30.0) as progress:
+        progress.begin(0, Plan((Phase("first", 10, 100.0, 10),), title="9 rows, averaging='stack'"))
+    told = " ".join(drawn(messages))
+    assert "9 rows, --averaging stack: " in told
+    assert ", at most 30 s (--time-budget)" in told
+
+
 @pytest.fixture
 def default_signals():
     """Signals as a terminal has them, also where the tests run in the background."""

@@ -51,6 +51,21 @@ def test_predictions_need_neither_pytorch_nor_scikit_learn(folder, command):
     assert len(ran.stdout.splitlines()) > 10
 
 
+@pytest.mark.parametrize("command", [("fit", "--out", "other.mgp"), ("compare",)], ids=["fit", "compare"])
+def test_a_bad_table_is_told_before_pytorch_is_there(tmp_path, command):
+    (tmp_path / "data.csv").write_text("x,y\n1,2\n2,many\n3,4\n", encoding="utf-8")
+    code = (
+        f"import sys; sys.argv = ['mgp', {command[0]!r}, 'data.csv', '--target', 'y', *{command[1:]}]\n"
+        "from manifoldgp.cli import main\n"
+        "try: main()\n"
+        "except SystemExit: print([m for m in ('torch', 'sklearn') if m in sys.modules], file=sys.stderr)"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, env=ENVIRONMENT, timeout=60)
+    told, modules = ran.stderr.strip().splitlines()[-2:]
+    assert "Column 'y' must hold numbers; it has 'many'" in told
+    assert modules == "[]"
+
+
 def test_a_program_and_the_model_say_the_same(folder, tmp_path):
     manifoldgp.load(folder / "model.mgp").save(tmp_path / "model.mgp")  # without the program
     assert "program" in read_header(folder / "model.mgp")
