@@ -312,9 +312,9 @@ def draw(out: Path, picture: Path) -> None:
     names = {"ours": "manifoldgp", **PEERS, "earlier": "manifoldgp 0.1"}
     colours = dict(zip(names, ("#c1272d", "#8c564b", "#2ca02c", "#1f77b4", "#17becf", "#999999"), strict=True))
     sets = [name for name in SETS if any(r["name"] == name for r in found)]
-    figure, axes = plt.subplots(
-        2, len(sets), figsize=(2.9 * len(sets), 5.2), sharex=True, sharey="row", squeeze=False, layout="constrained"
-    )
+    figure, axes = plt.subplots(2, len(sets), figsize=(2.9 * len(sets), 5.4), sharex=True, squeeze=False, layout="constrained")
+    for axis in axes[0, 1:]:
+        axis.sharey(axes[0, 0])
     for column, name in zip(axes.T, sets, strict=True):
         for model, label in names.items():
             for axis, what in zip(column, ("seconds", "nlpp"), strict=True):
@@ -332,12 +332,14 @@ def draw(out: Path, picture: Path) -> None:
                     )
         column[0].set(title=name, xscale="log", yscale="log")
         column[1].set(xlabel="rows")
-        sizes = sorted({r["rows"] for r in found})
+        sizes = [size for size in sorted({r["rows"] for r in found}) if size != 8600]  # too near to 10,000 for a label
         column[1].set_xticks(sizes, [f"{size:,}" for size in sizes], rotation=60, fontsize=7)
         column[1].xaxis.set_minor_formatter(NullFormatter())
     axes[0, 0].set_ylabel("processor seconds")
     axes[1, 0].set_ylabel("NLPP, nats a row")
-    axes[0, 0].legend(fontsize=6.5)
+    figure.legend(
+        *axes[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=len(names), fontsize=8, frameon=False
+    )
     figure.savefig(picture, dpi=110)
 
 
