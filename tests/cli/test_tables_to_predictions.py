@@ -17,7 +17,6 @@ from command_line import fails, mgp
 from manifoldgp import GPRegressor, Single
 from manifoldgp.cli.fit import _warn_of_copies
 from manifoldgp.errors import InputError
-from manifoldgp.estimators.program_targets import small_predictor
 
 FAST = ("--averaging", "single", "--restarts", "1", "--max-iter", "5")
 RNG = np.random.default_rng(0)
@@ -550,11 +549,6 @@ def test_a_large_model_predicts_by_a_quick_program_and_says_what_that_loses(tmp_
     assert 0.0 < np.abs(one["mean"] - mean).max() < 0.2 * std.min()
     assert lost in mgp("score", "m.mgp", "new.csv").err
     assert lost not in mgp("score", "m.mgp", "new.csv", "--exact").err
-    model = manifoldgp.load("m.mgp")
-    whole = small_predictor(model, 200_000, 1e-15)  # where every row counts, up to four times the size
-    assert whole is not None
-    assert not whole.distilled
-    assert small_predictor(model, 100_000, 1e-15) is None
     monkeypatch.setattr("manifoldgp.cli.predict._ROWS_AT_ONCE", 3)
     in_pieces = pd.read_csv(io.StringIO(mgp("predict", "m.mgp", "new.csv").out))
     np.testing.assert_allclose(in_pieces, one, rtol=1e-9)
