@@ -451,5 +451,5 @@ def test_the_command_line_says_it_in_words(tmp_path):
     assert "positive number of seconds" in fails(*common, "--budget", "0", code=2)
     gaps = np.where(np.arange(len(T)) % 9 == 0, np.nan, T)
     pd.DataFrame({"year": gaps, "sales": GROWING}).to_csv(tmp_path / "sales.csv", index=False)
-    assert "--missing impute, --missing drop" in fails(*common)
+    assert "--missing impute or --missing drop" in fails(*common)
     assert json.loads(mgp(*common, "--missing", "drop", "--json").out)["rows"] == int(np.isfinite(gaps).sum())

@@ -15,6 +15,7 @@ import pytest
 import manifoldgp
 from command_line import fails, mgp
 from manifoldgp import GPRegressor, Single
+from manifoldgp.cli._messages import in_options
 from manifoldgp.cli.fit import _warn_of_copies
 from manifoldgp.errors import InputError
 
@@ -125,7 +126,7 @@ def test_fit_of_many_rows_is_sparse_and_says_so(averaging, here, monkeypatch):
         monkeypatch.setattr(f"manifoldgp.averaging.{average}.local_up_to", 0)
     fit = ("fit", "data.csv", "-t", "y", "--drop", "z,sd", "--averaging", averaging, "--out", "m.mgp")
     done = mgp(*fit, "--time-budget", "1")
-    assert "30 rows: method='auto' trains the sparse model with up to 512 inducing points" in " ".join(done.err.split())
+    assert "30 rows: --method auto trains the sparse model with up to 512 inducing points" in " ".join(done.err.split())
     assert manifoldgp.load("m.mgp").method_ == "sparse"
     if averaging == "single":
         done = mgp(*fit, "--method", "sparse", "--restarts", "2", "--max-iter", "3", "--inducing", "8")
@@ -476,7 +477,7 @@ def test_inspect_shows_columns_settings_and_remarks(folder):
     assert about["rows"] == 60
     assert about["table"] == model.table_encoding_.to_plain() | {"donors": None}
     assert about["settings"]["averaging__max_iter"] == 15
-    assert about["remarks"] == model.diagnose().remarks
+    assert about["remarks"] == [in_options(remark) for remark in model.diagnose().remarks]
     assert about["numbers"]["NLML per row"] == pytest.approx(model.diagnose().numbers["NLML per row"])
 
 
