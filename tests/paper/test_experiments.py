@@ -210,6 +210,7 @@ def test_quick_and_full_plans(tmp_path):
     quick = make_plan(tmp_path, quick=True, data_dir=tmp_path)
     assert {e.key for e in quick.experiments} == {"step", "bumps", "walker", "icub", "smooth"}
     assert max(c.seed for c in quick.configs) <= 4
+    assert {c.seed for c in quick.configs if c.method in ("deep-gp", "kernel-search", "linear")} == {0}
     assert quick.remarks == ()
     full = make_plan(tmp_path, only=("step", "bumps", "smooth", "icub"), data_dir=tmp_path)
     seeds = {e.key: len({c.seed for c in full.configs if c.experiment == e.key}) for e in full.experiments}
