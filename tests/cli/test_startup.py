@@ -36,17 +36,22 @@ def test_inspect_needs_neither_pytorch_nor_scikit_learn(folder):
     assert json.loads(ran.stdout)["rows"] == 60
 
 
-@pytest.mark.parametrize(
-    "command", [("predict", "model.mgp", "new.csv"), ("score", "model.mgp", "new.csv", "--json")], ids=["predict", "score"]
-)
-def test_predictions_need_neither_pytorch_nor_scikit_learn(folder, command):
+def loaded_after(command, modules, folder):
+    """What mgp printed, and in the last line of its errors which of the modules it had loaded."""
     code = (
         f"import sys; sys.argv = ['mgp', *{command}]\n"
         "from manifoldgp.cli import main\n"
         "try: main()\n"
-        "except SystemExit: print([m for m in ('torch', 'sklearn', 'scipy', 'matplotlib') if m in sys.modules], file=sys.stderr)"
+        f"except SystemExit: print([m for m in {modules} if m in sys.modules], file=sys.stderr)"
     )
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=folder, env=ENVIRONMENT, timeout=60)
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=folder, env=ENVIRONMENT, timeout=60)
+
+
+@pytest.mark.parametrize(
+    "command", [("predict", "model.mgp", "new.csv"), ("score", "model.mgp", "new.csv", "--json")], ids=["predict", "score"]
+)
+def test_predictions_need_neither_pytorch_nor_scikit_learn(folder, command):
+    ran = loaded_after(command, ("torch", "sklearn", "scipy", "matplotlib"), folder)
     assert ran.stderr.strip().splitlines()[-1] == "[]"
     assert len(ran.stdout.splitlines()) > 10
 
@@ -54,13 +59,7 @@ def test_predictions_need_neither_pytorch_nor_scikit_learn(folder, command):
 @pytest.mark.parametrize("command", [("fit", "--out", "other.mgp"), ("compare",)], ids=["fit", "compare"])
 def test_a_bad_table_is_told_before_pytorch_is_there(tmp_path, command):
     (tmp_path / "data.csv").write_text("x,y\n1,2\n2,many\n3,4\n", encoding="utf-8")
-    code = (
-        f"import sys; sys.argv = ['mgp', {command[0]!r}, 'data.csv', '--target', 'y', *{command[1:]}]\n"
-        "from manifoldgp.cli import main\n"
-        "try: main()\n"
-        "except SystemExit: print([m for m in ('torch', 'sklearn') if m in sys.modules], file=sys.stderr)"
-    )
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, env=ENVIRONMENT, timeout=60)
+    ran = loaded_after((command[0], "data.csv", "--target", "y", *command[1:]), ("torch", "sklearn"), tmp_path)
     told, modules = ran.stderr.strip().splitlines()[-2:]
     assert "Column 'y' must hold numbers; it has 'many'" in told
     assert modules == "[]"

@@ -107,7 +107,7 @@ def prepare(encoding: TableEncoding, table: Any, allow_unknown: bool, messages: 
 
 
 def tell_what_is_lost(lost: str, messages: Messages) -> None:
-    """That predictions come from a program that is quicker than the model, and what that costs."""
+    """That predictions come from a program that is quicker than the model, where it loses anything."""
     if lost:
         messages.note(
             "Predicted by a quick approximation, usually within hundredths of a standard deviation; --exact takes the model itself."
