@@ -50,7 +50,7 @@ class Result:
 class Method:
     """A row of a table. build: the unfitted estimator for a Config. average: a mixture of models, ours rather than the paper's.
 
-    expected_seconds: rough time of one fit, for the order of the work and the time left; nothing else depends on it.
+    expected_seconds: rough time of one fit, for the order of the work, the time left, and what a quick run leaves out.
     cites: whose method it is, where the paper cites it and does not tabulate it.
     """
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -52,8 +53,7 @@ class Outcome:
 
 def gather(plan: Plan, results: Sequence[Result], failures: Sequence[Failure], seconds: float) -> Outcome:
     """Tables and checks of what was found."""
-    seeds = {e.key: len({c.seed for c in plan.configs if c.experiment == e.key}) for e in plan.experiments}
-    tables = make_tables(plan.experiments, results, seeds)
+    tables = make_tables(plan.experiments, results, Counter((c.experiment, c.method) for c in plan.configs))
     return Outcome(
         plan=plan,
         results=tuple(results),

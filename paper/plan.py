@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import util
 from pathlib import Path
 
@@ -22,6 +22,9 @@ EXPERIMENTS: tuple[Experiment, ...] = (STEP, BUMPS, WALKER, ICUB, RECORDING, SMO
 ICUB_FILE = "icub_walking_only_100Hz.csv"
 FULL_SEEDS = 20
 _QUICK_SEEDS = {"step": 5, "smooth": 2}  # one of the others
+_QUICK_SECONDS = 5.0
+"""A quick run leaves out what the paper cites and does not tabulate where a fit takes longer than this."""
+
 _RECORDED = ("icub", "recording")  # one recording each: seeds differ in the starts alone, a few are enough
 _RECORDED_SEEDS = 5
 
@@ -44,9 +47,10 @@ class Plan:
 
     @property
     def experiments(self) -> tuple[Experiment, ...]:
-        """The experiments that take part, in the paper's order."""
-        keys = {config.experiment for config in self.configs}
-        return tuple(e for e in EXPERIMENTS if e.key in keys)
+        """The experiments that take part, in the paper's order, with the methods that do."""
+        planned = {(config.experiment, config.method) for config in self.configs}
+        found = (replace(e, methods=tuple(m for m in e.methods if (e.key, m.key) in planned)) for e in EXPERIMENTS)
+        return tuple(experiment for experiment in found if experiment.methods)
 
 
 def make_plan(
@@ -62,8 +66,8 @@ def make_plan(
 ) -> Plan:
     """Plan a run into the folder ``out``, which also keeps the simulated walks.
 
-    seeds: draws of the data for each experiment; by default 20, or with ``quick`` 1 to 5, and one for what the paper cites and does not tabulate. only: keys of experiments. restarts, max_iter:
-    instead of each experiment's own, for tests. data_dir: folder that may hold the iCub's recording. walk: CSV of your robot's walk.
+    seeds: draws of the data for each experiment; by default 20, or with ``quick`` 1 to 5, and one for what the paper cites and does not tabulate if that is quick.
+    only: keys of experiments. restarts, max_iter: instead of each experiment's own, for tests. data_dir: folder that may hold the iCub's recording. walk: CSV of your robot's walk.
     """
     if seeds is not None and seeds < 1:
         raise InputError(f"Expected at least one seed, got {seeds}.")
@@ -91,9 +95,17 @@ def make_plan(
             )
             for seed, recording in enumerate(recordings)
             for method in experiment.methods
-            if not (quick and seeds is None and seed and method.cites)
+            if not (quick and seeds is None and method.cites and (seed or method.expected_seconds > _QUICK_SECONDS))
         ]
-    return Plan(quick, tuple(configs), tuple(remarks))
+    plan = Plan(quick, tuple(configs), tuple(remarks))
+    return replace(plan, remarks=(*plan.remarks, *_left_out(chosen, plan)))
+
+
+def _left_out(chosen: Sequence[Experiment], plan: Plan) -> list[str]:
+    """A remark on the methods that no experiment has in this plan."""
+    planned = {config.method for config in plan.configs}
+    missing = dict.fromkeys(m.label for e in chosen for m in e.methods if m.key not in planned)
+    return [f"Left out of a quick run, because they take long: {', '.join(missing)}."] if missing and plan.quick else []
 
 
 def _recordings(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from paper.experiment import METRICS, Experiment, Result
@@ -65,8 +65,10 @@ class Table:
         return next(row for row in self.rows if row.method == method)
 
 
-def make_tables(experiments: Sequence[Experiment], results: Sequence[Result], planned_seeds: dict[str, int]) -> list[Table]:
-    """Tables of all experiments. planned_seeds: by experiment key; seeds without a result count as failed."""
+def make_tables(
+    experiments: Sequence[Experiment], results: Sequence[Result], planned_seeds: Mapping[tuple[str, str], int]
+) -> list[Table]:
+    """Tables of all experiments. planned_seeds: by the keys of experiment and method; seeds without a result count as failed."""
     return [
         Table(
             experiment.key,
@@ -79,7 +81,7 @@ def make_tables(experiments: Sequence[Experiment], results: Sequence[Result], pl
                     experiment,
                     method.key,
                     [r for r in results if (r.config.experiment, r.config.method) == (experiment.key, method.key)],
-                    planned_seeds[experiment.key],
+                    planned_seeds[experiment.key, method.key],
                 )
                 for method in experiment.methods
             ),

@@ -19,8 +19,9 @@ from manifoldgp.data import Dataset, step_function, walker
 from manifoldgp.errors import InputError
 from paper import run as runner
 from paper.checks import checks
-from paper.experiment import METRICS, Config
+from paper.experiment import METRICS, Config, Experiment
 from paper.functions import POINTS, SIDE, STEP_GRID, as_fields, bandwidth, horizontal_spectrum, principal_features
+from paper.outcome import gather
 from paper.plan import EXPERIMENTS, experiment_of, make_plan
 from paper.run import read_result, result_path, run, run_one, write_result
 from paper.tables import make_tables, show, tables_as_csv, tables_as_markdown
@@ -75,6 +76,11 @@ def test_pictures_have_the_shape_that_figures_expect(key: str, method: str):
     assert {name: np.shape(v) for name, v in found.items()} == {name: np.shape(v) for name, v in expected.items()}
 
 
+def every_method(experiment: Experiment, seeds: int) -> dict[tuple[str, str], int]:
+    """A plan in which every method has so many seeds."""
+    return {(experiment.key, method.key): seeds for method in experiment.methods}
+
+
 CITED = {
     "ica", "isomap", "lle", "linear", "autoencoder", "mgp-pretrained", "mgp-guided", "warped-inputs", "warped-outputs", "noisy-inputs", "periodic", "spectral-mixture",
     "kernel-search", "deep-gp",
@@ -92,7 +98,7 @@ def test_every_experiment_has_its_methods_and_the_papers_rows():
         missing = NEED_SEVERAL_INPUTS if experiment.key in ("step", "smooth") else set()
         missing = missing | ({"deep-gp"} if find_spec("gpytorch") is None else set())
         assert {m.key for m in cited} == CITED - missing
-        (table,) = make_tables([experiment], [], {experiment.key: 1})
+        (table,) = make_tables([experiment], [], every_method(experiment, 1))
         assert all(f"{m.label} ({m.cites})" in table.note for m in cited)
         for method in experiment.methods:
             model = method.build(Config(experiment.key, method.key, 0, 3))
@@ -112,7 +118,7 @@ def test_kernel_search_is_a_single_model_with_an_evidence_and_no_row_in_the_pape
     assert result.scores["nlml"] is not None
     assert math.isfinite(result.scores["nlpp"])  # pyright: ignore[reportArgumentType]
     assert "KernelSearch" in result.estimator
-    (table,) = make_tables([experiment_of("step")], [result], {"step": 1})
+    (table,) = make_tables([experiment_of("step")], [result], every_method(experiment_of("step"), 1))
     row = table.row("kernel-search")
     assert (row.restarts, row.ours, row.cells["nlpp"].paper) == (None, False, None)
     assert "not tabulated" in table.note
@@ -122,7 +128,7 @@ def test_a_deep_gp_has_a_bound_in_place_of_an_evidence_and_no_row_in_the_paper()
     pytest.importorskip("gpytorch", reason="needs the extra [gpytorch]")
     result = run_one(Config("step", "deep-gp", seed=0, restarts=1, max_iter=1))
     assert all(math.isfinite(result.scores[score]) for score in ("nlml", "nlpp"))  # pyright: ignore[reportArgumentType]
-    (table,) = make_tables([experiment_of("step")], [result], {"step": 1})
+    (table,) = make_tables([experiment_of("step")], [result], every_method(experiment_of("step"), 1))
     row = table.row("deep-gp")
     assert (row.restarts, row.ours, row.cells["nlpp"].paper) == (None, False, None)
     assert "Deep GPs" in table.note
@@ -134,7 +140,7 @@ def test_what_the_paper_cites_is_a_single_model_with_an_evidence_and_no_row_in_t
     result = run_one(Config(experiment, method, seed=0, **TINY))
     assert result.scores["nlml"] is not None
     assert math.isfinite(result.scores["nlpp"])  # pyright: ignore[reportArgumentType]
-    (table,) = make_tables([experiment_of(experiment)], [result], {experiment: 1})
+    (table,) = make_tables([experiment_of(experiment)], [result], every_method(experiment_of(experiment), 1))
     row = table.row(method)
     assert (row.restarts, row.ours, row.cells["nlpp"].paper) == (TINY["restarts"], False, None)
 
@@ -210,13 +216,26 @@ def test_quick_and_full_plans(tmp_path):
     quick = make_plan(tmp_path, quick=True, data_dir=tmp_path)
     assert {e.key for e in quick.experiments} == {"step", "bumps", "walker", "icub", "smooth"}
     assert max(c.seed for c in quick.configs) <= 4
-    assert {c.seed for c in quick.configs if c.method in ("deep-gp", "kernel-search", "linear")} == {0}
-    assert quick.remarks == ()
+    assert {c.seed for c in quick.configs if c.method in ("linear", "autoencoder")} == {0}
+    assert not {c.method for c in quick.configs} & {"deep-gp", "kernel-search"}
+    (remark,) = quick.remarks
+    assert "Kernel search" in remark
+    assert "Linear projection" not in remark
     full = make_plan(tmp_path, only=("step", "bumps", "smooth", "icub"), data_dir=tmp_path)
     seeds = {e.key: len({c.seed for c in full.configs if c.experiment == e.key}) for e in full.experiments}
     assert seeds == {"step": 20, "bumps": 20, "smooth": 20, "icub": 5}
     assert {c.restarts for c in full.configs if c.experiment == "step"} == {20}
     assert {c.restarts for c in full.configs if c.experiment == "bumps"} == {5}
+
+
+def test_a_table_has_the_methods_of_its_plan_and_counts_their_own_seeds(tmp_path):
+    plan = make_plan(tmp_path, quick=True, only=("step",))
+    table = gather(plan, [made_up_result(config) for config in plan.configs], [], 1.0).table("step")
+    assert {row.method: row.seeds for row in table.rows}["autoencoder"] == 1
+    assert {row.method: row.seeds for row in table.rows}["stack"] == 5
+    assert not any(row.failed for row in table.rows)
+    assert "deep-gp" not in {row.method for row in table.rows}
+    assert "Deep GP" not in table.note
 
 
 def test_what_is_missing_is_said(tmp_path, monkeypatch):
@@ -272,7 +291,7 @@ def test_tables_have_median_and_worst_beside_the_papers_value():
 
 def test_seeds_without_a_result_count_as_failed():
     results = [made_up_result(Config("smooth", "gp-se", 0, 2))]
-    (table,) = make_tables([experiment_of("smooth")], results, {"smooth": 4})
+    (table,) = make_tables([experiment_of("smooth")], results, every_method(experiment_of("smooth"), 4))
     assert table.row("gp-se").failed == 3
     assert table.row("stack").cells["nlpp"].median is None
     assert "0 (4 failed)" in tables_as_markdown([table])
@@ -318,13 +337,13 @@ def test_a_missed_bar_and_a_missing_result():
         for r in made_up_outcome(keys=("smooth",)).results
     ]
     smooth = experiment_of("smooth")
-    held = {c.text: c.held for c in checks(make_tables([smooth], results, {"smooth": 3}), results)}
+    held = {c.text: c.held for c in checks(make_tables([smooth], results, every_method(smooth, 3)), results)}
     assert held == {
         "Smooth function: test NLPP of mGP (log-sigmoid)": False,
         "Smooth function: test NLPP of the mGP within 0.02 of the plain GP's": False,
         "No relevant difference between mGP and GP on a smooth function": False,
     }
-    empty = checks(make_tables([smooth], [], {"smooth": 3}), [])
+    empty = checks(make_tables([smooth], [], every_method(smooth, 3)), [])
     assert {c.held for c in empty} == {None}
     assert {c.observed for c in empty} == {"no result"}
 
