@@ -182,7 +182,7 @@ class Trial:
 
     def _gain_by_region(self, strength: float = 30.0) -> float:
         """Nats a row of held-out rows that weights of their own for thirds of the predicted means gain over common ones; strength: pseudo-rows that vote for the common ones."""
-        candidates, report = self.tried.course.candidates, self.model.held_out_[0]
+        candidates, report = self.tried.course.contest.candidates, self.model.held_out_[0]
         G, F, _ = candidates.log_density.shape
         table = candidates.log_density.reshape(G * F, -1)
         table = table[:, np.isfinite(table).all(0)]

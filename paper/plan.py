@@ -105,7 +105,7 @@ def _left_out(chosen: Sequence[Experiment], plan: Plan) -> list[str]:
     """A remark on the methods that no experiment has in this plan."""
     planned = {config.method for config in plan.configs}
     missing = dict.fromkeys(m.label for e in chosen for m in e.methods if m.key not in planned)
-    return [f"Left out of a quick run, because they take long: {', '.join(missing)}."] if missing and plan.quick else []
+    return [f"Left out of a quick run, because they take long: {'; '.join(missing)}."] if missing and plan.quick else []
 
 
 def _recordings(

@@ -15,6 +15,7 @@ from manifoldgp.averaging import final_members, stack
 from manifoldgp.averaging import fold_training as on_folds
 from manifoldgp.averaging.averages import FoldChoice
 from manifoldgp.averaging.fast import widening
+from manifoldgp.averaging.fold_contest import Contest
 from manifoldgp.averaging.fold_groups import Group
 from manifoldgp.averaging.fold_predictions import make_batch, predict_held_out
 from manifoldgp.averaging.folds import held_out_in_turn
@@ -490,14 +491,14 @@ def test_a_step_that_makes_held_out_rows_less_likely_is_taken_back(monkeypatch):
     rng = np.random.default_rng(0)
     X = np.sort(rng.uniform(-1, 1, size=(40, 1)), axis=0)
     y = (X[:, 0] > 0) + 0.01 * rng.normal(size=40)
-    honest = on_folds.OnFolds._predicted
+    honest = Contest.predict
 
-    def worse_after_the_first_step(course, group, folds):
-        found = honest(course, group, folds)
+    def worse_after_the_first_step(contest, group, folds):
+        found = honest(contest, group, folds)
         log_density, cdf = found.mixture
         return replace(found, mixture=(log_density - 10.0 * (group.iterations == 20), cdf))
 
-    monkeypatch.setattr(on_folds.OnFolds, "_predicted", worse_after_the_first_step)
+    monkeypatch.setattr(Contest, "predict", worse_after_the_first_step)
     average, phases = averaged(X, y, steps=(5, 20, 60))
     assert "own on folds, to 20" in phases
     own = next(batch for batch in average.trained if batch.group == "own")

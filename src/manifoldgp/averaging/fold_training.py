@@ -8,17 +8,17 @@ further, one that a step made worse stays as it was before that step (early stop
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from scipy.special import logsumexp, ndtr
 from torch import Tensor
 
-from manifoldgp.averaging.fold_groups import Group, Predicted, candidates_of, equal_weights_of, tempered_weights_of
-from manifoldgp.averaging.fold_predictions import Folds, predict_held_out
+from manifoldgp.averaging.fold_contest import DECIDE_ABOVE, Contest
+from manifoldgp.averaging.fold_groups import Group, candidates_of, equal_weights_of, tempered_weights_of
+from manifoldgp.averaging.fold_predictions import Folds
 from manifoldgp.averaging.kinds import (
     COLD,
     LARGE,
@@ -33,7 +33,7 @@ from manifoldgp.averaging.kinds import (
     rough_nested,
 )
 from manifoldgp.averaging.members import nested_gp, pick, warm_and_cold
-from manifoldgp.averaging.stacking import PLAIN_GPS, Candidates, HeldOutReport
+from manifoldgp.averaging.stacking import PLAIN_GPS, HeldOutReport
 from manifoldgp.model import Data, Model
 from manifoldgp.parameters import Tree, leaves
 from manifoldgp.training.plan import LEAST_KEPT
@@ -44,15 +44,6 @@ if TYPE_CHECKING:
     from manifoldgp.averaging.stack import Stack
 
 GP_FOLD_ITERATIONS = 50
-
-DECIDE_ROWS, DECIDE_HELD_OUT = 600, 1024
-"""Rows near a held-out one that members predict it with while it is decided who is trained on, and held-out rows that decide, both at most. Weights are found with all of them."""
-
-DECIDE_ABOVE = 1500
-"""Rows of a fold beyond which that is done."""
-
-FACTOR_BYTES = 2**32
-"""Memory that the factors of all members may take together; beyond, the groups that are missed least are left out."""
 
 FOR_TRAINING = 0.85
 """Share of a time budget in which members are trained on the folds; the rest is for weighing and conditioning them."""
@@ -130,27 +121,29 @@ def network_order(few: bool, many: bool) -> tuple[str, ...]:
 
 
 class OnFolds:
-    """The groups of one stack on their way through the folds. groups, predicted: so far, by name. rough_base: plain GPs of the folds that rough members start around."""
+    """The groups of one stack on their way through the folds. contest: those that have begun, and what held-out rows say.
+
+    rough_base: plain GPs of the folds that rough members start around.
+    """
 
     def __init__(self, template: Model, folds: Folds, settings: Stack, trainer: Trainer, rng: np.random.Generator) -> None:
         self.template, self.folds, self.settings, self.rng = template, folds, settings, rng
-        self.deciding = folds
+        self.contest = Contest(folds, settings, trainer)
         self.rough_base: Tree | None = None
         self._end, self._conditioning = trainer.deadline, 0.0  # seconds for each member that predicts
         self.trainer = trainer.within(FOR_TRAINING, LEAST_KEPT)
         self.size = settings.hidden, settings.q
         self._gained: dict[str, float] = {}  # nats a row that the stack gained by the last step of a group
-        self.groups: dict[str, Group] = {}
-        self.predicted: dict[str, Predicted] = {}
+
+    @property
+    def groups(self) -> dict[str, Group]:
+        """The groups so far, by name."""
+        return self.contest.groups
 
     @property
     def idle(self) -> frozenset[str]:
         """Groups that an earlier fit to the same rows found of no use."""
         return frozenset() if self.trainer.earlier is None else self.trainer.earlier.idle
-
-    @property
-    def candidates(self) -> Candidates:
-        return candidates_of(self.predicted)
 
     def weigh(self, gp_values: Tree) -> tuple[np.ndarray, HeldOutReport]:
         """Train every group on every fold; weights (G, F) and their report. gp_values: a plain GP, leaves (1, *shape), where those of the folds start.
@@ -158,22 +151,24 @@ class OnFolds:
         Ctrl-C ends training; groups that were finished are kept, the plain GP at least.
         """
         if self.folds.train.y.shape[-1] > DECIDE_ABOVE:
-            self.deciding = self.folds.with_fewer_rows(DECIDE_ROWS, DECIDE_HELD_OUT, self._scale_of(gp_values)[0], self.rng)
+            self.contest.decide_by_few(self._scale_of(gp_values)[0], self.rng)
         try:
             self.train(gp_values)
         except KeyboardInterrupt:
             if PLAIN not in self.groups:
                 raise
             self.trainer.interrupt()
-        kept, judged = self._in_time(self.needed()), self.deciding
-        if judged is not self.folds:
-            self.groups = {name: group for name, group in self.groups.items() if name in kept}
-            self.predicted = {name: self.predicted[name] for name in self.groups}
-        if judged is not self.folds and self._in_time(kept, skip=False) == kept:
-            judged, self.predicted = self.folds, {name: self._predicted(group, self.folds) for name, group in self.groups.items()}
-            kept = self._in_time(self.needed())
-        weights, report = self.settings.weighing.weights(self.candidates, kept)
-        return weights, self._with_means(report, judged)
+        contest, kept = self.contest, self._in_time(self.needed())
+        if contest.by_few:
+            contest.keep(kept)
+            if self._in_time(kept, skip=False) == kept:
+                contest.decide_by_all()
+                kept = self._in_time(self.needed())
+        return contest.weights(kept)
+
+    def needed(self) -> list[str]:
+        """The groups that the stack would miss; when time is up, all of them."""
+        return self.contest.needed(self.late)
 
     def train(self, gp_values: Tree) -> None:
         """All groups, one step after another."""
@@ -202,43 +197,12 @@ class OnFolds:
         """Whether the folds have so few rows that nothing is tried on a part of them, and cores gain nothing by more trainings at once."""
         return self.folds.train.y.shape[-1] <= SCREEN_FROM
 
-    def needed(self) -> list[str]:
-        """The groups that are missed if they are left out; the plain GP is one of them. When time is up nobody asks: all of them."""
-        weighing = self.settings.weighing
-        kept = list(self.groups) if self.late else weighing.needed(self.candidates, self._optional, self.settings.keep)
-        return kept if self._local else self._at_most(max(3, int(FACTOR_BYTES / (8 * self.folds.N**2))), kept, least=2)
-
-    @property
-    def _local(self) -> bool:
-        """Whether members predict from the rows near a point."""
-        return self.trainer.nearness is not None and self.trainer.nearness.above < self.folds.N
-
     def _in_time(self, kept: list[str], skip: bool = True) -> list[str]:
         """Those of the groups that can be conditioned on all rows in the time that is left; the plain GP at least. skip: local members are conditioned where they predict, and
         may be weighed by what they said while it was decided who is trained on."""
-        if not self._conditioning or (skip and self._local):
+        if not self._conditioning or (skip and self.contest.local):
             return kept
-        return self._at_most(self._time_left / self._conditioning, kept, least=1)
-
-    def _at_most(self, members: float, kept: list[str], least: int) -> list[str]:
-        """Groups with so many members together, or so few groups: those that are missed least are left out."""
-        while len(kept) > least and sum(self.groups[name].inner.size for name in kept) > members:
-            kept = self._without_lightest(kept) if self.late else self._without_least_missed(kept)
-        return kept
-
-    def _without_least_missed(self, kept: list[str]) -> list[str]:
-        return self.settings.weighing.without_least_missed(self.candidates, kept, self._optional)[0]
-
-    def _without_lightest(self, kept: list[str]) -> list[str]:
-        """Without the group that has the least weight: known at once."""
-        weights, _ = self.settings.weighing.weights(self.candidates, kept)
-        share = dict(zip(self.groups, weights.sum(1), strict=True))
-        lightest = min((name for name in kept if name != PLAIN), key=share.__getitem__)
-        return [name for name in kept if name != lightest]
-
-    @property
-    def _optional(self) -> list[str]:
-        return [name for name in self.groups if name != PLAIN]
+        return self.contest.at_most(self._time_left / self._conditioning, kept, 1, self.late)
 
     def _keep_time(self, seconds: float) -> None:
         """Training has to end before the deadline: every member that predicts needs a factor of its fold's rows, and one of all rows; local ones
@@ -246,11 +210,11 @@ class OnFolds:
         if self._end == math.inf:
             return
         (K, n), m = self.folds.train.y.shape, self.folds.X.shape[1]
-        cells, some = self.deciding.train.y.shape
-        pace = seconds / (cells * (some**3 / 3 + some * some * self.deciding.X.shape[1]))
+        cells, some = self.contest.deciding.train.y.shape
+        pace = seconds / (cells * (some**3 / 3 + some * some * self.contest.deciding.X.shape[1]))
         self._conditioning = pace * (n**3 / 3 + n * n * m + self.folds.N**3 / 3)
         after = self._conditioning
-        if self._local:
+        if self.contest.local:
             assert self.trainer.nearness is not None
             cell, near = self.trainer.nearness.cell, self.trainer.nearness.near
             self._conditioning = pace * (n / cell * near**3 / 3 + near * near * m)
@@ -273,15 +237,14 @@ class OnFolds:
         for name in self.needed():
             group = self.groups[name]
             if not group.whole and not self.late:
-                self._replace_if_better(name, self._further(group, name, nearby_phase(name), NEARBY_ITERATIONS))
+                self.contest.replace_if_better(name, self._further(group, name, nearby_phase(name), NEARBY_ITERATIONS))
 
     def train_more(self) -> bool:
         """Further members for the groups that carry the stack, which go the way that the others went; whether the stack gains enough by them to ask for more."""
-        weights, _ = self.settings.weighing.weights(self.candidates, self.needed())
-        share, gained = dict(zip(self.groups, weights.sum(1), strict=True)), 0.0
+        share, gained = self.contest.share(self.needed()), 0.0
         for name in [name for name in STEPPED if share.get(name, 0.0) >= CARRIES]:
             if not self.late:
-                gained += max(0.0, self._replace_if_better(name, self._with_more(name)))
+                gained += max(0.0, self.contest.replace_if_better(name, self._with_more(name)))
         return gained >= self.settings.keep
 
     def _with_more(self, name: str) -> Group:
@@ -298,10 +261,6 @@ class OnFolds:
     def late(self) -> bool:
         """Whether the time is up: what has not begun is left out."""
         return self.trainer.late
-
-    def wanted(self, name: str, among: Candidates, optional: Sequence[str]) -> bool:
-        """Whether a group is better than the plain GP, or adds more than next to nothing to the others."""
-        return among.better_than_gp(name) or name in self.settings.weighing.needed(among, optional, 0.5 * self.settings.keep)
 
     def train_plain(self, gp_values: Tree) -> dict[str, Training]:
         """The plain GP on every fold, and trainings of those with other kernels, unless a sample of the rows says that they are not worth it."""
@@ -331,9 +290,9 @@ class OnFolds:
             return []
         on_few = replace(self.folds, train=few)
         found = {
-            name: self._predicted(self._one_each(t, b), on_few) for (name, t), b in zip(tried.items(), screened, strict=True)
+            name: self.contest.predict(self._one_each(t, b), on_few) for (name, t), b in zip(tried.items(), screened, strict=True)
         }
-        return [name for name in others if self.wanted(name, candidates_of(found), others)]
+        return [name for name in others if self.contest.wanted(name, candidates_of(found), others)]
 
     def _start_at(self, values: Tree) -> Start:
         started = pick(values, np.arange(self.folds.count) % max(leaf.shape[0] for _, leaf in leaves(values)))
@@ -401,7 +360,7 @@ class OnFolds:
         alone, plain = {}, [name for name in self.groups if name in PLAIN_GPS]
         for name in [name for name in (COLD, LARGE) if name in self.groups]:
             self.take_steps(name, self.settings.steps[:2][-1])
-            alone[name] = self.settings.weighing.value(self.candidates, [*plain, name])
+            alone[name] = self.settings.weighing.value(self.contest.candidates, [*plain, name])
         best = max(alone, key=alone.__getitem__, default=COLD)
         self._gained |= {name: -math.inf for name in alone if name != best}
         if best == LARGE:
@@ -435,19 +394,10 @@ class OnFolds:
             others = [other for other in STEPPED if other in self.groups]
             if self.late or self._gained.get(name, math.inf) < self.settings.go_on:
                 return
-            if not patient and not self.wanted(name, self.candidates, others):
+            if not patient and not self.contest.wanted(name, self.contest.candidates, others):
                 return
             further = self._further(group, name, step_phase(name, iterations), iterations - group.iterations)
-            self._gained[name] = self._replace_if_better(name, further)
-
-    def _replace_if_better(self, name: str, further: Group) -> float:
-        """Take another state of a group if the stack gains by it; what it gains, nats a row."""
-        later = {**self.predicted, name: self._predicted(further, self.deciding)}
-        value = self.settings.weighing.value
-        gain = value(candidates_of(later)) - value(self.candidates)
-        if gain > 0.0:
-            self.groups[name], self.predicted = further, later
-        return gain
+            self._gained[name] = self.contest.replace_if_better(name, further)
 
     def _further(self, group: Group, name: str, phase: str, iterations: int) -> Group:
         """The group after so many more iterations: on the same rows, or on all of them where there are many."""
@@ -487,35 +437,9 @@ class OnFolds:
         if name != PLAIN and not np.isfinite(group.batch.objective[group.chosen]).any():
             return
         begin = self.trainer.now()
-        predicted = self._predicted(group, self.deciding)
-        self.groups[name], self.predicted[name] = group, predicted
+        self.contest.add(name, group)
         if name == PLAIN:
             self._keep_time(self.trainer.now() - begin)
-
-    def _predicted(self, group: Group, folds: Folds) -> Predicted:
-        group, members, factors = group.on(folds.count), group.inner.shape[1], self.settings.variance_factors
-        each = predict_held_out(
-            group.batch.model, group.values, folds.for_members(members), factors, self.trainer.workers, self.trainer.nearness
-        )
-        self.trainer.ranks.follow_first_(torch.from_numpy(each.score), torch.from_numpy(each.log_density))  # one decision for all
-        shape = (len(each.log_density), folds.count, members, -1)
-        w = group.inner[None, :, :, None]
-        log_density = np.asarray(logsumexp(each.log_density.reshape(shape), axis=2, b=w))
-        return Predicted((folds.by_row(log_density), folds.by_row((w * ndtr(each.score.reshape(shape))).sum(2))), each)
-
-    def _with_means(self, report: HeldOutReport, folds: Folds) -> HeldOutReport:
-        """The report with the stack's means of the held-out rows, their targets, and the groups that were stopped on their way."""
-        observed = folds.by_row(folds.y.cpu().numpy())
-        mean = np.zeros(len(observed))
-        for (name, group), weights in zip(self.groups.items(), report.weights, strict=True):
-            if weights.any():
-                group = group.on(folds.count)
-                K, members = group.inner.shape
-                each = self.predicted[name].members.means(group.batch.model, group.values, self.settings.variance_factors)
-                mixed = (group.inner[None, :, :, None] * each.reshape(len(weights), K, members, -1)).sum(2)
-                mean += np.tensordot(weights, folds.by_row(mixed), 1)
-        stopped = tuple(name for name, group in self.groups.items() if group.batch.cut_short[group.chosen].any())
-        return replace(report, mean=mean, observed=observed, cut_short=stopped)
 
 
 def _index(flags: np.ndarray) -> Tensor:

@@ -1,0 +1,151 @@
+"""The contest of groups on folds: what each says about held-out rows, and whom the stack would miss.
+
+Training (:mod:`manifoldgp.averaging.fold_training`) brings groups here, and asks who is worth training on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from scipy.special import logsumexp, ndtr
+
+from manifoldgp.averaging.fold_groups import Group, Predicted, candidates_of
+from manifoldgp.averaging.fold_predictions import Folds, predict_held_out
+from manifoldgp.averaging.kinds import PLAIN
+from manifoldgp.averaging.stacking import Candidates, HeldOutReport
+from manifoldgp.training.trainer import Trainer
+
+if TYPE_CHECKING:
+    from manifoldgp.averaging.stack import Stack
+
+DECIDE_ROWS, DECIDE_HELD_OUT = 600, 1024
+"""Rows near a held-out one that members predict it with while it is decided who is trained on, and held-out rows that decide, both at most. Weights are found with all of them."""
+
+DECIDE_ABOVE = 1500
+"""Rows of a fold beyond which that is done."""
+
+FACTOR_BYTES = 2**32
+"""Memory that the factors of all members may take together; beyond, the groups that are missed least are left out."""
+
+
+class Contest:
+    """Groups by name, and what they say about held-out rows. folds: all held-out rows, which find the weights. deciding: those that decide who is trained on."""
+
+    def __init__(self, folds: Folds, settings: Stack, trainer: Trainer) -> None:
+        self.folds, self.deciding, self.settings = folds, folds, settings
+        self.groups: dict[str, Group] = {}
+        self._predicted: dict[str, Predicted] = {}
+        self._workers, self._nearness, self._ranks = trainer.workers, trainer.nearness, trainer.ranks
+
+    def decide_by_few(self, scale: np.ndarray, rng: np.random.Generator) -> None:
+        """Let a part of the held-out rows decide, each predicted from the rows near it. scale: how long each input is (D,)."""
+        self.deciding = self.folds.with_fewer_rows(DECIDE_ROWS, DECIDE_HELD_OUT, scale, rng)
+
+    def decide_by_all(self) -> None:
+        """Ask all held-out rows from now on, and every group anew."""
+        self.deciding = self.folds
+        self._predicted = {name: self.predict(group, self.folds) for name, group in self.groups.items()}
+
+    @property
+    def by_few(self) -> bool:
+        """Whether a part of the held-out rows decides."""
+        return self.deciding is not self.folds
+
+    @property
+    def local(self) -> bool:
+        """Whether members predict from the rows near a point."""
+        return self._nearness is not None and self._nearness.above < self.folds.N
+
+    @property
+    def candidates(self) -> Candidates:
+        """What the groups say, side by side."""
+        return candidates_of(self._predicted)
+
+    def add(self, name: str, group: Group) -> None:
+        """A group that takes part from now on."""
+        self._predicted[name] = self.predict(group, self.deciding)
+        self.groups[name] = group
+
+    def keep(self, names: Sequence[str]) -> None:
+        """Only these groups take part from now on."""
+        self.groups = {name: group for name, group in self.groups.items() if name in names}
+        self._predicted = {name: self._predicted[name] for name in self.groups}
+
+    def replace_if_better(self, name: str, further: Group) -> float:
+        """Take another state of a group if the stack gains by it; what it gains, nats a row."""
+        later = {**self._predicted, name: self.predict(further, self.deciding)}
+        value = self.settings.weighing.value
+        gain = value(candidates_of(later)) - value(self.candidates)
+        if gain > 0.0:
+            self.groups[name], self._predicted = further, later
+        return gain
+
+    def wanted(self, name: str, among: Candidates, optional: Sequence[str]) -> bool:
+        """Whether a group is better than the plain GP, or adds more than next to nothing to the others."""
+        return among.better_than_gp(name) or name in self.settings.weighing.needed(among, optional, 0.5 * self.settings.keep)
+
+    def needed(self, late: bool) -> list[str]:
+        """The groups that are missed if they are left out; the plain GP is one of them. late: nobody has the time to ask, all of them."""
+        weighing = self.settings.weighing
+        kept = list(self.groups) if late else weighing.needed(self.candidates, self._optional, self.settings.keep)
+        return kept if self.local else self.at_most(max(3, int(FACTOR_BYTES / (8 * self.folds.N**2))), kept, least=2, late=late)
+
+    def at_most(self, members: float, kept: list[str], least: int, late: bool) -> list[str]:
+        """Groups with so many members together, or so few groups: those that are missed least are left out; where it is late, those with the least weight, which is known at once."""
+        while len(kept) > least and sum(self.groups[name].inner.size for name in kept) > members:
+            kept = self._without_lightest(kept) if late else self._without_least_missed(kept)
+        return kept
+
+    def share(self, kept: list[str]) -> dict[str, float]:
+        """The weight of every group in a stack of these."""
+        weights, _ = self.settings.weighing.weights(self.candidates, kept)
+        return dict(zip(self.groups, weights.sum(1), strict=True))
+
+    def _without_least_missed(self, kept: list[str]) -> list[str]:
+        return self.settings.weighing.without_least_missed(self.candidates, kept, self._optional)[0]
+
+    def _without_lightest(self, kept: list[str]) -> list[str]:
+        share = self.share(kept)
+        lightest = min((name for name in kept if name != PLAIN), key=share.__getitem__)
+        return [name for name in kept if name != lightest]
+
+    @property
+    def _optional(self) -> list[str]:
+        return [name for name in self.groups if name != PLAIN]
+
+    def predict(self, group: Group, folds: Folds) -> Predicted:
+        """What a group says about the held-out rows of these folds."""
+        group, members, factors = group.on(folds.count), group.inner.shape[1], self.settings.variance_factors
+        each = predict_held_out(
+            group.batch.model, group.values, folds.for_members(members), factors, self._workers, self._nearness
+        )
+        self._ranks.follow_first_(torch.from_numpy(each.score), torch.from_numpy(each.log_density))  # one decision for all
+        shape = (len(each.log_density), folds.count, members, -1)
+        w = group.inner[None, :, :, None]
+        log_density = np.asarray(logsumexp(each.log_density.reshape(shape), axis=2, b=w))
+        return Predicted((folds.by_row(log_density), folds.by_row((w * ndtr(each.score.reshape(shape))).sum(2))), each)
+
+    def weights(self, kept: list[str]) -> tuple[np.ndarray, HeldOutReport]:
+        """Weights (G, F) of the groups, zero for those that are not kept, and what held-out rows say: with the stack's means of them, their targets, and the groups
+        that were stopped on their way."""
+        weights, report = self.settings.weighing.weights(self.candidates, kept)
+        stopped = tuple(name for name, group in self.groups.items() if group.batch.cut_short[group.chosen].any())
+        observed = self.deciding.by_row(self.deciding.y.cpu().numpy())
+        return weights, replace(report, mean=self._mean(report.weights), observed=observed, cut_short=stopped)
+
+    def _mean(self, weights: np.ndarray) -> np.ndarray:
+        """Of the stack with these weights (G, F), for every held-out row (n,)."""
+        folds = self.deciding
+        mean = np.zeros(folds.by_row(folds.y.cpu().numpy()).shape)
+        for (name, group), own in zip(self.groups.items(), weights, strict=True):
+            if own.any():
+                group = group.on(folds.count)
+                K, members = group.inner.shape
+                each = self._predicted[name].members.means(group.batch.model, group.values, self.settings.variance_factors)
+                mixed = (group.inner[None, :, :, None] * each.reshape(len(own), K, members, -1)).sum(2)
+                mean += np.tensordot(own, folds.by_row(mixed), 1)
+        return mean
