@@ -32,7 +32,7 @@ from manifoldgp.parameters import Tree, leaves, map_leaves, nest
 
 Result = TypeVar("Result")
 
-KEPT_BYTES = 2**27
+KEPT_BYTES = 2**28
 """Memory for the factors that the members of a posterior have computed last, shared by them evenly; one each at least."""
 
 KEPT_FEATURES = 2**26
@@ -42,6 +42,9 @@ FIRST_FEATURES = 4
 """Rows whose features a file keeps, so that its reader sees whether they are computed as they were."""
 
 _COLUMNS = 128
+
+_SIDE_BY_SIDE = 2**28
+"""Operations with factors that are there from which on cells are dealt to the cores; one of them takes about 10 ms for as many."""
 
 _AT_ONCE = 2**16
 """Rows whose features are computed at once."""
@@ -324,8 +327,9 @@ class LocalPosterior(Conditioned):
         return [(r, cell, points) for r, own in enumerate(self.each) for cell, points in own.split(H[r])]
 
     def _side_by_side(self, function: Callable[..., Result], split: Sequence[tuple[int, int, Tensor]]) -> list[Result]:
-        """function(member, cell, points) for all cells, side by side on the cores where factors have to be computed; each with one thread of BLAS, which is quicker for them."""
-        if self._has_factors(split):
+        """function(member, cell, points) for all cells, side by side on the cores where there is much to compute, factors above all; each with one thread of BLAS, which is
+        quicker for them."""
+        if self._has_factors(split) and self.width**2 * sum(len(points) for _, _, points in split) < _SIDE_BY_SIDE:
             return [function(*part) for part in split]
         with training_threads() as workers:
             return workers.map(lambda part: function(*part), split, large=False)
