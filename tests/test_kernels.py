@@ -626,3 +626,12 @@ def test_components_are_counted():
 def test_abstract_kernels_cannot_be_made():
     with pytest.raises(TypeError, match="abstract"):
         Kernel()  # type: ignore[abstract]
+
+
+def test_a_centred_period_keeps_its_digits_where_it_is_a_cosine():
+    kernel, h = Periodic(centred=True, amplitude=False), torch.linspace(0, 3, 7, dtype=torch.float64)[:, None]
+    values = {"period": torch.ones(1, dtype=torch.float64), "lengthscale": torch.full((1,), 1e6, dtype=torch.float64)}
+    cosine = torch.cos(2 * math.pi * (h - h.mT))
+    torch.testing.assert_close(kernel.matrix(values, h), cosine, rtol=0, atol=1e-4)
+    shift = torch.ones(1, 1, dtype=torch.float64)
+    torch.testing.assert_close(kernel.cross(values, h, h + shift), kernel.matrix(values, h), rtol=0, atol=1e-10)

@@ -13,7 +13,7 @@ from sklearn.base import clone
 
 from command_line import fails, mgp
 from drawn_estimators import rounding
-from manifoldgp import KernelSearch, inspection, load, plots
+from manifoldgp import PCA, KernelSearch, features, inspection, load, plots
 from manifoldgp._system.threads import Workers
 from manifoldgp.errors import FitWarning, InputError
 from manifoldgp.estimators.structure_words import structure_of
@@ -267,6 +267,37 @@ def test_it_is_an_ordinary_model(found, tmp_path):
     np.testing.assert_allclose(by_program[0], mean, rtol=1e-9, atol=100 * mean_error)
     np.testing.assert_allclose(by_program[1] ** 2, std**2, rtol=1e-6, atol=100 * variance_error)
     assert clone(found).get_params() == found.get_params()
+
+
+def test_kernels_are_searched_for_on_features_too(tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, size=(60, 2))
+    y = np.sin(6 * X @ [0.8, 0.6]) + 0.05 * rng.normal(size=60)
+    model = KernelSearch(1, beam=1, kernels=("periodic", "linear"), max_iter=40, features=features.Linear(1)).fit(X, y)
+    (part, *_) = model.describe().parts
+    assert part.inputs == ("feature 1",)
+    assert "a period of" in part.words
+    assert part.share > 0.9
+    H = model.transform(X)[:, 0]
+    assert abs(np.corrcoef(H, X @ [0.8, 0.6])[0, 1]) > 0.99
+    (drawn, *_) = inspection.components(model)
+    assert drawn.names == ("feature 1",)
+    assert (drawn.x1[0], drawn.known_to) == (pytest.approx(H.min()), pytest.approx(H.max()))
+    assert plots.plot_components(model).axes[0].get_xlabel() == "feature 1"
+    model.save(tmp_path / "model.mgp")
+    again = load(tmp_path / "model.mgp")
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+    assert str(again.describe()) == str(model.describe())
+    assert clone(model).features == features.Linear(1)
+
+
+def test_fixed_features_are_not_trained_and_means_of_inputs_are_refused():
+    X = np.random.default_rng(0).normal(size=(30, 3))
+    y = np.sin(X[:, 0])
+    model = KernelSearch(1, beam=1, kernels=("se", "linear"), max_iter=10, features=PCA(2)).fit(X, y)
+    assert {name for part in model.describe().parts for name in part.inputs} <= {"feature 1", "feature 2"}
+    with pytest.raises(InputError, match="A search on features has no mean of the inputs"):
+        KernelSearch(1, kernels=("se",), max_iter=2, features=PCA(2), mean="linear").fit(X, y)
 
 
 def test_parts_add_up_to_the_prediction(found):

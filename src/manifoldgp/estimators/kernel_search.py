@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from manifoldgp.estimators.diagnosis import Diagnosis
 from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
 from manifoldgp.estimators.model_file import storable
 from manifoldgp.estimators.structure_words import Structure, structure_of
-from manifoldgp.features import Identity
+from manifoldgp.features import Features, Identity
 from manifoldgp.kernels import Kernel
 from manifoldgp.means import Mean
 from manifoldgp.noise import GaussianNoise
@@ -24,9 +25,13 @@ if TYPE_CHECKING:
     from manifoldgp.data.inputs import RandomState
 
 
+INPUTS = Identity()
+"""The inputs as they are, in place of features."""
+
+
 @storable
 class KernelSearch(ManifoldGPRegressor):
-    """A plain Gaussian process whose kernel is searched for: sums and products of base kernels on single inputs.
+    """A Gaussian process whose kernel is searched for: sums and products of base kernels on single inputs, or on single features.
 
     From a base kernel on, every step tries to add a base kernel to a part of the best expressions, to multiply a part by one, to exchange one, and to let the
     whole change at a place. What was found is an ordinary kernel, and `describe` says it in words.
@@ -51,8 +56,11 @@ class KernelSearch(ManifoldGPRegressor):
         Iterations of a candidate that is trained to the end, at most.
     cache
         A file that keeps what candidates reached. A search that finds its own results there goes on where it stood, as after it was killed.
+    features
+        What kernels see in place of the inputs: ``PCA(2)``, or a network such as ``MLP((10, 2))``, and whatever `ManifoldGPRegressor` takes. Features with parameters are
+        learnt first, with a squared exponential kernel; kernels are searched for on them as they are; in the end the winner and the features are trained together.
     mean, noise, standardize, random_state, device, verbose, callback
-        As in `ManifoldGPRegressor`.
+        As in `ManifoldGPRegressor`; with features the mean is zero or constant.
 
     Attributes
     ----------
@@ -70,7 +78,6 @@ class KernelSearch(ManifoldGPRegressor):
     a period of 1.5 in x
     """
 
-    features = Identity()
     kernel: Kernel | str = "se"
     input_noise = None
     target_warping = None
@@ -88,6 +95,7 @@ class KernelSearch(ManifoldGPRegressor):
         rows: int = 500,
         max_iter: int = 100,
         cache: str | Path | None = None,
+        features: Features | torch.nn.Module | BaseEstimator | Sequence[int] = INPUTS,
         mean: Mean | torch.nn.Module | str = "zero",
         noise: GaussianNoise | str = "learned",
         standardize: bool | str = True,
@@ -106,6 +114,7 @@ class KernelSearch(ManifoldGPRegressor):
         self.rows = rows
         self.max_iter = max_iter
         self.cache = cache
+        self.features = features
         self.mean = mean
         self.noise = noise
         self.standardize = standardize
@@ -119,7 +128,8 @@ class KernelSearch(ManifoldGPRegressor):
     @property
     def averaging(self) -> Search:  # pyright: ignore[reportIncompatibleVariableOverride]
         """How it is trained: its own arguments, as those of a search."""
-        return Search(self.depth, self.beam, self.criterion, self.kernels, self.rows, self.max_iter, self.cache)
+        settings = (self.depth, self.beam, self.criterion, self.kernels, self.rows, self.max_iter, self.cache)
+        return Search(*settings, on_features=not isinstance(self.features, Identity))
 
     @property
     def time_budget(self) -> float | None:  # pyright: ignore[reportIncompatibleVariableOverride]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from manifoldgp.features import Identity
 from manifoldgp.structure.decomposition import Decomposition
 from manifoldgp.structure.expressions import inputs_of, text_of
 from manifoldgp.structure.words import InputWords, listed, number, words_of
@@ -110,7 +111,11 @@ def structure_of(estimator: ManifoldGPRegressor, output: int) -> Structure:
 
 
 def input_words(estimator: ManifoldGPRegressor, found: Decomposition) -> list[InputWords]:
-    """The inputs that the model sees, by name, with their ranges over the training rows."""
+    """What the kernel sees, by name, with its range over the training rows: the inputs, or features, which have no units."""
+    if not isinstance(found.posterior.model.features, Identity):
+        H = found.posterior.H[0]
+        ends = zip(H.amin(0).tolist(), H.amax(0).tolist(), strict=True)
+        return [InputWords(f"feature {q}", low, high, 0.0, 1.0) for q, (low, high) in enumerate(ends, 1)]
     D = estimator.n_features_in_
     names = getattr(estimator, "feature_names_in_", ["x"] if D == 1 else [f"x{d}" for d in range(D)])
     scaler = estimator.x_scaler_

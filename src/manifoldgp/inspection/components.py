@@ -13,8 +13,11 @@ from manifoldgp.inspection.curves import span
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
+    from torch import Tensor
 
     from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
+    from manifoldgp.structure.decomposition import Decomposition
+    from manifoldgp.structure.expressions import Valued
 
 _DEVIATIONS = 1.959964
 """Standard deviations of a normal distribution on either side of its mean that hold 95 %."""
@@ -31,9 +34,14 @@ class Component:
     share
         cov(part, y) / var(y) over the training rows.
     columns
-        The inputs it depends on, by number; the first two of them vary in the arrays below, any others stay at their medians.
+        The inputs it depends on, by number, or the features, where the kernel sees features; the first two of them vary in the arrays below, any others stay at
+        their medians.
+    names
+        Of these inputs or features.
     x1, x2 : (n1,), (n2,) or None
         Values of these inputs. A part of one input has no x2.
+    known_to
+        The largest of the first input's values among the training rows.
     mean, std : (n1,) or (n1, n2)
         Of the part itself, without noise.
     """
@@ -41,8 +49,10 @@ class Component:
     words: str
     share: float
     columns: tuple[int, ...]
+    names: tuple[str, ...]
     x1: np.ndarray
     x2: np.ndarray | None
+    known_to: float
     mean: np.ndarray
     std: np.ndarray
 
@@ -66,6 +76,7 @@ def components(
         A share of the range by which curves go beyond the training rows at either end.
     """
     from manifoldgp.estimators.structure_words import input_words  # PyTorch, which drawing alone does not need
+    from manifoldgp.estimators.units import on_device
     from manifoldgp.features import Identity
     from manifoldgp.structure.decomposition import Decomposition
     from manifoldgp.structure.expressions import inputs_of
@@ -74,21 +85,26 @@ def components(
     output = output_index(model, output)
     block, member = model.ensembles_[output].heaviest()
     found = Decomposition.of(block, member)
-    if not isinstance(found.posterior.model.features, Identity):
-        raise InputError(
-            "The parts of a kernel on learned features are no functions of single inputs: fit KernelSearch or GPRegressor."
-        )
-    inputs, X = input_words(model, found), model.x_scaler_.undo(found.posterior.data.X.cpu().numpy())
+    inputs, on_features = input_words(model, found), not isinstance(found.posterior.model.features, Identity)
+    given = found.posterior.H[0] if on_features else found.posterior.data.X
+    X = given.cpu().numpy() if on_features else model.x_scaler_.undo(given.cpu().numpy())
     ends = np.full(X.shape[1], np.nan) if upto is None else np.asarray(upto, dtype=float).reshape(-1)
     if len(ends) != X.shape[1]:
-        raise InputError(f"upto needs one value for each of the {X.shape[1]} inputs; got {len(ends)}.")
+        what = "features" if on_features else "inputs"
+        raise InputError(f"upto needs one value for each of the {X.shape[1]} {what}; got {len(ends)}.")
     drawn = []
     for part, share in zip(found.parts, found.shares(), strict=True):
-        seen = inputs_of(part.kernel)
-        columns = tuple(model.x_scaler_.columns[list(range(len(inputs)) if seen is None else seen)].tolist())
-        if columns:
-            at, axes = _grid(X, columns, points, ends, margin)
-            drawn.append(_component(model, found, part, at, axes, words_of(part, inputs), share, columns, output))
+        places = inputs_of(part.kernel)
+        places = list(range(len(inputs)) if places is None else places)
+        if not places:
+            continue
+        columns = tuple(places if on_features else model.x_scaler_.columns[places].tolist())
+        at, axes = _grid(X, columns, points, ends, margin)
+        H = on_device(model, at)[None] if on_features else found.posterior.transform(on_device(model, model.x_scaler_.apply(at)))
+        mean, std = _computed(found, part, H, model.ensembles_[output].scale, [len(axis) for axis in axes])
+        names, known_to = tuple(inputs[place].name for place in places), float(X[:, columns[0]].max())
+        x2 = axes[1] if len(axes) > 1 else None
+        drawn.append(Component(words_of(part, inputs), share, columns, names, axes[0], x2, known_to, mean, std))
     return sorted(drawn, key=lambda component: -component.share)
 
 
@@ -109,10 +125,7 @@ def _grid(
     return at, axes
 
 
-def _component(model, found, part, at, axes, words, share, columns, output) -> Component:
-    from manifoldgp.estimators.units import on_device
-
-    mean, variance = found.component(part, on_device(model, model.x_scaler_.apply(at)))
-    shape, scale = [len(axis) for axis in axes], model.ensembles_[output].scale
-    mean, std = (scale * a.cpu().numpy().reshape(shape) for a in (mean, variance.sqrt()))
-    return Component(words, share, columns, axes[0], axes[1] if len(axes) > 1 else None, mean, std)
+def _computed(found: Decomposition, part: Valued, H: Tensor, scale: float, shape: list[int]) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and standard deviation of a part at rows with the features H (1, n, Q), in the units of y and the shape of a grid."""
+    mean, variance = found.component_at(part, H)
+    return scale * mean.cpu().numpy().reshape(shape), scale * variance.sqrt().cpu().numpy().reshape(shape)

@@ -19,6 +19,9 @@ from manifoldgp.predictor.covariance import Covariance
 from manifoldgp.predictor.rows import Rows
 from manifoldgp.registry import register
 
+_LONGEST = 100.0
+"""Length-scale from which on a centred kernel stays as it is, a cosine to 1e-4: (k - c) / (1 - c) has lost its digits where k is nearly one everywhere."""
+
 
 @register("kernels.Periodic", shorthand="periodic")
 @dataclass(frozen=True)
@@ -38,7 +41,7 @@ class Periodic(Kernel):
         Whether there is a variance.
     centred
         Whether functions have mean zero over a period: (k - c) / (1 - c) instead of k, with c the mean of k over all distances, prod_q I0(a_q) exp(-a_q)
-        for a = 1 / lengthscale^2. Without it a part of every function is a constant, and a sum or product with other kernels says less.
+        for a = 1 / lengthscale^2. Without it a part of every function is a constant, and a sum or product with other kernels says less. Length-scales beyond 100 count as 100.
     """
 
     ard: bool = True
@@ -54,10 +57,15 @@ class Periodic(Kernel):
         }
 
     def _matrix(self, values: Tree, H: Tensor) -> Tensor:
+        values = self._bounded(values)
         return self._of_circle(values, _around_circle(values, H), None)
 
     def _cross(self, values: Tree, H1: Tensor, H2: Tensor) -> Tensor:
+        values = self._bounded(values)
         return self._of_circle(values, _around_circle(values, H1), _around_circle(values, H2))
+
+    def _bounded(self, values: Tree) -> Tree:
+        return {**values, "lengthscale": values["lengthscale"].clamp_max(_LONGEST)} if self.centred else values
 
     def _diagonal(self, values: Tree, H: Tensor) -> Tensor:
         return constant_diagonal(values.get("variance"), H, values["lengthscale"], values["period"])
@@ -71,6 +79,7 @@ class Periodic(Kernel):
         circle = new.scaled(speed).through("circle", width=2 * Q)
         if not self.centred:
             return radial_program(SQUARED_EXPONENTIAL, values, around, circle, np.concatenate([lengthscale, lengthscale], -1))
+        lengthscale = np.minimum(lengthscale, _LONGEST)
         scale = math.sqrt(0.5) / np.concatenate([lengthscale, lengthscale], -1)
         K = circle.scaled(scale).of_distances("squared_exponential", around * scale[:, None, :])
         c = np.prod(special.i0e(lengthscale**-2.0), -1)

@@ -15,7 +15,7 @@ from manifoldgp.errors import InputError
 from manifoldgp.inspection.palette import BLUE, INK
 from manifoldgp.plots.bands import plot_band
 from manifoldgp.plots.maps import plot_map
-from manifoldgp.plots.style import Style, input_labels, new_figure, styled, target_label
+from manifoldgp.plots.style import Style, new_figure, styled, target_label
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -55,18 +55,17 @@ def plot_components(
 
 
 def _draw(ax: Axes, part: inspection.Component, model: ManifoldGPRegressor, output: int) -> None:
-    names = input_labels(model)
     title = f"{part.words} ({100 * part.share:.1f} %)"
     ax.set_title("\n".join(textwrap.wrap(without_formulas(title), 46)), fontsize=8.5)
-    ax.set_xlabel(names[part.columns[0]])
+    labels = [without_formulas(name) for name in part.names]
+    ax.set_xlabel(labels[0])
     if part.x2 is None:
         lower, upper = part.bounds()
         plot_band(ax, part.x1, part.mean, lower, upper, style=Style(BLUE))
-        end = float(inspection.training_rows(model, output).X[:, part.columns[0]].max())
-        if part.x1[-1] > end:
-            ax.axvline(end, color=INK, linewidth=0.7, linestyle=":")
+        if part.x1[-1] > part.known_to:
+            ax.axvline(part.known_to, color=INK, linewidth=0.7, linestyle=":")
         ax.set(ylabel=f"adds to {target_label(model, output)}", xlim=(part.x1[0], part.x1[-1]))
     else:
         extent = (float(part.x1[0]), float(part.x1[-1]), float(part.x2[0]), float(part.x2[-1]))
         plot_map(ax, part.mean, extent=extent, label=f"adds to {target_label(model, output)}", aspect="auto")
-        ax.set_ylabel(names[part.columns[1]])
+        ax.set_ylabel(labels[1])

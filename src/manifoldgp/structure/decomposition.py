@@ -43,9 +43,13 @@ class Decomposition:
 
     def component(self, part: Valued, X: Tensor, centred: bool = True) -> tuple[Tensor, Tensor]:
         """Mean and variance (n,) of one part at X (n, D), in the model's units."""
+        return self.component_at(part, self.posterior.transform(X), centred)
+
+    def component_at(self, part: Valued, H_new: Tensor, centred: bool = True) -> tuple[Tensor, Tensor]:
+        """The same at rows with the features H_new (1, n, Q)."""
         posterior, values = self.posterior, _batch_of_one(part.values)
         with torch.no_grad():
-            H, H_new = posterior.H, posterior.transform(X)
+            H = posterior.H
             k = part.kernel.cross(values, H, H_new)[0]
             variance = part.kernel.diagonal(values, H_new)[0]
             if centred:

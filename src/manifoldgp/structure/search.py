@@ -16,9 +16,11 @@ from manifoldgp.averaging.folds import make_folds
 from manifoldgp.averaging.single import alone
 from manifoldgp.data.inputs import whole_number
 from manifoldgp.errors import InputError, TrainingFailedError, warn
+from manifoldgp.features import Identity
 from manifoldgp.inference.exact_posterior import condition
+from manifoldgp.means import Constant, Zero
 from manifoldgp.model import Data, Model
-from manifoldgp.parameters import Tree, map_leaves
+from manifoldgp.parameters import Tree, leaves, map_leaves
 from manifoldgp.structure.base_kernels import InputFacts, checked_names, periods_in, without_trend
 from manifoldgp.structure.contest import SCREENING, Contest, Entry
 from manifoldgp.structure.expansions import Candidates, Grammar, reduced
@@ -41,6 +43,9 @@ _TO_THE_END = 0.85
 
 _EXPECTED = 40
 """Candidates of a step that a plan counts with."""
+
+_FEATURE_STARTS = 5
+"""Starts of features that are learnt before a search; the best one is searched on."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +87,7 @@ class Searched(Averaged):
 
 @dataclass(repr=False)
 class Search(Averaging):
-    """How a search goes about it; `KernelSearch` says what its settings mean."""
+    """How a search goes about it; `KernelSearch` says what its settings mean. on_features: whether kernels see features that are learnt first."""
 
     depth: int = 4
     beam: int = 2
@@ -91,6 +96,7 @@ class Search(Averaging):
     rows: int = 500
     max_iter: int = 100
     cache: str | Path | None = None
+    on_features: bool = False
 
     in_words = (
         "The prediction comes from a single model, whose kernel was found by a search over sums and products of base kernels."
@@ -111,7 +117,8 @@ class Search(Averaging):
 
     def plan(self, N: int) -> Plan:
         work = cost(min(N, self.rows))
-        phases = []
+        learning = Phase("features", 0.5 * self.max_iter, 0.5 * _FEATURE_STARTS * self.max_iter * cost(N), self.max_iter)
+        phases = [learning] if self.on_features else []
         for depth in range(1, self.depth + 1):
             expected = _EXPECTED * (1 if depth == 1 else self.beam)
             screening = 3 * expected * SCREENING * cost(min(N, self.rows, _SCREENING_ROWS))
@@ -126,12 +133,13 @@ class Search(Averaging):
         left = trainer.deadline - begin
         searching = replace(trainer, deadline=math.inf if math.isinf(left) else begin + _TO_THE_END * max(left, 0.0))
         seed = int(torch.randint(2**31, (1,), generator=trainer.generator))
-        training, held_out = self._rows_of(data, folds, seed)
+        seen = _seen_by_kernels(model, data, searching, self.max_iter)
+        training, held_out = self._rows_of(seen.data, folds, seed)
         settings = {"model": repr(replace(model, kernel=None)), "criterion": self.criterion, "max_iter": self.max_iter}  # type: ignore[arg-type]
         settings["held out"] = 0 if held_out is None else fingerprint(held_out, {})
         record = Record(self.cache, fingerprint(training, settings))
         contest = Contest(
-            model, training, _chosen(training, _some(len(training.X), seed)), held_out, searching, record, self.max_iter
+            seen.model, training, _chosen(training, _some(len(training.X), seed)), held_out, searching, record, self.max_iter
         )
         walk = _Walk(self, contest)
         try:
@@ -147,10 +155,9 @@ class Search(Averaging):
             raise TrainingFailedError(
                 "The search found no kernel that could be trained. Give it more time (budget), or rescale the data."
             )
-        best = walk.best()
-        return Searched(
-            **vars(alone(_winner(model, data, trainer, best, self.max_iter))), search=walk.report(self.criterion, ended)
-        )
+        warm = {**walk.best().reached.values, **seen.values}
+        winner = _winner(replace(model, kernel=walk.best().kernel), data, trainer, warm, self.max_iter)
+        return Searched(**vars(alone(winner)), search=walk.report(self.criterion, ended))
 
     def _rows_of(self, data: Data, folds: FoldChoice, seed: int) -> tuple[Data, Data | None]:
         """The rows that candidates are trained on, at most ``rows`` of them, and those held out, if that is the criterion: a quarter."""
@@ -258,13 +265,39 @@ def _rest(entry: Entry) -> Tree:
     return {name: values for name, values in entry.reached.values.items() if name != "kernel"}
 
 
-def _winner(model: Model, data: Data, trainer: Trainer, best: Entry, max_iter: int) -> Trained:
-    """The best expression trained on all rows, from where it stands; somebody who interrupts gets it as it stands."""
-    chosen = replace(model, kernel=best.kernel)
+@dataclass(frozen=True)
+class _Seen:
+    """What kernels see: a model without features of its own, rows whose inputs are the inputs or their features, and the values of these features."""
+
+    model: Model
+    data: Data
+    values: Tree
+
+
+def _seen_by_kernels(model: Model, data: Data, trainer: Trainer, max_iter: int) -> _Seen:
+    """The inputs, or features: those that have parameters are learnt first, together with the model's own kernel, and then held."""
+    if isinstance(model.features, Identity):
+        return _Seen(model, data, {})
+    if not isinstance(model.mean, (Zero, Constant)):
+        raise InputError(
+            f"A search on features has no mean of the inputs: use mean='zero' or 'constant', or leave out features; got {model.mean!r}."
+        )
+    learnt: Tree = {}
+    if leaves(model.features.parameters(data.X)):
+        trained = trainer.fit("features", model, data, _FEATURE_STARTS, max_iter, group="own")
+        best = map_leaves(lambda leaf: leaf[0], trained.values(np.array([trained.best()])))
+        learnt = {"features": best["features"]}
+    with torch.no_grad():
+        H = model.features_at(learnt, data.X)
+    return _Seen(replace(model, features=Identity()), Data(H, data.y, data.known_noise), learnt)
+
+
+def _winner(model: Model, data: Data, trainer: Trainer, warm: Tree, max_iter: int) -> Trained:
+    """The best expression trained on all rows, features and all, from where it stands; somebody who interrupts gets it as it stands."""
     try:
-        return trainer.fit("winner", chosen, data, 1, max_iter, warm=best.reached.values, group="own")
+        return trainer.fit("winner", model, data, 1, max_iter, warm=warm, group="own")
     except KeyboardInterrupt:
-        return trainer.fit("winner", chosen, data, 1, 0, warm=best.reached.values, group="own")
+        return trainer.fit("winner", model, data, 1, 0, warm=warm, group="own")
 
 
 def _some(N: int, seed: int) -> np.ndarray:
