@@ -113,7 +113,27 @@ def _text(table: Any, to: Path | None = None, form: dict[str, str] | None = None
         *(v for _, values in table.items() if values.dtype.kind not in "biuf" for v in values if isinstance(v, str)),
     ]
     quoting = csv.QUOTE_NONNUMERIC if any("\r" in text for text in texts) else csv.QUOTE_MINIMAL  # which leaves a lone \r bare
-    return table.to_csv(to, index=False, header=header, lineterminator="\n", quoting=quoting, **(form or {}))
+    return table.to_csv(
+        to,
+        index=False,
+        header=header,
+        lineterminator="\n",
+        quoting=quoting,
+        **(_able(form, texts) if form and to else form or {}),
+    )
+
+
+def _able(form: dict[str, str], texts: Sequence[str]) -> dict[str, str]:
+    """The form with an encoding that has all characters: where Windows-1252 lacks one UTF-8 takes its place, with a warning."""
+    if form.get("encoding") != "cp1252":  # the others have them all
+        return form
+    for text in texts:
+        try:
+            text.encode("cp1252")
+        except UnicodeEncodeError as error:
+            warn(f"Windows-1252, in which the other table is, has no {text[error.start]}: written as UTF-8.")
+            return form | {"encoding": "utf-8-sig"}  # whose mark tells Excel
+    return form
 
 
 def check_writable(path: str | Path) -> None:
