@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import math
 from importlib import resources
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +17,7 @@ from browser import browse, outcome_of, with_script
 from drawn_estimators import every_part, make_inputs, rounding
 from manifoldgp import GPRegressor
 from manifoldgp.data.encoding import TableEncoding
+from manifoldgp.data.written_numbers import read_numbers
 from manifoldgp.inspection import page_live
 from manifoldgp.inspection.page import write_model_report
 
@@ -119,6 +122,28 @@ def test_files_are_read_in_the_encodings_of_tables(chromium, page, tmp_path, enc
     assert "Download 2 predictions" in table
     assert ">Gerät</th>" in table
     assert ">groß</td>" in table
+
+
+@pytest.mark.parametrize("decimal", [".", ","])
+def test_numbers_are_read_as_in_tables(chromium, tmp_path, decimal):
+    signs = (
+        ["", "-", "+", "−"],
+        ["", "$", "€ "],
+        ["0", "7", "12.5", "12,5", "1,250", "1.250", "1.234.567,8", "1 234", ".5", "3e4", "0,123"],
+    )
+    texts = ["".join(parts) for parts in itertools.product(*signs, ["", " kg", "%", " °C", " am", "e", " m/s²"])] + [
+        "x",
+        "1 2",
+        "12:30",
+    ]
+    functions = (resources.files("manifoldgp.inspection") / "live.js").read_text(encoding="utf-8").split("// Distance from")[0]
+    code = f"const data = {{}}; {functions} return {json.dumps(texts)}.map((text) => writtenNumber(text, {decimal!r}));"
+    dom, console = browse(chromium, with_script("<html><body></body></html>", code, tmp_path / "m.html"), tmp_path / "profile")
+    assert not console
+    here = [read_numbers([text], decimal) for text in texts]
+    expected = [math.nan if number is None else float(number.numbers[0]) for number in here]
+    assert 0.3 < np.isfinite(expected).mean() < 0.9
+    np.testing.assert_array_equal([math.nan if number is None else number for number in outcome_of(dom)], expected)
 
 
 WHEN = {"day first": "%d/%m/%Y %H:%M", "month first": "%m/%d/%Y %I:%M %p"}
