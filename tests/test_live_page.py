@@ -200,13 +200,15 @@ def test_dates_many_categories_and_gaps_are_encoded_as_the_model_does(chromium, 
 
 
 def test_the_controls_begin_at_a_training_row(chromium, tmp_path):
-    """Two clusters: the medians of all inputs together, and the first category, lie where there is no row."""
+    """Two clusters: the medians of all inputs together, and the first category, lie where there is no row. Numbers far from zero have digits enough."""
     rng, n = np.random.default_rng(0), 40
     upper = np.arange(n) % 5 > 1
     day = (pd.Timestamp("2026-03-01") + pd.to_timedelta(np.where(upper, 300, 0) + rng.integers(0, 5, n), unit="D")).strftime(
         "%Y-%m-%d"
     )
-    table = pd.DataFrame({"day": day, "kind": np.where(upper, "z", "a"), "load": 10.0 * upper + 0.1 * rng.normal(size=n)})
+    table = pd.DataFrame(
+        {"day": day, "kind": np.where(upper, "z", "a"), "load": 54321.0 + 10.0 * upper + 0.1 * rng.normal(size=n)}
+    )
     model = GPRegressor(restarts=1, max_iter=3).fit(table, pd.Series(table["load"] + rng.normal(size=n), name="grip"))
     write_model_report(model, tmp_path / "model.html")
     code = """return { said: document.querySelector("#live .said").textContent, kind: document.querySelector("#live select").value,

@@ -101,7 +101,7 @@ const REACH = 1.959963984540054;
       return make("p", {}, make("strong", { text: `${name}: ${say(mean[o])}` }), ` — 95 % between ${say(low)} and ${say(high)}`, bars[o]);
     });
     const far = away > 3 * live.typical + 1e-9;
-    const words = away < 1e-4 ? "This is a training row." : `Nearest training row: ${say(away)} standard deviations away (typical between training rows: ${say(live.typical)}).`;
+    const words = away < 1e-3 ? "This is a training row." : `Nearest training row: ${say(away)} standard deviations away (typical between training rows: ${say(live.typical)}).`;
     said.replaceChildren(...lines, make("p", { class: far ? "caution" : "soft", text: words + (far ? " The model has seen nothing near here." : "") }));
   }
   function show(bar, [least, most], low, mean, high) {
@@ -128,10 +128,11 @@ const REACH = 1.959963984540054;
       row.append(slider, field);
     } else {
       const step = column.kind === "flag" ? 1 : "any", span = column.high - column.low || 1;
+      const short = (v) => +(+v).toPrecision(Math.min(5 + Math.max(0, Math.ceil(Math.log10(Math.abs(v) / span))), 15)); // five digits of the range
       const slider = make("input", { id, type: "range", min: column.low, max: column.high, step: column.kind === "flag" ? 1 : span / 500, value: column.start });
-      const field = make("input", { type: "number", step, value: +(+column.start).toPrecision(5), "aria-label": `${column.name}, exact value` });
+      const field = make("input", { type: "number", step, value: short(column.start), "aria-label": `${column.name}, exact value` });
       values[c] = field.value;
-      slider.addEventListener("input", () => { values[c] = field.value = +(+slider.value).toPrecision(5); update(); });
+      slider.addEventListener("input", () => { values[c] = field.value = short(slider.value); update(); });
       field.addEventListener("input", () => { values[c] = field.value; if (field.value !== "") slider.value = field.value; update(); });
       row.append(slider, field);
     }
