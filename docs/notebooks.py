@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import os
 import re
 import tempfile
 from pathlib import Path
@@ -18,12 +19,15 @@ import nbformat
 from nbclient import NotebookClient
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+from traitlets.config import Config
 
 ROOT = Path(__file__).resolve().parents[1]
 KEPT = ROOT / "build" / "executed"
 BLOCK = re.compile(r"^```python\n(.*?)^```\n", re.S | re.M)
 LINK = re.compile(r"\[([^\]]+)\]\((?!https?:)[^)]+\)")
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
+_SOCKETS = Config(KernelManager={"transport": "ipc"} if os.name == "posix" else {})
+"""How kernels are spoken to: not over TCP where there is another way, which would be open to whoever is on the machine, and warned about."""
 
 
 def guide(text: str) -> NotebookNode:
@@ -48,7 +52,9 @@ def executed(notebook: NotebookNode) -> NotebookNode:
     if kept.is_file():
         return _with_outputs(notebook, nbformat.read(kept, as_version=4))
     with tempfile.TemporaryDirectory() as folder:
-        client = NotebookClient(notebook, kernel_name="python3", resources={"metadata": {"path": folder}}, coalesce_streams=True)
+        client = NotebookClient(
+            notebook, kernel_name="python3", resources={"metadata": {"path": folder}}, coalesce_streams=True, config=_SOCKETS
+        )
         client.timeout, client.startup_timeout = 600, 300  # seconds; other work may keep the cores busy
         client.execute()
     kept.parent.mkdir(parents=True, exist_ok=True)
