@@ -26,8 +26,6 @@ KEPT = ROOT / "build" / "executed"
 BLOCK = re.compile(r"^```python\n(.*?)^```\n", re.S | re.M)
 LINK = re.compile(r"\[([^\]]+)\]\((?!https?:)[^)]+\)")
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
-_SOCKETS = Config(KernelManager={"transport": "ipc"} if os.name == "posix" else {})
-"""How kernels are spoken to: not over TCP where there is another way, which would be open to whoever is on the machine, and warned about."""
 
 
 def guide(text: str) -> NotebookNode:
@@ -51,10 +49,10 @@ def executed(notebook: NotebookNode) -> NotebookNode:
     kept = KEPT / f"{_digest(notebook)}.ipynb"
     if kept.is_file():
         return _with_outputs(notebook, nbformat.read(kept, as_version=4))
-    with tempfile.TemporaryDirectory() as folder:
-        client = NotebookClient(
-            notebook, kernel_name="python3", resources={"metadata": {"path": folder}}, coalesce_streams=True, config=_SOCKETS
-        )
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as sockets:
+        client = NotebookClient(notebook, kernel_name="python3", resources={"metadata": {"path": folder}}, coalesce_streams=True)
+        if os.name == "posix":  # TCP, the way elsewhere, is open to whoever is on the machine, and warned about
+            client.config = Config(KernelManager={"transport": "ipc", "ip": f"{sockets}/kernel"})
         client.timeout, client.startup_timeout = 600, 300  # seconds; other work may keep the cores busy
         client.execute()
     kept.parent.mkdir(parents=True, exist_ok=True)
