@@ -236,6 +236,7 @@ def found() -> KernelSearch:
 def test_the_time_of_a_search_is_told_as_it_is():
     """200 rows of a series took 72,000 times an iteration of the usual models on 200 rows, which a plan counts by; it had said a fifth of that."""
     assert 0.6 < Search().plan(200).work / cost(200) / 72_000 < 1.5
+    assert Search().slower(200, 1) == 1.0 < Search().slower(200, 5)
 
 
 def test_what_was_planted_is_found_and_said(found):

@@ -40,7 +40,7 @@ _TO_THE_END = 0.85
 """Share of the budget after which the search stops, so that the winner can be trained on all rows."""
 
 _FIRST_STARTS, _LATER_STARTS = 20, 90
-"""Starts of all candidates that a plan counts with: in the first step, and in later ones for each of the beam. With one input some steps have half or twice as many."""
+"""Starts of all candidates that a plan counts with: in the first step, and in later ones for each of the beam. With one input; some steps have half or twice as many."""
 
 _SLOWER = 5
 """Iterations of the usual models, whose gradients have a closed form, that one of a sum or a product of kernels takes as long as."""
@@ -123,6 +123,10 @@ class Search(Averaging):
                 Phase(f"depth {depth}, best", 0.5 * self.max_iter, 0.5 * self.beam * _KEEP * self.max_iter * work, self.max_iter)
             )
         return Plan((*phases, Phase("winner", self.max_iter, self.max_iter * cost(N), self.max_iter)), at_once=2)
+
+    def slower(self, N: int, inputs: int) -> float:
+        """Every input brings candidates of its own: 5 inputs had 4 times as many starts to screen, and as many to train to their end."""
+        return inputs**0.6
 
     def fit(self, model: Model, data: Data, trainer: Trainer, folds: FoldChoice) -> Searched:
         begin = time.perf_counter()
