@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import os
 import re
 import tempfile
 from pathlib import Path
@@ -18,6 +19,7 @@ import nbformat
 from nbclient import NotebookClient
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+from traitlets.config import Config
 
 ROOT = Path(__file__).resolve().parents[1]
 KEPT = ROOT / "build" / "executed"
@@ -47,8 +49,10 @@ def executed(notebook: NotebookNode) -> NotebookNode:
     kept = KEPT / f"{_digest(notebook)}.ipynb"
     if kept.is_file():
         return _with_outputs(notebook, nbformat.read(kept, as_version=4))
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as sockets:
         client = NotebookClient(notebook, kernel_name="python3", resources={"metadata": {"path": folder}}, coalesce_streams=True)
+        if os.name == "posix":  # TCP, the way elsewhere, is open to whoever is on the machine, and warned about
+            client.config = Config(KernelManager={"transport": "ipc", "ip": f"{sockets}/kernel"})
         client.timeout, client.startup_timeout = 600, 300  # seconds; other work may keep the cores busy
         client.execute()
     kept.parent.mkdir(parents=True, exist_ok=True)

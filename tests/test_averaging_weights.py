@@ -134,8 +134,9 @@ def test_words_for_several_plain_gps_agree_with_what_the_features_add():
     first, second = held_out_remarks(report_of_plain_gps(stack=0.8))[:2]
     assert first == "Plain GPs carry 78 % of the weight (most of it: plain GP, 43 %), learned features the rest."
     assert "0.14 from the features" in second
-    first = held_out_remarks(report_of_plain_gps(stack=0.94))[0]
+    first, second = held_out_remarks(report_of_plain_gps(stack=0.925))[:2]
     assert first == "Plain GPs carry 78 % of the weight (most of it: plain GP, 43 %): the features add little here."
+    assert second.endswith("less than 0.02 from the features.")
 
 
 def test_words_keep_calibration_and_features_apart():

@@ -1,5 +1,6 @@
 """Few points in place of all rows: what is lost is what it is said to be, and members that need all rows keep them."""
 
+import time
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -10,10 +11,10 @@ import torch
 import c_programs
 from drawn_estimators import drawn_estimator
 from manifoldgp.estimators import few_points
-from manifoldgp.estimators.distillation import distilled
+from manifoldgp.estimators.distillation import after, distilled
 from manifoldgp.estimators.few_points import probes, with_few_points
 from manifoldgp.estimators.program_groups import grouped, program_bytes
-from manifoldgp.estimators.program_targets import _predictor
+from manifoldgp.estimators.program_targets import _predictor, small_predictor
 from manifoldgp.features import MLP
 from manifoldgp.inference.exact_posterior import condition
 from manifoldgp.kernels import Matern32
@@ -134,6 +135,30 @@ def test_without_time_everything_stays_as_it_is(estimator):
     assert d.ensemble is estimator.ensembles_[0]
     assert d.loss.nats == 0.0
     assert all(few is None for block in d.few for few in block)
+
+
+def test_time_that_others_take_does_not_count():
+    time_is_up = after(0.05)
+    time.sleep(0.1)
+    assert not time_is_up()
+    begin = time.thread_time()
+    while time.thread_time() < begin + 0.05:
+        pass
+    assert time_is_up()
+    assert not after(float("inf"))()
+
+
+@pytest.mark.parametrize(
+    ("values", "share", "kind"),
+    [(ROUGH, 1.0, "whole"), (ROUGH, 0.3, "whole"), (ROUGH, 0.2, None), (SMOOTH, 1.0, "whole"), (SMOOTH, 0.5, "distilled")],
+)
+def test_which_program_a_file_gets(values, share, kind):
+    """Of the whole program up to what is small; else of few points; else the whole one up to four times what is small; else none."""
+    estimator, searches = conditioned([(Model(), 2)], values), []
+    most = int(share * program_bytes(estimator.ensembles_))
+    found = small_predictor(estimator, most, TOLERANCE, lambda: searches.append(1))
+    assert len(searches) == (share < 1.0)
+    assert kind == (None if found is None else "distilled" if found.distilled else "whole")
 
 
 def test_members_that_need_all_rows_stay_exact():

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import math
 from importlib import resources
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +17,7 @@ from browser import browse, outcome_of, with_script
 from drawn_estimators import every_part, make_inputs, rounding
 from manifoldgp import GPRegressor
 from manifoldgp.data.encoding import TableEncoding
+from manifoldgp.data.written_numbers import read_numbers
 from manifoldgp.inspection import page_live
 from manifoldgp.inspection.page import write_model_report
 
@@ -121,6 +124,28 @@ def test_files_are_read_in_the_encodings_of_tables(chromium, page, tmp_path, enc
     assert ">groß</td>" in table
 
 
+@pytest.mark.parametrize("decimal", [".", ","])
+def test_numbers_are_read_as_in_tables(chromium, tmp_path, decimal):
+    signs = (
+        ["", "-", "+", "−"],
+        ["", "$", "€ "],
+        ["0", "7", "12.5", "12,5", "1,250", "1.250", "1.234.567,8", "1 234", ".5", "3e4", "0,123"],
+    )
+    texts = ["".join(parts) for parts in itertools.product(*signs, ["", " kg", "%", " °C", " am", "e", " m/s²"])] + [
+        "x",
+        "1 2",
+        "12:30",
+    ]
+    functions = (resources.files("manifoldgp.inspection") / "live.js").read_text(encoding="utf-8").split("// Distance from")[0]
+    code = f"const data = {{}}; {functions} return {json.dumps(texts)}.map((text) => writtenNumber(text, {decimal!r}));"
+    dom, console = browse(chromium, with_script("<html><body></body></html>", code, tmp_path / "m.html"), tmp_path / "profile")
+    assert not console
+    here = [read_numbers([text], decimal) for text in texts]
+    expected = [math.nan if number is None else float(number.numbers[0]) for number in here]
+    assert 0.3 < np.isfinite(expected).mean() < 0.9
+    np.testing.assert_array_equal([math.nan if number is None else number for number in outcome_of(dom)], expected)
+
+
 WHEN = {"day first": "%d/%m/%Y %H:%M", "month first": "%m/%d/%Y %I:%M %p"}
 
 
@@ -175,13 +200,15 @@ def test_dates_many_categories_and_gaps_are_encoded_as_the_model_does(chromium, 
 
 
 def test_the_controls_begin_at_a_training_row(chromium, tmp_path):
-    """Two clusters: the medians of all inputs together, and the first category, lie where there is no row."""
+    """Two clusters: the medians of all inputs together, and the first category, lie where there is no row. Numbers far from zero have digits enough."""
     rng, n = np.random.default_rng(0), 40
     upper = np.arange(n) % 5 > 1
     day = (pd.Timestamp("2026-03-01") + pd.to_timedelta(np.where(upper, 300, 0) + rng.integers(0, 5, n), unit="D")).strftime(
         "%Y-%m-%d"
     )
-    table = pd.DataFrame({"day": day, "kind": np.where(upper, "z", "a"), "load": 10.0 * upper + 0.1 * rng.normal(size=n)})
+    table = pd.DataFrame(
+        {"day": day, "kind": np.where(upper, "z", "a"), "load": 54321.0 + 10.0 * upper + 0.1 * rng.normal(size=n)}
+    )
     model = GPRegressor(restarts=1, max_iter=3).fit(table, pd.Series(table["load"] + rng.normal(size=n), name="grip"))
     write_model_report(model, tmp_path / "model.html")
     code = """return { said: document.querySelector("#live .said").textContent, kind: document.querySelector("#live select").value,

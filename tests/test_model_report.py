@@ -8,10 +8,16 @@ import subprocess
 import sys
 from html import escape
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.linear_model import Ridge
+from sklearn.model_selection import LeaveOneOut, cross_val_predict
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from browser import browse, outcome_of, with_script
 from fitted_models import AVERAGINGS, fitted, full_bayes, plain_gp, table
@@ -19,6 +25,7 @@ from manifoldgp import GPRegressor
 from manifoldgp.errors import InputError
 from manifoldgp.inspection import html_page
 from manifoldgp.inspection.page import write_model_report
+from manifoldgp.inspection.page_tables import linear_rmse
 
 SECTIONS = ("try", "predictions", "trust", "errors", "summary", "learned", "training", "data", "use")
 
@@ -156,6 +163,21 @@ def test_wrong_arguments_are_refused_and_no_file_is_left(arguments, message, tmp
     with pytest.raises(InputError, match=message):
         write_model_report(fitted("single"), tmp_path / "model.html", **arguments)
     assert not (tmp_path / "model.html").exists()
+
+
+@pytest.mark.parametrize("given", [False, True])
+def test_a_linear_model_is_the_one_that_scikit_learn_fits(given):
+    rng = np.random.default_rng(0)
+    X, new = rng.normal(size=(30, 3)) * [1.0, 50.0, 0.0] + 7.0, rng.normal(size=(8, 3)) + 7.0
+    y, observed = X @ [1.0, 0.1, 0.0] + rng.normal(size=30), rng.normal(size=8)
+    linear = make_pipeline(StandardScaler(), Ridge(alpha=1.0))
+    if given:
+        error = linear.fit(X, y).predict(new) - observed
+    else:  # each row left out, with the scales of all rows
+        Z = StandardScaler().fit_transform(X)
+        error = cross_val_predict(Ridge(alpha=1.0), Z, y, cv=LeaveOneOut()) - y
+    found: Any = SimpleNamespace(X=new if given else X, observed=observed if given else y, left_out=not given)
+    assert linear_rmse(found, X, y) == pytest.approx(np.sqrt(np.mean(error**2)))
 
 
 def test_data_cannot_end_the_script():

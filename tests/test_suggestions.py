@@ -12,7 +12,7 @@ import pytest
 
 from command_line import fails, mgp
 from manifoldgp import GPRegressor, ManifoldGPRegressor, TableEncoding, suggest
-from manifoldgp.data.table_files import read_table
+from manifoldgp.data.table_files import read_table, write_table
 from manifoldgp.errors import InputError
 from manifoldgp.suggestions.constraints import Constraint
 from manifoldgp.suggestions.gains import Knowledge
@@ -238,6 +238,17 @@ def test_suggestions_are_written_as_the_table_is(here, table):
     with pytest.warns(UserWarning, match="Windows-1252"):
         again = read_table("data.csv")
     assert (len(again), again["x"].dtype.kind) == (len(table) + 1, "f")
+
+
+def test_a_category_that_the_tables_encoding_lacks_is_written_as_utf_8(here, table):
+    table.rename(columns={"always": "ständig"}).to_csv("data.csv", index=False, encoding="cp1252")
+    rows = pd.DataFrame({"Stadt": ["Łódź", "Köln"]})
+    with pytest.warns(UserWarning, match="is not UTF-8"), pytest.warns(UserWarning, match="has no Ł: written as UTF-8"):
+        write_table(rows, "next.csv", "data.csv")
+    pd.testing.assert_frame_equal(read_table("next.csv"), rows)
+    with pytest.warns(UserWarning, match="is not UTF-8"):
+        write_table(rows[1:], "next.csv", "data.csv")
+    assert (here / "next.csv").read_text("cp1252") == "Stadt\nKöln\n"
 
 
 def test_suggestions_for_programs(here):

@@ -284,6 +284,22 @@ def test_the_first_sheet_of_an_excel_file_is_read(tmp_path, monkeypatch):
         read_table(tmp_path / "b.xlsx")
 
 
+def test_a_title_above_a_sheet_is_left_out(tmp_path):
+    openpyxl = pytest.importorskip("openpyxl", reason="needs the extra excel")
+    numbers = pd.DataFrame({"x": [1.5, 3.0, 5.0], "y": [2, 4, 6]})
+    numbers.to_excel(tmp_path / "a.xlsx", startrow=2, index=False)
+    book = openpyxl.load_workbook(tmp_path / "a.xlsx")
+    book.active["A1"] = "Report of line 3"
+    book.save(tmp_path / "a.xlsx")
+    with pytest.warns(
+        FitWarning, match=r"The first line of .*a.xlsx is no row of the table and left out: the names stand below."
+    ):
+        read = read_table(tmp_path / "a.xlsx")
+    pd.testing.assert_frame_equal(read, numbers, check_dtype=False)
+    numbers.to_excel(tmp_path / "a.xlsx")  # the first column has no name, and its cells are numbers
+    assert list(read_table(tmp_path / "a.xlsx").columns)[1:] == ["x", "y"]
+
+
 def test_excel_files_need_their_extra_and_are_not_written(tmp_path, monkeypatch):
     (tmp_path / "a.xlsx").write_bytes(b"")
     monkeypatch.setitem(sys.modules, "openpyxl", None)
@@ -483,9 +499,31 @@ PEOPLES_NUMBERS = {
     "after it": (["1 234,50 €", "80,00 €", "7 €"], [1234.5, 80, 7]),
     "percent": (["1.24%", "3 %", "100%"], [1.24, 3, 100]),
     "unit": (["97.9 kg", "80 kg", "-"], [97.9, 80, math.nan]),
+    "unit left out": (["97.9 kg", "80 kg", "75"], [97.9, 80, 75]),
     "no value": (["?", "1.5", "2"], [math.nan, 1.5, 2]),
     "commas": (["0,123", "1,5", "2"], [0.123, 1.5, 2]),
 }
+
+
+TITLED = {
+    "one line": "Report of line 3\n\nx;y\n1,5;2\n3;4\n",
+    "several cells": "Report;;;\nby;Anna;;\nx;y;z;w\n1,5;2;0;0\n3;4;0;0\n",
+    "comments too": "# exported\nReport of line 3\nx,y\n1.5,2\n# why\n3,4\n",
+}
+
+
+@pytest.mark.parametrize("case", TITLED)
+def test_lines_above_the_names_are_left_out(tmp_path, case):
+    (tmp_path / "a.csv").write_text(TITLED[case], encoding="utf-8")
+    with pytest.warns(FitWarning, match="left out: the names stand below"):
+        table = read_table(tmp_path / "a.csv")
+    np.testing.assert_array_equal(table[["x", "y"]], [[1.5, 2], [3, 4]])
+
+
+@pytest.mark.parametrize("text", [",a,b\n0,1,2\n1,3,4\n", "a,b,\n1,2,\n3,4,\n", "a\n1\n2\n", "a,b\nred,blue\nx,y\n", "a,b\n"])
+def test_names_in_the_first_line_stay_names(tmp_path, text):
+    (tmp_path / "a.csv").write_text(text, encoding="utf-8")
+    assert "a" in read_table(tmp_path / "a.csv").columns
 
 
 @pytest.mark.parametrize("case", PEOPLES_NUMBERS)
@@ -501,6 +539,9 @@ def test_numbers_are_read_as_people_write_them(case):
     "texts",
     [
         ["3 kg", "4 lb"],
+        ["3 kg", "3 kg", "4 kg", "4 lb", "5"],
+        ["4", "4b", "5", "6"],
+        ["4", "4b"],
         ["$1", "€1"],
         ["10 am", "11 am"],
         ["A1", "A2"],

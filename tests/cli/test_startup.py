@@ -56,6 +56,19 @@ def test_predictions_need_neither_pytorch_nor_scikit_learn(folder, command):
     assert len(ran.stdout.splitlines()) > 10
 
 
+@pytest.mark.parametrize("command", [("predict",), ("score", "--json")], ids=["predict", "score"])
+def test_rows_with_gaps_need_neither_pytorch_nor_scikit_learn(tmp_path, command):
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"a": rng.normal(size=60), "b": rng.normal(size=60)}).assign(y=lambda t: np.sin(t.a) + t.b)
+    table.loc[::5, "b"] = np.nan
+    table.to_csv(tmp_path / "data.csv", index=False)
+    model = tmp_path / "model.mgp"
+    mgp("fit", tmp_path / "data.csv", "--target", "y", "--missing", "impute", "--averaging", "plain", "--out", model)
+    ran = loaded_after((command[0], "model.mgp", "data.csv", *command[1:]), ("torch", "sklearn", "scipy", "matplotlib"), tmp_path)
+    assert ran.stderr.strip().splitlines()[-1] == "[]"
+    assert len(ran.stdout.splitlines()) > 10
+
+
 @pytest.mark.parametrize("command", [("fit", "--out", "other.mgp"), ("compare",)], ids=["fit", "compare"])
 def test_a_bad_table_is_told_before_pytorch_is_there(tmp_path, command):
     (tmp_path / "data.csv").write_text("x,y\n1,2\n2,many\n3,4\n", encoding="utf-8")

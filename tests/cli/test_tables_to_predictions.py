@@ -337,6 +337,21 @@ def test_numbers_of_rows_are_told(here):
     assert "number of the row" not in mgp("fit", "data.csv", "-t", "y", "--out", "m.mgp", *FAST).err
 
 
+def test_a_column_without_a_name_is_left_out_with_the_reason(here):
+    messy()[["x", "y", "z"]].to_csv("data.csv")
+    done = mgp("fit", "data.csv", "-t", "y", "--drop", "z", "--out", "m.mgp", *FAST)
+    assert "Left out, because a column without a name numbers the rows as a rule: Unnamed: 0" in done.err.splitlines()
+    assert "Left out: z" in done.err.splitlines()
+
+
+def test_a_series_of_dates_alone_is_told_what_suits_it(here):
+    days = pd.date_range("2026-01-01", periods=30).strftime("%Y-%m-%d")
+    messy().assign(day=days)[["day", "y"]].to_csv("data.csv", index=False)
+    fit = ("fit", "data.csv", "-t", "y", "--out", "m.mgp", "--ordered", "--time-budget", "1")
+    assert "Dates alone are the inputs: --cyclic year" in mgp(*fit).err
+    assert "Dates alone" not in mgp(*fit, "--cyclic", "week").err
+
+
 def test_a_text_with_one_category_and_gaps_is_told_as_one(here):
     table = messy().assign(fee=["$70/mo"] + [None] * 29)
     table[["x", "fee", "y"]].to_csv("data.csv", index=False)

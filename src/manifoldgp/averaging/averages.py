@@ -13,7 +13,7 @@ from manifoldgp.errors import InputError
 from manifoldgp.inference.local_posterior import Nearness
 from manifoldgp.model import Data, Model
 from manifoldgp.training.model_rows import ModelRows
-from manifoldgp.training.plan import Plan
+from manifoldgp.training.plan import Plan, slower_by_inputs
 from manifoldgp.training.settings import Method, Options, Sparse
 from manifoldgp.training.sparse_trainer import SparseTrainer
 from manifoldgp.training.trained import Trained
@@ -92,6 +92,10 @@ class Averaging(Options, ABC):
     @abstractmethod
     def plan(self, N: int) -> Plan:
         """What training one target on N rows goes through."""
+
+    def slower(self, N: int, inputs: int) -> float:
+        """How many times longer than :meth:`plan` says training takes with so many inputs, about."""
+        return slower_by_inputs(N, inputs)
 
     @abstractmethod
     def fit(self, model: Model, data: Data, trainer: Trainer, folds: FoldChoice) -> Averaged:

@@ -171,7 +171,8 @@ def _gain_in_words(plain: float, control: float, stack: float) -> str:
     if stack > plain - _LITTLE:
         return f"Held-out rows are predicted as well by the plain GP (difference {stack - plain:+.2f} nats a row)."
     gain, from_width = round(plain - stack, 2), round(plain - control, 2)
+    from_features = f"less than {_LITTLE:g}" if control - stack < _LITTLE else f"{gain - from_width:.2f}"
     return (
         f"Held-out rows are predicted {gain:.2f} nats a row better than by the plain GP: {from_width:.2f} of that comes from "
-        f"wider copies of the plain GP (calibration) or mixtures of plain GPs, {round(gain - from_width, 2) + 0.0:.2f} from the features."
+        f"wider copies of the plain GP (calibration) or mixtures of plain GPs, {from_features} from the features."
     )

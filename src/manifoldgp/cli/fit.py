@@ -482,6 +482,7 @@ def refuse_unfinished(progress: FitProgress, outputs: int, exit_code: int) -> No
 
 def _say_what_was_read(training: Training, rows: int, messages: Messages, ordered: bool) -> None:
     from manifoldgp.data.columns import spellings_alike
+    from manifoldgp.data.encoding import UNNAMED
 
     encoding = training.encoding
     inputs = ", ".join(column.name for column in encoding.columns)
@@ -518,8 +519,15 @@ def _say_what_was_read(training: Training, rows: int, messages: Messages, ordere
         messages.note(f"Left out, because they have one value at most: {', '.join(encoding.constant)}")
     if encoding.row_names:
         messages.note(f"Left out, because nearly every row has a text of its own: {', '.join(encoding.row_names)}")
-    if encoding.ignored:
-        messages.note(f"Left out: {', '.join(encoding.ignored)}")
+    unnamed = [name for name in encoding.ignored if UNNAMED.fullmatch(name)]
+    if unnamed:
+        messages.note(f"Left out, because a column without a name numbers the rows as a rule: {', '.join(unnamed)}")
+    if others := [name for name in encoding.ignored if name not in unnamed]:
+        messages.note(f"Left out: {', '.join(others)}")
+    if ordered and all(column.time is not None and not column.time.cyclic for column in encoding.columns):
+        messages.note(
+            "Dates alone are the inputs: --cyclic year lets the model repeat with the seasons, and mgp forecast goes on from the last values."
+        )
 
 
 def _warn_of_copies(training: Training, messages: Messages) -> None:

@@ -38,7 +38,7 @@ from manifoldgp.errors import InputError, warn
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-_UNNAMED = re.compile(r"Unnamed: \d+|__index_level_\d+__|")
+UNNAMED = re.compile(r"Unnamed: \d+|__index_level_\d+__|")
 """What pandas calls a column without a name: as a rule the row numbers of whoever wrote the file."""
 
 
@@ -141,7 +141,7 @@ class TableEncoding:
         if both:
             raise InputError(f"{', '.join(both)} cannot be an input and a target, noise or group at the same time.")
         chosen = list(features) if features is not None else names
-        unnamed = [name for name in names if _UNNAMED.fullmatch(name) and name not in (features or ())]
+        unnamed = [name for name in names if UNNAMED.fullmatch(name) and name not in (features or ())]
         inputs = [name for name in dict.fromkeys(chosen) if name not in (*special, *drop, *unnamed)]
         constant = tuple(name for name in inputs if _constant(table, name, missing))
         inputs = [name for name in inputs if name not in constant]

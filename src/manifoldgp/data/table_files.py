@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from manifoldgp._system.files import refuse_unwritable, written_whole
 from manifoldgp._system.plain_text import cell, one_line, visible
 from manifoldgp.data.columns import pandas
-from manifoldgp.data.text_files import PACKED, text_source
+from manifoldgp.data.text_files import PACKED, text_source, titles_above
 from manifoldgp.data.written_numbers import with_numbers
 from manifoldgp.errors import InputError, MissingExtraError, warn
 
@@ -30,8 +30,8 @@ def read_table(path: str | Path) -> DataFrame:
     """The table in a file as a pandas DataFrame, rows numbered from 0; "-" is CSV on standard input.
 
     A CSV whose first line has semicolons and no comma is read with semicolons, and with decimal commas where it has such numbers. Text is UTF-8, UTF-16 or,
-    with a warning, Windows-1252; lines that begin with # are comments. Of an Excel file the first sheet is read. Numbers with thousands separators, a currency,
-    a percent sign or one unit are read as numbers, and a row of units below the names is left out, with a warning that says so.
+    with a warning, Windows-1252; lines that begin with # are comments, and lines above the names that fill few cells are left out, with a warning. Of an Excel file the first sheet
+    is read. Numbers with thousands separators, a currency, a percent sign or one unit are read as numbers, and a row of units below the names is left out, with a warning that says so.
     """
     name = str(path)
     kind = "text" if name == "-" else _kind(name)
@@ -113,7 +113,27 @@ def _text(table: Any, to: Path | None = None, form: dict[str, str] | None = None
         *(v for _, values in table.items() if values.dtype.kind not in "biuf" for v in values if isinstance(v, str)),
     ]
     quoting = csv.QUOTE_NONNUMERIC if any("\r" in text for text in texts) else csv.QUOTE_MINIMAL  # which leaves a lone \r bare
-    return table.to_csv(to, index=False, header=header, lineterminator="\n", quoting=quoting, **(form or {}))
+    return table.to_csv(
+        to,
+        index=False,
+        header=header,
+        lineterminator="\n",
+        quoting=quoting,
+        **(_able(form, texts) if form and to else form or {}),
+    )
+
+
+def _able(form: dict[str, str], texts: Sequence[str]) -> dict[str, str]:
+    """The form with an encoding that has all characters: where Windows-1252 lacks one UTF-8 takes its place, with a warning."""
+    if form.get("encoding") != "cp1252":  # the others have them all
+        return form
+    for text in texts:
+        try:
+            text.encode("cp1252")
+        except UnicodeEncodeError as error:
+            warn(f"Windows-1252, in which the other table is, has no {text[error.start]}: written as UTF-8.")
+            return form | {"encoding": "utf-8-sig"}  # whose mark tells Excel
+    return form
 
 
 def check_writable(path: str | Path) -> None:
@@ -153,6 +173,7 @@ def _read_text(name: str, kind: str) -> tuple[Any, str]:
     """The table and its decimal sign."""
     source = text_source(name)
     separator, decimal = ("\t", ".") if kind == "tabbed" else source.separator_and_decimal()
+    _tell_titles(source.titles(), name)
     layout = source.layout(separator)
     _refuse_repeated(layout.names, name)  # pandas would rename them
     named: dict[str, Any] = {"names": layout.names, "header": None} if layout.in_comment else {}
@@ -178,7 +199,19 @@ def _read_excel(name: str) -> Any:
     with pandas().ExcelFile(name, engine="openpyxl") as book:
         if len(book.sheet_names) > 1:
             warn(f"{name} has {len(book.sheet_names)} sheets: {', '.join(book.sheet_names)}. The first one is read.")
-        return pandas().read_excel(book).dropna(how="all")  # without rows that only look used
+        first = pandas().read_excel(book, header=None, nrows=30).dropna(how="all")
+        titles = titles_above([["" if pandas().isna(v) else str(v) for v in row] for row in first.astype(object).to_numpy()])
+        _tell_titles(titles, name)
+        header = int(first.index[titles]) if len(first) else 0
+        return pandas().read_excel(book, header=header).dropna(how="all")  # without rows that only look used
+
+
+def _tell_titles(lines: int, name: str) -> None:
+    if lines:
+        what = "The first line" if lines == 1 else f"The first {lines} lines"
+        warn(
+            f"{what} of {_called(name)} {'is' if lines == 1 else 'are'} no row of the table and left out: the names stand below."
+        )
 
 
 def _refuse_repeated(names: Sequence[str], file: str) -> None:

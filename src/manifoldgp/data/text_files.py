@@ -10,7 +10,7 @@ import io
 import lzma
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -50,25 +50,37 @@ class TextSource:
 
     def separator_and_decimal(self) -> tuple[str, str]:
         """What the first lines use: comma and point, or semicolon or tabulator (with decimal commas, if there are any)."""
-        rows = list(islice((line for line in self.lines() if line.strip() and not line.startswith("#")), 21)) or [""]
+        rows = self._first_lines()[self.titles() :] or [""]
         header = re.sub(r"(?<=\d),(?=\d)", "", rows[0])  # the names may stand in a comment, and this be the first row
         if "," in header or not (";" in header or "\t" in header):
             return ",", "."
         return ";" if ";" in header else "\t", "," if any(re.search(r"\d,\d", line) for line in rows) else "."
 
+    def _first_lines(self) -> list[str]:
+        """Some lines that are neither empty nor comments."""
+        return list(islice((line for line in self.lines() if line.strip() and not line.startswith("#")), 21))
+
+    def titles(self) -> int:
+        """How many of these stand above the line with the names: words about the table."""
+        lines = self._first_lines()
+        return max(titles_above([_cells(line, separator) for line in lines]) for separator in ";\t,")
+
     def layout(self, separator: str) -> Layout:
-        """Lines that begin with # are comments: those above the table, and those between its rows that have another number of cells.
+        """The lines of :meth:`titles` are left out. Lines that begin with # are comments: those above the table, and those between its rows that have another number of cells.
 
         The last one above may hold the columns' names, as NumPy writes them: if it has as many cells as the line below, and that one has numbers.
         """
         above: list[str] = []
         names: list[str] | None = None
-        in_comment, skipped = False, []
+        in_comment, skipped, titles = False, [], self.titles()
         for number, line in enumerate(self.lines()):
             if not line.strip():
                 continue
             if names is None and line.startswith("#"):
                 above.append(line)
+                skipped.append(number)
+            elif titles:
+                titles -= 1
                 skipped.append(number)
             elif names is None:
                 cells = _cells(line, separator)
@@ -120,6 +132,24 @@ def _encoding(name: str, held: bytes | None) -> str:
         except UnicodeDecodeError:
             return "cp1252"
     return "utf-8"
+
+
+def titles_above(rows: Sequence[Sequence[str]]) -> int:
+    """How many of the first rows are words about the table: they fill at most half of its cells, and below them stands a row of names, which fills all and has no number.
+
+    >>> titles_above([["Report"], ["a", "b"], ["1", "2"]]), titles_above([["", "a", "b"], ["0", "1", "2"]])
+    (1, 0)
+    """
+    width = max(map(len, rows[1:]), default=0)
+    for number, cells in enumerate(rows):
+        filled = [cell for cell in cells if cell.strip()]
+        if len(filled) == width > 1:
+            below = rows[number + 1 :]
+            named = not any(_NUMBER.fullmatch(cell) for cell in cells) and below and all(len(row) == width for row in below)
+            return number if named else 0
+        if len(filled) > max(1, width // 2):
+            return 0
+    return 0
 
 
 def _cells(line: str, separator: str) -> list[str]:

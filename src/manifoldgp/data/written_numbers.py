@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -44,10 +45,14 @@ _FORMS = {decimal: _form(decimal) for decimal in ".,"}
 def read_numbers(values: Sequence[object], decimal: str = ".") -> Written | None:
     """Texts as numbers, if all of them are some in one unit, by the table's decimal sign or else by the other one; None: they are something else.
 
+    Less than half may leave the unit out, as rows that were added later do.
+
     >>> read_numbers(["$1,234.50", "$80", "?"])
     Written(numbers=array([1234.5,   80. ,    nan]), example='$1,234.50')
     >>> read_numbers(["1.234", "5,5"], decimal=",").numbers
     array([1234. ,    5.5])
+    >>> read_numbers(["3 kg", "4 kg", "5"]).numbers
+    array([3., 4., 5.])
     >>> read_numbers(["3 kg", "4 lb"]) is None
     True
     """
@@ -61,7 +66,7 @@ def read_numbers(values: Sequence[object], decimal: str = ".") -> Written | None
 def _read(values: Sequence[object], decimal: str, usual: str) -> Written | None:
     """Texts as numbers by one decimal sign. usual: that of the table, whose numbers need no telling."""
     numbers = np.full(len(values), np.nan)
-    units, example = set(), None
+    units, example = Counter(), None
     for row, value in enumerate(values):
         if isinstance(value, (bool, np.bool_)):
             return None
@@ -74,12 +79,13 @@ def _read(values: Sequence[object], decimal: str, usual: str) -> Written | None:
             if match is None:
                 return None
             numbers[row] = _number(match, decimal)
-            units.add(match["before"] + match["unit"])
+            units[match["before"] + match["unit"]] += 1
             example = example or (None if _plain(value, usual) == numbers[row] else value)
         elif not pandas().isna(value):
             return None
     known = np.isfinite(numbers).mean() if len(numbers) else 0.0
-    return Written(numbers, example) if len(units) <= 1 and known > 0.5 else None
+    one = len(units) == 1 or (len(units) == 2 and 2 * units.get("", units.total()) < units.total())
+    return Written(numbers, example) if (one or not units) and known > 0.5 else None
 
 
 def _plain(value: str, decimal: str) -> float:

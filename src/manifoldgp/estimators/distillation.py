@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -94,11 +94,17 @@ def distilled(
 ) -> list[Distilled]:
     """Each ensemble with at most ``max_members`` members; or with as few members and points as lose at most ``tolerance`` nats a row, half of them by members.
 
-    seconds: for each ensemble; members that are not weighed by then stay, and keep all their rows.
+    seconds: of processor time for each ensemble, so that a busy machine leaves out no more and no less; members that are not weighed by then stay, and keep all their rows.
     """
     most = None if max_members is None else whole_number(max_members, "max_members")
     lost = None if tolerance is None else positive_number(tolerance, "tolerance")
-    return [_distilled(ensemble, most, lost, seconds) for ensemble in ensembles]
+    return [_distilled(ensemble, most, lost, after(seconds)) for ensemble in ensembles]
+
+
+def after(seconds: float) -> Callable[[], bool]:
+    """A question that is answered with yes once this thread has had so many seconds of a processor. What it waits for others does not count."""
+    end = time.thread_time() + seconds
+    return lambda: time.thread_time() >= end
 
 
 def in_words(losses: Sequence[Loss]) -> str:
@@ -118,25 +124,24 @@ def in_words(losses: Sequence[Loss]) -> str:
     )
 
 
-def _distilled(ensemble: Ensemble, most: int | None, tolerance: float | None, seconds: float) -> Distilled:
-    end = time.perf_counter() + seconds
+def _distilled(ensemble: Ensemble, most: int | None, tolerance: float | None, time_is_up: Callable[[], bool]) -> Distilled:
     if tolerance is None or not compressible(ensemble):
-        smaller, loss = _distil(ensemble, most, tolerance or 0.0, end)
+        smaller, loss = _distil(ensemble, most, tolerance or 0.0, time_is_up)
         return Distilled(smaller, None, loss)
-    smaller, loss = _distil(ensemble, most, 0.5 * tolerance, end)
-    few, of_points = with_few_points(smaller, max(tolerance - loss.nats, 0.5 * tolerance), end - time.perf_counter())
+    smaller, loss = _distil(ensemble, most, 0.5 * tolerance, time_is_up)
+    few, of_points = with_few_points(smaller, max(tolerance - loss.nats, 0.5 * tolerance), time_is_up)
     return Distilled(smaller, few, replace(loss, points=of_points if of_points.compressed else None))
 
 
-def _distil(ensemble: Ensemble, most: int | None, tolerance: float, end: float) -> tuple[Ensemble, Loss]:
-    """Fewer members. end: by the clock, after which the whole ensemble stays."""
+def _distil(ensemble: Ensemble, most: int | None, tolerance: float, time_is_up: Callable[[], bool]) -> tuple[Ensemble, Loss]:
+    """Fewer members; the whole ensemble once time is up."""
     weights = torch.cat([w.reshape(-1) for w in ensemble.log_weights]).exp().cpu().numpy()
     used = np.flatnonzero(weights > 0)
     n = int(np.clip(_EVALUATIONS // (len(used) ** 2 * len(_NODES)), *_ROWS))
     rows = np.unique(np.linspace(0, len(ensemble.blocks[0].data.y) - 1, n).astype(int))
     points = _points(ensemble.left_out(rows), _members(ensemble)[used], used)
     count = len(np.unique(points.member))
-    w = _selected(points, count if most is None else min(most, count), tolerance, end)
+    w = _selected(points, count if most is None else min(most, count), tolerance, time_is_up)
     kept = count if w is None else len(np.unique(points.member[w > 0]))
     if w is None or kept == count:  # nothing to leave out, and no reason to weigh anew
         return ensemble, Loss(count, count, 0.0, len(rows))
@@ -178,11 +183,11 @@ def _points(p: Predictive, member: np.ndarray, used: np.ndarray) -> _Points:
     return _Points(ratio, total / total.sum(), member)
 
 
-def _selected(points: _Points, most: int, tolerance: float, end: float) -> np.ndarray | None:
+def _selected(points: _Points, most: int, tolerance: float, time_is_up: Callable[[], bool]) -> np.ndarray | None:
     """Weights (S,) of a mixture of few members; None where time was up before it was good enough."""
     w = _first(points)
     while points.nats(w) > tolerance and len(np.unique(points.member[w > 0])) < most:
-        if time.perf_counter() > end:
+        if time_is_up():
             return None
         inside = np.isin(points.member, points.member[w > 0])
         best = points.member[np.argmax(np.where(inside, -np.inf, points.pull(w)))]

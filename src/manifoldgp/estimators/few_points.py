@@ -13,8 +13,6 @@ points that are tried lose too much, the mean goes through all rows, or the memb
 
 from __future__ import annotations
 
-import math
-import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -89,14 +87,13 @@ def _worth_it(block: Conditioned) -> TypeGuard[Posterior]:
 
 @torch.no_grad()
 def with_few_points(
-    ensemble: Ensemble, tolerance: float, seconds: float = math.inf
+    ensemble: Ensemble, tolerance: float, time_is_up: Callable[[], bool] = lambda: False
 ) -> tuple[list[list[FewPoints | None]], PointsLoss]:
     """Few points of each member of each block, None of one that stays as it is; together they lose at most ``tolerance`` nats a row.
 
-    seconds: after which members keep all rows.
+    time_is_up: asked before each member; once it is, members keep all rows.
     A mixture loses at most the weighted sum of what its members lose (KL is convex). Each member may bring the same to that sum, so that one of little weight may lose more.
     """
-    end = time.perf_counter() + seconds
     X = probes(ensemble.blocks[0].data.X, 2 * _PROBES, torch.Generator().manual_seed(0))
     exact = [block.mean_and_variance(X) for block in ensemble.blocks]
     weights = ensemble.member_weights()
@@ -108,7 +105,7 @@ def with_few_points(
     }
     for share in (*(tolerance * 0.5**attempt for attempt in range(_ATTEMPTS)), 0.0):  # of nothing, everyone keeps all rows
         for member in members.values():
-            member.choose(share / (member.weight * len(members)) if time.perf_counter() < end else 0.0)
+            member.choose(share / (member.weight * len(members)) if not time_is_up() else 0.0)
         loss = _loss(ensemble, exact, members)
         if loss.nats <= tolerance:
             break

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
 
 _SECONDS = 10.0
-"""That few members and few points are looked for where nobody asked for them."""
+"""Of processor time that few members and few points are looked for where nobody asked for them."""
 
 _TRIED = 500
 """Rows by which it is told what a program loses."""
@@ -47,19 +47,19 @@ def small_predictor(
     """The predictor if it is small, else one that loses at most ``tolerance`` nats a row and says so.
 
     Where that is not small either, the whole one up to four times the size: every start without PyTorch saves seconds. None beyond.
-    searching: called before few points are looked for, which takes up to ten seconds.
+    searching: called before few points are looked for, which takes up to ten seconds of processor time.
     """
     if any(block.in_cells and block.rows > WHOLE_ROWS for ensemble in estimator.ensembles_ for block in ensemble.blocks):
         return None
-    ensembles, _ = _whole(estimator.ensembles_)
+    ensembles, words = _whole(estimator.ensembles_)
     size = program_bytes(ensembles)
     if size <= most_bytes:
-        return _predictor(estimator, ensembles)
+        return _predictor(estimator, ensembles, words=words)
     searching()
     smaller = distilled(ensembles, None, tolerance, _SECONDS)
     if program_bytes([d.ensemble for d in smaller], [d.few for d in smaller]) > most_bytes:
-        return _predictor(estimator, ensembles) if size <= 4 * most_bytes else None
-    return _distilled_predictor(estimator, smaller)
+        return _predictor(estimator, ensembles, words=words) if size <= 4 * most_bytes else None
+    return _distilled_predictor(estimator, smaller, words)
 
 
 def _whole(ensembles: Sequence[Ensemble]) -> tuple[list[Ensemble], str]:

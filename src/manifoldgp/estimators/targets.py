@@ -30,7 +30,7 @@ from manifoldgp.parameters import Tree, leaves, map_leaves, nest
 from manifoldgp.structure.search import Searched, SearchReport
 from manifoldgp.training.checkpoint import Checkpoints
 from manifoldgp.training.model_rows import CHUNK_ROWS, ModelRows
-from manifoldgp.training.plan import Plan, slower_by_inputs
+from manifoldgp.training.plan import Plan
 from manifoldgp.training.processes import ALONE, Ranks
 from manifoldgp.training.progress import shown, watching
 from manifoldgp.training.settings import Sparse
@@ -78,7 +78,7 @@ def fit_exact(
     rows = len(data[0].X)
     X, outputs = learnt[0].X, len(data)
     plan = titled(averaging.plan(rows), rows, averaging, "exact" if nearness is None else "local")
-    plan = replace(plan, slower=slower_by_inputs(rows, X.shape[-1]))
+    plan = replace(plan, slower=averaging.slower(rows, X.shape[-1]))
     shared = averaging if isinstance(averaging, Single) and averaging.shared_features and outputs > 1 else None
     if nearness is None or rows <= nearness.above:
         refuse_too_many_rows(len(X), plan.matrices(outputs, torch.get_num_threads(), shared is not None))

@@ -56,7 +56,7 @@ function chart(holder, hidden) {
     for (const [t, text] of xTicks) {
       if (X(t) < box.left - 1 || X(t) > box.right + 1) continue;
       draw("line", { class: "grid", x1: X(t), x2: X(t), y1: box.top, y2: box.bottom }, svg);
-      draw("text", { x: X(t), y: box.bottom + 16, "text-anchor": "middle", text }, svg);
+      draw("text", { x: Math.min(X(t), width - 3.4 * text.length), y: box.bottom + 16, "text-anchor": "middle", text }, svg); // the last one whole
     }
     for (const [t, text] of yTicks) {
       if (Y(t) < box.top - 1 || Y(t) > box.bottom + 1) continue;

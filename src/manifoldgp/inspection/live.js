@@ -36,8 +36,20 @@ function phase(at, period) {
   const [from, to] = period === "month" ? [Date.UTC(year, month), Date.UTC(year, month + 1)] : [Date.UTC(year), Date.UTC(year + 1)];
   return (at - from) / (to - from);
 }
+// Numbers as data/written_numbers.py reads them, by their decimal sign: thousands in groups of three, a currency or a unit. Neither 0x10 nor % alone.
+const WRITTEN = Object.fromEntries([[".", ","], [",", "\\."]].map(([decimal, thousands]) => {
+  const whole = `[1-9]\\d{0,2}(?:[${thousands}'’ \u00a0\u202f]\\d{3})+|\\d+`, unit = "(?!(?:[ap]m|e)$)(?:\\p{L}|[°%‰µΩ\\/²³·$€£¥]){0,10}";
+  return [decimal, new RegExp(`^([-+−]?)\\s*[$€£¥]?\\s*((?:(?:${whole})(?:[${decimal}]\\d*)?|[${decimal}]\\d+)(?:e[-+]?\\d+)?)\\s*${unit}$`, "iu")];
+}));
+function writtenNumber(text, usual) {
+  for (const decimal of usual === "," ? [",", "."] : [".", ","]) {
+    const found = WRITTEN[decimal].exec(text);
+    if (found) return (/[-−]/.test(found[1]) ? -1 : 1) * Number(found[2].replace(decimal === "." ? /[^\d.e+-]/gi : /[^\d,e+-]/gi, "").replace(",", "."));
+  }
+  return NaN;
+}
 // What one cell is for the model, several numbers of a category or a date; a string says what is wrong.
-function numbersOf(column, text) {
+function numbersOf(column, text, decimal) {
   if (column.kind === "category") {
     const k = column.categories.indexOf(text), known = column.categories.slice(0, 8).join(", ") + (column.categories.length > 8 ? ", ..." : "");
     return k < 0 ? `${column.name}: "${text}" is none of ${known}` : column.codes[k];
@@ -47,15 +59,14 @@ function numbersOf(column, text) {
     if (Number.isNaN(at)) return `${column.name}: "${text}" is not a date`;
     return [(at - column.origin) / column.unit, ...turns.flatMap((turn) => [Math.sin(turn), Math.cos(turn)])];
   }
-  const written = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?\s*%?$/i.test(text); // and neither 0x10 nor % alone
-  const flag = { true: 1, false: 0 }[text.toLowerCase()], value = column.kind === "flag" && flag !== undefined ? flag : written ? Number(text.replace(/\s*%$/, "")) : NaN;
+  const flag = { true: 1, false: 0 }[text.toLowerCase()], value = column.kind === "flag" && flag !== undefined ? flag : writtenNumber(text, decimal);
   return !Number.isFinite(value) ? `${column.name}: "${text}" is not a number` : [value];
 }
-// Inputs of the model from the values of the columns. A string says what is wrong.
-function encoded(values) {
+// Inputs of the model from the values of the columns. decimal: the sign that the table has. A string says what is wrong.
+function encoded(values, decimal = ".") {
   const x = [];
   for (const [c, column] of live.columns.entries()) {
-    const found = numbersOf(column, String(values[c] ?? "").trim());
+    const found = numbersOf(column, String(values[c] ?? "").trim(), decimal);
     if (typeof found === "string") return found;
     x.push(...found, ...(column.indicator ? [0] : [])); // that it is missing: here nothing is
   }
@@ -90,7 +101,7 @@ const REACH = 1.959963984540054;
       return make("p", {}, make("strong", { text: `${name}: ${say(mean[o])}` }), ` — 95 % between ${say(low)} and ${say(high)}`, bars[o]);
     });
     const far = away > 3 * live.typical + 1e-9;
-    const words = away < 1e-4 ? "This is a training row." : `Nearest training row: ${say(away)} standard deviations away (typical between training rows: ${say(live.typical)}).`;
+    const words = away < 1e-3 ? "This is a training row." : `Nearest training row: ${say(away)} standard deviations away (typical between training rows: ${say(live.typical)}).`;
     said.replaceChildren(...lines, make("p", { class: far ? "caution" : "soft", text: words + (far ? " The model has seen nothing near here." : "") }));
   }
   function show(bar, [least, most], low, mean, high) {
@@ -117,10 +128,11 @@ const REACH = 1.959963984540054;
       row.append(slider, field);
     } else {
       const step = column.kind === "flag" ? 1 : "any", span = column.high - column.low || 1;
+      const short = (v) => +(+v).toPrecision(Math.min(5 + Math.max(0, Math.ceil(Math.log10(Math.abs(v) / span))), 15)); // five digits of the range
       const slider = make("input", { id, type: "range", min: column.low, max: column.high, step: column.kind === "flag" ? 1 : span / 500, value: column.start });
-      const field = make("input", { type: "number", step, value: +(+column.start).toPrecision(5), "aria-label": `${column.name}, exact value` });
+      const field = make("input", { type: "number", step, value: short(column.start), "aria-label": `${column.name}, exact value` });
       values[c] = field.value;
-      slider.addEventListener("input", () => { values[c] = field.value = +(+slider.value).toPrecision(5); update(); });
+      slider.addEventListener("input", () => { values[c] = field.value = short(slider.value); update(); });
       field.addEventListener("input", () => { values[c] = field.value; if (field.value !== "") slider.value = field.value; update(); });
       row.append(slider, field);
     }
@@ -148,19 +160,19 @@ function parsed(text) {
       if (sign === "\n") rows.push([]);
     } else cell += sign;
   }
-  const comma = separator !== ","; // elsewhere a comma may be a decimal one
-  return { separator, comma, rows: rows.filter((row) => row.some((c) => c.trim() !== "")) };
+  const decimal = separator !== "," && /\d,\d/.test(text.split("\n", 21).join("\n")) ? "," : "."; // as data/text_files.py finds it
+  return { separator, decimal, rows: rows.filter((row) => row.some((c) => c.trim() !== "")) };
 }
 // Predictions of a table: its rows with further cells, or a sentence that says what is wrong with it.
 function predicted(text) {
-  const { rows: [head, ...rows], separator, comma } = parsed(text.replace(/^\ufeff/, "").replace(/^(\s*#[^\n]*\n)+/, "")); // without comments above
+  const { rows: [head, ...rows], separator, decimal } = parsed(text.replace(/^\ufeff/, "").replace(/^(\s*#[^\n]*\n)+/, "")); // without comments above
   if (!head || !rows.length) return "A header row and at least one row of values are needed.";
   const names = head.map((name) => name.trim()), places = live.columns.map((column) => names.indexOf(column.name));
   const missing = live.columns.filter((_, c) => places[c] < 0).map((column) => column.name);
   if (missing.length) return `The table lacks these columns: ${missing.join(", ")}.`;
   const added = live.targets.flatMap((name) => [`${name} mean`, `${name} std`, `${name} low`, `${name} high`]);
   const body = rows.map((row) => {
-    const x = encoded(places.map((place, c) => (comma && live.columns[c].kind === "number" ? (row[place] ?? "").replace(",", ".") : row[place])));
+    const x = encoded(places.map((place) => row[place]), decimal);
     if (typeof x === "string") return [...row, ...added.map(() => ""), x];
     const { mean, std } = model(x);
     return [...row, ...live.targets.flatMap((_, o) => [mean[o], std[o], mean[o] - REACH * std[o], mean[o] + REACH * std[o]]), ""];

@@ -119,7 +119,7 @@ def score_table(view: ModelView) -> str:
         which = "a sample of the training rows, left out" if view.sampled else "training rows, left out"
         rows.append(_scores(target, target.left_out, which))
     heads = (
-        "target", "scored on", "rows", "typical error (RMSE)", "mean error (MAE)", "RMSE of always predicting the mean", "explained (R²)", "95 % intervals hold", "NLPP",
+        "target", "scored on", "rows", "typical error (RMSE)", "mean error (MAE)", "RMSE of always predicting the mean", "RMSE of a linear model", "explained (R²)", "95 % intervals hold", "NLPP",
     )  # fmt: skip
     return table(heads, rows)
 
@@ -130,12 +130,34 @@ def _held_out_scores(target: TargetView, scale: float) -> list[str]:
     assert report is not None
     inside = 100 * float(np.mean(np.abs(report.pit - 0.5) <= 0.475))
     nlpp = metrics.nlpp(report.log_density["stack"]) + math.log(scale)
-    errors = ["–"] * 4
+    errors = ["–"] * 5
     if report.mean is not None and report.observed is not None:
         found = errors_of(report.observed, report.mean, scale)
         spread = scale * float(np.sqrt(np.mean(report.observed**2)))  # targets are standardised: the training mean is zero
-        errors = [say(found["RMSE"]), say(found["MAE"]), say(spread), _explained(found.get("R²"))]
+        errors = [say(found["RMSE"]), say(found["MAE"]), say(spread), "–", _explained(found.get("R²"))]
     return [escape(target.name), "training rows, held out", f"{len(report.pit):,}", *errors, f"{inside:.1f} %", say(nlpp)]
+
+
+def linear_rmse(found: inspection.Predictions, X: np.ndarray, y: np.ndarray) -> float:
+    """What a linear model (ridge, on standardised inputs) errs by at the same rows: learnt from the training rows X (n, D), y (n,); or each row left out.
+
+    With A = [1, Z] and H = A (AᵀA + diag(0, 1, ..., 1))⁻¹ Aᵀ the error of a row that is left out is that of the fit divided by 1 − H_ii.
+    """
+    X, y = (found.X, found.observed) if found.left_out else (X, y)
+    centre, spread = X.mean(0), X.std(0)
+    spread = np.where(spread > 1e-12 * np.abs(X).max(0, initial=1e-300), spread, np.inf)  # of a constant column nothing is left
+
+    def terms(rows: np.ndarray) -> np.ndarray:
+        return np.column_stack([np.ones(len(rows)), (rows - centre) / spread])
+
+    A = terms(X)
+    penalty = np.diag(np.r_[0.0, np.ones(X.shape[1])])
+    solved = np.linalg.solve(A.T @ A + penalty, A.T)
+    if found.left_out:
+        error = (y - A @ (solved @ y)) / np.maximum(1.0 - np.einsum("nd,dn->n", A, solved), 1e-9)
+    else:
+        error = found.observed - terms(found.X) @ (solved @ y)
+    return float(np.sqrt(np.mean(error**2)))
 
 
 def _explained(share: float | None) -> str:
@@ -149,7 +171,8 @@ def _scores(target: TargetView, found: inspection.Predictions, which: str) -> li
     errors = errors_of(y, found.mean)
     inside = 100 * metrics.coverage(y, found.lower, found.upper)
     counted = f"{len(y):,}" + (f" of {found.total:,}" if found.total > len(y) else "")
-    sizes = [say(errors["RMSE"]), say(errors["MAE"]), say(spread), _explained(errors.get("R²"))]
+    linear = linear_rmse(found, target.rows.X, target.rows.y)
+    sizes = [say(errors["RMSE"]), say(errors["MAE"]), say(spread), say(linear), _explained(errors.get("R²"))]
     return [escape(target.name), which, counted, *sizes, f"{inside:.1f} %", say(metrics.nlpp(found.log_density))]
 
 

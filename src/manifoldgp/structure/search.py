@@ -41,8 +41,11 @@ _SCREENING_ROWS = 200
 _TO_THE_END = 0.85
 """Share of the budget after which the search stops, so that the winner can be trained on all rows."""
 
-_EXPECTED = 40
-"""Candidates of a step that a plan counts with."""
+_FIRST_STARTS, _LATER_STARTS = 20, 90
+"""Starts of all candidates that a plan counts with: in the first step, and in later ones for each of the beam. With one input; some steps have half or twice as many."""
+
+_SLOWER = 5
+"""Iterations of the usual models, whose gradients have a closed form, that one of a sum or a product of kernels takes as long as."""
 
 _FEATURE_STARTS = 5
 """Starts of features that are learnt before a search; the best one is searched on."""
@@ -116,17 +119,21 @@ class Search(Averaging):
             raise InputError(f"cache must be the name of a file, or None; got {self.cache!r}.")
 
     def plan(self, N: int) -> Plan:
-        work = cost(min(N, self.rows))
+        work = _SLOWER * cost(min(N, self.rows))
         learning = Phase("features", 0.5 * self.max_iter, 0.5 * _FEATURE_STARTS * self.max_iter * cost(N), self.max_iter)
         phases = [learning] if self.on_features else []
         for depth in range(1, self.depth + 1):
-            expected = _EXPECTED * (1 if depth == 1 else self.beam)
-            screening = 3 * expected * SCREENING * cost(min(N, self.rows, _SCREENING_ROWS))
+            starts = _FIRST_STARTS if depth == 1 else _LATER_STARTS * self.beam
+            screening = starts * SCREENING * _SLOWER * cost(min(N, self.rows, _SCREENING_ROWS))
             phases.append(Phase(f"depth {depth}, all", SCREENING, screening, SCREENING))
             phases.append(
                 Phase(f"depth {depth}, best", 0.5 * self.max_iter, 0.5 * self.beam * _KEEP * self.max_iter * work, self.max_iter)
             )
         return Plan((*phases, Phase("winner", self.max_iter, self.max_iter * cost(N), self.max_iter)), at_once=2)
+
+    def slower(self, N: int, inputs: int) -> float:
+        """Every input brings candidates of its own: 5 inputs had 4 times as many starts to screen, and as many to train to their end."""
+        return inputs**0.6
 
     def fit(self, model: Model, data: Data, trainer: Trainer, folds: FoldChoice) -> Searched:
         begin = time.perf_counter()
