@@ -16,7 +16,7 @@ import manifoldgp
 from command_line import fails, mgp
 from manifoldgp import GPRegressor, Single
 from manifoldgp.cli._messages import in_options
-from manifoldgp.cli.fit import _warn_of_copies
+from manifoldgp.cli._training_table import _warn_of_copies
 from manifoldgp.errors import InputError
 
 FAST = ("--averaging", "single", "--restarts", "1", "--max-iter", "5")

@@ -25,7 +25,7 @@ from manifoldgp.cli._options import (
 )
 
 if TYPE_CHECKING:
-    from manifoldgp.cli.fit import Training
+    from manifoldgp.cli._training_table import Training
     from manifoldgp.comparison import Comparison
 
 
@@ -66,7 +66,7 @@ def compare(
     Differences are paired, row by row, and come with two standard errors. Ctrl-C keeps the models that are finished.
     """
     from manifoldgp._system.files import refuse_unwritable
-    from manifoldgp.cli.fit import read_training
+    from manifoldgp.cli._training_table import read_training
     from manifoldgp.data.table_files import table_names
 
     if group is not None and ordered:

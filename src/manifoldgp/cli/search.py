@@ -24,7 +24,8 @@ from manifoldgp.cli._options import (
     pictures_of,
     refuse_overwriting,
 )
-from manifoldgp.cli.fit import Fitted, Training, checked_places, read_training, refuse_unfinished, save_fitted
+from manifoldgp.cli._training_table import Training, read_training
+from manifoldgp.cli.fit import Fitted, checked_places, refuse_unfinished, save_fitted
 
 
 def search(

@@ -1,0 +1,208 @@
+"""The table that a command learns from: what is read, what is left out, and what is said of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from manifoldgp._system.plain_text import option
+from manifoldgp.cli._messages import Messages
+from manifoldgp.cli._options import column_names
+
+if TYPE_CHECKING:
+    from manifoldgp.data.encoding import TableEncoding
+
+
+@dataclass(frozen=True)
+class Training:
+    """Rows with a target: X a DataFrame with the input columns, y a Series or DataFrame, noise (N,) and groups (N,) or None; without_target: rows left out."""
+
+    X: Any
+    y: Any
+    noise: Any
+    groups: Any
+    encoding: TableEncoding
+    without_target: int
+
+
+def read_training(
+    files: list[str],
+    targets: list[str],
+    features: list[str] | None,
+    drop: list[str] | None,
+    noise: str | None,
+    group: str | None,
+    messages: Messages,
+    missing: str = "error",
+    cyclic: Sequence[str] = (),
+    ordered: bool = False,
+) -> Training:
+    """Read the tables, leave out rows without target, learn the encoding, and say what was done. ordered: whether rows are in order of time."""
+    import numpy as np
+
+    from manifoldgp.data.columns import target_numbers
+    from manifoldgp.data.encoding import TableEncoding
+    from manifoldgp.data.table_checks import refuse_missing_columns
+    from manifoldgp.data.table_files import read_tables
+    from manifoldgp.errors import InputError
+
+    with messages.warnings_as_messages():
+        table = read_tables(files)
+    columns = list(table.columns)
+    refuse_missing_columns(targets, columns)
+    rows = len(table)
+    unlabelled = np.isnan(np.stack([target_numbers(name, table[name]) for name in targets], 1)).any(1)
+    if unlabelled.all():
+        raise InputError(f"No row has a value in {', '.join(targets)}: there is nothing to learn from.")
+    table = table[~unlabelled]
+    chosen = None if features is None else column_names(features, columns)
+    encoding = TableEncoding.learn(
+        table,
+        targets,
+        features=chosen,
+        drop=column_names(drop, columns),
+        noise=noise,
+        group=group,
+        missing=missing,
+        cyclic=cyclic,
+    )
+    table = _without_gaps(table, encoding, messages)
+    groups = None
+    if group is not None:
+        if table[group].isna().any():
+            raise InputError(f"The group column {group!r} has {int(table[group].isna().sum())} missing labels. Fill them in.")
+        groups = table[group].astype(str).to_numpy()
+    y = table[targets].apply(lambda column: target_numbers(str(column.name), column))
+    training = Training(
+        table[[column.name for column in encoding.columns]],
+        y[targets[0]] if len(targets) == 1 else y,
+        encoding.noise_values(table),
+        groups,
+        encoding,
+        int(unlabelled.sum()),
+    )
+    _say_what_was_read(training, rows, messages, ordered)
+    return training
+
+
+def _without_gaps(table: Any, encoding: TableEncoding, messages: Messages) -> Any:
+    """The table without the rows that --missing drop leaves out."""
+    import numpy as np
+
+    from manifoldgp.errors import InputError
+
+    lacking = list(encoding.missing_rows(table).values())
+    if encoding.missing != "drop" or not lacking:
+        return table
+    lacking = np.any(lacking, axis=0)
+    if lacking.all():
+        raise InputError("Every row has a missing input. Use --missing impute, or leave columns out with --drop.")
+    messages.note(f"{int(lacking.sum())} of {len(table)} rows have missing inputs and are left out.")
+    return table[~lacking]
+
+
+def _say_what_was_read(training: Training, rows: int, messages: Messages, ordered: bool) -> None:
+    from manifoldgp.data.columns import spellings_alike
+    from manifoldgp.data.encoding import UNNAMED
+
+    encoding = training.encoding
+    inputs = ", ".join(column.name for column in encoding.columns)
+    messages.note(f"{rows} rows; inputs: {inputs}; target: {', '.join(encoding.targets)}")
+    if training.without_target:
+        messages.note(f"{training.without_target} of {rows} rows have no target and are left out.")
+    for column in encoding.columns:
+        if column.kind == "category":
+            names = ", ".join(column.categories[:6]) + (", ..." if len(column.categories) > 6 else "")
+            each = f"one 0/1 column for each of {len(column.categories)} categories ({names})"
+            messages.note(f"{column.name}: text, {each if len(column.categories) > 1 else f'with a single category ({names})'}")
+        elif column.kind == "levels":
+            names = ", ".join(column.categories[:6])
+            messages.note(
+                f"{column.name}: text, becomes the effect of each of {len(column.categories)} categories ({names}, ...) on the target"
+            )
+        elif column.kind == "flag":
+            messages.note(f"{column.name}: true or false, becomes 1 or 0")
+        elif column.time is not None:
+            written = f" written with the {column.time.order}" if column.time.order else ""
+            messages.note(f"{column.name}: {column.kind}s{written}, become {', '.join(column.time.names(column.name))}")
+        if alike := spellings_alike(column.categories):
+            messages.warn(
+                f"{column.name}: categories that differ only in capitals or spaces count as different ones: {', '.join(alike[:3])}"
+            )
+    if filled := [column.name for column in encoding.columns if column.indicator]:
+        messages.note(f"{', '.join(filled)}: missing values are taken from rows that are alike; a column says where")
+    _warn_of_copies(training, messages)
+    if not ordered:
+        _warn_of_row_numbers(training.X, messages)
+    if encoding.group:
+        messages.note(f"{encoding.group}: {len(set(training.groups))} labels of rows that belong together; not an input")
+    if encoding.constant:
+        messages.note(f"Left out, because they have one value at most: {', '.join(encoding.constant)}")
+    if encoding.row_names:
+        messages.note(f"Left out, because nearly every row has a text of its own: {', '.join(encoding.row_names)}")
+    unnamed = [name for name in encoding.ignored if UNNAMED.fullmatch(name)]
+    if unnamed:
+        messages.note(f"Left out, because a column without a name numbers the rows as a rule: {', '.join(unnamed)}")
+    if others := [name for name in encoding.ignored if name not in unnamed]:
+        messages.note(f"Left out: {', '.join(others)}")
+    if ordered and all(column.time is not None and not column.time.cyclic for column in encoding.columns):
+        messages.note(
+            "Dates alone are the inputs: --cyclic year lets the model repeat with the seasons, and mgp forecast goes on from the last values."
+        )
+
+
+def _warn_of_copies(training: Training, messages: Messages) -> None:
+    """Copies of rows and of the target make a model look better on held-out rows than it is on new ones."""
+    inputs, targets = training.X, training.y.to_frame() if training.y.ndim == 1 else training.y
+    copies = int(inputs.assign(**{f"target {name}": targets[name] for name in targets}).duplicated().sum())
+    if copies and training.groups is None:
+        messages.warn(
+            f"{copies} of {len(inputs)} rows are copies of others, inputs and targets alike: a row whose copy is known is easy to predict, and held-out "
+            "errors are too small. Remove them, unless they were measured again."
+        )
+    same = [str(name) for name in inputs if any(_same_numbers(inputs[name], targets[target]) for target in targets)]
+    if same:
+        without = " ".join(option("--drop", name) for name in same)
+        messages.warn(
+            f"{', '.join(same)}: the same numbers as the target. If they are not known beforehand, leave them out: {without}"
+        )
+
+
+_NAMES_OF_ROW_NUMBERS = frozenset(
+    ("id", "index", "no", "no.", "nr", "nr.", "number", "obs", "row", "rowid", "row_id", "rownames")
+)
+"""What software and people call a column that numbers the rows, in small letters; one without a name is left out anyway."""
+
+
+def _warn_of_row_numbers(inputs: Any, messages: Messages) -> None:
+    """The number of a row tells where it stands in the file, which new rows have nothing to do with."""
+    found = [str(name) for name in inputs if _numbers_the_rows(str(name), inputs[name])]
+    if found:
+        without = " ".join(option("--drop", name) for name in found)
+        messages.warn(
+            f"{', '.join(found)}: seems to be the number of the row, and is an input here. If it says nothing about new rows, leave it out: {without}"
+        )
+
+
+def _numbers_the_rows(name: str, column: Any) -> bool:
+    """Whether a column counts from row to row; or only grows, by whole numbers, and is called as such columns are."""
+    import numpy as np
+    from pandas.api.types import is_integer_dtype
+
+    if not is_integer_dtype(column.dtype) or len(column) < 3:
+        return False
+    values = column.to_numpy(dtype=np.float64, na_value=np.nan)
+    called = name.strip().lower() in _NAMES_OF_ROW_NUMBERS
+    return bool(np.ptp(values - column.index.to_numpy()) == 0.0 or (called and (np.diff(values) > 0).all()))
+
+
+def _same_numbers(column: Any, target: Any) -> bool:
+    """Whether a column has the numbers of the target, whole ones or not."""
+    import numpy as np
+    from pandas.api.types import is_numeric_dtype
+
+    if not (is_numeric_dtype(column.dtype) and is_numeric_dtype(target.dtype)):
+        return False
+    ours, theirs = (values.to_numpy(dtype=np.float64, na_value=np.nan) for values in (column, target))
+    return np.array_equal(ours, theirs, equal_nan=True)
