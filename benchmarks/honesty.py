@@ -189,8 +189,9 @@ def print_tables(out: Path) -> None:
 def _row(name: str, rows: list[dict]) -> list[str]:
     gp, ours = (np.array([[r[k][m] for m in ("nlpp", "rmse", "coverage", "seconds")] for r in rows]) for k in ("gp", "ours"))
     d = ours[:, 0] - gp[:, 0]
+    fewest, most = (extreme(r["rows"] for r in rows) for extreme in (min, max))
     return [
-        name, str(len(rows)), str(rows[0]["rows"]), f"{gp[:, 0].mean():.3f}", f"{ours[:, 0].mean():.3f}", f"{np.median(d):+.3f}",
+        name, str(len(rows)), str(fewest) if fewest == most else f"{fewest} to {most}", f"{gp[:, 0].mean():.3f}", f"{ours[:, 0].mean():.3f}", f"{np.median(d):+.3f}",
         f"{d.max():+.3f}", f"{np.sum(d < -0.02)}/{len(d)}", f"{(ours[:, 1] / gp[:, 1]).mean():.3f}", f"{ours[:, 2].mean():.3f}",
         f"{np.median(ours[:, 3] / gp[:, 3]):.1f}",
     ]  # fmt: skip
