@@ -22,6 +22,7 @@ from manifoldgp.averaging.fold_training import GP_FOLD_ITERATIONS, OnFolds
 from manifoldgp.averaging.kinds import ADDITIVE_GP, PLAIN, ROUGH_GP, plain_models
 from manifoldgp.features import Kumaraswamy
 from manifoldgp.inference.mixtures import Predictive, Warp
+from manifoldgp.kernels import Linear, NeuralNetwork, SquaredExponential
 from manifoldgp.model import Data, Model
 from manifoldgp.noise import GaussianNoise
 from manifoldgp.parameters import Normal, Parameter, Tree, map_leaves, normal_law
@@ -172,6 +173,10 @@ class Tried:
         return models.get(name, models[PLAIN])
 
 
+AFRESH = "afresh"
+"""Instead of a plain GP of the stack: a kernel of its own, whose values are drawn."""
+
+
 def ordinary(change: Callable[[Model], Model], base: str) -> Kind:
     """A plain GP of the stack with something changed."""
 
@@ -238,12 +243,15 @@ def _noisy(model: Model) -> Model:
 KINDS: dict[str, Kind] = {
     "noise that follows inputs": ordinary(_noisy, PLAIN),
     "the same, additive": ordinary(_noisy, ADDITIVE_GP),
+    "arcsine kernel": ordinary(lambda model: replace(model, kernel=NeuralNetwork()), AFRESH),
+    "linear trend and smooth rest": ordinary(lambda model: replace(model, kernel=Linear() + SquaredExponential()), AFRESH),
     "Student-t noise": robust,
     "Laplace, plain GP": laplace(PLAIN),
     "Laplace, rough GP": laplace(ROUGH_GP),
     "warped inputs, smooth": ordinary(lambda model: replace(model, features=Kumaraswamy()), PLAIN),
     "warped inputs, rough": ordinary(lambda model: replace(model, features=Kumaraswamy()), ROUGH_GP),
     "warped inputs, additive": ordinary(lambda model: replace(model, features=Kumaraswamy()), ADDITIVE_GP),
+    "warped targets, smooth": ordinary(lambda model: replace(model, warping=TanhWarping()), PLAIN),
     "warped targets, additive": ordinary(lambda model: replace(model, warping=TanhWarping()), ADDITIVE_GP),
     "searched kernel": searched,
 }

@@ -4,7 +4,7 @@
     python benchmarks/further_members.py --only boston concrete --rows 100       # a part of it
     python benchmarks/further_members.py --table                                 # print the tables of finished fits
 
-What is tried (benchmarks/further_kinds.py): noise that follows the inputs within bounds, Student-t noise, hyperparameters drawn from a Laplace approximation,
+What is tried (benchmarks/further_kinds.py): noise that follows the inputs within bounds, arcsine and linear kernels, Student-t noise, hyperparameters drawn from a Laplace approximation,
 inputs and targets on learnt scales, the winner of a kernel search. A kind is trained on the folds of the stack's first deal; stacking gives it a weight beside the
 whole stack, and test rows tell what that is worth: the difference of NLPP (standardised y, negative is better) and the ratio of RMSE. Beside them two things that
 concern the stack itself: several deals of the rows (against one), and weights by region. Regions are thirds of the stack's own predictions; their weights, drawn

@@ -2,6 +2,7 @@
 
     python benchmarks/honesty.py --out benchmarks/results/honesty           # everything; finished splits are not run again
     python benchmarks/honesty.py --only step bumps --averaging restarts single
+    python benchmarks/honesty.py --only yacht --splits 20                   # more splits than the table has: at most those that a set has
 
 Every split fits a plain SE-ARD GP with 5 restarts and ManifoldGPRegressor(averaging=...) with its default settings, and scores both on
 the test rows: NLPP and RMSE of standardised y, coverage of 95 % intervals, seconds. The recorded data sets are read from
@@ -39,11 +40,12 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/honesty"))
     parser.add_argument("--only", nargs="+", choices=list(SPLITS), default=list(SPLITS))
     parser.add_argument("--averaging", nargs="+", default=["stack"])
+    parser.add_argument("--splits", type=int, help="splits of each set; the standard UCI sets have 20")
     parser.add_argument("--table", action="store_true", help="print the table of finished splits, run nothing")
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
     for name in [] if arguments.table else arguments.only:
-        for split in range(SPLITS[name]):
+        for split in range(arguments.splits or SPLITS[name]):
             for averaging in arguments.averaging:
                 run(name, split, averaging, arguments.out)
     print_tables(arguments.out)
@@ -187,8 +189,9 @@ def print_tables(out: Path) -> None:
 def _row(name: str, rows: list[dict]) -> list[str]:
     gp, ours = (np.array([[r[k][m] for m in ("nlpp", "rmse", "coverage", "seconds")] for r in rows]) for k in ("gp", "ours"))
     d = ours[:, 0] - gp[:, 0]
+    fewest, most = (extreme(r["rows"] for r in rows) for extreme in (min, max))
     return [
-        name, str(len(rows)), str(rows[0]["rows"]), f"{gp[:, 0].mean():.3f}", f"{ours[:, 0].mean():.3f}", f"{np.median(d):+.3f}",
+        name, str(len(rows)), str(fewest) if fewest == most else f"{fewest} to {most}", f"{gp[:, 0].mean():.3f}", f"{ours[:, 0].mean():.3f}", f"{np.median(d):+.3f}",
         f"{d.max():+.3f}", f"{np.sum(d < -0.02)}/{len(d)}", f"{(ours[:, 1] / gp[:, 1]).mean():.3f}", f"{ours[:, 2].mean():.3f}",
         f"{np.median(ours[:, 3] / gp[:, 3]):.1f}",
     ]  # fmt: skip
@@ -215,12 +218,12 @@ def _verdict(rows: list[dict]) -> None:
         d = np.array([r["ours"]["nlpp"] - r["gp"]["nlpp"] for r in others])
         ratio = np.array([r["ours"]["rmse"] / r["gp"]["rmse"] for r in others])
         print(
-            f"other data, {len(d)} splits: worst dNLPP {d.max():+.3f} (bar 0.05), better by 0.02 on {100 * np.mean(d < -0.02):.0f} % (bar 60 %), "
-            f"mean RMSE ratio {ratio.mean():.3f} (bar 0.95)"
+            f"other data, {len(d)} splits: worst dNLPP {d.max():+.3f} (bar +0.03), better by 0.02 on {100 * np.mean(d < -0.02):.0f} % (bar 80 %), "
+            f"mean RMSE ratio {ratio.mean():.3f} (bar 0.88)"
         )
     uci = [r["ours"]["coverage"] for r in rows if r["name"] in UCI]
     if uci:
-        print(f"95 % intervals on UCI: {100 * np.mean(uci):.1f} % (bar 92 to 98 %)")
+        print(f"95 % intervals on UCI: {100 * np.mean(uci):.1f} % (bar 94 to 97 %)")
 
 
 if __name__ == "__main__":

@@ -378,6 +378,20 @@ def test_groups_that_add_little_go_no_further(monkeypatch):
     assert not any("cold on" in phase for phase in phases)  # not missed, and no better than the plain GP
 
 
+@pytest.mark.parametrize("wanted", [False, True])
+def test_other_kernels_are_tried_on_few_rows_before_they_are_trained_on_many(monkeypatch, wanted):
+    monkeypatch.setattr(on_folds, "SCREEN_FROM", 20)
+    monkeypatch.setattr(on_folds, "SCREEN_ROWS", 15)
+    monkeypatch.setattr(on_folds.OnFolds, "wanted", lambda *_: wanted)
+    X, y = cliff(4, 40)
+    sizes = {"gp_starts": 1, "warm_members": 2, "cold_members": 2, "own_members": 2, "fold_members": 1, "deals": 1}
+    entered = []
+    ManifoldGPRegressor(features=(3, 1), averaging=Stack(**sizes), callback=_Phases(entered)).fit(X, y)
+    for name in ("rough GP", "additive GP"):
+        assert f"{name} on few rows" in entered
+        assert (f"{name} on folds" in entered) == wanted
+
+
 def test_groups_that_gain_much_are_trained_for_longer_and_go_on_with_all_rows():
     rng = np.random.default_rng(0)
     X = np.sort(rng.uniform(-1, 1, size=(60, 1)), axis=0)

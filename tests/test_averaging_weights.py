@@ -227,6 +227,21 @@ def test_of_two_groups_that_say_the_same_one_is_needed():
     assert not candidates.better_than_gp("own")
 
 
+@pytest.mark.parametrize("best", ["plain GP", "rough GP", "additive GP"])
+def test_pseudo_rows_vote_for_the_best_of_the_plain_gps(best):
+    """Another group is better by chance alone: the plain GP that predicts best keeps a share."""
+    rng = np.random.default_rng(0)
+    names = ("plain GP", "rough GP", "additive GP", "cold")
+    density = {name: rng.normal(size=(1, 100)) + (0.5 if name == best else 0.0) for name in names}
+    density["cold"] = density[best] + 0.3 * rng.normal(size=(1, 100))
+    candidates = Candidates.of({name: (each, np.full_like(each, 0.5)) for name, each in density.items()})
+    assert candidates.names[candidates.best_plain()] == best
+    without, with_votes = (Weighing((1.0,), votes, 0.02).weights(candidates)[0].sum(1) for votes in (0.0, 1.0))
+    gained = dict(zip(names, with_votes - without, strict=True))
+    assert max(gained, key=gained.__getitem__) == best
+    assert gained[best] > 0.01
+
+
 def test_held_out_probabilities_stay_below_one_whatever_the_weights_round_to():
     """All CDFs are one, as of a target far above all predictions: so are their averages, not 1 + 2e-16."""
     weighing = Weighing((1.0, 4.0), gp_prior=0.1, spread_prior=0.05)
