@@ -21,11 +21,17 @@ from typing import Any
 import numpy as np
 import onnx
 import pandas as pd
+import pyarrow.csv  # noqa: F401  what a command imports when it is needed, children have from here: sympy by PyTorch
+import rich.progress  # noqa: F401
+import sympy  # noqa: F401
 from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 import manifoldgp
 import manifoldgp.cli
+import manifoldgp.cli._app
+import manifoldgp.cli.fit
+import manifoldgp.training.rich_bar
 from manifoldgp import GPRegressor, ManifoldGPRegressor, Predictor, Single, Sparse
 from manifoldgp.data import write_whole
 from manifoldgp.data.table_files import write_table
