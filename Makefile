@@ -69,8 +69,9 @@ faults: $(INSTALLED)  ## kill -9, full disk, no memory, signals, two writers, pr
 soak: $(INSTALLED)  ## fit, update, predict, save, load and stream in one process: nothing grows; SOAK=minutes (30)
 	$(PROGRAMME).soak --minutes $(or $(SOAK),30)
 
-calibrate: $(INSTALLED)  ## coverage and PIT of stack, fast and nuts on data from known laws; CALIBRATE=sets of each kind (400), a day or more; can be stopped and continued
+calibrate: $(INSTALLED)  ## coverage and PIT of stack, fast and nuts on data from known laws, ranks of NUTS; CALIBRATE=sets of each kind (400), a day or more; can be stopped and continued
 	$(PROGRAMME).calibrate --sets $(or $(CALIBRATE),400)
+	$(PROGRAMME).rank_statistics --sets $(or $(CALIBRATE),400)
 
 lint: $(INSTALLED)  ## style, format, import layers, types
 	$(BIN)/ruff check .

@@ -33,6 +33,7 @@ from manifoldgp.parameters import LogNormal, map_leaves
 from manifoldgp.training.objective import TrainingObjective
 from manifoldgp.training.progress import PhaseWatcher
 from manifoldgp.training.trainer import Trainer
+from programmes import rank_statistics
 from short_fits import few_starts
 
 AVERAGINGS = ("stack", "fast", "restarts", "single")
@@ -561,6 +562,19 @@ def test_the_sampler_finds_a_known_posterior():
     draws = average.trained[0].result.theta[:, 0]
     assert draws.mean() == pytest.approx(mean, abs=0.25 * sd)
     assert draws.std() == pytest.approx(sd, rel=0.25)
+
+
+@pytest.mark.parametrize("model", rank_statistics.MODELS)
+def test_ranks_of_true_values_among_draws(model):
+    """`make calibrate` collects many of these; here, that one data set gives a rank of everything."""
+    pytest.importorskip("nutpie", reason="needs the extra [bayes]")
+    few = NUTS(restarts=1, max_iter=5, chains=2, tune=20, draws=10, thin=1, depth=3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FitWarning)
+        ranks = rank_statistics.ranks_of(rank_statistics.MODELS[model], 0, 0, few)
+    assert {"NLML", "kernel.variance", "noise.scale"} < set(ranks)
+    assert all(0 < rank < 1 for rank in ranks.values())
+    assert rank_statistics.table({model: [ranks, ranks]}).count("| 2 |") == len(ranks)
 
 
 def test_a_stack_of_other_sizes_is_fitted_and_kept_in_files(tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -17,6 +18,7 @@ import manifoldgp
 from command_line import mgp
 from manifoldgp import Single, Sparse, Stack
 from manifoldgp.errors import InputError
+from manifoldgp.training.processes import _store
 
 pyarrow = pytest.importorskip("pyarrow", reason="files are read by pyarrow, which is not installed")
 N = 6000
@@ -258,3 +260,19 @@ def _wait_for(answer, job: subprocess.Popen):
             return found
         time.sleep(0.05)
     raise AssertionError("nothing happened")
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="other systems may have one loopback address only")
+def test_processes_find_each_other_at_the_address_that_was_given_and_nowhere_else(monkeypatch):
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    monkeypatch.delenv("TORCHELASTIC_USE_AGENT_STORE", raising=False)
+    for name, value in {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2", "RANK": "0"}.items():
+        monkeypatch.setenv(name, value)
+    first = _store()
+    monkeypatch.setenv("RANK", "1")
+    second = _store()
+    first.set("greeting", "hello")
+    assert second.get("greeting") == b"hello"
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.2", port), timeout=5)

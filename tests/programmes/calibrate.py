@@ -88,7 +88,7 @@ class Found:
             file.write(json.dumps(plain) + "\n")
 
     def table(self) -> str:
-        """One line for each average, law and number of rows."""
+        """One line for each average, law and number of rows; then all laws together."""
         lines = ["| averaging | law | rows | sets | 50 % | 90 % | 95 % | uniform PIT, p |", "|---|---|---|---|---|---|---|---|"]
         for (average, law, rows), sets in sorted(
             self.pits.items(),
@@ -96,9 +96,13 @@ class Found:
         ):
             lines.append(f"| {average} | {law} | {rows} | {len(sets)} | {summary(np.array(list(sets.values())))} |")
         for average in AVERAGES:
-            pits = [np.array(list(sets.values())) for (name, _, _), sets in self.pits.items() if name == average]
-            if pits:
-                lines.append(f"| {average} | all | all | {sum(map(len, pits))} | {summary(np.concatenate(pits))} |")
+            every = [(rows, np.array(list(sets.values()))) for (name, _, rows), sets in self.pits.items() if name == average]
+            for size in sorted({rows for rows, _ in every}):
+                of_size = np.concatenate([pits for rows, pits in every if rows == size])
+                lines.append(f"| {average} | all | {size} | {len(of_size)} | {summary(of_size)} |")
+            if every:
+                pits = np.concatenate([pits for _, pits in every])
+                lines.append(f"| {average} | all | all | {len(pits)} | {summary(pits)} |")
         return "\n".join(lines)
 
 

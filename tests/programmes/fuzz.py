@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from programmes import call_sequences, configurations, mutated_files, nasty_data
+from programmes import call_sequences, configurations, mutated_files, nasty_data, nasty_questions
 from programmes.cases import Case, command_line
 
-AREAS: dict[str, Case] = {**mutated_files.AREAS, **configurations.AREAS, **nasty_data.AREAS, **call_sequences.AREAS}
+AREAS: dict[str, Case] = {
+    **mutated_files.AREAS,
+    **configurations.AREAS,
+    **nasty_data.AREAS,
+    **nasty_questions.AREAS,
+    **call_sequences.AREAS,
+}
 
 if __name__ == "__main__":
     command_line(__doc__ or "", "programmes.fuzz", AREAS, minutes=60)

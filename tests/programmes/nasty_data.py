@@ -35,7 +35,7 @@ def _clean(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     return X, np.sin(X[:, 0]) + 0.1 * rng.normal(size=N)
 
 
-def _spoil(X: Any, y: Any, rng: np.random.Generator) -> tuple[Any, Any]:
+def spoilt(X: Any, y: Any, rng: np.random.Generator) -> tuple[Any, Any]:
     """One thing about the data that is unusual."""
     N, D = X.shape
     kind = rng.integers(24)
@@ -101,7 +101,7 @@ def _spoil(X: Any, y: Any, rng: np.random.Generator) -> tuple[Any, Any]:
 def nasty_data(rng: np.random.Generator) -> str:
     """Fit data with one or two such things; what is answered is usable."""
     X, y = _clean(rng)
-    X, y = _spoil(X, y, rng)
+    X, y = spoilt(X, y, rng)
     if (
         rng.random() < 0.3
         and isinstance(X, np.ndarray)
@@ -110,7 +110,7 @@ def nasty_data(rng: np.random.Generator) -> str:
         and len(X)
         and np.asarray(y).dtype == np.float64
     ):
-        X, y = _spoil(np.array(X), np.array(y), rng)
+        X, y = spoilt(np.array(X), np.array(y), rng)
     quick = Single(restarts=1, max_iter=5)
     models = [
         GPRegressor(restarts=1, max_iter=5),

@@ -96,13 +96,18 @@ def _wanted(message: str) -> str:
 
     >>> _wanted("DefaultCPUAllocator: can't allocate memory: you tried to allocate 72000000000 bytes.")
     '72.0 GB more were wanted'
+    >>> _wanted("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8000000 bytes.")
+    '8.0 MB more were wanted'
     >>> _wanted("Unable to allocate 8.00 TiB for an array with shape (1048576, 1048576) and data type float64")
     '8.00 TiB more were wanted'
     """
     found = re.search(r"allocate (\d+) bytes|allocate ([\d.]+ (?:[KMGTP]i?B|bytes))", message)
     if found is None:
         return one_line(message).rstrip(".") or "no part of it says how much was wanted"
-    return f"{f'{int(found[1]) / 1e9:.1f} GB' if found[1] else found[2]} more were wanted"
+    if found[2]:
+        return f"{found[2]} more were wanted"
+    wanted = int(found[1])
+    return f"{f'{wanted / 1e9:.1f} GB' if wanted >= 1e9 else f'{wanted / 1e6:.1f} MB'} more were wanted"
 
 
 def _sentence(message: str) -> str:
