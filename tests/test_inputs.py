@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -357,7 +359,7 @@ def test_more_rows_than_memory_are_refused_before_anything_is_computed(monkeypat
     monkeypatch.setattr(inputs, "available_bytes", lambda: 3 * 8 * 100)  # three matrices of 10 x 10
     with pytest.raises(
         InputError,
-        match=r"12 rows at once need .* GiB of memory; .* GiB are free. Use at most 9 rows at once, or fit with method='sparse'",
+        match=r"12 rows at once need .* MiB of memory; .* MiB are free. Use at most 9 rows at once, or fit with method='sparse'",
     ):
         gp(restarts=1).fit(X, Y)
     model = gp(restarts=1).fit(X[:9], Y[:9])
@@ -378,6 +380,19 @@ def test_an_average_needs_memory_for_all_its_members(monkeypatch):
 
 def test_available_memory_is_a_number_of_bytes():
     assert 2**20 < inputs.available_bytes() < 2**60
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="how much memory a process has is told in other ways here")
+def test_the_limit_of_the_process_is_a_limit_of_memory():
+    resource = pytest.importorskip("resource", reason="a system without limits of processes")
+    taken = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (taken + 2**26, before[1]))
+    try:
+        left = inputs.available_bytes()
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
+    assert left <= 2**26
 
 
 # ------------------------------------------------------------------------------------------------------- failure loses nothing

@@ -309,7 +309,7 @@ def positive_number(value: Any, name: str) -> float:
 
 
 def available_bytes() -> int:
-    """Memory that this process can still get, in bytes: what the machine has free, or its container's limit if that is less."""
+    """Memory that this process can still get, in bytes: what the machine has free, or what the limits of its container and of the process (ulimit -v) leave."""
     limits = [sys.maxsize]
     if hasattr(os, "sysconf"):
         limits.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
@@ -320,7 +320,23 @@ def available_bytes() -> int:
     for limit in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
         with suppress(OSError, ValueError):  # ValueError: "max", no limit
             limits.append(int(Path(limit).read_text()))
+    with suppress(ImportError, OSError):  # neither is on every system
+        import resource
+
+        most, _ = resource.getrlimit(resource.RLIMIT_AS)
+        if most != resource.RLIM_INFINITY:
+            taken = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+            limits.append(max(0, most - taken))
     return min(limits)
+
+
+def _size(count: float) -> str:
+    """Bytes in words.
+
+    >>> _size(3.2e9), _size(24e6)
+    ('3.0 GiB', '22.9 MiB')
+    """
+    return f"{count / 2**30:.1f} GiB" if count >= 2**30 else f"{count / 2**20:.1f} MiB"
 
 
 def refuse_too_many_rows(N: int, matrices: int = 3) -> None:
@@ -329,6 +345,6 @@ def refuse_too_many_rows(N: int, matrices: int = 3) -> None:
     if needed > 0.9 * available:
         largest = int((0.9 * available / (8 * matrices)) ** 0.5)
         raise InputError(
-            f"{N:,} rows at once need {needed / 2**30:.1f} GiB of memory; {available / 2**30:.1f} GiB are free. "
+            f"{N:,} rows at once need {_size(needed)} of memory; {_size(available)} are free. "
             f"Use at most {largest:,} rows at once, or fit with method='sparse', whose memory does not grow with the rows."
         )
