@@ -383,7 +383,7 @@ def test_groups_that_add_little_go_no_further(monkeypatch):
 def test_other_kernels_are_tried_on_few_rows_before_they_are_trained_on_many(monkeypatch, wanted):
     monkeypatch.setattr(on_folds, "SCREEN_FROM", 20)
     monkeypatch.setattr(on_folds, "SCREEN_ROWS", 15)
-    monkeypatch.setattr(on_folds.OnFolds, "wanted", lambda *_: wanted)
+    monkeypatch.setattr(Contest, "wanted", lambda *_: wanted)
     X, y = cliff(4, 40)
     sizes = {"gp_starts": 1, "warm_members": 2, "cold_members": 2, "own_members": 2, "fold_members": 1, "deals": 1}
     entered = []

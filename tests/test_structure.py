@@ -308,6 +308,25 @@ def test_fixed_features_are_not_trained_and_means_of_inputs_are_refused():
         KernelSearch(1, kernels=("se",), max_iter=2, features=PCA(2), mean="linear").fit(X, y)
 
 
+def test_features_are_learnt_without_the_rows_that_are_held_out():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(60, 8)), rng.normal(size=60)
+    settings = {"depth": 1, "kernels": ("se",), "criterion": "held-out"}
+    noise = KernelSearch(**settings, features=(20, 2), max_iter=100).fit(X, y)
+    assert (
+        noise.search_[0].candidates[0].score > 15.0
+    )  # about 1.4 nats for each of 15 rows of noise; -30 by features that have seen them
+    assert "feature 1" in noise.search_[0].candidates[0].expression + noise.search_[0].candidates[-1].expression
+
+
+@pytest.mark.parametrize("features", [features.Identity(), torch.nn.Tanh()])
+def test_an_input_that_never_changes_and_features_without_parameters(features):
+    rng = np.random.default_rng(0)
+    X = np.c_[np.ones(40), rng.normal(size=(40, 2))]
+    model = KernelSearch(2, beam=1, kernels=("se", "linear"), max_iter=5, features=features).fit(X, X[:, 1] * X[:, 2])
+    assert np.isfinite(model.predict(X)).all()
+
+
 def test_parts_add_up_to_the_prediction(found):
     block = found.ensembles_[0].blocks[0]
     decomposed = Decomposition.of(block)

@@ -284,6 +284,29 @@ def test_the_first_sheet_of_an_excel_file_is_read(tmp_path, monkeypatch):
         read_table(tmp_path / "b.xlsx")
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "columns", "rows"),
+    [
+        ("a.csv", "id;x;y\n1;2,5;3\n2;3,5;4\n3;4,5;5\n", ["id", "x", "y"], 3),
+        ("a.csv", "Datum;Temp;Ort\n01.02.2020;2,5;Ulm\n02.02.2020;3,5;Bonn\n", ["Datum", "Temp", "Ort"], 2),
+        ("a.csv", "id,tags,z\n1,a;b,2\n2,c;d,3\n", ["id", "tags", "z"], 2),
+        ("a.csv", ";x;y\n0;1,5;2\n1;2,5;3\n", ["x", "y"], 2),
+        ("a.tsv", "place\tx\nUlm, A\t1\nBonn, B\t2\n", ["place", "x"], 2),
+    ],
+)
+def test_names_are_no_title_whatever_else_could_separate_cells(tmp_path, name, text, columns, rows):
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    read = read_table(tmp_path / name)
+    assert ([name for name in read.columns if not name.startswith("Unnamed")], len(read)) == (columns, rows)
+
+
+def test_a_title_above_names_with_decimal_commas_below(tmp_path):
+    (tmp_path / "a.csv").write_text("Messung 2020\nid;x;y\n1;2,5;3\n2;3,5;4\n", encoding="utf-8")
+    with pytest.warns(FitWarning, match="is no row of the table"):
+        read = read_table(tmp_path / "a.csv")
+    assert (list(read.columns), len(read)) == (["id", "x", "y"], 2)
+
+
 def test_a_title_above_a_sheet_is_left_out(tmp_path):
     openpyxl = pytest.importorskip("openpyxl", reason="needs the extra excel")
     numbers = pd.DataFrame({"x": [1.5, 3.0, 5.0], "y": [2, 4, 6]})

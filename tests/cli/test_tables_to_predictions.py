@@ -348,7 +348,7 @@ def test_a_series_of_dates_alone_is_told_what_suits_it(here):
     days = pd.date_range("2026-01-01", periods=30).strftime("%Y-%m-%d")
     messy().assign(day=days)[["day", "y"]].to_csv("data.csv", index=False)
     fit = ("fit", "data.csv", "-t", "y", "--out", "m.mgp", "--ordered", "--time-budget", "1")
-    assert "Dates alone are the inputs: --cyclic year" in mgp(*fit).err
+    assert "Dates alone are the inputs: mgp fit --cyclic year" in mgp(*fit).err
     assert "Dates alone" not in mgp(*fit, "--cyclic", "week").err
 
 

@@ -5,7 +5,7 @@ Training (:mod:`manifoldgp.averaging.fold_training`) brings groups here, and ask
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -33,10 +33,13 @@ FACTOR_BYTES = 2**32
 
 
 class Contest:
-    """Groups by name, and what they say about held-out rows. folds: all held-out rows, which find the weights. deciding: those that decide who is trained on."""
+    """Groups by name, and what they say about held-out rows. folds: all held-out rows, which find the weights. deciding: those that decide who is trained on.
 
-    def __init__(self, folds: Folds, settings: Stack, trainer: Trainer) -> None:
-        self.folds, self.deciding, self.settings = folds, folds, settings
+    late: whether there is no time left to ask whom the stack would miss.
+    """
+
+    def __init__(self, folds: Folds, settings: Stack, trainer: Trainer, late: Callable[[], bool]) -> None:
+        self.folds, self.deciding, self.settings, self._late = folds, folds, settings, late
         self.groups: dict[str, Group] = {}
         self._predicted: dict[str, Predicted] = {}
         self._workers, self._nearness, self._ranks = trainer.workers, trainer.nearness, trainer.ranks
@@ -88,16 +91,16 @@ class Contest:
         """Whether a group is better than the plain GP, or adds more than next to nothing to the others."""
         return among.better_than_gp(name) or name in self.settings.weighing.needed(among, optional, 0.5 * self.settings.keep)
 
-    def needed(self, late: bool) -> list[str]:
-        """The groups that are missed if they are left out; the plain GP is one of them. late: nobody has the time to ask, all of them."""
+    def needed(self) -> list[str]:
+        """The groups that are missed if they are left out; the plain GP is one of them. Where it is late, all of them."""
         weighing = self.settings.weighing
-        kept = list(self.groups) if late else weighing.needed(self.candidates, self._optional, self.settings.keep)
-        return kept if self.local else self.at_most(max(3, int(FACTOR_BYTES / (8 * self.folds.N**2))), kept, least=2, late=late)
+        kept = list(self.groups) if self._late() else weighing.needed(self.candidates, self._optional, self.settings.keep)
+        return kept if self.local else self.at_most(max(3, int(FACTOR_BYTES / (8 * self.folds.N**2))), kept, least=2)
 
-    def at_most(self, members: float, kept: list[str], least: int, late: bool) -> list[str]:
+    def at_most(self, members: float, kept: list[str], least: int) -> list[str]:
         """Groups with so many members together, or so few groups: those that are missed least are left out; where it is late, those with the least weight, which is known at once."""
         while len(kept) > least and sum(self.groups[name].inner.size for name in kept) > members:
-            kept = self._without_lightest(kept) if late else self._without_least_missed(kept)
+            kept = self._without_lightest(kept) if self._late() else self._without_least_missed(kept)
         return kept
 
     def share(self, kept: list[str]) -> dict[str, float]:

@@ -128,7 +128,7 @@ class OnFolds:
 
     def __init__(self, template: Model, folds: Folds, settings: Stack, trainer: Trainer, rng: np.random.Generator) -> None:
         self.template, self.folds, self.settings, self.rng = template, folds, settings, rng
-        self.contest = Contest(folds, settings, trainer)
+        self.contest = Contest(folds, settings, trainer, lambda: self.late)
         self.rough_base: Tree | None = None
         self._end, self._conditioning = trainer.deadline, 0.0  # seconds for each member that predicts
         self.trainer = trainer.within(FOR_TRAINING, LEAST_KEPT)
@@ -158,17 +158,13 @@ class OnFolds:
             if PLAIN not in self.groups:
                 raise
             self.trainer.interrupt()
-        contest, kept = self.contest, self._in_time(self.needed())
+        contest, kept = self.contest, self._in_time(self.contest.needed())
         if contest.by_few:
             contest.keep(kept)
             if self._in_time(kept, skip=False) == kept:
                 contest.decide_by_all()
-                kept = self._in_time(self.needed())
+                kept = self._in_time(self.contest.needed())
         return contest.weights(kept)
-
-    def needed(self) -> list[str]:
-        """The groups that the stack would miss; when time is up, all of them."""
-        return self.contest.needed(self.late)
 
     def train(self, gp_values: Tree) -> None:
         """All groups, one step after another."""
@@ -202,7 +198,7 @@ class OnFolds:
         may be weighed by what they said while it was decided who is trained on."""
         if not self._conditioning or (skip and self.contest.local):
             return kept
-        return self.contest.at_most(self._time_left / self._conditioning, kept, 1, self.late)
+        return self.contest.at_most(self._time_left / self._conditioning, kept, least=1)
 
     def _keep_time(self, seconds: float) -> None:
         """Training has to end before the deadline: every member that predicts needs a factor of its fold's rows, and one of all rows; local ones
@@ -234,14 +230,14 @@ class OnFolds:
 
     def learn_from_all_rows(self) -> None:
         """Some iterations on all rows for the groups that count and have seen a sample of them only, which says less about noise and length-scales."""
-        for name in self.needed():
+        for name in self.contest.needed():
             group = self.groups[name]
             if not group.whole and not self.late:
                 self.contest.replace_if_better(name, self._further(group, name, nearby_phase(name), NEARBY_ITERATIONS))
 
     def train_more(self) -> bool:
         """Further members for the groups that carry the stack, which go the way that the others went; whether the stack gains enough by them to ask for more."""
-        share, gained = self.contest.share(self.needed()), 0.0
+        share, gained = self.contest.share(self.contest.needed()), 0.0
         for name in [name for name in STEPPED if share.get(name, 0.0) >= CARRIES]:
             if not self.late:
                 gained += max(0.0, self.contest.replace_if_better(name, self._with_more(name)))

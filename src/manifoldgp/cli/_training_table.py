@@ -148,7 +148,7 @@ def _say_what_was_read(training: Training, rows: int, messages: Messages, ordere
         messages.note(f"Left out: {', '.join(others)}")
     if ordered and all(column.time is not None and not column.time.cyclic for column in encoding.columns):
         messages.note(
-            "Dates alone are the inputs: --cyclic year lets the model repeat with the seasons, and mgp forecast goes on from the last values."
+            "Dates alone are the inputs: mgp fit --cyclic year lets a model repeat with the seasons, and mgp forecast goes on from the last values."
         )
 
 

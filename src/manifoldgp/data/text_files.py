@@ -9,6 +9,7 @@ import gzip
 import io
 import lzma
 import re
+import statistics
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -62,8 +63,17 @@ class TextSource:
 
     def titles(self) -> int:
         """How many of these stand above the line with the names: words about the table."""
-        lines = self._first_lines()
-        return max(titles_above([_cells(line, separator) for line in lines]) for separator in ";\t,")
+        found = []
+        for separator in ";\t,":
+            rows = [_cells(line, separator) for line in self._first_lines()]
+            widths, named = [len(row) for row in rows], sum(bool(cell.strip()) for cell in rows[0]) if rows else 0
+            if len(rows) > 1 and named == statistics.mode(widths[1:]) > 1:
+                return 0  # names, whatever else could separate cells
+            titles = titles_above(rows)
+            if rows and min(widths[titles:]) == max(widths[titles:]) > 1:  # all rows below alike, and of several cells
+                found.append(titles)
+        # Where decimals have commas, these seem to separate cells as well, below one line more.
+        return min(found, default=0)
 
     def layout(self, separator: str) -> Layout:
         """The lines of :meth:`titles` are left out. Lines that begin with # are comments: those above the table, and those between its rows that have another number of cells.

@@ -48,6 +48,11 @@ function writtenNumber(text, usual) {
   }
   return NaN;
 }
+// The decimal sign of a column: that of the table, unless only the other one reads all of its cells.
+function signOf(cells, usual) {
+  const other = usual === "," ? "." : ",", readBy = (sign) => cells.every((text) => text === "" || WRITTEN[sign].test(text));
+  return readBy(usual) || !readBy(other) ? usual : other;
+}
 // What one cell is for the model, several numbers of a category or a date; a string says what is wrong.
 function numbersOf(column, text, decimal) {
   if (column.kind === "category") {
@@ -62,11 +67,11 @@ function numbersOf(column, text, decimal) {
   const flag = { true: 1, false: 0 }[text.toLowerCase()], value = column.kind === "flag" && flag !== undefined ? flag : writtenNumber(text, decimal);
   return !Number.isFinite(value) ? `${column.name}: "${text}" is not a number` : [value];
 }
-// Inputs of the model from the values of the columns. decimal: the sign that the table has. A string says what is wrong.
-function encoded(values, decimal = ".") {
+// Inputs of the model from the values of the columns. decimals: the sign that each of them has. A string says what is wrong.
+function encoded(values, decimals = []) {
   const x = [];
   for (const [c, column] of live.columns.entries()) {
-    const found = numbersOf(column, String(values[c] ?? "").trim(), decimal);
+    const found = numbersOf(column, String(values[c] ?? "").trim(), decimals[c] ?? ".");
     if (typeof found === "string") return found;
     x.push(...found, ...(column.indicator ? [0] : [])); // that it is missing: here nothing is
   }
@@ -171,8 +176,9 @@ function predicted(text) {
   const missing = live.columns.filter((_, c) => places[c] < 0).map((column) => column.name);
   if (missing.length) return `The table lacks these columns: ${missing.join(", ")}.`;
   const added = live.targets.flatMap((name) => [`${name} mean`, `${name} std`, `${name} low`, `${name} high`]);
+  const decimals = places.map((place) => signOf(rows.map((row) => String(row[place] ?? "").trim()), decimal));
   const body = rows.map((row) => {
-    const x = encoded(places.map((place) => row[place]), decimal);
+    const x = encoded(places.map((place) => row[place]), decimals);
     if (typeof x === "string") return [...row, ...added.map(() => ""), x];
     const { mean, std } = model(x);
     return [...row, ...live.targets.flatMap((_, o) => [mean[o], std[o], mean[o] - REACH * std[o], mean[o] + REACH * std[o]]), ""];

@@ -184,10 +184,11 @@ def constant_start(variance: float) -> Valued:
     return Valued(Constant(), {"variance": _number(variance)})
 
 
-def smooth_in_all(facts: list[InputFacts]) -> list[Valued]:
-    """The squared exponential of all inputs together, the kernel of a plain GP: two length-scales to start from."""
+def smooth_in_all(facts: list[InputFacts], all_vary: bool = True) -> list[Valued]:
+    """The squared exponential of all inputs together, the kernel of a plain GP: two length-scales to start from. all_vary: whether these are all that there are."""
+    kernel = SquaredExponential(dims=None if all_vary else tuple(fact.number for fact in facts))
     scale = torch.tensor([fact.spread for fact in facts], dtype=torch.float64) * len(facts) ** 0.5
-    return [Valued(SquaredExponential(), {"variance": _number(1.0), "lengthscale": times * scale}) for times in (1.0, 3.0)]
+    return [Valued(kernel, {"variance": _number(1.0), "lengthscale": times * scale}) for times in (1.0, 3.0)]
 
 
 def change_places(fact: InputFacts) -> list[Tree]:

@@ -29,16 +29,17 @@ Candidates = dict[Kernel, list[Tree]]
 
 @dataclass(frozen=True)
 class Grammar:
-    """What expressions grow by: base kernels by name, on these inputs."""
+    """What expressions grow by: base kernels by name, on these inputs. all_vary: whether there are no others, which never change."""
 
     names: tuple[str, ...]
     facts: Sequence[InputFacts]
+    all_vary: bool = True
 
     def first(self, periods: Sequence[tuple[float, ...]]) -> Candidates:
         """Base kernels alone, and a squared exponential of all inputs together where there are several."""
         starts = [s for fact in self.facts for s in self._base(fact, Growth(0.7, False, periods[fact.number]))]
         if len(self.facts) > 1 and "se" in self.names:
-            starts += smooth_in_all(list(self.facts))
+            starts += smooth_in_all(list(self.facts), self.all_vary)
         return collected(starts, {})
 
     def grown(self, valued: Valued, rest: Tree, variance: float, periods: Sequence[tuple[float, ...]]) -> Candidates:

@@ -20,7 +20,7 @@ from manifoldgp.features import Identity
 from manifoldgp.inference.exact_posterior import condition
 from manifoldgp.means import Constant, Zero
 from manifoldgp.model import Data, Model
-from manifoldgp.parameters import Tree, leaves, map_leaves
+from manifoldgp.parameters import Tree, map_leaves
 from manifoldgp.structure.base_kernels import InputFacts, checked_names, periods_in, without_trend
 from manifoldgp.structure.contest import SCREENING, Contest, Entry
 from manifoldgp.structure.expansions import Candidates, Grammar, reduced
@@ -140,8 +140,9 @@ class Search(Averaging):
         left = trainer.deadline - begin
         searching = replace(trainer, deadline=math.inf if math.isinf(left) else begin + _TO_THE_END * max(left, 0.0))
         seed = int(torch.randint(2**31, (1,), generator=trainer.generator))
-        seen = _seen_by_kernels(model, data, searching, self.max_iter)
-        training, held_out = self._rows_of(seen.data, folds, seed)
+        kept, held = self._rows_of(len(data.X), folds, seed)
+        seen = _seen_by_kernels(model, data, np.setdiff1d(np.arange(len(data.X)), held), searching, self.max_iter)
+        training, held_out = _chosen(seen.data, kept), _chosen(seen.data, held) if len(held) else None
         settings = {"model": repr(replace(model, kernel=None)), "criterion": self.criterion, "max_iter": self.max_iter}  # type: ignore[arg-type]
         settings["held out"] = 0 if held_out is None else fingerprint(held_out, {})
         record = Record(self.cache, fingerprint(training, settings))
@@ -166,16 +167,15 @@ class Search(Averaging):
         winner = _winner(replace(model, kernel=walk.best().kernel), data, trainer, warm, self.max_iter)
         return Searched(**vars(alone(winner)), search=walk.report(self.criterion, ended))
 
-    def _rows_of(self, data: Data, folds: FoldChoice, seed: int) -> tuple[Data, Data | None]:
-        """The rows that candidates are trained on, at most ``rows`` of them, and those held out, if that is the criterion: a quarter."""
-        rng, N = np.random.default_rng(seed), len(data.X)
-        kept, held_out = np.arange(N), None
+    def _rows_of(self, N: int, folds: FoldChoice, seed: int) -> tuple[np.ndarray, np.ndarray]:
+        """Which of N rows candidates are trained on, at most ``rows`` of them, and which are held out: a quarter if that is the criterion, else none."""
+        rng, kept, held = np.random.default_rng(seed), np.arange(N), np.arange(0)
         if self.criterion == "held-out":
             held = make_folds(N, 4, rng, folds.groups, folds.ordered)[-1]
-            kept, held_out = np.setdiff1d(kept, held), _chosen(data, held)
+            kept = np.setdiff1d(kept, held)
         if len(kept) > self.rows:
             kept = np.sort(rng.choice(kept, self.rows, replace=False))
-        return _chosen(data, kept), held_out
+        return kept, held
 
 
 class _Walk:
@@ -185,7 +185,8 @@ class _Walk:
         self._search, self._contest = search, contest
         self._X, self._y = contest.data.X.cpu().numpy(), contest.data.y.cpu().numpy()
         facts = [InputFacts.of(column, d) for d, column in enumerate(self._X.T)]
-        self._grammar = Grammar(checked_names(search.kernels), [fact for fact in facts if fact.distinct > 1] or facts[:1])
+        varying = [fact for fact in facts if fact.distinct > 1] or facts[:1]
+        self._grammar = Grammar(checked_names(search.kernels), varying, all_vary=len(varying) == len(facts))
         self._trend_free = [without_trend(x, self._y) if len(np.unique(x)) > 3 else self._y for x in self._X.T]
         self.entries: dict[str, tuple[int, Entry]] = {}
         self._grown: set[str] = set()
@@ -227,7 +228,11 @@ class _Walk:
 
     def report(self, criterion: str, ended: str) -> SearchReport:
         tried = list(self.entries.values()) or [(1, entry) for entry in self._contest.screened]
-        lines = [Candidate(depth, text_of(e.kernel), sum(degrees(e.valued)), e.reached.nlml, e.score) for depth, e in tried]
+        seen = self._X.shape[1]
+        names = [f"feature {q + 1}" for q in range(seen)] if self._search.on_features else None
+        lines = [
+            Candidate(depth, text_of(e.kernel, names), sum(degrees(e.valued)), e.reached.nlml, e.score) for depth, e in tried
+        ]
         return SearchReport(tuple(sorted(lines, key=lambda line: line.score)), criterion, len(self._y), ended)
 
     def _first(self) -> Candidates:
@@ -281,19 +286,20 @@ class _Seen:
     values: Tree
 
 
-def _seen_by_kernels(model: Model, data: Data, trainer: Trainer, max_iter: int) -> _Seen:
-    """The inputs, or features: those that have parameters are learnt first, together with the model's own kernel, and then held."""
+def _seen_by_kernels(model: Model, data: Data, rows: np.ndarray, trainer: Trainer, max_iter: int) -> _Seen:
+    """The inputs, or features: those that have parameters are learnt first, from these rows and together with the model's own kernel, and then held."""
     if isinstance(model.features, Identity):
         return _Seen(model, data, {})
     if not isinstance(model.mean, (Zero, Constant)):
         raise InputError(
             f"A search on features has no mean of the inputs: use mean='zero' or 'constant', or leave out features; got {model.mean!r}."
         )
-    learnt: Tree = {}
-    if leaves(model.features.parameters(data.X)):
-        trained = trainer.fit("features", model, data, _FEATURE_STARTS, max_iter, group="own")
-        best = map_leaves(lambda leaf: leaf[0], trained.values(np.array([trained.best()])))
-        learnt = {"features": best["features"]}
+    some = _chosen(data, rows)
+    layout, drawn = model.draw(some, torch.Generator().manual_seed(0), 1)
+    if any(name.startswith("features.") for name in layout.names):
+        trained = trainer.fit("features", model, some, _FEATURE_STARTS, max_iter, group="own")
+        drawn = trained.values(np.array([trained.best()]))
+    learnt = {"features": map_leaves(lambda leaf: leaf[0], drawn["features"])} if drawn.get("features") else {}
     with torch.no_grad():
         H = model.features_at(learnt, data.X)
     return _Seen(replace(model, features=Identity()), Data(H, data.y, data.known_noise), learnt)
