@@ -63,9 +63,9 @@ class TextSource:
 
     def titles(self) -> int:
         """How many of these stand above the line with the names: words about the table."""
-        found = []
+        lines, found = self._first_lines(), []
         for separator in ";\t,":
-            rows = [_cells(line, separator) for line in self._first_lines()]
+            rows = [_cells(line, separator) for line in lines]
             widths, named = [len(row) for row in rows], sum(bool(cell.strip()) for cell in rows[0]) if rows else 0
             if len(rows) > 1 and named == statistics.mode(widths[1:]) > 1:
                 return 0  # names, whatever else could separate cells
