@@ -1,24 +1,12 @@
-"""All commands of ``mgp``."""
+"""The commands of ``mgp``."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from importlib import import_module
 from typing import Annotated
 
 import typer
-
-from manifoldgp.cli.bench import bench
-from manifoldgp.cli.compare import compare
-from manifoldgp.cli.dynamics import dynamics
-from manifoldgp.cli.example import example
-from manifoldgp.cli.export import export
-from manifoldgp.cli.fit import fit
-from manifoldgp.cli.forecast import forecast
-from manifoldgp.cli.inspect import inspect
-from manifoldgp.cli.predict import predict
-from manifoldgp.cli.report import report
-from manifoldgp.cli.score import score
-from manifoldgp.cli.search import search
-from manifoldgp.cli.suggest import suggest
 
 _SUMMARY = "Gaussian-process regression that learns its own features: from a table to predictions with error bars."
 _EPILOG = (
@@ -26,14 +14,30 @@ _EPILOG = (
     "Exit codes: 0 done, 1 something is wrong with the data, the model or a file, 2 wrong usage, 130 interrupted, 143 by SIGTERM, 129 by SIGHUP."
 )
 
-app = typer.Typer(
-    name="mgp",
-    help=_SUMMARY,
-    epilog=_EPILOG,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+_TABLE = ("example", "compare", "fit", "search", "forecast", "inspect", "report", "predict", "score", "suggest", "export")
+_PANELS = dict.fromkeys(_TABLE, "Your table") | {"dynamics": "A system that moves", "bench": "This machine"}
+"""Commands, each a module's function of the same name, and the panel of ``mgp --help`` that it stands in."""
+
+
+def app_for(arguments: Sequence[str]) -> typer.Typer:
+    """The command line with the command that is called, or with all of them where the first argument names none: to build all takes a tenth of a second."""
+    app = typer.Typer(
+        name="mgp",
+        help=_SUMMARY,
+        epilog=_EPILOG,
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_every_command)
+    called = [name for name in arguments[:1] if name in _PANELS]
+    for name in called or _PANELS:
+        command = getattr(import_module(f"manifoldgp.cli.{name}"), name)
+        if isinstance(command, typer.Typer):
+            app.add_typer(command, name=name, rich_help_panel=_PANELS[name])
+        else:
+            app.command(rich_help_panel=_PANELS[name])(command)
+    return app
 
 
 def _show_version(wanted: bool) -> None:
@@ -47,8 +51,7 @@ def _show_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
-def every_command(
+def _every_command(
     debug: Annotated[bool, typer.Option("--debug", help="Show where an error happened. Can stand anywhere.")] = False,
     version: Annotated[
         bool, typer.Option("--version", help="Show the version and exit.", callback=_show_version, is_eager=True)
@@ -56,8 +59,3 @@ def every_command(
 ) -> None:
     pass
 
-
-for command in (example, compare, fit, search, forecast, inspect, report, predict, score, suggest, export):
-    app.command(rich_help_panel="Your table")(command)
-app.add_typer(dynamics, name="dynamics", rich_help_panel="A system that moves")
-app.command(rich_help_panel="This machine")(bench)
