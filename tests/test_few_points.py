@@ -150,10 +150,10 @@ def test_time_that_others_take_does_not_count():
 
 @pytest.mark.parametrize(
     ("values", "share", "kind"),
-    [(ROUGH, 1.0, "whole"), (ROUGH, 0.3, "whole"), (ROUGH, 0.2, None), (SMOOTH, 1.0, "whole"), (SMOOTH, 0.5, "distilled")],
+    [(ROUGH, 1.0, "whole"), (ROUGH, 0.5, None), (SMOOTH, 1.0, "whole"), (SMOOTH, 0.9, "distilled"), (SMOOTH, 0.01, None)],
 )
 def test_which_program_a_file_gets(values, share, kind):
-    """Of the whole program up to what is small; else of few points; else the whole one up to four times what is small; else none."""
+    """Of the whole program up to what is small; else of few points, if these are a quarter of that; else none."""
     estimator, searches = conditioned([(Model(), 2)], values), []
     most = int(share * program_bytes(estimator.ensembles_))
     found = small_predictor(estimator, most, TOLERANCE, lambda: searches.append(1))

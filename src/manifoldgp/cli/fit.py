@@ -244,7 +244,7 @@ def save_fitted(fitted: Fitted, place: Path, messages: Messages) -> list[str]:
 def _small_predictor(model: Any, messages: Messages) -> Any:
     """The model as a program that ``mgp predict`` and ``mgp score`` run without PyTorch, where one can be written and is small.
 
-    Where the whole program is not, one that is distilled takes its place, which says what it loses; where that is not small, the whole one up to four times the size.
+    Where the whole program is not, one that is distilled takes its place, which says what it loses.
     """
     from manifoldgp.errors import InputError
     from manifoldgp.estimators.program_targets import small_predictor
@@ -258,7 +258,7 @@ def _small_predictor(model: Any, messages: Messages) -> Any:
 
 _SEARCHING = "trained; looking for few points that predict what all rows do, up to 10 s"
 
-_SMALL_PROGRAM = 8_000_000
+_SMALL_PROGRAM = 32_000_000
 """Bytes up to which a program is put into the model file: with more, the file would grow by more than the seconds that it saves are worth."""
 
 _LOST = 1e-3

@@ -44,21 +44,19 @@ def to_predictor(estimator: ManifoldGPRegressor, max_members: int | None = None,
 def small_predictor(
     estimator: ManifoldGPRegressor, most_bytes: int, tolerance: float, searching: Callable[[], object] = lambda: None
 ) -> Predictor | None:
-    """The predictor if it is small, else one that loses at most ``tolerance`` nats a row and says so.
+    """The predictor if it is small, else one of a quarter of that size at most that loses at most ``tolerance`` nats a row and says so; else None.
 
-    Where that is not small either, the whole one up to four times the size: every start without PyTorch saves seconds. None beyond.
     searching: called before few points are looked for, which takes up to ten seconds of processor time.
     """
     if any(block.in_cells and block.rows > WHOLE_ROWS for ensemble in estimator.ensembles_ for block in ensemble.blocks):
         return None
     ensembles, words = _whole(estimator.ensembles_)
-    size = program_bytes(ensembles)
-    if size <= most_bytes:
+    if program_bytes(ensembles) <= most_bytes:
         return _predictor(estimator, ensembles, words=words)
     searching()
     smaller = distilled(ensembles, None, tolerance, _SECONDS)
-    if program_bytes([d.ensemble for d in smaller], [d.few for d in smaller]) > most_bytes:
-        return _predictor(estimator, ensembles, words=words) if size <= 4 * most_bytes else None
+    if program_bytes([d.ensemble for d in smaller], [d.few for d in smaller]) > most_bytes // 4:
+        return None
     return _distilled_predictor(estimator, smaller, words)
 
 
