@@ -15,7 +15,7 @@ from manifoldgp.averaging import final_members, stack
 from manifoldgp.averaging import fold_training as on_folds
 from manifoldgp.averaging.averages import FoldChoice
 from manifoldgp.averaging.fast import widening
-from manifoldgp.averaging.fold_contest import Contest
+from manifoldgp.averaging.fold_contest import FoldContest
 from manifoldgp.averaging.fold_groups import Group
 from manifoldgp.averaging.fold_predictions import make_batch, predict_held_out
 from manifoldgp.averaging.folds import held_out_in_turn
@@ -383,7 +383,7 @@ def test_groups_that_add_little_go_no_further(monkeypatch):
 def test_other_kernels_are_tried_on_few_rows_before_they_are_trained_on_many(monkeypatch, wanted):
     monkeypatch.setattr(on_folds, "SCREEN_FROM", 20)
     monkeypatch.setattr(on_folds, "SCREEN_ROWS", 15)
-    monkeypatch.setattr(Contest, "wanted", lambda *_: wanted)
+    monkeypatch.setattr(FoldContest, "wanted", lambda *_: wanted)
     X, y = cliff(4, 40)
     sizes = {"gp_starts": 1, "warm_members": 2, "cold_members": 2, "own_members": 2, "fold_members": 1, "deals": 1}
     entered = []
@@ -506,14 +506,14 @@ def test_a_step_that_makes_held_out_rows_less_likely_is_taken_back(monkeypatch):
     rng = np.random.default_rng(0)
     X = np.sort(rng.uniform(-1, 1, size=(40, 1)), axis=0)
     y = (X[:, 0] > 0) + 0.01 * rng.normal(size=40)
-    honest = Contest.predict
+    honest = FoldContest.predict
 
     def worse_after_the_first_step(contest, group, folds):
         found = honest(contest, group, folds)
         log_density, cdf = found.mixture
         return replace(found, mixture=(log_density - 10.0 * (group.iterations == 20), cdf))
 
-    monkeypatch.setattr(Contest, "predict", worse_after_the_first_step)
+    monkeypatch.setattr(FoldContest, "predict", worse_after_the_first_step)
     average, phases = averaged(X, y, steps=(5, 20, 60))
     assert "own on folds, to 20" in phases
     own = next(batch for batch in average.trained if batch.group == "own")

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from manifoldgp import ManifoldGPRegressor, Sparse, Stack, load
-from manifoldgp.averaging.fold_contest import Contest
+from manifoldgp.averaging.fold_contest import FoldContest
 from manifoldgp.inference.exact_posterior import condition
 from manifoldgp.inference.mixtures import Predictive, Warp
 from manifoldgp.model import Data
@@ -38,13 +38,13 @@ def learnt(folds):
 @pytest.mark.parametrize("warping", [None, pytest.param("tanh", marks=pytest.mark.slow)])
 def test_means_of_held_out_rows_are_the_weighted_means_of_members_that_have_not_seen_them(monkeypatch, warping):
     seen = {}
-    real = Contest.weights
+    real = FoldContest.weights
 
     def spy(contest, kept):
         seen.update(groups=contest.groups, folds=contest.folds)
         return real(contest, kept)
 
-    monkeypatch.setattr(Contest, "weights", spy)
+    monkeypatch.setattr(FoldContest, "weights", spy)
     model = ManifoldGPRegressor((3, 2), averaging=SMALL, target_warping=warping).fit(X, Y)
     report, groups, folds = model.held_out_[0], seen["groups"], seen["folds"]
     data = learnt(folds)

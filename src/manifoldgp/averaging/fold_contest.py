@@ -32,7 +32,7 @@ FACTOR_BYTES = 2**32
 """Memory that the factors of all members may take together; beyond, the groups that are missed least are left out."""
 
 
-class Contest:
+class FoldContest:
     """Groups by name, and what they say about held-out rows. folds: all held-out rows, which find the weights. deciding: those that decide who is trained on.
 
     late: whether there is no time left to ask whom the stack would miss.

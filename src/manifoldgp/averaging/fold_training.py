@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from manifoldgp.averaging.fold_contest import DECIDE_ABOVE, Contest
+from manifoldgp.averaging.fold_contest import DECIDE_ABOVE, FoldContest
 from manifoldgp.averaging.fold_groups import Group, candidates_of, equal_weights_of, tempered_weights_of
 from manifoldgp.averaging.fold_predictions import Folds
 from manifoldgp.averaging.kinds import (
@@ -128,7 +128,7 @@ class OnFolds:
 
     def __init__(self, template: Model, folds: Folds, settings: Stack, trainer: Trainer, rng: np.random.Generator) -> None:
         self.template, self.folds, self.settings, self.rng = template, folds, settings, rng
-        self.contest = Contest(folds, settings, trainer, lambda: self.late)
+        self.contest = FoldContest(folds, settings, trainer, lambda: self.late)
         self.rough_base: Tree | None = None
         self._end, self._conditioning = trainer.deadline, 0.0  # seconds for each member that predicts
         self.trainer = trainer.within(FOR_TRAINING, LEAST_KEPT)
