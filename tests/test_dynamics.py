@@ -377,6 +377,20 @@ def test_the_series_has_the_moments_of_the_closed_form(plain):
     assert 0 < float(found.last.max()) < 0.2
 
 
+@pytest.mark.parametrize("n", [1, 3])
+@pytest.mark.parametrize("latent", [True, False])
+def test_the_series_is_the_same_with_a_gradient_and_without(plain, n, latent):
+    series = plain.moment_step(method="series").series
+    torch.manual_seed(1)
+    mu, factor = torch.randn(n, 4, dtype=torch.float64), 0.1 * torch.randn(n, 4, 4, dtype=torch.float64)
+    Sigma = factor @ factor.mT
+    with_gradient, without = series(mu.clone().requires_grad_(), Sigma, latent), series(mu, Sigma, latent)
+    assert with_gradient.mean.requires_grad
+    assert not without.mean.requires_grad
+    for name in ("mean", "covariance", "gradient", "last"):
+        torch.testing.assert_close(getattr(without, name), getattr(with_gradient, name).detach(), rtol=1e-7, atol=1e-8)
+
+
 def sines(D: int, N: int = 60, scale: float = 0.8, noise: float = 0.05) -> GaussianOutputs:
     """The plain GP of a sum of sines, with given length-scales, variance one, and N rows between -2 and 2."""
     rng = np.random.default_rng(0)

@@ -18,11 +18,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, Generic, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from manifoldgp.inference.gaussian_outputs import GaussianOutputs, OutputMoments
+
+Array = TypeVar("Array")
 
 _UNSEEN = 1e-3
 """Variance, in units of the noise, that may remain unexplained at the points for a shorter whitener: far below what a band shows."""
@@ -38,94 +42,131 @@ class SeriesOutputs:
     def __call__(self, mu: Tensor, Sigma: Tensor, latent: bool = False, judged: bool = True) -> OutputMoments:
         """The moments at mu (n, D), Sigma (n, D, D), differentiable in both; latent: of f, without noise; judged: with the share of the last terms.
 
-        Inputs and targets are one dimension, of size n O: few calls of few kinds, since a rollout makes them step after step and most of its time would be the calls.
+        Most of the time of a rollout, step after step, is the calls. Where no gradient is asked for they are NumPy's, of which each takes a third of the time.
         """
-        of, n, targets = self.exact, len(mu), len(self.exact.alpha)
-        A, D, Q = self._of_each(of.matrix, n), mu.shape[-1], of.matrix.shape[-1]
-        wide = Sigma.unsqueeze(1).expand(n, targets, D, D).reshape(-1, D, D)
-        S = torch.bmm(torch.bmm(A.mT, wide), A)
-        factors = torch.linalg.cholesky_ex(torch.addcmul(self._unit, S, self._once_and_twice))[0]
-        P, P2 = torch.cholesky_inverse(factors)
-        root, root2 = factors.diagonal(dim1=-2, dim2=-1).log().sum(-1)
-        log_variance, variance = self._of_each(self._log_variance, n), self._of_each(of.variance, n)
-        # d = J (1, t) with J = (−E[t], I), so that dᵀ P d is a quadratic form of what is known before, and g = G (1, t)
-        J = torch.cat([torch.addmm(self._shift, mu, self._flat).view(-1, Q, 1), self._of_each(self._units, n)], -1)
-        PJ = torch.bmm(P, J)
-        G, points = torch.bmm(A, PJ), self._of_each(self._points, n)
-        square = (torch.bmm(torch.bmm(J.mT, PJ), points) * points).sum(-2)
-        q = torch.exp(torch.sub((log_variance - root).unsqueeze(-1), square, alpha=0.5))
-        seen, weighted = torch.bmm(points * q.unsqueeze(-2), self._of_each(self._seen, n)).split(
-            [len(self.whitener[0]), Q + 1], -1
+        if mu.device.type != "cpu" or (torch.is_grad_enabled() and (mu.requires_grad or Sigma.requires_grad)):
+            return OutputMoments(*_moments(torch, self._known, mu, Sigma, latent, judged))
+        *found, last = _moments(np, self._known_to_numpy, mu.detach().numpy(), Sigma.detach().numpy(), latent, judged)
+        mean, covariance, gradient = map(torch.from_numpy, found)
+        return OutputMoments(mean, covariance, gradient, None if last is None else torch.from_numpy(last))
+
+    @cached_property
+    def _known(self) -> _Known[Tensor]:
+        of, targets = self.exact, len(self.exact.alpha)
+        t = of.points.mT
+        points, unit = torch.cat([torch.ones_like(t[:, :1]), t], -2), torch.eye(of.matrix.shape[-1]).to(t)
+        return _Known(
+            matrix=of.matrix,
+            flat=-of.matrix.transpose(0, 1).flatten(1),
+            shift=-of.offset.flatten(),
+            variance=of.variance,
+            log_variance=of.variance.log(),
+            noise=of.noise,
+            slope=of.slope,
+            constant=of.constant,
+            points=points,
+            seen=torch.cat([self.whitener, points * of.alpha.unsqueeze(-2)], -2).mT.contiguous(),
+            unit=unit,
+            units=unit.expand(targets, *unit.shape).contiguous(),
+            targets=torch.eye(targets).to(t),
+            once_and_twice=t.new_tensor([1.0, 2.0])[:, None, None, None],
         )
-        total, Gw = weighted[:, 0, 0], torch.bmm(G, weighted)
-        slope = (Gw[..., 0] + self._of_each(of.slope, n)).view(n, targets, D)
-        curvature = torch.addcmul(torch.bmm(Gw, G.mT), total[:, None, None], torch.bmm(torch.bmm(A, P), A.mT), value=-1.0)
-        curved = torch.bmm(curvature, wide)  # E[∇²m] Sigma
-        second = 0.5 * torch.bmm(curved.view(n, targets, -1), curved.mT.reshape(n, targets, -1).mT)
-        # prior_0 = variance |I + 2 S|^(−½), and with B = S (I + 2 S)⁻¹ = ½ (I − (I + 2 S)⁻¹): prior_1 = prior_0 tr B, prior_2 = prior_0 (½ (tr B)² + tr B²)
-        traced = P2.diagonal(dim1=-2, dim2=-1).sum(-1)
-        trace, prior = 0.5 * (Q - traced), torch.exp(log_variance - root2)
-        first = prior * trace
-        beyond = (variance - prior - first).clamp_min(0.0)
-        level, slopes = self._explained(seen, G, wide)
-        unexplained = (first - slopes).clamp_min(0.0) / (
-            first + 1e-9 * variance
-        )  # of the higher orders, of which data explain less, as of the first
-        certain = (prior + first - level - slopes).clamp_min(0.0) + unexplained * beyond
-        certain = (certain if latent else certain + self._of_each(of.noise, n)).view(n, targets)
-        covariance = torch.baddbmm(second, torch.bmm(slope, Sigma), slope.mT) + torch.diag_embed(certain)
-        mean = torch.addmm(of.constant, mu, of.slope.mT) + total.view(n, targets)
-        if not judged:
-            return OutputMoments(mean, covariance, slope.mT)
-        squared = 0.25 * (Q - 2 * traced + P2.square().sum((-1, -2)))  # tr B²
-        third = (beyond - prior * (0.5 * trace.square() + squared)).clamp_min(0.0).view(n, targets)  # prior_3 + prior_4 + ...
-        last = ((second.diagonal(dim1=-2, dim2=-1) + third) / covariance.diagonal(dim1=-2, dim2=-1)).detach()
-        return OutputMoments(mean, covariance, slope.mT, last)
 
-    def _explained(self, seen: Tensor, G: Tensor, Sigma: Tensor) -> tuple[Tensor, Tensor]:
-        """What the data explain of the prior's variance (n O,), of order zero and one: |T E[k]|² and tr(Sigma E[∇k]ᵀ TᵀT E[∇k]). seen: T of q_i (1, t_i), (n O, 1 + Q, R)."""
-        products = torch.bmm(seen, seen.mT)
-        return products[:, 0, 0], (Sigma * torch.bmm(torch.bmm(G, products), G.mT)).sum((-1, -2))
+    @cached_property
+    def _known_to_numpy(self) -> _Known[np.ndarray]:
+        return _Known(**{name: value.detach().numpy() for name, value in vars(self._known).items()})
 
-    def _of_each(self, constant: Tensor, n: int) -> Tensor:
+
+@dataclass(frozen=True)
+class _Known(Generic[Array]):
+    """What is known of O targets before any input is, as arrays of PyTorch or of NumPy.
+
+    flat: all matrices side by side, negative (D, O Q). points: (1, t_i), as (O, 1 + Q, N), so that products over the points run along memory.
+    seen: Tᵀ and alpha_i (1, t_i) side by side (O, N, R + 1 + Q). targets: the unit matrix of their number.
+    """
+
+    matrix: Array
+    flat: Array
+    shift: Array
+    variance: Array
+    log_variance: Array
+    noise: Array
+    slope: Array
+    constant: Array
+    points: Array
+    seen: Array
+    unit: Array
+    units: Array
+    targets: Array
+    once_and_twice: Array
+
+
+def _moments(xp: Any, of: _Known, mu: Any, Sigma: Any, latent: bool, judged: bool) -> tuple[Any, Any, Any, Any]:
+    """What OutputMoments holds, with the functions of ``xp``, which is torch or numpy. Inputs and targets are one dimension, of size n O."""
+
+    def each(constant: Any) -> Any:
         """A number of each target (O, ...), for n inputs (n O, ...)."""
-        return constant if n == 1 else constant.repeat(n, *[1] * (constant.ndim - 1))
+        return constant if n == 1 else xp.tile(constant, (n, *[1] * (constant.ndim - 1)))
 
-    @cached_property
-    def _seen(self) -> Tensor:
-        """Tᵀ and alpha_i (1, t_i) side by side (O, N, R + 1 + Q)."""
-        return torch.cat([self.whitener, self._points * self.exact.alpha.unsqueeze(-2)], -2).mT.contiguous()
+    n, targets, D, Q = len(mu), len(of.targets), mu.shape[-1], len(of.unit)
+    A, points = each(of.matrix), each(of.points)
+    wide = xp.tile(Sigma[:, None], (1, targets, 1, 1)).reshape(-1, D, D)
+    S = A.mT @ wide @ A
+    (P, P2), (root, root2) = _inverse(xp, of.unit + S * of.once_and_twice)
+    log_variance, variance = each(of.log_variance), each(of.variance)
+    # d = J (1, t) with J = (−E[t], I), so that dᵀ P d is a quadratic form of what is known before, and g = G (1, t)
+    J = xp.concat([(of.shift + mu @ of.flat).reshape(-1, Q, 1), each(of.units)], -1)
+    PJ = P @ J
+    G = A @ PJ
+    found = _times_q(xp, points, J.mT @ PJ, (log_variance - root)[:, None]) @ each(of.seen)
+    seen, weighted = found[..., : -Q - 1], found[..., -Q - 1 :]
+    total, Gw = weighted[:, 0, 0], G @ weighted
+    slope = (Gw[..., 0] + each(of.slope)).reshape(n, targets, D)
+    curvature = Gw @ G.mT - total[:, None, None] * (A @ P @ A.mT)
+    curved = curvature @ wide  # E[∇²m] Sigma
+    second = 0.5 * (curved.reshape(n, targets, -1) @ curved.mT.reshape(n, targets, -1).mT)
+    # prior_0 = variance |I + 2 S|^(−½), and with B = S (I + 2 S)⁻¹ = ½ (I − (I + 2 S)⁻¹): prior_1 = prior_0 tr B, prior_2 = prior_0 (½ (tr B)² + tr B²)
+    traced = (P2 * of.unit).sum((-1, -2))
+    trace, prior = 0.5 * (Q - traced), xp.exp(log_variance - root2)
+    first = prior * trace
+    beyond = _positive(variance - prior - first)
+    # What the data explain of the prior's variance, of order zero and one: |T E[k]|² and tr(Sigma E[∇k]ᵀ TᵀT E[∇k])
+    products = seen @ seen.mT
+    level, slopes = products[:, 0, 0], (wide * (G @ products @ G.mT)).sum((-1, -2))
+    # Of the higher orders data explain less, but are taken to explain as much as of the first
+    unexplained = _positive(first - slopes) / (first + 1e-9 * variance)
+    certain = _positive(prior + first - level - slopes) + unexplained * beyond
+    certain = (certain if latent else certain + each(of.noise)).reshape(n, targets)
+    covariance = second + slope @ Sigma @ slope.mT + certain[:, None] * of.targets
+    mean = of.constant + mu @ of.slope.mT + total.reshape(n, targets)
+    if not judged:
+        return mean, covariance, slope.mT, None
+    squared = 0.25 * (Q - 2 * traced + (P2 * P2).sum((-1, -2)))  # tr B²
+    third = _positive(beyond - prior * (0.5 * trace * trace + squared)).reshape(n, targets)  # prior_3 + prior_4 + ...
+    last = ((second * of.targets).sum(-1) + third) / (covariance * of.targets).sum(-1)
+    return mean, covariance, slope.mT, last.detach() if xp is torch else last
 
-    @cached_property
-    def _points(self) -> Tensor:
-        """(1, t_i), as (O, 1 + Q, N): products over the points run along memory."""
-        t = self.exact.points.mT
-        return torch.cat([torch.ones_like(t[:, :1]), t], -2)
 
-    @cached_property
-    def _units(self) -> Tensor:
-        return self._unit.expand(len(self.exact.alpha), *self._unit.shape)
+def _times_q(xp: Any, points: Any, form: Any, largest: Any) -> Any:
+    """q_i (1, t_i), log q_i being ``largest`` less half of the quadratic form; NumPy in one piece of memory, since fresh memory would cost more than the arithmetic."""
+    if xp is torch:
+        return points * torch.exp(largest - 0.5 * (form @ points * points).sum(-2)).unsqueeze(-2)
+    work = form @ points
+    work *= points
+    return np.multiply(points, np.exp(largest - 0.5 * work.sum(-2))[:, None], out=work)
 
-    @cached_property
-    def _flat(self) -> Tensor:
-        """All matrices side by side, negative (D, O Q)."""
-        return -self.exact.matrix.transpose(0, 1).flatten(1)
 
-    @cached_property
-    def _shift(self) -> Tensor:
-        return -self.exact.offset.flatten()
+def _positive(x: Any) -> Any:
+    """x, or zero where it is negative."""
+    return x * (x > 0)
 
-    @cached_property
-    def _log_variance(self) -> Tensor:
-        return self.exact.variance.log()
 
-    @cached_property
-    def _unit(self) -> Tensor:
-        return torch.eye(self.exact.matrix.shape[-1], dtype=self._shift.dtype, device=self._shift.device)
-
-    @cached_property
-    def _once_and_twice(self) -> Tensor:
-        return self._shift.new_tensor([1.0, 2.0])[:, None, None, None]
+def _inverse(xp: Any, M: Any) -> tuple[Any, Any]:
+    """M⁻¹ and ½ log |M| of positive definite matrices."""
+    if xp is np:
+        return np.linalg.inv(M), 0.5 * np.linalg.slogdet(M)[1]
+    factors = torch.linalg.cholesky_ex(M)[0]
+    return torch.cholesky_inverse(factors), factors.diagonal(dim1=-2, dim2=-1).log().sum(-1)
 
 
 def series_outputs(exact: GaussianOutputs) -> SeriesOutputs:
