@@ -5,7 +5,8 @@
     python benchmarks/robots_policy.py --table              # the table of what is finished
 
 Each finished seed is a file and a picture in build/policy, so that a run goes on where it was stopped. Tasks and models are those of examples/policy_search.py. The loop ends when two
-trials in a row were solved, or after 20 s of interaction. A seed counts as learnt if the policy then solves at least 8 of 10 other trials, with starts and sensor noise that it has not seen.
+trials in a row were solved (shove: three), or after 20 s of interaction.
+A seed counts as learnt if the policy then solves at least 8 of 10 other trials, with starts and sensor noise that it has not seen.
 """
 
 from __future__ import annotations
@@ -33,13 +34,13 @@ NEEDED = 8
 
 
 def measure(task: str, model: str, seed: int, drawn: Path) -> dict[str, object]:
-    """One seed: learns until two trials in a row are solved, or the trials are used up. drawn: a file for a picture of another trial with the last policy."""
+    """One seed: learns until so many trials in a row are solved as the task says, or the trials are used up. drawn: a file for a picture of another trial with the last policy."""
     begin, wall, described = time.process_time(), time.perf_counter(), TASKS[task]
     policy, costs, outcomes = first_policy(described, seed), [], []
     for attempt, solved in learn(described, model, policy, seed):
         costs.append(round(attempt.cost, 3))
         outcomes.append(solved)
-        if outcomes[-2:] == [True, True]:
+        if outcomes[-described.in_a_row :] == [True] * described.in_a_row:
             break
     others = Simulator(described, 10_000 + seed)
     share = others.solved(policy, OTHERS)
@@ -79,12 +80,13 @@ def main(arguments: list[str] | None = None) -> str:
     parser.add_argument("--task", nargs="+", default=list(TASKS), choices=list(TASKS))
     parser.add_argument("--model", nargs="+", default=list(MODELS), choices=list(MODELS))
     parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "policy")
     parser.add_argument("--table", action="store_true", help="only the table of what is finished")
     given = parser.parse_args(arguments)
     torch.set_num_threads(1)
     given.out.mkdir(parents=True, exist_ok=True)
-    wanted = [(t, m, s) for s in range(given.seeds) for t in given.task for m in given.model]
+    wanted = [(t, m, s) for s in range(given.first, given.first + given.seeds) for t in given.task for m in given.model]
     for task, model, seed in [] if given.table else wanted:
         path = given.out / f"{task}-{model}-{seed}.json"
         if not path.exists():
