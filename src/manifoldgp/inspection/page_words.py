@@ -265,7 +265,7 @@ def weights(view: ModelView) -> str:
     if report is None:
         return "<b>Who makes the prediction:</b> the weights of its members."
     others = [f"{factor:g}" for factor in report.variance_factors if factor != 1.0]
-    copies = f" Copies with their variance multiplied by {' or '.join(others)} get weight where a group alone is too sure of itself, or not sure enough."
+    copies = f" Copies with their variance multiplied by {_list(others, 'or')} get weight where a group alone is too sure of itself, or not sure enough."
     return "<b>Who makes the prediction:</b> the weight of every group, found on held-out rows." + (copies if others else "")
 
 
@@ -363,8 +363,8 @@ def _count(n: int, what: str) -> str:
     return f"{n} {what}" if n == 1 else f"{n} {what}s"
 
 
-def _list(names: list[str]) -> str:
-    return names[0] if len(names) == 1 else ", ".join(names[:-1]) + " and " + names[-1]
+def _list(names: list[str], last: str = "and") -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} {last} {names[-1]}"
 
 
 def _strong(names: list[str]) -> str:
