@@ -39,6 +39,14 @@ def model(table):
     return fitted
 
 
+def test_numbers_that_are_whole_where_they_are_known_stay_whole(table):
+    """Gaps are filled in with means of other rows, which are not whole: ages of 20.468 were suggested."""
+    gaps = table.drop(columns="y [N]").assign(n=table["n"].where(np.arange(40) > 3))
+    fitted = GPRegressor(restarts=1, max_iter=20, missing="impute").fit(gaps, table["y [N]"])
+    found = suggest(fitted, "learn", batch=3)
+    assert set(found.columns["n"]) <= {1.0, 2.0, 3.0, 4.0, 5.0}
+
+
 # ---------------------------------------------------------------------------------------------------------------- conditions
 
 
@@ -218,6 +226,7 @@ def test_suggestions_can_be_pasted_into_the_table(here, table):
     found = pd.read_csv(io.StringIO(done.out))
     assert list(found.columns) == ["x", "n", "floor", "y [N]"]
     assert found["y [N]"].isna().all()
+    assert all(line.split(",")[1].isdigit() for line in done.out.split()[2:])  # 4 and not 4.0, as in the table
     assert ((found.x >= 1) & (found.x <= 3) & (found.floor == "ice") & (found.n >= 2)).all()
     assert "1: expected y [N]" in done.err
     mgp("suggest", "model.mgp", "--learn", "--batch", "1", "--like", "data.csv", "--out", "next.csv")

@@ -157,9 +157,9 @@ def _number(option: str, name: str, text: str) -> float:
 
 def _laid_out(found: Suggestions, targets: tuple[str, ...], like: str | None) -> Any:
     """The suggestions with the columns of the table: the inputs and empty targets, or all columns of ``like``."""
-    from manifoldgp.data.table_files import read_table
+    from manifoldgp.data.table_files import read_table, with_whole_numbers
 
-    table = found.frame()
+    table = with_whole_numbers(found.frame())
     if like is None:
         return table.assign(**dict.fromkeys(targets, ""))
     known: Any = read_table(like)
