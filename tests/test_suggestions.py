@@ -249,6 +249,25 @@ def test_suggestions_are_written_as_the_table_is(here, table):
     assert (len(again), again["x"].dtype.kind) == (len(table) + 1, "f")
 
 
+@pytest.mark.parametrize("form", ["%d.%m.%Y", "%m/%d/%Y", "%Y-%m-%d"])
+def test_dates_are_written_as_the_table_has_them(tmp_path, monkeypatch, form):
+    """With the year first they stood beside 12/31/2026, and the table with both was refused."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    when = pd.Series(pd.Timestamp("2026-01-03") + pd.to_timedelta(rng.integers(0, 300, 30), unit="D")).dt.strftime(form)
+    pd.DataFrame({"when": when, "y": rng.normal(size=30)}).to_csv("data.csv", index=False)
+    mgp("fit", "data.csv", "-t", "y", "--averaging", "plain", "--restarts", "1", "--max-iter", "10", "--out", "m.mgp")
+    told = mgp("suggest", "m.mgp", "--learn", "--batch", "2").err
+    assert ("--like TABLE writes when as that table does" in told) == (form != "%Y-%m-%d")
+    mgp("suggest", "m.mgp", "--learn", "--batch", "2", "--like", "data.csv", "--out", "next.csv")
+    pd.to_datetime(pd.read_csv("next.csv")["when"], format=form)
+    pd.concat([pd.read_csv("data.csv"), pd.read_csv("next.csv").assign(y=0.0)]).to_csv("data.csv", index=False)
+    assert (
+        "32 rows"
+        in mgp("fit", "data.csv", "-t", "y", "--averaging", "plain", "--restarts", "1", "--max-iter", "10", "--out", "m.mgp").err
+    )
+
+
 def test_a_category_that_the_tables_encoding_lacks_is_written_as_utf_8(here, table):
     table.rename(columns={"always": "ständig"}).to_csv("data.csv", index=False, encoding="cp1252")
     rows = pd.DataFrame({"Stadt": ["Łódź", "Köln"]})

@@ -197,6 +197,21 @@ def day_order(values: Series) -> str | None:
     return None if first == second else ORDERS[0] if first > second else ORDERS[1]
 
 
+def written_like(dates: Series, texts: Series) -> Series:
+    """Dates in ISO format (n,) with day, month and year in the order of other texts, and with their sign; as they are where these have the year first.
+
+    >>> import pandas as pd
+    >>> written_like(pd.Series(["2026-12-31 23:59:00"]), pd.Series(["24/12/2026", None])).tolist()
+    ['31/12/2026 23:59:00']
+    """
+    order = day_order(texts)
+    if order is None:
+        return dates
+    sign = _year_last(texts)[0][2]
+    form = sign.join(("%d", "%m", "%Y") if order == ORDERS[0] else ("%m", "%d", "%Y"))
+    return pandas().to_datetime(dates.str[:10]).dt.strftime(form) + dates.str[10:]
+
+
 def _year_last(values: Series) -> list[re.Match[str]]:
     types = pandas().api.types
     if types.is_datetime64_any_dtype(values.dtype) or types.is_timedelta64_dtype(values.dtype):
