@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from manifoldgp._system.plain_text import option
+from manifoldgp._system.plain_text import digits, option
 from manifoldgp.cli._messages import Messages
 from manifoldgp.cli._options import column_names
 
@@ -110,6 +110,7 @@ def _without_gaps(table: Any, encoding: TableEncoding) -> tuple[Any, dict[str, i
 
 def _say_what_was_read(training: Training, rows: int, messages: Messages, ordered: bool) -> None:
     from manifoldgp.data.columns import spellings_alike
+    from manifoldgp.data.dates import has_zone
     from manifoldgp.data.encoding import UNNAMED
     from manifoldgp.data.written_numbers import signs_of_nothing
 
@@ -133,7 +134,8 @@ def _say_what_was_read(training: Training, rows: int, messages: Messages, ordere
             messages.note(f"{column.name}: true or false, becomes 1 or 0")
         elif column.time is not None:
             written = f" written with the {column.time.order}" if column.time.order else ""
-            messages.note(f"{column.name}: {column.kind}s{written}, become {', '.join(column.time.names(column.name))}")
+            zone = " with a time zone, taken in UTC" if has_zone(training.X[column.name]) else ""
+            messages.note(f"{column.name}: {column.kind}s{written}{zone}, become {', '.join(column.time.names(column.name))}")
         if alike := spellings_alike(column.categories):
             messages.warn(
                 f"{column.name}: categories that differ only in capitals or spaces count as different ones: {', '.join(alike[:3])}"
@@ -145,6 +147,7 @@ def _say_what_was_read(training: Training, rows: int, messages: Messages, ordere
     if filled := [column.name for column in encoding.columns if column.indicator]:
         messages.note(f"{', '.join(filled)}: missing values are taken from rows that are alike; a column says where")
     _warn_of_copies(training, messages)
+    _warn_of_skewed_targets(training, messages)
     if not ordered:
         _warn_of_row_numbers(training.X, messages)
     if encoding.group:
@@ -162,6 +165,22 @@ def _say_what_was_read(training: Training, rows: int, messages: Messages, ordere
         messages.note(
             "Dates alone are the inputs: mgp fit --cyclic year lets a model repeat with the seasons, and mgp forecast goes on from the last values."
         )
+
+
+_SKEWED = 2.0
+"""Skewness from which on a positive target is told; that of an exponential law is 2."""
+
+
+def _warn_of_skewed_targets(training: Training, messages: Messages) -> None:
+    """Durations and prices have a long tail on one side, which Gaussian intervals have not: they reach below zero."""
+    targets = training.y.to_frame() if training.y.ndim == 1 else training.y
+    for name in targets:
+        y = targets[name]
+        if y.min() > 0 and y.skew() > _SKEWED:
+            messages.warn(
+                f"{name}: always above 0, with few very large values (median {digits(y.median(), 3)}, largest {digits(y.max(), 3)}): intervals may reach "
+                "below 0. A column with its logarithm is often easier to predict; in Python target_warping='tanh' learns such a scale."
+            )
 
 
 def _tell_gaps(training: Training, rows: int, messages: Messages) -> None:
