@@ -288,6 +288,10 @@ def test_the_command_line_says_which_model_to_use(tmp_path, monkeypatch):
     assert [row["model"] for row in found["models"]] == ["linear", "mean"]
     assert found["models"][1]["crps_above_best"] > 0
     assert "There is no model 'x'" in fails("compare", "data.csv", "-t", "y", "--models", "x", "--drop", "run")
+    large = pd.DataFrame({"a": X[:, 0], "y": 1e4 * Y + 25_000})
+    large.to_csv("large.csv", index=False)
+    shown = mgp("compare", "large.csv", "-t", "y", "--models", "mean,linear,gp:additive", "--budget", "0.5").out
+    assert "…" not in shown  # a table of numbers that are cut says nothing
     mgp("compare", "data.csv", "-t", "y", "--group", "run", "--ordered", code=2)
     mgp("compare", "data.csv", "-t", "y", "--out", "data.csv", code=2)
     mgp("compare", "data.csv", "-t", "y", "--budget", "0", code=2)

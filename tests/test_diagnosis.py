@@ -112,7 +112,10 @@ def test_inputs_without_influence_are_remarked():
     model = gp(priors={"kernel.lengthscale": LogNormal(math.log(1e5), 1e-3)}, max_iter=50).fit(X, Y)
     assert "kernel.lengthscale: 2 inputs have no influence (length-scale above 1000 spreads): 0, 1." in remarks(model)
     model = gp(priors={"kernel.lengthscale": LogNormal(math.log(1e-5), 1e-3)}, max_iter=50).fit(X, Y)
-    assert "kernel.lengthscale: 2 length-scales are below 0.001 spreads: nothing is shared between rows" in remarks(model)
+    assert (
+        "kernel.lengthscale: 2 length-scales are below 0.001 spreads: nothing is shared between rows with other values of 0, 1."
+        in remarks(model)
+    )
 
 
 def test_constant_inputs_are_remarked_by_name():
@@ -243,6 +246,13 @@ def test_short_length_scales_of_flags_are_not_remarked():
     flags = np.c_[X[:, :1], X[:, 1:] > 0]
     model = gp(priors={"kernel.lengthscale": LogNormal(math.log(1e-5), 1e-3)}, max_iter=50).fit(flags, Y)
     assert "kernel.lengthscale: 1 length-scale is below 0.001 spreads: nothing is shared between rows" in remarks(model)
+
+
+def test_short_length_scales_of_values_that_come_again_are_not_remarked():
+    """Rows with the same number of days share all the same, and so do those of one category with filled gaps."""
+    days = np.c_[X[:, :1], np.arange(30) % 5]
+    model = gp(priors={"kernel.lengthscale": LogNormal(math.log(1e-5), 1e-3)}, max_iter=50).fit(days, Y)
+    assert "1 length-scale is below 0.001 spreads: nothing is shared between rows with other values of 0." in remarks(model)
 
 
 def test_a_constant_target_is_called_constant_and_nothing_else():

@@ -261,6 +261,27 @@ def test_the_page_lives_in_a_browser(chromium, page, tmp_path):
     assert found["wide"] is False
 
 
+@pytest.mark.parametrize(("scale", "told"), [(2e5, "150000"), (1.2e-4, "1.25e-4")])
+def test_ticks_of_prices_and_of_small_numbers_can_be_told_apart(chromium, scale, told, tmp_path):
+    """An axis of prices read 1e+5, 2e+5, 2e+5, 3e+5, 3e+5."""
+    X = np.linspace(0, 1, 30)[:, None]
+    model = GPRegressor(restarts=1, max_iter=20).fit(X, scale * (1 + 0.9 * np.sin(6 * X[:, 0])))
+    text = written(model, tmp_path / "model.html", columns=["x", "price (€)"])
+    assert re.search(r"<dt>typical error \(rows left out\)</dt><dd>[^<]+ €</dd>", text)
+    code = (
+        POINT
+        + """
+      const ticks = [...plot("observed").querySelectorAll("text")].map(t => t.textContent);
+      return {ticks};
+    """
+    )
+    dom, console = browse(chromium, with_script(text, code, tmp_path / "page.html"), tmp_path / "profile")
+    assert console == []
+    ticks = outcome_of(dom)["ticks"]
+    assert told in ticks
+    assert max(map(ticks.count, ticks)) == 2  # once on either axis
+
+
 def test_zoom_move_pinch_and_reset(chromium, page, tmp_path):
     code = (
         POINT

@@ -170,6 +170,20 @@ def test_quantiles_invert_the_cdf(q, warp, seed):
     torch.testing.assert_close(p.cdf(y), torch.full((POINTS,), q, dtype=torch.float64), rtol=1e-9, atol=1e-12)
 
 
+def test_quantiles_keep_to_one_thread(predicted, monkeypatch):
+    """PyTorch shares out even a thousand erfc, and sixty steps wait for each other on a busy machine: a page took 20 s in place of 8."""
+    seen, cdf = set(), Predictive.cdf
+    monkeypatch.setattr(Predictive, "cdf", lambda self, y: (seen.add(torch.get_num_threads()), cdf(self, y))[1])
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        predicted.quantile(0.1)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+    assert seen <= {1}  # none where there is one component
+
+
 def test_quantiles_grow_and_a_weightless_component_does_not_count(predicted):
     levels = torch.stack([predicted.quantile(q) for q in (0.01, 0.25, 0.5, 0.75, 0.99)])
     assert bool((levels.diff(dim=0) > 0).all())

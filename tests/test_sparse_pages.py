@@ -111,13 +111,19 @@ def test_the_page_explains_the_groups_that_a_sparse_stack_has(tmp_path):
 
 def test_the_page_of_an_exact_stack_of_other_sizes_explains_its_groups(tmp_path):
     sizes = Stack(
-        deals=1, gp_starts=1, warm_members=1, cold_members=1, own_members=1, fold_members=1, variance_factors=(1.0, 9.0)
+        deals=1,
+        gp_starts=1,
+        warm_members=1,
+        cold_members=1,
+        own_members=1,
+        fold_members=1,
+        variance_factors=(1.0, 4.0, 9.0, 16.0),
     )
     model = ManifoldGPRegressor(averaging=sizes).fit(*_rows(30))
     text = _text(write_model_report(model, tmp_path / "model.html"))
     assert "weighted average of several models" in text
     assert "warm: models with learned features that began as the plain GP" in text
-    assert "variance multiplied by 9 get weight" in text
+    assert "variance multiplied by 4, 9 or 16 get weight" in text
     assert "nested: models" not in text
 
 

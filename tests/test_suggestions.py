@@ -39,6 +39,14 @@ def model(table):
     return fitted
 
 
+def test_numbers_that_are_whole_where_they_are_known_stay_whole(table):
+    """Gaps are filled in with means of other rows, which are not whole: ages of 20.468 were suggested."""
+    gaps = table.drop(columns="y [N]").assign(n=table["n"].where(np.arange(40) > 3))
+    fitted = GPRegressor(restarts=1, max_iter=20, missing="impute").fit(gaps, table["y [N]"])
+    found = suggest(fitted, "learn", batch=3)
+    assert set(found.columns["n"]) <= {1.0, 2.0, 3.0, 4.0, 5.0}
+
+
 # ---------------------------------------------------------------------------------------------------------------- conditions
 
 
@@ -218,6 +226,7 @@ def test_suggestions_can_be_pasted_into_the_table(here, table):
     found = pd.read_csv(io.StringIO(done.out))
     assert list(found.columns) == ["x", "n", "floor", "y [N]"]
     assert found["y [N]"].isna().all()
+    assert all(line.split(",")[1].isdigit() for line in done.out.split()[2:])  # 4 and not 4.0, as in the table
     assert ((found.x >= 1) & (found.x <= 3) & (found.floor == "ice") & (found.n >= 2)).all()
     assert "1: expected y [N]" in done.err
     mgp("suggest", "model.mgp", "--learn", "--batch", "1", "--like", "data.csv", "--out", "next.csv")
@@ -238,6 +247,25 @@ def test_suggestions_are_written_as_the_table_is(here, table):
     with pytest.warns(UserWarning, match="Windows-1252"):
         again = read_table("data.csv")
     assert (len(again), again["x"].dtype.kind) == (len(table) + 1, "f")
+
+
+@pytest.mark.parametrize("form", ["%d.%m.%Y", "%m/%d/%Y", "%Y-%m-%d"])
+def test_dates_are_written_as_the_table_has_them(tmp_path, monkeypatch, form):
+    """With the year first they stood beside 12/31/2026, and the table with both was refused."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    when = pd.Series(pd.Timestamp("2026-01-03") + pd.to_timedelta(rng.integers(0, 300, 30), unit="D")).dt.strftime(form)
+    pd.DataFrame({"when": when, "y": rng.normal(size=30)}).to_csv("data.csv", index=False)
+    mgp("fit", "data.csv", "-t", "y", "--averaging", "plain", "--restarts", "1", "--max-iter", "10", "--out", "m.mgp")
+    told = mgp("suggest", "m.mgp", "--learn", "--batch", "2").err
+    assert ("--like TABLE writes when as that table does" in told) == (form != "%Y-%m-%d")
+    mgp("suggest", "m.mgp", "--learn", "--batch", "2", "--like", "data.csv", "--out", "next.csv")
+    pd.to_datetime(pd.read_csv("next.csv")["when"], format=form)
+    pd.concat([pd.read_csv("data.csv"), pd.read_csv("next.csv").assign(y=0.0)]).to_csv("data.csv", index=False)
+    assert (
+        "32 rows"
+        in mgp("fit", "data.csv", "-t", "y", "--averaging", "plain", "--restarts", "1", "--max-iter", "10", "--out", "m.mgp").err
+    )
 
 
 def test_a_category_that_the_tables_encoding_lacks_is_written_as_utf_8(here, table):

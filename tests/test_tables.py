@@ -588,6 +588,14 @@ def test_a_table_from_a_spreadsheet_becomes_numbers_and_says_how(tmp_path):
     assert table["Art"].tolist() == ["gut", "gut", "schlecht"]
 
 
+def test_thousands_apart_by_narrow_spaces_are_told_with_plain_ones(tmp_path):
+    """Spreadsheets in French write them: '118\\u202f136 €' stood in the warning."""
+    file = tmp_path / "a.csv"
+    file.write_text("prix;surface\n118\u202f136 €;75,5\n87\u00a0500 €;60\n", encoding="utf-8")
+    with pytest.warns(FitWarning, match=r"read as numbers: prix \('118 136 €' is 118136\)\."):
+        assert read_table(file)["prix"].tolist() == [118136, 87500]
+
+
 def test_a_row_of_units_is_left_out_and_told(tmp_path):
     file = tmp_path / "a.csv"
     file.write_text("T,p,line\n°C,bar,-\n1.5,2,A\n2.5,3,B\n", encoding="utf-8")

@@ -12,7 +12,7 @@ import torch
 from threadpoolctl import ThreadpoolController
 
 from manifoldgp import GPRegressor
-from manifoldgp._system.threads import Workers, training_threads
+from manifoldgp._system.threads import Workers, threads_for, training_threads
 from manifoldgp.features import MLP
 from manifoldgp.inference.ensemble import prediction_threads
 from manifoldgp.inference.exact_posterior import Posterior
@@ -50,6 +50,16 @@ def test_inside_torch_and_blas_keep_to_one_thread_and_outside_nothing_has_change
         assert workers.map(lambda _: torch.get_num_threads(), [0, 1, 2], large=False) == [1, 1, 1]
     assert torch.get_num_threads() == 2
     assert blas_threads() == before
+
+
+def test_what_looks_at_few_rows_keeps_to_one_thread(two_threads):
+    """A page of 29 rows took a minute beside another job, and 8 s so."""
+    before = blas_threads()
+    with threads_for(200):
+        assert (torch.get_num_threads(), set(blas_threads())) == (1, {1})
+    assert (torch.get_num_threads(), blas_threads()) == (2, before)
+    with threads_for(2000):
+        assert (torch.get_num_threads(), blas_threads()) == (2, before)
 
 
 def test_an_exception_restores_everything(two_threads):

@@ -37,6 +37,16 @@ def test_the_next_year_by_month_with_a_picture(months):
     assert (months / "next.png").stat().st_size > 1000
 
 
+def test_rows_that_are_counted_are_told_where_times_stand_in_the_table(months):
+    done = mgp("forecast", "sales.csv", "--target", "sales", "--horizon", "2", "--lags", "2")
+    assert "Rows are counted from 0. month looks like the time: --time month goes on by it." in done.err
+    assert [line.split(",")[0] for line in done.out.split()] == ["step", "60", "61"]
+    pd.read_csv("sales.csv").assign(month=1950.0 + np.arange(60)).to_csv("years.csv", index=False)
+    done = mgp("forecast", "years.csv", "--target", "sales", "--horizon", "2", "--lags", "2", "--time", "month")
+    assert "looks like" not in done.err
+    assert [line.split(",")[0] for line in done.out.split()] == ["month", "2010", "2011"]
+
+
 @pytest.mark.parametrize(("arguments", "code", "words"), [
     (("--target", "sale"), 1, "no column 'sale'"),
     (("--target", "sales", "--period", "year"), 2, "learned"),

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
     import numpy as np
@@ -15,6 +16,12 @@ if TYPE_CHECKING:
     from manifoldgp.estimators.predictions import Distribution
     from manifoldgp.predictor import Predictor
     from manifoldgp.predictor.mixture import Mixture
+
+
+Piece = TypeVar("Piece")
+
+_ROWS_AT_ONCE, _ROWS_OF_A_CORE = 8192, 512
+"""Rows that are predicted at a time: beyond, only the table and its predictions grow with the rows. And as many as are worth a core of their own."""
 
 
 class Answer(Protocol):
@@ -79,6 +86,22 @@ def open_answers(path: Path, exact: bool = False) -> Answers:
 
     model = open_model(path)
     return _Model(model, [float(scale) for scale in model.y_scaler_.scale])
+
+
+def in_pieces(answers: Answers, rows: int, function: Callable[[slice], Piece]) -> list[Piece]:
+    """function(slice) of all rows, piece by piece; side by side on the cores where a call keeps one busy.
+
+    Threads of one product wait for each other by turning round and round: where something else runs, that takes many times what the product does.
+    """
+    if not answers.one_core:
+        return [function(slice(first, first + _ROWS_AT_ONCE)) for first in range(0, max(rows, 1), _ROWS_AT_ONCE)]
+    from threadpoolctl import threadpool_info, threadpool_limits
+
+    cores = max((pool["num_threads"] for pool in threadpool_info()), default=1)
+    size = min(max(-(-rows // cores), _ROWS_OF_A_CORE), _ROWS_AT_ONCE)
+    pieces = [slice(first, first + size) for first in range(0, max(rows, 1), size)]
+    with threadpool_limits(1), ThreadPoolExecutor(min(cores, len(pieces))) as side_by_side:
+        return list(side_by_side.map(function, pieces))
 
 
 @dataclass(frozen=True)

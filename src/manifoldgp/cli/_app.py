@@ -58,4 +58,3 @@ def _every_command(
     ] = False,
 ) -> None:
     pass
-

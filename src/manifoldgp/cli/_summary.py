@@ -34,8 +34,11 @@ _ALWAYS = ("averaging", "restarts", "random_state")
 
 
 def _settings(params: dict[str, Any]) -> dict[str, Any]:
-    return {
-        name: value if isinstance(value, (str, int, float, bool, type(None))) else repr(value)
-        for name, value in params.items()
-        if name.split("__")[-1] not in _NOT_SHOWN
-    }
+    return {name: _plain(value) for name, value in params.items() if name.split("__")[-1] not in _NOT_SHOWN}
+
+
+def _plain(value: Any) -> Any:
+    """A setting as it is written in Python; words in a row with commas, as on the command line."""
+    if isinstance(value, tuple) and all(isinstance(word, str) for word in value):
+        return ", ".join(value)
+    return value if isinstance(value, (str, int, float, bool, type(None))) else repr(value)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from manifoldgp._system.plain_text import option
+from manifoldgp._system.plain_text import digits, option
 from manifoldgp.cli._messages import Messages
 from manifoldgp.cli._options import column_names
 
@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Training:
-    """Rows with a target: X a DataFrame with the input columns, y a Series or DataFrame, noise (N,) and groups (N,) or None; without_target: rows left out."""
+    """Rows with a target: X a DataFrame with the input columns, y a Series or DataFrame, noise (N,) and groups (N,) or None; without_target: rows left out.
+
+    gaps: of the rows that were left out for missing inputs, how many lack each column; left_out: how many rows these are.
+    """
 
     X: Any
     y: Any
@@ -24,6 +27,8 @@ class Training:
     groups: Any
     encoding: TableEncoding
     without_target: int
+    gaps: Mapping[str, int]
+    left_out: int
 
 
 def read_training(
@@ -67,7 +72,7 @@ def read_training(
         missing=missing,
         cyclic=cyclic,
     )
-    table = _without_gaps(table, encoding, messages)
+    table, gaps, left_out = _without_gaps(table, encoding)
     groups = None
     if group is not None:
         if table[group].isna().any():
@@ -81,36 +86,40 @@ def read_training(
         groups,
         encoding,
         int(unlabelled.sum()),
+        gaps,
+        left_out,
     )
     _say_what_was_read(training, rows, messages, ordered)
     return training
 
 
-def _without_gaps(table: Any, encoding: TableEncoding, messages: Messages) -> Any:
-    """The table without the rows that --missing drop leaves out."""
+def _without_gaps(table: Any, encoding: TableEncoding) -> tuple[Any, dict[str, int], int]:
+    """The table without the rows that --missing drop leaves out, how many lack each column, and how many they are."""
     import numpy as np
 
     from manifoldgp.errors import InputError
 
-    lacking = list(encoding.missing_rows(table).values())
-    if encoding.missing != "drop" or not lacking:
-        return table
-    lacking = np.any(lacking, axis=0)
+    found = encoding.missing_rows(table)
+    if encoding.missing != "drop" or not found:
+        return table, {}, 0
+    lacking = np.any(list(found.values()), axis=0)
     if lacking.all():
         raise InputError("Every row has a missing input. Use --missing impute, or leave columns out with --drop.")
-    messages.note(f"{int(lacking.sum())} of {len(table)} rows have missing inputs and are left out.")
-    return table[~lacking]
+    return table[~lacking], {name: int(rows.sum()) for name, rows in found.items()}, int(lacking.sum())
 
 
 def _say_what_was_read(training: Training, rows: int, messages: Messages, ordered: bool) -> None:
     from manifoldgp.data.columns import spellings_alike
+    from manifoldgp.data.dates import has_zone
     from manifoldgp.data.encoding import UNNAMED
+    from manifoldgp.data.written_numbers import signs_of_nothing
 
     encoding = training.encoding
     inputs = ", ".join(column.name for column in encoding.columns)
     messages.note(f"{rows} rows; inputs: {inputs}; target: {', '.join(encoding.targets)}")
     if training.without_target:
         messages.note(f"{training.without_target} of {rows} rows have no target and are left out.")
+    _tell_gaps(training, rows - training.without_target, messages)
     for column in encoding.columns:
         if column.kind == "category":
             names = ", ".join(column.categories[:6]) + (", ..." if len(column.categories) > 6 else "")
@@ -125,14 +134,20 @@ def _say_what_was_read(training: Training, rows: int, messages: Messages, ordere
             messages.note(f"{column.name}: true or false, becomes 1 or 0")
         elif column.time is not None:
             written = f" written with the {column.time.order}" if column.time.order else ""
-            messages.note(f"{column.name}: {column.kind}s{written}, become {', '.join(column.time.names(column.name))}")
+            zone = " with a time zone, taken in UTC" if has_zone(training.X[column.name]) else ""
+            messages.note(f"{column.name}: {column.kind}s{written}{zone}, become {', '.join(column.time.names(column.name))}")
         if alike := spellings_alike(column.categories):
             messages.warn(
                 f"{column.name}: categories that differ only in capitals or spaces count as different ones: {', '.join(alike[:3])}"
             )
+        if blank := signs_of_nothing(column.categories):
+            messages.warn(
+                f"{column.name}: {', '.join(map(repr, blank))} counts as a category like any other. If it means that nothing is known, leave these cells empty."
+            )
     if filled := [column.name for column in encoding.columns if column.indicator]:
         messages.note(f"{', '.join(filled)}: missing values are taken from rows that are alike; a column says where")
     _warn_of_copies(training, messages)
+    _warn_of_skewed_targets(training, messages)
     if not ordered:
         _warn_of_row_numbers(training.X, messages)
     if encoding.group:
@@ -150,6 +165,35 @@ def _say_what_was_read(training: Training, rows: int, messages: Messages, ordere
         messages.note(
             "Dates alone are the inputs: mgp fit --cyclic year lets a model repeat with the seasons, and mgp forecast goes on from the last values."
         )
+
+
+_SKEWED = 2.0
+"""Skewness from which on a positive target is told; that of an exponential law is 2."""
+
+
+def _warn_of_skewed_targets(training: Training, messages: Messages) -> None:
+    """Durations and prices have a long tail on one side, which Gaussian intervals have not: they reach below zero."""
+    targets = training.y.to_frame() if training.y.ndim == 1 else training.y
+    for name in targets:
+        y = targets[name]
+        if y.min() > 0 and y.skew() > _SKEWED:
+            messages.warn(
+                f"{name}: always above 0, with few very large values (median {digits(y.median(), 3)}, largest {digits(y.max(), 3)}): intervals may reach "
+                "below 0. A column with its logarithm is often easier to predict; in Python target_warping='tanh' learns such a scale."
+            )
+
+
+def _tell_gaps(training: Training, rows: int, messages: Messages) -> None:
+    """How many rows --missing drop left out, and for want of what; a warning where few are left."""
+    if not training.left_out:
+        return
+    worst = sorted(training.gaps, key=lambda name: -training.gaps[name])
+    each = ", ".join(f"{name} in {training.gaps[name]}" for name in worst[:4]) + (", ..." if len(worst) > 4 else "")
+    told = f"{training.left_out} of {rows} rows have missing inputs and are left out ({each})."
+    if 2 * training.left_out < rows:
+        messages.note(told)
+    else:
+        messages.warn(f"{told} More rows stay with --missing impute, or without a column: {option('--drop', worst[0])}")
 
 
 def _warn_of_copies(training: Training, messages: Messages) -> None:

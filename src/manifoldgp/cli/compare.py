@@ -147,7 +147,7 @@ def _show(found: Comparison) -> None:
     table = Table(
         box=None, pad_edge=False, header_style="bold", title=f"{len(found.y)} rows; {found.held_out}", title_justify="left"
     )
-    table.add_column("model", no_wrap=True, min_width=max(len(row.name) for row in found.rows))
+    table.add_column("model", min_width=max(len(row.name) for row in found.rows))  # which gives way: numbers must not be cut
     for name in ("RMSE", "MAE", "CRPS", "above the best", "NLPP", "in 95 %", "s a fold"):
         table.add_column(name, justify="right", no_wrap=True)
     for row in found.ranked:

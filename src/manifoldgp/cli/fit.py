@@ -208,6 +208,7 @@ def fit(
             )
             arguments = options.arguments(False)  # brings PyTorch, seconds that a table with faults does not wait for
             fitted = fit_table(training, messages, interruption, ordered, arguments, noise_of_inputs, more)
+            say_how_long(fitted, messages)
             place = unfinished if fitted.interrupted and out.exists() else out
             remarks = save_fitted(fitted, place, messages)
         except KeyboardInterrupt:
@@ -225,19 +226,21 @@ def save_fitted(fitted: Fitted, place: Path, messages: Messages) -> list[str]:
 
     What was interrupted is written first and looked at afterwards: whoever sent the signal may not wait.
     """
+    from manifoldgp._system.threads import threads_for
     from manifoldgp.cli._summary import summary_of
     from manifoldgp.estimators import model_file
 
     if fitted.interrupted:
         fitted.model.save(place)
         return fitted.model.diagnose().remarks
-    try:
-        diagnosis = fitted.model.diagnose()
-        summary = summary_of(fitted.model, diagnosis)
-    except Exception:
-        fitted.model.save(place)  # a model that cannot be diagnosed is a model all the same
-        raise
-    model_file.save(fitted.model, place, summary, _small_predictor(fitted.model, messages))
+    with threads_for(fitted.model.ensembles_[0].blocks[0].rows):
+        try:
+            diagnosis = fitted.model.diagnose()
+            summary = summary_of(fitted.model, diagnosis)
+        except Exception:
+            fitted.model.save(place)  # a model that cannot be diagnosed is a model all the same
+            raise
+        model_file.save(fitted.model, place, summary, _small_predictor(fitted.model, messages))
     return diagnosis.remarks
 
 
@@ -256,7 +259,7 @@ def _small_predictor(model: Any, messages: Messages) -> Any:
     return predictor if predictor is not None and predictor.gives_mixtures else None
 
 
-_SEARCHING = "trained; looking for few points that predict what all rows do, up to 10 s"
+_SEARCHING = "looking for few points that predict what all rows do, up to 10 s"
 
 _SMALL_PROGRAM = 32_000_000
 """Bytes up to which a program is put into the model file: with more, the file would grow by more than the seconds that it saves are worth."""
@@ -303,6 +306,7 @@ def _fit_shared(
         rows = model.ensembles_[0].blocks[0].rows
         messages.note(f"{rows:,} rows, NLML {'at most ' if model.method_ == 'sparse' else ''}{model.nlml_:.6g}")
         fitted = Fitted(model, time.perf_counter() - begin, False)
+        say_how_long(fitted, messages)
         say_what_was_fitted(fitted, model.diagnose().remarks, rows, None, out, messages, json)
 
 
@@ -391,6 +395,18 @@ def refuse_unfinished(progress: FitProgress, outputs: int, exit_code: int) -> No
         raise typer.Exit(exit_code)
 
 
+def say_how_long(fitted: Fitted, messages: Messages) -> None:
+    """Said before the model is looked at and written, which takes a while too."""
+    if not fitted.interrupted:
+        count = ", ".join(map(str, _members(fitted.model)))
+        messages.note(f"Fitted in {fitted.seconds:.1f} s; {count} {'model' if count == '1' else 'models'} in the average.")
+
+
+def _members(model: Any) -> list[int]:
+    """How many models each target's average has."""
+    return [sum(block.members for block in e.blocks) for e in model.ensembles_]
+
+
 def say_what_was_fitted(
     fitted: Fitted, remarks: list[str], rows: int, without_target: int | None, out: Path, messages: Messages, as_json: bool
 ) -> None:
@@ -399,7 +415,6 @@ def say_what_was_fitted(
 
     targets = encoding_of(fitted.model).targets
     remarks = [in_options(with_names(remark, targets)) for remark in remarks]
-    members = [sum(block.members for block in e.blocks) for e in fitted.model.ensembles_]
     if as_json:
         encoding = fitted.model.table_encoding_
         print_json({
@@ -412,7 +427,7 @@ def say_what_was_fitted(
             "constant": encoding.constant,
             "row_names": encoding.row_names,
             "averaging": as_averaging(fitted.model.averaging).shorthand(),
-            "members": dict(zip(encoding.targets, members, strict=True)),
+            "members": dict(zip(encoding.targets, _members(fitted.model), strict=True)),
             "seconds": round(fitted.seconds, 3),
             "nlml": fitted.model.nlml_,
             "interrupted": fitted.interrupted,
@@ -420,8 +435,6 @@ def say_what_was_fitted(
         })  # fmt: skip
     if fitted.interrupted:
         return
-    count = ", ".join(map(str, members))
-    messages.note(f"Fitted in {fitted.seconds:.1f} s; {count} {'model' if count == '1' else 'models'} in the average.")
     for remark in remarks:
         messages.note(f"- {remark}")
     written = argument(out)

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from manifoldgp._system.plain_text import option
 from manifoldgp.cli._messages import Messages, print_json
 from manifoldgp.cli._options import TABLE_HELP, Json, Quiet, pictures_of, refuse_overwriting
 
@@ -50,7 +51,7 @@ def forecast(
     Columns: the time, mean, std, lower, upper; with several targets their names in front.
     """
     from manifoldgp import Forecaster
-    from manifoldgp.data.table_files import check_writable, read_table, write_table
+    from manifoldgp.data.table_files import check_writable, read_table, with_whole_numbers, write_table
 
     messages = Messages(quiet)
     if json and out == "-":
@@ -60,12 +61,15 @@ def forecast(
     check_writable(out)
     begin = time.perf_counter()
     with messages.warnings_as_messages():
-        series = _series(read_table(file), target, column)
+        read = read_table(file)
+        series = _series(read, target, column)
         model = Forecaster(lags=lags, period=_period(period), random_state=seed).fit(series)
         found = model.forecast(horizon)
+        if column is None and (times := _times_in(read, target)):
+            messages.note(f"Rows are counted from 0. {times[0]} looks like the time: {option('--time', times[0])} goes on by it.")
     table = found.to_frame(level)
     table.index.name = column or "step"
-    write_table(table.reset_index(), out)
+    write_table(with_whole_numbers(table.reset_index()), out)
     _draw(model, found, level, pictures)
     summary = {
         "values": len(series), "targets": target, "horizon": horizon, "lags": list(model.lags_), "period": model.period_, "out": out,
@@ -104,6 +108,21 @@ def _series(table: Any, target: list[str], column: str | None) -> Any:
             times = times.dt.tz_localize(None)
         chosen = chosen.set_axis(times)
     return chosen[target[0]] if len(target) == 1 else chosen
+
+
+def _times_in(table: Any, target: list[str]) -> list[str]:
+    """Columns beside the targets that could be the time: dates, or numbers at even steps."""
+    import numpy as np
+    from pandas.api.types import is_numeric_dtype
+
+    from manifoldgp.data.dates import holds_times
+
+    def even(values: Any) -> bool:
+        steps = np.diff(values.to_numpy(dtype=np.float64, na_value=np.nan))
+        return len(steps) > 1 and bool(steps[0] > 0) and bool(np.allclose(steps, steps[0]))
+
+    others = [name for name in table.columns if name not in target]
+    return [n for n in others if (even(table[n]) if is_numeric_dtype(table[n].dtype) else holds_times(table[n].dropna()))]
 
 
 def _draw(model: Any, found: Any, level: float, pictures: list[Path]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -102,37 +101,21 @@ def _levels(given: str) -> dict[str, float]:
     return {f"q{f'{100 * level:g}'.zfill(2)}": level for level in levels}
 
 
-_ROWS_AT_ONCE = 8192
-"""Rows that are predicted at a time: beyond, only the table and its predictions grow with the rows."""
-
-
 def predicted_columns(answers: Answers, X: Any, noise: Any, targets: tuple[str, ...], levels: dict[str, float]) -> Any:
     """The predictions for X (n, D) as a DataFrame: mean, standard deviation and quantiles of each target."""
-    import pandas as pd
-
-    def piece(first: int) -> Any:
-        part = slice(first, first + _ROWS_AT_ONCE)
-        return _columns_at(answers, X.iloc[part], None if noise is None else noise[part], targets, levels)
-
-    starts = range(0, len(X), _ROWS_AT_ONCE)
-    if len(starts) == 1 or not answers.one_core:
-        return pd.concat([piece(first) for first in starts])
-    from threadpoolctl import threadpool_info, threadpool_limits
-
-    cores = max((pool["num_threads"] for pool in threadpool_info()), default=1)
-    with threadpool_limits(1), ThreadPoolExecutor(min(cores, len(starts))) as side_by_side:
-        return pd.concat(list(side_by_side.map(piece, starts)))
-
-
-def _columns_at(answers: Answers, X: Any, noise: Any, targets: tuple[str, ...], levels: dict[str, float]) -> Any:
-    """The same for rows that are predicted at once."""
     import numpy as np
     import pandas as pd
 
-    columns: dict[str, np.ndarray] = {}
-    for target, found in zip(targets, answers.targets(X, noise), strict=True):
-        prefix = f"{target}_" if len(targets) > 1 else ""
-        mean, std = found.moments()
-        columns |= {f"{prefix}mean": mean, f"{prefix}std": std}
-        columns |= {f"{prefix}{name}": found.quantile(level) for name, level in levels.items()}
-    return pd.DataFrame(columns, index=X.index)
+    from manifoldgp.cli._answers import in_pieces
+
+    def columns_of(part: slice) -> Any:
+        columns: dict[str, np.ndarray] = {}
+        found_there = answers.targets(X.iloc[part], None if noise is None else noise[part])
+        for target, found in zip(targets, found_there, strict=True):
+            prefix = f"{target}_" if len(targets) > 1 else ""
+            mean, std = found.moments()
+            columns |= {f"{prefix}mean": mean, f"{prefix}std": std}
+            columns |= {f"{prefix}{name}": found.quantile(level) for name, level in levels.items()}
+        return pd.DataFrame(columns, index=X.index[part])
+
+    return pd.concat(in_pieces(answers, len(X), columns_of))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,7 +15,7 @@ from manifoldgp.cli._options import TABLE_HELP, AllowUnknown, Exact, Json, Model
 if TYPE_CHECKING:
     import numpy as np
 
-    from manifoldgp.cli._answers import Answer
+    from manifoldgp.cli._answers import Answers
 
 _LEVELS = (0.5, 0.9, 0.95)
 
@@ -46,7 +46,7 @@ def score(
     """
     import numpy as np
 
-    from manifoldgp.cli._answers import open_answers
+    from manifoldgp.cli._answers import in_pieces, open_answers
     from manifoldgp.cli._models import prepare, tell_rows_left_out, tell_what_is_lost
     from manifoldgp.data.table_files import read_table
     from manifoldgp.errors import InputError
@@ -74,10 +74,15 @@ def score(
         told = " mgp inspect tells those on held-out rows." if _held_rows_out(model_file) else ""
         messages.warn(f"The model was fitted to these rows: errors on new ones are larger.{told}")
     with messages.warnings_as_messages():
-        found = answers.targets(query.X, query.noise)
+        found = in_pieces(
+            answers,
+            rows,
+            lambda part: _judged(answers, query.X.iloc[part], None if query.noise is None else query.noise[part], Y[part]),
+        )
+        judged = np.concatenate(found, axis=-1)
         scores = {
-            name: _scores(one, Y[:, o], scale)
-            for o, (name, one, scale) in enumerate(zip(encoding.targets, found, answers.scales, strict=True))
+            name: _scores(judged[o], Y[:, o], scale)
+            for o, (name, scale) in enumerate(zip(encoding.targets, answers.scales, strict=True))
         }
     if json:
         print_json({"rows": rows, "rows_without_target": int(missing.sum()), "scores": scores})
@@ -93,14 +98,20 @@ def _held_rows_out(model_file: Path) -> bool:
     return any(name.endswith("held-out RMSE") for name in numbers)
 
 
-def _scores(found: Answer, y: np.ndarray, scale: float) -> dict[str, float]:
-    """Scores of a target, in the units of y and (…_standardised) in units of the training targets' standard deviation."""
+def _judged(answers: Answers, X: Any, noise: Any, Y: np.ndarray) -> np.ndarray:
+    """Mean, log density, CRPS and cumulative probability of each target at n rows (targets, 4, n)."""
     import numpy as np
 
+    found = zip(answers.targets(X, noise), Y.T, strict=True)
+    return np.stack([[one.moments()[0], one.log_density(y), one.crps(y), one.cdf(y)] for one, y in found])
+
+
+def _scores(judged: np.ndarray, y: np.ndarray, scale: float) -> dict[str, float]:
+    """Scores of a target from what _judged says of it (4, n), in the units of y and (…_standardised) in units of the training targets' standard deviation."""
     from manifoldgp.metrics import coverage_table, mae, nlpp, r2, rmse
 
-    mean, _ = found.moments()
-    density, crps = nlpp(found.log_density(y)), float(np.mean(found.crps(y)))
+    mean, densities, each_crps, place = judged
+    density, crps = nlpp(densities), float(each_crps.mean())
     scores = {
         "rmse": rmse(y, mean),
         "mae": mae(y, mean),
@@ -112,7 +123,7 @@ def _scores(found: Answer, y: np.ndarray, scale: float) -> dict[str, float]:
         "nlpp_standardised": density - math.log(scale),
         "crps_standardised": crps / scale,
     }
-    inside = coverage_table(found.cdf(y), _LEVELS)
+    inside = coverage_table(place, _LEVELS)
     return scores | {f"coverage_{100 * row.expected:g}": row.observed for row in inside}
 
 

@@ -76,7 +76,8 @@ def suggest(
     check_writable(out)
     messages = Messages(quiet)
     model = open_manifold_gp(model_file)
-    targets = encoding_of(model).targets
+    encoding = encoding_of(model)
+    targets = encoding.targets
     output = _output(target, targets)
     with messages.warnings_as_messages():
         found = suggestions.suggest(
@@ -90,8 +91,11 @@ def suggest(
             output=output,
             random_state=seed,
         )
-        table = _laid_out(found, targets, like)
+        dated = [column.name for column in encoding.columns if column.time is not None and column.time.order is not None]
+        table = _laid_out(found, targets, like, dated)
         write_table(table, out, like)
+    if dated and like is None:
+        messages.note(f"Dates have the year first here; --like TABLE writes {' and '.join(dated)} as that table does.")
     _say(found, targets[output], messages)
     if json:
         rows = [{name: column[i] for name, column in found.columns.items()} for i in range(len(found.X))]
@@ -155,15 +159,18 @@ def _number(option: str, name: str, text: str) -> float:
     return float(text)
 
 
-def _laid_out(found: Suggestions, targets: tuple[str, ...], like: str | None) -> Any:
-    """The suggestions with the columns of the table: the inputs and empty targets, or all columns of ``like``."""
-    from manifoldgp.data.table_files import read_table
+def _laid_out(found: Suggestions, targets: tuple[str, ...], like: str | None, dated: list[str]) -> Any:
+    """The suggestions with the columns of the table: the inputs and empty targets, or all columns of ``like``, and its way of writing the dates of ``dated``."""
+    from manifoldgp.data.dates import written_like
+    from manifoldgp.data.table_files import read_table, with_whole_numbers
 
-    table = found.frame()
+    table: Any = with_whole_numbers(found.frame())
     if like is None:
         return table.assign(**dict.fromkeys(targets, ""))
     known: Any = read_table(like)
     for name in known.columns:
+        if name in dated and name in table.columns:
+            table[name] = written_like(table[name], known[name])
         if name not in table.columns:
             one = known[name].nunique() == 1 and not known[name].isna().any() and name not in targets
             table[name] = known[name].iloc[0] if one else ""

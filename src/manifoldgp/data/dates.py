@@ -24,6 +24,7 @@ _ISO = re.compile(r"\s*(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})(?!\d)(.*)")
 _YEAR_LAST = re.compile(r"\s*(\d{1,2})([-/.])(\d{1,2})\2(\d{4})(?!\d),?(.*)")
 _SHORT_YEAR = re.compile(r"\s*(?:0?[1-9]|[12]\d|3[01])([-/.])(?:0?[1-9]|[12]\d|3[01])\1\d{2}(?:,?\s+\d{1,2}:\d{2}.*)?\s*")
 _TWELVE_HOURS = re.compile(r"\s*(\d{1,2})(:\d{2}.*?)\s*([AaPp])\.?[Mm]\.?\s*")
+_ZONE = re.compile(r":\d{2}(\.\d+)?\s*(Z|[-+]\d{2}(:?\d{2})?)\s*$")
 _TIME_OF_DAY = re.compile(r"\s*\d{1,2}:\d{2}(:\d{2})?(\.\d+)?\s*")
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
@@ -195,6 +196,33 @@ def day_order(values: Series) -> str | None:
     if True in points:
         return ORDERS[0] if first >= second else None
     return None if first == second else ORDERS[0] if first > second else ORDERS[1]
+
+
+def has_zone(values: Series) -> bool:
+    """Whether dates say their time zone: 2026-03-29T10:15:00+02:00.
+
+    >>> import pandas as pd
+    >>> has_zone(pd.Series(["2026-03-29T10:15:00+02:00"])), has_zone(pd.Series(["2026-03-29 10:15Z"])), has_zone(pd.Series(["2026-03-29"]))
+    (True, True, False)
+    """
+    if pandas().api.types.is_datetime64_any_dtype(values.dtype):
+        return getattr(values.dtype, "tz", None) is not None
+    return any(isinstance(value, str) and _ZONE.search(value) for value in values)
+
+
+def written_like(dates: Series, texts: Series) -> Series:
+    """Dates in ISO format (n,) with day, month and year in the order of other texts, and with their sign; as they are where these have the year first.
+
+    >>> import pandas as pd
+    >>> written_like(pd.Series(["2026-12-31 23:59:00"]), pd.Series(["24/12/2026", None])).tolist()
+    ['31/12/2026 23:59:00']
+    """
+    order = day_order(texts)
+    if order is None:
+        return dates
+    sign = _year_last(texts)[0][2]
+    form = sign.join(("%d", "%m", "%Y") if order == ORDERS[0] else ("%m", "%d", "%Y"))
+    return pandas().to_datetime(dates.str[:10]).dt.strftime(form) + dates.str[10:]
 
 
 def _year_last(values: Series) -> list[re.Match[str]]:

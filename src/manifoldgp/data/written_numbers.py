@@ -101,6 +101,17 @@ def _number(match: re.Match[str], decimal: str) -> float:
     return float(digits) * (-1.0 if match["sign"] in ("-", "−") else 1.0)
 
 
+def signs_of_nothing(categories: Iterable[str]) -> list[str]:
+    """Categories that stand for "no value" as a rule, where all others are words.
+
+    >>> signs_of_nothing(["-", "agree", "disagree"]), signs_of_nothing(["-", "+"]), signs_of_nothing(["-"])
+    (['-'], [], [])
+    """
+    signs = [category for category in categories if category.strip().casefold() in _NO_VALUE]
+    words = [category for category in categories if category not in signs]
+    return signs if words and all(any(map(str.isalnum, word)) for word in words) else []
+
+
 def with_numbers(table: DataFrame, decimal: str, file: str) -> DataFrame:
     """The table with columns of such texts as numbers and without a row of units; a warning says what was read how.
 
@@ -118,10 +129,17 @@ def with_numbers(table: DataFrame, decimal: str, file: str) -> DataFrame:
         warn(f"The first row of {file} holds units or words ({', '.join(units)}); it is left out, and rows are counted below it.")
         table = table.iloc[1:].reset_index(drop=True)
     read = {name: found for name in _text_columns(table) if (found := read_numbers(list(table[name]), decimal)) is not None}
-    said = [f"{name} ({found.example!r} is {_first(found, table[name]):g})" for name, found in read.items() if found.example]
+    said = [
+        f"{name} ({_quoted(found.example)} is {_first(found, table[name]):g})" for name, found in read.items() if found.example
+    ]
     if said:
         warn(f"Texts in {file} are read as numbers: {', '.join(said)}.")
     return table.assign(**{str(name): found.numbers for name, found in read.items()}) if read else table
+
+
+def _quoted(text: str) -> str:
+    """A text in quotes, with spaces of every width as plain ones."""
+    return repr(re.sub(r"\s", " ", text))
 
 
 def _first(found: Written, values: Iterable[object]) -> float:

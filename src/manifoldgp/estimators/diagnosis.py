@@ -319,19 +319,21 @@ def _lengthscales(estimator: ManifoldGPRegressor, posterior: Conditioned, number
     ):
         relative = lengthscale / H.std(0).clamp_min(1e-300)
         numbers[f"{name} / spread of the feature"] = relative.cpu().numpy()
-        several = torch.tensor(
-            [len(torch.unique(column)) > 2 for column in H.T], device=H.device
-        )  # rows with one value of two share all the same
-        far, near = int((relative > _FAR).sum()), int(((relative < _NEAR) & several).sum())
-        if far:
-            what = "input" if len(seen) == len(relative) else "feature"
-            some = f"1 {what} has" if far == 1 else f"{far} {what}s have"
-            which = [names[d] for d in sorted(seen[(relative > _FAR).cpu().numpy()])] if what == "input" else []
-            listed = f": {_some(which)}" if which else ""
+        alone = torch.tensor(
+            [2 * len(torch.unique(column)) > len(column) for column in H.T], device=H.device
+        )  # rows with the same value share all the same
+        far, near = (relative > _FAR).cpu().numpy(), ((relative < _NEAR) & alone).cpu().numpy()
+        what = "input" if len(seen) == len(relative) else "feature"
+        which = [_some([names[d] for d in sorted(seen[chosen])]) if what == "input" else "" for chosen in (far, near)]
+        if far.any():
+            some, listed = f"1 {what} has" if far.sum() == 1 else f"{far.sum()} {what}s have", which[0] and f": {which[0]}"
             remarks.append(f"{name}: {some} no influence (length-scale above {_FAR:g} spreads{_sample(posterior)}){listed}.")
-        if near:
-            some = "1 length-scale is" if near == 1 else f"{near} length-scales are"
-            remarks.append(f"{name}: {some} below {_NEAR:g} spreads{_sample(posterior)}: nothing is shared between rows.")
+        if near.any():
+            some, others = (
+                "1 length-scale is" if near.sum() == 1 else f"{near.sum()} length-scales are",
+                which[1] and f" with other values of {which[1]}",
+            )
+            remarks.append(f"{name}: {some} below {_NEAR:g} spreads{_sample(posterior)}: nothing is shared between rows{others}.")
 
 
 def _scaled_kernels(kernel: Kernel, values: Tree, H: Tensor, name: str) -> Iterator[tuple[str, Tensor, Tensor]]:

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from manifoldgp import metrics
+from manifoldgp._system.threads import SMALL_WORK
 from manifoldgp.parameters import Tree, map_leaves
 from manifoldgp.warping import NoWarping, TargetWarping
 
@@ -144,10 +145,11 @@ class Predictive:
         low, high = each.amin(0), each.amax(0)
         if len(self.means) == 1:
             return low
-        for _ in range(60):
-            middle = 0.5 * (low + high)
-            below = self.cdf(middle) < q
-            low, high = torch.where(below, middle, low), torch.where(below, high, middle)
+        with SMALL_WORK:  # PyTorch shares out even a few hundred erfc, and on a busy machine each step would wait for a core
+            for _ in range(60):
+                middle = 0.5 * (low + high)
+                below = self.cdf(middle) < q
+                low, high = torch.where(below, middle, low), torch.where(below, high, middle)
         return 0.5 * (low + high)
 
     def sample(self, count: int, generator: torch.Generator) -> Tensor:

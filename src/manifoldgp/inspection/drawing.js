@@ -20,7 +20,7 @@ function say(v) {
   if (v === null || v === undefined) return "–";
   if (typeof v === "string") return v;
   const size = Math.abs(v);
-  return minus(size !== 0 && (size < 0.001 || size >= 100000) ? v.toExponential(2) : v.toFixed(size < 0.1 ? 4 : size < 10 ? 3 : size < 1000 ? 1 : 0));
+  return minus(size !== 0 && (size < 0.001 || size >= 1e7) ? v.toExponential(2) : v.toFixed(size < 0.1 ? 4 : size < 10 ? 3 : size < 1000 ? 1 : 0));
 }
 
 // Round numbers that cover [low, high] in about n steps.
@@ -31,4 +31,8 @@ function ticks(low, high, n) {
   for (let k = Math.ceil(low / step - 1e-9); k * step <= high + step * 1e-9; k++) found.push(+(k * step).toPrecision(12));
   return found;
 }
-const shortTick = (v) => minus(Math.abs(v) < 1e-12 ? "0" : Math.abs(v) < 0.001 || Math.abs(v) >= 1e5 ? v.toExponential(0) : String(+v.toPrecision(6)));
+// As many digits as it takes to tell a tick from the next.
+function shortTick(v) {
+  const size = Math.abs(v), round = +v.toPrecision(6);
+  return minus(size < 1e-12 ? "0" : size < 0.001 || size >= 1e7 ? round.toExponential() : String(round));
+}

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from manifoldgp import inspection
 from manifoldgp._system.files import refuse_unwritable, write_whole
 from manifoldgp._system.plain_text import visible
+from manifoldgp._system.threads import threads_for
 from manifoldgp.errors import InputError
 from manifoldgp.inspection import page_charts, page_errors, page_trust
 from manifoldgp.inspection import page_words as words
@@ -50,7 +51,12 @@ def write_model_report(
     if (X is None) != (y is None):
         raise InputError("Test rows need both X and y: give both, or neither.")
     refuse_unwritable(path)
-    view = view_of(model, columns, X, y)
+    with threads_for(model.ensembles_[0].blocks[0].rows):
+        write_whole(path, _page(view_of(model, columns, X, y), title))
+    return Path(path)
+
+
+def _page(view: ModelView, title: str | None) -> str:
     charts: list[Spec] = []
     live, live_data, live_scripts = live_section(view)
     sections = [
@@ -66,8 +72,7 @@ def write_model_report(
     ]
     heading = visible(title or words.title(view))
     head = f"<h1>{escape(heading)}</h1>{words.headline(view)}<p>{words.lead(view)}</p>{_facts(view)}"
-    write_whole(path, html_page(heading, head, sections, {"charts": charts, **live_data}, scripts=live_scripts))
-    return Path(path)
+    return html_page(heading, head, sections, {"charts": charts, **live_data}, scripts=live_scripts)
 
 
 def _facts(view: ModelView) -> str:

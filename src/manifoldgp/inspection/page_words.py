@@ -123,10 +123,10 @@ def _intervals_in_words(pit: np.ndarray) -> str:
 def _unit(name: str) -> str:
     """The unit of a target, where its name ends in one.
 
-    >>> _unit("force [N]"), _unit("speed (m/s)"), _unit("mpg")
-    (' N', ' m/s', '')
+    >>> _unit("force [N]"), _unit("speed (m/s)"), _unit("share [%]"), _unit("mpg"), _unit("satisfaction (0-10)")
+    (' N', ' m/s', ' %', '', '')
     """
-    found = re.search(r"[\[(]([^\[\]()]+)[\])]\s*$", name)
+    found = re.search(r"[\[(](?=[^\[\]()]*[^\W\d_]|[%‰°$€£¥])([^\[\]()]+)[\])]\s*$", name)
     return f" {found[1].strip().lstrip('/')}" if found else ""
 
 
@@ -164,7 +164,7 @@ def facts(view: ModelView) -> dict[str, str]:
     for target in view.targets[:2]:
         of = f" of {target.name}" if len(view.targets) > 1 else ""
         error, which = _typical_error(view, target)
-        found[f"typical error{of} ({which})"] = escape(say(error))
+        found[f"typical error{of} ({which})"] = escape(say(error) + _unit(target.name))
         inside = float(np.mean(np.abs(target.calibration.pit - 0.5) <= 0.475))
         found[f"95 % intervals{of} hold ({_source(target)})"] = f"{100 * inside:.0f} %"
     return found
@@ -265,7 +265,7 @@ def weights(view: ModelView) -> str:
     if report is None:
         return "<b>Who makes the prediction:</b> the weights of its members."
     others = [f"{factor:g}" for factor in report.variance_factors if factor != 1.0]
-    copies = f" Copies with their variance multiplied by {' or '.join(others)} get weight where a group alone is too sure of itself, or not sure enough."
+    copies = f" Copies with their variance multiplied by {_list(others, 'or')} get weight where a group alone is too sure of itself, or not sure enough."
     return "<b>Who makes the prediction:</b> the weight of every group, found on held-out rows." + (copies if others else "")
 
 
@@ -363,8 +363,8 @@ def _count(n: int, what: str) -> str:
     return f"{n} {what}" if n == 1 else f"{n} {what}s"
 
 
-def _list(names: list[str]) -> str:
-    return names[0] if len(names) == 1 else ", ".join(names[:-1]) + " and " + names[-1]
+def _list(names: list[str], last: str = "and") -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} {last} {names[-1]}"
 
 
 def _strong(names: list[str]) -> str:

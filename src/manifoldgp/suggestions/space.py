@@ -253,15 +253,16 @@ def _usual(model: ManifoldGPRegressor) -> dict[str, Domain | None]:
         return {name: _range_of(X[:, d]) for d, name in enumerate(names)}
     found: dict[str, Domain | None] = {}
     for column in encoding.columns:
+        known = X[X[:, names.index(column.names[-1])] < 0.5] if column.indicator else X  # what was filled in is a mean of others
         if column.categories:
             found[column.name] = Choice(tuple(column.categories))
         elif column.kind == "date" and column.time is not None:
-            elapsed = X[:, names.index(column.names[0])]
+            elapsed = known[:, names.index(column.names[0])]
             found[column.name] = Dates(column.name, column.time, _range_of(elapsed))
         elif column.kind == "flag":
             found[column.name] = Choice((False, True))
         else:
-            found[column.name] = _range_of(X[:, names.index(column.name)]) if column.name in names else None
+            found[column.name] = _range_of(known[:, names.index(column.name)]) if column.name in names else None
     return found
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from manifoldgp._system.threads import threads_for
 from manifoldgp.data.columns import pandas
 from manifoldgp.errors import InputError
 from manifoldgp.suggestions.gains import Improvement, Knowledge, region
@@ -118,10 +119,11 @@ def suggest(
     space = space_of(model, bounds or {}, fixed or {}, steps or {}, constraints)
     rng = np.random.default_rng(random_state)
     first = space.draw(_CANDIDATES, rng)
-    worth, best = _worth(model, goal, output, space, first, random_state)
-    rows, values = _greedy(worth, space, first, batch, rng)
-    X = space.encoded(rows)
-    mean, std = (np.asarray(part).reshape(len(X), -1)[:, output] for part in _predicted(model, X))
+    with threads_for(model.ensembles_[output].blocks[0].rows):
+        worth, best = _worth(model, goal, output, space, first, random_state)
+        rows, values = _greedy(worth, space, first, batch, rng)
+        X = space.encoded(rows)
+        mean, std = (np.asarray(part).reshape(len(X), -1)[:, output] for part in _predicted(model, X))
     return Suggestions(rows, X, mean, std, values, goal, best)
 
 
