@@ -16,7 +16,7 @@ from sklearn.linear_model import LinearRegression
 from command_line import fails, mgp
 from manifoldgp import GPRegressor, compare, metrics
 from manifoldgp.averaging.folds import make_folds
-from manifoldgp.comparison import candidates
+from manifoldgp.comparison import candidates, comparing
 from manifoldgp.comparison.differences import paired
 from manifoldgp.comparison.held_out import OWN_GAUSSIAN, OWN_MIXTURE, RESIDUALS, RowScores
 from manifoldgp.comparison.result import Comparison, Row
@@ -164,6 +164,20 @@ def test_a_model_that_fails_is_a_row_and_not_the_end():
     found = compare(X, Y, models={"broken": Broken(), "memory": Memory()})
     assert [row.status for row in found.rows] == ["failed: no luck", "done"]
     assert "broken: failed: no luck" in str(found)
+
+
+def test_models_that_take_long_leave_their_share_of_a_budget_to_others(monkeypatch):
+    shares, built = {}, comparing._Run._built
+
+    def spy(self, candidate, seconds):
+        shares.setdefault(candidate.name, seconds)
+        return built(self, candidate, seconds)
+
+    monkeypatch.setattr(comparing._Run, "_built", spy)
+    found = compare(X, Y, models=["gp:se", "gp:rq", "mean"], folds=2, budget=60.0)
+    assert all(row.done for row in found.rows)
+    assert shares["gp:se"] <= 10.0  # a sixth; what is not needed goes to those that follow
+    assert shares["gp:se"] < shares["gp:rq"] < shares["mean"] <= 30.0
 
 
 def test_what_the_budget_does_not_suffice_for_is_left_out():

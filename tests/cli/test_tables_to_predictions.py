@@ -355,6 +355,10 @@ def test_a_skewed_positive_target_is_told(here):
     fit = ("-t", "seconds", "--out", "m.mgp", *FAST)
     told = "warning: seconds: always above 0, with few very large values (median 2.12, largest 403): intervals may reach below 0."
     assert told in mgp("fit", "data.csv", *fit).err
+    warped = mgp("fit", "data.csv", "--target-warping", "tanh", *fit)
+    assert "intervals may reach" not in warped.err
+    assert manifoldgp.load("m.mgp").target_warping == "tanh"
+    assert "--target-warping must be tanh" in mgp("fit", "data.csv", "--target-warping", "log", *fit, code=2).err
     pd.DataFrame({"a": a, "seconds": 1 + a}).to_csv("data.csv", index=False)
     assert "intervals may reach" not in mgp("fit", "data.csv", *fit).err
 

@@ -169,7 +169,9 @@ def _weights_in_words(share: dict[str, float], from_features: float) -> str:
 
 def _gain_in_words(plain: float, control: float, stack: float) -> str:
     if stack > plain - _LITTLE:
-        return f"Held-out rows are predicted as well by the plain GP (difference {stack - plain:+.2f} nats a row)."
+        return (
+            f"Held-out rows are predicted as well by the plain GP (difference {round(stack - plain, 2) + 0.0:+.2f} nats a row)."
+        )
     gain, from_width = round(plain - stack, 2), round(plain - control, 2)
     from_features = f"less than {_LITTLE:g}" if control - stack < _LITTLE else f"{gain - from_width:.2f}"
     return (

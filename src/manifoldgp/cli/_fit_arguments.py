@@ -15,6 +15,7 @@ class FitOptions:
 
     averaging: str
     kernel: str | None
+    target_warping: str | None
     method: str
     hidden: str | None
     activation: str | None
@@ -58,6 +59,7 @@ class FitOptions:
         return {
             "features": self._features(method),
             **({} if self.kernel is None else {"kernel": self.kernel}),
+            **self._warping(),
             "averaging": ways["averaging"](**given["averaging"]) if given["averaging"] else self.averaging,
             "method": ways["method"](**given["method"]) if given.get("method") else method,
             "time_budget": self.time_budget,
@@ -74,6 +76,11 @@ class FitOptions:
             raise typer.BadParameter(f"--kernel must be one of {', '.join(known)}; got {self.kernel!r}.")
         if self.kernel == "auto" and self.averaging != PLAIN:
             raise typer.BadParameter("--kernel auto chooses the kernel of a plain GP. It needs --averaging plain.")
+
+    def _warping(self) -> dict[str, str]:
+        if self.target_warping not in (None, "tanh"):
+            raise typer.BadParameter(f"--target-warping must be tanh; got {self.target_warping!r}.")
+        return {} if self.target_warping is None else {"target_warping": self.target_warping}
 
     def _plain_arguments(self, shared: bool) -> dict[str, Any]:
         """Arguments of GPRegressor."""
@@ -100,6 +107,7 @@ class FitOptions:
         starts = {name: getattr(self, name) for name in ("restarts", "max_iter") if getattr(self, name) is not None}
         return {
             "kernel": self.kernel or "se",
+            **self._warping(),
             **starts,
             "method": METHODS["sparse"](**sparse) if sparse else self.method,
             "time_budget": self.time_budget,

@@ -147,7 +147,6 @@ def _say_what_was_read(training: Training, rows: int, messages: Messages, ordere
     if filled := [column.name for column in encoding.columns if column.indicator]:
         messages.note(f"{', '.join(filled)}: missing values are taken from rows that are alike; a column says where")
     _warn_of_copies(training, messages)
-    _warn_of_skewed_targets(training, messages)
     if not ordered:
         _warn_of_row_numbers(training.X, messages)
     if encoding.group:
@@ -171,7 +170,7 @@ _SKEWED = 2.0
 """Skewness from which on a positive target is told; that of an exponential law is 2."""
 
 
-def _warn_of_skewed_targets(training: Training, messages: Messages) -> None:
+def warn_of_skewed_targets(training: Training, messages: Messages) -> None:
     """Durations and prices have a long tail on one side, which Gaussian intervals have not: they reach below zero."""
     targets = training.y.to_frame() if training.y.ndim == 1 else training.y
     for name in targets:
@@ -179,7 +178,7 @@ def _warn_of_skewed_targets(training: Training, messages: Messages) -> None:
         if y.min() > 0 and y.skew() > _SKEWED:
             messages.warn(
                 f"{name}: always above 0, with few very large values (median {digits(y.median(), 3)}, largest {digits(y.max(), 3)}): intervals may reach "
-                "below 0. A column with its logarithm is often easier to predict; in Python target_warping='tanh' learns such a scale."
+                "below 0. --target-warping tanh learns a scale on which they seldom do."
             )
 
 

@@ -29,7 +29,7 @@ from manifoldgp.cli._options import (
     column_names,
     refuse_overwriting,
 )
-from manifoldgp.cli._training_table import Training, read_training
+from manifoldgp.cli._training_table import Training, read_training, warn_of_skewed_targets
 
 if TYPE_CHECKING:
     from manifoldgp.cli._fit_progress import FitProgress
@@ -57,6 +57,13 @@ def fit(
         typer.Option(
             help="Kernel: se (the default), matern12, matern32, matern52, rq, nn, additive, oak, linear, periodic or sm; "
             "with --averaging plain also auto, which tries several on held-out rows.",
+            metavar="NAME",
+        ),
+    ] = None,
+    target_warping: Annotated[
+        str | None,
+        typer.Option(
+            help="tanh: learn a scale of the target, for one with a long tail such as a price or a duration. Such a model is not exported.",
             metavar="NAME",
         ),
     ] = None,
@@ -164,6 +171,7 @@ def fit(
     options = FitOptions(
         str(averaging),
         kernel,
+        target_warping,
         str(method),
         hidden,
         activation,
@@ -206,6 +214,8 @@ def fit(
             training = read_training(
                 files, target, features, drop, noise_column, group, messages, str(missing), column_names(cyclic, []), ordered
             )
+            if target_warping is None:
+                warn_of_skewed_targets(training, messages)
             arguments = options.arguments(False)  # brings PyTorch, seconds that a table with faults does not wait for
             fitted = fit_table(training, messages, interruption, ordered, arguments, noise_of_inputs, more)
             say_how_long(fitted, messages)

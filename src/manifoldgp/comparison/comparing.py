@@ -74,7 +74,7 @@ def compare(
     folds
         How many parts the rows are dealt to.
     budget
-        Seconds for everything. Models of this package stop training when it is up and keep what they have; others that it does not suffice for are left out.
+        Seconds for everything. Models of this package stop training when their share of it is up and keep what they have; others that it does not suffice for are left out.
     random_state
         Draws folds and starts.
     target
@@ -126,9 +126,9 @@ class _Run:
     def all(self) -> tuple[list[Row], bool]:
         """A row for every candidate, and whether somebody stopped it."""
         found: list[Row] = []
-        for candidate in self.candidates:
+        for waiting, candidate in zip(reversed(range(len(self.candidates))), self.candidates, strict=True):
             try:
-                found.append(self._row(candidate))
+                found.append(self._row(candidate, waiting))
             except KeyboardInterrupt:
                 if not any(row.done for row in found):
                     raise
@@ -136,8 +136,8 @@ class _Run:
                 return found + [Row(c.name, c.title, "", "interrupted" if c is rest[0] else "not begun") for c in rest], True
         return found, False
 
-    def _row(self, candidate: Candidate) -> Row:
-        """Train and score a candidate on all folds."""
+    def _row(self, candidate: Candidate, waiting: int) -> Row:
+        """Train and score a candidate on all folds; it leaves their share of the budget to those that are still waiting."""
         how, begin, cut = density_of(candidate.build(self.seed)), time.perf_counter(), False
         scores = RowScores.empty(len(self.rows.y))
         for number, held_out in enumerate(self.folds):
@@ -145,7 +145,7 @@ class _Run:
             if left <= 0:
                 return Row(candidate.name, candidate.title, how, "the budget was used up")
             self._tell(candidate, number)
-            share = left / (len(self.folds) - number)
+            share = left / (len(self.folds) * (1 + waiting) - number)
             known, fit_begin = self.rows.without(held_out), time.perf_counter()
             try:
                 with warnings.catch_warnings():
