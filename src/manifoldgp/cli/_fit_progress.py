@@ -11,7 +11,7 @@ import numpy as np
 from manifoldgp.cli._interruption import Interruption
 from manifoldgp.cli._messages import Messages, in_options
 from manifoldgp.training.plan import Plan
-from manifoldgp.training.progress import Course, PhaseWatcher, clock, in_advance
+from manifoldgp.training.progress import Course, PhaseWatcher, about, in_advance
 from manifoldgp.training.rich_bar import RichBar
 
 
@@ -56,7 +56,7 @@ class FitProgress(PhaseWatcher):
         self._words = f"{self.course.words} {phase}"
         if not (self._messages.console.is_terminal or self.stop):
             left = self._seconds_left()
-            self._messages.note(f"training {self._words}" + ("" if left is None else f", about {clock(left)} left"))
+            self._messages.note(f"training {self._words}" + ("" if left is None else f", {about(left)} left"))
 
     def __call__(self, iterations: np.ndarray, values: np.ndarray) -> bool:
         self.course.position.tell(iterations)

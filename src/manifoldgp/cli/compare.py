@@ -107,7 +107,7 @@ def _compared(
 
     from manifoldgp import comparison
     from manifoldgp.comparison.comparing import Standing
-    from manifoldgp.training.progress import clock
+    from manifoldgp.training.progress import about
     from manifoldgp.training.rich_bar import TimeLeft
 
     left, terminal = TimeLeft(), messages.console.is_terminal
@@ -120,7 +120,7 @@ def _compared(
             words = f"{standing.title}, fold {standing.fold}/{standing.folds}"
             bar.update(task, completed=standing.share, description=f"{words:<44}")
             if not terminal and standing.fold == 1:
-                rest = "" if standing.seconds_left is None else f", about {clock(standing.seconds_left)} left"
+                rest = "" if standing.seconds_left is None else f", {about(standing.seconds_left)} left"
                 messages.note(f"training {standing.title}{rest}")
 
         return comparison.compare(

@@ -208,7 +208,7 @@ class Lines:
         if not entered and (not self._redrawn or now - self._drawn < _REDRAWN):
             return
         self._drawn = now
-        times = clock(now - self._begin) + ("" if seconds_left is None else f", about {clock(seconds_left)} left")
+        times = clock(now - self._begin) + ("" if seconds_left is None else f", {about(seconds_left)} left")
         if not self._redrawn:
             self._stream.write(f"training {words}, {times}\n")
             return
@@ -274,7 +274,16 @@ def in_advance(plan: Plan, seconds: float, budget: float | None) -> str:
     "900 rows, averaging='stack': about 1 min 15 s"
     """
     limited = "" if budget is None else f", at most {clock(budget)} (time_budget)"
-    return f"{plan.title}: {'less than a second' if seconds < 0.5 else f'about {clock(seconds)}'}{limited}"
+    return f"{plan.title}: {about(seconds)}{limited}"
+
+
+def about(seconds: float) -> str:
+    """An estimate of seconds, as a person says it.
+
+    >>> about(0.4), about(42.0)
+    ('less than a second', 'about 42 s')
+    """
+    return "less than a second" if seconds < 0.5 else f"about {clock(seconds)}"
 
 
 def clock(seconds: float) -> str:
