@@ -306,6 +306,10 @@ def test_the_command_line_says_which_model_to_use(tmp_path, monkeypatch):
     large.to_csv("large.csv", index=False)
     shown = mgp("compare", "large.csv", "-t", "y", "--models", "mean,linear,gp:additive", "--budget", "0.5").out
     assert "…" not in shown  # a table of numbers that are cut says nothing
+    monkeypatch.setenv("COLUMNS", "60")
+    narrow = mgp("compare", "data.csv", "-t", "y", "--models", "mean,linear", "--drop", "run").out
+    assert all(name in narrow for name in ("model", "s a fold", "above the best", "linear", "mean"))
+    assert "…" not in narrow
     mgp("compare", "data.csv", "-t", "y", "--group", "run", "--ordered", code=2)
     mgp("compare", "data.csv", "-t", "y", "--out", "data.csv", code=2)
     mgp("compare", "data.csv", "-t", "y", "--budget", "0", code=2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -389,6 +390,16 @@ def test_the_series_is_the_same_with_a_gradient_and_without(plain, n, latent):
     assert not without.mean.requires_grad
     for name in ("mean", "covariance", "gradient", "last"):
         torch.testing.assert_close(getattr(without, name), getattr(with_gradient, name).detach(), rtol=1e-7, atol=1e-8)
+
+
+def test_a_series_that_runs_away_is_not_a_number_without_a_word(plain):
+    series = plain.moment_step(method="series").series
+    mu, Sigma = torch.zeros(1, 4, dtype=torch.float64), torch.eye(4, dtype=torch.float64)[None]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        series(mu + 1e200, Sigma)
+        for none in (Sigma * np.nan, -1e12 * Sigma):
+            assert torch.isnan(series(mu, none).covariance).all()
 
 
 def sines(D: int, N: int = 60, scale: float = 0.8, noise: float = 0.05) -> GaussianOutputs:

@@ -99,6 +99,13 @@ def test_a_plain_gp_from_the_command_line(table, tmp_path):
     assert "first order" in mgp("inspect", out, "--sensitivity").out
 
 
+def test_the_kernel_is_chosen_from_the_command_line(table, tmp_path):
+    """Settings were copied for every trial, and the command line's progress cannot be."""
+    out = tmp_path / "model.mgp"
+    mgp("fit", table, "-t", "y", "-o", out, "--averaging", "plain", "--kernel", "auto", "--restarts", 1, "--max-iter", 5, "-q")
+    assert load(out).kernel == "auto"
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

@@ -343,7 +343,7 @@ def test_dates_with_a_time_zone_are_told_to_be_taken_in_utc(here):
     table = pd.DataFrame({"when": [time.isoformat() for time in when], "y": np.random.default_rng(0).normal(size=30)})
     table.to_csv("data.csv", index=False)
     fit = ("fit", "data.csv", "-t", "y", "--out", "m.mgp", *FAST)
-    assert "when: dates with a time zone, taken in UTC, become when [days]" in mgp(*fit).err.splitlines()
+    assert "when: dates, with a time zone, taken in UTC, become when [days]" in mgp(*fit).err.splitlines()
     table.assign(when=when.strftime("%Y-%m-%d %H:%M")).to_csv("data.csv", index=False)
     assert "when: dates, become when [days]" in mgp(*fit).err.splitlines()
 

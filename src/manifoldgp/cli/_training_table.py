@@ -134,7 +134,7 @@ def _say_what_was_read(training: Training, rows: int, messages: Messages, ordere
             messages.note(f"{column.name}: true or false, becomes 1 or 0")
         elif column.time is not None:
             written = f" written with the {column.time.order}" if column.time.order else ""
-            zone = " with a time zone, taken in UTC" if has_zone(training.X[column.name]) else ""
+            zone = ", with a time zone, taken in UTC" if has_zone(training.X[column.name]) else ""
             messages.note(f"{column.name}: {column.kind}s{written}{zone}, become {', '.join(column.time.names(column.name))}")
         if alike := spellings_alike(column.categories):
             messages.warn(

@@ -50,7 +50,10 @@ def compare(
     folds: Annotated[int, typer.Option(help="Parts that the rows are dealt to.", min=2, metavar="N")] = 5,
     budget: Annotated[
         float | None,
-        typer.Option(help="Seconds for everything; models that it does not suffice for are left out.", metavar="SECONDS"),
+        typer.Option(
+            help="Seconds for everything. Ours stop training when their share is up; others that it does not suffice for are left out.",
+            metavar="SECONDS",
+        ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Another seed draws other folds and starts.", min=0, max=2**32 - 1, metavar="N")] = 0,
     features: InputColumns = None,
@@ -147,7 +150,7 @@ def _show(found: Comparison) -> None:
     table = Table(
         box=None, pad_edge=False, header_style="bold", title=f"{len(found.y)} rows; {found.held_out}", title_justify="left"
     )
-    table.add_column("model", min_width=max(len(row.name) for row in found.rows))  # which gives way: numbers must not be cut
+    table.add_column("model", no_wrap=True)
     for name in ("RMSE", "MAE", "CRPS", "above the best", "NLPP", "in 95 %", "s a fold"):
         table.add_column(name, justify="right", no_wrap=True)
     for row in found.ranked:
@@ -156,7 +159,10 @@ def _show(found: Comparison) -> None:
         cells = (*(digits(n[k]) for k in ("rmse", "mae", "crps")), above, f"{n['nlpp']:.3g}", f"{100 * n['coverage_95']:.0f} %")
         mark = "" if row.status == "done" else " (cut short)"
         table.add_row(row.name + mark, *cells, f"{row.seconds:.2g}")
+    narrow, whole = console.width, console.measure(table, options=console.options.update(max_width=1000)).maximum
+    console.width = max(narrow, whole)  # a narrow terminal breaks lines, and cuts no names or numbers
     console.print(table)
+    console.width = narrow
     for row in found.rows:
         if not row.done:
             console.print(f"{row.name}: {row.status}")

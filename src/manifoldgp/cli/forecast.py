@@ -52,6 +52,7 @@ def forecast(
     """
     from manifoldgp import Forecaster
     from manifoldgp.data.table_files import check_writable, read_table, with_whole_numbers, write_table
+    from manifoldgp.errors import InputError
 
     messages = Messages(quiet)
     if json and out == "-":
@@ -68,6 +69,8 @@ def forecast(
         if column is None and (times := _times_in(read, target)):
             messages.note(f"Rows are counted from 0. {times[0]} looks like the time: {option('--time', times[0])} goes on by it.")
     table = found.to_frame(level)
+    if column in table.columns:
+        raise InputError(f"The time is a column named like a part of the forecast: {column}. Rename it in the table.")
     table.index.name = column or "step"
     write_table(with_whole_numbers(table.reset_index()), out)
     _draw(model, found, level, pictures)

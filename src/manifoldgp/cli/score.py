@@ -58,6 +58,8 @@ def score(
     encoding = answers.encoding(table, target or ())
     if target and tuple(target) != encoding.targets:
         raise InputError(f"This model predicts {', '.join(encoding.targets)}; --target says {', '.join(target)}. Leave it out.")
+    if not len(table):
+        raise InputError(f"{table_file} has no rows: there is nothing to compare with.")
     Y = encoding.target_values(table).reshape(len(table), -1)
     missing = np.isnan(Y).any(1)
     if missing.all():

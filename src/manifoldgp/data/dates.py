@@ -206,8 +206,8 @@ def has_zone(values: Series) -> bool:
     (True, True, False)
     """
     if pandas().api.types.is_datetime64_any_dtype(values.dtype):
-        return getattr(values.dtype, "tz", None) is not None
-    return any(isinstance(value, str) and _ZONE.search(value) for value in values)
+        return values.dt.tz is not None
+    return any(_ZONE.search(value) if isinstance(value, str) else getattr(value, "tzinfo", None) for value in values)
 
 
 def written_like(dates: Series, texts: Series) -> Series:

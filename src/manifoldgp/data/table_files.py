@@ -12,6 +12,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from manifoldgp._system.files import refuse_unwritable, written_whole
 from manifoldgp._system.plain_text import cell, one_line, visible
 from manifoldgp.data.columns import pandas
@@ -78,9 +80,12 @@ def with_whole_numbers(table: DataFrame) -> DataFrame:
     [1971.0, 0.5]
     >>> with_whole_numbers(pd.DataFrame({"year": [1971.0, 1972.0]})).to_csv(index=False).split()
     ['year', '1971', '1972']
+    >>> with_whole_numbers(pd.DataFrame({0: pd.array([4.0, None], dtype="Float64")})).to_csv(index=False).split()
+    ['0', '4.0', '""']
     """
     floats = table.select_dtypes("float")
-    whole = [str(name) for name in floats if all(x.is_integer() and abs(x) < 2**53 for x in floats[name].tolist())]
+    values = {name: floats[name].to_numpy(dtype=np.float64, na_value=np.nan) for name in floats}
+    whole = [name for name, x in values.items() if np.all((x % 1 == 0) & (np.abs(x) < 2**53))]
     return table.astype(dict.fromkeys(whole, "int64"))
 
 

@@ -101,7 +101,7 @@ def _number(match: re.Match[str], decimal: str) -> float:
     return float(digits) * (-1.0 if match["sign"] in ("-", "−") else 1.0)
 
 
-def signs_of_nothing(categories: Iterable[str]) -> list[str]:
+def signs_of_nothing(categories: Sequence[str]) -> list[str]:
     """Categories that stand for "no value" as a rule, where all others are words.
 
     >>> signs_of_nothing(["-", "agree", "disagree"]), signs_of_nothing(["-", "+"]), signs_of_nothing(["-"])

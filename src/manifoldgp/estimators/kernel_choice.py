@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from sklearn.base import clone
 from sklearn.utils import check_random_state
 
 from manifoldgp.averaging.folds import held_out_in_turn
@@ -82,6 +81,11 @@ class KernelChoice:
         return dict(vars(self))
 
 
+def _unfitted(estimator: GPRegressor) -> GPRegressor:
+    """Another one with the same settings; not copies of these, as a callback may hold what cannot be copied."""
+    return type(estimator)(**estimator.get_params(deep=False))
+
+
 def choose_kernel(
     estimator: GPRegressor,
     X: Table | RowSource,
@@ -96,7 +100,7 @@ def choose_kernel(
             "kernel='auto' tries kernels on arrays in memory, not on a source of rows. Name a kernel, or fit arrays."
         )
     begin = time.perf_counter()
-    blank: GPRegressor = clone(estimator)  # pyright: ignore[reportAssignmentType]
+    blank = _unfitted(estimator)
     table = inputs.training_table(blank, X, y, noise_std)
     noise = None if table.known_noise is None else np.sqrt(table.known_noise)
     rng = np.random.default_rng(check_random_state(estimator.random_state).randint(2**31))
@@ -147,8 +151,7 @@ class _Trials:
 
     def _on_fold(self, kernel: str, fold: np.ndarray, rows: int, iterations: int) -> np.ndarray:
         train, test = self._some(np.setdiff1d(np.arange(len(self._X)), fold), rows), self._some(fold, rows)
-        model: GPRegressor = clone(self._estimator)  # pyright: ignore[reportAssignmentType]
-        model.set_params(
+        model = _unfitted(self._estimator).set_params(
             kernel=kernel, restarts=min(2, self._estimator.restarts), max_iter=min(iterations, self._estimator.max_iter), method="exact",
             time_budget=self._seconds, verbose=False, callback=None, warm_start_from=None, input_noise=None,
         )  # fmt: skip

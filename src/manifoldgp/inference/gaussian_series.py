@@ -16,6 +16,7 @@ variance and the prior's of all later ones, as a share of it.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Generic, TypeVar
@@ -26,7 +27,10 @@ from torch import Tensor
 
 from manifoldgp.inference.gaussian_outputs import GaussianOutputs, OutputMoments
 
-Array = TypeVar("Array")
+Array = TypeVar("Array", Tensor, np.ndarray)
+
+_LONG = 2**18
+"""Multiplications from which on OpenBLAS shares a product among its threads, which PyTorch's settings do not reach."""
 
 _UNSEEN = 1e-3
 """Variance, in units of the noise, that may remain unexplained at the points for a shorter whitener: far below what a band shows."""
@@ -42,11 +46,13 @@ class SeriesOutputs:
     def __call__(self, mu: Tensor, Sigma: Tensor, latent: bool = False, judged: bool = True) -> OutputMoments:
         """The moments at mu (n, D), Sigma (n, D, D), differentiable in both; latent: of f, without noise; judged: with the share of the last terms.
 
-        Most of the time of a rollout, step after step, is the calls. Where no gradient is asked for they are NumPy's, of which each takes a third of the time.
+        Most of the time of a rollout, step after step, is the calls. Where no gradient is asked for they are NumPy's, of which each takes a third of the time, unless products are long.
         """
-        if mu.device.type != "cpu" or (torch.is_grad_enabled() and (mu.requires_grad or Sigma.requires_grad)):
+        gradient_wanted = torch.is_grad_enabled() and (mu.requires_grad or Sigma.requires_grad)
+        if gradient_wanted or mu.device.type != "cpu" or self._known.longest_product > _LONG:
             return OutputMoments(*_moments(torch, self._known, mu, Sigma, latent, judged))
-        *found, last = _moments(np, self._known_to_numpy, mu.detach().numpy(), Sigma.detach().numpy(), latent, judged)
+        with np.errstate(all="ignore"):  # a rollout that runs away says so by its numbers
+            *found, last = _moments(np, self._known_to_numpy, mu.detach().numpy(), Sigma.detach().numpy(), latent, judged)
         mean, covariance, gradient = map(torch.from_numpy, found)
         return OutputMoments(mean, covariance, gradient, None if last is None else torch.from_numpy(last))
 
@@ -99,6 +105,11 @@ class _Known(Generic[Array]):
     units: Array
     targets: Array
     once_and_twice: Array
+
+    @property
+    def longest_product(self) -> int:
+        """Multiplications in the longest product of a target: of the points with what is seen."""
+        return math.prod(self.points.shape[1:]) * self.seen.shape[-1]
 
 
 def _moments(xp: Any, of: _Known, mu: Any, Sigma: Any, latent: bool, judged: bool) -> tuple[Any, Any, Any, Any]:
@@ -162,9 +173,13 @@ def _positive(x: Any) -> Any:
 
 
 def _inverse(xp: Any, M: Any) -> tuple[Any, Any]:
-    """M⁻¹ and ½ log |M| of positive definite matrices."""
+    """M⁻¹ and ½ log |M| of positive definite matrices; no numbers where one is not."""
     if xp is np:
-        return np.linalg.inv(M), 0.5 * np.linalg.slogdet(M)[1]
+        try:
+            factors = np.linalg.cholesky(M)
+        except np.linalg.LinAlgError:
+            return np.full_like(M, np.nan), np.full(M.shape[:-2], np.nan)
+        return np.linalg.inv(M), np.log(np.linalg.diagonal(factors)).sum(-1)
     factors = torch.linalg.cholesky_ex(M)[0]
     return torch.cholesky_inverse(factors), factors.diagonal(dim1=-2, dim2=-1).log().sum(-1)
 

@@ -33,6 +33,6 @@ function ticks(low, high, n) {
 }
 // As many digits as it takes to tell a tick from the next.
 function shortTick(v) {
-  const size = Math.abs(v), round = +v.toPrecision(6);
+  const size = Math.abs(v), round = +v.toPrecision(12);
   return minus(size < 1e-12 ? "0" : size < 0.001 || size >= 1e7 ? round.toExponential() : String(round));
 }
