@@ -119,36 +119,37 @@ def _moments(xp: Any, of: _Known, mu: Any, Sigma: Any, latent: bool, judged: boo
         """A number of each target (O, ...), for n inputs (n O, ...)."""
         return constant if n == 1 else xp.tile(constant, (n, *[1] * (constant.ndim - 1)))
 
+    times = torch.bmm if xp is torch else np.matmul  # the operator takes PyTorch several calls more, back and forth
     n, targets, D, Q = len(mu), len(of.targets), mu.shape[-1], len(of.unit)
     A, points = each(of.matrix), each(of.points)
     wide = xp.tile(Sigma[:, None], (1, targets, 1, 1)).reshape(-1, D, D)
-    S = A.mT @ wide @ A
+    S = times(times(A.mT, wide), A)
     (P, P2), (root, root2) = _inverse(xp, of.unit + S * of.once_and_twice)
     log_variance, variance = each(of.log_variance), each(of.variance)
     # d = J (1, t) with J = (−E[t], I), so that dᵀ P d is a quadratic form of what is known before, and g = G (1, t)
     J = xp.concat([(of.shift + mu @ of.flat).reshape(-1, Q, 1), each(of.units)], -1)
-    PJ = P @ J
-    G = A @ PJ
-    found = _times_q(xp, points, J.mT @ PJ, (log_variance - root)[:, None]) @ each(of.seen)
+    PJ = times(P, J)
+    G = times(A, PJ)
+    found = times(_times_q(xp, points, times(J.mT, PJ), (log_variance - root)[:, None]), each(of.seen))
     seen, weighted = found[..., : -Q - 1], found[..., -Q - 1 :]
-    total, Gw = weighted[:, 0, 0], G @ weighted
+    total, Gw = weighted[:, 0, 0], times(G, weighted)
     slope = (Gw[..., 0] + each(of.slope)).reshape(n, targets, D)
-    curvature = Gw @ G.mT - total[:, None, None] * (A @ P @ A.mT)
-    curved = curvature @ wide  # E[∇²m] Sigma
-    second = 0.5 * (curved.reshape(n, targets, -1) @ curved.mT.reshape(n, targets, -1).mT)
+    curvature = times(Gw, G.mT) - total[:, None, None] * times(times(A, P), A.mT)
+    curved = times(curvature, wide)  # E[∇²m] Sigma
+    second = 0.5 * times(curved.reshape(n, targets, -1), curved.mT.reshape(n, targets, -1).mT)
     # prior_0 = variance |I + 2 S|^(−½), and with B = S (I + 2 S)⁻¹ = ½ (I − (I + 2 S)⁻¹): prior_1 = prior_0 tr B, prior_2 = prior_0 (½ (tr B)² + tr B²)
     traced = (P2 * of.unit).sum((-1, -2))
     trace, prior = 0.5 * (Q - traced), xp.exp(log_variance - root2)
     first = prior * trace
     beyond = _positive(variance - prior - first)
     # What the data explain of the prior's variance, of order zero and one: |T E[k]|² and tr(Sigma E[∇k]ᵀ TᵀT E[∇k])
-    products = seen @ seen.mT
-    level, slopes = products[:, 0, 0], (wide * (G @ products @ G.mT)).sum((-1, -2))
+    products = times(seen, seen.mT)
+    level, slopes = products[:, 0, 0], (wide * times(times(G, products), G.mT)).sum((-1, -2))
     # Of the higher orders data explain less, but are taken to explain as much as of the first
     unexplained = _positive(first - slopes) / (first + 1e-9 * variance)
     certain = _positive(prior + first - level - slopes) + unexplained * beyond
     certain = (certain if latent else certain + each(of.noise)).reshape(n, targets)
-    covariance = second + slope @ Sigma @ slope.mT + certain[:, None] * of.targets
+    covariance = second + times(times(slope, Sigma), slope.mT) + certain[:, None] * of.targets
     mean = of.constant + mu @ of.slope.mT + total.reshape(n, targets)
     if not judged:
         return mean, covariance, slope.mT, None
@@ -161,7 +162,7 @@ def _moments(xp: Any, of: _Known, mu: Any, Sigma: Any, latent: bool, judged: boo
 def _times_q(xp: Any, points: Any, form: Any, largest: Any) -> Any:
     """q_i (1, t_i), log q_i being ``largest`` less half of the quadratic form; NumPy in one piece of memory, since fresh memory would cost more than the arithmetic."""
     if xp is torch:
-        return points * torch.exp(largest - 0.5 * (form @ points * points).sum(-2)).unsqueeze(-2)
+        return points * torch.exp(largest - 0.5 * (torch.bmm(form, points) * points).sum(-2)).unsqueeze(-2)
     work = form @ points
     work *= points
     return np.multiply(points, np.exp(largest - 0.5 * work.sum(-2))[:, None], out=work)
