@@ -40,8 +40,6 @@ def measure(task: str, model: str, seed: int, drawn: Path) -> dict[str, object]:
     for attempt, solved in learn(described, model, policy, seed):
         costs.append(round(attempt.cost, 3))
         outcomes.append(solved)
-        if outcomes[-described.in_a_row :] == [True] * described.in_a_row:
-            break
     others = Simulator(described, 10_000 + seed)
     share = others.solved(policy, OTHERS)
     picture(described, others.run(lambda state: policy.act(state)[0])[0], str(drawn))

@@ -222,7 +222,7 @@ def first_policy(task: Task, seed: int) -> RadialPolicy:
 
 
 def learn(task: Task, model: str, policy: RadialPolicy, seed: int) -> Iterator[tuple[Attempt, bool]]:
-    """Each trial of the loop, and whether it was solved; the policy improves in place."""
+    """Each trial of the loop, and whether it was solved, until so many in a row are as the task says; the policy improves in place."""
     simulator, outcomes = Simulator(task, seed), []
 
     def trial(acting: nn.Module) -> tuple[Array, Array]:
@@ -246,6 +246,8 @@ def learn(task: Task, model: str, policy: RadialPolicy, seed: int) -> Iterator[t
     )  # fmt: skip
     for attempt in turns:
         yield attempt, outcomes[-1]
+        if outcomes[-task.in_a_row :] == [True] * task.in_a_row:
+            return
 
 
 def picture(task: Task, states: Array, path: str) -> None:
@@ -291,16 +293,13 @@ def main(arguments: list[str] | None = None) -> float:
     given = parser.parse_args(arguments)
     torch.set_num_threads(1)
     task = TASKS[given.task]
-    policy, in_a_row = first_policy(task, given.seed), 0
+    policy = first_policy(task, given.seed)
     for number, (attempt, solved) in enumerate(learn(task, given.model, policy, given.seed), task.random_trials + 1):
         print(
             f"{number * task.steps * task.dt:5.1f} s of interaction: predicted cost {attempt.improvement.before:.2f} -> "
             f"{attempt.improvement.after:.2f}, found {attempt.cost:.2f}{', solved' if solved else ''}",
             flush=True,
         )
-        in_a_row = in_a_row + 1 if solved else 0
-        if in_a_row == task.in_a_row:
-            break
     tested = Simulator(task, 10_000 + given.seed)
     share = tested.solved(policy, 10)
     print(f"other starts: {share:.0%} of ten solved")

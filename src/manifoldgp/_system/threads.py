@@ -214,14 +214,14 @@ def training_threads() -> Iterator[Workers]:
         yield workers
 
 
-_ROWS_WORTH_THREADS = 1500
+ROWS_WORTH_THREADS = 1500
 """Rows of a model from which on the threads of PyTorch and BLAS share a product."""
 
 
 @contextmanager
 def threads_for(rows: int) -> Iterator[None]:
     """What looks at a model of few rows keeps to one thread: on a busy machine those of many short products wait for each other most of the time."""
-    if rows >= _ROWS_WORTH_THREADS:
+    if rows >= ROWS_WORTH_THREADS:
         yield
         return
     with SMALL_WORK:

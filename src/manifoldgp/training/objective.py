@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from manifoldgp._system.threads import Workers
+from manifoldgp._system.threads import ROWS_WORTH_THREADS, Workers
 from manifoldgp.errors import DisconnectedParameterError
 from manifoldgp.model import Data, Model
 from manifoldgp.parameter_arrays import LogPrior
@@ -14,7 +14,6 @@ from manifoldgp.parameters import Layout, Tree, leaves, nest
 from manifoldgp.training.closed_form import closed_form
 
 _ROWS_WORTH_A_WORKER = 200
-_ROWS_WORTH_BLAS_THREADS = 1500
 _BYTES_AT_ONCE = 2**28
 
 
@@ -64,7 +63,7 @@ class TrainingObjective:
             parallel = max(parallel, -(-len(rows) * 3 * 8 * N * N // _BYTES_AT_ONCE))
         parallel = min(len(rows), parallel)
         pieces = zip(np.array_split(theta, parallel), np.array_split(rows, parallel), strict=True)
-        parts = self.workers.map(self._evaluate, list(pieces), large=N >= _ROWS_WORTH_BLAS_THREADS)
+        parts = self.workers.map(self._evaluate, list(pieces), large=N >= ROWS_WORTH_THREADS)
         return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
 
     def _evaluate(self, piece: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
