@@ -15,6 +15,9 @@ OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 _COLLECTED_AFTER = 100_000
 """New objects after which Python looks for cycles: at its 700 a tenth of a start-up goes to finding none."""
 
+_BRIEF = ("inspect", "predict", "score")
+"""Commands whose products are small: BLAS's threads fall asleep at once there, instead of waiting busily for a tenth of a second."""
+
 
 def main() -> None:
     """Run ``mgp`` and leave with its exit code. What goes wrong is told in one line, several faults of a table in one each; ``--debug``, anywhere, shows where it happened."""
@@ -27,6 +30,8 @@ def main() -> None:
     gc.set_threshold(_COLLECTED_AFTER)
     debug = "--debug" in sys.argv
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
+    if arguments[:1] and arguments[0] in _BRIEF:
+        os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")  # before NumPy is loaded, which reads it once
     try:
         raise SystemExit(_run(arguments))
     except KeyboardInterrupt:

@@ -95,12 +95,13 @@ def in_pieces(answers: Answers, rows: int, function: Callable[[slice], Piece]) -
     """
     if not answers.one_core:
         return [function(slice(first, first + _ROWS_AT_ONCE)) for first in range(0, max(rows, 1), _ROWS_AT_ONCE)]
-    from threadpoolctl import threadpool_info, threadpool_limits
+    from threadpoolctl import ThreadpoolController
 
-    cores = max((pool["num_threads"] for pool in threadpool_info()), default=1)
+    pools = ThreadpoolController()
+    cores = max((pool.num_threads for pool in pools.lib_controllers), default=1)
     size = min(max(-(-rows // cores), _ROWS_OF_A_CORE), _ROWS_AT_ONCE)
     pieces = [slice(first, first + size) for first in range(0, max(rows, 1), size)]
-    with threadpool_limits(1), ThreadPoolExecutor(min(cores, len(pieces))) as side_by_side:
+    with pools.limit(limits=1), ThreadPoolExecutor(min(cores, len(pieces))) as side_by_side:
         return list(side_by_side.map(function, pieces))
 
 
