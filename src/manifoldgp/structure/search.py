@@ -44,6 +44,9 @@ _TO_THE_END = 0.85
 _FIRST_STARTS, _LATER_STARTS = 20, 90
 """Starts of all candidates that a plan counts with: in the first step, and in later ones for each of the beam. With one input; some steps have half or twice as many."""
 
+_DEEPER = 0.9
+"""How often a depth finds something better, so that another follows."""
+
 _SLOWER = 5
 """Iterations of the usual models, whose gradients have a closed form, that one of a sum or a product of kernels takes as long as."""
 
@@ -125,10 +128,10 @@ class Search(Averaging):
         for depth in range(1, self.depth + 1):
             starts = _FIRST_STARTS if depth == 1 else _LATER_STARTS * self.beam
             screening = starts * SCREENING * _SLOWER * cost(min(N, self.rows, _SCREENING_ROWS))
-            phases.append(Phase(f"depth {depth}, all", SCREENING, screening, SCREENING))
-            phases.append(
-                Phase(f"depth {depth}, best", 0.5 * self.max_iter, 0.5 * self.beam * _KEEP * self.max_iter * work, self.max_iter)
-            )
+            chance = _DEEPER ** (depth - 1)
+            phases.append(Phase(f"depth {depth}, all", SCREENING, screening, SCREENING, chance))
+            best = 0.5 * self.beam * _KEEP * self.max_iter * work
+            phases.append(Phase(f"depth {depth}, best", 0.5 * self.max_iter, best, self.max_iter, chance))
         return Plan((*phases, Phase("winner", self.max_iter, self.max_iter * cost(N), self.max_iter)), at_once=2)
 
     def slower(self, N: int, inputs: int) -> float:

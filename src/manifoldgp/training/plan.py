@@ -55,6 +55,11 @@ class Plan:
         """That is to be expected of all phases."""
         return sum(phase.expected for phase in self.phases)
 
+    @property
+    def span(self) -> tuple[float, float]:
+        """Work of the phases that are always taken, and of all of them."""
+        return sum(phase.work for phase in self.phases if phase.chance == 1.0), sum(phase.work for phase in self.phases)
+
     def matrices(self, outputs: int, threads: int, shared: bool = False) -> int:
         """How many N x N matrices a fit of so many targets holds at its peak: three for each start or member in work, one factor for each member that is kept.
 

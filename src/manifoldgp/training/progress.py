@@ -272,9 +272,17 @@ def in_advance(plan: Plan, seconds: float, budget: float | None) -> str:
 
     >>> in_advance(Plan((), title="900 rows, averaging='stack'"), 75.0, None)
     "900 rows, averaging='stack': about 1 min 15 s"
+    >>> in_advance(Plan((Phase("screen", 9, 2.0, 9), Phase("rest", 9, 10.0, 9, 0.5)), title="25 rows"), 7.0, None)
+    '25 rows: about 7 s, or 2 to 12 s as the data decide'
     """
-    limited = "" if budget is None else f", at most {clock(budget)} (time_budget)"
-    return f"{plan.title}: {about(seconds)}{limited}"
+    least, most = (seconds * work / plan.work if plan.work else seconds for work in plan.span)
+    if budget is not None:
+        limits = f", at most {clock(budget)} (time_budget)"
+    elif most > 2.0 * least and most >= 5.0:
+        limits = f", or {clock(least).removesuffix(' s') if most < 59.5 else clock(least)} to {clock(most)} as the data decide"
+    else:
+        limits = ""
+    return f"{plan.title}: {about(seconds)}{limits}"
 
 
 def about(seconds: float) -> str:
