@@ -119,3 +119,10 @@ def test_warnings_are_shown_when_they_are_given_each_once(capsys):
         assert capsys.readouterr().err == "warning: this takes long\n"  # before the work that it is about
         warnings.warn("nobody's business", DeprecationWarning, stacklevel=1)
     assert capsys.readouterr().err == ""
+
+
+def test_what_takes_seconds_says_what_it_does(here):
+    """A page takes 6 to 18 s, and the terminal was silent meanwhile."""
+    assert "drawing its pictures" in mgp("report", "model.mgp", "--out", "r.html").err
+    assert mgp("report", "model.mgp", "--out", "r.html", "--quiet").err == ""
+    assert "Searching for experiments" in mgp("suggest", "model.mgp", "--learn", "--out", "next.csv").err

@@ -49,6 +49,16 @@ class Messages:
         self.console.print(Text.assemble(("warning: ", "bold yellow"), one_line(text)), soft_wrap=self._whole_lines)
 
     @contextmanager
+    def working(self, text: str) -> Iterator[None]:
+        """A moving sign beside what takes some seconds; a line where nothing can move."""
+        if self._whole_lines:
+            self.note(text)
+            yield
+        else:
+            with self.console.status(Text(visible(text))):
+                yield
+
+    @contextmanager
     def warnings_as_messages(self) -> Iterator[None]:
         """Python's warnings inside become messages, each once, and at once: what is said before a long training is to be read before it."""
         told: set[str] = set()

@@ -66,11 +66,12 @@ def fit(
             table, column_names(states, columns), column_names(actions, columns), run=run, time=time
         )
         model = DynamicsModel(
-            _regressor(averaging, seed),
+            _regressor(averaging, seed, verbose=not quiet),
             angles=column_names(angles, columns),
             flags=column_names(flags, columns),
             rates=dict(_rate(text) for text in rate or ()) or None,
         ).fit(recorded)
+    model.regressor_.set_params(verbose=False)
     model.save(out)
     rows = sum(map(len, recorded.runs)) - len(recorded)
     messages.note(f"Learnt {len(model.space_.learnt)} states from {rows} steps of {len(recorded)} runs; wrote {out}")
@@ -136,7 +137,7 @@ def score(
     """Compare rollouts with runs that the model was not fitted on: RMSE, NLPP and coverage of 95 % bands after every step."""
     messages = Messages(quiet)
     model = _open(model_file)
-    with messages.warnings_as_messages():
+    with messages.warnings_as_messages(), messages.working("Rolling out ..."):
         found = model.score(_recorded(model, table_file, run, time), horizon, every=every, method=method, particles=particles)
     if json:
         print_json(
@@ -152,12 +153,12 @@ def score(
         output().print(str(found))
 
 
-def _regressor(averaging: Averaging, seed: int) -> ManifoldGPRegressor:
+def _regressor(averaging: Averaging, seed: int, verbose: bool) -> ManifoldGPRegressor:
     from manifoldgp import GPRegressor, ManifoldGPRegressor
 
     if averaging is Averaging.plain:
-        return GPRegressor(random_state=seed)
-    return ManifoldGPRegressor(averaging=averaging.value, random_state=seed)
+        return GPRegressor(random_state=seed, verbose=verbose)
+    return ManifoldGPRegressor(averaging=averaging.value, random_state=seed, verbose=verbose)
 
 
 def _rate(text: str) -> tuple[str | tuple[str, ...], str | tuple[str, ...]]:

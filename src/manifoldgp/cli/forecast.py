@@ -64,8 +64,9 @@ def forecast(
     with messages.warnings_as_messages():
         read = read_table(file)
         series = _series(read, target, column)
-        model = Forecaster(lags=lags, period=_period(period), random_state=seed).fit(series)
-        found = model.forecast(horizon)
+        with messages.working(f"Learning from {len(series)} values ..."):
+            model = Forecaster(lags=lags, period=_period(period), random_state=seed).fit(series)
+            found = model.forecast(horizon)
         if column is None and (times := _times_in(read, target)):
             messages.note(f"Rows are counted from 0. {times[0]} looks like the time: {option('--time', times[0])} goes on by it.")
     table = found.to_frame(level)

@@ -79,7 +79,7 @@ def suggest(
     encoding = encoding_of(model)
     targets = encoding.targets
     output = _output(target, targets)
-    with messages.warnings_as_messages():
+    with messages.warnings_as_messages(), messages.working("Searching for experiments ..."):
         found = suggestions.suggest(
             model,
             goals[0],  # pyright: ignore[reportArgumentType]
