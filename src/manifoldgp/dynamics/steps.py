@@ -9,7 +9,9 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -100,11 +102,11 @@ class MomentStep:
     def _in_closed_form(self, mean: Tensor, cov: Tensor, act: Tensor | Policy, closed: GaussianOutputs) -> tuple[Tensor, Tensor]:
         mu, Sigma, cross = self._inputs(mean, cov, act)
         found = self._outputs(mu, Sigma, closed)
-        step, noise = self._affine
-        mixed = torch.bmm(cross, found.gradient)
-        joint = torch.cat([torch.cat([cov, mixed], -1), torch.cat([mixed.mT, found.covariance], -1)], -2)
-        after = torch.baddbmm(noise, step @ joint, step.mT.expand(len(mean), *step.mT.shape))
-        return torch.cat([mean, found.mean], -1) @ step.mT, 0.5 * (after + after.mT)
+        known = (*self._affine, mean, cov, cross, found.mean, found.covariance, found.gradient)
+        if mean.device.type != "cpu" or (torch.is_grad_enabled() and found.mean.requires_grad):
+            return _moved(torch, *known)
+        after, spread = _moved(np, *(part.detach().numpy() for part in known))  # whose calls take a third of the time
+        return torch.from_numpy(after), torch.from_numpy(spread)
 
     def _outputs(self, mu: Tensor, Sigma: Tensor, closed: GaussianOutputs) -> OutputMoments:
         if self.series is None:
@@ -135,6 +137,14 @@ class MomentStep:
         """Points (n, P, S) that have this mean and covariance, and how far they are from the mean."""
         away = self.points[:, : mean.shape[-1]].to(mean) @ root(cov).mT
         return mean.unsqueeze(-2) + away, away
+
+
+def _moved(xp: Any, step: Any, noise: Any, mean: Any, cov: Any, cross: Any, outputs: Any, covariance: Any, gradient: Any) -> tuple[Any, Any]:
+    """Mean and covariance of x' = M (x, f) + noise, with the functions of ``xp``, which is torch or numpy. cross: cov(x, z); gradient: such that cov(x, f) is their product."""
+    mixed = cross @ gradient
+    joint = xp.concat([xp.concat([cov, mixed], -1), xp.concat([mixed.mT, covariance], -1)], -2)
+    after = noise + step @ joint @ step.mT
+    return xp.concat([mean, outputs], -1) @ step.mT, 0.5 * (after + after.mT)
 
 
 @dataclass(frozen=True)

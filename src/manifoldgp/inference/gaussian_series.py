@@ -17,7 +17,7 @@ variance and the prior's of all later ones, as a share of it.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Generic, TypeVar
 
@@ -61,6 +61,7 @@ class SeriesOutputs:
         of, targets = self.exact, len(self.exact.alpha)
         t = of.points.mT
         points, unit = torch.cat([torch.ones_like(t[:, :1]), t], -2), torch.eye(of.matrix.shape[-1]).to(t)
+        one, other = torch.triu_indices(points.shape[1], points.shape[1])
         return _Known(
             matrix=of.matrix,
             flat=-of.matrix.transpose(0, 1).flatten(1),
@@ -71,6 +72,8 @@ class SeriesOutputs:
             slope=of.slope,
             constant=of.constant,
             points=points,
+            pairs=torch.where(one == other, -0.5, -1.0).to(t)[:, None] * points[:, one] * points[:, other],
+            pair=one * points.shape[1] + other,
             seen=torch.cat([self.whitener, points * of.alpha.unsqueeze(-2)], -2).mT.contiguous(),
             unit=unit,
             units=unit.expand(targets, *unit.shape).contiguous(),
@@ -80,7 +83,7 @@ class SeriesOutputs:
 
     @cached_property
     def _known_to_numpy(self) -> _Known[np.ndarray]:
-        return _Known(**{name: value.detach().numpy() for name, value in vars(self._known).items()})
+        return _Known(**{name: value.detach().numpy() for name, value in vars(self._known).items() if name != "spare"})
 
 
 @dataclass(frozen=True)
@@ -88,7 +91,8 @@ class _Known(Generic[Array]):
     """What is known of O targets before any input is, as arrays of PyTorch or of NumPy.
 
     flat: all matrices side by side, negative (D, O Q). points: (1, t_i), as (O, 1 + Q, N), so that products over the points run along memory.
-    seen: Tᵀ and alpha_i (1, t_i) side by side (O, N, R + 1 + Q). targets: the unit matrix of their number.
+    pairs: products of two entries of a point, such that −½ pᵀFp is the sum of the upper triangle of F times them (O, (1 + Q)(2 + Q) / 2, N); pair: where these are in a flat F.
+    seen: Tᵀ and alpha_i (1, t_i) side by side (O, N, R + 1 + Q). targets: the unit matrix of their number. spare: memory for calls to come.
     """
 
     matrix: Array
@@ -100,11 +104,14 @@ class _Known(Generic[Array]):
     slope: Array
     constant: Array
     points: Array
+    pairs: Array
+    pair: Array
     seen: Array
     unit: Array
     units: Array
     targets: Array
     once_and_twice: Array
+    spare: list[Array] = field(default_factory=list)
 
     @property
     def longest_product(self) -> int:
@@ -121,8 +128,8 @@ def _moments(xp: Any, of: _Known, mu: Any, Sigma: Any, latent: bool, judged: boo
 
     times = torch.bmm if xp is torch else np.matmul  # the operator takes PyTorch several calls more, back and forth
     n, targets, D, Q = len(mu), len(of.targets), mu.shape[-1], len(of.unit)
-    A, points = each(of.matrix), each(of.points)
-    wide = xp.tile(Sigma[:, None], (1, targets, 1, 1)).reshape(-1, D, D)
+    A = each(of.matrix)
+    wide = Sigma if n == 1 and xp is np else xp.tile(Sigma[:, None], (1, targets, 1, 1)).reshape(-1, D, D)
     S = times(times(A.mT, wide), A)
     (P, P2), (root, root2) = _inverse(xp, of.unit + S * of.once_and_twice)
     log_variance, variance = each(of.log_variance), each(of.variance)
@@ -130,7 +137,7 @@ def _moments(xp: Any, of: _Known, mu: Any, Sigma: Any, latent: bool, judged: boo
     J = xp.concat([(of.shift + mu @ of.flat).reshape(-1, Q, 1), each(of.units)], -1)
     PJ = times(P, J)
     G = times(A, PJ)
-    found = times(_times_q(xp, points, times(J.mT, PJ), (log_variance - root)[:, None]), each(of.seen))
+    found = (_seen_by_numpy if xp is np else _seen_by_torch)(of, n, times(J.mT, PJ), (log_variance - root)[:, None])
     seen, weighted = found[..., : -Q - 1], found[..., -Q - 1 :]
     total, Gw = weighted[:, 0, 0], times(G, weighted)
     slope = (Gw[..., 0] + each(of.slope)).reshape(n, targets, D)
@@ -159,13 +166,25 @@ def _moments(xp: Any, of: _Known, mu: Any, Sigma: Any, latent: bool, judged: boo
     return mean, covariance, slope.mT, last.detach() if xp is torch else last
 
 
-def _times_q(xp: Any, points: Any, form: Any, largest: Any) -> Any:
-    """q_i (1, t_i), log q_i being ``largest`` less half of the quadratic form; NumPy in one piece of memory, since fresh memory would cost more than the arithmetic."""
-    if xp is torch:
-        return points * torch.exp(largest - 0.5 * (torch.bmm(form, points) * points).sum(-2)).unsqueeze(-2)
-    work = form @ points
-    work *= points
-    return np.multiply(points, np.exp(largest - 0.5 * work.sum(-2))[:, None], out=work)
+def _seen_by_torch(of: _Known[Tensor], n: int, form: Tensor, largest: Tensor) -> Tensor:
+    """Σ_i q_i (1, t_i) seen_i (n O, 1 + Q, R + 1 + Q), log q_i being ``largest`` (n O, 1) less half of the quadratic form (n O, 1 + Q, 1 + Q) of (1, t_i)."""
+    points, seen = (part if n == 1 else part.tile(n, 1, 1) for part in (of.points, of.seen))
+    return torch.bmm(points * torch.exp(largest - 0.5 * (torch.bmm(form, points) * points).sum(-2)).unsqueeze(-2), seen)
+
+
+def _seen_by_numpy(of: _Known[np.ndarray], n: int, form: np.ndarray, largest: np.ndarray) -> np.ndarray:
+    """The same; forms by products that are known before, since products of small matrices are slow, and in memory that was used before: touching it first costs more than the arithmetic."""
+    targets = len(of.targets)
+    upper = form.reshape(n, targets, -1)[..., of.pair].swapaxes(0, 1)
+    log_q = (upper @ of.pairs).swapaxes(0, 1).reshape(len(form), -1)
+    log_q += largest
+    q = np.exp(log_q, out=log_q).reshape(n, targets, 1, -1)
+    shape = n, *of.points.shape
+    work = of.spare.pop() if of.spare else np.empty(shape)  # a list's own calls: threads never get the same one
+    weighted = np.multiply(of.points, q, out=work if work.shape == shape else None)
+    found = (weighted @ of.seen).reshape(len(form), *form.shape[1:-1], -1)
+    of.spare.append(weighted)
+    return found
 
 
 def _positive(x: Any) -> Any:
