@@ -1,11 +1,11 @@
 """Policies from scratch in MuJoCo, ten seeds of each task and model: interaction until it is learnt, and processor time.
 
     python benchmarks/robots_policy.py                      # all that is missing, seed by seed, then the table; an hour or two
-    python benchmarks/robots_policy.py --task shove --seeds 3
+    python benchmarks/robots_policy.py --task strike --seeds 3
     python benchmarks/robots_policy.py --table              # the table of what is finished
 
 Each finished seed is a file and a picture in build/policy, so that a run goes on where it was stopped. Tasks and models are those of examples/policy_search.py. The loop ends when two
-trials in a row were solved (shove: three), or after 20 s of interaction.
+trials in a row were solved (strike: six), or after 20 s of interaction.
 A seed counts as learnt if the policy then solves at least 8 of 10 other trials, with starts and sensor noise that it has not seen.
 """
 

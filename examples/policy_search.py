@@ -1,7 +1,7 @@
-"""Policies learnt from scratch in MuJoCo: a cart-pole swings up, and a finger shoves a block that slides and sticks to a place that the finger cannot reach.
+"""Policies learnt from scratch in MuJoCo: a cart-pole swings up, and a paddle strikes a falling ball so that it rises to half a metre.
 
     python examples/policy_search.py                             # cart-pole, plain GP, seed 0: a few minutes
-    python examples/policy_search.py --task shove --model learned  # a task with contacts, learned features
+    python examples/policy_search.py --task strike --model learned  # a task with a contact, learned features
     python examples/policy_search.py --picture swing.png         # what it learnt, drawn
 
 The loop is PILCO's: random actions first; then learn the dynamics from all that was recorded, improve a small policy through predicted rollouts, try it, and so on.
@@ -42,21 +42,21 @@ CART_POLE = """
   <actuator><motor joint="cart"/></actuator>
 </mujoco>"""
 
-SHOVE = """
+STRIKE = """
 <mujoco>
-  <option integrator="implicitfast" timestep="0.001" gravity="0 0 0"/>
-  <default><geom solref="0.005 1" solimp="0.95 0.99 0.001" condim="1"/></default>
+  <option integrator="implicitfast" timestep="0.001"/>
+  <default><geom condim="1" solref="-10000 -7"/></default>
   <worldbody>
-    <body>
-      <joint name="finger" type="slide" axis="1 0 0" damping="1" limited="true" range="-0.5 0.25" solreflimit="0.01 1"/>
-      <geom type="box" size="0.02 0.05 0.05" mass="0.5"/>
+    <body gravcomp="1">
+      <joint name="paddle" type="slide" axis="0 0 1" stiffness="20" damping="2"/>
+      <geom type="box" size="0.1 0.1 0.01" pos="0 0 -0.01" mass="0.5"/>
     </body>
-    <body pos="0.06 0 0">
-      <joint name="block" type="slide" axis="1 0 0" frictionloss="2"/>
-      <geom type="box" size="0.04 0.04 0.04" mass="0.5"/>
+    <body pos="0 0 0.03">
+      <joint name="ball" type="slide" axis="0 0 1"/>
+      <geom type="sphere" size="0.03" mass="0.05"/>
     </body>
   </worldbody>
-  <actuator><motor joint="finger"/></actuator>
+  <actuator><motor joint="paddle"/></actuator>
 </mujoco>"""
 
 
@@ -77,13 +77,13 @@ class Task:
     cost, solved
         What a state costs; whether the states (T + 1, 4) of a trial are what was wanted.
     first
-        The range of random forces; for a finger mostly forward, so that it touches something.
+        The range of random forces.
     random_trials, trials
         Trials with random forces, then with the policy, at most: no more than 20 s together.
     evaluations
         Rollouts with a gradient before each trial.
     in_a_row
-        Solved trials in a row after which it counts as learnt: a block may come to rest in its place by luck.
+        Solved trials in a row after which the loop ends: a ball may rise as high by luck.
     """
 
     xml: str
@@ -111,9 +111,9 @@ def tip(states: Tensor) -> Tensor:
     return torch.stack([x + 0.6 * angle.sin(), -0.6 * angle.cos()], -1)
 
 
-def block(states: Tensor) -> Tensor:
-    """Where the block is, in metres: (..., 1) of states (..., 4)."""
-    return states[..., 1:2]
+def height(states: Tensor) -> Tensor:
+    """How high the ball gets if nothing stops it, in metres: (..., 1) of states (..., 4)."""
+    return (states[..., 1] + states[..., 3] ** 2 / (2 * 9.81)).unsqueeze(-1)
 
 
 def stands(states: Array) -> bool:
@@ -122,9 +122,9 @@ def stands(states: Array) -> bool:
     return bool((away.norm(dim=-1) < 0.2).all())
 
 
-def lies(states: Array) -> bool:
-    """Whether the block was within 4 cm of its place during the last half second."""
-    return bool((np.abs(states[-6:, 1] - 0.45) < 0.04).all())
+def rises(states: Array) -> bool:
+    """Whether the ball, at the end of the trial, is on its way to half a metre, give or take a tenth."""
+    return bool(((height(torch.as_tensor(states[-4:])) - 0.5).abs() < 0.1).all())
 
 
 TASKS = {
@@ -147,24 +147,24 @@ TASKS = {
         evaluations=160,
         in_a_row=2,
     ),
-    "shove": Task(
-        xml=SHOVE,
-        names=("finger", "block", "dfinger", "dblock"),
+    "strike": Task(
+        xml=STRIKE,
+        names=("paddle", "ball", "dpaddle", "dball"),
         angles=(),
-        limit=10.0,
-        dt=0.1,
-        steps=20,
-        start=np.array([0.0, 0.15, 0.0, 0.0]),
-        spread=np.array([0.02, 0.03, 0.0, 0.0]),
+        limit=8.0,
+        dt=0.05,
+        steps=16,
+        start=np.array([0.0, 0.3, 0.0, 0.0]),
+        spread=np.array([0.02, 0.05, 0.02, 0.05]),
         noise=np.array([0.002, 0.002, 0.01, 0.01]),
-        scale=np.array([0.3, 0.3, 1.0, 1.0]),
-        cost=SaturatingCost([0.45], 0.08, block),
-        solved=lies,
-        first=(-4.0, 10.0),
-        random_trials=2,
-        trials=8,
+        scale=np.array([0.2, 0.3, 0.7, 2.0]),
+        cost=SaturatingCost([0.5], 0.1, height),
+        solved=rises,
+        first=(-8.0, 8.0),
+        random_trials=3,
+        trials=22,
         evaluations=64,
-        in_a_row=3,
+        in_a_row=6,
     ),
 }
 
@@ -251,14 +251,14 @@ def learn(task: Task, model: str, policy: RadialPolicy, seed: int) -> Iterator[t
 
 
 def picture(task: Task, states: Array, path: str) -> None:
-    """Draw one trial: the cart-pole every 0.1 s, from light to dark; or where finger and block are."""
+    """Draw one trial: the cart-pole every 0.1 s, from light to dark; or where paddle and ball are."""
     from matplotlib import pyplot as plt
 
     figure, axes = plt.subplots(figsize=(7, 3), constrained_layout=True)
     if task.xml == CART_POLE:
         _draw_cart_pole(axes, states)
     else:
-        _draw_shove(axes, np.arange(len(states)) * task.dt, states)
+        _draw_strike(axes, np.arange(len(states)) * task.dt, states)
     figure.savefig(path, dpi=120)
     plt.close(figure)
 
@@ -275,12 +275,13 @@ def _draw_cart_pole(axes, states: Array) -> None:
     axes.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False)
 
 
-def _draw_shove(axes, seconds: Array, states: Array) -> None:
-    axes.axhspan(0.41, 0.49, color="0.9", label="target")
-    axes.plot(seconds, states[:, 1], label="block", color="tab:blue")
-    axes.plot(seconds, states[:, 0], label="finger", color="tab:orange")
+def _draw_strike(axes, seconds: Array, states: Array) -> None:
+    axes.axhspan(0.4, 0.6, color="0.9", label="target")
+    axes.plot(seconds, height(torch.as_tensor(states)).squeeze(-1), "--", label="height that the ball will reach", color="tab:blue")
+    axes.plot(seconds, states[:, 1], label="ball", color="tab:blue")
+    axes.plot(seconds, states[:, 0], label="paddle", color="tab:orange")
     axes.set(xlabel="s", ylabel="m")
-    axes.legend(frameon=False)
+    axes.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False)
 
 
 def main(arguments: list[str] | None = None) -> float:

@@ -206,11 +206,12 @@ def test_the_example_makes_its_trials():
     assert spec.loader is not None
     example = sys.modules.setdefault(spec.name, importlib.util.module_from_spec(spec))  # where dataclasses look for it
     spec.loader.exec_module(example)
-    simulator = example.Simulator(example.TASKS["shove"], 0)
-    states, _, forces = simulator.run(lambda state: 10.0)
-    assert states.shape == (21, 4)
-    assert states[0, 1] == pytest.approx(states[1, 1], abs=1e-6)  # the block sticks until it is touched
-    assert states[-1, 0] == pytest.approx(0.25, abs=0.01)  # as far as the finger reaches
-    assert states[-1, 1] > 0.5  # the block slides on, too far
-    assert states[-1, 3] == pytest.approx(0.0, abs=1e-3)  # and sticks again
-    assert (forces == 10.0).all()
+    simulator = example.Simulator(example.TASKS["strike"], 0)
+    states, _, forces = simulator.run(lambda state: 8.0)
+    assert states.shape == (17, 4)
+    before, after = example.height(torch.as_tensor(states)).numpy()[[0, -1], 0]
+    assert before == pytest.approx(states[0, 1], abs=0.01)  # the ball is dropped
+    np.testing.assert_allclose(example.height(torch.as_tensor(states[:3])).squeeze(-1), before, atol=0.01)  # and falls freely at first
+    assert after > before + 0.1  # until the paddle strikes it
+    assert example.rises(states) == (abs(after - 0.5) < 0.1)
+    assert (forces == 8.0).all()
