@@ -11,7 +11,7 @@ Needs MuJoCo: pip install 'manifoldgp[sim]'. `benchmarks/robots_policy.py` runs 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -221,6 +221,18 @@ def first_policy(task: Task, seed: int) -> RadialPolicy:
     return RadialPolicy([-task.limit], [task.limit], task.scale, task.angles, random_state=seed)
 
 
+def recordings(task: Task, trials: Sequence[tuple[Array, Array]]) -> Trajectories:
+    """Measured states and forces of trials, by name."""
+    states, forces = zip(*trials, strict=True)
+    return Trajectories.from_arrays(states, forces, dt=task.dt, state_names=task.names, action_names=["force"])
+
+
+def dynamics_of(task: Task, model: str) -> DynamicsModel:
+    """A model that has learnt nothing yet; positions follow from their rates."""
+    rates = dict(zip(task.names[:2], task.names[2:], strict=True))
+    return DynamicsModel(MODELS[model](), angles=[task.names[i] for i in task.angles], rates=rates)
+
+
 def learn(task: Task, model: str, policy: RadialPolicy, seed: int) -> Iterator[tuple[Attempt, bool]]:
     """Each trial of the loop, and whether it was solved, until so many in a row are as the task says; the policy improves in place."""
     simulator, outcomes = Simulator(task, seed), []
@@ -230,18 +242,9 @@ def learn(task: Task, model: str, policy: RadialPolicy, seed: int) -> Iterator[t
         outcomes.append(task.solved(true))
         return measured, forces
 
-    first = [simulator.random_trial() for _ in range(task.random_trials)]
-    recorded = Trajectories.from_arrays(
-        [states for states, _ in first],
-        [forces for _, forces in first],
-        dt=task.dt,
-        state_names=task.names,
-        action_names=["force"],
-    )
-    rates = dict(zip(task.names[:2], task.names[2:], strict=True))
-    dynamics = DynamicsModel(MODELS[model](), angles=[task.names[i] for i in task.angles], rates=rates)
+    recorded = recordings(task, [simulator.random_trial() for _ in range(task.random_trials)])
     turns = search(
-        policy, trial, dynamics, task.cost, recorded, simulator.starts(24),
+        policy, trial, dynamics_of(task, model), task.cost, recorded, simulator.starts(24),
         trials=task.trials, rivals=lambda other: first_policy(task, other), evaluations=task.evaluations, random_state=1000 * seed,
     )  # fmt: skip
     for attempt in turns:

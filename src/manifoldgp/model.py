@@ -61,6 +61,10 @@ class Data:
         return X if self.mask is None else X[self.mask.reshape(-1) > 0]
 
 
+_ROWS_OF_A_WAVE = 14.0
+"""Rows on the width of the data, per direction, times its standard deviations, of the shortest length-scale that is worth a start: about four rows."""
+
+
 @dataclass(frozen=True)
 class Model:
     """The description of a manifold GP; its learnt state is a tree of values with the same names.
@@ -101,7 +105,10 @@ class Model:
         names = [name for name, _ in leaves(rest)]
         beside = {pattern: prior for pattern, prior in self.features.priors_beside().items() if fnmatch.filter(names, pattern)}
         layout = Layout(with_priors({"features": features, **rest}, beside | dict(self.priors)))
-        return layout, {"features": drawn, **Layout(rest).draw(generator, count)}
+        values = {"features": drawn, **Layout(rest).draw(generator, count)}
+        if isinstance(self.features, Identity) and count > 1:
+            _shorten_the_last(values["kernel"], *X.shape)
+        return layout, values
 
     def features_at(self, values: Tree, X: Tensor) -> Tensor:
         """H = M(X) (*B, N, Q) for X (N, D) or (*B, N, D); with several outputs (*B, 1, N, Q), for all of them."""
@@ -171,3 +178,9 @@ class Model:
         if warped:
             value = value - (log_slope if mask is None else log_slope * mask).sum(-1)
         return value.sum(-1) if self.outputs else value
+
+
+def _shorten_the_last(kernel: Tree, rows: int, inputs: int) -> None:
+    """The last of several starts begins with the shortest length-scales that so many rows can show: from long ones a signal of many waves is taken for noise."""
+    if "lengthscale" in kernel:
+        kernel["lengthscale"][-1] *= min(1.0, _ROWS_OF_A_WAVE * rows ** (-1.0 / inputs) / inputs**0.5)

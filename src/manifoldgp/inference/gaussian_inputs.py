@@ -245,11 +245,18 @@ def _pieces(left: Tensor, count: Tensor) -> Iterator[tuple[slice, Tensor, Tensor
         yield slice(begin, begin + some), one[:some], other[:some]
 
 
+_OVERFLOWS = 600.0
+"""A little less than the largest number with an exponential."""
+
+
 def less_one(x: Tensor) -> Tensor:
-    """exp(x) − 1 in place, for no gradient: by a polynomial where all x are small and would lose their digits; expm1 takes several times as long."""
+    """exp(x) − 1 in place, for no gradient: by a polynomial where all x are small and would lose their digits; expm1 takes several times as long.
+
+    x is log Q / (q q') of kernels k <= v, whose Q = E[k k'] is at most v q and v q': so Q <= v² exp(−x), which is nothing long before exp(x) overflows beside a q of zero.
+    """
     degree = int(_degrees_of(x.abs().amax()))
     if not degree:
-        return x.exp_().sub_(1.0)
+        return x.clamp_max_(_OVERFLOWS).exp_().sub_(1.0)
     highest, *others = _polynomial(degree)
     ratio = highest * x + others[0]
     for c in x.new_tensor(others[1:]):
