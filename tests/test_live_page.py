@@ -163,7 +163,7 @@ def test_dates_many_categories_and_gaps_are_encoded_as_the_model_does(chromium, 
     write_model_report(model, tmp_path / "model.html")
     new, encoding = table.iloc[[0, 1, 30, 59]], model.table_encoding_
     view: Any = SimpleNamespace(
-        model=model, inputs=list(encoding.names), X=encoding.training_inputs(gaps, gaps[["grip"]].to_numpy())[0].to_numpy()
+        model=model, encoding=encoding, X=encoding.training_inputs(gaps, gaps[["grip"]].to_numpy())[0].to_numpy()
     )
     functions = (resources.files("manifoldgp.inspection") / "live.js").read_text(encoding="utf-8").split("// Distance from")[0]
     code = f"""
