@@ -107,6 +107,15 @@ def test_controls_and_tables(chromium, model, page, tmp_path, size):
     assert 'speed <m/s>: "x" is not a number' in text[7]
 
 
+def test_rows_that_cannot_be_predicted_are_no_predictions(chromium, page, tmp_path):
+    code = """
+      document.querySelector("#live-table textarea").value = "speed <m/s>,floor\\n0.5,ice\\n-1,snow\\n";
+      document.querySelector("#live-table button").click();"""
+    dom, console = browse(chromium, with_script(page, code, tmp_path / "page.html"), tmp_path / "profile")
+    assert not console
+    assert ">Download 1 prediction<" in dom
+
+
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be", "utf-8", "cp1252"])
 def test_files_are_read_in_the_encodings_of_tables(chromium, page, tmp_path, encoding):
     text = "speed <m/s>,floor,Gerät\n0.5,ice,groß\n-1,sand,\n"

@@ -194,7 +194,8 @@ function predicted(text) {
     const found = predicted(box.value);
     if (typeof found === "string") { out.replaceChildren(make("p", { class: "caution", text: found })); return; }
     const text = [found.head, ...found.body].map((row) => row.map((cell) => quote(cell, found.separator)).join(found.separator)).join("\n") + "\n";
-    const link = make("a", { download: "predictions.csv", href: URL.createObjectURL(new Blob([text], { type: "text/csv" })), text: `Download ${found.body.length} predictions` });
+    const count = found.body.filter((row) => row[row.length - 1] === "").length;
+    const link = make("a", { download: "predictions.csv", href: URL.createObjectURL(new Blob([text], { type: "text/csv" })), text: `Download ${count} prediction${count === 1 ? "" : "s"}` });
     const cellOf = (cell) => make("td", { text: typeof cell === "number" ? say(cell) : cell });
     const shown = make("table", {}, make("thead", {}, make("tr", {}, ...found.head.map((name) => make("th", { text: name })))), make("tbody", {}, ...found.body.slice(0, 20).map((row) => make("tr", {}, ...row.map(cellOf)))));
     const more = found.body.length > 20 ? `The first 20 of ${found.body.length} rows.` : "";
