@@ -40,8 +40,8 @@ def report(
     refuse_overwriting([out], [model_file, *([test] if test else [])])
     refuse_unwritable(out)
     messages = Messages(quiet)
-    model = open_manifold_gp(model_file)
     with messages.warnings_as_messages(), messages.working("Judging the model and drawing its pictures ..."):
+        model = open_manifold_gp(model_file)
         X, y = (None, None) if test is None else _test_rows(model, test, allow_unknown, messages)
         write_model_report(model, out, title=title, X=X, y=y)
     messages.note(f"The report: {out.resolve().as_uri()}")
