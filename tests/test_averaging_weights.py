@@ -18,7 +18,14 @@ from manifoldgp.averaging.stacking import (
     stacking_weights,
     tempered_weights,
 )
-from manifoldgp.averaging.verdict import coverage, errors_in_words, held_out_numbers, held_out_remarks, interval_remarks
+from manifoldgp.averaging.verdict import (
+    _weights_in_words,
+    coverage,
+    errors_in_words,
+    held_out_numbers,
+    held_out_remarks,
+    interval_remarks,
+)
 from manifoldgp.errors import InputError
 
 
@@ -137,6 +144,14 @@ def test_words_for_several_plain_gps_agree_with_what_the_features_add():
     first, second = held_out_remarks(report_of_plain_gps(stack=0.925))[:2]
     assert first == "Plain GPs carry 78 % of the weight (most of it: plain GP, 43 %): the features add little here."
     assert second.endswith("less than 0.02 from the features.")
+
+
+def test_the_plain_gp_has_the_weight_of_no_other_plain_gp():
+    """It had 40 % and the rough one 28 %, and "the plain GP 68 %" was said."""
+    several = _weights_in_words({"plain GP": 0.4, "rough GP": 0.28, "cold": 0.32}, 0.1)
+    assert several == "Learned features carry 32 % of the weight (most of it: cold, 32 %), plain GPs (most of it: plain GP) 68 %."
+    alone = _weights_in_words({"plain GP": 0.0, "rough GP": 0.2, "cold": 0.8}, 0.1)
+    assert alone == "Learned features carry 80 % of the weight (most of it: cold, 80 %), the rough GP 20 %."
 
 
 def test_words_keep_calibration_and_features_apart():

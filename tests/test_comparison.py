@@ -11,12 +11,14 @@ import pandas as pd
 import polars as pl
 import pytest
 from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.linear_model import LinearRegression
+from threadpoolctl import threadpool_info
 
 from command_line import fails, mgp
 from manifoldgp import GPRegressor, compare, metrics
 from manifoldgp.averaging.folds import make_folds
-from manifoldgp.comparison import candidates, comparing
+from manifoldgp.comparison import candidates, comparing, peers
 from manifoldgp.comparison.differences import paired
 from manifoldgp.comparison.held_out import OWN_GAUSSIAN, OWN_MIXTURE, RESIDUALS, RowScores
 from manifoldgp.comparison.result import Comparison, Row
@@ -313,3 +315,18 @@ def test_the_command_line_says_which_model_to_use(tmp_path, monkeypatch):
     mgp("compare", "data.csv", "-t", "y", "--group", "run", "--ordered", code=2)
     mgp("compare", "data.csv", "-t", "y", "--out", "data.csv", code=2)
     mgp("compare", "data.csv", "-t", "y", "--budget", "0", code=2)
+
+
+def test_boosting_keeps_to_one_thread(monkeypatch):
+    """Threads that wait busily for each other took minutes for 200 rows where other processes had the cores."""
+    seen = []
+    train = HistGradientBoostingRegressor.fit
+
+    def watched(self, X, y):
+        seen.extend(pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "openmp")
+        return train(self, X, y)
+
+    monkeypatch.setattr(HistGradientBoostingRegressor, "fit", watched)
+    X = np.random.default_rng(0).normal(size=(30, 2))
+    assert peers.boosting(0).fit(X, X[:, 0]).predict(X).shape == (30,)
+    assert set(seen) == {1}

@@ -128,7 +128,7 @@ def test_the_report_takes_test_rows(tmp_path, monkeypatch):
     model.save("model.mgp")
     data.assign(y=data.y.where(data.index > 0)).to_csv("new.csv", index=False)
     done = mgp("report", "model.mgp", "--test", "new.csv", "--out", "page.html")
-    assert "1 of 30 rows have no target and are left out." in done.err
+    assert "1 of 30 rows has no target and is left out." in done.err
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "From 29 test rows" in page
     data.assign(kind="c").to_csv("other.csv", index=False)
@@ -158,7 +158,7 @@ def test_test_rows_with_gaps_are_predicted_as_the_model_predicts_them(tmp_path, 
     new = data.assign(kind=data.kind.where(data.index != 3, "c"), y=data.y.where(data.index != 5))
     new.to_csv("new.csv", index=False)
     done = mgp("report", "model.mgp", "--test", "new.csv", "--out", "page.html")
-    assert "1 of 40 rows have no target" in done.err
+    assert "1 of 40 rows has no target" in done.err
     assert "1 of 39 rows cannot be predicted (row 4)" in done.err
     assert "From 38 test rows" in (tmp_path / "page.html").read_text(encoding="utf-8")
     rows = data.drop(index=[3, 5])

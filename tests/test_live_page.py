@@ -107,6 +107,15 @@ def test_controls_and_tables(chromium, model, page, tmp_path, size):
     assert 'speed <m/s>: "x" is not a number' in text[7]
 
 
+def test_rows_that_cannot_be_predicted_are_no_predictions(chromium, page, tmp_path):
+    code = """
+      document.querySelector("#live-table textarea").value = "speed <m/s>,floor\\n0.5,ice\\n-1,snow\\n";
+      document.querySelector("#live-table button").click();"""
+    dom, console = browse(chromium, with_script(page, code, tmp_path / "page.html"), tmp_path / "profile")
+    assert not console
+    assert ">Download 1 prediction<" in dom
+
+
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be", "utf-8", "cp1252"])
 def test_files_are_read_in_the_encodings_of_tables(chromium, page, tmp_path, encoding):
     text = "speed <m/s>,floor,Gerät\n0.5,ice,groß\n-1,sand,\n"
@@ -163,7 +172,7 @@ def test_dates_many_categories_and_gaps_are_encoded_as_the_model_does(chromium, 
     write_model_report(model, tmp_path / "model.html")
     new, encoding = table.iloc[[0, 1, 30, 59]], model.table_encoding_
     view: Any = SimpleNamespace(
-        model=model, inputs=list(encoding.names), X=encoding.training_inputs(gaps, gaps[["grip"]].to_numpy())[0].to_numpy()
+        model=model, encoding=encoding, X=encoding.training_inputs(gaps, gaps[["grip"]].to_numpy())[0].to_numpy()
     )
     functions = (resources.files("manifoldgp.inspection") / "live.js").read_text(encoding="utf-8").split("// Distance from")[0]
     code = f"""

@@ -307,6 +307,36 @@ def test_a_title_above_names_with_decimal_commas_below(tmp_path):
     assert (list(read.columns), len(read)) == (["id", "x", "y"], 2)
 
 
+def test_notes_on_the_first_sheet_are_passed_over(tmp_path):
+    pytest.importorskip("openpyxl", reason="needs the extra excel")
+    with pd.ExcelWriter(tmp_path / "a.xlsx") as book:
+        pd.DataFrame({"Measured by Anna": ["see the second sheet"]}).to_excel(book, sheet_name="notes", index=False)
+        table().to_excel(book, sheet_name="runs", index=False)
+    with pytest.warns(FitWarning, match=r"2 sheets: notes, runs. runs is read, the first one with two columns or more."):
+        read = read_table(tmp_path / "a.xlsx")
+    pd.testing.assert_frame_equal(read, table(), check_dtype=False)
+
+
+def test_units_below_the_names_stay_with_the_encoding(tmp_path):
+    (tmp_path / "a.csv").write_text("time,share,force,floor\ns,-,N,\n1,2,3,ice\n2,3,4,ice\n3,5,5,mud\n", encoding="utf-8")
+    with pytest.warns(FitWarning, match=r"holds units or words \(s, -, N\)"):
+        read = read_table(tmp_path / "a.csv")
+    encoding = TableEncoding.learn(read, ["force"])
+    assert encoding.units == (("time", "s"), ("force", "N"))
+    assert TableEncoding.from_plain(json.loads(json.dumps(encoding.to_plain()))) == encoding
+    assert [encoding.label(name) for name in ("time", "share", "force")] == ["time [s]", "share", "force [N]"]
+
+
+def test_a_scale_of_time_knows_whether_dates_said_their_zone():
+    local = pd.Series(["2026-03-29T10:15:00+02:00", "2026-03-31T10:15:00+02:00"])
+    rows = pd.DataFrame({"when": local, "x": [1.0, 2.0], "y": [1.0, 2.0]})
+    for values, zoned in ((local, True), (pd.to_datetime(local), True), (local.str[:16], False)):
+        encoding = TableEncoding.learn(rows.assign(when=values), ["y"])
+        assert encoding.columns[0].time is not None
+        assert encoding.columns[0].time.zoned is zoned
+        assert TableEncoding.from_plain(json.loads(json.dumps(encoding.to_plain()))) == encoding
+
+
 def test_a_title_above_a_sheet_is_left_out(tmp_path):
     openpyxl = pytest.importorskip("openpyxl", reason="needs the extra excel")
     numbers = pd.DataFrame({"x": [1.5, 3.0, 5.0], "y": [2, 4, 6]})

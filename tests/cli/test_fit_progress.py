@@ -18,6 +18,8 @@ from manifoldgp import NUTS, GPRegressor, ManifoldGPRegressor, Single, Stack
 from manifoldgp.cli._fit_progress import FitProgress
 from manifoldgp.cli._interruption import Interruption
 from manifoldgp.cli._messages import Messages
+from manifoldgp.estimators.targets import titled
+from manifoldgp.structure.search import Search
 from manifoldgp.training.plan import Phase, Plan, slower_by_inputs
 from manifoldgp.training.progress import Lines, PhaseWatcher, Position, Progress, bar_here
 from short_fits import few_starts, manifold, short_stack
@@ -219,6 +221,16 @@ def test_a_budget_is_told_in_advance_by_its_option():
     told = " ".join(drawn(messages))
     assert "9 rows, --averaging stack: " in told
     assert ", at most 30 s (--time-budget)" in told
+
+
+def test_a_search_says_what_it_is_and_its_own_option():
+    messages = terminal()
+    with FitProgress(1, messages, Interruption(), budget=30.0) as progress:
+        plan = titled(Search(depth=2).plan(107), 107, Search(depth=2), "exact")
+        progress.begin(0, plan)
+    told = " ".join(drawn(messages))
+    assert "107 rows, a search for kernels: " in told
+    assert ", at most 30 s (--budget)" in told
 
 
 @pytest.fixture

@@ -180,6 +180,29 @@ def test_targets_names_and_units_reach_title_axes_and_tables(tmp_path, monkeypat
     assert "y" not in {spec["y"].get("label") for specs in charts.values() for spec in specs}
 
 
+def test_units_below_the_names_reach_title_axes_and_controls(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    frame = table(["speed", "load"], ["force"]).assign(when=[f"2026-03-{day + 1:02d}T10:00:00+02:00" for day in range(24)])
+    names, rows = frame.to_csv(index=False).split("\n", 1)
+    units = {"speed": "m/s", "load": "-", "force": "N"}
+    Path("data.csv").write_text(
+        f"{names}\n{','.join(units.get(name, '') for name in names.split(','))}\n{rows}", encoding="utf-8"
+    )
+    mgp("fit", "data.csv", "-t", "force", "--out", "m.mgp", *FAST)
+    mgp("report", "m.mgp", "--out", "r.html")
+    page = Path("r.html").read_text(encoding="utf-8")
+    assert "<h1>A model of force [N]</h1>" in page
+    data = json.loads(Scripts(page).texts[0])
+    charts = {chart["id"]: chart["specs"] for chart in data["charts"]}
+    assert {spec["y"]["label"] for spec in charts["prediction"]} == {"force [N]"}
+    assert {"speed [m/s]", "load"} <= {spec["x"]["label"] for spec in charts["prediction"]}
+    columns = {column["name"]: column["label"] for column in data["live"]["columns"]}
+    assert columns == {"speed": "speed [m/s]", "load": "load", "kind speed": "kind speed", "when": "when (UTC)"}
+    shown = mgp("inspect", "m.mgp").out
+    assert re.search(r"speed\s+number, in m/s", shown)
+    assert "since 2026-03-01 08:00:00 UTC" in shown
+
+
 def test_the_pages_python_runs_as_printed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rows = table(["speed", "load\n(kg)"], ["y"]).assign(sd=0.1)

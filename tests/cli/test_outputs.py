@@ -126,3 +126,12 @@ def test_what_takes_seconds_says_what_it_does(here):
     assert "drawing its pictures" in mgp("report", "model.mgp", "--out", "r.html").err
     assert mgp("report", "model.mgp", "--out", "r.html", "--quiet").err == ""
     assert "Searching for experiments" in mgp("suggest", "model.mgp", "--learn", "--out", "next.csv").err
+    assert "Writing the model as a program" in mgp("export", "model.mgp", "--to", "c", "--out", "m.c").err
+    assert "Looking for a smaller model" in mgp("export", "model.mgp", "--to", "c", "--max-members", "1", "--out", "m.c").err
+
+
+def test_the_header_of_a_c_model_names_inputs_and_targets(here):
+    mgp("export", "model.mgp", "--to", "c", "--out", "m.c")
+    header = Path("m.h").read_text(encoding="utf-8")
+    assert "   x: x1, x2, surface=hard, surface=soft\n" in header
+    assert "   mean and std: y\n" in header

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import warnings
 from types import SimpleNamespace
 from typing import Any
@@ -191,7 +192,7 @@ def test_scores_are_the_formulas(here):
     new.loc[2, "y"] = np.nan
     new.to_csv("new.csv", index=False)
     done = mgp("score", "m.mgp", "new.csv", "--json")
-    assert "1 of 12 rows have no target and are left out." in done.err
+    assert "1 of 12 rows has no target and is left out." in done.err
     result = json.loads(done.out)
     assert (result["rows"], result["rows_without_target"]) == (11, 1)
     scores = result["scores"]["y"]
@@ -220,6 +221,24 @@ def test_scores_of_the_training_rows_are_called_so(folder):
     assert words in told
     assert "held-out" not in told  # this average holds no rows out
     assert words not in mgp("score", folder / "model.mgp", folder / "new.csv").err
+
+
+def test_a_row_that_cannot_be_scored_is_counted_as_in_its_file(folder, tmp_path):
+    """Rows without target, which are left out before, had shifted the number."""
+    new = tmp_path / "new.csv"
+    rows = pd.read_csv(folder / "new.csv")
+    rows.loc[1, "y"] = np.nan
+    rows.loc[4, "surface"] = "wet"
+    rows.to_csv(new, index=False)
+    told = mgp("score", folder / "model.mgp", new).err
+    assert "1 of 25 rows has no target and is left out." in told
+    assert "1 of 24 rows cannot be predicted (row 5)" in told
+    assert "(row 5)" in mgp("report", folder / "model.mgp", "--test", new, "--out", tmp_path / "r.html").err
+
+
+def test_models_are_counted_for_each_target(here):
+    told = mgp("fit", "data.csv", "-t", "y", "-t", "z", "--out", "m.mgp", *FAST).err
+    assert re.search(r"Fitted in [\d.]+ s; models in the averages: 1 for y, 1 for z\.", told)
 
 
 def test_predictions_stand_beside_the_inputs_on_request(folder, tmp_path):

@@ -42,6 +42,15 @@ def digits(value: float, count: int = 4) -> str:
     return f"{rounded:.0f}" if 10**count <= abs(rounded) < 1e7 else f"{rounded:.{count}g}"
 
 
+def verb(count: int, one: str, several: str) -> str:
+    """The form of a verb or pronoun that goes with so many things.
+
+    >>> f"1 of 9 rows {verb(1, 'has', 'have')} no target", f"2 of 9 rows {verb(2, 'has', 'have')} no target"
+    ('1 of 9 rows has no target', '2 of 9 rows have no target')
+    """
+    return one if count == 1 else several
+
+
 def explained_share(value: float) -> str:
     """R² with two digits after the point, or as many as it takes to tell it from 1.
 

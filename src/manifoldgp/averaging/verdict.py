@@ -153,14 +153,14 @@ def _weights_in_words(share: dict[str, float], from_features: float) -> str:
     """Who carries the weight; every Gaussian process on the inputs as they are counts as plain, whatever its kernel. from_features: nats a row that held-out rows gain by them."""
     of_plain = {name: weight for name, weight in share.items() if name in PLAIN_GPS}
     plain, first = sum(of_plain.values()), max(of_plain, key=of_plain.__getitem__)
+    alone = share[first] > plain - 0.005
     if plain >= 0.7:
-        alone = share[first] > plain - 0.005
         who = f"The {first} carries" if alone else "Plain GPs carry"
         most = "" if alone else f" (most of it: {first}, {100 * share[first]:.0f} %)"
         little = ": the features add little here." if from_features < _LITTLE else ", learned features the rest."
         return f"{who} {100 * plain:.0f} % of the weight{most}{little}"
     heaviest = max((name for name in share if name not in PLAIN_GPS), key=share.__getitem__)
-    whose = "the plain GP" if first == "plain GP" else f"plain GPs (most of it: {first})"
+    whose = f"the {first}" if alone else f"plain GPs (most of it: {first})"
     return (
         f"Learned features carry {100 * (1.0 - plain):.0f} % of the weight (most of it: {heaviest}, {100 * share[heaviest]:.0f} %), "
         f"{whose} {100 * plain:.0f} %."

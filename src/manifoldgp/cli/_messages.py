@@ -80,6 +80,8 @@ _ARGUMENTS = (
     (re.compile(r"\b(ordered|group)s? of fit\b"), r"--\1"),
     (re.compile(r"\ballow_unknown=True\b"), "--allow-unknown"),
     (re.compile(r"\(time_budget\)"), "(--time-budget)"),
+    (re.compile(r"\(budget\)"), "(--budget)"),
+    (re.compile(r"\btime_budget=(\d[\d.e+]*)"), r"--time-budget \1"),
     (re.compile(r"\braise max_iter\b"), "raise --max-iter"),
     (re.compile(r"\bSparse\(inducing=\.\.\.\)"), "--inducing"),
     (re.compile(r"\bagainst GPRegressor\b"), "against --averaging plain"),
@@ -93,6 +95,8 @@ def in_options(text: str) -> str:
 
     >>> in_options("More rows help, or groups=. Use averaging='stack', or raise max_iter.")
     'More rows help, or --group. Use --averaging stack, or raise --max-iter.'
+    >>> in_options("time_budget=60 is too short for the exact one.")
+    '--time-budget 60 is too short for the exact one.'
     >>> in_options("Fit without: X.drop(columns=['force [N])', 'x'])")
     "Fit without: --drop 'force [N])' --drop x"
     >>> print(in_options(r"X.drop(columns=['a\\x1b[31m'])"))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from manifoldgp._system.plain_text import verb
 from manifoldgp.cli._messages import Messages
 
 if TYPE_CHECKING:
@@ -15,11 +16,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Query:
-    """Rows of a table that a model can predict: inputs X (n, D) as a DataFrame, known noise (n,) or None; reasons (rows,): why not, "" where it can."""
+    """Rows of a table that a model can predict: inputs X (n, D) as a DataFrame, known noise (n,) or None; reasons (rows,): why not, "" where it can.
+
+    numbers (rows,): where each row stands in its file, the first at 0.
+    """
 
     X: Any
     noise: Any
     reasons: Any
+    numbers: Any
 
 
 def open_model(path: Path) -> Any:
@@ -103,7 +108,7 @@ def prepare(encoding: TableEncoding, table: Any, allow_unknown: bool, messages: 
     noise = encoding.noise_values(table[good])
     if encoding.noise is not None and noise is None:
         messages.warn(f"There is no column {encoding.noise!r} with the known noise: intervals hold the learned noise only.")
-    return Query(X, noise, reasons)
+    return Query(X, noise, reasons, table.index)
 
 
 def tell_what_is_lost(lost: str, messages: Messages) -> None:
@@ -114,11 +119,17 @@ def tell_what_is_lost(lost: str, messages: Messages) -> None:
         )
 
 
-def tell_rows_left_out(reasons: Any, messages: Messages) -> None:
+def tell_rows_without_target(count: int, rows: int, messages: Messages) -> None:
+    """How many rows of a table cannot be learned from or compared with."""
+    if count:
+        messages.note(f"{count} of {rows} rows {verb(count, 'has', 'have')} no target and {verb(count, 'is', 'are')} left out.")
+
+
+def tell_rows_left_out(query: Query, messages: Messages) -> None:
     """Which rows have no prediction, and why the first one has none."""
     from manifoldgp.data.columns import rows_where
 
-    bad = reasons != ""
+    bad = query.reasons != ""
     if bad.any():
-        where = rows_where(bad, range(len(bad)))
-        messages.warn(f"{int(bad.sum())} of {len(bad)} rows cannot be predicted ({where}); the first: {reasons[bad][0]}.")
+        where = rows_where(bad, query.numbers)
+        messages.warn(f"{int(bad.sum())} of {len(bad)} rows cannot be predicted ({where}); the first: {query.reasons[bad][0]}.")

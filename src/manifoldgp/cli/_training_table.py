@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from manifoldgp._system.plain_text import digits, option
+from manifoldgp._system.plain_text import digits, option, verb
 from manifoldgp.cli._messages import Messages
+from manifoldgp.cli._models import tell_rows_without_target
 from manifoldgp.cli._options import column_names
 
 if TYPE_CHECKING:
@@ -110,15 +111,13 @@ def _without_gaps(table: Any, encoding: TableEncoding) -> tuple[Any, dict[str, i
 
 def _say_what_was_read(training: Training, rows: int, messages: Messages, ordered: bool) -> None:
     from manifoldgp.data.columns import spellings_alike
-    from manifoldgp.data.dates import has_zone
     from manifoldgp.data.encoding import UNNAMED
     from manifoldgp.data.written_numbers import signs_of_nothing
 
     encoding = training.encoding
     inputs = ", ".join(column.name for column in encoding.columns)
     messages.note(f"{rows} rows; inputs: {inputs}; target: {', '.join(encoding.targets)}")
-    if training.without_target:
-        messages.note(f"{training.without_target} of {rows} rows have no target and are left out.")
+    tell_rows_without_target(training.without_target, rows, messages)
     _tell_gaps(training, rows - training.without_target, messages)
     for column in encoding.columns:
         if column.kind == "category":
@@ -134,7 +133,7 @@ def _say_what_was_read(training: Training, rows: int, messages: Messages, ordere
             messages.note(f"{column.name}: true or false, becomes 1 or 0")
         elif column.time is not None:
             written = f" written with the {column.time.order}" if column.time.order else ""
-            zone = ", with a time zone, taken in UTC" if has_zone(training.X[column.name]) else ""
+            zone = ", with a time zone, taken in UTC" if column.time.zoned else ""
             messages.note(f"{column.name}: {column.kind}s{written}{zone}, become {', '.join(column.time.names(column.name))}")
         if alike := spellings_alike(column.categories):
             messages.warn(
@@ -188,7 +187,8 @@ def _tell_gaps(training: Training, rows: int, messages: Messages) -> None:
         return
     worst = sorted(training.gaps, key=lambda name: -training.gaps[name])
     each = ", ".join(f"{name} in {training.gaps[name]}" for name in worst[:4]) + (", ..." if len(worst) > 4 else "")
-    told = f"{training.left_out} of {rows} rows have missing inputs and are left out ({each})."
+    lacking = f"{training.left_out} of {rows} rows {verb(training.left_out, 'has', 'have')} missing inputs"
+    told = f"{lacking} and {verb(training.left_out, 'is', 'are')} left out ({each})."
     if 2 * training.left_out < rows:
         messages.note(told)
     else:
@@ -201,8 +201,8 @@ def _warn_of_copies(training: Training, messages: Messages) -> None:
     copies = int(inputs.assign(**{f"target {name}": targets[name] for name in targets}).duplicated().sum())
     if copies and training.groups is None:
         messages.warn(
-            f"{copies} of {len(inputs)} rows are copies of others, inputs and targets alike: a row whose copy is known is easy to predict, and held-out "
-            "errors are too small. Remove them, unless they were measured again."
+            f"{copies} of {len(inputs)} rows {verb(copies, 'is a copy of another', 'are copies of others')}, inputs and targets alike: a row whose copy is known is easy to predict, and held-out "
+            f"errors are too small. Remove {verb(copies, 'it, unless it was', 'them, unless they were')} measured again."
         )
     same = [str(name) for name in inputs if any(_same_numbers(inputs[name], targets[target]) for target in targets)]
     if same:

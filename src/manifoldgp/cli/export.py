@@ -68,8 +68,10 @@ def export(
     for output in outputs:
         refuse_unwritable(output)
     messages = Messages(quiet)
-    model = open_manifold_gp(model_file)
-    with messages.warnings_as_messages():
+    distilling = max_members is not None or tolerance is not None
+    doing = "Looking for a smaller model" if distilling else "Writing the model as a program"
+    with messages.warnings_as_messages(), messages.working(f"{doing} ..."):
+        model = open_manifold_gp(model_file)
         predictor = model.predictor(max_members, tolerance)
         said = _write(predictor, to, out, dtype, gradient)
     for line in said:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from manifoldgp._system.plain_text import argument, visible
+from manifoldgp._system.plain_text import argument, verb, visible
 from manifoldgp.cli._fit_arguments import FitOptions
 from manifoldgp.cli._interruption import Interruption
 from manifoldgp.cli._messages import Messages, in_options, print_json, size_in_words
@@ -408,8 +408,16 @@ def refuse_unfinished(progress: FitProgress, outputs: int, exit_code: int) -> No
 def say_how_long(fitted: Fitted, messages: Messages) -> None:
     """Said before the model is looked at and written, which takes a while too."""
     if not fitted.interrupted:
-        count = ", ".join(map(str, _members(fitted.model)))
-        messages.note(f"Fitted in {fitted.seconds:.1f} s; {count} {'model' if count == '1' else 'models'} in the average.")
+        from manifoldgp.cli._models import encoding_of
+
+        counts, targets = _members(fitted.model), encoding_of(fitted.model).targets
+        if len(counts) == 1:
+            averages = f"{counts[0]} {verb(counts[0], 'model', 'models')} in the average"
+        else:
+            averages = "models in the averages: " + ", ".join(
+                f"{count} for {name}" for count, name in zip(counts, targets, strict=True)
+            )
+        messages.note(f"Fitted in {fitted.seconds:.1f} s; {averages}.")
 
 
 def _members(model: Any) -> list[int]:

@@ -55,10 +55,10 @@ def _sensitivities(model_file: Path, targets: list[str]) -> dict[str, Any]:
 _ABOUT = ("estimator", "rows", "targets", "members")
 
 
-def _kind_in_words(column: Any) -> str:
+def _kind_in_words(column: Any, unit: str | None) -> str:
     """What a column holds and becomes."""
     words = {
-        "number": "number",
+        "number": "number" if unit is None else f"number, in {unit}",
         "flag": "true or false",
         "category": "text: " + ", ".join(column.categories),
         "levels": f"text with {len(column.categories)} levels, becomes the effect of each on the target",
@@ -78,7 +78,8 @@ def _since(time: Any) -> str:
         return ""
     periods = f", and its place in the {', '.join(time.cyclic)}" if time.cyclic else ""
     since = time.origin.removesuffix("+00:00").removesuffix("T00:00:00").replace("T", " ")
-    return f"becomes {time.unit} since {since}{periods}"
+    zone = " UTC" if time.zoned else ""
+    return f"becomes {time.unit} since {since}{zone}{periods}"
 
 
 def _show(about: dict[str, Any], encoding: Any, settings: dict[str, Any], numbers: dict[str, Any], remarks: list[str]) -> None:
@@ -107,8 +108,9 @@ def _show(about: dict[str, Any], encoding: Any, settings: dict[str, Any], number
         "models in the average": ", ".join(map(str, about["members"])),
     } | {name: str(value) for name, value in settings.items()})  # fmt: skip
     heading("Columns")
+    units = dict(encoding.units)
     pairs(
-        {column.name: _kind_in_words(column) for column in encoding.columns}
+        {column.name: _kind_in_words(column, units.get(column.name)) for column in encoding.columns}
         | ({encoding.noise: "known noise (standard deviation)"} if encoding.noise else {})
         | ({encoding.group: "labels of rows that belong together; not an input"} if encoding.group else {})
         | dict.fromkeys(encoding.constant, "left out: one value at most")

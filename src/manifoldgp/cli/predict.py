@@ -64,7 +64,7 @@ def predict(
     with messages.warnings_as_messages():
         predictions = predicted_columns(answers, query.X, query.noise, encoding.targets, levels)
     tell_what_is_lost(answers.lost, messages)
-    tell_rows_left_out(query.reasons, messages)
+    tell_rows_left_out(query, messages)
     good = query.reasons == ""
     if not good.all():
         predictions = predictions.reindex(table.index).assign(reason=query.reasons)

@@ -40,8 +40,8 @@ def report(
     refuse_overwriting([out], [model_file, *([test] if test else [])])
     refuse_unwritable(out)
     messages = Messages(quiet)
-    model = open_manifold_gp(model_file)
     with messages.warnings_as_messages(), messages.working("Judging the model and drawing its pictures ..."):
+        model = open_manifold_gp(model_file)
         X, y = (None, None) if test is None else _test_rows(model, test, allow_unknown, messages)
         write_model_report(model, out, title=title, X=X, y=y)
     messages.note(f"The report: {out.resolve().as_uri()}")
@@ -53,7 +53,7 @@ def _test_rows(model: Any, file: str, allow_unknown: bool, messages: Messages) -
     """Inputs and targets of a table, as the model takes them; rows without target are left out."""
     import numpy as np
 
-    from manifoldgp.cli._models import encoding_of, prepare, tell_rows_left_out
+    from manifoldgp.cli._models import encoding_of, prepare, tell_rows_left_out, tell_rows_without_target
     from manifoldgp.data.table_files import read_table
     from manifoldgp.errors import InputError
 
@@ -63,8 +63,7 @@ def _test_rows(model: Any, file: str, allow_unknown: bool, messages: Messages) -
     missing = np.isnan(Y.reshape(len(table), -1)).any(1)
     if missing.all():
         raise InputError(f"No row of {file} has a value in {', '.join(encoding.targets)}: there is nothing to compare with.")
-    if missing.any():
-        messages.note(f"{int(missing.sum())} of {len(table)} rows have no target and are left out.")
+    tell_rows_without_target(int(missing.sum()), len(table), messages)
     query = prepare(encoding, table[~missing], allow_unknown, messages)
-    tell_rows_left_out(query.reasons, messages)
+    tell_rows_left_out(query, messages)
     return query.X, Y[~missing][query.reasons == ""]

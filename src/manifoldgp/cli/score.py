@@ -47,7 +47,7 @@ def score(
     import numpy as np
 
     from manifoldgp.cli._answers import in_pieces, open_answers
-    from manifoldgp.cli._models import prepare, tell_rows_left_out, tell_what_is_lost
+    from manifoldgp.cli._models import prepare, tell_rows_left_out, tell_rows_without_target, tell_what_is_lost
     from manifoldgp.data.table_files import read_table
     from manifoldgp.errors import InputError
 
@@ -64,11 +64,10 @@ def score(
     missing = np.isnan(Y).any(1)
     if missing.all():
         raise InputError(f"No row has a value in {', '.join(encoding.targets)}: there is nothing to compare with.")
-    if missing.any():
-        messages.note(f"{int(missing.sum())} of {len(table)} rows have no target and are left out.")
+    tell_rows_without_target(int(missing.sum()), len(table), messages)
     query = prepare(encoding, table[~missing], allow_unknown, messages)
     tell_what_is_lost(answers.lost, messages)
-    tell_rows_left_out(query.reasons, messages)
+    tell_rows_left_out(query, messages)
     Y = Y[~missing][query.reasons == ""]
     rows = len(Y)
     same = np.allclose(Y.std(0), answers.scales, rtol=1e-9, atol=0.0)  # as no other targets have, to the last digits

@@ -75,11 +75,11 @@ def suggest(
     refuse_overwriting([out], [model_file, *([like] if like else [])], standard_output=True)
     check_writable(out)
     messages = Messages(quiet)
-    model = open_manifold_gp(model_file)
-    encoding = encoding_of(model)
-    targets = encoding.targets
-    output = _output(target, targets)
     with messages.warnings_as_messages(), messages.working("Searching for experiments ..."):
+        model = open_manifold_gp(model_file)
+        encoding = encoding_of(model)
+        targets = encoding.targets
+        output = _output(target, targets)
         found = suggestions.suggest(
             model,
             goals[0],  # pyright: ignore[reportArgumentType]

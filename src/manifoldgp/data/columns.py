@@ -19,6 +19,7 @@ from manifoldgp.data.dates import (
     as_times,
     day_order,
     has_short_year,
+    has_zone,
     holds_times,
     is_clear_date,
     learn_time_scale,
@@ -247,7 +248,7 @@ def _time_column(name: str, values: Series, cyclic: tuple[str, ...]) -> Column:
             f"({rows_where(wrong, values.index)}).",
             name,
         )
-    scale = learn_time_scale(times, cyclic, order)
+    scale = learn_time_scale(times, cyclic, order, has_zone(values))
     return Column(name, "date" if scale.origin is not None else "duration", time=scale)
 
 

@@ -78,12 +78,15 @@ class TimeScale:
         Periods whose sine and cosine are columns too, out of "day", "week", "month" and "year".
     order
         How texts were written whose year stands last, "day first" or "month first"; None: there were none. New rows are read the same way.
+    zoned
+        Whether the dates said their time zone, so that the UTC in which they are counted may be another time of day than the table's.
     """
 
     unit: str
     origin: str | None = None
     cyclic: tuple[str, ...] = ()
     order: str | None = None
+    zoned: bool = False
 
     def __post_init__(self) -> None:
         dated = bool(self.cyclic) or self.order is not None
@@ -115,12 +118,12 @@ class TimeScale:
         return np.stack([elapsed, *(wave(turn) for turn in turns for wave in (np.sin, np.cos))], 1)
 
 
-def learn_time_scale(times: Series, cyclic: tuple[str, ...] = (), order: str | None = None) -> TimeScale:
-    """The scale that suits dates or durations: counted from the first, in the largest unit of which they span two. order: of their texts."""
+def learn_time_scale(times: Series, cyclic: tuple[str, ...] = (), order: str | None = None, zoned: bool = False) -> TimeScale:
+    """The scale that suits dates or durations: counted from the first, in the largest unit of which they span two. order: of their texts; zoned: whether these said a zone."""
     durations = pandas().api.types.is_timedelta64_dtype(times.dtype)
     span = float(np.ptp(_seconds(times if durations else times - times.min())))
     unit = next((unit for unit in reversed(UNITS) if span >= 2 * UNITS[unit]), "seconds")
-    return TimeScale(unit) if durations else TimeScale(unit, times.min().isoformat(), cyclic, order)
+    return TimeScale(unit) if durations else TimeScale(unit, times.min().isoformat(), cyclic, order, zoned)
 
 
 def holds_times(values: Series) -> bool:

@@ -33,6 +33,7 @@ from manifoldgp.data.table_checks import (
     refuse_repeated_columns,
     refuse_unknown_words,
 )
+from manifoldgp.data.written_numbers import units_of
 from manifoldgp.errors import InputError, warn
 
 if TYPE_CHECKING:
@@ -69,6 +70,8 @@ class TableEncoding:
         values of training rows that are alike take their place, and predictions are as wide as these differ).
     donors
         The training rows that such values are taken from, where they may be needed.
+    units
+        Names of inputs and targets, and the unit that stood below each in the table.
 
     Examples
     --------
@@ -90,6 +93,7 @@ class TableEncoding:
     ignored: tuple[str, ...] = ()
     missing: str = "error"
     donors: Donors | None = None
+    units: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
         if not self.columns:
@@ -157,6 +161,7 @@ class TableEncoding:
             row_names=row_names,
             ignored=tuple(name for name in names if name not in (*special, *inputs, *constant)),
             missing=missing,
+            units=tuple((name, unit) for name, unit in units_of(table).items() if name in (*inputs, *targets)),
         )
         return encoding._with_effects(table, y).with_donors(table)
 
@@ -220,6 +225,11 @@ class TableEncoding:
     def indicators(self) -> np.ndarray:
         """Which of the D columns say where a value is missing."""
         return np.array([last and column.indicator for column in self.columns for last in _last(len(column.names))])
+
+    def label(self, name: str) -> str:
+        """A column of the table or of the model as axes and tables show it: with the unit that stood below it."""
+        unit = dict(self.units).get(name)
+        return name if unit is None else f"{name} [{unit}]"
 
     def inputs(self, table: DataFrame, allow_unknown: bool = False) -> DataFrame:
         """The inputs as a DataFrame of numbers (n, D) with the columns ``names``, from a DataFrame that has at least the input columns.
@@ -310,6 +320,7 @@ class TableEncoding:
             "ignored": list(self.ignored),
             "missing": self.missing,
             "donors": None if self.donors is None else list(map(list, self.donors.rows)),
+            "units": list(map(list, self.units)),
         }
 
     @classmethod
@@ -326,6 +337,7 @@ class TableEncoding:
             ignored=tuple(map(str, plain["ignored"])),
             missing=str(plain["missing"]),
             donors=None if donors is None else Donors(tuple(map(tuple, donors))),
+            units=tuple((str(name), str(unit)) for name, unit in plain.get("units", ())),  # files of before had none
         )
 
 
@@ -346,7 +358,9 @@ def _column_from_plain(plain: Mapping[str, Any]) -> Column:
         str(plain["name"]),
         str(plain["kind"]),
         tuple(map(str, plain["categories"])),
-        None if time is None else TimeScale(time["unit"], time["origin"], tuple(time["cyclic"]), time["order"]),
+        None
+        if time is None
+        else TimeScale(time["unit"], time["origin"], tuple(time["cyclic"]), time["order"], bool(time.get("zoned"))),
         None
         if effects is None
         else Effects(tuple(effects["targets"]), tuple(map(tuple, effects["shifts"])), tuple(effects["curves"])),

@@ -32,8 +32,9 @@ def read_table(path: str | Path) -> DataFrame:
     """The table in a file as a pandas DataFrame, rows numbered from 0; "-" is CSV on standard input.
 
     A CSV whose first line has semicolons and no comma is read with semicolons, and with decimal commas where it has such numbers. Text is UTF-8, UTF-16 or,
-    with a warning, Windows-1252; lines that begin with # are comments, and lines above the names that fill few cells are left out, with a warning. Of an Excel file the first sheet
-    is read. Numbers with thousands separators, a currency, a percent sign or one unit are read as numbers, and a row of units below the names is left out, with a warning that says so.
+    with a warning, Windows-1252; lines that begin with # are comments, and lines above the names that fill few cells are left out, with a warning. Of an Excel file
+    the first sheet with two columns or more is read. Numbers with thousands separators, a currency, a percent sign or one unit are read as numbers, and a row of
+    units below the names is left out, with a warning that says so.
     """
     name = str(path)
     kind = "text" if name == "-" else _kind(name)
@@ -216,13 +217,32 @@ def _read_excel(name: str) -> Any:
             "Excel files need openpyxl, which is not installed. Run: pip install 'manifoldgp[excel]', or save the sheet as CSV."
         ) from error
     with pandas().ExcelFile(name, engine="openpyxl") as book:
-        if len(book.sheet_names) > 1:
-            warn(f"{name} has {len(book.sheet_names)} sheets: {', '.join(book.sheet_names)}. The first one is read.")
-        first = pandas().read_excel(book, header=None, nrows=30).dropna(how="all")
-        titles = titles_above([["" if pandas().isna(v) else str(v) for v in row] for row in first.astype(object).to_numpy()])
+        names = list(map(str, book.sheet_names))
+        sheet = next((sheet for sheet in names if _is_table(_beginning(book, sheet))), names[0])
+        first = _beginning(book, sheet)
+        if len(names) > 1:
+            which = "The first one is read" if sheet == names[0] else f"{sheet} is read, the first one with two columns or more"
+            warn(f"{name} has {len(names)} sheets: {', '.join(names)}. {which}.")
+        titles = titles_above(_cells(first))
         _tell_titles(titles, name)
         header = int(first.index[titles]) if len(first) else 0
-        return pandas().read_excel(book, header=header).dropna(how="all")  # without rows that only look used
+        return pandas().read_excel(book, sheet, header=header).dropna(how="all")  # without rows that only look used
+
+
+def _beginning(book: Any, sheet: str) -> DataFrame:
+    """The first rows of a sheet that are not empty, names and all."""
+    return pandas().read_excel(book, sheet, header=None, nrows=30).dropna(how="all")
+
+
+def _cells(sheet: DataFrame) -> list[list[str]]:
+    return [["" if pandas().isna(value) else str(value) for value in row] for row in sheet.astype(object).to_numpy()]
+
+
+def _is_table(sheet: DataFrame) -> bool:
+    """Whether the beginning of a sheet has names for two columns or more, and a row with as many cells below them: notes stand in one column as a rule."""
+    rows = _cells(sheet)
+    table = rows[titles_above(rows) :] if rows else []
+    return len(table) > 1 and all(sum(map(bool, row)) > 1 for row in table[:2])
 
 
 def _tell_titles(lines: int, name: str) -> None:

@@ -21,6 +21,9 @@ _CURRENCY = "$€£¥"
 _UNIT = r"(?!(?:[aApP][mM]|[eE])$)(?:[^\W\d_]|[°%‰µΩ/²³·$€£¥]){0,10}"
 """What may stand behind a number: a word or signs. Not half a time of day."""
 
+UNITS_ROW = "units below the names"
+"""Under which name a DataFrame's attrs keep them."""
+
 _SPACES = "'’ \u00a0\u202f"
 
 
@@ -126,7 +129,9 @@ def with_numbers(table: DataFrame, decimal: str, file: str) -> DataFrame:
     """
     units = _units_row(table, decimal)
     if units:
-        warn(f"The first row of {file} holds units or words ({', '.join(units)}); it is left out, and rows are counted below it.")
+        warn(
+            f"The first row of {file} holds units or words ({', '.join(units.values())}); it is left out, and rows are counted below it."
+        )
         table = table.iloc[1:].reset_index(drop=True)
     read = {name: found for name in _text_columns(table) if (found := read_numbers(list(table[name]), decimal)) is not None}
     said = [
@@ -134,7 +139,10 @@ def with_numbers(table: DataFrame, decimal: str, file: str) -> DataFrame:
     ]
     if said:
         warn(f"Texts in {file} are read as numbers: {', '.join(said)}.")
-    return table.assign(**{str(name): found.numbers for name, found in read.items()}) if read else table
+    table = table.assign(**{str(name): found.numbers for name, found in read.items()}) if read else table
+    if units:
+        table.attrs[UNITS_ROW] = {str(name): unit for name, unit in units.items() if name in read}
+    return table
 
 
 def _quoted(text: str) -> str:
@@ -146,15 +154,23 @@ def _first(found: Written, values: Iterable[object]) -> float:
     return float(found.numbers[next(row for row, value in enumerate(values) if value == found.example)])
 
 
-def _units_row(table: DataFrame, decimal: str) -> list[str]:
-    """The words of the first row, if no cell of it is a number and two columns or more hold nothing but numbers below it."""
+def units_of(table: DataFrame) -> dict[str, str]:
+    """What stood in a row of units below the names of columns of numbers, by name; signs without a letter, such as -, are no unit."""
+    said = table.attrs.get(UNITS_ROW, {})
+    return {name: unit for name, unit in said.items() if re.search(r"[^\W\d_]|[%‰°$€£¥]", unit)}
+
+
+def _units_row(table: DataFrame, decimal: str) -> dict[Any, str]:
+    """The words of the first row by column, if no cell of it is a number and two columns or more hold nothing but numbers below it."""
     if len(table) < 3:
-        return []
-    first = [value for value in table.iloc[0] if not pandas().isna(value)]
-    if not first or any(not isinstance(value, str) or len(value) > 12 or read_numbers([value], decimal) for value in first):
-        return []
+        return {}
+    first = {name: value for name, value in table.iloc[0].items() if not pandas().isna(value)}
+    if not first or any(
+        not isinstance(value, str) or len(value) > 12 or read_numbers([value], decimal) for value in first.values()
+    ):
+        return {}
     below = [name for name in _text_columns(table) if _numbers_below(table[name], decimal)]
-    return [str(value) for value in first] if len(below) > 1 else []
+    return {name: value.strip() for name, value in first.items()} if len(below) > 1 else {}
 
 
 def _numbers_below(values: Iterable[object], decimal: str) -> bool:

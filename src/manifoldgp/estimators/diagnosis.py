@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from manifoldgp._system.linalg import PIVOT_ERROR, pivot_error
-from manifoldgp._system.plain_text import digits, visible
+from manifoldgp._system.plain_text import digits, verb, visible
 from manifoldgp.averaging.verdict import (
     errors_in_words,
     held_out_numbers,
@@ -400,14 +400,16 @@ def _starts(starts: np.ndarray, N: int, numbers: dict, remarks: list) -> None:
     invalid = int((starts["status"] == "invalid start").sum())
     numbers["invalid starts"] = invalid
     if invalid:
-        remarks.append(f"{invalid} of {_starts_in_words(starts)} not finite or not positive definite and left out.")
+        remarks.append(f"{_starts_in_words(invalid, starts)} not finite or not positive definite and left out.")
     cut = int(np.isin(starts["status"], CUT_SHORT).sum())
     if cut:
-        remarks.append(f"{cut} of {_starts_in_words(starts)} stopped on their way: a fit with more time may predict better.")
+        remarks.append(
+            f"{_starts_in_words(cut, starts)} stopped on {verb(cut, 'its', 'their')} way: a fit with more time may predict better."
+        )
     idle = int((starts["status"] == "not reached").sum())
     if idle:
         remarks.append(
-            f"{idle} of {_starts_in_words(starts)} never begun, because time was up: a fit with more time tries them too."
+            f"{_starts_in_words(idle, starts)} never begun, because time was up: a fit with more time tries {verb(idle, 'it', 'them')} too."
         )
     if len(set(starts["group"])) > 1 or np.count_nonzero(starts["weight"]) > 1:
         return  # members of an average need not agree, and some stop early on purpose
@@ -426,8 +428,13 @@ def _starts(starts: np.ndarray, N: int, numbers: dict, remarks: list) -> None:
         )
 
 
-def _starts_in_words(starts: np.ndarray) -> str:
-    return "1 start was" if len(starts) == 1 else f"{len(starts)} starts were"
+def _starts_in_words(count: int, starts: np.ndarray) -> str:
+    """So many of the starts, before what was done with them.
+
+    >>> _starts_in_words(1, np.zeros(2)), _starts_in_words(1, np.zeros(1)), _starts_in_words(2, np.zeros(20))
+    ('1 of 2 starts was', '1 of 1 start was', '2 of 20 starts were')
+    """
+    return f"{count} of {len(starts)} {verb(len(starts), 'start', 'starts')} {verb(count, 'was', 'were')}"
 
 
 def show_value(value: object) -> str:

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 _SECONDS = 10.0
 """Of processor time that few members and few points are looked for where nobody asked for them."""
 
+_WHOLE_WORK = 1e11
+"""N³ of all members up to which those in cells are conditioned on all rows at once to look for few points: some ten seconds of processor time."""
+
 _TRIED = 500
 """Rows by which it is told what a program loses."""
 
@@ -46,9 +49,13 @@ def small_predictor(
 ) -> Predictor | None:
     """The predictor if it is small, else one of a quarter of that size at most that loses at most ``tolerance`` nats a row and says so; else None.
 
-    searching: called before few points are looked for, which takes up to ten seconds of processor time.
+    searching: called before few points are looked for, which takes some ten seconds of processor time; members in cells for which it would take more have no small predictor.
     """
-    if any(block.in_cells and block.rows > WHOLE_ROWS for ensemble in estimator.ensembles_ for block in ensemble.blocks):
+    in_cells = [block for ensemble in estimator.ensembles_ for block in ensemble.blocks if block.in_cells]
+    if (
+        any(block.rows > WHOLE_ROWS for block in in_cells)
+        or sum(block.members * block.rows**3 for block in in_cells) > _WHOLE_WORK
+    ):
         return None
     ensembles, words = _whole(estimator.ensembles_)
     if program_bytes(ensembles) <= most_bytes:

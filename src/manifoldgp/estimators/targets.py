@@ -102,8 +102,8 @@ def fit_exact(
 
 
 def titled(plan: Plan, rows: int, averaging: Averaging, method: str) -> Plan:
-    """The plan with what is trained, in words."""
-    return replace(plan, title=f"{rows:,} rows, averaging={averaging.shorthand()!r}, method={method!r}")
+    """The plan with what is trained, in words, unless it says that itself."""
+    return plan if plan.title else replace(plan, title=f"{rows:,} rows, averaging={averaging.shorthand()!r}, method={method!r}")
 
 
 def fit_sparse(

@@ -50,6 +50,20 @@ def target_name(model: ManifoldGPRegressor, output: int) -> str:
     return "y" if model.n_outputs_ == 1 else f"y{output}"
 
 
+def input_labels(model: ManifoldGPRegressor) -> list[str]:
+    """The names of the inputs as pictures show them: with the unit that stood below a name in the table."""
+    encoding = getattr(model, "table_encoding_", None)
+    names = input_names(model)
+    return names if encoding is None else [encoding.label(name) for name in names]
+
+
+def target_label(model: ManifoldGPRegressor, output: int) -> str:
+    """The name of a target as pictures show it, with its unit."""
+    encoding = getattr(model, "table_encoding_", None)
+    name = target_name(model, output)
+    return name if encoding is None else encoding.label(name)
+
+
 def input_index(model: ManifoldGPRegressor, column: str | int) -> int:
     """The number of an input that is given by its name or its number."""
     names = input_names(model)

@@ -116,7 +116,7 @@ const REACH = 1.959963984540054;
     bar.children[1].style.left = place(mean);
   }
   live.columns.forEach((column, c) => {
-    const id = `live-${c}`, row = make("div", { class: "input" }, make("label", { for: id, text: column.name }));
+    const id = `live-${c}`, row = make("div", { class: "input" }, make("label", { for: id, text: column.label }));
     if (column.kind === "category") {
       const box = make("select", { id }, ...column.categories.map((name) => make("option", { value: name, text: name })));
       box.value = column.start;
@@ -125,7 +125,7 @@ const REACH = 1.959963984540054;
     } else if (column.kind === "date") {
       const written = (at) => new Date(+at).toISOString().slice(0, column.days ? 10 : column.unit > 1000 ? 16 : 23), span = column.high - column.low || 1;
       const slider = make("input", { id, type: "range", min: column.low, max: column.high, step: span / 500, value: column.start });
-      const field = make("input", { type: column.days ? "date" : "datetime-local", step: column.days ? 1 : "any", value: written(column.start), "aria-label": `${column.name}, exact value` });
+      const field = make("input", { type: column.days ? "date" : "datetime-local", step: column.days ? 1 : "any", value: written(column.start), "aria-label": `${column.label}, exact value` });
       values[c] = field.value;
       slider.addEventListener("input", () => { values[c] = field.value = written(slider.value); update(); });
       field.addEventListener("input", () => { values[c] = field.value; const at = instant(field.value); if (at === at) slider.value = at; update(); });
@@ -135,7 +135,7 @@ const REACH = 1.959963984540054;
       const step = column.kind === "flag" ? 1 : "any", span = column.high - column.low || 1;
       const short = (v) => +(+v).toPrecision(Math.min(5 + Math.max(0, Math.ceil(Math.log10(Math.abs(v) / span))), 15)); // five digits of the range
       const slider = make("input", { id, type: "range", min: column.low, max: column.high, step: column.kind === "flag" ? 1 : span / 500, value: column.start });
-      const field = make("input", { type: "number", step, value: short(column.start), "aria-label": `${column.name}, exact value` });
+      const field = make("input", { type: "number", step, value: short(column.start), "aria-label": `${column.label}, exact value` });
       values[c] = field.value;
       slider.addEventListener("input", () => { values[c] = field.value = short(slider.value); update(); });
       field.addEventListener("input", () => { values[c] = field.value; if (field.value !== "") slider.value = field.value; update(); });
@@ -194,7 +194,8 @@ function predicted(text) {
     const found = predicted(box.value);
     if (typeof found === "string") { out.replaceChildren(make("p", { class: "caution", text: found })); return; }
     const text = [found.head, ...found.body].map((row) => row.map((cell) => quote(cell, found.separator)).join(found.separator)).join("\n") + "\n";
-    const link = make("a", { download: "predictions.csv", href: URL.createObjectURL(new Blob([text], { type: "text/csv" })), text: `Download ${found.body.length} predictions` });
+    const count = found.body.filter((row) => row[row.length - 1] === "").length;
+    const link = make("a", { download: "predictions.csv", href: URL.createObjectURL(new Blob([text], { type: "text/csv" })), text: `Download ${count} prediction${count === 1 ? "" : "s"}` });
     const cellOf = (cell) => make("td", { text: typeof cell === "number" ? say(cell) : cell });
     const shown = make("table", {}, make("thead", {}, make("tr", {}, ...found.head.map((name) => make("th", { text: name })))), make("tbody", {}, ...found.body.slice(0, 20).map((row) => make("tr", {}, ...row.map(cellOf)))));
     const more = found.body.length > 20 ? `The first 20 of ${found.body.length} rows.` : "";

@@ -61,10 +61,9 @@ def _facts(view: ModelView, p: Predictor) -> Spec:
 
 def _rows_with_gaps(view: ModelView) -> np.ndarray:
     """Which training rows (n,) had a gap: the controls have none, so that no control could show such a row."""
-    encoding = getattr(view.model, "table_encoding_", None)
-    if encoding is None or list(encoding.names) != list(view.inputs):
+    if view.encoding is None:
         return np.zeros(len(view.X), dtype=bool)
-    return np.asarray((view.X[:, encoding.indicators] > 0.5).any(1))
+    return np.asarray((view.X[:, view.encoding.indicators] > 0.5).any(1))
 
 
 def _central_row(scaled: np.ndarray, gaps: np.ndarray) -> int:
@@ -78,11 +77,12 @@ def _central_row(scaled: np.ndarray, gaps: np.ndarray) -> int:
 
 def _columns(view: ModelView, begin: int) -> list[Spec]:
     """The inputs as people have them: numbers and dates with a range, one choice for all numbers of a category. begin: the row whose values are shown first."""
-    encoding = getattr(view.model, "table_encoding_", None)
-    columns = encoding.columns if encoding is not None and list(encoding.names) == list(view.inputs) else map(Column, view.inputs)
+    columns = map(Column, view.inputs) if view.encoding is None else view.encoding.columns
     found, d = [], 0
     for column in columns:
-        found.append(_column(column, view.X[:, d : d + len(column.names) - column.indicator], begin))
+        spec = _column(column, view.X[:, d : d + len(column.names) - column.indicator], begin)
+        label = spec["name"] if view.encoding is None else view.encoding.label(spec["name"])
+        found.append(spec | {"label": f"{label} (UTC)" if column.time is not None and column.time.zoned else label})
         d += len(column.names)
     return found
 

@@ -16,6 +16,7 @@ from manifoldgp.errors import InputError
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
+    from manifoldgp.data.encoding import TableEncoding
     from manifoldgp.data.inputs import Table
     from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
 
@@ -136,6 +137,12 @@ class ModelView:
         return len(self.X) < self.trained_rows
 
     @property
+    def encoding(self) -> TableEncoding | None:
+        """How tables become inputs, if the page shows the columns by the names of the model's own table."""
+        encoding = getattr(self.model, "table_encoding_", None)
+        return encoding if encoding is not None and [encoding.label(name) for name in encoding.names] == self.inputs else None
+
+    @property
     def detail(self) -> float:
         """1, or less for models that are slow to ask: the share of points that curves and maps can have."""
         return float(np.clip(self.affordable / 5000, 0.25, 1.0)) ** 0.5
@@ -180,7 +187,7 @@ def view_of(model: ManifoldGPRegressor, columns: Sequence[str] | None, X: Table 
 
 def _names(model: ManifoldGPRegressor, columns: Sequence[str] | None) -> tuple[list[str], list[str]]:
     D, outputs = model.n_features_in_, model.n_outputs_
-    known = [*inspection.input_names(model), *(inspection.target_name(model, o) for o in range(outputs))]
+    known = [*inspection.input_labels(model), *(inspection.target_label(model, o) for o in range(outputs))]
     if columns is not None:
         if isinstance(columns, str) or len(columns) not in (D, D + outputs):
             raise InputError(

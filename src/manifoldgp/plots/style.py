@@ -56,12 +56,12 @@ class Style:
 
 def input_labels(model: Any) -> list[str]:
     """The names of a model's inputs, as text for pictures."""
-    return [without_formulas(name) for name in inspection.input_names(model)]
+    return [without_formulas(name) for name in inspection.input_labels(model)]
 
 
 def target_label(model: Any, output: int) -> str:
     """The name of a model's target, as text for pictures."""
-    return without_formulas(inspection.target_name(model, output))
+    return without_formulas(inspection.target_label(model, output))
 
 
 def styled():

@@ -139,6 +139,8 @@ class CModel:
     targets: int
     columns: Sequence[str] = ()
     distilled: str = ""
+    predicted: Sequence[str] = ()
+    """Names of the targets, where they have some."""
 
 
 def write_c(model: CModel, path: str | Path, dtype: str, latent: bool, gradient: bool) -> CReport:
@@ -211,7 +213,8 @@ def _signature(name: str, function: str, outputs: Sequence[str], restrict: bool)
 def _header(name: str, model: CModel, c: C, report: CReport, latent: bool) -> list[str]:
     upper, size = name.upper(), 4 if c.single else 8
     what = "f, without noise" if latent else "y"
-    columns = [f"   x: {', '.join(_comment(column) for column in model.columns)}"] if model.columns else []
+    named = {"x": model.columns, "mean and std": model.predicted}
+    columns = [f"   {of}: {', '.join(map(_comment, names))}" for of, names in named.items() if names]
     lines = [
         "/* Predictions of a Gaussian process, written by manifoldgp.",
         "",

@@ -131,7 +131,8 @@ class Predictor:
         gradient
             Whether there is also model_gradient(x, mean, gradient, w), with the derivatives of the mean by x.
         """
-        described = CModel(self.program, self.n_features, self.n_outputs, self.feature_names, self.distilled)
+        predicted = () if self.table is None else tuple(map(str, self.table["targets"]))
+        described = CModel(self.program, self.n_features, self.n_outputs, self.feature_names, self.distilled, predicted)
         return write_c(described, path, dtype, latent, gradient)
 
     def to_javascript(self) -> str:

@@ -132,7 +132,12 @@ class Search(Averaging):
             phases.append(Phase(f"depth {depth}, all", SCREENING, screening, SCREENING, chance))
             best = 0.5 * self.beam * _KEEP * self.max_iter * work
             phases.append(Phase(f"depth {depth}, best", 0.5 * self.max_iter, best, self.max_iter, chance))
-        return Plan((*phases, Phase("winner", self.max_iter, self.max_iter * cost(N), self.max_iter)), at_once=2)
+        return Plan(
+            (*phases, Phase("winner", self.max_iter, self.max_iter * cost(N), self.max_iter)),
+            at_once=2,
+            title=f"{N:,} rows, a search for kernels",
+            budget="budget",
+        )
 
     def slower(self, N: int, inputs: int) -> float:
         """Every input brings candidates of its own: 5 inputs had 4 times as many starts to screen, and as many to train to their end."""

@@ -41,13 +41,14 @@ class Plan:
     """The phases of one target's training, in order. An average leaves out later phases where held-out rows show that their members would get no weight.
 
     at_once: starts that are trained side by side where there are threads enough. kept: for each architecture, how many members are conditioned on all rows.
-    title: what is trained, in words. slower: how many times longer than usual an iteration should take.
+    title: what is trained, in words; budget: what limits its seconds is called. slower: how many times longer than usual an iteration should take.
     """
 
     phases: tuple[Phase, ...]
     at_once: int = 1
     kept: Sequence[int] = (1,)
     title: str = ""
+    budget: str = "time_budget"
     slower: float = 1.0
 
     @property

@@ -277,7 +277,7 @@ def in_advance(plan: Plan, seconds: float, budget: float | None) -> str:
     """
     least, most = (seconds * work / plan.work if plan.work else seconds for work in plan.span)
     if budget is not None:
-        limits = f", at most {clock(budget)} (time_budget)"
+        limits = f", at most {clock(budget)} ({plan.budget})"
     elif most > 2.0 * least and most >= 5.0:
         limits = f", or {clock(least).removesuffix(' s') if most < 59.5 else clock(least)} to {clock(most)} as the data decide"
     else:
