@@ -83,7 +83,7 @@ class Task:
     evaluations
         Rollouts with a gradient before each trial.
     in_a_row
-        Solved trials in a row after which the loop ends: a ball may rise as high by luck.
+        Solved trials in a row after which the loop ends.
     """
 
     xml: str
@@ -164,7 +164,7 @@ TASKS = {
         random_trials=3,
         trials=22,
         evaluations=64,
-        in_a_row=6,
+        in_a_row=22,  # never: a ball may rise as high by luck
     ),
 }
 

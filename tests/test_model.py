@@ -15,7 +15,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, WhiteK
 from torch import nn
 
 import reference
-from manifoldgp import means
+from manifoldgp import GPRegressor, means
 from manifoldgp.errors import InputError, NotPositiveDefiniteError
 from manifoldgp.features import MLP, PCA, Concatenate, Identity, Module
 from manifoldgp.inference.exact_posterior import condition
@@ -366,3 +366,25 @@ def test_inputs_far_apart_in_scale_are_finite_or_infinite_never_nan():
     assert not model.nlml(values, data).isnan().any()
     values["kernel"]["lengthscale"][:] = 1e-200  # distances overflow
     assert not model.nlml(values, data).isnan().any()
+
+
+@pytest.mark.parametrize(("rows", "waves", "seed"), [(150, 60, 0), (150, 60, 1), (500, 120, 0)])
+def test_a_signal_of_many_waves_is_not_taken_for_noise(rows, waves, seed):
+    """No start was short enough: all of the signal, ten waves and more, was taken for noise."""
+    rng = np.random.default_rng(seed)
+    x, new = rng.uniform(0, 1, (rows, 1)), rng.uniform(0.02, 0.98, (200, 1))
+    model = GPRegressor(random_state=seed).fit(x, np.sin(waves * x[:, 0]) + 0.05 * rng.normal(size=rows))
+    assert np.sqrt(np.mean((model.predict(new) - np.sin(waves * new[:, 0])) ** 2)) < 0.1
+
+
+@pytest.mark.parametrize(("rows", "inputs", "factor"), [(140, 1, 0.1), (400, 2, 0.7 / 2**0.5), (100, 4, 1.0)])
+def test_the_last_start_is_as_short_as_rows_can_show(rows, inputs, factor, monkeypatch):
+    generator = torch.Generator()
+    data = Data(torch.randn(rows, inputs, generator=generator.manual_seed(1), dtype=torch.float64), torch.zeros(rows).double())
+
+    def drawn():
+        return Model().draw(data, generator.manual_seed(0), 3)[1]["kernel"]["lengthscale"]
+
+    shortened = drawn()
+    monkeypatch.setattr("manifoldgp.model._ROWS_OF_A_WAVE", 1e9)
+    torch.testing.assert_close(shortened, drawn() * torch.tensor([1.0, 1.0, factor])[:, None].double())

@@ -13,6 +13,7 @@ from manifoldgp import PCA, GaussianNoise, GPRegressor, Linear, ManifoldGPRegres
 from manifoldgp.errors import InputError
 from manifoldgp.inference.exact_posterior import condition
 from manifoldgp.inference.gaussian_inputs import _coupling, _mirrored, gaussian_members
+from manifoldgp.inference.gaussian_outputs import gaussian_outputs
 from manifoldgp.kernels import SquaredExponential
 from manifoldgp.model import Data, Model
 from manifoldgp.parameters import map_leaves
@@ -207,3 +208,19 @@ def test_many_inputs_at_once_are_each_as_alone():
         alone = model.predict_moments(mu[i : i + 1], Sigma[i : i + 1])
         for name in ("mean", "variance", "input_covariance", "output_covariance"):
             np.testing.assert_allclose(getattr(together, name)[i], getattr(alone, name)[0], rtol=1e-8)
+
+
+def test_far_from_the_data_nothing_is_known_and_that_is_a_number():
+    """Beside points whose share is zero, an exponential beyond all numbers made no number of a variance."""
+    x = np.linspace(0, 1, 40)[:, None]
+    models = [GPRegressor(restarts=1).fit(x, np.sin(12 * x[:, 0] + k) + 0.1 * RNG.normal(size=40)) for k in range(2)]
+    mean, std = models[0].predict([[200.0]], return_std=True)
+    sizes = np.array([0.01, 0.03, 0.1, 0.3, 1.0])
+    found = models[0].predict_moments(np.full((5, 1), 200.0), input_cov=sizes[:, None, None] ** 2)
+    np.testing.assert_allclose(found.mean, np.repeat(mean, 5))
+    np.testing.assert_allclose(found.variance, np.repeat(std**2, 5))
+    outputs = gaussian_outputs([model.ensembles_[0] for model in models])
+    assert outputs is not None
+    together = outputs(torch.full((5, 1), 200.0, dtype=torch.float64), torch.as_tensor(sizes)[:, None, None] ** 2)
+    np.testing.assert_allclose(together.covariance[:, 0, 0], found.variance, rtol=1e-6)
+    np.testing.assert_allclose(together.covariance[:, 0, 1], 0.0, atol=1e-12)

@@ -62,7 +62,7 @@ class Data:
 
 
 _ROWS_OF_A_WAVE = 14.0
-"""Rows on the width of the data, per direction, times its standard deviations, of the shortest length-scale that is worth a start: about four rows."""
+"""Standard deviations of an input between about four of as many rows: of rows beside each other, the shortest length-scale that is worth a start."""
 
 
 @dataclass(frozen=True)

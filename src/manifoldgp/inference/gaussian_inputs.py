@@ -37,6 +37,10 @@ _CHUNK = 2**16
 """Entries of Q in work at a time: half a megabyte, which stays in the cache with what is made of it."""
 
 
+_OVERFLOWS = 600.0
+"""Where exponents log Q / (q q') end, a little before their exponentials are beyond all numbers beside a q of zero: Q = E[k k'] of kernels up to v is at most v q and v q', so
+that Q <= v² exp(−600) there, which is nothing."""
+
 @dataclass(frozen=True)
 class GaussianMember:
     """A member of which the moments have a closed form.
@@ -113,7 +117,7 @@ class Expected:
         member, mirrored = self.member, _mirrored(self, Sigma)
         # Q_ij = p_i p_j exp(w_ij), so that E|T k|² = |T p|² + Σ_ij (TᵀT)_ij p_i p_j (exp(w_ij) − 1), and (alpha · p)² − (alpha · q)² = alpha · (p − q) alpha · (p + q)
         certain = member.variance - (mirrored.p @ member.whitener.T).square().sum(-1)
-        above = self.weighted * torch.expm1(mirrored.above)
+        above = self.weighted * torch.expm1(mirrored.above.clamp_max(_OVERFLOWS))
         moved = above.sum(-1) * (above + 2 * self.weighted).sum(-1) + mirrored.summed()
         slope = Sigma @ member.slope
         spread = moved + (slope * (2 * self.gradient + member.slope)).sum(-1)
@@ -144,7 +148,7 @@ class _Coupling:
         """cov(g, g') = Σ_ij alpha_i q_i alpha'_j q'_j (exp(...) − 1), (n,)."""
         size = max(1, _CHUNK // (self.left.shape[-2] * self.right.shape[-2]))
         parts = zip(*(A.split(size) for A in (self.left, self.right, self.one.weighted, self.other.weighted)), strict=True)
-        return torch.cat([_quadratic(torch.expm1(L @ R.mT), a, b) for L, R, a, b in parts])
+        return torch.cat([_quadratic(torch.expm1((L @ R.mT).clamp_max_(_OVERFLOWS)), a, b) for L, R, a, b in parts])
 
 
 @dataclass(frozen=True)
@@ -245,15 +249,8 @@ def _pieces(left: Tensor, count: Tensor) -> Iterator[tuple[slice, Tensor, Tensor
         yield slice(begin, begin + some), one[:some], other[:some]
 
 
-_OVERFLOWS = 600.0
-"""A little less than the largest number with an exponential."""
-
-
 def less_one(x: Tensor) -> Tensor:
-    """exp(x) − 1 in place, for no gradient: by a polynomial where all x are small and would lose their digits; expm1 takes several times as long.
-
-    x is log Q / (q q') of kernels k <= v, whose Q = E[k k'] is at most v q and v q': so Q <= v² exp(−x), which is nothing long before exp(x) overflows beside a q of zero.
-    """
+    """exp(x) − 1 in place, for no gradient: by a polynomial where all x are small and would lose their digits; expm1 takes several times as long."""
     degree = int(_degrees_of(x.abs().amax()))
     if not degree:
         return x.clamp_max_(_OVERFLOWS).exp_().sub_(1.0)
