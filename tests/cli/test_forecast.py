@@ -37,6 +37,21 @@ def test_the_next_year_by_month_with_a_picture(months):
     assert (months / "next.png").stat().st_size > 1000
 
 
+@pytest.mark.parametrize(("freq", "form", "following"), [
+    ("QS", None, ["1992-Q3", "1992-Q4", "1993-Q1"]),
+    ("MS", "%YM%m", ["1981M07", "1981M08", "1981M09"]),
+    ("D", "%d.%m.%Y", ["01.07.1977", "02.07.1977", "03.07.1977"]),
+])  # fmt: skip
+def test_dates_are_written_as_the_table_does(freq, form, following, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    last = {"QS": "1992-04-01", "MS": "1981-06-01", "D": "1977-06-30"}[freq]
+    dates = pd.date_range(end=last, periods=40, freq=freq)
+    written = dates.strftime(form) if form else [f"{date.year}-Q{date.quarter}" for date in dates]
+    pd.DataFrame({"when": written, "y": np.sin(np.arange(40.0))}).to_csv("data.csv", index=False)
+    mgp("forecast", "data.csv", "--target", "y", "--time", "when", "--horizon", "3", "--lags", "2", "--out", "next.csv")
+    assert pd.read_csv("next.csv")["when"].tolist() == following
+
+
 def test_rows_that_are_counted_are_told_where_times_stand_in_the_table(months):
     done = mgp("forecast", "sales.csv", "--target", "sales", "--horizon", "2", "--lags", "2")
     assert "Rows are counted from 0. month looks like the time: --time month goes on by it." in done.err

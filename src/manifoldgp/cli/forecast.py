@@ -73,7 +73,7 @@ def forecast(
     if column in table.columns:
         raise InputError(f"The time is a column named like a part of the forecast: {column}. Rename it in the table.")
     table.index.name = column or "step"
-    write_table(with_whole_numbers(table.reset_index()), out)
+    write_table(_dated(with_whole_numbers(table.reset_index()), read, column), out)
     _draw(model, found, level, pictures)
     summary = {
         "values": len(series), "targets": target, "horizon": horizon, "lags": list(model.lags_), "period": model.period_, "out": out,
@@ -83,6 +83,19 @@ def forecast(
         print_json(summary)
     elif out != "-":
         messages.note(f"Wrote {horizon} steps to {out}, learned from {len(series)} values in {summary['seconds']:.1f} s")
+
+
+def _dated(forecast: Any, table: Any, column: str | None) -> Any:
+    """The forecast with its dates as the table writes them, where it does so in texts."""
+    from pandas.api.types import is_datetime64_any_dtype, is_string_dtype
+
+    from manifoldgp.data.dates import written_like
+
+    if column is None or not (is_datetime64_any_dtype(forecast[column].dtype) and is_string_dtype(table[column].dtype)):
+        return forecast
+    midnight = (forecast[column] == forecast[column].dt.normalize()).all()
+    written = forecast[column].dt.strftime("%Y-%m-%d" if midnight else "%Y-%m-%d %H:%M:%S")
+    return forecast.assign(**{column: written_like(written, table[column])})
 
 
 def _period(given: str | None) -> float | str | None:

@@ -43,6 +43,9 @@ _SPELLED = tuple(
 )
 """Dates that are clear without being numbers in a row: 1974Q1, Q1 1974, 1974-03, 1974M3, 5-Jan-2026, Jan 5, 2026, January 2026; a span counts from its first day."""
 
+_SPANS = _SPELLED[:3]
+"""Of these, quarters and months in numbers."""
+
 ORDERS = ("day first", "month first")
 """How dates are written whose year stands last: 31.12.2026 or 12/31/2026."""
 
@@ -214,18 +217,33 @@ def has_zone(values: Series) -> bool:
 
 
 def written_like(dates: Series, texts: Series) -> Series:
-    """Dates in ISO format (n,) with day, month and year in the order of other texts, and with their sign; as they are where these have the year first.
+    """Dates in ISO format (n,) with day, month and year in the order of other texts, and with their sign, or as quarters or months where these are; else as they are.
 
     >>> import pandas as pd
     >>> written_like(pd.Series(["2026-12-31 23:59:00"]), pd.Series(["24/12/2026", None])).tolist()
     ['31/12/2026 23:59:00']
+    >>> written_like(pd.Series(["1999-04-01"]), pd.Series(["1998-Q4"])).tolist(), written_like(pd.Series(["1999-04-01"]), pd.Series(["1999M03"])).tolist()
+    (['1999-Q2'], ['1999M04'])
     """
+    spans = [match for text in texts.dropna() if isinstance(text, str) for form in _SPANS if (match := form.fullmatch(text))]
+    if spans and len(spans) == len(texts.dropna()):
+        return dates.map(lambda date: _span_like(date, spans[-1]))
     order = day_order(texts)
     if order is None:
         return dates
     sign = _year_last(texts)[0][2]
     form = sign.join(("%d", "%m", "%Y") if order == ORDERS[0] else ("%m", "%d", "%Y"))
     return pandas().to_datetime(dates.str[:10]).dt.strftime(form) + dates.str[10:]
+
+
+def _span_like(date: str, like: re.Match[str]) -> str:
+    """A quarter or month, by its first day in ISO format, in the form of another one."""
+    year, month = date[:4], int(date[5:7])
+    new = {"year": year, "quarter": str((month + 2) // 3), "month": str(month).zfill(len(like.groupdict().get("month", "")))}
+    text = like.string
+    for name in sorted(like.groupdict(), key=like.start, reverse=True):
+        text = text[: like.start(name)] + new[name] + text[like.end(name) :]
+    return text
 
 
 def _year_last(values: Series) -> list[re.Match[str]]:
