@@ -396,6 +396,13 @@ def test_a_dash_among_words_is_told(here):
     ]
 
 
+def test_a_target_of_two_values_is_told(here):
+    """Intervals of a yes or no reach below 0 and above 1, and nothing said so."""
+    rng = np.random.default_rng(0)
+    pd.DataFrame({"a": rng.normal(size=30), "bought": np.arange(30) % 2}).to_csv("data.csv", index=False)
+    assert "bought has two values only, 0 and 1" in mgp("fit", "data.csv", "-t", "bought", "--out", "m.mgp", *FAST).err
+
+
 def test_programs_keep_to_one_thread_of_blas(here, monkeypatch):
     """On a busy machine the threads of a product wait for each other: 900 predictions took 8 to 25 s of processor time in place of 1.5."""
     from threadpoolctl import threadpool_info

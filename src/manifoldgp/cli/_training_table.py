@@ -169,12 +169,17 @@ _SKEWED = 2.0
 """Skewness from which on a positive target is told; that of an exponential law is 2."""
 
 
-def warn_of_skewed_targets(training: Training, messages: Messages) -> None:
-    """Durations and prices have a long tail on one side, which Gaussian intervals have not: they reach below zero."""
+def warn_of_targets_unlike_a_gaussian(training: Training, messages: Messages) -> None:
+    """Durations and prices have a long tail on one side, which Gaussian intervals have not, and yes or no is no number at all: intervals reach beyond both."""
     targets = training.y.to_frame() if training.y.ndim == 1 else training.y
     for name in targets:
         y = targets[name]
-        if y.min() > 0 and y.skew() > _SKEWED:
+        if y.nunique() == 2:
+            messages.warn(
+                f"{name} has two values only, {digits(y.min())} and {digits(y.max())}: the mean lies between them, nearer to the likelier one, and intervals reach beyond both. "
+                "If they stand for yes and no, a classifier is made for it."
+            )
+        elif y.min() > 0 and y.skew() > _SKEWED:
             messages.warn(
                 f"{name}: always above 0, with few very large values (median {digits(y.median(), 3)}, largest {digits(y.max(), 3)}): intervals may reach "
                 "below 0. --target-warping tanh learns a scale on which they seldom do."

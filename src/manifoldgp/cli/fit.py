@@ -29,7 +29,7 @@ from manifoldgp.cli._options import (
     column_names,
     refuse_overwriting,
 )
-from manifoldgp.cli._training_table import Training, read_training, warn_of_skewed_targets
+from manifoldgp.cli._training_table import Training, read_training, warn_of_targets_unlike_a_gaussian
 
 if TYPE_CHECKING:
     from manifoldgp.cli._fit_progress import FitProgress
@@ -215,7 +215,7 @@ def fit(
                 files, target, features, drop, noise_column, group, messages, str(missing), column_names(cyclic, []), ordered
             )
             if target_warping is None:
-                warn_of_skewed_targets(training, messages)
+                warn_of_targets_unlike_a_gaussian(training, messages)
             arguments = options.arguments(False)  # brings PyTorch, seconds that a table with faults does not wait for
             fitted = fit_table(training, messages, interruption, ordered, arguments, noise_of_inputs, more)
             say_how_long(fitted, messages)
