@@ -59,7 +59,10 @@ def measure(task: str, model: str, seed: int, drawn: Path) -> dict[str, object]:
 
 def predicted(seeds: int) -> str:
     """In Markdown, for each task and model: errors after 1 and 5 steps beside those of a system at rest, and NLPP, medians over seeds."""
-    lines = ["| task | model | RMSE after 1 step | after 5 steps | NLPP after 1 step | after 5 steps |", "|---|---|---|---|---|---|"]
+    lines = [
+        "| task | model | RMSE after 1 step | after 5 steps | NLPP after 1 step | after 5 steps |",
+        "|---|---|---|---|---|---|",
+    ]
     for name, task in TASKS.items():
         for model in MODELS:
             found = [_scored(task, model, seed) for seed in range(seeds)]

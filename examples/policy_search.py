@@ -280,7 +280,9 @@ def _draw_cart_pole(axes, states: Array) -> None:
 
 def _draw_strike(axes, seconds: Array, states: Array) -> None:
     axes.axhspan(0.4, 0.6, color="0.9", label="target")
-    axes.plot(seconds, height(torch.as_tensor(states)).squeeze(-1), "--", label="height that the ball will reach", color="tab:blue")
+    axes.plot(
+        seconds, height(torch.as_tensor(states)).squeeze(-1), "--", label="height that the ball will reach", color="tab:blue"
+    )
     axes.plot(seconds, states[:, 1], label="ball", color="tab:blue")
     axes.plot(seconds, states[:, 0], label="paddle", color="tab:orange")
     axes.set(xlabel="s", ylabel="m")

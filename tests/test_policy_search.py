@@ -211,7 +211,9 @@ def test_the_example_makes_its_trials():
     assert states.shape == (17, 4)
     before, after = example.height(torch.as_tensor(states)).numpy()[[0, -1], 0]
     assert before == pytest.approx(states[0, 1], abs=0.01)  # the ball is dropped
-    np.testing.assert_allclose(example.height(torch.as_tensor(states[:3])).squeeze(-1), before, atol=0.01)  # and falls freely at first
+    np.testing.assert_allclose(
+        example.height(torch.as_tensor(states[:3])).squeeze(-1), before, atol=0.01
+    )  # and falls freely at first
     assert after > before + 0.1  # until the paddle strikes it
     assert example.rises(states) == (abs(after - 0.5) < 0.1)
     assert (forces == 8.0).all()

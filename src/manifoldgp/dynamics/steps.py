@@ -139,7 +139,9 @@ class MomentStep:
         return mean.unsqueeze(-2) + away, away
 
 
-def _moved(xp: Any, step: Any, noise: Any, mean: Any, cov: Any, cross: Any, outputs: Any, covariance: Any, gradient: Any) -> tuple[Any, Any]:
+def _moved(
+    xp: Any, step: Any, noise: Any, mean: Any, cov: Any, cross: Any, outputs: Any, covariance: Any, gradient: Any
+) -> tuple[Any, Any]:
     """Mean and covariance of x' = M (x, f) + noise, with the functions of ``xp``, which is torch or numpy. cross: cov(x, z); gradient: such that cov(x, f) is their product."""
     mixed = cross @ gradient
     joint = xp.concat([xp.concat([cov, mixed], -1), xp.concat([mixed.mT, covariance], -1)], -2)

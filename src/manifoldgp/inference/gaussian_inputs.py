@@ -41,6 +41,7 @@ _OVERFLOWS = 600.0
 """Where exponents log Q / (q q') end, a little before their exponentials are beyond all numbers beside a q of zero: Q = E[k k'] of kernels up to v is at most v q and v q', so
 that Q <= v² exp(−600) there, which is nothing."""
 
+
 @dataclass(frozen=True)
 class GaussianMember:
     """A member of which the moments have a closed form.

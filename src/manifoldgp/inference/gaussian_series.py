@@ -137,7 +137,8 @@ def _moments(xp: Any, of: _Known, mu: Any, Sigma: Any, latent: bool, judged: boo
     J = xp.concat([(of.shift + mu @ of.flat).reshape(-1, Q, 1), each(of.units)], -1)
     PJ = times(P, J)
     G = times(A, PJ)
-    found = (_seen_by_numpy if xp is np else _seen_by_torch)(of, n, times(J.mT, PJ), (log_variance - root)[:, None])
+    seen_by: Any = _seen_by_numpy if xp is np else _seen_by_torch
+    found = seen_by(of, n, times(J.mT, PJ), (log_variance - root)[:, None])
     seen, weighted = found[..., : -Q - 1], found[..., -Q - 1 :]
     total, Gw = weighted[:, 0, 0], times(G, weighted)
     slope = (Gw[..., 0] + each(of.slope)).reshape(n, targets, D)
