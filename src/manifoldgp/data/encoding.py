@@ -337,7 +337,7 @@ class TableEncoding:
             ignored=tuple(map(str, plain["ignored"])),
             missing=str(plain["missing"]),
             donors=None if donors is None else Donors(tuple(map(tuple, donors))),
-            units=tuple((str(name), str(unit)) for name, unit in plain.get("units", ())),  # files of before had none
+            units=tuple((str(name), str(unit)) for name, unit in plain["units"]),
         )
 
 
@@ -360,7 +360,7 @@ def _column_from_plain(plain: Mapping[str, Any]) -> Column:
         tuple(map(str, plain["categories"])),
         None
         if time is None
-        else TimeScale(time["unit"], time["origin"], tuple(time["cyclic"]), time["order"], bool(time.get("zoned"))),
+        else TimeScale(time["unit"], time["origin"], tuple(time["cyclic"]), time["order"], bool(time["zoned"])),
         None
         if effects is None
         else Effects(tuple(effects["targets"]), tuple(map(tuple, effects["shifts"])), tuple(effects["curves"])),
