@@ -171,8 +171,6 @@ class WorkProgress:
 
     def done(self, config: Config, seconds: float | None) -> None:
         """Note that a Config is finished; seconds: what its fit took, None if there was none."""
-        from manifoldgp.training.progress import about
-
         self._count += 1
         self._waiting -= self._expected[config]
         if seconds is not None:
@@ -181,12 +179,19 @@ class WorkProgress:
         left = ""
         if self._fitted_expected > 0:
             pace = self._fitted_seconds / self._fitted_expected
-            left = f"{about(max(self._waiting, 0.0) * pace / self._processes)} left"
+            left = f"about {_clock(max(self._waiting, 0.0) * pace / self._processes)} left"
         name = f"{config.experiment} {config.method}"
         self._bar.update(self._task, advance=1, description=name, left=left)
         if not self._console.is_terminal:
             line = f"{self._count}/{len(self._expected)} {name} seed {config.seed}" + (f", {left}" if left else "")
             self._console.print(line, highlight=False)
+
+
+def _clock(seconds: float) -> str:
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    return f"{whole // 60} min {whole % 60} s" if whole < 3600 else f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
 if __name__ == "__main__":

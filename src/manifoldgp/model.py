@@ -107,7 +107,7 @@ class Model:
         layout = Layout(with_priors({"features": features, **rest}, beside | dict(self.priors)))
         values = {"features": drawn, **Layout(rest).draw(generator, count)}
         if isinstance(self.features, Identity) and count > 1:
-            _shorten_the_last(values["kernel"], *X.shape)
+            _shorten_the_last(values.get("kernel", {}), *X.shape)
         return layout, values
 
     def features_at(self, values: Tree, X: Tensor) -> Tensor:
