@@ -643,3 +643,13 @@ def test_numbers_with_the_decimal_sign_of_their_file_need_no_warning(tmp_path):
         warnings.simplefilter("always")
         assert read_table(file)["p"].tolist() == [2.25, 3.5]
     assert ["holds units" in str(warning.message) for warning in told] == [True]
+
+
+@pytest.mark.parametrize("lost", ["units", "columns", "donors"])
+def test_an_encoding_of_another_version_is_told(lost):
+    """Of a file that an earlier version wrote it was an unexpected KeyError."""
+    plain = TableEncoding.learn(pd.DataFrame({"a": [1.0, 2.0], "y": [0.0, 1.0]}), ["y"]).to_plain()
+    assert TableEncoding.from_plain(plain).targets == ("y",)
+    del plain[lost]
+    with pytest.raises(FileFormatError, match=f"'{lost}'.*another version"):
+        TableEncoding.from_plain(plain)

@@ -34,7 +34,7 @@ from manifoldgp.data.table_checks import (
     refuse_unknown_words,
 )
 from manifoldgp.data.written_numbers import units_of
-from manifoldgp.errors import InputError, warn
+from manifoldgp.errors import FileFormatError, InputError, warn
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -326,19 +326,24 @@ class TableEncoding:
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> TableEncoding:
         """The encoding that `to_plain` wrote."""
-        donors = plain["donors"]
-        return cls(
-            columns=tuple(map(_column_from_plain, plain["columns"])),
-            targets=tuple(map(str, plain["targets"])),
-            noise=None if plain["noise"] is None else str(plain["noise"]),
-            group=None if plain["group"] is None else str(plain["group"]),
-            constant=tuple(map(str, plain["constant"])),
-            row_names=tuple(map(str, plain.get("row_names", ()))),  # files of before had refused them
-            ignored=tuple(map(str, plain["ignored"])),
-            missing=str(plain["missing"]),
-            donors=None if donors is None else Donors(tuple(map(tuple, donors))),
-            units=tuple((str(name), str(unit)) for name, unit in plain["units"]),
-        )
+        try:
+            donors = plain["donors"]
+            return cls(
+                columns=tuple(map(_column_from_plain, plain["columns"])),
+                targets=tuple(map(str, plain["targets"])),
+                noise=None if plain["noise"] is None else str(plain["noise"]),
+                group=None if plain["group"] is None else str(plain["group"]),
+                constant=tuple(map(str, plain["constant"])),
+                row_names=tuple(map(str, plain["row_names"])),
+                ignored=tuple(map(str, plain["ignored"])),
+                missing=str(plain["missing"]),
+                donors=None if donors is None else Donors(tuple(map(tuple, donors))),
+                units=tuple((str(name), str(unit)) for name, unit in plain["units"]),
+            )
+        except (AttributeError, KeyError, TypeError) as error:
+            raise FileFormatError(
+                f"How the model reads tables is not as this version writes it ({type(error).__name__}: {error}): the file is damaged, or of another version. Fit anew."
+            ) from error
 
 
 def _as_lists(value: Any) -> Any:
