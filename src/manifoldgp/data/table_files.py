@@ -218,8 +218,8 @@ def _read_excel(name: str) -> Any:
         ) from error
     with pandas().ExcelFile(name, engine="openpyxl") as book:
         names = list(map(str, book.sheet_names))
-        sheet = next((sheet for sheet in names if _is_table(_beginning(book, sheet))), names[0])
-        first = _beginning(book, sheet)
+        tables = ((sheet, first) for sheet in names if _is_table(first := _beginning(book, sheet)))
+        sheet, first = next(tables, None) or (names[0], _beginning(book, names[0]))
         if len(names) > 1:
             which = "The first one is read" if sheet == names[0] else f"{sheet} is read, the first one with two columns or more"
             warn(f"{name} has {len(names)} sheets: {', '.join(names)}. {which}.")
