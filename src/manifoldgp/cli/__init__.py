@@ -30,7 +30,7 @@ def main() -> None:
     gc.set_threshold(_COLLECTED_AFTER)
     debug = "--debug" in sys.argv
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
-    if arguments[:1] and arguments[0] in _BRIEF:
+    if arguments and arguments[0] in _BRIEF:
         os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")  # before NumPy is loaded, which reads it once
     try:
         raise SystemExit(_run(arguments))

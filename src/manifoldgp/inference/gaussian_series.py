@@ -184,7 +184,8 @@ def _seen_by_numpy(of: _Known[np.ndarray], n: int, form: np.ndarray, largest: np
     work = of.spare.pop() if of.spare else np.empty(shape)  # a list's own calls: threads never get the same one
     weighted = np.multiply(of.points, q, out=work if work.shape == shape else None)
     found = (weighted @ of.seen).reshape(len(form), *form.shape[1:-1], -1)
-    of.spare.append(weighted)
+    if n == 1:  # memory of many inputs is not held for calls that may never come
+        of.spare.append(weighted)
     return found
 
 
