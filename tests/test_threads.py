@@ -12,7 +12,7 @@ import torch
 from threadpoolctl import ThreadpoolController
 
 from manifoldgp import GPRegressor
-from manifoldgp._system.threads import Workers, threads_for, training_threads
+from manifoldgp._system.threads import SMALL_WORK, Workers, threads_for, training_threads
 from manifoldgp.features import MLP
 from manifoldgp.inference.ensemble import prediction_threads
 from manifoldgp.inference.exact_posterior import Posterior
@@ -276,6 +276,26 @@ def test_a_prediction_beside_a_fit_leaves_the_fit_its_limits(two_threads, fitted
         assert in_a_new_thread(predict) == 2
         assert torch.get_num_threads() == 1
         assert in_a_new_thread(torch.get_num_threads) == 1
+    assert in_a_new_thread(torch.get_num_threads) == 2
+
+
+def test_a_thread_that_met_the_limit_first_gets_what_the_process_has(two_threads, fitted):
+    """Its first use of PyTorch falls into another's prediction, its own prediction comes after that."""
+
+    def number_before_and_after():
+        met = torch.get_num_threads()
+        limited.set()
+        ended.wait(60)
+        fitted.predict(X, return_std=True)
+        return met, torch.get_num_threads()
+
+    limited, ended = threading.Event(), threading.Event()
+    with ThreadPoolExecutor(1) as pool:
+        with SMALL_WORK:
+            numbers = pool.submit(number_before_and_after)
+            assert limited.wait(60)
+        ended.set()
+        assert numbers.result() == (1, 2)
     assert in_a_new_thread(torch.get_num_threads) == 2
 
 

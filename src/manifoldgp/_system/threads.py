@@ -59,17 +59,24 @@ def kept_pages() -> Iterator[None]:
 
 
 class _Mine(threading.local):
-    """What the limit knows of one Python thread: how many times it is inside, and how many threads PyTorch had in it before."""
+    """What the limit knows of one Python thread: whether it was ever inside, how many times it is now, and how many threads PyTorch had in it before."""
 
+    known = False
     depth = 0
     allowed = 1
+
+
+def _in_a_new_thread(function: Callable[..., Result], *arguments: object) -> Result:
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(function, *arguments).result()
 
 
 class TorchLimit:
     """PyTorch keeps to one thread in every Python thread that is inside.
 
     PyTorch has a number of threads for each Python thread, one for those that will use it for the first time, and one for MKL;
-    ``torch.set_num_threads`` sets the caller's and the other two.
+    ``torch.set_num_threads`` sets the caller's and the other two. A thread that uses PyTorch for the first time while another is inside
+    takes the limit for its own number, so the number of a thread that was never inside is doubted.
     """
 
     def __init__(self) -> None:
@@ -78,8 +85,8 @@ class TorchLimit:
         self._mine = _Mine()
 
     def needless(self) -> bool:
-        """Whether this Python thread has one thread of PyTorch anyway, and nobody's limit is the reason."""
-        return self._inside == 0 and torch.get_num_threads() == 1
+        """Whether this Python thread has one thread of PyTorch anyway."""
+        return self._mine.known and torch.get_num_threads() == 1
 
     def take(self, lasting: bool) -> int:
         """Enter the limit; returns how many threads PyTorch was allowed before.
@@ -93,12 +100,12 @@ class TorchLimit:
             if mine.depth > 1:
                 return 1
             allowed = torch.get_num_threads()
+            if allowed == 1 and not mine.known:
+                allowed = self._allowed if self._inside else _in_a_new_thread(torch.get_num_threads)
             if self._inside == 0:
                 self._allowed = allowed
-            elif allowed == 1:  # the limit itself, met by a thread that uses PyTorch for the first time
-                allowed = self._allowed
             self._inside += 1
-            mine.allowed = allowed
+            mine.known, mine.allowed = True, allowed
             torch.set_num_threads(1)
             return allowed
 
@@ -113,9 +120,7 @@ class TorchLimit:
             self._inside -= 1
             torch.set_num_threads(mine.allowed)
             if self._lasting:  # of the three numbers, those that are not this thread's own stay low
-                limiting = threading.Thread(target=torch.set_num_threads, args=(1,))
-                limiting.start()
-                limiting.join()
+                _in_a_new_thread(torch.set_num_threads, 1)
 
     def join(self) -> None:
         """Put a worker thread of a fit under the limit; it ends before the fit does, and restores nothing."""
