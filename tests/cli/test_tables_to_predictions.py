@@ -276,6 +276,37 @@ def test_rows_that_cannot_be_predicted_are_left_empty_with_the_reason(folder, tm
     assert "2 of 25 rows cannot be predicted" in scores.err
 
 
+def test_cells_that_cannot_be_read_cost_their_rows_alone(here):
+    rows = [f"{n / 8};2024-01-{n + 1:02};{'ja' if n % 3 else 'nein'};{n * n}" for n in range(20)]
+    write = (here / "comma.csv").write_text
+    write("\n".join(["a;day;ok;y", *rows]).replace(".", ","))
+    mgp("fit", "comma.csv", "--target", "y", "--averaging", "single", "--features", "a,day", "--out", "comma.mgp")
+    (here / "new.csv").write_text("a;day\n1,5;2024-01-03\nn. b.;2024-01-04\n<2,5;2024-01-04\n0,25;2024-02-31\nn. b.;soon\n0,75;2024-01-08\n")
+    found = pd.read_csv(io.StringIO(mgp("predict", "comma.mgp", "new.csv").out), keep_default_na=False)
+    assert found["reason"].tolist() == [
+        "",
+        "a is 'n. b.', no number",
+        "a is '<2,5', no number",
+        "day is '2024-02-31', no date",
+        "a is 'n. b.', no number; day is 'soon', no date",
+        "",
+    ]
+    assert (found["mean"] == "").tolist() == (found["reason"] != "").tolist()
+    (here / "worse.csv").write_text("a;day\nn. b.;soon\n")
+    message = fails("predict", "comma.mgp", "worse.csv")
+    assert "'n. b.'" in message and "'soon'" in message  # both columns in one run
+
+
+@pytest.mark.parametrize("text", ["n. bestimmt", "<2,0", "siehe Protokoll"])
+def test_a_text_among_numbers_with_decimal_commas_is_refused_as_among_others(here, text):
+    """The column would be left out as one of names, and nobody would know."""
+    cells = [f"{n / 8}".replace(".", ",") for n in range(40)]
+    cells[7] = text
+    (here / "comma.csv").write_text("\n".join(["a;b;y", *(f"{cell};{n % 5},5;{n}" for n, cell in enumerate(cells))]))
+    message = fails("fit", "comma.csv", "--target", "y", "--out", "comma.mgp")
+    assert f"Column 'a' holds numbers, and text in 1 of 40 rows: {text!r} (row 8)." in message
+
+
 def test_unknown_categories_are_predicted_with_wide_intervals_where_allowed(folder, tmp_path):
     new = pd.read_csv(folder / "new.csv").head(1)
     pd.concat([new.assign(surface=kind) for kind in ("hard", "soft", "lava")]).to_csv(tmp_path / "new.csv", index=False)

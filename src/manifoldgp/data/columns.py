@@ -163,8 +163,27 @@ class Column:
         found = np.array([index.get(text(value), -1) for value in values], dtype=int)
         return np.where(missing_in(values), -1, found)
 
+    def unreadable(self, values: Series) -> np.ndarray:
+        """Which values (n,) are there and are not what the column held when it was learnt: no number, no date, neither true nor false."""
+        missing = missing_in(values)
+        present: Any = values[~missing]
+        found = np.zeros(len(values), dtype=bool)
+        if self.time is not None:
+            found[~missing] = self._as_times(present)[1]
+        elif self.kind == "flag":
+            found[~missing] = np.isnan(_as_flags(present))
+        elif not self.categories and not _has_numbers(present):
+            found[~missing] = ~_readable(present)
+        return found
+
+    @property
+    def lacking(self) -> str:
+        """What a value is that cannot be read, in words."""
+        kinds = {"flag": "neither true nor false", "date": "no date", "duration": "no duration"}
+        return kinds.get(self.kind, "no number")
+
     def _flags(self, values: Series) -> np.ndarray:
-        flags = np.array([_FLAGS.get(text(value).lower(), math.nan) for value in values])
+        flags = _as_flags(values)
         wrong = np.isnan(flags)
         if wrong.any():
             raise InputError(
@@ -175,14 +194,26 @@ class Column:
 
     def _times(self, values: Series) -> np.ndarray:
         assert self.time is not None
-        times, wrong = as_times(values, self.time.order)
-        if wrong.any() or (pandas().api.types.is_timedelta64_dtype(times.dtype) != (self.kind == "duration")):
-            wrong = wrong if wrong.any() else np.ones(len(values), dtype=bool)
+        times, wrong = self._as_times(values)
+        if wrong.any():
             raise InputError(
                 f"Column {self.name!r} held {self.kind}s when the model was fitted; now it has {_quoted(values[wrong])} "
                 f"({rows_where(wrong, values.index)}). {_MONTH_FIRST_ADVICE if self.time.order == ORDERS[1] else _DATE_ADVICE}"
             )
         return self.time.numbers(times)
+
+    def _as_times(self, values: Series) -> tuple[Series, np.ndarray]:
+        """The values as dates or durations, and which of them (n,) are none: all where one was learnt and the other is there."""
+        assert self.time is not None
+        times, wrong = as_times(values, self.time.order)
+        if not wrong.any() and pandas().api.types.is_timedelta64_dtype(times.dtype) != (self.kind == "duration"):
+            wrong = np.ones(len(values), dtype=bool)
+        return times, wrong
+
+
+def _as_flags(values: Series) -> np.ndarray:
+    """1 and 0 for true and false in their spellings (n,), NaN for everything else."""
+    return np.array([_FLAGS.get(text(value).lower(), math.nan) for value in values])
 
 
 def learn_column(name: str, values: Series, cyclic: tuple[str, ...] = ()) -> Column:

@@ -264,6 +264,8 @@ class TableEncoding:
             if self.missing != "impute":
                 for row in np.flatnonzero(missing_in(values)):
                     reasons[row].append(f"{column.name} is missing")
+            for row in np.flatnonzero(column.unreadable(values)):
+                reasons[row].append(f"{column.name} is {text(values.iloc[row])!r}, {column.lacking}")
             unknown = set() if allow_unknown else set(column.unknown(values))
             for row, value in enumerate(map(text, values)) if unknown else ():
                 if value in unknown:
@@ -279,7 +281,15 @@ class TableEncoding:
             refuse_missing_values(table, wanted)
 
     def _numbers(self, table: DataFrame, allow_unknown: bool) -> np.ndarray:
-        return np.concatenate([c.numbers(column_of(table, c.name), allow_unknown) for c in self.columns], axis=1)
+        parts, wrong = [], []
+        for column in self.columns:
+            try:
+                parts.append(column.numbers(column_of(table, column.name), allow_unknown))
+            except InputError as error:
+                wrong.append(str(error))
+        if wrong:
+            raise InputError("\n".join(wrong))
+        return np.concatenate(parts, axis=1)
 
     def _frame(self, X: np.ndarray, index: Any) -> DataFrame:
         return pandas().DataFrame(X, columns=list(self.names), index=index)

@@ -59,17 +59,30 @@ def read_numbers(values: Sequence[object], decimal: str = ".") -> Written | None
     >>> read_numbers(["3 kg", "4 lb"]) is None
     True
     """
-    for sign in (decimal, "," if decimal == "." else "."):
+    for sign in _signs(decimal):
         found = _read(values, sign, decimal)
-        if found is not None:
-            return found
+        if found is not None and not found.others and _in_one_unit(found.units) and np.isfinite(found.numbers).mean() > 0.5:
+            return Written(found.numbers, found.example)
     return None
 
 
-def _read(values: Sequence[object], decimal: str, usual: str) -> Written | None:
-    """Texts as numbers by one decimal sign. usual: that of the table, whose numbers need no telling."""
-    numbers = np.full(len(values), np.nan)
-    units, example = Counter(), None
+def _signs(decimal: str) -> tuple[str, str]:
+    return (".", ",") if decimal == "." else (",", ".")
+
+
+class _Read(NamedTuple):
+    """What a column says by one decimal sign: numbers (n,), how often each unit stands there, a text that is no plain number, and rows with other texts."""
+
+    numbers: np.ndarray
+    units: Counter[str]
+    example: str | None
+    others: list[int]
+
+
+def _read(values: Sequence[object], decimal: str, usual: str) -> _Read | None:
+    """None: there are values that are neither numbers nor text, or more than half are other texts. usual: the sign of the table, whose numbers need no telling."""
+    numbers, units, others = np.full(len(values), np.nan), Counter(), []
+    example = None
     for row, value in enumerate(values):
         if isinstance(value, (bool, np.bool_)):
             return None
@@ -80,15 +93,38 @@ def _read(values: Sequence[object], decimal: str, usual: str) -> Written | None:
                 continue
             match = _FORMS[decimal].fullmatch(value.strip())
             if match is None:
-                return None
+                others.append(row)
+                if 2 * len(others) > len(values):
+                    return None
+                continue
             numbers[row] = _number(match, decimal)
             units[match["before"] + match["unit"]] += 1
             example = example or (None if _plain(value, usual) == numbers[row] else value)
         elif not pandas().isna(value):
             return None
-    known = np.isfinite(numbers).mean() if len(numbers) else 0.0
-    one = len(units) == 1 or (len(units) == 2 and 2 * units.get("", units.total()) < units.total())
-    return Written(numbers, example) if (one or not units) and known > 0.5 else None
+    return _Read(numbers, units, example, others) if len(values) else None
+
+
+def _in_one_unit(units: Counter[str]) -> bool:
+    return len(units) < 2 or (len(units) == 2 and 2 * units.get("", units.total()) < units.total())
+
+
+def _numbers_among_texts(values: Sequence[object], decimal: str) -> list[object] | None:
+    """The column with its numbers read and its few other texts as they are, so that these can be told; None: it is something else.
+
+    Numbers with letters behind them are left alone: a column of 12A, 14A and B3 holds names.
+
+    >>> _numbers_among_texts(["1,5", "<2,0", "-", "3,25"], ",")
+    [1.5, '<2,0', nan, 3.25]
+    >>> _numbers_among_texts(["12A", "14A", "B3"], ".") is None
+    True
+    """
+    for sign in _signs(decimal):
+        found = _read(values, sign, decimal)
+        if found is not None and 0 < len(found.others) <= found.units.total() and not any(map(str.isalpha, "".join(found.units))):
+            others = set(found.others)
+            return [value if row in others else float(found.numbers[row]) for row, value in enumerate(values)]
+    return None
 
 
 def _plain(value: str, decimal: str) -> float:
@@ -139,7 +175,13 @@ def with_numbers(table: DataFrame, decimal: str, file: str) -> DataFrame:
     ]
     if said:
         warn(f"Texts in {file} are read as numbers: {', '.join(said)}.")
-    table = table.assign(**{str(name): found.numbers for name, found in read.items()}) if read else table
+    mixed = {
+        name: pandas().Series(cells, dtype=object, index=table.index)
+        for name in _text_columns(table)
+        if name not in read and (cells := _numbers_among_texts(list(table[name]), decimal)) is not None
+    }
+    changed = {str(name): found.numbers for name, found in read.items()} | {str(name): cells for name, cells in mixed.items()}
+    table = table.assign(**changed) if changed else table
     if units:
         table.attrs[UNITS_ROW] = {str(name): unit for name, unit in units.items() if name in read}
     return table
