@@ -8,6 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
+import manifoldgp
+from manifoldgp import ManifoldGPRegressor
 from manifoldgp.averaging.folds import make_folds
 from manifoldgp.averaging.stacking import (
     Candidates,
@@ -139,6 +141,7 @@ def report_of_plain_gps(stack):
 
 def test_words_for_several_plain_gps_agree_with_what_the_features_add():
     first, second = held_out_remarks(report_of_plain_gps(stack=0.8))[:2]
+    assert second.startswith("Held-out rows are predicted 0.15 nats a row better than by the best plain GP (rough GP): 0.01 of that")
     assert first == "Plain GPs carry 78 % of the weight (most of it: plain GP, 43 %), learned features the rest."
     assert "0.14 from the features" in second
     first, second = held_out_remarks(report_of_plain_gps(stack=0.925))[:2]
@@ -181,6 +184,32 @@ def test_words_do_not_call_chance_too_narrow():
     assert interval_remarks(np.full(20, 0.5)) == []
     assert "too narrow" in interval_remarks(np.tile(np.r_[inside, outside], 20))[0]  # 360 of 400
     assert "too wide" in interval_remarks(np.full(400, 0.5))[0]
+
+
+def test_rows_of_a_group_that_err_together_count_for_fewer():
+    """Of nine firms one was missed as a whole: 161 of 180 rows say less than as many independent ones do."""
+    pit, firms = np.full(180, 0.5), np.repeat(np.arange(9), 20)
+    pit[:19] = 0.001
+    assert interval_remarks(pit, firms) == []
+    assert "hold 89.4 % of 180 held-out rows: they are too narrow" in interval_remarks(pit)[0]
+    spread = np.where(np.arange(180) % 6 == 0, 0.001, 0.5)
+    assert "too narrow" in interval_remarks(spread, firms)[0]  # every firm is missed as often
+    assert "too wide" in interval_remarks(np.full(400, 0.5), np.arange(400) // 40)[0]
+
+
+def test_groups_of_held_out_rows_are_known_to_the_report_and_its_file(tmp_path):
+    rng = np.random.default_rng(0)
+    X, firms = rng.normal(size=(60, 1)), np.repeat(list("abcdef"), 10)
+    model = ManifoldGPRegressor(time_budget=1.0).fit(X, np.sin(X[:, 0]), groups=firms)
+    report = model.held_out_[0]
+    assert np.bincount(report.together).tolist() == [10] * 6
+    y, labels = report.observed, report.together
+    given = {letter: np.sort(np.sin(X[firms == letter, 0])) for letter in "abcdef"}
+    scale, offset = model.ensembles_[0].scale, model.ensembles_[0].offset
+    for number, letter in enumerate("abcdef"):
+        np.testing.assert_allclose(np.sort(offset + scale * y[labels == number]), given[letter])
+    model.save(tmp_path / "m.mgp")
+    np.testing.assert_array_equal(manifoldgp.load(tmp_path / "m.mgp").held_out_[0].together, labels)
 
 
 STACKED = [[0.04, 0.01], [0.0, 0.0], [0.75, 0.05], [0.15, 0.0]]

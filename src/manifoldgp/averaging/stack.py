@@ -311,7 +311,10 @@ class Stack(Averaging):
         X = data.X.cpu().numpy()
         deals = [held_out_in_turn(X, dealer, folds.groups, folds.ordered) for _ in range(self.deals_for(N))]
         found = fit_stack(model, data, deals, settings, trainer, rng)
-        return found if found.report is None else replace(found, report=replace(found.report, ordered=folds.ordered))
+        if found.report is None:
+            return found
+        report = replace(found.report, ordered=folds.ordered, together=folds.together(np.sort(np.concatenate(deals[0])), N))
+        return replace(found, report=report)
 
     def share_of_earlier(self, earlier: Fitted, later: Fitted) -> float:
         """By what each predicts on the held-out rows, which are the same."""

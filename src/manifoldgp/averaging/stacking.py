@@ -81,6 +81,7 @@ class HeldOutReport:
 
     weights: (G, F) by group and variance factor. mean, observed: the stack's predictive means of the held-out rows and their targets (n,), standardised.
     cut_short: groups whose training on the folds was stopped on its way. ordered: whether rows are in order of time.
+    together: (n,) numbers of groups, or of stretches of time, whose rows may err together; None: of rows that know nothing of each other.
     """
 
     groups: tuple[str, ...]
@@ -92,6 +93,7 @@ class HeldOutReport:
     observed: np.ndarray | None = None
     cut_short: tuple[str, ...] = ()
     ordered: bool = False
+    together: np.ndarray | None = None
 
     @staticmethod
     def averaged(reports: Sequence[HeldOutReport]) -> HeldOutReport:

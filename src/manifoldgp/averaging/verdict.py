@@ -11,6 +11,7 @@ from scipy.special import bdtr, bdtrc
 from manifoldgp._system.plain_text import digits, explained_share
 from manifoldgp.averaging.averages import SamplingReport
 from manifoldgp.averaging.folds import SHORT_STRETCH
+from manifoldgp.averaging.kinds import PLAIN
 from manifoldgp.averaging.stacking import PLAIN_GPS, HeldOutReport
 
 _LEVELS = (0.5, 0.9, 0.95)
@@ -53,11 +54,9 @@ def held_out_remarks(report: HeldOutReport) -> list[str]:
     """
     share = dict(zip(report.groups, report.weights.sum(1), strict=True))
     density = {name: float(-value.mean()) for name, value in report.log_density.items()}
-    plain, control, stack = (
-        min(density[name] for name in report.groups if name in PLAIN_GPS),
-        density["control"],
-        density["stack"],
-    )
+    best_plain = min((name for name in report.groups if name in PLAIN_GPS), key=density.__getitem__)
+    plain, control, stack = density[best_plain], density["control"], density["stack"]
+    the_plain = "the plain GP" if best_plain == PLAIN else f"the best plain GP ({best_plain})"
     learned = [name for name in report.groups if name not in PLAIN_GPS]
     if not learned:
         return ["Training was stopped before any features were trained: the average holds the plain GP only."]
@@ -65,14 +64,14 @@ def held_out_remarks(report: HeldOutReport) -> list[str]:
     if stopped:
         return [_untried_in_words(stopped, sum(share[name] for name in report.groups if name in PLAIN_GPS))]
     control = min(control, plain)
-    remarks = [_weights_in_words(share, control - stack), _gain_in_words(plain, control, stack)]
+    remarks = [_weights_in_words(share, control - stack), _gain_in_words(the_plain, plain, control, stack)]
     best = min(learned, key=density.__getitem__)
     if density[best] > plain + _LITTLE:
         remarks.append(
-            f"Every group of mGPs alone predicts held-out rows worse than the plain GP (best: {best}, by {density[best] - plain:.2f} nats a "
+            f"Every group of mGPs alone predicts held-out rows worse than {the_plain} (best: {best}, by {density[best] - plain:.2f} nats a "
             "row): a single mGP would overfit here; the mixture does not."
         )
-    return remarks + interval_remarks(report.pit) + _short_stretch(report)
+    return remarks + interval_remarks(report.pit, report.together) + _short_stretch(report)
 
 
 def _short_stretch(report: HeldOutReport) -> list[str]:
@@ -97,20 +96,40 @@ def errors_in_words(report: HeldOutReport, scale: float) -> list[str]:
     ]
 
 
-def interval_remarks(pit: np.ndarray, level: float = 0.95) -> list[str]:
+def interval_remarks(pit: np.ndarray, together: np.ndarray | None = None, level: float = 0.95) -> list[str]:
     """A sentence where intervals hold another share of the held-out rows than they say, by more than three points and by more than chance explains.
 
-    Chance: what happens to one calibrated model in a hundred (binomial law).
+    Chance: what happens to one calibrated model in a hundred (binomial law). together: (n,) labels of rows that are alike, which count for fewer rows
+    as far as their misses come together.
 
     >>> interval_remarks(np.r_[np.full(18, 0.5), 0.0, 0.0])  # 18 of 20 rows
     []
     """
-    n, inside = len(pit), int((np.abs(pit - 0.5) <= 0.5 * level).sum())
-    unlikely = 2.0 * min(bdtr(inside, n, level), bdtrc(inside - 1, n, level)) < 0.01
-    if abs(inside / n - level) <= 0.03 or not unlikely:
+    inside = np.abs(pit - 0.5) <= 0.5 * level
+    n, share = len(pit), float(inside.mean())
+    counted = n if together is None else _independent_rows(inside, together)
+    held = share * counted
+    unlikely = 2.0 * min(bdtr(math.ceil(held), counted, level), bdtrc(math.floor(held) - 1, counted, level)) < 0.01
+    if abs(share - level) <= 0.03 or not unlikely:
         return []
-    word = "too narrow" if inside < level * n else "too wide"
-    return [f"The {100 * level:g} % intervals hold {100 * inside / n:.1f} % of {n:,} held-out rows: they are {word}."]
+    word = "too narrow" if share < level else "too wide"
+    return [f"The {100 * level:g} % intervals hold {100 * share:.1f} % of {n:,} held-out rows: they are {word}."]
+
+
+def _independent_rows(inside: np.ndarray, together: np.ndarray) -> int:
+    """How many independent rows tell the share that is inside as well as these, some of which belong together: Kish's design effect.
+
+    >>> told = np.array([True, True, True, False] * 5)
+    >>> _independent_rows(told, np.arange(20)), _independent_rows(np.sort(told), np.arange(20) // 5)
+    (19, 3)
+    """
+    n, share = len(inside), inside.mean()
+    labels, group = np.unique(together, return_inverse=True)
+    if share in (0.0, 1.0) or len(labels) < 2:
+        return n
+    off = np.bincount(group, inside - share)
+    variance = len(labels) / (len(labels) - 1) * float(off @ off) / n**2
+    return max(1, min(n, round(share * (1.0 - share) / max(variance, 1e-300))))
 
 
 def sampling_numbers(report: SamplingReport) -> dict[str, Any]:
@@ -167,14 +186,15 @@ def _weights_in_words(share: dict[str, float], from_features: float) -> str:
     )
 
 
-def _gain_in_words(plain: float, control: float, stack: float) -> str:
+def _gain_in_words(the_plain: str, plain: float, control: float, stack: float) -> str:
+    """the_plain: what the plain GP is called that predicts held-out rows best of all; the others are negative log densities."""
     if stack > plain - _LITTLE:
         return (
-            f"Held-out rows are predicted as well by the plain GP (difference {round(stack - plain, 2) + 0.0:+.2f} nats a row)."
+            f"Held-out rows are predicted as well by {the_plain} (difference {round(stack - plain, 2) + 0.0:+.2f} nats a row)."
         )
     gain, from_width = round(plain - stack, 2), round(plain - control, 2)
     from_features = f"less than {_LITTLE:g}" if control - stack < _LITTLE else f"{gain - from_width:.2f}"
     return (
-        f"Held-out rows are predicted {gain:.2f} nats a row better than by the plain GP: {from_width:.2f} of that comes from "
-        f"wider copies of the plain GP (calibration) or mixtures of plain GPs, {from_features} from the features."
+        f"Held-out rows are predicted {gain:.2f} nats a row better than by {the_plain}: {from_width:.2f} of that comes from "
+        f"wider copies of plain GPs (calibration) or mixtures of plain GPs, {from_features} from the features."
     )

@@ -358,12 +358,15 @@ def _pack_report(report: HeldOutReport | None, name: str, tensors: dict[str, Ten
     tensors[f"{name}.weights"], tensors[f"{name}.pit"] = torch.from_numpy(report.weights), torch.from_numpy(report.pit)
     for key, value in report.log_density.items():
         tensors[f"{name}.log_density.{key}"] = torch.from_numpy(value)
+    if report.together is not None:
+        tensors[f"{name}.together"] = torch.from_numpy(report.together)
     if report.mean is not None and report.observed is not None:
         tensors[f"{name}.mean"], tensors[f"{name}.observed"] = torch.from_numpy(report.mean), torch.from_numpy(report.observed)
     return {
         "means": report.mean is not None and report.observed is not None,
         "cut_short": list(report.cut_short),
         "ordered": report.ordered,
+        "together": report.together is not None,
         "groups": list(report.groups),
         "variance_factors": list(report.variance_factors),
         "densities": list(report.log_density),
@@ -384,4 +387,7 @@ def _unpack_report(plain: Any, name: str, tensors: dict[str, Tensor]) -> HeldOut
     ]
     groups, factors, cut_short = (tuple(plain[part]) for part in ("groups", "variance_factors", "cut_short"))
     ordered = plain.get("ordered", False) is True  # files of 0.1 do not say
-    return HeldOutReport(groups, factors, weights, log_density, pit, means[0], means[1], cut_short, ordered)
+    together = None
+    if plain.get("together", False) is True:
+        together = take(tensors, f"{name}.together", (len(pit),), torch.int64, NOT_NEGATIVE).cpu().numpy()
+    return HeldOutReport(groups, factors, weights, log_density, pit, means[0], means[1], cut_short, ordered, together)

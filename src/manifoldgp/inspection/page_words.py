@@ -81,7 +81,7 @@ def _headline(view: ModelView, target: TargetView) -> str:
     explained = "" if found.explained is None else f"; R² <b>{explained_share(found.explained).replace('-', '−')}</b>"
     return (
         f"{of} error <b>{digits(found.rmse, 3)}{escape(unit)}</b>; always predicting the mean <b>{digits(found.baseline, 3)}{escape(unit)}</b>{explained}; "
-        f"{_intervals_in_words(target.calibration.pit)}. <span class='soft'>({found.which})</span>"
+        f"{_intervals_in_words(target.calibration.pit, target.calibration.together)}. <span class='soft'>({found.which})</span>"
     )
 
 
@@ -108,13 +108,13 @@ def _first_numbers(view: ModelView, target: TargetView) -> _FirstNumbers:
     return _FirstNumbers(error, float(np.sqrt(np.mean(spread**2))), explained, which)
 
 
-def _intervals_in_words(pit: np.ndarray) -> str:
+def _intervals_in_words(pit: np.ndarray, together: np.ndarray | None = None) -> str:
     """Whether 95 % intervals hold as many rows as they should, by the rule of ``diagnose()``: as far as chance allows.
 
     >>> _intervals_in_words(np.r_[np.full(119, 0.5), 0.0]), _intervals_in_words(np.full(400, 0.5))
     ('<b>intervals hold</b>', '<b>intervals are too wide</b>: those of 95 % hold 100 %')
     """
-    if not interval_remarks(pit):
+    if not interval_remarks(pit, together):
         return "<b>intervals hold</b>"
     inside = float(np.mean(np.abs(pit - 0.5) <= 0.475))
     return f"<b>intervals are too {'narrow' if inside < 0.95 else 'wide'}</b>: those of 95 % hold {100 * inside:.0f} %"

@@ -106,10 +106,11 @@ Source = Literal["test rows", "held-out rows", "leave-one-out"]
 
 @dataclass(frozen=True)
 class Calibration:
-    """PIT values (n,), P(Y_i <= y_i), uniform if the model is calibrated; and which rows they belong to."""
+    """PIT values (n,), P(Y_i <= y_i), uniform if the model is calibrated; which rows they belong to; and (n,) which of them may err together."""
 
     pit: np.ndarray
     source: Source
+    together: np.ndarray | None = None
 
 
 def calibration(
@@ -131,7 +132,7 @@ def calibration(
     output = output_index(model, output)
     report = held_out(model, output)
     if X is None and y is None and report is not None:
-        return Calibration(report.pit, "held-out rows")
+        return Calibration(report.pit, "held-out rows", report.together)
     known = known or predictions(model, X, y, output=output, noise_std=noise_std)
     return Calibration(known.pit, "leave-one-out" if known.left_out else "test rows")
 
