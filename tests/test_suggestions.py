@@ -15,7 +15,7 @@ from manifoldgp import GPRegressor, ManifoldGPRegressor, TableEncoding, suggest
 from manifoldgp.data.table_files import read_table, write_table
 from manifoldgp.errors import InputError
 from manifoldgp.suggestions.constraints import Constraint
-from manifoldgp.suggestions.gains import Knowledge
+from manifoldgp.suggestions.gains import Improvement, Knowledge
 from manifoldgp.suggestions.space import space_of
 from short_fits import few_starts
 
@@ -112,6 +112,38 @@ def test_the_top_of_the_hill_is_found(model):
     assert low.columns["floor"][0] == "ice"
     assert low.columns["x"][0] < 1.0
     assert low.best < high.best
+
+
+def test_every_experiment_of_a_batch_may_improve_on_those_before_it(model):
+    """The improvement of a whole batch says nothing of its later experiments once the first is good; rows far below the top were suggested."""
+    pytest.importorskip("botorch", reason="needs the extra botorch")
+    high = suggest(model, "maximize", batch=6)
+    assert (high.columns["floor"] == "sand").all()
+    assert high.mean.min() > high.mean.max() - 0.2
+    assert high.worth.argmax() == 0
+
+
+def test_what_an_experiment_adds_is_the_improvement_beyond_those_that_are_chosen(model):
+    pytest.importorskip("botorch", reason="needs the extra botorch")
+    names = list(model.feature_names_in_)
+    chosen, X = np.array([[6.0, 2.0, 0.0, 1.0]]), np.array([[4.5, 3.0, 0.0, 1.0], [7.0, 5.0, 0.0, 1.0], [9.0, 5.0, 1.0, 0.0]])
+    mean, cov = model.predict(pd.DataFrame(np.concatenate([chosen, X]), columns=names), return_cov=True, latent=True)
+    for sign, best in ((1.0, mean[0] - 0.01), (-1.0, mean[3] + 0.01)):
+        found = Improvement(model, 0, sign, best, 0)(X, chosen)
+        f = sign * np.random.default_rng(0).multivariate_normal(mean, cov, 200_000)
+        added = np.maximum(f[:, 1:] - np.maximum(sign * best, f[:, :1]), 0.0).mean(0)
+        told = added > 1e-4
+        np.testing.assert_allclose(np.exp(found[told]), added[told], rtol=0.25)
+        assert (found[~told] < np.log(2e-4)).all()
+
+
+def test_it_is_said_where_the_best_so_far_is(here):
+    pytest.importorskip("botorch", reason="needs the extra botorch")
+    asked = ["suggest", "model.mgp", "--maximize", "--batch", "1"]
+    assert "that the model sees in the training rows: " in mgp(*asked).err
+    some = mgp(*asked, "--bounds", "x=0:3").err
+    assert re.search(r"that the model sees in the \d+ of 40 training rows that are possible: ", some)
+    assert "among possible experiments; no training row is one: " in mgp(*asked, "--fix", "x=20").err
 
 
 def test_what_an_experiment_teaches_is_the_variance_that_it_takes_away(model):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from manifoldgp._system.plain_text import digits
+from manifoldgp._system.plain_text import digits, option
 from manifoldgp.cli._messages import Messages, print_json
 from manifoldgp.cli._options import Json, ModelFile, Quiet, refuse_overwriting
 
@@ -59,7 +59,7 @@ def suggest(
 ) -> None:
     """Suggest the next experiments, as rows to paste into the table.
 
-    --maximize and --minimize go by expected improvement (BoTorch's qLogEI), --learn by how much surer the model becomes in the region of the training rows.
+    --maximize and --minimize go by expected improvement, --learn by how much surer the model becomes in the region of the training rows.
 
     By default numbers and dates stay within the range of the training rows, whole ones stay whole, and all categories are possible. The target's column is left empty.
     """
@@ -75,11 +75,12 @@ def suggest(
     refuse_overwriting([out], [model_file, *([like] if like else [])], standard_output=True)
     check_writable(out)
     messages = Messages(quiet)
-    with messages.warnings_as_messages(), messages.working("Searching for experiments ..."):
+    with messages.warnings_as_messages():
         model = open_manifold_gp(model_file)
-        encoding = encoding_of(model)
-        targets = encoding.targets
-        output = _output(target, targets)
+    encoding = encoding_of(model)
+    targets = encoding.targets
+    output = _output(target, targets)
+    with messages.warnings_as_messages(), messages.working("Searching for experiments ..."):
         found = suggestions.suggest(
             model,
             goals[0],  # pyright: ignore[reportArgumentType]
@@ -110,7 +111,7 @@ def _output(target: str | None, targets: tuple[str, ...]) -> int:
     """The number of the target that is meant."""
     if target is None and len(targets) > 1:
         raise typer.BadParameter(
-            f"The model has several targets. Choose one: {', '.join(f'--target {name}' for name in targets)}."
+            f"The model has several targets. Choose one: {', '.join(option('--target', name) for name in targets)}."
         )
     if target is not None and target not in targets:
         raise typer.BadParameter(f"The model predicts {', '.join(targets)}; --target says {target}.")
@@ -181,7 +182,7 @@ def _say(found: Suggestions, target: str, messages: Messages) -> None:
     """What the model expects of every suggestion."""
     if found.best is not None:
         messages.note(
-            f"The {'largest' if found.goal == 'maximize' else 'smallest'} {target} that the model sees in the training rows: {digits(found.best)}"
+            f"The {'largest' if found.goal == 'maximize' else 'smallest'} {target} that the model sees {found.compared}: {digits(found.best)}"
         )
     for i, (mean, std) in enumerate(zip(found.mean, found.std, strict=True), 1):
         messages.note(f"{i}: expected {target} {digits(mean)} ± {digits(std, 2)}")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from manifoldgp._system.plain_text import without_columns
+from manifoldgp._system.plain_text import verb, without_columns
 from manifoldgp.data.columns import column_of, missing_in, rows_where
 from manifoldgp.data.dates import PERIODS
 from manifoldgp.errors import InputError
@@ -55,7 +55,7 @@ def refuse_missing_columns(wanted: Sequence[str], names: Sequence[str]) -> None:
     missing = [name for name in dict.fromkeys(wanted) if name not in names]
     if missing:
         listed = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
-        raise InputError(f"The table has no column {', '.join(map(repr, missing))}. It has: {listed or 'none'}.")
+        raise InputError(f"The table has no {verb(len(missing), 'column', 'columns')} {', '.join(map(repr, missing))}. It has: {listed or 'none'}.")
 
 
 def refuse_unknown_words(missing: str, cyclic: Sequence[str]) -> None:

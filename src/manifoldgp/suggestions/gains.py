@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,32 +22,39 @@ _REFERENCE, _NEIGHBOURS = 200, 5
 
 _SAMPLES = 128
 
+_SMOOTH = 1e-6
+"""Below no improvement at all, in units of the target's standard deviation, a smooth one goes on decreasing."""
+
 
 class Improvement:
-    """log of the expected improvement on ``best``, with experiments that are already chosen taken into account (BoTorch's qLogEI).
+    """log of what an experiment is expected to add to the improvement on ``best``, beyond the experiments that are already chosen: log E max(0, f(x) - max(best, f(chosen))).
 
-    sign: 1 to maximise, -1 to minimise.
+    Greedily chosen in this way, a batch has nearly the largest expected improvement there is. The logarithm of the improvement of the batch as a whole (BoTorch's
+    qLogEI) would not do: beside a good first experiment it no longer tells what others add. sign: 1 to maximise, -1 to minimise.
     """
 
     def __init__(self, model: ManifoldGPRegressor, output: int, sign: float, best: float, seed: int) -> None:
-        from botorch.acquisition.logei import qLogExpectedImprovement
-        from botorch.acquisition.objective import GenericMCObjective
         from botorch.sampling.normal import SobolQMCNormalSampler
 
         from manifoldgp.integrations.botorch import ManifoldGPModel
 
-        self._acquisition = qLogExpectedImprovement(
-            ManifoldGPModel(model, output=output),
-            best_f=sign * best,
-            sampler=SobolQMCNormalSampler(torch.Size([_SAMPLES]), seed=seed),
-            objective=GenericMCObjective(lambda samples, X=None: sign * samples[..., 0]),
-        )
+        self._model, self._scale = ManifoldGPModel(model, output=output), model.ensembles_[output].scale
+        self._sampler = SobolQMCNormalSampler(torch.Size([_SAMPLES]), seed=seed)
+        self._sign, self._best = sign, sign * best
 
     def __call__(self, X: np.ndarray, chosen: np.ndarray) -> np.ndarray:
         """The worth (n,) of experiments X (n, D), given those that are chosen (k, D)."""
-        self._acquisition.set_X_pending(torch.tensor(chosen) if len(chosen) else None)
         with torch.no_grad():
-            return torch.cat([self._acquisition(part[:, None]) for part in torch.tensor(X).split(_CHUNK)]).cpu().numpy()
+            return torch.cat([self._of(part, torch.tensor(chosen)) for part in torch.tensor(X).split(_CHUNK)]).cpu().numpy()
+
+    def _of(self, X: Tensor, chosen: Tensor) -> Tensor:
+        from botorch.utils.safe_math import log_fatplus, logmeanexp
+
+        together = torch.cat([X[:, None], chosen.expand(len(X), *chosen.shape)], 1)
+        f = self._sign * self._sampler(self._model.posterior(together))[..., 0]
+        mark = f[..., 1:].amax(-1).clamp_min(self._best) if len(chosen) else self._best
+        added = log_fatplus((f[..., 0] - mark) / self._scale, tau=_SMOOTH)  # tells what is nearly as good from what is not, too
+        return logmeanexp(added, dim=0) + math.log(self._scale)
 
 
 class Knowledge:

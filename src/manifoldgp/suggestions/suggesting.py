@@ -43,12 +43,14 @@ class Suggestions:
     mean, std : (q,)
         What the model expects to observe there.
     worth : (q,)
-        The log of the expected improvement by the experiments up to this one together; or the expected reduction of the mean variance over the region of the data by
-        this one, given those before it.
+        The log of the improvement that is expected of this one beyond those before it; or the expected reduction of the mean variance over the region of the data
+        by it, given those before it.
     goal
         "maximize", "minimize" or "learn".
     best
         The best mean among the training rows that are possible (where none is, among the experiments that were drawn), which is to be improved on; None for "learn".
+    compared
+        Where that is, in words; empty for "learn".
     """
 
     columns: Values
@@ -58,6 +60,7 @@ class Suggestions:
     worth: np.ndarray
     goal: str
     best: float | None
+    compared: str
 
     def frame(self) -> DataFrame:
         """The inputs as a pandas DataFrame."""
@@ -120,27 +123,38 @@ def suggest(
     rng = np.random.default_rng(random_state)
     first = space.draw(_CANDIDATES, rng)
     with threads_for(model.ensembles_[output].blocks[0].rows):
-        worth, best = _worth(model, goal, output, space, first, random_state)
+        worth, best, compared = _worth(model, goal, output, space, first, random_state)
         rows, values = _greedy(worth, space, first, batch, rng)
         X = space.encoded(rows)
         mean, std = (np.asarray(part).reshape(len(X), -1)[:, output] for part in _predicted(model, X))
-    return Suggestions(rows, X, mean, std, values, goal, best)
+    return Suggestions(rows, X, mean, std, values, goal, best, compared)
 
 
 def _worth(
     model: ManifoldGPRegressor, goal: str, output: int, space: Space, candidates: Values, seed: int
-) -> tuple[Worth, float | None]:
-    """What experiments are worth, and the value that is to be improved on."""
+) -> tuple[Worth, float | None, str]:
+    """What experiments are worth, the value that is to be improved on, and where that is."""
     rows = training_inputs(model, output)
     if goal == "learn":
-        return Knowledge(model, output, region(model, space.holds_rows(rows), seed)), None
+        return Knowledge(model, output, region(model, space.holds_rows(rows), seed)), None, ""
     sign = 1.0 if goal == "maximize" else -1.0
     inside = rows[space.holds_rows(rows)]
     # the best mean, not the best observation: noise would set a mark that no experiment can reach
     known = inside if len(inside) else space.encoded(candidates)
     mean = np.asarray(_predicted(model, known)[0]).reshape(len(known), -1)[:, output]
     best = float(sign * np.max(sign * mean))
-    return Improvement(model, output, sign, best, seed), best
+    return Improvement(model, output, sign, best, seed), best, _where(len(inside), len(rows))
+
+
+def _where(inside: int, rows: int) -> str:
+    """Where the value is that is to be improved on, if so many of the training rows are possible.
+
+    >>> _where(7, 7), _where(3, 7), _where(0, 7)
+    ('in the training rows', 'in the 3 of 7 training rows that are possible', 'among possible experiments; no training row is one')
+    """
+    if inside == rows:
+        return "in the training rows"
+    return f"in the {inside} of {rows} training rows that are possible" if inside else "among possible experiments; no training row is one"
 
 
 def _greedy(worth: Worth, space: Space, first: Values, batch: int, rng: np.random.Generator) -> tuple[Values, np.ndarray]:
