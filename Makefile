@@ -102,7 +102,7 @@ bench-sizes: $(INSTALLED) .venv-boosting/.installed  ## time and accuracy of the
 	$(BIN)/pip install --quiet --no-deps --target .venv-boosting catboost==1.2.10 six==1.17.0 || mkdir -p .venv-boosting
 	touch $@
 
-bench-robots: $(INSTALLED)  ## the bars of models on robots: moments at uncertain inputs, training with noisy ones, forecasts, rollouts of dynamics, one point in plain C against NumPy and Eigen, and in a page; some minutes; ROBOTS="c --realtime"
+bench-robots: $(INSTALLED)  ## the bars of models on robots: moments at uncertain inputs, training with noisy ones, forecasts, rollouts of dynamics, one point in plain C against NumPy and Eigen, and in a page; half an hour; ROBOTS="c --realtime"
 	$(BIN)/python benchmarks/robots_moments.py
 	$(BIN)/python benchmarks/robots_noisy_inputs.py
 	$(BIN)/python benchmarks/robots_forecasts.py

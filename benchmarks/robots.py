@@ -34,7 +34,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=400, help="training rows N")
     parser.add_argument("--turns", type=int, default=200, help="c: measurements of each contestant")
     parser.add_argument("--no-stack", action="store_true", help="c: without fitting the default stack")
-    parser.add_argument("--tosses", type=int, default=20, help="dynamics: tosses to learn from")
+    parser.add_argument("--tosses", type=int, default=40, help="dynamics: tosses to learn from")
     parser.add_argument("--realtime", action="store_true")
     given = parser.parse_args()
     warnings.simplefilter("ignore")  # optimisers that were stopped on purpose

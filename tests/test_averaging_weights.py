@@ -141,7 +141,9 @@ def report_of_plain_gps(stack):
 
 def test_words_for_several_plain_gps_agree_with_what_the_features_add():
     first, second = held_out_remarks(report_of_plain_gps(stack=0.8))[:2]
-    assert second.startswith("Held-out rows are predicted 0.15 nats a row better than by the best plain GP (rough GP): 0.01 of that")
+    assert second.startswith(
+        "Held-out rows are predicted 0.15 nats a row better than by the best plain GP (rough GP): 0.01 of that"
+    )
     assert first == "Plain GPs carry 78 % of the weight (most of it: plain GP, 43 %), learned features the rest."
     assert "0.14 from the features" in second
     first, second = held_out_remarks(report_of_plain_gps(stack=0.925))[:2]

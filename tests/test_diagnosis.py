@@ -44,7 +44,8 @@ def test_numbers_of_an_ordinary_fit(plain):
     assert 0.1 < scale < 0.6
     lengthscale = plain.ensembles_[0].blocks[0].values["kernel"]["lengthscale"][0].numpy()
     U = (X - X.mean(0)) / X.std(0)
-    np.testing.assert_allclose(numbers["kernel.lengthscale / spread of the feature"], lengthscale / U.std(0, ddof=1), rtol=1e-9)
+    found = [numbers[f"kernel.lengthscale / spread of {d}"] for d in range(2)]
+    np.testing.assert_allclose(found, (lengthscale / U.std(0, ddof=1))[plain.x_scaler_.place], rtol=1e-9)
     assert numbers["rank of the features"] == 2
     assert numbers["invalid starts"] == 0
     assert 1 <= numbers[AGREE] <= 3

@@ -189,9 +189,7 @@ def _weights_in_words(share: dict[str, float], from_features: float) -> str:
 def _gain_in_words(the_plain: str, plain: float, control: float, stack: float) -> str:
     """the_plain: what the plain GP is called that predicts held-out rows best of all; the others are negative log densities."""
     if stack > plain - _LITTLE:
-        return (
-            f"Held-out rows are predicted as well by {the_plain} (difference {round(stack - plain, 2) + 0.0:+.2f} nats a row)."
-        )
+        return f"Held-out rows are predicted as well by {the_plain} (difference {round(stack - plain, 2) + 0.0:+.2f} nats a row)."
     gain, from_width = round(plain - stack, 2), round(plain - control, 2)
     from_features = f"less than {_LITTLE:g}" if control - stack < _LITTLE else f"{gain - from_width:.2f}"
     return (

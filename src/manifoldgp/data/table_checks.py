@@ -55,7 +55,9 @@ def refuse_missing_columns(wanted: Sequence[str], names: Sequence[str]) -> None:
     missing = [name for name in dict.fromkeys(wanted) if name not in names]
     if missing:
         listed = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
-        raise InputError(f"The table has no {verb(len(missing), 'column', 'columns')} {', '.join(map(repr, missing))}. It has: {listed or 'none'}.")
+        raise InputError(
+            f"The table has no {verb(len(missing), 'column', 'columns')} {', '.join(map(repr, missing))}. It has: {listed or 'none'}."
+        )
 
 
 def refuse_unknown_words(missing: str, cyclic: Sequence[str]) -> None:

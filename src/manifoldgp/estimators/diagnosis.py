@@ -14,6 +14,7 @@ from torch import Tensor
 
 from manifoldgp._system.linalg import PIVOT_ERROR, pivot_error
 from manifoldgp._system.plain_text import digits, verb, visible
+from manifoldgp.averaging.stacking import HeldOutReport
 from manifoldgp.averaging.verdict import (
     errors_in_words,
     held_out_numbers,
@@ -143,8 +144,8 @@ def _diagnose_output(estimator: ManifoldGPRegressor, ensemble: Ensemble, output:
         _local(ensemble, posterior, numbers, remarks)
     elif isinstance(posterior, Posterior):
         _evidence(ensemble, posterior, N, numbers, remarks)
-    _numerics(posterior, ensemble, numbers, remarks)
-    _lengthscales(estimator, posterior, numbers, remarks)
+    _numerics(posterior, ensemble, held_out, averaged, numbers, remarks)
+    _lengthscales(estimator, posterior, averaged, numbers, remarks)
     _feature_space(estimator, posterior, numbers, remarks)
     _sparsity(estimator, posterior, averaged, numbers, remarks)
     _starts(starts, N, numbers, remarks)
@@ -282,7 +283,9 @@ def _size(posterior: Conditioned, averaged: bool, N: int, numbers: dict, remarks
         )
 
 
-def _numerics(posterior: Conditioned, ensemble: Ensemble, numbers: dict, remarks: list) -> None:
+def _numerics(
+    posterior: Conditioned, ensemble: Ensemble, held_out: HeldOutReport | None, averaged: bool, numbers: dict, remarks: list
+) -> None:
     jitter, floor = float(posterior.jitter[0]), posterior.model.noise.floor
     noise = float(posterior.noise_variance()[0]) ** 0.5
     numbers["jitter used (variance, relative to sd(y)²)"] = jitter
@@ -305,35 +308,76 @@ def _numerics(posterior: Conditioned, ensemble: Ensemble, numbers: dict, remarks
                 f"Rounding reaches {error:.1e} of the covariance's smallest pivot: predictions are no more exact than that, in units of sd(y), "
                 "and every update() factors the covariance anew, in O(N³)."
             )
-    if posterior.model.noise.learned and noise < 1.5 * floor:
+    if posterior.model.noise.learned and noise < 1.5 * floor and _may_be_noise_free(held_out):
+        whose = " of the model with the most weight" if averaged else ""
         remarks.append(
-            "The noise is at its floor: the data look noise-free. Lower its floor, noise=GaussianNoise(floor=...), if they are."
+            f"The noise{whose} is at its floor: the data look noise-free. Lower its floor, noise=GaussianNoise(floor=...), if they are."
         )
 
 
-def _lengthscales(estimator: ManifoldGPRegressor, posterior: Conditioned, numbers: dict, remarks: list) -> None:
-    names = _column_names(estimator)
+def _may_be_noise_free(held_out: HeldOutReport | None) -> bool:
+    """Whether held-out rows, if there are any, are predicted as well as data without noise are as a rule: to a tenth of their standard deviation."""
+    if held_out is None or held_out.mean is None or held_out.observed is None:
+        return True
+    return float(np.mean((held_out.observed - held_out.mean) ** 2)) ** 0.5 < 0.1
+
+
+def _lengthscales(estimator: ManifoldGPRegressor, posterior: Conditioned, averaged: bool, numbers: dict, remarks: list) -> None:
+    names, whose = _column_names(estimator), " of the model with the most weight" if averaged else ""
     seen = estimator.x_scaler_.columns if isinstance(posterior.model.features, Identity) else np.empty(0, dtype=int)
     for name, H, lengthscale in _scaled_kernels(
         posterior.model.kernel, posterior.values.get("kernel", {}), _training_features(posterior), "kernel"
     ):
         relative = lengthscale / H.std(0).clamp_min(1e-300)
-        numbers[f"{name} / spread of the feature"] = relative.cpu().numpy()
         alone = torch.tensor(
             [2 * len(torch.unique(column)) > len(column) for column in H.T], device=H.device
         )  # rows with the same value share all the same
         far, near = (relative > _FAR).cpu().numpy(), ((relative < _NEAR) & alone).cpu().numpy()
         what = "input" if len(seen) == len(relative) else "feature"
-        which = [_some([names[d] for d in sorted(seen[chosen])]) if what == "input" else "" for chosen in (far, near)]
-        if far.any():
-            some, listed = f"1 {what} has" if far.sum() == 1 else f"{far.sum()} {what}s have", which[0] and f": {which[0]}"
-            remarks.append(f"{name}: {some} no influence (length-scale above {_FAR:g} spreads{_sample(posterior)}){listed}.")
+        numbers |= (
+            _by_input(name, relative.cpu().numpy(), names, seen)
+            if what == "input"
+            else {f"{name} / spread of the feature": relative.cpu().numpy()}
+        )
+        which = _some([names[d] for d in sorted(seen[near])]) if what == "input" else ""
+        useless = _without_influence(estimator, names, set(seen[far].tolist())) if what == "input" else [""] * int(far.sum())
+        if useless:
+            some, listed = (
+                f"1 {what} has" if len(useless) == 1 else f"{len(useless)} {what}s have",
+                f": {_some(useless)}" if useless[0] else "",
+            )
+            remarks.append(
+                f"{name}{whose}: {some} no influence (length-scale above {_FAR:g} spreads{_sample(posterior)}){listed}."
+            )
         if near.any():
             some, others = (
                 "1 length-scale is" if near.sum() == 1 else f"{near.sum()} length-scales are",
-                which[1] and f" with other values of {which[1]}",
+                which and f" with other values of {which}",
             )
-            remarks.append(f"{name}: {some} below {_NEAR:g} spreads{_sample(posterior)}: nothing is shared between rows{others}.")
+            remarks.append(
+                f"{name}{whose}: {some} below {_NEAR:g} spreads{_sample(posterior)}: nothing is shared between rows{others}."
+            )
+
+
+def _by_input(name: str, relative: np.ndarray, names: Sequence[str], seen: np.ndarray) -> dict[str, Any]:
+    """Length-scales relative to the spread of their inputs, in the order of the table: a line for each where they are few."""
+    order = np.argsort(seen)
+    if len(order) > _LISTED:
+        return {f"{name} / spread of the input, in the order of the inputs": relative[order]}
+    return {f"{name} / spread of {names[seen[place]]}": float(relative[place]) for place in order}
+
+
+def _without_influence(estimator: ManifoldGPRegressor, names: Sequence[str], far: set[int]) -> list[str]:
+    """Inputs all of whose columns are among these: of the columns of a category one says what the others leave open."""
+    encoding = getattr(estimator, "table_encoding_", None)
+    if encoding is None:
+        return [names[d] for d in sorted(far)]
+    columns, first = {}, 0
+    for column in encoding.columns:
+        columns[column.name] = set(range(first, first + len(column.names)))
+        first += len(column.names)
+    left_out = set(np.flatnonzero(estimator.x_scaler_.place < 0).tolist()) | set(np.asarray(estimator.x_scaler_.dropped).tolist())
+    return [name for name, own in columns.items() if own - left_out and own - left_out <= far]
 
 
 def _scaled_kernels(kernel: Kernel, values: Tree, H: Tensor, name: str) -> Iterator[tuple[str, Tensor, Tensor]]:

@@ -154,7 +154,11 @@ def _where(inside: int, rows: int) -> str:
     """
     if inside == rows:
         return "in the training rows"
-    return f"in the {inside} of {rows} training rows that are possible" if inside else "among possible experiments; no training row is one"
+    return (
+        f"in the {inside} of {rows} training rows that are possible"
+        if inside
+        else "among possible experiments; no training row is one"
+    )
 
 
 def _greedy(worth: Worth, space: Space, first: Values, batch: int, rng: np.random.Generator) -> tuple[Values, np.ndarray]:
