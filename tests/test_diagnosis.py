@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from html import escape
 
 import numpy as np
@@ -11,7 +12,8 @@ import pytest
 import torch
 
 from manifoldgp import MLP, PCA, GPRegressor, LogNormal, ManifoldGPRegressor, Restarts, Single
-from manifoldgp.estimators.diagnosis import Diagnosis, _scaled_kernels
+from manifoldgp.averaging.stacking import HeldOutReport
+from manifoldgp.estimators.diagnosis import Diagnosis, _may_be_noise_free, _scaled_kernels
 from manifoldgp.kernels import Matern32, Periodic, SquaredExponential
 from manifoldgp.noise import DEFAULT_FLOOR, GaussianNoise
 from short_fits import few_starts
@@ -107,6 +109,47 @@ def remarks(model):
 def test_noise_free_data_are_remarked():
     assert "The noise is at its floor: the data look noise-free." in remarks(gp().fit(X, X[:, 0]))
     assert "noise is at its floor" not in remarks(gp().fit(X, Y))
+
+
+def test_a_floor_is_no_sign_of_data_without_noise_where_held_out_rows_are_missed():
+    """Rows of a group were explained to the last digit, and other groups not at all."""
+    fitted = gp().fit(X, X[:, 0])
+    held_out = HeldOutReport(("plain GP",), (1.0,), np.ones((1, 1)), {}, np.full(30, 0.5), mean=np.zeros(30), observed=X[:, 0])
+    assert not _may_be_noise_free(held_out)
+    assert _may_be_noise_free(replace(held_out, mean=X[:, 0] + 0.05))
+    assert _may_be_noise_free(None)
+    assert "noise is at its floor" in remarks(fitted)
+
+
+def test_length_scales_bear_the_names_of_their_inputs():
+    """The model orders its columns by their values; a list in that order was read in the table's."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(60, 4)), columns=list("abcd"))
+    numbers = gp().fit(frame, np.sin(2 * frame["b"]) + 0.1 * frame["d"]).diagnose().numbers
+    found = {name: numbers[f"kernel.lengthscale / spread of {name}"] for name in "abcd"}
+    assert min(found, key=found.get) == "b"
+    assert found["b"] < found["d"] < min(found["a"], found["c"])
+    many = pd.DataFrame(rng.normal(size=(40, 8)), columns=list("abcdefgh"))
+    numbers = gp(restarts=1).fit(many, many["g"]).diagnose().numbers
+    assert numbers["kernel.lengthscale / spread of the input, in the order of the inputs"].argmin() == 6
+
+
+def test_a_category_has_no_influence_where_none_of_its_columns_has():
+    frame = pd.DataFrame({"x": X[:, 0], "kind": np.where(X[:, 1] > 0, "up", "down"), "other": np.tile(["p", "q", "r"], 10)})
+    model = gp(restarts=1, max_iter=2, kernel=SquaredExponential()).fit(frame, Y)
+    lengthscale, place = model.ensembles_[0].blocks[0].values["kernel"]["lengthscale"], model.x_scaler_.place
+    lengthscale[0] = 1.0
+    lengthscale[0, place[[1]]] = 1e6  # kind=down, which says the same as kind=up
+    assert "no influence" not in remarks(model)
+    lengthscale[0, place[[3, 4, 5]]] = 1e6
+    assert "kernel.lengthscale: 1 input has no influence (length-scale above 1000 spreads): other." in remarks(model)
+
+
+def test_what_one_of_many_members_does_is_said_of_it():
+    model = ManifoldGPRegressor(averaging=Restarts(2, max_iter=5)).fit(X, Y)
+    block, member = model.ensembles_[0].heaviest()
+    block.values["kernel"]["lengthscale"][member] = 1e9
+    assert "of the model with the most weight: " in remarks(model)
 
 
 def test_inputs_without_influence_are_remarked():
