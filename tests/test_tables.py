@@ -6,6 +6,7 @@ import datetime
 import io
 import json
 import math
+import re
 import sys
 import warnings
 
@@ -122,8 +123,26 @@ def test_a_name_of_each_row_is_not_a_category():
     assert (found.names, found.row_names) == (("x",), ("id",))
     assert TableEncoding.from_plain(found.to_plain()) == found
     assert found.extra(names.assign(new=1)) == ["new"]
-    with pytest.raises(InputError, match=r"'id' has 40 different texts in 40 rows, such as 's0', .* X\.drop\(columns=\['id'\]\)"):
+    with pytest.raises(InputError, match=r"'id' has 40 different texts in 40 rows, 40 of which occur once, such as 's0', .* X\.drop\(columns=\['id'\]\)"):
         TableEncoding.learn(names, ["y"], features=["id", "x"])
+
+
+def test_many_categories_most_of_which_are_shared_are_categories():
+    """28 towns in 40 rows, 16 of which occur once: most rows have no text of their own."""
+    towns = [f"t{i}" for i in range(16)] + [f"s{i // 2}" for i in range(24)]
+    frame = pd.DataFrame({"town": towns, "x": range(40), "y": range(40)})
+    assert TableEncoding.learn(frame, ["y"]).row_names == ()
+
+
+@pytest.mark.parametrize(("values", "message"), [
+    (["yes", "no", "yes", "no"], "Column 'y' must hold numbers; it holds text, such as 'yes', 'no'. Write 0 and 1 for them."),
+    (["2026-01-01", "2026-01-02", "2026-01-03", "2026-01-04"], "Column 'y' holds dates or times ('2026-01-01'). Turn them into numbers"),
+    (["1", "2", "3", "soon"], "Column 'y' must hold numbers; it has 'soon' (row 4)."),
+])  # fmt: skip
+def test_targets_that_are_no_numbers_are_told(values, message):
+    with pytest.raises(InputError, match=re.escape(message)) as told:
+        TableEncoding.learn(table(), ["y"], drop=["run"]).target_values(table(y=values))
+    assert "drop" not in str(told.value)
 
 
 @pytest.mark.parametrize(("named", "message"), [
@@ -140,7 +159,7 @@ def test_columns_that_cannot_be_chosen(named, message):
 
 
 @pytest.mark.parametrize(("new", "message"), [
-    (table().drop(columns=["speed", "floor"]), r"no column 'speed', 'floor'\. It has: wet"),
+    (table().drop(columns=["speed", "floor"]), r"no columns 'speed', 'floor'\. It has: wet"),
     (table(speed=["fast", "2", "3", "slow"]), r"Column 'speed' must hold numbers; it has 'fast', 'slow' \(rows 1, 4\)"),
     (table(wet=["yes", "no", "1", "0"]), r"'wet' was true or false when the model was fitted; now it has 'yes', 'no' \(rows 1, 2\)"),
     (table()[:0], "has no rows"),
@@ -276,7 +295,7 @@ def test_the_first_sheet_of_an_excel_file_is_read(tmp_path, monkeypatch):
     with pd.ExcelWriter(tmp_path / "a.xlsx") as book:
         table().to_excel(book, sheet_name="runs", index=False)
         table()[:1].to_excel(book, sheet_name="notes", index=False)
-    with pytest.warns(FitWarning, match=r"a.xlsx has 2 sheets: runs, notes. The first one is read."):
+    with pytest.warns(FitWarning, match=r"a.xlsx has 2 sheets: runs, notes. The first one is read. For another one, save it"):
         read = read_table(tmp_path / "a.xlsx")
     pd.testing.assert_frame_equal(read, table(), check_dtype=False)
     (tmp_path / "b.xlsx").write_bytes(b"no book")
@@ -307,12 +326,15 @@ def test_a_title_above_names_with_decimal_commas_below(tmp_path):
     assert (list(read.columns), len(read)) == (["id", "x", "y"], 2)
 
 
-def test_notes_on_the_first_sheet_are_passed_over(tmp_path):
+@pytest.mark.parametrize(
+    "notes", [{"Measured by Anna": ["see the second sheet"]}, {"Item": ["who", "source"], "Note": ["Anna", "see the second sheet"]}]
+)
+def test_notes_on_the_first_sheet_are_passed_over(tmp_path, notes):
     pytest.importorskip("openpyxl", reason="needs the extra excel")
     with pd.ExcelWriter(tmp_path / "a.xlsx") as book:
-        pd.DataFrame({"Measured by Anna": ["see the second sheet"]}).to_excel(book, sheet_name="notes", index=False)
+        pd.DataFrame(notes).to_excel(book, sheet_name="notes", index=False)
         table().to_excel(book, sheet_name="runs", index=False)
-    with pytest.warns(FitWarning, match=r"2 sheets: notes, runs. runs is read, the first one with two columns or more."):
+    with pytest.warns(FitWarning, match=r"2 sheets: notes, runs. runs, the first one with two columns and numbers, is read."):
         read = read_table(tmp_path / "a.xlsx")
     pd.testing.assert_frame_equal(read, table(), check_dtype=False)
 

@@ -62,6 +62,24 @@ def test_rows_that_are_counted_are_told_where_times_stand_in_the_table(months):
     assert [line.split(",")[0] for line in done.out.split()] == ["month", "2010", "2011"]
 
 
+def test_uneven_times_are_brought_to_even_steps_on_request(tmp_path, monkeypatch):
+    """A log has a row every 50 to 70 seconds; rows are counted from 1, as everywhere."""
+    monkeypatch.chdir(tmp_path)
+    seconds = np.cumsum(np.random.default_rng(0).uniform(50, 70, 80)).round()
+    when = pd.Timestamp("2025-01-06 08:00") + pd.to_timedelta(seconds, unit="s")
+    pd.DataFrame({"when": when, "y": np.sin(seconds / 600)}).to_csv("log.csv", index=False)
+    asked = ("forecast", "log.csv", "--target", "y", "--time", "when", "--horizon", "2", "--lags", "3")
+    message = fails(*asked)
+    assert "row 2 (" in message
+    assert "--every 10s (15min, h, D, W, MS for months) takes means over even steps" in message
+    done = mgp(*asked, "--every", "2min")
+    assert "80 rows become 41 steps of 2min." in done.err
+    first = pd.Timestamp(done.out.splitlines()[1].split(",")[0])
+    assert first == when[-1].floor("2min") + pd.Timedelta("2min")
+    assert "--time" in fails("forecast", "log.csv", "--target", "y", "--horizon", "2", "--every", "2min", code=2)
+    assert "got 'quick'" in fails(*asked, "--every", "quick", code=2)
+
+
 @pytest.mark.parametrize(("arguments", "code", "words"), [
     (("--target", "sale"), 1, "no column 'sale'"),
     (("--target", "sales", "--period", "year"), 2, "learned"),

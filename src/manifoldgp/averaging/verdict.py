@@ -66,12 +66,17 @@ def held_out_remarks(report: HeldOutReport) -> list[str]:
     control = min(control, plain)
     remarks = [_weights_in_words(share, control - stack), _gain_in_words(the_plain, plain, control, stack)]
     best = min(learned, key=density.__getitem__)
-    if density[best] > plain + _LITTLE:
+    if density[best] > plain + _LITTLE and _beyond_chance(report.log_density[best_plain] - report.log_density[best]):
         remarks.append(
             f"Every group of mGPs alone predicts held-out rows worse than {the_plain} (best: {best}, by {density[best] - plain:.2f} nats a "
             "row): a single mGP would overfit here; the mixture does not."
         )
     return remarks + interval_remarks(report.pit, report.together) + _short_stretch(report)
+
+
+def _beyond_chance(differences: np.ndarray) -> bool:
+    """Whether the mean of differences (n,) lies more than two standard errors from zero."""
+    return abs(differences.mean()) > 2.0 * differences.std() / math.sqrt(len(differences))
 
 
 def _short_stretch(report: HeldOutReport) -> list[str]:

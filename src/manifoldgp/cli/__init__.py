@@ -68,7 +68,8 @@ def _run(arguments: list[str]) -> int:
             raise
         context = getattr(error, "ctx", None)
         command = context.command_path if context is not None else "mgp"
-        print(f"{command}: {_sentence(one_line(explain()))} See: {command} --help", file=sys.stderr)
+        told = one_line(explain()).replace("Value error, ", "")  # which pydantic puts in front
+        print(f"{command}: {_sentence(told)} See: {command} --help", file=sys.stderr)
         return getattr(error, "exit_code", USAGE)
     return code if isinstance(code, int) else OK
 

@@ -21,6 +21,10 @@ def forecast(
         str | None,
         typer.Option("--time", help="Column of dates or numbers at even steps; by default rows are counted.", metavar="COLUMN"),
     ] = None,
+    every: Annotated[
+        str | None,
+        typer.Option(help="Take means over such steps of the dates first: 10s, 15min, h, D, W, MS (months).", metavar="STEP"),
+    ] = None,
     lags: Annotated[
         int | None,
         typer.Option(
@@ -64,6 +68,8 @@ def forecast(
     with messages.warnings_as_messages():
         read = read_table(file)
         series = _series(read, target, column)
+        if every is not None:
+            series = _even(series, every, messages)
         with messages.working(f"Learning from {len(series)} values ..."):
             model = Forecaster(lags=lags, period=_period(period), random_state=seed).fit(series)
             found = model.forecast(horizon)
@@ -121,10 +127,30 @@ def _series(table: Any, target: list[str], column: str | None) -> Any:
         if holds_times(times.dropna()):
             times, wrong = as_times(times)
             if wrong.any():
-                raise InputError(f"Column {column!r} has no date in row {int(wrong.argmax())}. Fill it in, or drop the row.")
+                raise InputError(f"Column {column!r} has no date in row {int(wrong.argmax()) + 1}. Fill it in, or drop the row.")
             times = times.dt.tz_localize(None)
         chosen = chosen.set_axis(times)
     return chosen[target[0]] if len(target) == 1 else chosen
+
+
+def _even(series: Any, every: str, messages: Messages) -> Any:
+    """Means over steps of the dates; steps in which nothing was recorded stay empty."""
+    from pandas import DatetimeIndex
+    from pandas.tseries.frequencies import to_offset
+
+    try:
+        step = to_offset(every)
+    except ValueError:
+        step = None
+    if step is None:
+        raise typer.BadParameter(f"--every must be a step such as 10s, 15min, h, D, W or MS; got {every!r}.")
+    if not isinstance(series.index, DatetimeIndex):
+        raise typer.BadParameter("--every goes by dates. Name their column with --time.")
+    found = series.sort_index().resample(step).mean()
+    empty = int(found.isna().to_numpy().reshape(len(found), -1).any(1).sum())
+    gaps = f", {empty} of them with nothing recorded" if empty else ""
+    messages.note(f"{len(series)} rows become {len(found)} steps of {every}{gaps}.")
+    return found
 
 
 def _times_in(table: Any, target: list[str]) -> list[str]:

@@ -131,6 +131,10 @@ def _scores(judged: np.ndarray, y: np.ndarray, scale: float) -> dict[str, float]
 def _show(scores: dict[str, dict[str, float]], rows: int) -> None:
     from rich.table import Table
 
+    if len(scores) > 2:  # side by side they would be cut
+        for name, found in scores.items():
+            _show({name: found}, rows)
+        return
     table = Table(box=None, pad_edge=False, header_style="bold", title=f"{rows} rows", title_justify="left")
     table.add_column("")
     for name in scores:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -294,10 +295,9 @@ def missing_in(values: Series) -> np.ndarray:
 def refuse_dates(name: str, values: Series) -> None:
     """Dates, times and durations are no targets: as numbers they would count in units nobody asked for."""
     if len(values) and (holds_times(values) or ambiguous_times(values)):
-        raise UnusableColumn(
+        raise InputError(
             f"Column {name!r} holds dates or times ({_quoted(values.iloc[:1])}). Turn them into numbers that mean something for your task: "
-            "hours since the start, hour of the day.",
-            name,
+            "hours since the start, hour of the day."
         )
 
 
@@ -306,6 +306,10 @@ def target_numbers(name: str, values: Series) -> np.ndarray:
     present: Any = values[~values.isna()]
     if not _has_numbers(values):
         refuse_dates(name, present)
+        readable = _readable(present)
+        if len(present) and 2 * readable.sum() <= len(present):
+            flags = " Write 0 and 1 for them." if present.nunique() == 2 else ""
+            raise InputError(f"Column {name!r} must hold numbers; it holds text, such as {_quoted(present[~readable])}.{flags}")
     numbers = np.full(len(values), np.nan)
     numbers[~values.isna().to_numpy()] = _numbers(present, name)
     return numbers
@@ -331,11 +335,12 @@ def rows_where(chosen: np.ndarray, index: ArrayLike, most: int = 3) -> str:
 
 def _category(name: str, values: Series) -> Column:
     """A category; one with more than ONE_HOT of them still lacks its effects, which need the targets."""
-    categories = tuple(sorted(set(map(text, values))))
-    if len(categories) > 0.5 * len(values) and len(values) >= 20:
+    count = Counter(map(text, values))
+    categories, once = tuple(sorted(count)), sum(times == 1 for times in count.values())
+    if once > 0.5 * len(values) and len(values) >= 20:
         raise RowNames(
-            f"Column {name!r} has {len(categories)} different texts in {len(values)} rows, such as {_quoted(categories)}: a name of each row, "
-            "or free text, not a category.",
+            f"Column {name!r} has {len(categories)} different texts in {len(values)} rows, {once} of which occur once, such as {_quoted(categories)}: "
+            "a name of each row, or free text, not a category.",
             name,
         )
     return Column(name, "category", categories)

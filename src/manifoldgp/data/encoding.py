@@ -62,7 +62,7 @@ class TableEncoding:
     constant
         Columns left out because they had one value at most.
     row_names
-        Columns left out because nearly every row had a text of its own: names and remarks, which say nothing about other rows.
+        Columns left out because most rows had a text of their own there: names and remarks, which say nothing about other rows.
     ignored
         Columns left out on request.
     missing
@@ -98,7 +98,7 @@ class TableEncoding:
     def __post_init__(self) -> None:
         if not self.columns:
             raise InputError(
-                "There is no input column: every column is a target, has one value only, has a text of its own in nearly every row, or is left out."
+                "There is no input column: every column is a target, has one value only, has a text of their own in most rows, or is left out."
             )
         repeated = sorted({name for name in self.names if self.names.count(name) > 1})
         if repeated:
@@ -120,7 +120,7 @@ class TableEncoding:
     ) -> TableEncoding:
         """The encoding of a pandas DataFrame.
 
-        Columns without a name are left out: they are row numbers, as a rule. So are those with one value and those with a text of its own in nearly every row, unless
+        Columns without a name are left out: they are row numbers, as a rule. So are those with one value and those with a text of their own in most rows, unless
         ``features`` asks for the latter, which is refused.
 
         Parameters
@@ -168,7 +168,7 @@ class TableEncoding:
     def warn_of_row_names(self) -> None:
         """Somebody who handed columns in hears which of them are left out because they name rows."""
         if self.row_names:
-            warn(f"These columns are left out, because nearly every row has a text of its own: {', '.join(self.row_names)}.")
+            warn(f"These columns are left out, because most rows have a text of their own there: {', '.join(self.row_names)}.")
 
     def _with_effects(self, table: DataFrame, y: np.ndarray | None) -> TableEncoding:
         """The encoding in which columns with many categories have the effect of each."""

@@ -164,7 +164,7 @@ def _split_times(frame: Any) -> tuple[Any, Any]:
         return frame, frame.index
     dates, wrong = as_times(frame[dated[0]])
     if wrong.any():
-        raise InputError(f"{dated[0]!r} has no date in row {int(np.flatnonzero(wrong)[0])}. Drop the row, or fill it in.")
+        raise InputError(f"{dated[0]!r} has no date in row {int(np.flatnonzero(wrong)[0]) + 1}. Drop the row, or fill it in.")
     return frame.drop(columns=dated), pandas().DatetimeIndex(dates).tz_localize(None)
 
 
@@ -221,7 +221,7 @@ def _refuse_uneven(even: bool, index: Any, whole: Any) -> None:
     off = np.flatnonzero(np.asarray(index) != np.asarray(whole))
     row = int(off[0]) if len(off) else len(index) - 1
     raise InputError(
-        f"The steps of time must be even, and row {row} ({index[row]}) is out of step. Sort the rows, and bring them to even steps: "
+        f"The steps of time must be even, and row {row + 1} ({index[row]}) is out of step. Sort the rows, and bring them to even steps: "
         "y.resample('MS').mean() for months ('W', 'D', 'h', 's' for others) leaves NaN where nothing was recorded, which is allowed; for numbers, "
         "numpy.interp at even times."
     )

@@ -18,7 +18,7 @@ from manifoldgp._system.files import refuse_unwritable, written_whole
 from manifoldgp._system.plain_text import cell, one_line, visible
 from manifoldgp.data.columns import pandas
 from manifoldgp.data.text_files import PACKED, text_source, titles_above
-from manifoldgp.data.written_numbers import with_numbers
+from manifoldgp.data.written_numbers import read_numbers, with_numbers
 from manifoldgp.errors import InputError, MissingExtraError, warn
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def read_table(path: str | Path) -> DataFrame:
 
     A CSV whose first line has semicolons and no comma is read with semicolons, and with decimal commas where it has such numbers. Text is UTF-8, UTF-16 or,
     with a warning, Windows-1252; lines that begin with # are comments, and lines above the names that fill few cells are left out, with a warning. Of an Excel file
-    the first sheet with two columns or more is read. Numbers with thousands separators, a currency, a percent sign or one unit are read as numbers, and a row of
+    the first sheet with two columns or more and numbers is read. Numbers with thousands separators, a currency, a percent sign or one unit are read as numbers, and a row of
     units below the names is left out, with a warning that says so.
     """
     name = str(path)
@@ -221,8 +221,8 @@ def _read_excel(name: str) -> Any:
         tables = ((sheet, first) for sheet in names if _is_table(first := _beginning(book, sheet)))
         sheet, first = next(tables, None) or (names[0], _beginning(book, names[0]))
         if len(names) > 1:
-            which = "The first one is read" if sheet == names[0] else f"{sheet} is read, the first one with two columns or more"
-            warn(f"{name} has {len(names)} sheets: {', '.join(names)}. {which}.")
+            which = "The first one" if sheet == names[0] else f"{sheet}, the first one with two columns and numbers,"
+            warn(f"{name} has {len(names)} sheets: {', '.join(names)}. {which} is read. For another one, save it as a file of its own.")
         titles = titles_above(_cells(first))
         _tell_titles(titles, name)
         header = int(first.index[titles]) if len(first) else 0
@@ -239,10 +239,11 @@ def _cells(sheet: DataFrame) -> list[list[str]]:
 
 
 def _is_table(sheet: DataFrame) -> bool:
-    """Whether the beginning of a sheet has names for two columns or more, and a row with as many cells below them: notes stand in one column as a rule."""
+    """Whether the beginning of a sheet has names for two columns or more, a row with as many cells below them, and a number there: notes stand in one column, or are words."""
     rows = _cells(sheet)
     table = rows[titles_above(rows) :] if rows else []
-    return len(table) > 1 and all(sum(map(bool, row)) > 1 for row in table[:2])
+    numbers = (cell for row in table[1:] for cell in row if cell and read_numbers([cell]) is not None)
+    return len(table) > 1 and all(sum(map(bool, row)) > 1 for row in table[:2]) and next(numbers, None) is not None
 
 
 def _tell_titles(lines: int, name: str) -> None:

@@ -204,7 +204,9 @@ class _Walk:
         ended = self._grow()
         while not self._contest.stopped and self._simplify():
             pass
-        return "time was up, or somebody stopped it" if self._contest.stopped else ended
+        if not self._contest.stopped:
+            return ended
+        return "time was up" if time.perf_counter() > self._contest.trainer.deadline else "somebody stopped it"
 
     def _grow(self) -> str:
         for depth in range(1, self._search.depth + 1):
