@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -220,11 +221,19 @@ def made(crps: dict[str, tuple[float, float]], noise: float = 0.01, n: int = 100
         ({"mean": (1.0, 0.01), "a": (0.500, 1.1), "b": (0.501, 0.9)}, 0.1, "Use a, because its CRPS, 0.5, is the lowest; that of b is not clearly higher"),
         ({"mean": (1.0, 0.01), "a": (0.500, 9.0), "b": (0.501, 1.0)}, 0.1, "Use b, because it takes 9 times less time than a, and its CRPS is not clearly"),
         ({"mean": (0.52, 0.01), "a": (0.5, 9.0)}, 0.5, "Use the mean for now, because no model is clearly better: a has the lowest CRPS, 0.5,"),
-        ({"mean": (0.5, 0.01), "a": (0.6, 9.0)}, 0.01, "Use the mean, because no model predicts force better"),
+        ({"mean": (0.5, 0.01), "a": (0.6, 9.0)}, 0.01, "Use the mean, because no other model that was tried predicts force better"),
     ],
 )  # fmt: skip
 def test_the_verdict_follows_from_the_numbers(models, noise, sentence):
     assert made(models, noise).verdict.startswith(sentence)
+
+
+def test_models_that_were_stopped_are_named_as_not_judged():
+    found = made({"mean": (0.5, 0.01), "linear": (0.6, 0.1)}, 0.01)
+    late = Row("mgp:stack", "the default", RESIDUALS, "interrupted", 3.0, None)
+    stopped = replace(found, rows=(*found.rows, late), interrupted=True)
+    assert stopped.verdict.endswith(" from these inputs. Not judged, because it was stopped before: the default.")
+    assert "judged" not in found.verdict
 
 
 def test_differences_are_paired_and_their_errors_know_what_belongs_together():

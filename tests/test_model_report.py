@@ -334,3 +334,23 @@ def test_the_page_fits_a_phone(chromium, page, named, tmp_path):
     found = outcome_of(dom)
     assert found["width"] <= 375  # less by the width of a scroll bar
     assert (found["ready"], found["font"], found["boxes"], found["plots"]) == ("yes", 16, True, True)
+
+
+def test_long_names_fit_their_axes(chromium, tmp_path):
+    """The axis of residuals was cut: its label is longer than the picture is high."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"a name of an input that goes on and on, and is in the end a length [mm]": rng.normal(size=25)})
+    target = pd.Series(frame.iloc[:, 0] ** 2, name="Gross investment in plant and equipment ($ m, at the prices of 1947)")
+    model = GPRegressor(restarts=1, max_iter=10).fit(frame, target)
+    code = """
+      const texts = [...document.querySelectorAll("svg.plot")].filter(s => s.getBoundingClientRect().width > 0).flatMap(s => {
+        const whole = s.getBoundingClientRect();
+        return [...s.querySelectorAll("text")].map(t => [t.textContent, t.getBoundingClientRect()])
+          .filter(([, b]) => b.left < whole.left - 1 || b.right > whole.right + 1 || b.top < whole.top - 1 || b.bottom > whole.bottom + 1).map(([words]) => words);
+      });
+      return {outside: texts, cut: document.body.textContent.includes("…")};
+    """
+    html = written(model, tmp_path / "m.html")
+    dom, console = browse(chromium, with_script(html, code, tmp_path / "page.html"), tmp_path / "profile")
+    assert console == []
+    assert outcome_of(dom) == {"outside": [], "cut": True}

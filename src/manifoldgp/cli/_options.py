@@ -9,7 +9,15 @@ from typing import Annotated
 
 import typer
 
-ModelFile = Annotated[Path, typer.Argument(help="Model file that mgp fit wrote.", metavar="MODEL")]
+
+
+def _is_there(file: Path) -> Path:
+    """A file that is not there is told at once, before PyTorch is loaded."""
+    file.stat()
+    return file
+
+
+ModelFile = Annotated[Path, typer.Argument(help="Model file that mgp fit wrote.", metavar="MODEL", callback=_is_there)]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No messages and no progress, only errors.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, for programs.")]
 AllowUnknown = Annotated[

@@ -54,7 +54,6 @@ def forecast(
 
     Columns: the time, mean, std, lower, upper; with several targets their names in front.
     """
-    from manifoldgp import Forecaster
     from manifoldgp.data.table_files import check_writable, read_table, with_whole_numbers, write_table
     from manifoldgp.errors import InputError
 
@@ -70,6 +69,8 @@ def forecast(
         series = _series(read, target, column)
         if every is not None:
             series = _even(series, every, messages)
+        from manifoldgp import Forecaster  # PyTorch takes seconds: not before the table is known to be right
+
         with messages.working(f"Learning from {len(series)} values ..."):
             model = Forecaster(lags=lags, period=_period(period), random_state=seed).fit(series)
             found = model.forecast(horizon)
@@ -80,7 +81,7 @@ def forecast(
         raise InputError(f"The time is a column named like a part of the forecast: {column}. Rename it in the table.")
     table.index.name = column or "step"
     write_table(_dated(with_whole_numbers(table.reset_index()), read, column), out)
-    _draw(model, found, level, pictures)
+    _draw(model, found, level, column or "step", pictures)
     summary = {
         "values": len(series), "targets": target, "horizon": horizon, "lags": list(model.lags_), "period": model.period_, "out": out,
         "seconds": round(time.perf_counter() - begin, 3),
@@ -168,11 +169,14 @@ def _times_in(table: Any, target: list[str]) -> list[str]:
     return [n for n in others if (even(table[n]) if is_numeric_dtype(table[n].dtype) else holds_times(table[n].dropna()))]
 
 
-def _draw(model: Any, found: Any, level: float, pictures: list[Path]) -> None:
+def _draw(model: Any, found: Any, level: float, time_name: str, pictures: list[Path]) -> None:
     from manifoldgp._system.files import written_whole
     from manifoldgp.plots import plot_forecast
+    from manifoldgp._system.plain_text import without_formulas
 
     for o, place in enumerate(pictures):
         with written_whole(place) as partial:
-            figure: Any = plot_forecast(model, found, output=o, level=level).figure
+            axes = plot_forecast(model, found, output=o, level=level)
+            axes.set_xlabel(without_formulas(time_name))
+            figure: Any = axes.figure
             figure.savefig(partial, format=place.suffix.lstrip(".").lower(), dpi=150)

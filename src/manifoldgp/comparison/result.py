@@ -128,14 +128,19 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        """One sentence that says what to use and why."""
+        """One sentence that says what to use and why, and another one of models that were stopped before they could be judged."""
+        stopped = [row.title for row in self.rows if not row.done] if self.interrupted else []
+        return self._verdict + (f" Not judged, because it was stopped before: {', '.join(stopped)}." if stopped else "")
+
+    @property
+    def _verdict(self) -> str:
         best, others = self.best, self.ranked[1:]
         score = self.numbers(best)["crps"]
         if not others:
             return f"Only {best.title} was finished: there is nothing to compare it with."
         second = others[0]
         if best.name == "mean":
-            return f"Use the mean, because no model predicts {self.target} better from these inputs."
+            return f"Use the mean, because no other model that was tried predicts {self.target} better from these inputs."
         mean = next((row for row in others if row.name == "mean"), None)
         if mean is not None and not self.difference(mean, best).clear:
             return (

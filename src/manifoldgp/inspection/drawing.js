@@ -31,6 +31,12 @@ function ticks(low, high, n) {
   for (let k = Math.ceil(low / step - 1e-9); k * step <= high + step * 1e-9; k++) found.push(+(k * step).toPrecision(12));
   return found;
 }
+// A text that would not fit, without its middle: names are long, and what is measured of them stands last
+function fitted(text, pixels) {
+  const most = Math.floor(pixels / 6.9), half = Math.floor((most - 1) / 2);
+  return text.length > most ? `${text.slice(0, half).trimEnd()}…${text.slice(-half).trimStart()}` : text;
+}
+
 // As many digits as it takes to tell a tick from the next.
 function shortTick(v) {
   const size = Math.abs(v), round = +v.toPrecision(12);
