@@ -338,11 +338,11 @@ def test_the_page_fits_a_phone(chromium, page, named, tmp_path):
 
 def test_long_names_fit_their_axes(chromium, tmp_path):
     """The axis of residuals was cut: its label is longer than the picture is high."""
-    rng = np.random.default_rng(0)
-    frame = pd.DataFrame({"a name of an input that goes on and on, and is in the end a length [mm]": rng.normal(size=25)})
-    target = pd.Series(frame.iloc[:, 0] ** 2, name="Gross investment in plant and equipment ($ m, at the prices of 1947)")
-    model = GPRegressor(restarts=1, max_iter=10).fit(frame, target)
+    X = np.random.default_rng(0).normal(size=(25, 1))
+    model = GPRegressor(restarts=1, max_iter=10).fit(X, X[:, 0] ** 2)
+    names = ["an input whose name goes on and on [mm]", "Gross investment in plant and equipment ($ m, at the prices of 1947)"]
     code = """
+      document.querySelectorAll("details").forEach(d => d.open = true);
       const texts = [...document.querySelectorAll("svg.plot")].filter(s => s.getBoundingClientRect().width > 0).flatMap(s => {
         const whole = s.getBoundingClientRect();
         return [...s.querySelectorAll("text")].map(t => [t.textContent, t.getBoundingClientRect()])
@@ -350,7 +350,7 @@ def test_long_names_fit_their_axes(chromium, tmp_path):
       });
       return {outside: texts, cut: document.body.textContent.includes("…")};
     """
-    html = written(model, tmp_path / "m.html")
+    html = written(model, tmp_path / "m.html", columns=names)
     dom, console = browse(chromium, with_script(html, code, tmp_path / "page.html"), tmp_path / "profile")
     assert console == []
     assert outcome_of(dom) == {"outside": [], "cut": True}

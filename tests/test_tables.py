@@ -123,7 +123,10 @@ def test_a_name_of_each_row_is_not_a_category():
     assert (found.names, found.row_names) == (("x",), ("id",))
     assert TableEncoding.from_plain(found.to_plain()) == found
     assert found.extra(names.assign(new=1)) == ["new"]
-    with pytest.raises(InputError, match=r"'id' has 40 different texts in 40 rows, 40 of which occur once, such as 's0', .* X\.drop\(columns=\['id'\]\)"):
+    with pytest.raises(
+        InputError,
+        match=r"'id' has 40 different texts in 40 rows, 40 of which occur once, such as 's0', .* X\.drop\(columns=\['id'\]\)",
+    ):
         TableEncoding.learn(names, ["y"], features=["id", "x"])
 
 
@@ -327,7 +330,8 @@ def test_a_title_above_names_with_decimal_commas_below(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "notes", [{"Measured by Anna": ["see the second sheet"]}, {"Item": ["who", "source"], "Note": ["Anna", "see the second sheet"]}]
+    "notes",
+    [{"Measured by Anna": ["see the second sheet"]}, {"Item": ["who", "source"], "Note": ["Anna", "see the second sheet"]}],
 )
 def test_notes_on_the_first_sheet_are_passed_over(tmp_path, notes):
     pytest.importorskip("openpyxl", reason="needs the extra excel")
