@@ -11,7 +11,7 @@ from drawn_estimators import FEATURES, KERNELS, drawn_estimator, drawn_pair, mak
 from manifoldgp import GPRegressor, means
 from manifoldgp.errors import InputError
 from manifoldgp.features import MLP, Nested
-from manifoldgp.kernels import NeuralNetwork, SquaredExponential
+from manifoldgp.kernels import Additive, NeuralNetwork, SquaredExponential
 from manifoldgp.model import Model
 from manifoldgp.warping import TanhWarping
 
@@ -94,6 +94,14 @@ def test_short_lengthscales_are_summed_from_differences(tmp_path):
     estimator = drawn_estimator([(Model(), 2)])
     estimator.ensembles_[0].blocks[0].values["kernel"]["lengthscale"][:] = 1e-3
     assert_agrees(estimator, tmp_path / "model.onnx", X=make_inputs(5, seed=0) + 1e-4)
+
+
+def test_every_constant_is_used(tmp_path):
+    """Runtimes warn of others at each load: an additive kernel is taken apart, and its arrays stayed behind as a whole."""
+    X = np.random.default_rng(0).normal(size=(20, 3))
+    export_onnx(GPRegressor(kernel=Additive(orders=2), restarts=1, max_iter=3).fit(X, X.sum(1)), tmp_path / "m.onnx")
+    graph = onnx.load(tmp_path / "m.onnx").graph
+    assert {constant.name for constant in graph.initializer} <= {name for node in graph.node for name in node.input}
 
 
 def test_the_number_of_rows_is_free(tmp_path):

@@ -65,7 +65,7 @@ def _proto(predictor: Predictor, dtype: np.dtype, latent: bool) -> Any:
             "manifoldgp",
             [value("X", graph.tensor_type, ["n", predictor.n_features])],
             [value(name, graph.tensor_type, shape) for name in ("mean", "std")],
-            [graph.onnx.numpy_helper.from_array(array, name) for name, array in graph.initializers.items()],
+            graph.constants_of(graph.nodes + outputs),
         ),
         opset_imports=[helper.make_opsetid("", OPSET)],
         ir_version=IR_VERSION,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,11 @@ class Graph:
             self.initializers[self._known[key]] = array
         return self._known[key]
 
+    def constants_of(self, nodes: Sequence[Any]) -> list[Any]:
+        """The constants that these nodes use, in ONNX's form; runtimes warn of others."""
+        used = set(_names_in(nodes))
+        return [self.onnx.numpy_helper.from_array(array, name) for name, array in self.initializers.items() if name in used]
+
     def axes(self, *axes: int) -> str:
         """A constant list of axes or sizes."""
         return self.constant(np.array(axes, dtype=np.int64))
@@ -76,3 +82,12 @@ class Graph:
     def columns(self, A: str, first: int, last: int, axis: int = -1) -> str:
         """A[..., first:last]."""
         return self.node("Slice", A, self.axes(first), self.axes(last), self.axes(axis))
+
+
+def _names_in(nodes: Iterable[Any]) -> Iterator[str]:
+    """What nodes take in, and those of the graphs inside of them."""
+    for node in nodes:
+        yield from node.input
+        for attribute in node.attribute:
+            yield from _names_in(attribute.g.node)
+            yield from (output.name for output in attribute.g.output)
