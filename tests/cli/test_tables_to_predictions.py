@@ -430,6 +430,14 @@ def test_a_dash_among_words_is_told(here):
     ]
 
 
+def test_a_number_that_stands_for_nothing_is_told(here):
+    rows = ["stars,weight,price", *(f"{-999 if n in (3, 9) else n % 5 + 1},{990 + 7 * n % 30},{n * n % 17}" for n in range(30))]
+    (here / "stars.csv").write_text("\n".join(rows))
+    told = mgp("fit", "stars.csv", "--target", "price", "--averaging", "single", "--restarts", "1", "--out", "stars.mgp").err
+    assert "warning: stars: -999, in 2 rows, lies far from all other values. If it means that nothing is known, leave" in told
+    assert "weight: 999" not in told  # 999 among 990 to 1019 is a number
+
+
 def test_a_target_of_two_values_is_told(here):
     """Intervals of a yes or no reach below 0 and above 1, and nothing said so."""
     rng = np.random.default_rng(0)

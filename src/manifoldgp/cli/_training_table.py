@@ -112,7 +112,7 @@ def _without_gaps(table: Any, encoding: TableEncoding) -> tuple[Any, dict[str, i
 def _say_what_was_read(training: Training, rows: int, messages: Messages, ordered: bool) -> None:
     from manifoldgp.data.columns import spellings_alike
     from manifoldgp.data.encoding import UNNAMED
-    from manifoldgp.data.written_numbers import signs_of_nothing
+    from manifoldgp.data.written_numbers import number_for_nothing, signs_of_nothing
 
     encoding = training.encoding
     inputs = ", ".join(column.name for column in encoding.columns)
@@ -142,6 +142,11 @@ def _say_what_was_read(training: Training, rows: int, messages: Messages, ordere
         if blank := signs_of_nothing(column.categories):
             messages.warn(
                 f"{column.name}: {', '.join(map(repr, blank))} counts as a category like any other. If it means that nothing is known, leave these cells empty."
+            )
+        if column.kind == "number" and (nothing := number_for_nothing(training.X[column.name].to_numpy())) is not None:
+            count = int((training.X[column.name] == nothing).sum())
+            messages.warn(
+                f"{column.name}: {nothing:g}, in {count} {verb(count, 'row', 'rows')}, lies far from all other values. If it means that nothing is known, leave these cells empty."
             )
     if filled := [column.name for column in encoding.columns if column.indicator]:
         messages.note(f"{', '.join(filled)}: missing values are taken from rows that are alike; a column says where")

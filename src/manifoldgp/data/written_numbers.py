@@ -151,6 +151,21 @@ def signs_of_nothing(categories: Sequence[str]) -> list[str]:
     return signs if words and all(any(map(str.isalnum, word)) for word in words) else []
 
 
+def number_for_nothing(numbers: np.ndarray) -> float | None:
+    """A value of nines, such as -999, that lies far from all others: it stands for "no value" as a rule.
+
+    >>> number_for_nothing(np.array([1.0, 4.0, -999.0, 5.0])), number_for_nothing(np.array([990.0, 999.0, 1010.0]))
+    (-999.0, None)
+    """
+    known = numbers[np.isfinite(numbers)]
+    for end in (known.min(), known.max()) if len(known) else ():
+        others = known[known != end]
+        nines = re.fullmatch(r"9{2,}", f"{abs(end):.0f}") is not None and float(end).is_integer()
+        if nines and len(others) > 1 and np.abs(others - end).min() > 5.0 * np.ptp(others):
+            return float(end)
+    return None
+
+
 def with_numbers(table: DataFrame, decimal: str, file: str) -> DataFrame:
     """The table with columns of such texts as numbers and without a row of units; a warning says what was read how.
 
