@@ -171,7 +171,9 @@ def with_numbers(table: DataFrame, decimal: str, file: str) -> DataFrame:
         table = table.iloc[1:].reset_index(drop=True)
     read = {name: found for name in _text_columns(table) if (found := read_numbers(list(table[name]), decimal)) is not None}
     said = [
-        f"{name} ({_quoted(found.example)} is {_first(found, table[name]):g})" for name, found in read.items() if found.example
+        f"{name} ({_quoted(found.example)} is {_in_full(_first(found, table[name]))})"
+        for name, found in read.items()
+        if found.example
     ]
     if said:
         warn(f"Texts in {file} are read as numbers: {', '.join(said)}.")
@@ -190,6 +192,15 @@ def with_numbers(table: DataFrame, decimal: str, file: str) -> DataFrame:
 def _quoted(text: str) -> str:
     """A text in quotes, with spaces of every width as plain ones."""
     return repr(re.sub(r"\s", " ", text))
+
+
+def _in_full(value: float) -> str:
+    """A number with all its digits, and no point behind a whole one.
+
+    >>> _in_full(11903.02), _in_full(1158.0), _in_full(12345678.0), _in_full(2.5e-9)
+    ('11903.02', '1158', '12345678', '2.5e-09')
+    """
+    return repr(float(value)).removesuffix(".0")
 
 
 def _first(found: Written, values: Iterable[object]) -> float:
