@@ -181,7 +181,7 @@ def test_dates_many_categories_and_gaps_are_encoded_as_the_model_does(chromium, 
       const rows = {json.dumps(new[["when", "site", "load"]].astype(str).to_numpy().tolist())};
       const labels = [...document.querySelectorAll("#live label")].map((l) => [l.textContent, document.getElementById(l.htmlFor).nextSibling?.type]);
       const said = document.querySelector("#live .said").textContent;
-      const [none, order] = [[], data.live.columns[0].order], day = order === "month first" ? "12/30/2026" : "30/12/2026", number = {{ kind: "number", name: "load" }};
+      const [none, order] = [[], data.live.columns[0].order], day = order === "month first" ? "12/30/2026" : "30/12/2026", number = {{ kind: "number", shown: "load" }};
       for (const text of ["2026-12-30 25:00", "2026-12-30 14:75", "2026-12-30 14:05:60", "2026-12-30 13:05 AM", "2026-12-30 25:05 PM", "30.12.26"]) none.push(instant(text, order));
       const points = instant("04.03.2026", order), same = [day, day + " 13:05 PM", day + " 0:05 am"].map((text) => new Date(instant(text, order)).toISOString());
       const spelt = ["1974Q2", "Q2 1974", "1974-04", "1974M4", "1-Apr-1974", "Apr 1, 1974 0:00", "April 1974", "soil 1974"].map((text) => instant(text, order));
@@ -206,6 +206,42 @@ def test_dates_many_categories_and_gaps_are_encoded_as_the_model_does(chromium, 
     ]
     assert found["wrong"][0] == 'when: "31.02.2026" is not a date'
     assert found["wrong"][1].startswith('site: "elsewhere" is none of site 0, site 1, site 10')
+
+
+def test_a_line_break_in_a_name_costs_no_control_and_no_table(chromium, tmp_path):
+    """As headings in spreadsheets have it: every text column fell apart into 0-to-1 sliders, and no table could be pasted."""
+    rng, n = np.random.default_rng(0), 48
+    table = pd.DataFrame(
+        {
+            "Druck\n(bar)": rng.normal(size=n),
+            "day\nof test": pd.date_range("2026-03-01", periods=n, freq="D").strftime("%Y-%m-%d"),
+            "oil": rng.choice(["thin", "thick\ncold"], n),
+            "test\nsite": [f"site {k % 12}" for k in range(n)],
+        }
+    )
+    model = GPRegressor(restarts=1, max_iter=3).fit(
+        table, pd.Series(table["Druck\n(bar)"] + rng.normal(size=n), name="flow\n(l/s)")
+    )
+    write_model_report(model, tmp_path / "model.html")
+    own = table.to_csv(index=False, sep=";").replace("\n", "\r\n")
+    blank = table.rename(columns=lambda name: name.replace("\n", " ")).replace("thick\ncold", "thick cold").to_csv(index=False)
+    code = f"""
+      const box = document.querySelector("#live-table textarea"), go = document.querySelector("#live-table button");
+      const cells = (text) => {{ box.value = text; go.click(); return [...document.querySelectorAll("#live-table tbody tr")].map((row) => [...row.cells].slice(4).map((cell) => cell.textContent)); }};
+      const said = (text) => {{ cells(text); return document.querySelector("#live-table [role=status]").textContent; }};
+      return {{ own: cells({json.dumps(own)}), blank: cells({json.dumps(blank)}), lacks: said("oil,x\\nthin,1\\n"), asked: box.placeholder,
+        labels: [...document.querySelectorAll("#live label")].map((l) => [l.textContent, document.getElementById(l.htmlFor).tagName]) }};"""
+    page = with_script((tmp_path / "model.html").read_text("utf-8"), code, tmp_path / "page.html")
+    dom, console = browse(chromium, page, tmp_path / "profile")
+    assert not console
+    found = outcome_of(dom)
+    assert found["labels"] == [["Druck (bar)", "INPUT"], ["day of test", "INPUT"], ["oil", "SELECT"], ["test site", "SELECT"]]
+    assert found["asked"] == "Druck (bar),day of test,oil,test site\n..."
+    assert found["lacks"] == "The table lacks these columns: Druck (bar), day of test, test site."
+    assert found["own"] == found["blank"]
+    shown = np.array([[float(cell.replace("−", "-")) for cell in row[:2]] for row in found["own"]])
+    np.testing.assert_allclose(shown, np.stack(model.predict(table[:20], return_std=True), 1), rtol=1e-3, atol=6e-4)
+    assert {row[4] for row in found["own"]} == {""}
 
 
 def test_the_controls_begin_at_a_training_row(chromium, tmp_path):

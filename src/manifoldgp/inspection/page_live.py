@@ -8,6 +8,7 @@ from importlib import resources
 
 import numpy as np
 
+from manifoldgp._system.plain_text import one_line
 from manifoldgp.data.columns import Column
 from manifoldgp.data.dates import UNITS
 from manifoldgp.errors import InputError
@@ -81,8 +82,9 @@ def _columns(view: ModelView, begin: int) -> list[Spec]:
     found, d = [], 0
     for column in columns:
         spec = _column(column, view.X[:, d : d + len(column.names) - column.indicator], begin)
-        label = spec["name"] if view.encoding is None else view.encoding.label(spec["name"])
-        found.append(spec | {"label": f"{label} (UTC)" if column.time is not None and column.time.zoned else label})
+        label = one_line(spec["name"] if view.encoding is None else view.encoding.label(spec["name"]))
+        zone = " (UTC)" if column.time is not None and column.time.zoned else ""
+        found.append(spec | {"shown": one_line(spec["name"]), "label": label + zone})
         d += len(column.names)
     return found
 
