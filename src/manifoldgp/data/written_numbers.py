@@ -16,7 +16,9 @@ from manifoldgp.errors import warn
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-_NO_VALUE = {"?", "-", "--", "–", "—", ".", "n.a.", "n/a", "na", "k.a.", "nan", ""}
+NO_VALUE = {"?", "-", "--", "–", "—", ".", "n.a.", "n/a", "na", "k.a.", "nan", ""}
+"""Signs for "no value" among numbers, in small letters."""
+
 _CURRENCY = "$€£¥"
 _UNIT = r"(?!(?:[aApP][mM]|[eE])$)(?:[^\W\d_]|[°%‰µΩ/²³·$€£¥]){0,10}"
 """What may stand behind a number: a word or signs. Not half a time of day."""
@@ -89,7 +91,7 @@ def _read(values: Sequence[object], decimal: str, usual: str) -> _Read | None:
         if isinstance(value, (int, float, np.number)):
             numbers[row] = value
         elif isinstance(value, str):
-            if value.strip().casefold() in _NO_VALUE:
+            if value.strip().casefold() in NO_VALUE:
                 continue
             match = _FORMS[decimal].fullmatch(value.strip())
             if match is None:
@@ -146,7 +148,7 @@ def signs_of_nothing(categories: Sequence[str]) -> list[str]:
     >>> signs_of_nothing(["-", "agree", "disagree"]), signs_of_nothing(["-", "+"]), signs_of_nothing(["-"])
     (['-'], [], [])
     """
-    signs = [category for category in categories if category.strip().casefold() in _NO_VALUE]
+    signs = [category for category in categories if category.strip().casefold() in NO_VALUE]
     words = [category for category in categories if category not in signs]
     return signs if words and all(any(map(str.isalnum, word)) for word in words) else []
 
@@ -228,7 +230,7 @@ def _units_row(table: DataFrame, decimal: str) -> dict[Any, str]:
 
 def _numbers_below(values: Iterable[object], decimal: str) -> bool:
     cells = list(values)
-    return isinstance(cells[0], str) and cells[0].strip() not in _NO_VALUE and read_numbers(cells[1:], decimal) is not None
+    return isinstance(cells[0], str) and cells[0].strip() not in NO_VALUE and read_numbers(cells[1:], decimal) is not None
 
 
 def _text_columns(table: DataFrame) -> list[Any]:

@@ -48,9 +48,12 @@ function writtenNumber(text, usual) {
   }
   return NaN;
 }
+// Cells without a value, as tables are read: those of pandas in every column, and the signs of data/written_numbers.py among numbers.
+const EMPTY = /^(?:|#N\/A|#N\/A N\/A|#NA|-?1\.#IND|-?1\.#QNAN|-?nan|-?NaN|<NA>|N\/A|n\/a|NA|NULL|null|None)$/, NO_NUMBER = /^(?:[?.–—-]|--|n\.a\.|k\.a\.|n\/a|na|nan)$/i;
+const lacking = (column, text) => EMPTY.test(text) || (column.kind === "number" && NO_NUMBER.test(text));
 // The decimal sign of a column: that of the table, unless only the other one reads all of its cells.
 function signOf(cells, usual) {
-  const other = usual === "," ? "." : ",", readBy = (sign) => cells.every((text) => text === "" || WRITTEN[sign].test(text));
+  const other = usual === "," ? "." : ",", readBy = (sign) => cells.every((text) => EMPTY.test(text) || NO_NUMBER.test(text) || WRITTEN[sign].test(text));
   return readBy(usual) || !readBy(other) ? usual : other;
 }
 // Where a name is among others: the same one, else the one that differs from it in blanks and line breaks alone; -1: nowhere.
@@ -60,6 +63,7 @@ function placeOf(name, names) {
 }
 // What one cell is for the model, several numbers of a category or a date; a string says what is wrong.
 function numbersOf(column, text, decimal) {
+  if (lacking(column, text) && !column.categories?.includes(text)) return `${column.shown} is missing${live.fills ? ": this page predicts complete rows only, mgp predict fills gaps in" : ""}`;
   if (column.kind === "category") {
     const k = placeOf(text, column.categories), known = column.categories.slice(0, 8).join(", ") + (column.categories.length > 8 ? ", ..." : "");
     return k < 0 ? `${column.shown}: "${text}" is none of ${known}` : column.codes[k];
