@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from dataclasses import replace
 
@@ -13,7 +14,7 @@ from sklearn.base import clone
 from sklearn.linear_model import Ridge
 
 import manifoldgp
-from command_line import mgp
+from command_line import fails, mgp
 from manifoldgp import DeepGPRegressor, GPRegressor, ManifoldGPRegressor, Single
 from manifoldgp.dynamics import DynamicsModel, Trajectories, cross_validate
 from manifoldgp.dynamics.state_space import Kinematics, StateSpace
@@ -354,6 +355,48 @@ def test_the_command_line_fits_rolls_out_and_scores(tmp_path, monkeypatch):
     scored = mgp("dynamics", "score", "pendulum.mgp", "runs.csv", *columns, "--horizon", "5")
     assert "coverage" in scored.out
     assert "POSITION=RATE" in mgp("dynamics", "fit", "runs.csv", "--states", "angle", "--rate", "x", "--out", "m.mgp", code=2).err
+
+
+def test_names_of_states_and_actions_reach_the_regression(kinematic, plain, tmp_path):
+    """mgp inspect said target y0, columns x0, x1, x2, and so did every picture and exported file."""
+    pytest.importorskip("typer", reason="needs the extra cli")
+    targets = ("change of angle", "change of rate")
+    assert plain.regressor_.table_encoding_.targets == targets
+    plain.save(tmp_path / "plain.mgp")
+    header, tensors = model_file.read(tmp_path / "plain.mgp")
+    del header["table"]
+    model_file.write(tmp_path / "earlier.mgp", header | {"feature_names": []}, tensors)  # as version 0.2 wrote it
+    for file in ("plain.mgp", "earlier.mgp"):
+        shown = " ".join(mgp("inspect", tmp_path / file).out.split())
+        assert (
+            "dynamics one step of angle, rate, acted on by torque; a step is 0.1 s target change of angle, change of rate"
+            in shown
+        )
+        assert "Columns rate number sin(angle) number" in shown
+        told = json.loads(mgp("inspect", tmp_path / file, "--json").out)
+        assert told["dynamics"] == {"state_names": ["angle", "rate"], "action_names": ["torque"], "dt": 0.1}
+        assert told["targets"] == list(targets)
+    kinematic.save(tmp_path / "kinematic.mgp")
+    mgp("export", tmp_path / "kinematic.mgp", "--to", "c", "--out", tmp_path / "pendulum.c")
+    exported = (tmp_path / "pendulum.h").read_text(encoding="utf-8")
+    assert "   x: rate, sin(angle), cos(angle), torque\n   mean and std: change of rate\n" in exported
+    states = Trajectories.from_arrays(recorded(1).runs[0].states, state_names=["a", "sin(a)"])
+    with pytest.raises(InputError, match=r"the same name: sin\(a\)\. Rename one"):
+        DynamicsModel(GP, angles=["a"]).fit(states)
+
+
+@pytest.mark.parametrize("command", ["predict", "score", "report", "suggest"])
+def test_commands_about_rows_name_those_of_dynamics(plain, tmp_path, monkeypatch, command):
+    """A page would judge by rows left out within runs, and a row of changes is no prediction of where a system goes."""
+    pytest.importorskip("typer", reason="needs the extra cli")
+    monkeypatch.chdir(tmp_path)
+    plain.save("a pendulum.mgp")
+    pd.DataFrame({"angle": [0.1], "rate": [0.2], "torque": [0.3]}).to_csv("new.csv", index=False)
+    more = {"predict": ["new.csv"], "score": ["new.csv"], "report": [], "suggest": ["--learn"]}[command]
+    told = fails(command, "a pendulum.mgp", *more)
+    assert "holds a dynamics model" in told
+    assert "mgp dynamics rollout 'a pendulum.mgp' TABLE" in told
+    assert "mgp dynamics score 'a pendulum.mgp' TABLE --horizon N" in told
 
 
 def test_the_series_has_the_moments_of_the_closed_form(plain):
