@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
+from copy import copy
 from dataclasses import replace
 
 import numpy as np
@@ -383,6 +384,29 @@ def test_names_of_states_and_actions_reach_the_regression(kinematic, plain, tmp_
     states = Trajectories.from_arrays(recorded(1).runs[0].states, state_names=["a", "sin(a)"])
     with pytest.raises(InputError, match=r"the same name: sin\(a\)\. Rename one"):
         DynamicsModel(GP, angles=["a"]).fit(states)
+
+
+@pytest.mark.parametrize("method", ["particles", "moments"])
+def test_a_rollout_is_written_with_the_digits_of_its_table(plain, tmp_path, monkeypatch, method):
+    """-0.4938000000000002 stood at the start, and 0.10000000000000009 among the times."""
+    pytest.importorskip("typer", reason="needs the extra cli")
+    monkeypatch.chdir(tmp_path)
+    model = replace_dt(plain, 0.10000000000000009)
+    model.save("pendulum.mgp")
+    table = pd.DataFrame({"angle": [-0.4938] * 7, "rate": [1.0 / 3.0] * 7, "torque": [0.3] * 7})
+    table.round(4).to_csv("runs.csv", index=False)
+    mgp("dynamics", "rollout", "pendulum.mgp", "runs.csv", "--out", "ahead.csv", "--method", method)
+    ahead = pd.read_csv("ahead.csv", dtype=str)
+    assert ahead["time"].tolist() == ["0.0", "0.1", "0.2", "0.3", "0.4", "0.5", "0.6", "0.7"]
+    assert ahead.iloc[0, 2:].tolist() == ["-0.4938"] * 3 + ["0.3333"] * 3
+    found = model.rollout([-0.4938, 0.3333], np.full((7, 1), 0.3), method=method)
+    np.testing.assert_allclose(ahead[["angle", "rate"]].astype(float), found.mean, rtol=1e-9)
+
+
+def replace_dt(model: DynamicsModel, dt: float) -> DynamicsModel:
+    changed = copy(model)
+    changed.space_ = replace(model.space_, dt=dt)
+    return changed
 
 
 @pytest.mark.parametrize("command", ["predict", "score", "report", "suggest"])
