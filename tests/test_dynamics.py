@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import warnings
+from copy import copy
 from dataclasses import replace
 
 import numpy as np
@@ -13,7 +15,7 @@ from sklearn.base import clone
 from sklearn.linear_model import Ridge
 
 import manifoldgp
-from command_line import mgp
+from command_line import fails, mgp
 from manifoldgp import DeepGPRegressor, GPRegressor, ManifoldGPRegressor, Single
 from manifoldgp.dynamics import DynamicsModel, Trajectories, cross_validate
 from manifoldgp.dynamics.state_space import Kinematics, StateSpace
@@ -354,6 +356,71 @@ def test_the_command_line_fits_rolls_out_and_scores(tmp_path, monkeypatch):
     scored = mgp("dynamics", "score", "pendulum.mgp", "runs.csv", *columns, "--horizon", "5")
     assert "coverage" in scored.out
     assert "POSITION=RATE" in mgp("dynamics", "fit", "runs.csv", "--states", "angle", "--rate", "x", "--out", "m.mgp", code=2).err
+
+
+def test_names_of_states_and_actions_reach_the_regression(kinematic, plain, tmp_path):
+    """mgp inspect said target y0, columns x0, x1, x2, and so did every picture and exported file."""
+    pytest.importorskip("typer", reason="needs the extra cli")
+    targets = ("change of angle", "change of rate")
+    assert plain.regressor_.table_encoding_.targets == targets
+    plain.save(tmp_path / "plain.mgp")
+    header, tensors = model_file.read(tmp_path / "plain.mgp")
+    del header["table"]
+    model_file.write(tmp_path / "earlier.mgp", header | {"feature_names": []}, tensors)  # as version 0.2 wrote it
+    for file in ("plain.mgp", "earlier.mgp"):
+        shown = " ".join(mgp("inspect", tmp_path / file).out.split())
+        assert (
+            "dynamics one step of angle, rate, acted on by torque; a step is 0.1 s target change of angle, change of rate"
+            in shown
+        )
+        assert "Columns rate number sin(angle) number" in shown
+        told = json.loads(mgp("inspect", tmp_path / file, "--json").out)
+        assert told["dynamics"] == {"state_names": ["angle", "rate"], "action_names": ["torque"], "dt": 0.1}
+        assert told["targets"] == list(targets)
+    kinematic.save(tmp_path / "kinematic.mgp")
+    mgp("export", tmp_path / "kinematic.mgp", "--to", "c", "--out", tmp_path / "pendulum.c")
+    exported = (tmp_path / "pendulum.h").read_text(encoding="utf-8")
+    assert "   x: rate, sin(angle), cos(angle), torque\n   mean and std: change of rate\n" in exported
+    states = Trajectories.from_arrays(recorded(1).runs[0].states, state_names=["a", "sin(a)"])
+    with pytest.raises(InputError, match=r"the same name: sin\(a\)\. Rename one"):
+        DynamicsModel(GP, angles=["a"]).fit(states)
+
+
+@pytest.mark.parametrize("method", ["particles", "moments"])
+def test_a_rollout_is_written_with_the_digits_of_its_table(plain, tmp_path, monkeypatch, method):
+    """-0.4938000000000002 stood at the start, and 0.10000000000000009 among the times."""
+    pytest.importorskip("typer", reason="needs the extra cli")
+    monkeypatch.chdir(tmp_path)
+    model = replace_dt(plain, 0.10000000000000009)
+    model.save("pendulum.mgp")
+    table = pd.DataFrame({"angle": [-0.4938] * 7, "rate": [1.0 / 3.0] * 7, "torque": [0.3] * 7})
+    table.round(4).to_csv("runs.csv", index=False)
+    mgp("dynamics", "rollout", "pendulum.mgp", "runs.csv", "--out", "ahead.csv", "--method", method)
+    ahead = pd.read_csv("ahead.csv", dtype=str)
+    assert ahead["time"].tolist() == ["0.0", "0.1", "0.2", "0.3", "0.4", "0.5", "0.6", "0.7"]
+    assert ahead.iloc[0, 2:].tolist() == ["-0.4938"] * 3 + ["0.3333"] * 3
+    found = model.rollout([-0.4938, 0.3333], np.full((7, 1), 0.3), method=method)
+    np.testing.assert_allclose(ahead[["angle", "rate"]].astype(float), found.mean, rtol=1e-9)
+
+
+def replace_dt(model: DynamicsModel, dt: float) -> DynamicsModel:
+    changed = copy(model)
+    changed.space_ = replace(model.space_, dt=dt)
+    return changed
+
+
+@pytest.mark.parametrize("command", ["predict", "score", "report", "suggest"])
+def test_commands_about_rows_name_those_of_dynamics(plain, tmp_path, monkeypatch, command):
+    """A page would judge by rows left out within runs, and a row of changes is no prediction of where a system goes."""
+    pytest.importorskip("typer", reason="needs the extra cli")
+    monkeypatch.chdir(tmp_path)
+    plain.save("a pendulum.mgp")
+    pd.DataFrame({"angle": [0.1], "rate": [0.2], "torque": [0.3]}).to_csv("new.csv", index=False)
+    more = {"predict": ["new.csv"], "score": ["new.csv"], "report": [], "suggest": ["--learn"]}[command]
+    told = fails(command, "a pendulum.mgp", *more)
+    assert "holds a dynamics model" in told
+    assert "mgp dynamics rollout 'a pendulum.mgp' TABLE" in told
+    assert "mgp dynamics score 'a pendulum.mgp' TABLE --horizon N" in told
 
 
 def test_the_series_has_the_moments_of_the_closed_form(plain):

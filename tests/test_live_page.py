@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from pandas._libs.parsers import STR_NA_VALUES
 
 from browser import browse, outcome_of, with_script
 from drawn_estimators import every_part, make_inputs, rounding
 from manifoldgp import GPRegressor
 from manifoldgp.data.encoding import TableEncoding
-from manifoldgp.data.written_numbers import read_numbers
+from manifoldgp.data.written_numbers import NO_VALUE, read_numbers
 from manifoldgp.inspection import page_live
 from manifoldgp.inspection.page import write_model_report
 
@@ -92,7 +93,7 @@ def test_controls_and_tables(chromium, model, page, tmp_path, size):
     assert len(set(texts)) == 5
     assert found["typed"][1] == pytest.approx(0.5, abs=0.01)
     assert "seen nothing near here" in found["far"]
-    assert "is not a number" in found["empty"]
+    assert found["empty"] == "speed <m/s> is missing"
     assert found["wrong"] == "The table lacks these columns: speed <m/s>."
     assert found["link"] == "predictions.csv"
     assert found["commented"] == 1
@@ -181,7 +182,7 @@ def test_dates_many_categories_and_gaps_are_encoded_as_the_model_does(chromium, 
       const rows = {json.dumps(new[["when", "site", "load"]].astype(str).to_numpy().tolist())};
       const labels = [...document.querySelectorAll("#live label")].map((l) => [l.textContent, document.getElementById(l.htmlFor).nextSibling?.type]);
       const said = document.querySelector("#live .said").textContent;
-      const [none, order] = [[], data.live.columns[0].order], day = order === "month first" ? "12/30/2026" : "30/12/2026", number = {{ kind: "number", name: "load" }};
+      const [none, order] = [[], data.live.columns[0].order], day = order === "month first" ? "12/30/2026" : "30/12/2026", number = {{ kind: "number", shown: "load" }};
       for (const text of ["2026-12-30 25:00", "2026-12-30 14:75", "2026-12-30 14:05:60", "2026-12-30 13:05 AM", "2026-12-30 25:05 PM", "30.12.26"]) none.push(instant(text, order));
       const points = instant("04.03.2026", order), same = [day, day + " 13:05 PM", day + " 0:05 am"].map((text) => new Date(instant(text, order)).toISOString());
       const spelt = ["1974Q2", "Q2 1974", "1974-04", "1974M4", "1-Apr-1974", "Apr 1, 1974 0:00", "April 1974", "soil 1974"].map((text) => instant(text, order));
@@ -199,13 +200,82 @@ def test_dates_many_categories_and_gaps_are_encoded_as_the_model_does(chromium, 
     assert found["points"] == (None if written == "month first" else 1772582400000)
     assert found["same"] == [f"2026-12-30T{time}:00.000Z" for time in ("00:00", "13:05", "00:05")]
     assert found["spelt"] == [134006400000] * 7 + [None]
-    assert found["numbers"] == [f'load: "{text}" is not a number' for text in ("%", "0x10", "Infinity", "", "1e")] + [
-        [5],
-        [-5],
-        [2],
-    ]
+    wrong = [f'load: "{text}" is not a number' for text in ("%", "0x10", "Infinity", "1e")]
+    assert found["numbers"] == [*wrong[:3], "load is missing", wrong[3], [5], [-5], [2]]
     assert found["wrong"][0] == 'when: "31.02.2026" is not a date'
     assert found["wrong"][1].startswith('site: "elsewhere" is none of site 0, site 1, site 10')
+
+
+def test_a_line_break_in_a_name_costs_no_control_and_no_table(chromium, tmp_path):
+    """As headings in spreadsheets have it: every text column fell apart into 0-to-1 sliders, and no table could be pasted."""
+    rng, n = np.random.default_rng(0), 48
+    table = pd.DataFrame(
+        {
+            "Druck\n(bar)": rng.normal(size=n),
+            "day\nof test": pd.date_range("2026-03-01", periods=n, freq="D").strftime("%Y-%m-%d"),
+            "oil": rng.choice(["thin", "thick\ncold"], n),
+            "test\nsite": [f"site {k % 12}" for k in range(n)],
+        }
+    )
+    model = GPRegressor(restarts=1, max_iter=3).fit(
+        table, pd.Series(table["Druck\n(bar)"] + rng.normal(size=n), name="flow\n(l/s)")
+    )
+    write_model_report(model, tmp_path / "model.html")
+    own = table.to_csv(index=False, sep=";").replace("\n", "\r\n")
+    blank = table.rename(columns=lambda name: name.replace("\n", " ")).replace("thick\ncold", "thick cold").to_csv(index=False)
+    code = f"""
+      const box = document.querySelector("#live-table textarea"), go = document.querySelector("#live-table button");
+      const cells = (text) => {{ box.value = text; go.click(); return [...document.querySelectorAll("#live-table tbody tr")].map((row) => [...row.cells].slice(4).map((cell) => cell.textContent)); }};
+      const said = (text) => {{ cells(text); return document.querySelector("#live-table [role=status]").textContent; }};
+      return {{ own: cells({json.dumps(own)}), blank: cells({json.dumps(blank)}), lacks: said("oil,x\\nthin,1\\n"), asked: box.placeholder,
+        labels: [...document.querySelectorAll("#live label")].map((l) => [l.textContent, document.getElementById(l.htmlFor).tagName]) }};"""
+    page = with_script((tmp_path / "model.html").read_text("utf-8"), code, tmp_path / "page.html")
+    dom, console = browse(chromium, page, tmp_path / "profile")
+    assert not console
+    found = outcome_of(dom)
+    assert found["labels"] == [["Druck (bar)", "INPUT"], ["day of test", "INPUT"], ["oil", "SELECT"], ["test site", "SELECT"]]
+    assert found["asked"] == "Druck (bar),day of test,oil,test site\n..."
+    assert found["lacks"] == "The table lacks these columns: Druck (bar), day of test, test site."
+    assert found["own"] == found["blank"]
+    shown = np.array([[float(cell.replace("−", "-")) for cell in row[:2]] for row in found["own"]])
+    np.testing.assert_allclose(shown, np.stack(model.predict(table[:20], return_std=True), 1), rtol=1e-3, atol=6e-4)
+    assert {row[4] for row in found["own"]} == {""}
+
+
+def test_cells_without_a_value_are_those_of_tables(chromium, tmp_path):
+    texts = [*sorted({*STR_NA_VALUES, *NO_VALUE}), "N.A.", "K.A.", "none", "0", "#", "<na>", "missing"]
+    functions = (resources.files("manifoldgp.inspection") / "live.js").read_text(encoding="utf-8").split("// Distance from")[0]
+    code = f"""
+      const data = {{ live: {{}} }}; {functions}
+      const columns = [{{ kind: "number" }}, {{ kind: "category" }}];
+      return columns.map((column) => {json.dumps(texts)}.filter((text) => lacking(column, text)));"""
+    dom, console = browse(chromium, with_script("<html><body></body></html>", code, tmp_path / "m.html"), tmp_path / "profile")
+    assert not console
+    among_numbers = [text for text in texts if text in STR_NA_VALUES or text.casefold() in NO_VALUE]
+    assert outcome_of(dom) == [among_numbers, [text for text in texts if text in STR_NA_VALUES]]
+
+
+@pytest.mark.parametrize("missing", ["impute", "error"])
+def test_rows_with_gaps_are_told_with_what_fills_them_in(chromium, tmp_path, missing):
+    """A page said '"-" is not a number' of rows that mgp predict predicts."""
+    rng, n = np.random.default_rng(0), 40
+    table = pd.DataFrame({"Öl [°C]": rng.normal(size=n), "note": rng.choice(["wet", "dry"], n)})
+    model = GPRegressor(restarts=1, max_iter=3, missing=missing)
+    gaps = table["Öl [°C]"].where(table.index > (5 if missing == "impute" else -1))
+    model.fit(table.assign(**{"Öl [°C]": gaps}), pd.Series(table["Öl [°C]"] + rng.normal(size=n), name="grip"))
+    write_model_report(model, tmp_path / "model.html")
+    code = """
+      document.querySelector("#live-table textarea").value = "Öl [°C];note\\n0,5;wet\\n-;wet\\n;dry\\n0,25;\\n";
+      document.querySelector("#live-table button").click();
+      return [document.querySelector("#live-table").previousSibling.textContent, ...[...document.querySelectorAll("#live-table tbody tr")].map((row) => row.lastChild.textContent)];"""
+    page = with_script((tmp_path / "model.html").read_text("utf-8"), code, tmp_path / "page.html")
+    dom, console = browse(chromium, page, tmp_path / "profile")
+    assert not console
+    above, *reasons = outcome_of(dom)
+    fills = missing == "impute"
+    assert above.endswith("This page predicts complete rows only; mgp predict fills gaps in.") == fills
+    more = ": this page predicts complete rows only, mgp predict fills gaps in" * fills
+    assert reasons == ["", *(f"{name} is missing{more}" for name in ("Öl [°C]", "Öl [°C]", "note"))]
 
 
 def test_the_controls_begin_at_a_training_row(chromium, tmp_path):

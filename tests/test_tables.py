@@ -644,6 +644,15 @@ def test_a_table_from_a_spreadsheet_becomes_numbers_and_says_how(tmp_path):
     assert table["Art"].tolist() == ["gut", "gut", "schlecht"]
 
 
+def test_a_number_that_was_read_from_a_text_is_told_with_all_its_digits(tmp_path):
+    """'11,903.02' is 11903 stood there: a user has to take the decimals for lost."""
+    file = tmp_path / "a.csv"
+    file.write_text('Revenue ($),Visits,y\n"11,903.02","12,345,678",1\n"1,080.50","1,000,001",2\n', encoding="utf-8")
+    said = r"Revenue \(\$\) \('11,903\.02' is 11903\.02\), Visits \('12,345,678' is 12345678\)\."
+    with pytest.warns(FitWarning, match=said):
+        assert read_table(file)["Revenue ($)"].tolist() == [11903.02, 1080.5]
+
+
 def test_thousands_apart_by_narrow_spaces_are_told_with_plain_ones(tmp_path):
     """Spreadsheets in French write them: '118\\u202f136 €' stood in the warning."""
     file = tmp_path / "a.csv"

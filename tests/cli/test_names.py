@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from browser import browse, outcome_of, with_script
 from command_line import fails, mgp
 from manifoldgp import GPRegressor
-from manifoldgp._system.plain_text import visible
+from manifoldgp._system.plain_text import one_line, visible
 from manifoldgp.data import read_table, write_table
 from manifoldgp.inspection.page import write_model_report
 
@@ -97,7 +97,7 @@ def test_any_name_goes_through_every_command(tmp_path_factory, names):
     assert len(found.texts) == 2
     assert "<" not in found.texts[0]
     charts = {chart["id"]: chart for chart in json.loads(found.texts[0])["charts"]}
-    assert [choice["options"] for choice in charts["observed"]["choices"]] == [[visible(name) for name in names[3:]]]
+    assert [choice["options"] for choice in charts["observed"]["choices"]] == [[one_line(name) for name in names[3:]]]
     assert page.count("<!--") == 0
     run("export", model, "--to", "onnx", "--out", here / "m.onnx")
     properties = {p.key: p.value for p in onnx.load(here / "m.onnx").metadata_props}

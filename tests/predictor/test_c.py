@@ -122,15 +122,26 @@ def test_stack_and_sizes_are_as_reported(tmp_path):
     assert single.gradient_workspace == 0
 
 
-def test_names_that_c_would_not_take(tmp_path):
+@pytest.mark.parametrize("cc", ["gcc", "clang"])
+@pytest.mark.parametrize(
+    ("names", "shown"),
+    [
+        (("speed */ [m/s]", "größe", "a\nb\\"), "speed * / [m/s], größe, a b/"),
+        (("Förderstrom Q [m³/h]", "Öltemperatur [°C]", "圧力"), "Förderstrom Q [m³/h], Öltemperatur [°C], 圧力"),
+        (("a/*b", "what??/", "x*\\"), "a/ *b, what? ?/, x* /"),
+        (("a???/\r\nb", "x\u202ey\u2028z", "\ud800\x1b/"), r"a? ? ?/ b, x\u202ey\u2028z, \ud800\x1b/"),
+    ],
+)
+def test_names_that_c_would_not_take(tmp_path, cc, names, shown):
+    """They neither end a comment nor a line, nor are trigraphs; other letters are as they were (Öltemperatur was _ltemperatur)."""
     p = drawn_pair("identity", "se").predictor()
-    p.feature_names = ("speed */ [m/s]", "größe", "a\nb\\")
-    p.to_c(tmp_path / "7 arm-joint.c", latent=True)
-    header = (tmp_path / "7 arm-joint.h").read_text()
-    assert "void model_7_arm_joint_mean(const double *x, double *mean, double *w);" in header
-    assert "x: speed * / [m/s], gr__e, a_b/" in header  # neither ends a comment nor a line, nor is a trigraph
-    flags = ("-c", "-O0")
-    subprocess.run([compiler("gcc"), *STRICT, *flags, "7 arm-joint.c"], cwd=tmp_path, check=True)
+    p.feature_names = names
+    p.to_c(tmp_path / "7 Öl-pumpe.c", latent=True)
+    header = (tmp_path / "7 Öl-pumpe.h").read_text(encoding="utf-8")
+    assert "void model_7__l_pumpe_mean(const double *x, double *mean, double *w);" in header
+    assert f"   x: {shown}\n" in header
+    flags = ("-c", "-O0", "-Wtrigraphs", "-Wcomment")
+    subprocess.run([compiler(cc), *STRICT, *flags, "7 Öl-pumpe.c"], cwd=tmp_path, check=True)
 
 
 def test_other_types_and_endings_are_refused(tmp_path):

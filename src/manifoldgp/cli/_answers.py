@@ -78,12 +78,12 @@ class Answers(Protocol):
 def open_answers(path: Path, exact: bool = False) -> Answers:
     """The quickest way to predictions that a file offers; exact: without a program that loses something."""
     from manifoldgp._system.model_header import read_parts
+    from manifoldgp.cli._models import open_model, refuse_dynamics
 
     header, parts = read_parts(path, lambda name: name.startswith("program.") or name == "y.scale")
+    refuse_dynamics(path, header)
     if "program" in header and not (exact and header["program"]["facts"].get("distilled")):
         return _Program.of(header, {part.name: part for part in parts})
-    from manifoldgp.cli._models import open_model
-
     model = open_model(path)
     return _Model(model, [float(scale) for scale in model.y_scaler_.scale])
 

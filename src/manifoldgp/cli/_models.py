@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from manifoldgp._system.plain_text import verb
+from manifoldgp._system.plain_text import argument, verb
 from manifoldgp.cli._messages import Messages
 
 if TYPE_CHECKING:
@@ -32,6 +32,18 @@ def open_model(path: Path) -> Any:
     import manifoldgp
 
     return manifoldgp.load(path)
+
+
+def refuse_dynamics(path: Path, header: dict[str, Any]) -> None:
+    """Rows of a table are no steps of a recording: commands about rows name those that roll a dynamics model out. header: of the file."""
+    from manifoldgp.errors import InputError
+
+    if "dynamics" in header:
+        file = argument(path)
+        raise InputError(
+            f"{path} holds a dynamics model, which predicts how a state changes over one step. mgp dynamics rollout {file} TABLE says where the system goes, "
+            f"mgp dynamics score {file} TABLE --horizon N how good that is on runs that it has not seen, and mgp inspect {file} what it has learnt."
+        )
 
 
 def open_manifold_gp(path: Path) -> Any:

@@ -111,9 +111,10 @@ def rollout(
     steps = horizon if horizon is not None or actions else len(table) - 1
     found = model.rollout(start, done, horizon=steps, method=method, particles=particles, random_state=seed)
     lower, upper = found.interval(level)
-    parts: dict[str, Any] = {"step": range(len(found)), "time": found.time}
+    parts: dict[str, Any] = {"step": range(len(found)), "time": _without_traces(found.time)}
     for i, name in enumerate(states):
-        parts |= {name: found.mean[:, i], f"{name}_lower": lower[:, i], f"{name}_upper": upper[:, i]}
+        columns = {name: found.mean, f"{name}_lower": lower, f"{name}_upper": upper}
+        parts |= {column: _without_traces(values[:, i]) for column, values in columns.items()}
     write_table(pd.DataFrame(parts), out)
     messages.note(f"{found.horizon} steps by {found.method}" + ("" if out == "-" else f"; wrote {out}"))
 
@@ -151,6 +152,15 @@ def score(
         )
     else:
         output().print(str(found))
+
+
+def _without_traces(values: Any) -> list[float]:
+    """Numbers with ten digits: sums over particles and steps leave traces behind those, and a table has fewer.
+
+    >>> _without_traces([-0.4938000000000002, 0.30000000000000004, 1234567.25])
+    [-0.4938, 0.3, 1234567.25]
+    """
+    return [float(f"{value:.10g}") for value in values]
 
 
 def _regressor(averaging: Averaging, seed: int, verbose: bool) -> ManifoldGPRegressor:

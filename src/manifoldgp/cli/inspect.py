@@ -26,14 +26,16 @@ def inspect(
     from manifoldgp._system.model_header import read_header
     from manifoldgp.data.encoding import TableEncoding
 
-    found = read_header(model_file).get("summary")
-    if found is None:  # saved from Python: look at the model itself
-        from manifoldgp.cli._models import open_manifold_gp
+    header = read_header(model_file)
+    found = header.get("summary")
+    if found is None:  # saved from Python, or a dynamics model: look at the model itself
         from manifoldgp.cli._summary import summary_of
 
-        found = summary_of(open_manifold_gp(model_file))
+        found = summary_of(_opened(model_file, header))
     about = {"model": str(model_file), **{name: found[name] for name in _ABOUT}, "bytes": model_file.stat().st_size}
-    indices = _sensitivities(model_file, found["targets"]) if sensitivity else {}
+    if "dynamics" in header:
+        about["dynamics"] = {name: header["dynamics"]["space"][name] for name in ("state_names", "action_names", "dt")}
+    indices = _sensitivities(_opened(model_file, header), found["targets"]) if sensitivity else {}
     if json:
         more = {"sensitivity": {name: plain_data(vars(one)) for name, one in indices.items()}} if sensitivity else {}
         print_json(about | {name: found[name] for name in ("table", "settings", "numbers", "remarks")} | more)
@@ -44,11 +46,19 @@ def inspect(
         output().print(str(one), markup=False, highlight=False)
 
 
-def _sensitivities(model_file: Path, targets: list[str]) -> dict[str, Any]:
-    """The indices of every target by its name."""
+def _opened(model_file: Path, header: dict[str, Any]) -> Any:
+    """The estimator in a file; of a dynamics model its regression, with the names of states and actions."""
+    if "dynamics" in header:
+        from manifoldgp.dynamics import DynamicsModel
+
+        return DynamicsModel.load(model_file).regressor_
     from manifoldgp.cli._models import open_manifold_gp
 
-    model = open_manifold_gp(model_file)
+    return open_manifold_gp(model_file)
+
+
+def _sensitivities(model: Any, targets: list[str]) -> dict[str, Any]:
+    """The indices of every target by its name."""
     return {name: model.sensitivity(output=o) for o, name in enumerate(targets)}
 
 
@@ -66,6 +76,13 @@ def _kind_in_words(column: Any, unit: str | None) -> str:
         "duration": f"duration in {column.time.unit}" if column.time else "",
     }[column.kind]
     return f"{words}; some missing" if column.indicator else words
+
+
+def _system_in_words(dynamics: dict[str, Any]) -> str:
+    """What moves, by what, and how long a step is."""
+    acted = f", acted on by {', '.join(dynamics['action_names'])}" if dynamics["action_names"] else ""
+    step = "" if dynamics["dt"] is None else f"; a step is {digits(dynamics['dt'])} s"
+    return f"one step of {', '.join(dynamics['state_names'])}{acted}{step}"
 
 
 def _order(time: Any) -> str:
@@ -103,6 +120,7 @@ def _show(about: dict[str, Any], encoding: Any, settings: dict[str, Any], number
     heading("Model")
     pairs({
         "file": f"{about['model']} ({size_in_words(about['bytes'])})",
+        **({"dynamics": _system_in_words(about["dynamics"])} if "dynamics" in about else {}),
         "target": ", ".join(about["targets"]),
         "rows": str(about["rows"]),
         "models in the average": ", ".join(map(str, about["members"])),

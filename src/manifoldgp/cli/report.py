@@ -32,13 +32,15 @@ def report(
     --test judges the model by new rows; without it by rows that were held out or left out of the training rows.
     """
     from manifoldgp._system.files import refuse_unwritable
-    from manifoldgp.cli._models import open_manifold_gp
+    from manifoldgp._system.model_header import read_header
+    from manifoldgp.cli._models import open_manifold_gp, refuse_dynamics
     from manifoldgp.inspection.page import write_model_report
 
     if allow_unknown and test is None:
         raise typer.BadParameter("--allow-unknown is about the rows of --test. Give them, or leave it out.")
     refuse_overwriting([out], [model_file, *([test] if test else [])])
     refuse_unwritable(out)
+    refuse_dynamics(model_file, read_header(model_file))
     messages = Messages(quiet)
     with messages.warnings_as_messages(), messages.working("Judging the model and drawing its pictures ..."):
         model = open_manifold_gp(model_file)

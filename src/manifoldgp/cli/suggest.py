@@ -64,7 +64,8 @@ def suggest(
     By default numbers and dates stay within the range of the training rows, whole ones stay whole, and all categories are possible. The target's column is left empty.
     """
     from manifoldgp import suggestions
-    from manifoldgp.cli._models import encoding_of, open_manifold_gp
+    from manifoldgp._system.model_header import read_header
+    from manifoldgp.cli._models import encoding_of, open_manifold_gp, refuse_dynamics
     from manifoldgp.data.table_files import check_writable, write_table
 
     goals = [name for name, wanted in (("maximize", maximize), ("minimize", minimize), ("learn", learn)) if wanted]
@@ -74,6 +75,7 @@ def suggest(
         raise typer.BadParameter("--json prints a summary on standard output, where the table goes too. Add --out next.csv.")
     refuse_overwriting([out], [model_file, *([like] if like else [])], standard_output=True)
     check_writable(out)
+    refuse_dynamics(model_file, read_header(model_file))
     messages = Messages(quiet)
     with messages.warnings_as_messages():
         model = open_manifold_gp(model_file)

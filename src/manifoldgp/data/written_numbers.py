@@ -16,7 +16,9 @@ from manifoldgp.errors import warn
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-_NO_VALUE = {"?", "-", "--", "–", "—", ".", "n.a.", "n/a", "na", "k.a.", "nan", ""}
+NO_VALUE = {"?", "-", "--", "–", "—", ".", "n.a.", "n/a", "na", "k.a.", "nan", ""}
+"""Signs for "no value" among numbers, in small letters."""
+
 _CURRENCY = "$€£¥"
 _UNIT = r"(?!(?:[aApP][mM]|[eE])$)(?:[^\W\d_]|[°%‰µΩ/²³·$€£¥]){0,10}"
 """What may stand behind a number: a word or signs. Not half a time of day."""
@@ -89,7 +91,7 @@ def _read(values: Sequence[object], decimal: str, usual: str) -> _Read | None:
         if isinstance(value, (int, float, np.number)):
             numbers[row] = value
         elif isinstance(value, str):
-            if value.strip().casefold() in _NO_VALUE:
+            if value.strip().casefold() in NO_VALUE:
                 continue
             match = _FORMS[decimal].fullmatch(value.strip())
             if match is None:
@@ -146,7 +148,7 @@ def signs_of_nothing(categories: Sequence[str]) -> list[str]:
     >>> signs_of_nothing(["-", "agree", "disagree"]), signs_of_nothing(["-", "+"]), signs_of_nothing(["-"])
     (['-'], [], [])
     """
-    signs = [category for category in categories if category.strip().casefold() in _NO_VALUE]
+    signs = [category for category in categories if category.strip().casefold() in NO_VALUE]
     words = [category for category in categories if category not in signs]
     return signs if words and all(any(map(str.isalnum, word)) for word in words) else []
 
@@ -186,7 +188,9 @@ def with_numbers(table: DataFrame, decimal: str, file: str) -> DataFrame:
         table = table.iloc[1:].reset_index(drop=True)
     read = {name: found for name in _text_columns(table) if (found := read_numbers(list(table[name]), decimal)) is not None}
     said = [
-        f"{name} ({_quoted(found.example)} is {_first(found, table[name]):g})" for name, found in read.items() if found.example
+        f"{name} ({_quoted(found.example)} is {_in_full(_first(found, table[name]))})"
+        for name, found in read.items()
+        if found.example
     ]
     if said:
         warn(f"Texts in {file} are read as numbers: {', '.join(said)}.")
@@ -205,6 +209,15 @@ def with_numbers(table: DataFrame, decimal: str, file: str) -> DataFrame:
 def _quoted(text: str) -> str:
     """A text in quotes, with spaces of every width as plain ones."""
     return repr(re.sub(r"\s", " ", text))
+
+
+def _in_full(value: float) -> str:
+    """A number with all its digits, and no point behind a whole one.
+
+    >>> _in_full(11903.02), _in_full(1158.0), _in_full(12345678.0), _in_full(2.5e-9)
+    ('11903.02', '1158', '12345678', '2.5e-09')
+    """
+    return repr(float(value)).removesuffix(".0")
 
 
 def _first(found: Written, values: Iterable[object]) -> float:
@@ -232,7 +245,7 @@ def _units_row(table: DataFrame, decimal: str) -> dict[Any, str]:
 
 def _numbers_below(values: Iterable[object], decimal: str) -> bool:
     cells = list(values)
-    return isinstance(cells[0], str) and cells[0].strip() not in _NO_VALUE and read_numbers(cells[1:], decimal) is not None
+    return isinstance(cells[0], str) and cells[0].strip() not in NO_VALUE and read_numbers(cells[1:], decimal) is not None
 
 
 def _text_columns(table: DataFrame) -> list[Any]:

@@ -17,6 +17,8 @@ from torch import Tensor
 
 from manifoldgp._system.real_numbers import as_numbers
 from manifoldgp.data import inputs
+from manifoldgp.data.columns import Column
+from manifoldgp.data.encoding import TableEncoding
 from manifoldgp.dynamics.horizon_scores import HorizonScores, mean_of, score_rollout, spread_of, starts_of
 from manifoldgp.dynamics.rolling import act_of, roll
 from manifoldgp.dynamics.rollout import Rollout
@@ -112,9 +114,11 @@ class DynamicsModel(BaseEstimator):
         )
         Z = space.inputs(torch.as_tensor(rows.states), torch.as_tensor(rows.actions)).numpy()
         Y = space.outputs(rows.states, rows.next_states)
+        table = _table_of(space)
         regressor = ManifoldGPRegressor() if self.regressor is None else model_that_goes_on(self.regressor, "A rollout")
         groups = rows.runs if _holds_out_rows(regressor) and len(trajectories) > 1 else None
         self.regressor_ = regressor.fit(Z, Y, groups=groups)
+        _name(self.regressor_, table)
         self.space_ = space
         self._closed = self._series = None
         return self
@@ -264,12 +268,14 @@ class DynamicsModel(BaseEstimator):
         regressor, plain = model_file.load_with_part(path, "dynamics", "dynamics", device)
         try:
             space, default = StateSpace.from_plain(plain["space"]), bool(plain["default_regressor"])
+            table = _table_of(space)
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise FileFormatError(f"{path} is incomplete or inconsistent ({error}).") from error
         if (len(space.input_names), len(space.learnt)) != (regressor.n_features_in_, regressor.n_outputs_):
             raise FileFormatError(f"{path} is inconsistent: its regression has other columns than its dynamics.")
         names = [[space.state_names[i] for i in places] for places in (space.angles, space.flags)]
         model = cls(None if default else _copy(regressor), angles=names[0], flags=names[1], rates=space.rates or None)
+        _name(regressor, table)  # which files of earlier versions lack
         model.regressor_, model.space_ = regressor, space
         return model
 
@@ -365,6 +371,17 @@ def cross_validate(
         part = fitted.score(trajectories.only(np.sort(held_out)), horizon, **scoring)  # pyright: ignore[reportArgumentType]
         scores.append(replace(part, scale=spread_of(trajectories)))
     return mean_of(scores)
+
+
+def _table_of(space: StateSpace) -> TableEncoding:
+    """What the regression sees and predicts, as columns of numbers with names."""
+    return TableEncoding(tuple(Column(name) for name in space.input_names), tuple(space.output_names))
+
+
+def _name(regressor: ManifoldGPRegressor, table: TableEncoding) -> None:
+    """Tell a regression that was fitted on arrays the names of their columns, for words, pictures and exported files."""
+    regressor.table_encoding_ = table
+    regressor.feature_names_in_ = np.array(table.names, dtype=object)
 
 
 def _copy(estimator: Kind) -> Kind:

@@ -48,24 +48,33 @@ function writtenNumber(text, usual) {
   }
   return NaN;
 }
+// Cells without a value, as tables are read: those of pandas in every column, and the signs of data/written_numbers.py among numbers.
+const EMPTY = /^(?:|#N\/A|#N\/A N\/A|#NA|-?1\.#IND|-?1\.#QNAN|-?nan|-?NaN|<NA>|N\/A|n\/a|NA|NULL|null|None)$/, NO_NUMBER = /^(?:[?.–—-]|--|n\.a\.|k\.a\.|n\/a|na|nan)$/i;
+const lacking = (column, text) => EMPTY.test(text) || (column.kind === "number" && NO_NUMBER.test(text));
 // The decimal sign of a column: that of the table, unless only the other one reads all of its cells.
 function signOf(cells, usual) {
-  const other = usual === "," ? "." : ",", readBy = (sign) => cells.every((text) => text === "" || WRITTEN[sign].test(text));
+  const other = usual === "," ? "." : ",", readBy = (sign) => cells.every((text) => EMPTY.test(text) || NO_NUMBER.test(text) || WRITTEN[sign].test(text));
   return readBy(usual) || !readBy(other) ? usual : other;
+}
+// Where a name is among others: the same one, else the one that differs from it in blanks and line breaks alone; -1: nowhere.
+function placeOf(name, names) {
+  const exact = names.indexOf(name), plain = (text) => text.trim().replace(/\s+/g, " ");
+  return exact < 0 ? names.map(plain).indexOf(plain(name)) : exact;
 }
 // What one cell is for the model, several numbers of a category or a date; a string says what is wrong.
 function numbersOf(column, text, decimal) {
+  if (lacking(column, text) && !column.categories?.includes(text)) return `${column.shown} is missing${live.fills ? ": this page predicts complete rows only, mgp predict fills gaps in" : ""}`;
   if (column.kind === "category") {
-    const k = column.categories.indexOf(text), known = column.categories.slice(0, 8).join(", ") + (column.categories.length > 8 ? ", ..." : "");
-    return k < 0 ? `${column.name}: "${text}" is none of ${known}` : column.codes[k];
+    const k = placeOf(text, column.categories), known = column.categories.slice(0, 8).join(", ") + (column.categories.length > 8 ? ", ..." : "");
+    return k < 0 ? `${column.shown}: "${text}" is none of ${known}` : column.codes[k];
   }
   if (column.kind === "date") {
     const at = instant(text, column.order), turns = column.cyclic.map((period) => 2 * Math.PI * phase(at, period));
-    if (Number.isNaN(at)) return `${column.name}: "${text}" is not a date`;
+    if (Number.isNaN(at)) return `${column.shown}: "${text}" is not a date`;
     return [(at - column.origin) / column.unit, ...turns.flatMap((turn) => [Math.sin(turn), Math.cos(turn)])];
   }
   const flag = { true: 1, false: 0 }[text.toLowerCase()], value = column.kind === "flag" && flag !== undefined ? flag : writtenNumber(text, decimal);
-  return !Number.isFinite(value) ? `${column.name}: "${text}" is not a number` : [value];
+  return !Number.isFinite(value) ? `${column.shown}: "${text}" is not a number` : [value];
 }
 // Inputs of the model from the values of the columns. decimals: the sign that each of them has. A string says what is wrong.
 function encoded(values, decimals = []) {
@@ -148,9 +157,9 @@ const REACH = 1.959963984540054;
 })();
 
 // Tables
-// Rows of cells; the separator is the one that the header has most of. Quoted cells may hold separators, quotes and line ends.
+// Rows of cells; the separator is the one that the header has most of, outside of quotes. Quoted cells may hold separators, quotes and line ends.
 function parsed(text) {
-  const first = text.split(/\r?\n/, 1)[0], separator = [",", ";", "\t"].sort((a, b) => first.split(b).length - first.split(a).length)[0];
+  const first = text.replace(/(^|[,;\t\n])(?:"[^"]*")+/g, "$1").split("\n", 1)[0], separator = [",", ";", "\t"].sort((a, b) => first.split(b).length - first.split(a).length)[0];
   const rows = [[]];
   let cell = "", quoted = false;
   for (let i = 0; i <= text.length; i++) {
@@ -172,8 +181,8 @@ function parsed(text) {
 function predicted(text) {
   const { rows: [head, ...rows], separator, decimal } = parsed(text.replace(/^\ufeff/, "").replace(/^(\s*#[^\n]*\n)+/, "")); // without comments above
   if (!head || !rows.length) return "A header row and at least one row of values are needed.";
-  const names = head.map((name) => name.trim()), places = live.columns.map((column) => names.indexOf(column.name));
-  const missing = live.columns.filter((_, c) => places[c] < 0).map((column) => column.name);
+  const names = head.map((name) => name.trim()), places = live.columns.map((column) => placeOf(column.name, names));
+  const missing = live.columns.filter((_, c) => places[c] < 0).map((column) => column.shown);
   if (missing.length) return `The table lacks these columns: ${missing.join(", ")}.`;
   const added = live.targets.flatMap((name) => [`${name} mean`, `${name} std`, `${name} low`, `${name} high`]);
   const decimals = places.map((place) => signOf(rows.map((row) => String(row[place] ?? "").trim()), decimal));
@@ -187,7 +196,7 @@ function predicted(text) {
 }
 (() => {
   const holder = document.getElementById("live-table"), out = make("div", { role: "status" });
-  const box = make("textarea", { rows: 5, spellcheck: "false", "aria-label": "Table with a header row", placeholder: live.columns.map((c) => c.name).join(",") + "\n..." });
+  const box = make("textarea", { rows: 5, spellcheck: "false", "aria-label": "Table with a header row", placeholder: live.columns.map((c) => c.shown).join(",") + "\n..." });
   const file = make("input", { type: "file", accept: ".csv,.tsv,.txt", "aria-label": "CSV file" }), go = make("button", { class: "chip", type: "button", text: "Predict the table" });
   const quote = (cell, separator) => (typeof cell === "string" && (cell.includes(separator) || /["\n]/.test(cell)) ? `"${cell.replaceAll('"', '""')}"` : String(cell));
   function run() {

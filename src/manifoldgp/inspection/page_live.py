@@ -8,6 +8,7 @@ from importlib import resources
 
 import numpy as np
 
+from manifoldgp._system.plain_text import one_line
 from manifoldgp.data.columns import Column
 from manifoldgp.data.dates import UNITS
 from manifoldgp.errors import InputError
@@ -25,6 +26,8 @@ _TABLE_WORDS = (
     "The result has the mean, the standard deviation and a 95 % interval of every target."
 )
 
+_GAPS = " This page predicts complete rows only; <code>mgp predict</code> fills gaps in."
+
 
 def live_section(view: ModelView) -> tuple[str, Spec, list[str]]:
     """HTML, data and scripts; where the model cannot be on a page, a sentence that says why."""
@@ -35,13 +38,20 @@ def live_section(view: ModelView) -> tuple[str, Spec, list[str]]:
     if p.nbytes > MOST_BYTES:
         reason = f"The model has {p.nbytes / 1e6:.0f} MB of numbers, and a page carries at most {MOST_BYTES / 1e6:.0f} MB: use <code>mgp predict</code>."
         return _without(reason), {}, []
-    html = f'<h2>Try it</h2><p class="soft">{_WORDS}</p><div id="live"></div><h3>A table</h3><p class="soft">{_TABLE_WORDS}</p><div id="live-table"></div>'
+    about = _TABLE_WORDS + _GAPS * _fills_gaps(view)
+    html = f'<h2>Try it</h2><p class="soft">{_WORDS}</p><div id="live"></div><h3>A table</h3><p class="soft">{about}</p><div id="live-table"></div>'
     script = (resources.files("manifoldgp.inspection") / "live.js").read_text(encoding="utf-8")
     return html, {"live": _facts(view, p)}, [f"const model = {p.to_javascript()};", script]
 
 
 def _without(reason: str) -> str:
     return f"<h2>Try it</h2><p>{reason}</p>"
+
+
+def _fills_gaps(view: ModelView) -> bool:
+    """Whether the model predicts rows with missing values, by many rows in place of one: more than the page's script does."""
+    encoding = getattr(view.model, "table_encoding_", None)
+    return encoding is not None and encoding.missing == "impute"
 
 
 def _facts(view: ModelView, p: Predictor) -> Spec:
@@ -56,6 +66,7 @@ def _facts(view: ModelView, p: Predictor) -> Spec:
         "scale": p.x_scale.tolist(),
         "rows": numbers(scaled, 7),
         "typical": _typical_gap(scaled),
+        "fills": _fills_gaps(view),
     }
 
 
@@ -81,8 +92,9 @@ def _columns(view: ModelView, begin: int) -> list[Spec]:
     found, d = [], 0
     for column in columns:
         spec = _column(column, view.X[:, d : d + len(column.names) - column.indicator], begin)
-        label = spec["name"] if view.encoding is None else view.encoding.label(spec["name"])
-        found.append(spec | {"label": f"{label} (UTC)" if column.time is not None and column.time.zoned else label})
+        label = one_line(spec["name"] if view.encoding is None else view.encoding.label(spec["name"]))
+        zone = " (UTC)" if column.time is not None and column.time.zoned else ""
+        found.append(spec | {"shown": one_line(spec["name"]), "label": label + zone})
         d += len(column.names)
     return found
 

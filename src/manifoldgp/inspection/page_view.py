@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from manifoldgp import inspection
-from manifoldgp._system.plain_text import visible
+from manifoldgp._system.plain_text import one_line
 from manifoldgp.averaging.stacking import HeldOutReport
 from manifoldgp.errors import InputError
 
@@ -118,7 +118,7 @@ class TargetView:
 
 @dataclass(frozen=True)
 class ModelView:
-    """A fitted model with the names of its inputs, its targets, and how many rows predictions of it can be asked for at once."""
+    """A fitted model with the names of its inputs as the page shows them, on one line each, its targets, and how many rows predictions of it can be asked for at once."""
 
     model: ManifoldGPRegressor
     inputs: list[str]
@@ -140,7 +140,9 @@ class ModelView:
     def encoding(self) -> TableEncoding | None:
         """How tables become inputs, if the page shows the columns by the names of the model's own table."""
         encoding = getattr(self.model, "table_encoding_", None)
-        return encoding if encoding is not None and [encoding.label(name) for name in encoding.names] == self.inputs else None
+        if encoding is None or [one_line(encoding.label(name)) for name in encoding.names] != self.inputs:
+            return None
+        return encoding
 
     @property
     def detail(self) -> float:
@@ -194,5 +196,5 @@ def _names(model: ManifoldGPRegressor, columns: Sequence[str] | None) -> tuple[l
                 f"columns must name the {D} inputs, or the {D} inputs and then the {outputs} targets; got {columns!r}."
             )
         known[: len(columns)] = [str(name) for name in columns]
-    shown = [visible(name) for name in known]
+    shown = [one_line(name) for name in known]
     return shown[:D], shown[D:]

@@ -9,7 +9,7 @@ from html import escape
 import numpy as np
 
 from manifoldgp import inspection, metrics
-from manifoldgp._system.plain_text import digits, explained_share, visible
+from manifoldgp._system.plain_text import digits, explained_share, one_line
 from manifoldgp.averaging import as_averaging
 from manifoldgp.averaging.stacking import PLAIN_GPS
 from manifoldgp.averaging.verdict import errors_of, interval_remarks
@@ -156,7 +156,7 @@ def lead(view: ModelView) -> str:
 def _given_inputs(view: ModelView) -> list[str]:
     """The columns of the table that are inputs; the model may see several numbers for one of them."""
     encoding = getattr(view.model, "table_encoding_", None)
-    return list(view.inputs) if encoding is None else [column.name for column in encoding.columns]
+    return list(view.inputs) if encoding is None else [one_line(column.name) for column in encoding.columns]
 
 
 def facts(view: ModelView) -> dict[str, str]:
@@ -310,7 +310,7 @@ def _array_snippet(inputs: list[str]) -> str:
 def _table_snippet(encoding: TableEncoding) -> str:
     """How to use a model that was fitted on a table, which it takes as it is."""
     noise = f", noise_std={{}}[{encoding.noise!r}]" if encoding.noise else ""
-    columns = _first_names([visible(column.name) for column in encoding.columns])
+    columns = _first_names([one_line(column.name) for column in encoding.columns])
     targets = repr(encoding.targets[0] if len(encoding.targets) == 1 else list(encoding.targets))
     return (
         "import manifoldgp\nfrom manifoldgp.data import read_table\n\n"

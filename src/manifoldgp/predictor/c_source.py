@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from manifoldgp._system.files import write_whole
+from manifoldgp._system.plain_text import one_line
 from manifoldgp.errors import InputError
 from manifoldgp.predictor.loops import Constants
 from manifoldgp.predictor.loops_program import Body, gradient_body, values_body
@@ -180,7 +181,7 @@ def write_c(model: CModel, path: str | Path, dtype: str, latent: bool, gradient:
 def _source(
     name: str, header: str, c: C, constants: dict[str, np.ndarray], mean: Body, both: Body, slopes: Body | None
 ) -> list[str]:
-    lines = [f"/* Written by manifoldgp; {header} says what is in here. C99 and libm. */", f'#include "{header}"', ""]
+    lines = [f"/* Written by manifoldgp; {_comment(header)} says what is in here. C99 and libm. */", f'#include "{header}"', ""]
     lines += ["#include <math.h>", "#include <stdint.h>", "#include <string.h>", "", f"typedef {c.type} real;", ""]
     bodies = [line for body in (mean, both, slopes) if body for line in body.lines]
     lines += [line for line in c.functions() if re.search(rf"\b{line.split()[1]}\(", "\n".join([*bodies, "m_abs("]))]
@@ -247,8 +248,15 @@ def _identifier(stem: str) -> str:
 
 
 def _comment(text: str) -> str:
-    """Text that cannot end a comment or a line."""
-    return re.sub(r"[^\x20-\x7e]|\?(?=\?)", "_", text).replace("*/", "* /").replace("/*", "/ *").replace("\\", "/")
+    """Text in UTF-8 that can neither end or begin a comment, nor join lines, nor be a trigraph, nor turn the direction of what follows.
+
+    >>> print(_comment("Öl*/ [°C]"), _comment("Druck\\n(bar)"), _comment("what??/"))
+    Öl* / [°C] Druck (bar) what? ?/
+    """
+    plain = re.sub(r"\\$", "/", one_line(text))
+    for pair in ("*/", "/*", "??"):
+        plain = re.sub(f"(?<={re.escape(pair[0])})(?={re.escape(pair[1])})", " ", plain)
+    return plain
 
 
 def _bytes(size: int) -> str:
