@@ -85,7 +85,10 @@ _ARGUMENTS = (
     (re.compile(r"\braise max_iter\b"), "raise --max-iter"),
     (re.compile(r"\bSparse\(inducing=\.\.\.\)"), "--inducing"),
     (re.compile(r"\bagainst GPRegressor\b"), "against --averaging plain"),
-    (re.compile(r"Sort the rows, and bring .* at even times\."), "--every 10s (15min, h, D, W, MS for months) takes means over even steps of dates."),
+    (
+        re.compile(r"Sort the rows, and bring .* at even times\."),
+        "--every 10s (15min, h, D, W, MS for months) takes means over even steps of dates.",
+    ),
     (re.compile(r"(?<=[ (])((?:noise|levels)=\w+)"), r"in Python \1"),
 )
 """What messages of the library call by its argument in Python, and the option that does the same."""

@@ -10,7 +10,6 @@ from typing import Annotated
 import typer
 
 
-
 def _is_there(file: Path) -> Path:
     """A file that is not there is told at once, before PyTorch is loaded."""
     file.stat()

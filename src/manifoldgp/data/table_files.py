@@ -222,7 +222,9 @@ def _read_excel(name: str) -> Any:
         sheet, first = next(tables, None) or (names[0], _beginning(book, names[0]))
         if len(names) > 1:
             which = "The first one" if sheet == names[0] else f"{sheet}, the first one with two columns and numbers,"
-            warn(f"{name} has {len(names)} sheets: {', '.join(names)}. {which} is read. For another one, save it as a file of its own.")
+            warn(
+                f"{name} has {len(names)} sheets: {', '.join(names)}. {which} is read. For another one, save it as a file of its own."
+            )
         titles = titles_above(_cells(first))
         _tell_titles(titles, name)
         header = int(first.index[titles]) if len(first) else 0
