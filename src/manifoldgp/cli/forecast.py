@@ -171,8 +171,8 @@ def _times_in(table: Any, target: list[str]) -> list[str]:
 
 def _draw(model: Any, found: Any, level: float, time_name: str, pictures: list[Path]) -> None:
     from manifoldgp._system.files import written_whole
-    from manifoldgp.plots import plot_forecast
     from manifoldgp._system.plain_text import without_formulas
+    from manifoldgp.plots import plot_forecast
 
     for o, place in enumerate(pictures):
         with written_whole(place) as partial:

@@ -364,7 +364,7 @@ def _by_input(name: str, relative: np.ndarray, names: Sequence[str], seen: np.nd
     order = np.argsort(seen)
     if len(order) > _LISTED:
         return {f"{name} / spread of the input, in the order of the inputs": relative[order]}
-    return {f"{name} / spread of {names[seen[place]]}": float(relative[place]) for place in order}
+    return {f"{name} / spread of {names[int(seen[place])]}": float(relative[place]) for place in order}
 
 
 def _without_influence(estimator: ManifoldGPRegressor, names: Sequence[str], far: set[int]) -> list[str]:
