@@ -196,7 +196,8 @@ def test_rows_of_a_group_that_err_together_count_for_fewer():
     assert "hold 89.4 % of 180 held-out rows: they are too narrow" in interval_remarks(pit)[0]
     spread = np.where(np.arange(180) % 6 == 0, 0.001, 0.5)
     assert "too narrow" in interval_remarks(spread, firms)[0]  # every firm is missed as often
-    assert "too wide" in interval_remarks(np.full(400, 0.5), np.arange(400) // 40)[0]
+    assert interval_remarks(np.full(400, 0.5), np.arange(400) // 40) == []  # ten stretches without a miss are no wonder
+    assert "too wide" in interval_remarks(np.full(400, 0.5), np.arange(400))[0]
 
 
 def test_groups_of_held_out_rows_are_known_to_the_report_and_its_file(tmp_path):

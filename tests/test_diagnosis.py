@@ -119,6 +119,13 @@ def test_a_floor_is_no_sign_of_data_without_noise_where_held_out_rows_are_missed
     assert _may_be_noise_free(replace(held_out, mean=X[:, 0] + 0.05))
     assert _may_be_noise_free(None)
     assert "noise is at its floor" in remarks(fitted)
+    fitted.held_out_[0] = replace(
+        held_out,
+        groups=("plain GP", "warm"),
+        weights=np.ones((2, 1)),
+        log_density={name: -np.ones(30) for name in ("plain GP", "warm", "control", "stack")},
+    )
+    assert "noise is at its floor" not in remarks(fitted)
 
 
 def test_length_scales_bear_the_names_of_their_inputs():

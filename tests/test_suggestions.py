@@ -140,10 +140,10 @@ def test_what_an_experiment_adds_is_the_improvement_beyond_those_that_are_chosen
 def test_it_is_said_where_the_best_so_far_is(here):
     pytest.importorskip("botorch", reason="needs the extra botorch")
     asked = ["suggest", "model.mgp", "--maximize", "--batch", "1"]
-    assert "that the model sees in the training rows: " in mgp(*asked).err
+    assert "that the model sees in the training rows is " in mgp(*asked).err
     some = mgp(*asked, "--bounds", "x=0:3").err
-    assert re.search(r"that the model sees in the \d+ of 40 training rows that are possible: ", some)
-    assert "among possible experiments; no training row is one: " in mgp(*asked, "--fix", "x=20").err
+    assert re.search(r"that the model sees in the \d+ of 40 training rows that are possible is ", some)
+    assert "among possible experiments, which no training row is, is " in mgp(*asked, "--fix", "x=20").err
 
 
 def test_what_an_experiment_teaches_is_the_variance_that_it_takes_away(model):

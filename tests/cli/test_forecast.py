@@ -77,7 +77,20 @@ def test_uneven_times_are_brought_to_even_steps_on_request(tmp_path, monkeypatch
     first = pd.Timestamp(done.out.splitlines()[1].split(",")[0])
     assert first == when[-1].floor("2min") + pd.Timedelta("2min")
     assert "--time" in fails("forecast", "log.csv", "--target", "y", "--horizon", "2", "--every", "2min", code=2)
-    assert "got 'quick'" in fails(*asked, "--every", "quick", code=2)
+    for wrong in ("quick", "0h", "-1h"):
+        assert f"got '{wrong}'" in fails(*asked, "--every", wrong, code=2)
+    pd.read_csv("log.csv").astype({"y": str}).replace({"y": {pd.read_csv("log.csv")["y"].astype(str)[4]: "soon"}}).to_csv(
+        "text.csv", index=False
+    )
+    assert "'soon' (row 5)" in fails("forecast", "text.csv", *asked[2:], "--every", "2min")
+
+
+def test_uneven_numbers_are_not_advised_to_go_by_dates(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    pd.DataFrame({"t": np.arange(30.0) ** 1.5, "y": np.arange(30.0)}).to_csv("log.csv", index=False)
+    message = fails("forecast", "log.csv", "--target", "y", "--time", "t", "--horizon", "2")
+    assert "numpy.interp at even times" in message
+    assert "--every" not in message
 
 
 @pytest.mark.parametrize(("arguments", "code", "words"), [

@@ -300,14 +300,28 @@ def test_cells_that_cannot_be_read_cost_their_rows_alone(here):
     assert "'soon'" in message  # both columns in one run
 
 
+@pytest.mark.parametrize("thousands", [False, True])
 @pytest.mark.parametrize("text", ["n. bestimmt", "<2,0", "siehe Protokoll"])
-def test_a_text_among_numbers_with_decimal_commas_is_refused_as_among_others(here, text):
+def test_a_text_among_numbers_with_decimal_commas_is_refused_as_among_others(here, text, thousands):
     """The column would be left out as one of names, and nobody would know."""
-    cells = [f"{n / 8}".replace(".", ",") for n in range(40)]
+    cells = [("1." if thousands else "") + f"{100 + n / 8}".replace(".", ",") for n in range(40)]
     cells[7] = text
     (here / "comma.csv").write_text("\n".join(["a;b;y", *(f"{cell};{n % 5},5;{n}" for n, cell in enumerate(cells))]))
     message = fails("fit", "comma.csv", "--target", "y", "--out", "comma.mgp")
     assert f"Column 'a' holds numbers, and text in 1 of 40 rows: {text!r} (row 8)." in message
+
+
+def test_categories_that_look_like_numbers_stay_what_they_are(here):
+    """Whether a column holds numbers among texts must not depend on how many of them a file has."""
+    kinds = ["low", "high", "5 %", "10 %", "none", "007", "7", "+", "-", "1,5"]
+    rows = ["d;x;y", *(f"{kinds[n % 10]};{n % 7},5;{n * n % 11}" for n in range(60))]
+    (here / "kinds.csv").write_text("\n".join(rows))
+    told = mgp("fit", "kinds.csv", "--target", "y", "--averaging", "single", "--restarts", "1", "--out", "kinds.mgp").err
+    assert "each of 10 categories" in told
+    (here / "new.csv").write_text("d;x\n5 %;1,5\n10 %;1,5\n5 %;0,5\n007;1,5\n-;1,5\n1,5;2,5\nlow;2,5\n")
+    found = pd.read_csv(io.StringIO(mgp("predict", "kinds.mgp", "new.csv").out))
+    assert len(found) == 7
+    assert found["mean"].notna().all()
 
 
 def test_unknown_categories_are_predicted_with_wide_intervals_where_allowed(folder, tmp_path):
@@ -336,7 +350,7 @@ def test_a_failed_prediction_leaves_the_old_file(folder, tmp_path):
     assert out.read_text() == "old"
     lacking = new.drop(columns=["x1", "surface"])
     lacking.to_csv(tmp_path / "new.csv", index=False)
-    assert "no column 'x1', 'surface'" in fails("predict", folder / "model.mgp", tmp_path / "new.csv", "--out", out)
+    assert "no columns 'x1', 'surface'" in fails("predict", folder / "model.mgp", tmp_path / "new.csv", "--out", out)
     assert out.read_text() == "old"
     assert {path.name for path in tmp_path.iterdir()} == {"p.csv", "new.csv"}
 
@@ -512,7 +526,7 @@ def test_a_text_with_one_category_and_gaps_is_told_as_one(here):
 @pytest.mark.parametrize(("arguments", "code", "message"), [
     (["fit", "none.csv", "-t", "y", "-o", "m.mgp"], 1, "mgp: There is no file none.csv. Check its name."),
     (["fit", "data.csv", "-t", "why", "-o", "m.mgp"], 1, "mgp: The table has no column 'why'. It has: x, floor, wet, site, sd, y, z."),
-    (["fit", "data.csv", "-t", "floor", "-o", "m.mgp"], 1, "mgp: Column 'floor' must hold numbers; it has 'mud'"),
+    (["fit", "data.csv", "-t", "floor", "-o", "m.mgp"], 1, "mgp: Column 'floor' must hold numbers; it holds text, such as 'mud'"),
     (["fit", "data.csv", "-t", "y", "-o", "none/m.mgp"], 1, "mgp: The folder none does not exist. Create it first."),
     (["fit", "data.csv", "-t", "y", "-o", "."], 1, "mgp: . is a folder. Name a file in it."),
     (["fit", "data.csv", "-t", "y", "-o", "/dev/null"], 1, "mgp: /dev/null is neither a file nor a folder"),

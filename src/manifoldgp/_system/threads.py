@@ -71,6 +71,14 @@ def _in_a_new_thread(function: Callable[..., Result], *arguments: object) -> Res
         return pool.submit(function, *arguments).result()
 
 
+def _of_the_process() -> int:
+    """How many threads PyTorch has in a new Python thread; one where Python is about to end and begins none."""
+    try:
+        return _in_a_new_thread(torch.get_num_threads)
+    except RuntimeError:
+        return 1
+
+
 class TorchLimit:
     """PyTorch keeps to one thread in every Python thread that is inside.
 
@@ -101,7 +109,7 @@ class TorchLimit:
                 return 1
             allowed = torch.get_num_threads()
             if allowed == 1 and not mine.known:
-                allowed = self._allowed if self._inside else _in_a_new_thread(torch.get_num_threads)
+                allowed = self._allowed if self._inside else _of_the_process()
             if self._inside == 0:
                 self._allowed = allowed
             self._inside += 1

@@ -30,15 +30,15 @@ class FoldChoice:
     groups: np.ndarray | None = None
     ordered: bool = False
 
-    def together(self, rows: np.ndarray, N: int) -> np.ndarray | None:
-        """Numbers (n,) of the groups, or of the tenths of the time, that these of all N rows belong to; None where rows know nothing of each other.
+    def together(self, rows: np.ndarray) -> np.ndarray | None:
+        """Numbers (n,) of the groups, or of tenths in order of time, that rows by these numbers belong to; None where rows know nothing of each other.
 
-        >>> FoldChoice(ordered=True).together(np.array([0, 4, 5, 29]), 30)
-        array([0, 1, 1, 9])
+        >>> FoldChoice(ordered=True).together(np.arange(80, 100))
+        array([0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7, 8, 8, 9, 9])
         """
         if self.groups is not None:
             return np.unique(np.asarray(self.groups)[rows], return_inverse=True)[1].astype(np.int64)
-        return rows * 10 // N if self.ordered else None
+        return np.arange(len(rows)) * 10 // len(rows) if self.ordered else None
 
 
 @dataclass(frozen=True)

@@ -313,7 +313,7 @@ class Stack(Averaging):
         found = fit_stack(model, data, deals, settings, trainer, rng)
         if found.report is None:
             return found
-        report = replace(found.report, ordered=folds.ordered, together=folds.together(np.sort(np.concatenate(deals[0])), N))
+        report = replace(found.report, ordered=folds.ordered, together=folds.together(np.sort(np.concatenate(deals[0]))))
         return replace(found, report=report)
 
     def share_of_earlier(self, earlier: Fitted, later: Fitted) -> float:

@@ -131,7 +131,7 @@ def _independent_rows(inside: np.ndarray, together: np.ndarray) -> int:
     n, share = len(inside), inside.mean()
     labels, group = np.unique(together, return_inverse=True)
     if share in (0.0, 1.0) or len(labels) < 2:
-        return n
+        return len(labels)  # as if each were one row: how alike their rows are is not known
     off = np.bincount(group, inside - share)
     variance = len(labels) / (len(labels) - 1) * float(off @ off) / n**2
     return max(1, min(n, round(share * (1.0 - share) / max(variance, 1e-300))))

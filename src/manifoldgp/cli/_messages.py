@@ -86,7 +86,7 @@ _ARGUMENTS = (
     (re.compile(r"\bSparse\(inducing=\.\.\.\)"), "--inducing"),
     (re.compile(r"\bagainst GPRegressor\b"), "against --averaging plain"),
     (
-        re.compile(r"Sort the rows, and bring .* at even times\."),
+        re.compile(r"Sort the rows, and bring .*y\.resample.* is allowed\."),
         "--every 10s (15min, h, D, W, MS for months) takes means over even steps of dates.",
     ),
     (re.compile(r"(?<=[ (])((?:noise|levels)=\w+)"), r"in Python \1"),

@@ -12,7 +12,8 @@ import typer
 
 def _is_there(file: Path) -> Path:
     """A file that is not there is told at once, before PyTorch is loaded."""
-    file.stat()
+    if not file.exists():
+        raise FileNotFoundError(f"There is no model file {file}.")
     return file
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from manifoldgp._system.plain_text import option
+from manifoldgp._system.plain_text import option, verb
 from manifoldgp.cli._messages import Messages, print_json
 from manifoldgp.cli._options import TABLE_HELP, Json, Quiet, pictures_of, refuse_overwriting
 
@@ -136,22 +136,26 @@ def _series(table: Any, target: list[str], column: str | None) -> Any:
 
 def _even(series: Any, every: str, messages: Messages) -> Any:
     """Means over steps of the dates; steps in which nothing was recorded stay empty."""
-    from pandas import DatetimeIndex
+    from pandas import DatetimeIndex, Series
     from pandas.tseries.frequencies import to_offset
+
+    from manifoldgp.data.columns import target_numbers
 
     try:
         step = to_offset(every)
     except ValueError:
         step = None
-    if step is None:
+    if step is None or step.n < 1:
         raise typer.BadParameter(f"--every must be a step such as 10s, 15min, h, D, W or MS; got {every!r}.")
     if not isinstance(series.index, DatetimeIndex):
         raise typer.BadParameter("--every goes by dates. Name their column with --time.")
-    found = series.sort_index().resample(step).mean()
-    empty = int(found.isna().to_numpy().reshape(len(found), -1).any(1).sum())
-    gaps = f", {empty} of them with nothing recorded" if empty else ""
-    messages.note(f"{len(series)} rows become {len(found)} steps of {every}{gaps}.")
-    return found
+    columns = series.to_frame() if series.ndim == 1 else series
+    numbers = columns.apply(lambda column: Series(target_numbers(str(column.name), column.reset_index(drop=True)), columns.index))
+    found = numbers.sort_index().resample(step).mean()
+    lacking = int(found.isna().any(axis=1).sum())
+    gaps = f", {lacking} of them without a value" if lacking else ""
+    messages.note(f"{len(series)} rows become {len(found)} {verb(len(found), 'step', 'steps')} of {every}{gaps}.")
+    return found if series.ndim == 2 else found[series.name]
 
 
 def _times_in(table: Any, target: list[str]) -> list[str]:

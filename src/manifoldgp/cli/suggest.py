@@ -184,7 +184,7 @@ def _say(found: Suggestions, target: str, messages: Messages) -> None:
     """What the model expects of every suggestion."""
     if found.best is not None:
         messages.note(
-            f"The {'largest' if found.goal == 'maximize' else 'smallest'} {target} that the model sees {found.compared}: {digits(found.best)}"
+            f"The {'largest' if found.goal == 'maximize' else 'smallest'} {target} that the model sees {found.compared} is {digits(found.best)}"
         )
     for i, (mean, std) in enumerate(zip(found.mean, found.std, strict=True), 1):
         messages.note(f"{i}: expected {target} {digits(mean)} ± {digits(std, 2)}")

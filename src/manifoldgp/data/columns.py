@@ -27,6 +27,7 @@ from manifoldgp.data.dates import (
     pandas,
 )
 from manifoldgp.data.levels import Effects
+from manifoldgp.data.written_numbers import looks_like_number
 from manifoldgp.errors import InputError
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ class UnusableColumn(InputError):  # noqa: N818 - what it is, not that something
 
 
 class RowNames(UnusableColumn):
-    """A column of texts most of which occur once: it says which row this is, and nothing about other rows."""
+    """A column of texts that occur once in most rows: it says which row this is, and nothing about other rows."""
 
 
 class UnusableTable(InputError):  # noqa: N818 - as above
@@ -173,8 +174,8 @@ class Column:
             found[~missing] = self._as_times(present)[1]
         elif self.kind == "flag":
             found[~missing] = np.isnan(_as_flags(present))
-        elif not self.categories and not _has_numbers(present):
-            found[~missing] = ~_readable(present)
+        elif not self.categories:
+            found[~missing] = ~np.isfinite(_numbers_or_nan(present))
         return found
 
     @property
@@ -236,11 +237,7 @@ def learn_column(name: str, values: Series, cyclic: tuple[str, ...] = ()) -> Col
     if readable.all() and len(values):
         return Column(name)
     if readable.mean() > 0.5:
-        raise UnusableColumn(
-            f"Column {name!r} holds numbers, and text in {(~readable).sum()} of {len(values)} rows: {_quoted(values[~readable])} "
-            f"({rows_where(~readable, values.index)}).",
-            name,
-        )
+        raise _texts_among_numbers(name, values, ~readable)
     return _category(name, values)
 
 
@@ -308,7 +305,7 @@ def target_numbers(name: str, values: Series) -> np.ndarray:
         refuse_dates(name, present)
         readable = _readable(present)
         if len(present) and 2 * readable.sum() <= len(present):
-            flags = " Write 0 and 1 for them." if present.nunique() == 2 else ""
+            flags = " Write 0 and 1 for them." if not readable.any() and len(set(map(text, present))) == 2 else ""
             raise InputError(f"Column {name!r} must hold numbers; it holds text, such as {_quoted(present[~readable])}.{flags}")
     numbers = np.full(len(values), np.nan)
     numbers[~values.isna().to_numpy()] = _numbers(present, name)
@@ -323,12 +320,13 @@ def text(value: object) -> str:
 
 
 def rows_where(chosen: np.ndarray, index: ArrayLike, most: int = 3) -> str:
-    """ "rows 2, 5, 9 and 4 more", counted from 1 at the first row below the header; index: positions in the table.
+    """ "rows 2, 5, 9 and 4 more", counted from 1 at the first row below the header; index: positions in the table, or names of rows.
 
-    >>> rows_where(np.array([False, True]), [0, 1])
-    'row 2'
+    >>> rows_where(np.array([False, True]), [0, 1]), rows_where(np.array([False, True]), ["ann", "bob"])
+    ('row 2', "row 'bob'")
     """
-    rows = [int(row) + 1 for row in np.asarray(index)[chosen]]
+    labels = np.asarray(index)[chosen].tolist()
+    rows = [label + 1 if isinstance(label, int) else repr(label) for label in labels]
     listed = ", ".join(map(str, rows[:most])) + (f" and {len(rows) - most} more" if len(rows) > most else "")
     return f"{'row' if len(rows) == 1 else 'rows'} {listed}"
 
@@ -338,12 +336,24 @@ def _category(name: str, values: Series) -> Column:
     count = Counter(map(text, values))
     categories, once = tuple(sorted(count)), sum(times == 1 for times in count.values())
     if once > 0.5 * len(values) and len(values) >= 20:
+        others = np.array([not looks_like_number(text(value)) for value in values])
+        if 0.0 < others.mean() < 0.5:
+            raise _texts_among_numbers(name, values, others)
         raise RowNames(
             f"Column {name!r} has {len(categories)} different texts in {len(values)} rows, {once} of which occur once, such as {_quoted(categories)}: "
             "a name of each row, or free text, not a category.",
             name,
         )
     return Column(name, "category", categories)
+
+
+def _texts_among_numbers(name: str, values: Series, others: np.ndarray) -> UnusableColumn:
+    """others: which of the values (n,) are no numbers."""
+    return UnusableColumn(
+        f"Column {name!r} holds numbers, and text in {others.sum()} of {len(values)} rows: {_quoted(values[others])} "
+        f"({rows_where(others, values.index)}).",
+        name,
+    )
 
 
 def spellings_alike(categories: Iterable[str]) -> list[str]:
@@ -377,15 +387,21 @@ def _has_numbers(values: Series) -> bool:
 
 def _readable(values: Series) -> np.ndarray:
     """Which values (n,) can be read as numbers."""
+    return np.fromiter((_number(value) is not None for value in values), dtype=bool, count=len(values))
 
-    def reads(value: Any) -> bool:
-        try:
-            float(value)
-        except (TypeError, ValueError):
-            return False
-        return True
 
-    return np.fromiter(map(reads, values), dtype=bool, count=len(values))
+def _numbers_or_nan(values: Series) -> np.ndarray:
+    """The values (n,) as numbers, NaN where they are none."""
+    if _has_numbers(values):
+        return values.to_numpy(dtype=np.float64)
+    return np.array([math.nan if (number := _number(value)) is None else number for value in values])
+
+
+def _number(value: Any) -> float | None:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return None
 
 
 def _quoted(values: Iterable[object], most: int = 3) -> str:

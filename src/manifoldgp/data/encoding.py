@@ -98,7 +98,7 @@ class TableEncoding:
     def __post_init__(self) -> None:
         if not self.columns:
             raise InputError(
-                "There is no input column: every column is a target, has one value only, has a text of their own in most rows, or is left out."
+                "There is no input column: every column is a target, has one value only, has another text in most rows, or is left out."
             )
         repeated = sorted({name for name in self.names if self.names.count(name) > 1})
         if repeated:

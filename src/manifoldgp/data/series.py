@@ -220,8 +220,11 @@ def _refuse_uneven(even: bool, index: Any, whole: Any) -> None:
         return
     off = np.flatnonzero(np.asarray(index) != np.asarray(whole))
     row = int(off[0]) if len(off) else len(index) - 1
+    how = (
+        "y.resample('MS').mean() for months ('W', 'D', 'h', 's' for others) leaves NaN where nothing was recorded, which is allowed."
+        if isinstance(index, pandas().DatetimeIndex)
+        else "numpy.interp at even times."
+    )
     raise InputError(
-        f"The steps of time must be even, and row {row + 1} ({index[row]}) is out of step. Sort the rows, and bring them to even steps: "
-        "y.resample('MS').mean() for months ('W', 'D', 'h', 's' for others) leaves NaN where nothing was recorded, which is allowed; for numbers, "
-        "numpy.interp at even times."
+        f"The steps of time must be even, and row {row + 1} ({index[row]}) is out of step. Sort the rows, and bring them to even steps: {how}"
     )

@@ -61,30 +61,17 @@ def read_numbers(values: Sequence[object], decimal: str = ".") -> Written | None
     >>> read_numbers(["3 kg", "4 lb"]) is None
     True
     """
-    for sign in _signs(decimal):
+    for sign in (decimal, "," if decimal == "." else "."):
         found = _read(values, sign, decimal)
-        if found is not None and not found.others and _in_one_unit(found.units) and np.isfinite(found.numbers).mean() > 0.5:
-            return Written(found.numbers, found.example)
+        if found is not None:
+            return found
     return None
 
 
-def _signs(decimal: str) -> tuple[str, str]:
-    return (".", ",") if decimal == "." else (",", ".")
-
-
-class _Read(NamedTuple):
-    """What a column says by one decimal sign: numbers (n,), how often each unit stands there, a text that is no plain number, and rows with other texts."""
-
-    numbers: np.ndarray
-    units: Counter[str]
-    example: str | None
-    others: list[int]
-
-
-def _read(values: Sequence[object], decimal: str, usual: str) -> _Read | None:
-    """None: there are values that are neither numbers nor text, or more than half are other texts. usual: the sign of the table, whose numbers need no telling."""
-    numbers, units, others = np.full(len(values), np.nan), Counter(), []
-    example = None
+def _read(values: Sequence[object], decimal: str, usual: str) -> Written | None:
+    """Texts as numbers by one decimal sign. usual: that of the table, whose numbers need no telling."""
+    numbers = np.full(len(values), np.nan)
+    units, example = Counter(), None
     for row, value in enumerate(values):
         if isinstance(value, (bool, np.bool_)):
             return None
@@ -95,38 +82,15 @@ def _read(values: Sequence[object], decimal: str, usual: str) -> _Read | None:
                 continue
             match = _FORMS[decimal].fullmatch(value.strip())
             if match is None:
-                others.append(row)
-                if 2 * len(others) > len(values):
-                    return None
-                continue
+                return None
             numbers[row] = _number(match, decimal)
             units[match["before"] + match["unit"]] += 1
             example = example or (None if _plain(value, usual) == numbers[row] else value)
         elif not pandas().isna(value):
             return None
-    return _Read(numbers, units, example, others) if len(values) else None
-
-
-def _in_one_unit(units: Counter[str]) -> bool:
-    return len(units) < 2 or (len(units) == 2 and 2 * units.get("", units.total()) < units.total())
-
-
-def _numbers_among_texts(values: Sequence[object], decimal: str) -> list[object] | None:
-    """The column with its numbers read and its few other texts as they are, so that these can be told; None: it is something else.
-
-    Numbers with letters behind them are left alone: a column of 12A, 14A and B3 holds names.
-
-    >>> _numbers_among_texts(["1,5", "<2,0", "-", "3,25"], ",")
-    [1.5, '<2,0', nan, 3.25]
-    >>> _numbers_among_texts(["12A", "14A", "B3"], ".") is None
-    True
-    """
-    for sign in _signs(decimal):
-        found = _read(values, sign, decimal)
-        if found is not None and 0 < len(found.others) <= found.units.total() and not any(map(str.isalpha, "".join(found.units))):
-            others = set(found.others)
-            return [value if row in others else float(found.numbers[row]) for row, value in enumerate(values)]
-    return None
+    known = np.isfinite(numbers).mean() if len(numbers) else 0.0
+    one = len(units) == 1 or (len(units) == 2 and 2 * units.get("", units.total()) < units.total())
+    return Written(numbers, example) if (one or not units) and known > 0.5 else None
 
 
 def _plain(value: str, decimal: str) -> float:
@@ -153,17 +117,40 @@ def signs_of_nothing(categories: Sequence[str]) -> list[str]:
     return signs if words and all(any(map(str.isalnum, word)) for word in words) else []
 
 
+_COMMA = re.compile(r"(\s*[-+]?\d*),(\d+(?:[eE][-+]?\d+)?\s*)")
+
+
+def _with_point(value: object) -> object:
+    """A number with a decimal comma with a point, as all who read it later expect it; everything else as it is.
+
+    >>> [_with_point(value) for value in ("1,5", "-,5e3", "<2,0", "1.234,5", 7)]
+    ['1.5', '-.5e3', '<2,0', '1.234,5', 7]
+    """
+    found = _COMMA.fullmatch(value) if isinstance(value, str) else None
+    return value if found is None else f"{found[1]}.{found[2]}"
+
+
+def looks_like_number(text: str) -> bool:
+    """Whether a text is a number by one decimal sign or the other, perhaps with a currency or a percent sign; 12A is a name rather.
+
+    >>> [looks_like_number(text) for text in ("1.234,5", "$12", "5 %", "12A", "n. b.", "12:30")]
+    [True, True, True, False, False, False]
+    """
+    found = next((match for form in _FORMS.values() if (match := form.fullmatch(text.strip()))), None)
+    return found is not None and not any(map(str.isalpha, found["unit"]))
+
+
 def number_for_nothing(numbers: np.ndarray) -> float | None:
     """A value of nines, such as -999, that lies far from all others: it stands for "no value" as a rule.
 
-    >>> number_for_nothing(np.array([1.0, 4.0, -999.0, 5.0])), number_for_nothing(np.array([990.0, 999.0, 1010.0]))
-    (-999.0, None)
+    >>> [number_for_nothing(np.array(values)) for values in ([1.0, 4.0, -999.0, 5.0], [990.0, 999.0, 1010.0], [98.0, 98.0, 99.0])]
+    [-999.0, None, None]
     """
     known = numbers[np.isfinite(numbers)]
     for end in (known.min(), known.max()) if len(known) else ():
         others = known[known != end]
         nines = re.fullmatch(r"9{2,}", f"{abs(end):.0f}") is not None and float(end).is_integer()
-        if nines and len(others) > 1 and np.abs(others - end).min() > 5.0 * np.ptp(others):
+        if nines and len(others) > 1 and np.abs(others - end).min() > 5.0 * max(np.ptp(others), float(np.abs(others).max())):
             return float(end)
     return None
 
@@ -194,12 +181,10 @@ def with_numbers(table: DataFrame, decimal: str, file: str) -> DataFrame:
     ]
     if said:
         warn(f"Texts in {file} are read as numbers: {', '.join(said)}.")
-    mixed = {
-        name: pandas().Series(cells, dtype=object, index=table.index)
-        for name in _text_columns(table)
-        if name not in read and (cells := _numbers_among_texts(list(table[name]), decimal)) is not None
-    }
-    changed = {str(name): found.numbers for name, found in read.items()} | {str(name): cells for name, cells in mixed.items()}
+    changed = {str(name): found.numbers for name, found in read.items()}
+    if decimal == ",":
+        others = [name for name in _text_columns(table) if name not in read]
+        changed |= {str(name): table[name].map(_with_point) for name in others}
     table = table.assign(**changed) if changed else table
     if units:
         table.attrs[UNITS_ROW] = {str(name): unit for name, unit in units.items() if name in read}

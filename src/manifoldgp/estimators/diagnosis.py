@@ -376,7 +376,7 @@ def _without_influence(estimator: ManifoldGPRegressor, names: Sequence[str], far
     for column in encoding.columns:
         columns[column.name] = set(range(first, first + len(column.names)))
         first += len(column.names)
-    left_out = set(np.flatnonzero(estimator.x_scaler_.place < 0).tolist()) | set(np.asarray(estimator.x_scaler_.dropped).tolist())
+    left_out = set(np.asarray(estimator.x_scaler_.dropped).tolist())
     return [name for name, own in columns.items() if own - left_out and own - left_out <= far]
 
 

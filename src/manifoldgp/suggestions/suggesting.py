@@ -150,14 +150,14 @@ def _where(inside: int, rows: int) -> str:
     """Where the value is that is to be improved on, if so many of the training rows are possible.
 
     >>> _where(7, 7), _where(3, 7), _where(0, 7)
-    ('in the training rows', 'in the 3 of 7 training rows that are possible', 'among possible experiments; no training row is one')
+    ('in the training rows', 'in the 3 of 7 training rows that are possible', 'among possible experiments, which no training row is,')
     """
     if inside == rows:
         return "in the training rows"
     return (
         f"in the {inside} of {rows} training rows that are possible"
         if inside
-        else "among possible experiments; no training row is one"
+        else "among possible experiments, which no training row is,"
     )
 
 
