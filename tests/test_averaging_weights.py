@@ -218,6 +218,16 @@ def test_groups_of_held_out_rows_are_known_to_the_report_and_its_file(tmp_path):
 STACKED = [[0.04, 0.01], [0.0, 0.0], [0.75, 0.05], [0.15, 0.0]]
 
 
+def test_an_average_of_plain_gps_only_is_called_so():
+    several = report_of_plain_gps(stack=0.9)
+    plain = replace(several, groups=("plain GP", "rough GP"), weights=several.weights[:2])
+    assert held_out_remarks(plain) == ["Training was stopped before any features were trained: the average holds plain GPs only."]
+    alone = replace(several, groups=("plain GP",), weights=several.weights[:1])
+    assert held_out_remarks(alone) == [
+        "Training was stopped before any features were trained: the average holds the plain GP only."
+    ]
+
+
 def test_words_follow_from_what_was_done():
     densities = {"plain GP": 1.0, "warm": 1.1, "cold": 0.3, "own": 0.9, "control": 0.95, "stack": 0.25}
     report = report_with(STACKED, densities)

@@ -120,7 +120,7 @@ def test_columns_that_are_no_inputs_are_refused_by_name():
 
 def test_names_of_rows_and_empty_columns_are_left_out_and_told():
     more = frame().assign(who=[f"robot {i}" for i in range(60)], empty=np.nan)
-    with pytest.warns(FitWarning, match="left out, because most rows have a text of their own there: who"):
+    with pytest.warns(FitWarning, match="left out, because most texts there occur once: who"):
         model = GPRegressor(**QUICK).fit(more, force(frame()))
     assert model.table_encoding_.row_names == ("who",)
     assert model.table_encoding_.constant == ("empty",)

@@ -195,7 +195,7 @@ def test_dates_many_categories_and_gaps_are_encoded_as_the_model_does(chromium, 
     found = outcome_of(dom)
     np.testing.assert_allclose(found["x"], encoding.inputs(new).to_numpy(), rtol=1e-12, atol=1e-12)
     assert found["labels"] == [["when", "datetime-local"], ["site", None], ["load", "number"]]
-    assert "95 % between" in found["said"]
+    assert "about 95 % between" in found["said"]
     assert found["none"] == [None] * 6  # which JSON has for NaN
     assert found["points"] == (None if written == "month first" else 1772582400000)
     assert found["same"] == [f"2026-12-30T{time}:00.000Z" for time in ("00:00", "13:05", "00:05")]

@@ -72,6 +72,9 @@ def test_the_page_says_which_rows_it_shows(page, tmp_path):
     assert "no model that predicts them has seen them" in without
     assert "Training rows, but each is predicted from all the others" in without
     assert "which the model has not seen" not in without
+    easier = "which is easier than the held-out rows were whose typical error stands above"
+    assert easier in without  # the largest errors were many times smaller than the typical one
+    assert easier not in page
     single = written(fitted("single", 2), tmp_path / "b.html")
     assert "a little too kind" in single
     assert "training rows, held out" not in single

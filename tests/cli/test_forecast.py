@@ -28,6 +28,7 @@ def test_the_next_year_by_month_with_a_picture(months):
     places = ("--out", "next.csv", "--picture", "next.png")
     settings = ("--time", "month", "--horizon", "6", "--period", "12", "--lags", "3")
     done = mgp("forecast", "sales.csv", "--target", "sales", *settings, *places, "--json")
+    assert "zone" not in done.err
     table = pd.read_csv("next.csv")
     assert list(table.columns) == ["month", "mean", "std", "lower", "upper"]
     assert table["month"][0].startswith("2020-01-01")
@@ -83,6 +84,17 @@ def test_uneven_times_are_brought_to_even_steps_on_request(tmp_path, monkeypatch
         "text.csv", index=False
     )
     assert "'soon' (row 5)" in fails("forecast", "text.csv", *asked[2:], "--every", "2min")
+
+
+def test_dates_with_a_time_zone_are_told_to_be_in_utc(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    when = pd.date_range("2026-03-28", periods=48, freq="h", tz="Europe/Berlin")
+    pd.DataFrame({"when": [time.isoformat() for time in when], "y": np.sin(np.arange(48.0) / 4)}).to_csv("log.csv", index=False)
+    done = mgp("forecast", "log.csv", "--target", "y", "--time", "when", "--horizon", "2", "--lags", "2")
+    assert "when has a time zone: its dates are taken and written in UTC." in done.err
+    first = done.out.splitlines()[1].split(",")[0]
+    assert first.endswith("+00:00")
+    assert pd.Timestamp(first) == when[-1] + pd.Timedelta("1h")
 
 
 def test_uneven_numbers_are_not_advised_to_go_by_dates(tmp_path, monkeypatch):

@@ -59,7 +59,8 @@ def held_out_remarks(report: HeldOutReport) -> list[str]:
     the_plain = "the plain GP" if best_plain == PLAIN else f"the best plain GP ({best_plain})"
     learned = [name for name in report.groups if name not in PLAIN_GPS]
     if not learned:
-        return ["Training was stopped before any features were trained: the average holds the plain GP only."]
+        plain_ones = "the plain GP" if len(report.groups) == 1 else "plain GPs"
+        return [f"Training was stopped before any features were trained: the average holds {plain_ones} only."]
     stopped = [name for name in report.cut_short if name in learned]
     if stopped:
         return [_untried_in_words(stopped, sum(share[name] for name in report.groups if name in PLAIN_GPS))]

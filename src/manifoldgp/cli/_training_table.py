@@ -158,7 +158,7 @@ def _say_what_was_read(training: Training, rows: int, messages: Messages, ordere
     if encoding.constant:
         messages.note(f"Left out, because they have one value at most: {', '.join(encoding.constant)}")
     if encoding.row_names:
-        messages.note(f"Left out, because most rows have a text of their own there: {', '.join(encoding.row_names)}")
+        messages.note(f"Left out, because most texts there occur once: {', '.join(encoding.row_names)}")
     unnamed = [name for name in encoding.ignored if UNNAMED.fullmatch(name)]
     if unnamed:
         messages.note(f"Left out, because a column without a name numbers the rows as a rule: {', '.join(unnamed)}")

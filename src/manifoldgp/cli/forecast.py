@@ -66,7 +66,7 @@ def forecast(
     begin = time.perf_counter()
     with messages.warnings_as_messages():
         read = read_table(file)
-        series = _series(read, target, column)
+        series = _series(read, target, column, messages)
         if every is not None:
             series = _even(series, every, messages)
         from manifoldgp import Forecaster  # PyTorch takes seconds: not before the table is known to be right
@@ -96,12 +96,13 @@ def _dated(forecast: Any, table: Any, column: str | None) -> Any:
     """The forecast with its dates as the table writes them, where it does so in texts."""
     from pandas.api.types import is_datetime64_any_dtype, is_string_dtype
 
-    from manifoldgp.data.dates import written_like
+    from manifoldgp.data.dates import has_zone, written_like
 
     if column is None or not (is_datetime64_any_dtype(forecast[column].dtype) and is_string_dtype(table[column].dtype)):
         return forecast
     midnight = (forecast[column] == forecast[column].dt.normalize()).all()
-    written = forecast[column].dt.strftime("%Y-%m-%d" if midnight else "%Y-%m-%d %H:%M:%S")
+    zoned = has_zone(table[column])
+    written = forecast[column].dt.strftime("%Y-%m-%d" if midnight and not zoned else "%Y-%m-%d %H:%M:%S" + "+00:00" * zoned)
     return forecast.assign(**{column: written_like(written, table[column])})
 
 
@@ -114,9 +115,9 @@ def _period(given: str | None) -> float | str | None:
         raise typer.BadParameter(f"--period must be a number of steps, or learned; got {given!r}.") from None
 
 
-def _series(table: Any, target: list[str], column: str | None) -> Any:
+def _series(table: Any, target: list[str], column: str | None, messages: Messages) -> Any:
     """The chosen columns with the times as index: a Series of one target, a DataFrame of several."""
-    from manifoldgp.data.dates import as_times, holds_times
+    from manifoldgp.data.dates import as_times, has_zone, holds_times
     from manifoldgp.errors import InputError
 
     for name in (*target, *([] if column is None else [column])):
@@ -129,6 +130,8 @@ def _series(table: Any, target: list[str], column: str | None) -> Any:
             times, wrong = as_times(times)
             if wrong.any():
                 raise InputError(f"Column {column!r} has no date in row {int(wrong.argmax()) + 1}. Fill it in, or drop the row.")
+            if has_zone(table[column]):
+                messages.note(f"{column} has a time zone: its dates are taken and written in UTC.")
             times = times.dt.tz_localize(None)
         chosen = chosen.set_axis(times)
     return chosen[target[0]] if len(target) == 1 else chosen

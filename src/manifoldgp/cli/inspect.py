@@ -132,7 +132,7 @@ def _show(about: dict[str, Any], encoding: Any, settings: dict[str, Any], number
         | ({encoding.noise: "known noise (standard deviation)"} if encoding.noise else {})
         | ({encoding.group: "labels of rows that belong together; not an input"} if encoding.group else {})
         | dict.fromkeys(encoding.constant, "left out: one value at most")
-        | dict.fromkeys(encoding.row_names, "left out: most rows have a text of their own")
+        | dict.fromkeys(encoding.row_names, "left out: most texts there occur once")
         | dict.fromkeys(encoding.ignored, "left out")
     )
     heading("What the fit looks like")

@@ -168,7 +168,7 @@ class TableEncoding:
     def warn_of_row_names(self) -> None:
         """Somebody who handed columns in hears which of them are left out because they name rows."""
         if self.row_names:
-            warn(f"These columns are left out, because most rows have a text of their own there: {', '.join(self.row_names)}.")
+            warn(f"These columns are left out, because most texts there occur once: {', '.join(self.row_names)}.")
 
     def _with_effects(self, table: DataFrame, y: np.ndarray | None) -> TableEncoding:
         """The encoding in which columns with many categories have the effect of each."""

@@ -305,7 +305,7 @@ def _numerics(
         numbers["rounding error of the smallest pivot (relative)"] = error
         if error > PIVOT_ERROR:
             remarks.append(
-                f"Rounding reaches {error:.1e} of the covariance's smallest pivot: predictions are no more exact than that, in units of sd(y), "
+                f"Rounding reaches {error:.1e} of the covariance's smallest pivot: the smallest variances have few correct digits, "
                 "and every update() factors the covariance anew, in O(N³)."
             )
     if posterior.model.noise.learned and noise < 1.5 * floor and _may_be_noise_free(held_out):

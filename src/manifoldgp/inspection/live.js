@@ -112,7 +112,7 @@ const REACH = 1.959963984540054;
     const lines = live.targets.map((name, o) => {
       const [low, high] = [mean[o] - REACH * std[o], mean[o] + REACH * std[o]];
       show(bars[o], live.ranges[o], low, mean[o], high);
-      return make("p", {}, make("strong", { text: `${name}: ${say(mean[o])}` }), ` — 95 % between ${say(low)} and ${say(high)}`, bars[o]);
+      return make("p", {}, make("strong", { text: `${name}: ${say(mean[o])}` }), ` — about 95 % between ${say(low)} and ${say(high)}`, bars[o]);
     });
     const far = away > 3 * live.typical + 1e-9;
     const words = away < 1e-3 ? "This is a training row." : `Nearest training row: ${say(away)} standard deviations away (typical between training rows: ${say(live.typical)}).`;

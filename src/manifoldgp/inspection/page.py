@@ -107,7 +107,7 @@ def _trust(view: ModelView, charts: list[Spec]) -> str:
 
 def _errors(view: ModelView, charts: list[Spec]) -> str:
     chart = _chart(page_errors.residuals_chart(view), words.residuals(view), charts)
-    return f"<h2>Where it errs</h2>{chart}{page_errors.worst_rows(view)}<p class='soft'>{words.WORST}</p>"
+    return f"<h2>Where it errs</h2>{chart}{page_errors.worst_rows(view)}<p class='soft'>{words.worst(view)}</p>"
 
 
 def _learned(view: ModelView, charts: list[Spec]) -> str:

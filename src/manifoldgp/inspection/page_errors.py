@@ -71,13 +71,24 @@ def worst_rows(view: ModelView) -> str:
 def _worst_of(view: ModelView, target: TargetView) -> str:
     found, shown = target.shown, view.by_strength[:_MOST_INPUTS]
     error = found.observed - found.mean
+    X = _with_zeros(found.X)
     worst: list[int] = np.argsort(-np.abs(error), kind="stable")[:_WORST].tolist()
     heads = ("row", "observed", "predicted", "error", "95 % interval", *(escape(view.inputs[d]) for d in shown))
     rows = []
     for i in worst:
         outside = not found.lower[i] <= found.observed[i] <= found.upper[i]
         interval = f"{say(found.lower[i])} to {say(found.upper[i])}" + (" (outside)" if outside else "")
-        cells = [say(found.observed[i]), say(found.mean[i]), say(error[i]), interval, *(say(found.X[i, d]) for d in shown)]
+        cells = [say(found.observed[i]), say(found.mean[i]), say(error[i]), interval, *(say(X[i, d]) for d in shown)]
         rows.append([str(int(found.place[i]) + 1), *cells])
     of = f" of {escape(target.name)}" if len(view.targets) > 1 else ""
     return f"<h3>The rows with the largest errors{of}</h3>{table(heads, rows)}"
+
+
+def _with_zeros(X: np.ndarray) -> np.ndarray:
+    """X (n, D) with zeros where scaling back and forth has left almost nothing.
+
+    >>> _with_zeros(np.array([[1.7e-18, 3e-20], [1.0, 1e-20]])).tolist()
+    [[0.0, 3e-20], [1.0, 1e-20]]
+    """
+    largest = np.abs(X).max(0, initial=0.0)
+    return np.where(np.abs(X) < 1e-12 * largest, 0.0, X)

@@ -23,7 +23,8 @@ _MOST_NEIGHBOURS = 2000
 _WORDS = "Move the inputs and see what the model says. The computation happens in this page: nothing leaves your machine, and no network is needed."
 _TABLE_WORDS = (
     "Paste a table with a header row, or drop a CSV file here; columns are found by name. "
-    "The result has the mean, the standard deviation and a 95 % interval of every target."
+    "The result has the mean, the standard deviation and an interval of about 95 % of every target: 1.96 standard deviations to either side. "
+    "Intervals of <code>mgp predict</code> follow the shape of the distribution."
 )
 
 _GAPS = " This page predicts complete rows only; <code>mgp predict</code> fills gaps in."

@@ -46,7 +46,13 @@ SCORES = (
     "Held out: rows that the folds of the stack kept from the models that predict them. Left out: each training row is predicted from all the others, with "
     "parameters that have seen it; that flatters the model a little, and much where neighbours are alike, as rows of one run or of one moment are."
 )
-WORST = "Look at these first: a typing error, a broken sensor, or a kind of row of which the model has seen too few. Rows are counted from 1, at the first one below the names."
+_WORST = (
+    "Look at these first: a typing error, a broken sensor, or a kind of row of which the model has seen too few. "
+    "Rows are counted from 1, at the first one below the names, and below a row of units where there is one."
+)
+_EASIER = (
+    " Each is predicted from all the other rows, which is easier than the held-out rows were whose typical error stands above."
+)
 STARTS = (
     "<b>Every start of the optimiser, from its first step to its end (dot).</b> Lower is better; many ends at one height mean that the optimum is found "
     "reliably. Grey: starts that do not take part in the prediction. The first steps of poor starts lie above the picture."
@@ -214,6 +220,12 @@ def pit(view: ModelView) -> str:
     )
 
 
+def worst(view: ModelView) -> str:
+    """What to do about the rows with the largest errors, and how they were predicted."""
+    easier = any(target.shown.left_out and target.held_out is not None for target in view.targets)
+    return _WORST + _EASIER * easier
+
+
 def features(view: ModelView, shown: bool) -> str:
     if not shown:
         return "This model has no learned features: it works on the inputs as they are (a plain Gaussian process)."
@@ -221,7 +233,7 @@ def features(view: ModelView, shown: bool) -> str:
     Q = found.H.shape[1]
     text = f"A learned map takes the {_count(len(view.inputs), 'input')} to {_count(Q, 'feature')}, and the Gaussian process works on these."
     if found.weight < 0.999:
-        text += f" Of the many members this is the one with the most weight (group {escape(found.group)}, {100 * found.weight:.0f} % of the prediction)."
+        text += f" Of the many members with learned features this is the one with the most weight (group {escape(found.group)}, {100 * found.weight:.0f} % of the prediction)."
     if len(view.inputs) == 1:
         text += f" Shown as functions of {escape(view.inputs[0])}{', and by the directions in which they spread most' if Q > 2 else ''}."
     elif Q > 2:
