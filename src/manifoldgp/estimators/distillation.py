@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
+from manifoldgp._system.plain_text import digits
 from manifoldgp.data.inputs import positive_number, whole_number
 from manifoldgp.estimators.few_points import FewPoints, PointsLoss, compressible, with_few_points
 from manifoldgp.inference.ensemble import Ensemble
@@ -120,7 +121,7 @@ def in_words(losses: Sequence[Loss]) -> str:
     few = sum(p.compressed for p in points)
     return (
         f"{said} {few} of these {'goes' if few == 1 else 'go'} through few points in place of all rows: {nats:.2g} nats lost a row{most}; means differ by up to "
-        f"{100 * mean:.2g} % of the standard deviation, and that by up to {100 * std:.2g} % (at {points[0].rows} rows beside the training rows)."
+        f"{digits(100 * mean, 2)} % of the standard deviation, and that by up to {digits(100 * std, 2)} % (at {points[0].rows} rows beside the training rows)."
     )
 
 

@@ -64,7 +64,7 @@ class FewPoints:
 
 @dataclass(frozen=True)
 class PointsLoss:
-    """What few points lose, at ``rows`` probes. nats: a bound of KL a row.
+    """What few points lose, at ``rows`` probes. nats: the larger one of a bound of the mixtures' KL a row, and of that of Gaussians with their moments, which is all that some programs tell.
 
     mean, std: the largest deviations of the mixture's mean and standard deviation, as shares of the latter. compressed: members that have few points.
     """
@@ -283,4 +283,6 @@ def _loss(ensemble: Ensemble, exact: Sequence[tuple[Tensor, Tensor]], members: d
     shift = ((other - mean).abs() / variance.sqrt())[_PROBES:]
     ratio = ((spread / variance).sqrt() - 1.0).abs()[_PROBES:]
     compressed = sum(member.few_variance is not None for member in members.values())
-    return PointsLoss(float(lost[_PROBES:].mean()), float(shift.max()), float(ratio.max()), _PROBES, compressed)
+    of_moments = 0.5 * ((variance + (other - mean) ** 2) / spread - 1.0 + (spread / variance).log())
+    nats = max(float(lost[_PROBES:].mean()), float(of_moments[_PROBES:].mean()))
+    return PointsLoss(nats, float(shift.max()), float(ratio.max()), _PROBES, compressed)
