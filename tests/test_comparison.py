@@ -232,7 +232,7 @@ def test_models_that_were_stopped_are_named_as_not_judged():
     found = made({"mean": (0.5, 0.01), "linear": (0.6, 0.1)}, 0.01)
     late = Row("mgp:stack", "the default", RESIDUALS, "interrupted", 3.0, None)
     stopped = replace(found, rows=(*found.rows, late), interrupted=True)
-    assert stopped.verdict.endswith(" from these inputs. Not judged, because it was stopped before: the default.")
+    assert stopped.verdict.endswith(" from these inputs. Stopped before it could be judged: the default.")
     assert "judged" not in found.verdict
 
 

@@ -64,9 +64,10 @@ class Messages:
         told: set[str] = set()
 
         def show(message: Warning | str, category: type[Warning], *where: object, **more: object) -> None:
-            if issubclass(category, UserWarning) and str(message) not in told:
-                told.add(str(message))
-                self.warn(in_options(str(message)))
+            text = _FONT if str(message).startswith("Glyph ") else str(message)
+            if issubclass(category, UserWarning) and text not in told:
+                told.add(text)
+                self.warn(in_options(text))
 
         with warnings.catch_warnings():
             warnings.simplefilter("default")
@@ -92,6 +93,9 @@ _ARGUMENTS = (
     (re.compile(r"(?<=[ (])((?:noise|levels)=\w+)"), r"in Python \1"),
 )
 """What messages of the library call by its argument in Python, and the option that does the same."""
+
+
+_FONT = "The font of pictures lacks letters of some names, which appear as boxes."
 
 
 def in_options(text: str) -> str:

@@ -81,7 +81,8 @@ def forecast(
         raise InputError(f"The time is a column named like a part of the forecast: {column}. Rename it in the table.")
     table.index.name = column or "step"
     write_table(_dated(with_whole_numbers(table.reset_index()), read, column), out)
-    _draw(model, found, level, column or "step", pictures)
+    with messages.warnings_as_messages():
+        _draw(model, found, level, column or "step", pictures)
     summary = {
         "values": len(series), "targets": target, "horizon": horizon, "lags": list(model.lags_), "period": model.period_, "out": out,
         "seconds": round(time.perf_counter() - begin, 3),

@@ -125,7 +125,8 @@ def _searched(
 
 def _say(fitted: Fitted, training: Training, place: Path | None, pictures: list[Path], messages: Messages, as_json: bool) -> None:
     found = [fitted.model.describe(o) for o in range(len(training.encoding.targets))]
-    _draw(fitted.model, pictures)
+    with messages.warnings_as_messages():
+        _draw(fitted.model, pictures)
     if as_json:
         print_json({
             "model": None if place is None else str(place),

@@ -130,7 +130,7 @@ class Comparison:
     def verdict(self) -> str:
         """One sentence that says what to use and why, and another one of models that were stopped before they could be judged."""
         stopped = [row.title for row in self.rows if not row.done] if self.interrupted else []
-        return self._verdict + (f" Not judged, because it was stopped before: {', '.join(stopped)}." if stopped else "")
+        return self._verdict + (f" Stopped before it could be judged: {'; '.join(stopped)}." if stopped else "")
 
     @property
     def _verdict(self) -> str:

@@ -70,7 +70,7 @@ class HorizonScores:
         shown = sorted({1, *(round(self.horizon * share) for share in (0.1, 0.25, 0.5, 0.75)), self.horizon} - {0})
         for h in shown:
             nlpp, coverage = self.nlpp[h - 1].mean(), self.coverage[h - 1].mean()
-            lines.append(f"{h:5d}  {self.relative_rmse[h - 1]:5.3f}  {nlpp:5.2f}  {coverage:6.1%}")
+            lines.append(f"{h:5d}  {self.relative_rmse[h - 1]:5.3f}  {nlpp:5.2f}  {100 * coverage:5.1f} %")
         return "\n".join(lines)
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from manifoldgp._system.plain_text import one_line
 from manifoldgp.features import Identity
 from manifoldgp.structure.decomposition import Decomposition
 from manifoldgp.structure.expressions import inputs_of, text_of
@@ -122,7 +123,7 @@ def input_words(estimator: ManifoldGPRegressor, found: Decomposition) -> list[In
     X = scaler.undo(found.posterior.data.X.cpu().numpy())
     low, high = np.min(X, 0), np.max(X, 0)
     told = zip(scaler.columns.tolist(), scaler.offsets.tolist(), scaler.scales.tolist(), strict=True)
-    return [InputWords(str(names[d]), float(low[d]), float(high[d]), offset, scale) for d, offset, scale in told]
+    return [InputWords(one_line(str(names[d])), float(low[d]), float(high[d]), offset, scale) for d, offset, scale in told]
 
 
 def _seen(kernel, names: list[str]) -> tuple[str, ...]:
