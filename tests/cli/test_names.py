@@ -7,6 +7,7 @@ import io
 import json
 import re
 import shlex
+import warnings
 from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
@@ -20,8 +21,9 @@ from hypothesis import strategies as st
 
 from browser import browse, outcome_of, with_script
 from command_line import fails, mgp
-from manifoldgp import GPRegressor
+from manifoldgp import GPRegressor, KernelSearch
 from manifoldgp._system.plain_text import one_line, visible
+from manifoldgp.cli._messages import Messages
 from manifoldgp.data import read_table, write_table
 from manifoldgp.inspection.page import write_model_report
 
@@ -220,3 +222,18 @@ def test_the_pages_python_runs_as_printed(tmp_path, monkeypatch):
         mgp("predict", "model.mgp", "new.csv", "--out", "p.csv", "--quiet")
         np.testing.assert_allclose(names["mean"], pd.read_csv("p.csv")["mean"], rtol=1e-9)
         assert names["model"].ensembles_[0].blocks[0].rows == 24 + 5
+
+
+def test_letters_that_a_font_lacks_are_told_once(capsys):
+    with Messages().warnings_as_messages():
+        for glyph in (28201, 24230):
+            warnings.warn(
+                f"Glyph {glyph} (\\N{{CJK UNIFIED IDEOGRAPH}}) missing from font(s) DejaVu Sans.", UserWarning, stacklevel=1
+            )
+    assert capsys.readouterr().err == "warning: The font of pictures lacks letters of some names, which appear as boxes.\n"
+
+
+def test_the_words_of_a_search_have_names_of_one_line():
+    frame = pd.DataFrame({"line\nbreak": np.linspace(0, 1, 20)})
+    found = KernelSearch(depth=1, kernels=("linear",), max_iter=3).fit(frame, frame["line\nbreak"])
+    assert "line break" in str(found.describe())
