@@ -452,6 +452,17 @@ def test_a_number_that_stands_for_nothing_is_told(here):
     assert "weight: 999" not in told  # 999 among 990 to 1019 is a number
 
 
+def test_a_constant_target_is_told_before_the_training_and_on_the_page(here):
+    (here / "same.csv").write_text("\n".join(["x,y [N]", *(f"{n},2.5" for n in range(20))]))
+    told = mgp("fit", "same.csv", "--target", "y [N]", "--averaging", "plain", "--out", "same.mgp").err
+    assert "warning: y [N] is 2.5 in every row: there is nothing to learn." in told
+    assert told.index("nothing to learn") < told.index("20 rows, --averaging plain, --method exact: about")
+    mgp("report", "same.mgp", "--out", "same.html")
+    page = (here / "same.html").read_text(encoding="utf-8")
+    assert "y [N] is 2.5 N in every training row: there is nothing to learn" in page
+    assert "intervals are too" not in page
+
+
 def test_a_target_of_two_values_is_told(here):
     """Intervals of a yes or no reach below 0 and above 1, and nothing said so."""
     rng = np.random.default_rng(0)

@@ -362,7 +362,7 @@ def fit_table(
     begin, outputs = time.perf_counter(), len(training.encoding.targets)
     plain = "averaging" not in arguments
     watched = plain or not isinstance(as_averaging(arguments["averaging"]), NUTS)
-    progress = FitProgress(outputs, messages, interruption, watched=watched, budget=arguments["time_budget"])
+    progress = FitProgress(outputs, messages, interruption, watched=watched, budget=arguments["time_budget"], plain=plain)
     with messages.warnings_as_messages(), progress, progress.interruptible():
         periods = next((column.time.cyclic for column in training.encoding.columns if column.time is not None), ())
         estimator = GPRegressor if plain else ManifoldGPRegressor

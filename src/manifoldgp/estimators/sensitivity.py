@@ -83,7 +83,8 @@ class Sensitivity:
         lines = [f"{'input':<{width}}  first order     total"]
         for d in np.argsort(-self.total, kind="stable"):
             first, total = (
-                f"{v[d]:5.3f} ± {e[d]:.3f}" for v, e in ((self.first, self.first_error), (self.total, self.total_error))
+                f"{round(float(v[d]), 3) + 0.0:5.3f} ± {e[d]:.3f}"
+                for v, e in ((self.first, self.first_error), (self.total, self.total_error))
             )
             lines.append(f"{self.names[d]:<{width}}  {first}  {total}")
         return "\n".join([*lines, f"Law: {self.law}."])

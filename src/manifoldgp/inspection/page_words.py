@@ -48,7 +48,7 @@ SCORES = (
 )
 _WORST = (
     "Look at these first: a typing error, a broken sensor, or a kind of row of which the model has seen too few. "
-    "Rows are counted from 1, at the first one below the names, and below a row of units where there is one."
+    "Rows are counted from 1, without a row of units and without those that were left out because the target or an input is missing."
 )
 _EASIER = (
     " Each is predicted from all the other rows, which is easier than the held-out rows were whose typical error stands above."
@@ -85,6 +85,8 @@ def _headline(view: ModelView, target: TargetView) -> str:
     unit = _unit(target.name)
     of = f"{escape(target.name)}: typical" if len(view.targets) > 1 else "Typical"
     explained = "" if found.explained is None else f"; R² <b>{explained_share(found.explained).replace('-', '−')}</b>"
+    if np.ptp(target.rows.y) == 0.0:
+        return f"{escape(target.name)} is {digits(float(target.rows.y[0]))}{escape(unit)} in every training row: there is nothing to learn, and nothing to say about errors."
     return (
         f"{of} error <b>{digits(found.rmse, 3)}{escape(unit)}</b>; always predicting the mean <b>{digits(found.baseline, 3)}{escape(unit)}</b>{explained}; "
         f"{_intervals_in_words(target.calibration.pit, target.calibration.together)}. <span class='soft'>({found.which})</span>"
