@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -32,7 +33,7 @@ def test_draws_have_the_moments_of_the_posterior_near_the_data_and_far_from_them
     draws, noise = model.drawn_functions(count, 64, 0)
     assert isinstance(draws, GaussianDraws)
     values = draws(z.expand(count, -1, -1))
-    mean, std = model.regressor_.predict(z.numpy(), return_std=True)
+    mean, std = model.regressor_.predict(pd.DataFrame(z.numpy(), columns=model.space_.input_names), return_std=True)
     assert noise.shape == (count, 2)
     assert np.allclose(values.mean(0), mean, atol=5 / count**0.5 * std.max())
     assert np.allclose((values.var(0) + noise[0] ** 2).sqrt(), std, rtol=0.08)
