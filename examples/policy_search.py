@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from manifoldgp import GPRegressor, ManifoldGPRegressor
+from manifoldgp import Fast, GPRegressor, ManifoldGPRegressor
 from manifoldgp.dynamics import Attempt, DynamicsModel, RadialPolicy, SaturatingCost, Trajectories, search
 from manifoldgp.errors import MissingExtraError
 
@@ -48,7 +48,7 @@ STRIKE = """
   <default><geom condim="1" solref="-10000 -7"/></default>
   <worldbody>
     <body gravcomp="1">
-      <joint name="paddle" type="slide" axis="0 0 1" stiffness="20" damping="2" limited="true" range="-0.1 0.1"/>
+      <joint name="paddle" type="slide" axis="0 0 1" stiffness="20" damping="2"/>
       <geom type="box" size="0.1 0.1 0.01" pos="0 0 -0.01" mass="0.5"/>
     </body>
     <body pos="0 0 0.03">
@@ -79,7 +79,7 @@ class Task:
     first
         The range of random forces.
     random_trials, trials
-        Trials with random forces, then with the policy, at most.
+        Trials with random forces, then with the policy, at most: no more than 20 s together.
     evaluations
         Rollouts with a gradient before each trial.
     in_a_row
@@ -155,22 +155,22 @@ TASKS = {
         dt=0.05,
         steps=16,
         start=np.array([0.0, 0.3, 0.0, 0.0]),
-        spread=np.array([0.02, 0.08, 0.02, 0.05]),
+        spread=np.array([0.02, 0.05, 0.02, 0.05]),
         noise=np.array([0.002, 0.002, 0.01, 0.01]),
         scale=np.array([0.2, 0.3, 0.7, 2.0]),
         cost=SaturatingCost([0.5], 0.1, height),
         solved=rises,
         first=(-8.0, 8.0),
         random_trials=3,
-        trials=42,
+        trials=22,
         evaluations=64,
-        in_a_row=4,  # fewer may be luck
+        in_a_row=22,  # never: a ball may rise as high by luck
     ),
 }
 
 MODELS: dict[str, Callable[[], ManifoldGPRegressor]] = {
     "plain": lambda: GPRegressor(restarts=1, max_iter=60),
-    "learned": lambda: ManifoldGPRegressor(averaging="fast"),
+    "learned": lambda: ManifoldGPRegressor(averaging=Fast(gp_starts=2, warm_members=1, cold_members=2)),
 }
 
 
