@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from manifoldgp.averaging.differences import units_of
 from manifoldgp.averaging.stacking import HeldOutReport
 from manifoldgp.errors import InputError
 from manifoldgp.inference.local_posterior import Nearness
@@ -31,14 +32,10 @@ class FoldChoice:
     ordered: bool = False
 
     def together(self, rows: np.ndarray) -> np.ndarray | None:
-        """Numbers (n,) of the groups, or of tenths in order of time, that rows by these numbers belong to; None where rows know nothing of each other.
-
-        >>> FoldChoice(ordered=True).together(np.arange(80, 100))
-        array([0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7, 8, 8, 9, 9])
-        """
-        if self.groups is not None:
-            return np.unique(np.asarray(self.groups)[rows], return_inverse=True)[1].astype(np.int64)
-        return np.arange(len(rows)) * 10 // len(rows) if self.ordered else None
+        """Numbers (n,) of the groups, or of short stretches of time, that these rows (n,) belong to; None where rows know nothing of each other."""
+        if self.groups is None and not self.ordered:
+            return None
+        return units_of(len(rows), None if self.groups is None else np.asarray(self.groups)[rows], self.ordered)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from scipy.special import bdtr, bdtrc
 
 from manifoldgp._system.plain_text import digits, explained_share
 from manifoldgp.averaging.averages import SamplingReport
+from manifoldgp.averaging.differences import paired, units_of
 from manifoldgp.averaging.folds import SHORT_STRETCH
 from manifoldgp.averaging.kinds import PLAIN
 from manifoldgp.averaging.stacking import PLAIN_GPS, HeldOutReport
@@ -67,7 +68,7 @@ def held_out_remarks(report: HeldOutReport) -> list[str]:
     control = min(control, plain)
     remarks = [_weights_in_words(share, control - stack), _gain_in_words(the_plain, plain, control, stack)]
     best = min(learned, key=density.__getitem__)
-    if density[best] > plain + _LITTLE and _beyond_chance(report.log_density[best_plain] - report.log_density[best]):
+    if density[best] > plain + _LITTLE and _clear(report.log_density[best_plain] - report.log_density[best], report.together):
         remarks.append(
             f"Every group of mGPs alone predicts held-out rows worse than {the_plain} (best: {best}, by {density[best] - plain:.2f} nats a "
             "row): a single mGP would overfit here; the mixture does not."
@@ -75,9 +76,9 @@ def held_out_remarks(report: HeldOutReport) -> list[str]:
     return remarks + interval_remarks(report.pit, report.together) + _short_stretch(report)
 
 
-def _beyond_chance(differences: np.ndarray) -> bool:
-    """Whether the mean of differences (n,) lies more than two standard errors from zero."""
-    return abs(differences.mean()) > 2.0 * differences.std() / math.sqrt(len(differences))
+def _clear(differences: np.ndarray, together: np.ndarray | None) -> bool:
+    """Whether chance hardly explains the mean of differences (n,), some of whose rows belong together."""
+    return paired(differences, units_of(len(differences), together, False)).clear
 
 
 def _short_stretch(report: HeldOutReport) -> list[str]:
@@ -129,13 +130,11 @@ def _independent_rows(inside: np.ndarray, together: np.ndarray) -> int:
     >>> _independent_rows(told, np.arange(20)), _independent_rows(np.sort(told), np.arange(20) // 5)
     (19, 3)
     """
-    n, share = len(inside), inside.mean()
-    labels, group = np.unique(together, return_inverse=True)
-    if share in (0.0, 1.0) or len(labels) < 2:
-        return len(labels)  # as if each were one row: how alike their rows are is not known
-    off = np.bincount(group, inside - share)
-    variance = len(labels) / (len(labels) - 1) * float(off @ off) / n**2
-    return max(1, min(n, round(share * (1.0 - share) / max(variance, 1e-300))))
+    n, units = len(inside), units_of(len(inside), together, False)
+    share, error = paired(inside.astype(float), units)
+    if share in (0.0, 1.0) or math.isinf(error):
+        return int(units.max()) + 1  # as if each were one row: how alike their rows are is not known
+    return max(1, min(n, round(share * (1.0 - share) / max(error**2, 1e-300))))
 
 
 def sampling_numbers(report: SamplingReport) -> dict[str, Any]:

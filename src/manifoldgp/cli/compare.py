@@ -144,7 +144,7 @@ def _compared(
 def _show(found: Comparison) -> None:
     from rich.table import Table
 
-    from manifoldgp.comparison.differences import CLEAR
+    from manifoldgp.averaging.differences import CLEAR
 
     console = output()
     table = Table(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from manifoldgp.averaging.differences import units_of
 from manifoldgp.comparison.candidates import Candidate, chosen
 from manifoldgp.comparison.held_out import RowScores, Split, density_of, scores_on
 from manifoldgp.comparison.peers import on_tables
@@ -99,7 +100,14 @@ def compare(
         raise InputError(f"folds must be at least 2 and at most the number of rows, {len(rows.y)}; got {folds!r}.")
     run = _Run(rows, rows.folds(folds, random_state), chosen(models), random_state, budget, progress, missing)
     found, interrupted = run.all()
-    return Comparison(rows.y, tuple(found), _units(rows), how_held_out(rows, len(run.folds)), target, interrupted)
+    return Comparison(
+        rows.y,
+        tuple(found),
+        units_of(len(rows.y), rows.groups, rows.ordered),
+        how_held_out(rows, len(run.folds)),
+        target,
+        interrupted,
+    )
 
 
 class _Run:
@@ -222,14 +230,6 @@ def _encoded(rows: Split, missing: str) -> Split:
         for c in encoding.columns
     }
     return replace(rows, X=pandas().DataFrame(read))
-
-
-def _units(rows: Split) -> np.ndarray:
-    """Which rows (N,) count as one piece of evidence: those of a group, those of a short stretch of time, or each its own."""
-    if rows.groups is not None:
-        return np.unique(rows.groups, return_inverse=True)[1]
-    n = len(rows.y)
-    return np.arange(n) // max(round(n**0.5), 1) if rows.ordered else np.arange(n)
 
 
 def how_held_out(rows: Split, folds: int) -> str:

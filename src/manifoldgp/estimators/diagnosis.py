@@ -144,8 +144,9 @@ def _diagnose_output(estimator: ManifoldGPRegressor, ensemble: Ensemble, output:
         _local(ensemble, posterior, numbers, remarks)
     elif isinstance(posterior, Posterior):
         _evidence(ensemble, posterior, N, numbers, remarks)
-    _numerics(posterior, ensemble, held_out, averaged, numbers, remarks)
-    _lengthscales(estimator, posterior, averaged, numbers, remarks)
+    whose = " of the model with the most weight" if averaged else ""
+    _numerics(posterior, ensemble, held_out, whose, numbers, remarks)
+    _lengthscales(estimator, posterior, whose, numbers, remarks)
     _feature_space(estimator, posterior, numbers, remarks)
     _sparsity(estimator, posterior, averaged, numbers, remarks)
     _starts(starts, N, numbers, remarks)
@@ -284,7 +285,7 @@ def _size(posterior: Conditioned, averaged: bool, N: int, numbers: dict, remarks
 
 
 def _numerics(
-    posterior: Conditioned, ensemble: Ensemble, held_out: HeldOutReport | None, averaged: bool, numbers: dict, remarks: list
+    posterior: Conditioned, ensemble: Ensemble, held_out: HeldOutReport | None, whose: str, numbers: dict, remarks: list
 ) -> None:
     jitter, floor = float(posterior.jitter[0]), posterior.model.noise.floor
     noise = float(posterior.noise_variance()[0]) ** 0.5
@@ -309,7 +310,6 @@ def _numerics(
                 "and every update() factors the covariance anew, in O(N³)."
             )
     if posterior.model.noise.learned and noise < 1.5 * floor and _may_be_noise_free(held_out):
-        whose = " of the model with the most weight" if averaged else ""
         remarks.append(
             f"The noise{whose} is at its floor: the data look noise-free. Lower its floor, noise=GaussianNoise(floor=...), if they are."
         )
@@ -322,8 +322,8 @@ def _may_be_noise_free(held_out: HeldOutReport | None) -> bool:
     return float(np.mean((held_out.observed - held_out.mean) ** 2)) ** 0.5 < 0.1
 
 
-def _lengthscales(estimator: ManifoldGPRegressor, posterior: Conditioned, averaged: bool, numbers: dict, remarks: list) -> None:
-    names, whose = _column_names(estimator), " of the model with the most weight" if averaged else ""
+def _lengthscales(estimator: ManifoldGPRegressor, posterior: Conditioned, whose: str, numbers: dict, remarks: list) -> None:
+    names = _column_names(estimator)
     seen = estimator.x_scaler_.columns if isinstance(posterior.model.features, Identity) else np.empty(0, dtype=int)
     for name, H, lengthscale in _scaled_kernels(
         posterior.model.kernel, posterior.values.get("kernel", {}), _training_features(posterior), "kernel"

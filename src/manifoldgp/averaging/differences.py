@@ -1,4 +1,4 @@
-"""Paired differences between models on the same rows, and how far chance explains them."""
+"""Differences between models on the same rows, shares of rows, and how far chance explains them where rows err together."""
 
 from __future__ import annotations
 
@@ -35,3 +35,14 @@ def paired(difference: np.ndarray, units: np.ndarray) -> Difference:
         return Difference(mean, math.inf)
     sums = np.bincount(units, weights=difference - mean, minlength=count)
     return Difference(mean, float(np.sqrt(np.sum(sums**2) * count / (count - 1)) / n))
+
+
+def units_of(n: int, groups: np.ndarray | None, ordered: bool) -> np.ndarray:
+    """Which of n rows (n,) count as one piece of evidence: those of a group (labels (n,)), those of a short stretch of time, or each its own.
+
+    >>> units_of(3, np.array(["b", "a", "b"]), False).tolist(), units_of(5, None, True).tolist()
+    ([1, 0, 1], [0, 0, 1, 1, 2])
+    """
+    if groups is not None:
+        return np.unique(groups, return_inverse=True)[1]
+    return np.arange(n) // max(round(n**0.5), 1) if ordered else np.arange(n)
