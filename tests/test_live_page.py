@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import warnings
 from importlib import resources
 from types import SimpleNamespace
 from typing import Any
@@ -18,6 +19,7 @@ from browser import browse, outcome_of, with_script
 from drawn_estimators import every_part, make_inputs, rounding
 from manifoldgp import GPRegressor
 from manifoldgp.data.encoding import TableEncoding
+from manifoldgp.data.table_files import read_table
 from manifoldgp.data.written_numbers import NO_VALUE, read_numbers
 from manifoldgp.inspection import page_live
 from manifoldgp.inspection.page import write_model_report
@@ -318,3 +320,29 @@ def test_a_model_that_is_too_large_says_so(model, monkeypatch, tmp_path):
     html = (tmp_path / "model.html").read_text(encoding="utf-8")
     assert "a page carries at most 0 MB: use <code>mgp predict</code>" in html
     assert 'id="live"' not in html
+
+
+@pytest.mark.parametrize(
+    ("below", "units"),
+    [("m;°C;\n", True), ("m;;\n", False), ("m;20;\n", False), ("a long description;°C;\n", False), ("", False)],
+)
+def test_a_row_of_units_is_left_out_where_tables_leave_it_out(chromium, tmp_path, below, units):
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"way": rng.normal(size=30), "heat": rng.normal(size=30), "floor": rng.choice(["ice", "sand"], 30)})
+    model = GPRegressor(restarts=1, max_iter=3).fit(X, pd.Series(X["way"] + rng.normal(size=30), name="grip"))
+    write_model_report(model, tmp_path / "model.html")
+    text = f"way;heat;floor\n{below}0,5;1;ice\n1;2;ice\n1,5;-2;sand\n"
+    (tmp_path / "new.csv").write_text(text, encoding="utf-8")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        read = len(read_table(tmp_path / "new.csv"))
+    code = f"""
+      document.querySelector("#live-table textarea").value = {json.dumps(text)};
+      document.querySelector("#live-table button").click();
+      return [document.querySelectorAll("#live-table tbody tr").length, document.querySelector("#live-table [role=status]").textContent];"""
+    page = with_script((tmp_path / "model.html").read_text("utf-8"), code, tmp_path / "page.html")
+    dom, console = browse(chromium, page, tmp_path / "profile")
+    assert not console
+    rows, said = outcome_of(dom)
+    assert rows == read == 3 + (below != "" and not units)
+    assert ("The row of units below the names is left out." in said) == units

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from functools import cache
 
 import numpy as np
@@ -375,6 +376,9 @@ def test_the_command_line_takes_it_by_name(tmp_path, monkeypatch):
     fit = ("fit", "data.csv", "-t", "y", "-o", "m.mgp", "--averaging", "plain", "--restarts", "1")
     done = mgp(*fit, "--input-std", "a=b=0.3")
     assert "Noisy inputs (given): a=b ± 0.3" in done.err
+    rounds = re.findall(r"round (\d) of up to 5, until slopes at noisy inputs settle: ", done.err)
+    assert rounds == ["1", "2", "3", "4", "5"][: len(rounds)]  # each says how long it takes, and which one it is
+    assert len(rounds) > 1
     assert manifoldgp.load("m.mgp").input_noise_.std[0] == INPUT_STD
     for wrong in ("0.3", "a=b", "=0.3"):
         assert "COLUMN=NUMBER" in mgp(*fit, "--input-std", wrong, code=2).err

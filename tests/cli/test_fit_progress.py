@@ -19,6 +19,7 @@ from manifoldgp.cli._fit_progress import FitProgress
 from manifoldgp.cli._interruption import Interruption
 from manifoldgp.cli._messages import Messages
 from manifoldgp.estimators.targets import titled
+from manifoldgp.model import Model
 from manifoldgp.structure.search import Search
 from manifoldgp.training.plan import Phase, Plan, slower_by_inputs
 from manifoldgp.training.progress import Lines, PhaseWatcher, Position, Progress, bar_here
@@ -226,7 +227,7 @@ def test_a_budget_is_told_in_advance_by_its_option():
 def test_a_search_says_what_it_is_and_its_own_option():
     messages = terminal()
     with FitProgress(1, messages, Interruption(), budget=30.0) as progress:
-        plan = titled(Search(depth=2).plan(107), 107, Search(depth=2), "exact")
+        plan = titled(Search(depth=2).plan(107), 107, Model(), Search(depth=2), "exact")
         progress.begin(0, plan)
     told = " ".join(drawn(messages))
     assert "107 rows, a search for kernels: " in told

@@ -9,12 +9,14 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pandas as pd
 import pytest
 
 import manifoldgp
 from command_line import ENVIRONMENT, mgp, process
 from manifoldgp.cli import main
+from manifoldgp.dynamics import DynamicsModel
 from manifoldgp.errors import InputError
 
 
@@ -129,6 +131,20 @@ def test_a_terminal_that_is_closed_takes_no_model_with_it(folder):
     os.close(terminal)
     assert started.wait(timeout=100) == 129
     assert "stopped by callback" in set(manifoldgp.load(folder / "closed.mgp").starts_["status"])
+
+
+def test_dynamics_that_are_interrupted_keep_the_best_so_far_and_an_older_model(folder):
+    """Ctrl-C had lost everything."""
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"x": rng.normal(size=300), "v": rng.normal(size=300)})
+    table.to_csv(folder / "runs.csv", index=False)
+    (folder / "moves.mgp").write_bytes(b"older")
+    fit = ["dynamics", "fit", "runs.csv", "--states", "x,v", "--rate", "x=v", "--out", "moves.mgp"]
+    code, out, err = _interrupt(fit, folder, "nested on folds")
+    assert (code, out) == (130, "")
+    assert err.endswith("mgp: Interrupted. The best model so far is in moves.unfinished.mgp; moves.mgp is as it was.\n")
+    assert (folder / "moves.mgp").read_bytes() == b"older"
+    assert DynamicsModel.load(folder / "moves.unfinished.mgp").space_.state_names == ("x", "v")
 
 
 def test_an_interrupt_before_the_last_target_writes_nothing(folder):

@@ -6,6 +6,7 @@ import io
 import json
 import re
 import warnings
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,6 +20,7 @@ from manifoldgp import GPRegressor, Single
 from manifoldgp.cli._messages import in_options
 from manifoldgp.cli._training_table import _warn_of_copies
 from manifoldgp.errors import InputError
+from manifoldgp.inspection.page import write_model_report
 
 FAST = ("--averaging", "single", "--restarts", "1", "--max-iter", "5")
 RNG = np.random.default_rng(0)
@@ -234,6 +236,34 @@ def test_a_row_that_cannot_be_scored_is_counted_as_in_its_file(folder, tmp_path)
     assert "1 of 25 rows has no target and is left out." in told
     assert "1 of 24 rows cannot be predicted (row 5)" in told
     assert "(row 5)" in mgp("report", folder / "model.mgp", "--test", new, "--out", tmp_path / "r.html").err
+
+
+def test_the_page_counts_rows_as_their_tables_do(here):
+    """Rows without a target or an input, which are left out before, had shifted the numbers: row 171 was row 220 of the file."""
+    table, new = messy(), messy(12, 1)
+    table.loc[[2, 5], "y"] = np.nan
+    table.loc[9, "x"] = np.nan
+    table.loc[20, "y"] = 50.0
+    table.to_csv("data.csv", index=False)
+    mgp("fit", "data.csv", "-t", "y", "--missing", "drop", "--drop", "z", "--out", "m.mgp", *FAST)
+    mgp("report", "m.mgp", "--out", "own.html")
+    assert _first_of_the_worst("own.html") == "21"
+    assert manifoldgp.load("m.mgp").table_encoding_.rows_left_out == (2, 5, 9)
+    new.loc[1, "y"] = np.nan
+    new.loc[3, "x"] = np.nan
+    new.loc[7, "y"] = -50.0
+    new.to_csv("new.csv", index=False)
+    mgp("report", "m.mgp", "--test", "new.csv", "--out", "new.html")
+    assert _first_of_the_worst("new.html") == "8"
+    with pytest.warns(UserWarning, match="rows have"):
+        frame = GPRegressor(restarts=1, max_iter=5, missing="drop").fit(table[["x", "floor"]], table["y"])
+    write_model_report(frame, "frame.html")
+    assert _first_of_the_worst("frame.html") == "21"
+
+
+def _first_of_the_worst(page: str) -> str:
+    text = Path(page).read_text("utf-8").split("The rows with the largest errors")[1]
+    return re.findall(r"<tr><t[dh][^>]*>(\d+)</t[dh]>", text)[0]
 
 
 def test_models_are_counted_for_each_target(here):
@@ -456,7 +486,7 @@ def test_a_constant_target_is_told_before_the_training_and_on_the_page(here):
     (here / "same.csv").write_text("\n".join(["x,y [N]", *(f"{n},2.5" for n in range(20))]))
     told = mgp("fit", "same.csv", "--target", "y [N]", "--averaging", "plain", "--out", "same.mgp").err
     assert "warning: y [N] is 2.5 in every row: there is nothing to learn." in told
-    assert told.index("nothing to learn") < told.index("20 rows, --averaging plain, --method exact: about")
+    assert told.index("nothing to learn") < told.index("20 rows, a plain GP, --method exact: about")
     mgp("report", "same.mgp", "--out", "same.html")
     page = (here / "same.html").read_text(encoding="utf-8")
     assert "y [N] is 2.5 N in every training row: there is nothing to learn" in page

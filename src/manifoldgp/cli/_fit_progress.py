@@ -19,7 +19,7 @@ class FitProgress(PhaseWatcher):
     """The estimator's callback: draws the bar, and answers true once somebody wants training to stop.
 
     On a terminal a bar; elsewhere a line for every phase.
-    watched: whether all of the training can be seen; sampling cannot. plain: whether what is trained is a plain GP, which is a single model too.
+    watched: whether all of the training can be seen; sampling cannot.
     """
 
     def __init__(
@@ -30,12 +30,10 @@ class FitProgress(PhaseWatcher):
         *,
         watched: bool = True,
         budget: float | None = None,
-        plain: bool = False,
     ) -> None:
         self.output = -1  # the last target that had begun before somebody stopped training
         self.course = Course(outputs, budget)
         self._interruption, self._messages, self._watched, self._budget = interruption, messages, watched, budget
-        self._averaging = "--averaging plain" if plain else "--averaging single"
         self._words = "starting"
 
     @property
@@ -54,8 +52,7 @@ class FitProgress(PhaseWatcher):
     def begin(self, output: int, plan: Plan) -> None:
         self.course.begin(output, plan)
         if output == 0 and self._watched and plan.title:
-            said = in_options(in_advance(plan, self.course.seconds_left, self._budget))
-            self._messages.note(said.replace("--averaging single", self._averaging))
+            self._messages.note(in_options(in_advance(plan, self.course.seconds_left, self._budget)))
         if not self.stop:
             self.output = output
         self._interruption.listening = self._watched

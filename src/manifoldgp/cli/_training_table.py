@@ -79,13 +79,15 @@ def read_training(
         if table[group].isna().any():
             raise InputError(f"The group column {group!r} has {int(table[group].isna().sum())} missing labels. Fill them in.")
         groups = table[group].astype(str).to_numpy()
+    left = np.ones(rows, dtype=bool)
+    left[table.index] = False
     y = table[targets].apply(lambda column: target_numbers(str(column.name), column))
     training = Training(
         table[[column.name for column in encoding.columns]],
         y[targets[0]] if len(targets) == 1 else y,
         encoding.noise_values(table),
         groups,
-        encoding,
+        encoding.without_rows(left),
         int(unlabelled.sum()),
         gaps,
         left_out,

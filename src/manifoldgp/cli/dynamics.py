@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from manifoldgp._system.plain_text import verb
+from manifoldgp.cli._interruption import Interruption
 from manifoldgp.cli._messages import Messages, output, print_json
 from manifoldgp.cli._options import TABLE_HELP, Averaging, Json, Quiet, column_names, refuse_overwriting
+from manifoldgp.cli.fit import checked_places, end_interrupted, refuse_unfinished
 
 if TYPE_CHECKING:
     from manifoldgp.dynamics import DynamicsModel, Trajectories
@@ -52,29 +55,37 @@ def fit(
     quiet: Quiet = False,
 ) -> None:
     """Learn the next state from state and action, for all states at once."""
-    from manifoldgp._system.files import refuse_unwritable
     from manifoldgp.data.table_files import read_table
     from manifoldgp.dynamics import DynamicsModel, Trajectories
 
-    refuse_overwriting([out], [table_file])
-    refuse_unwritable(out)
+    unfinished = checked_places(out, False, [table_file])
     messages = Messages(quiet)
-    with messages.warnings_as_messages():
-        table: Any = read_table(table_file)
-        columns = list(table.columns)
-        recorded = Trajectories.from_frame(
-            table, column_names(states, columns), column_names(actions, columns), run=run, time=time
-        )
-        model = DynamicsModel(
-            _regressor(averaging, seed, verbose=not quiet),
-            angles=column_names(angles, columns),
-            flags=column_names(flags, columns),
-            rates=dict(_rate(text) for text in rate or ()) or None,
-        ).fit(recorded)
-    model.regressor_.set_params(verbose=False)
-    model.save(out)
+    with Interruption() as interruption:
+        try:
+            with messages.warnings_as_messages():
+                table: Any = read_table(table_file)
+                columns = list(table.columns)
+                recorded = Trajectories.from_frame(
+                    table, column_names(states, columns), column_names(actions, columns), run=run, time=time
+                )
+            model = DynamicsModel(
+                _regressor(averaging, seed),
+                angles=column_names(angles, columns),
+                flags=column_names(flags, columns),
+                rates=dict(_rate(text) for text in rate or ()) or None,
+            )
+            interrupted = _fit_watched(model, recorded, messages, interruption)
+            place = unfinished if interrupted and out.exists() else out
+            model.save(place)
+        except KeyboardInterrupt:
+            typer.echo("mgp: Interrupted: no model was written.", err=True)
+            raise typer.Exit(interruption.exit_code) from None
     rows = sum(map(len, recorded.runs)) - len(recorded)
-    messages.note(f"Learnt {len(model.space_.learnt)} states from {rows} steps of {len(recorded)} runs; wrote {out}")
+    learnt, runs = len(model.space_.learnt), len(recorded)
+    told = f"{learnt} {verb(learnt, 'state', 'states')} from {rows} steps of {runs} {verb(runs, 'run', 'runs')}"
+    messages.note(f"Learnt {told}; wrote {place}")
+    if interrupted:
+        end_interrupted(place, out, interruption)
 
 
 @dynamics.command()
@@ -163,12 +174,27 @@ def _without_traces(values: Any) -> list[float]:
     return [float(f"{value:.10g}") for value in values]
 
 
-def _regressor(averaging: Averaging, seed: int, verbose: bool) -> ManifoldGPRegressor:
+def _regressor(averaging: Averaging, seed: int) -> ManifoldGPRegressor:
     from manifoldgp import GPRegressor, ManifoldGPRegressor
 
     if averaging is Averaging.plain:
-        return GPRegressor(random_state=seed, verbose=verbose)
-    return ManifoldGPRegressor(averaging=averaging.value, random_state=seed, verbose=verbose)
+        return GPRegressor(random_state=seed)
+    return ManifoldGPRegressor(averaging=averaging.value, random_state=seed)
+
+
+def _fit_watched(model: DynamicsModel, recorded: Trajectories, messages: Messages, interruption: Interruption) -> bool:
+    """Train with a progress bar; returns whether somebody interrupted it."""
+    from manifoldgp.cli._fit_progress import FitProgress
+
+    regressor: Any = model.regressor
+    outputs = model.learnt_states(recorded)
+    progress = FitProgress(outputs, messages, interruption)
+    with messages.warnings_as_messages(), progress, progress.interruptible():
+        model.set_params(regressor=regressor.set_params(callback=progress)).fit(recorded)
+    refuse_unfinished(progress, outputs, interruption.exit_code)
+    model.regressor_.set_params(callback=None)
+    model.set_params(regressor=regressor.set_params(callback=None))
+    return progress.stop
 
 
 def _rate(text: str) -> tuple[str | tuple[str, ...], str | tuple[str, ...]]:

@@ -6,7 +6,7 @@ import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -226,9 +226,14 @@ def fit(
             raise typer.Exit(interruption.exit_code) from None
     say_what_was_fitted(fitted, remarks, len(training.X), training.without_target, place, messages, json)
     if fitted.interrupted:
-        kept = "the same command fits it to the end" if place == out else f"{out} is as it was"
-        typer.echo(visible(f"mgp: Interrupted. The best model so far is in {place}; {kept}."), err=True)
-        raise typer.Exit(interruption.exit_code)
+        end_interrupted(place, out, interruption)
+
+
+def end_interrupted(place: Path, out: Path, interruption: Interruption) -> NoReturn:
+    """Say where the unfinished model is, and end as shells expect it."""
+    kept = "the same command fits it to the end" if place == out else f"{out} is as it was"
+    typer.echo(visible(f"mgp: Interrupted. The best model so far is in {place}; {kept}."), err=True)
+    raise typer.Exit(interruption.exit_code)
 
 
 def save_fitted(fitted: Fitted, place: Path, messages: Messages) -> list[str]:
@@ -362,7 +367,7 @@ def fit_table(
     begin, outputs = time.perf_counter(), len(training.encoding.targets)
     plain = "averaging" not in arguments
     watched = plain or not isinstance(as_averaging(arguments["averaging"]), NUTS)
-    progress = FitProgress(outputs, messages, interruption, watched=watched, budget=arguments["time_budget"], plain=plain)
+    progress = FitProgress(outputs, messages, interruption, watched=watched, budget=arguments["time_budget"])
     with messages.warnings_as_messages(), progress, progress.interruptible():
         periods = next((column.time.cyclic for column in training.encoding.columns if column.time is not None), ())
         estimator = GPRegressor if plain else ManifoldGPRegressor

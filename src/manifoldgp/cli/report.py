@@ -44,15 +44,15 @@ def report(
     messages = Messages(quiet)
     with messages.warnings_as_messages(), messages.working("Judging the model and drawing its pictures ..."):
         model = open_manifold_gp(model_file)
-        X, y = (None, None) if test is None else _test_rows(model, test, allow_unknown, messages)
-        write_model_report(model, out, title=title, X=X, y=y)
+        X, y, numbers = (None, None, None) if test is None else _test_rows(model, test, allow_unknown, messages)
+        write_model_report(model, out, title=title, X=X, y=y, row_numbers=numbers)
     messages.note(f"The report: {out.resolve().as_uri()}")
     if show:
         typer.launch(str(out.resolve()))
 
 
-def _test_rows(model: Any, file: str, allow_unknown: bool, messages: Messages) -> tuple[Any, Any]:
-    """Inputs and targets of a table, as the model takes them; rows without target are left out."""
+def _test_rows(model: Any, file: str, allow_unknown: bool, messages: Messages) -> tuple[Any, Any, Any]:
+    """Inputs and targets of a table, as the model takes them, and which rows they are, counted from 1; rows without target are left out."""
     import numpy as np
 
     from manifoldgp.cli._models import encoding_of, prepare, tell_rows_left_out, tell_rows_without_target
@@ -68,4 +68,5 @@ def _test_rows(model: Any, file: str, allow_unknown: bool, messages: Messages) -
     tell_rows_without_target(int(missing.sum()), len(table), messages)
     query = prepare(encoding, table[~missing], allow_unknown, messages)
     tell_rows_left_out(query, messages)
-    return query.X, Y[~missing][query.reasons == ""]
+    good = query.reasons == ""
+    return query.X, Y[~missing][good], 1 + np.flatnonzero(~missing)[good]

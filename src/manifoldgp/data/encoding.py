@@ -72,6 +72,8 @@ class TableEncoding:
         The training rows that such values are taken from, where they may be needed.
     units
         Names of inputs and targets, and the unit that stood below each in the table.
+    rows_left_out
+        Rows of the training table, in order and counted from 0, that the model has not seen: they lack the target or an input.
 
     Examples
     --------
@@ -94,6 +96,7 @@ class TableEncoding:
     missing: str = "error"
     donors: Donors | None = None
     units: tuple[tuple[str, str], ...] = ()
+    rows_left_out: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.columns:
@@ -226,6 +229,19 @@ class TableEncoding:
         """Which of the D columns say where a value is missing."""
         return np.array([last and column.indicator for column in self.columns for last in _last(len(column.names))])
 
+    def without_rows(self, left_out: np.ndarray) -> TableEncoding:
+        """With the rows (n,) of the training table that the model has not seen."""
+        return replace(self, rows_left_out=tuple(np.flatnonzero(left_out).tolist()))
+
+    def row_numbers(self, places: np.ndarray) -> np.ndarray:
+        """Which rows of the training table, counted from 1, the rows at these places of the model are.
+
+        >>> TableEncoding((Column("x"),)).without_rows(np.array([0, 1, 0, 1, 1, 0])).row_numbers(np.arange(3)).tolist()
+        [1, 3, 6]
+        """
+        kept_before = np.array(self.rows_left_out, dtype=int) - np.arange(len(self.rows_left_out))
+        return 1 + places + np.searchsorted(kept_before, places, side="right")
+
     def label(self, name: str) -> str:
         """A column of the table or of the model as axes and tables show it: with the unit that stood below it."""
         unit = dict(self.units).get(name)
@@ -331,6 +347,7 @@ class TableEncoding:
             "missing": self.missing,
             "donors": None if self.donors is None else list(map(list, self.donors.rows)),
             "units": list(map(list, self.units)),
+            "rows_left_out": list(self.rows_left_out),
         }
 
     @classmethod
@@ -349,8 +366,9 @@ class TableEncoding:
                 missing=str(plain["missing"]),
                 donors=None if donors is None else Donors(tuple(map(tuple, donors))),
                 units=tuple((str(name), str(unit)) for name, unit in plain["units"]),
+                rows_left_out=tuple(map(int, plain["rows_left_out"])),
             )
-        except (AttributeError, KeyError, TypeError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise FileFormatError(
                 f"How the model reads tables is not as this version writes it ({type(error).__name__}: {error}): the file is damaged, or of another version. Fit anew."
             ) from error

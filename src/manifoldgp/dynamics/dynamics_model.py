@@ -24,7 +24,7 @@ from manifoldgp.dynamics.rolling import act_of, roll
 from manifoldgp.dynamics.rollout import Rollout
 from manifoldgp.dynamics.state_space import Rates, StateSpace, state_space
 from manifoldgp.dynamics.steps import MeanStep, MomentStep, ParticleStep, Policy, Regression
-from manifoldgp.dynamics.trajectories import Trajectories
+from manifoldgp.dynamics.trajectories import Trajectories, Transitions
 from manifoldgp.errors import FileFormatError, InputError
 from manifoldgp.estimators import model_file
 from manifoldgp.estimators.arguments import generator_of
@@ -109,9 +109,7 @@ class DynamicsModel(BaseEstimator):
     def fit(self, trajectories: Trajectories) -> DynamicsModel:
         """Learn from recorded runs; held-out folds of a stack keep whole runs together."""
         rows = trajectories.transitions()
-        space = state_space(
-            trajectories.state_names, trajectories.action_names, rows, self.angles, self.flags, self.rates, trajectories.dt
-        )
+        space = self._space_of(trajectories, rows)
         Z = space.inputs(torch.as_tensor(rows.states), torch.as_tensor(rows.actions)).numpy()
         Y = space.outputs(rows.states, rows.next_states)
         table = _table_of(space)
@@ -122,6 +120,13 @@ class DynamicsModel(BaseEstimator):
         self.space_ = space
         self._closed = self._series = None
         return self
+
+    def learnt_states(self, trajectories: Trajectories) -> int:
+        """How many states `fit` would learn from these recordings, each with a model of its own: those that follow from their rates are not learnt."""
+        return len(self._space_of(trajectories, trajectories.transitions()).learnt)
+
+    def _space_of(self, recorded: Trajectories, rows: Transitions) -> StateSpace:
+        return state_space(recorded.state_names, recorded.action_names, rows, self.angles, self.flags, self.rates, recorded.dt)
 
     def predict(self, states: ArrayLike, actions: ArrayLike | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Mean and standard deviation (n, S) of the next states of known states (n, S) under actions (n, A)."""

@@ -112,7 +112,7 @@ class Draws:
 
 @dataclass(frozen=True)
 class RunSettings:
-    """Under which circumstances a fit runs, whatever the average and the method."""
+    """Under which circumstances a fit runs, whatever the average and the method. part: of what it is a part, in words, where there are several trainings."""
 
     time_budget: float | None
     draws: Draws
@@ -120,6 +120,7 @@ class RunSettings:
     verbose: bool
     callback: Callback | None
     earlier: Sequence[Earlier] = ()
+    part: str = ""
 
     @staticmethod
     def of(estimator: Trainable) -> RunSettings:

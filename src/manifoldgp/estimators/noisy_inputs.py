@@ -152,6 +152,7 @@ def _with_noise(data: Data, added: Tensor) -> Data:
 
 def _share(run: RunSettings, deadline: float, rounds: int) -> RunSettings:
     """The circumstances of one of so many rounds that may follow: its part of the time that is left."""
+    run = replace(run, part=f"round {MOST_ROUNDS - rounds + 1} of up to {MOST_ROUNDS}, until slopes at noisy inputs settle")
     if run.time_budget is None:
         return run
     return replace(run, time_budget=max(deadline - time.perf_counter(), 1e-9) / rounds)

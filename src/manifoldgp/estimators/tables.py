@@ -70,7 +70,7 @@ def training_rows(
         raise InputError("cyclic is about columns of dates, and X is an array of numbers. Hand in a frame, or leave cyclic out.")
     encoding = _of_array(table, names, estimator.missing) if frame is None else _of_frame(estimator, table, names, Y)
     encoded, kept = encoding.training_inputs(table, Y)
-    estimator.table_encoding_ = encoding
+    estimator.table_encoding_ = encoding.without_rows(~kept | np.isnan(Y).any(1))
     rows = TrainingRows(encoded if frame is not None else encoded.to_numpy(), _chosen(y, kept), noise_std, groups, input_std)
     if kept.all():
         return rows

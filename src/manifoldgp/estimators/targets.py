@@ -20,6 +20,7 @@ from manifoldgp.data.inputs import TrainingTable, available_bytes, refuse_too_ma
 from manifoldgp.data.scaling import Standardizer
 from manifoldgp.errors import InputError, warn
 from manifoldgp.estimators.arguments import RunSettings
+from manifoldgp.features import Identity
 from manifoldgp.inference.ensemble import Ensemble
 from manifoldgp.inference.exact_posterior import Posterior, condition
 from manifoldgp.inference.local_posterior import LocalPosterior, Nearness
@@ -77,7 +78,7 @@ def fit_exact(
     ranks = ranks if isinstance(averaging, Stack) else ALONE
     rows = len(data[0].X)
     X, outputs = learnt[0].X, len(data)
-    plan = titled(averaging.plan(rows), rows, averaging, "exact" if nearness is None else "local")
+    plan = titled(averaging.plan(rows), rows, model, averaging, "exact" if nearness is None else "local", run.part)
     plan = replace(plan, slower=averaging.slower(rows, X.shape[-1]))
     shared = averaging if isinstance(averaging, Single) and averaging.shared_features and outputs > 1 else None
     if nearness is None or rows <= nearness.above:
@@ -101,9 +102,13 @@ def fit_exact(
     return fitted
 
 
-def titled(plan: Plan, rows: int, averaging: Averaging, method: str) -> Plan:
-    """The plan with what is trained, in words, unless it says that itself."""
-    return plan if plan.title else replace(plan, title=f"{rows:,} rows, averaging={averaging.shorthand()!r}, method={method!r}")
+def titled(plan: Plan, rows: int, model: Model, averaging: Averaging, method: str, part: str = "") -> Plan:
+    """The plan with what is trained, in words, unless it says that itself. part: of what that is a part, if of anything."""
+    if plan.title:
+        return plan
+    plain = isinstance(averaging, Single) and isinstance(model.features, Identity)
+    trained = "a plain GP" if plain else f"averaging={averaging.shorthand()!r}"
+    return replace(plan, title=f"{rows:,} rows, {trained}, method={method!r}" + (f", {part}" if part else ""))
 
 
 def fit_sparse(
@@ -126,7 +131,7 @@ def fit_sparse(
     with shown(run.verbose and ranks.first, outputs, run.time_budget) as progress:
         for o in range(outputs):
             rows, seconds = rows_of(o), clock.share(outputs - o)
-            plan = titled(averaging.plan_sparse(rows.count, method), rows.count, averaging, "sparse")
+            plan = titled(averaging.plan_sparse(rows.count, method), rows.count, model, averaging, "sparse", run.part)
             with training_threads() as workers:
                 watch = watching(run.callback, progress, o, plan, rows.count)
                 trainer = SparseTrainer(

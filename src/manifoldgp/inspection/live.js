@@ -177,10 +177,19 @@ function parsed(text) {
   const decimal = separator !== "," && /\d,\d/.test(text.split("\n", 21).join("\n")) ? "," : "."; // as data/text_files.py finds it
   return { separator, decimal, rows: rows.filter((row) => row.some((c) => c.trim() !== "")) };
 }
+// Whether the first of these rows holds units, as data/written_numbers.py finds them: no number in it, and two columns or more that hold nothing else below it.
+function unitsAbove([first, ...below], decimal) {
+  const cells = first.map((cell) => cell.trim()), number = (text) => !Number.isNaN(writtenNumber(text, decimal));
+  if (below.length < 2 || cells.some((text) => text.length > 12 || number(text))) return false;
+  const full = cells.map((text, c) => !EMPTY.test(text) && below.every((row) => { const at = (row[c] ?? "").trim(); return EMPTY.test(at) || NO_NUMBER.test(at) || number(at); }));
+  return full.filter(Boolean).length > 1;
+}
 // Predictions of a table: its rows with further cells, or a sentence that says what is wrong with it.
 function predicted(text) {
-  const { rows: [head, ...rows], separator, decimal } = parsed(text.replace(/^\ufeff/, "").replace(/^(\s*#[^\n]*\n)+/, "")); // without comments above
+  let { rows: [head, ...rows], separator, decimal } = parsed(text.replace(/^\ufeff/, "").replace(/^(\s*#[^\n]*\n)+/, "")); // without comments above
   if (!head || !rows.length) return "A header row and at least one row of values are needed.";
+  const units = unitsAbove(rows, decimal);
+  if (units) rows = rows.slice(1);
   const names = head.map((name) => name.trim()), places = live.columns.map((column) => placeOf(column.name, names));
   const missing = live.columns.filter((_, c) => places[c] < 0).map((column) => column.shown);
   if (missing.length) return `The table lacks these columns: ${missing.join(", ")}.`;
@@ -192,7 +201,7 @@ function predicted(text) {
     const { mean, std } = model(x);
     return [...row, ...live.targets.flatMap((_, o) => [mean[o], std[o], mean[o] - REACH * std[o], mean[o] + REACH * std[o]]), ""];
   });
-  return { head: [...names, ...added, "not predicted because"], body, separator };
+  return { head: [...names, ...added, "not predicted because"], body, separator, units };
 }
 (() => {
   const holder = document.getElementById("live-table"), out = make("div", { role: "status" });
@@ -207,7 +216,7 @@ function predicted(text) {
     const link = make("a", { download: "predictions.csv", href: URL.createObjectURL(new Blob([text], { type: "text/csv" })), text: `Download ${count} prediction${count === 1 ? "" : "s"}` });
     const cellOf = (cell) => make("td", { text: typeof cell === "number" ? say(cell) : cell });
     const shown = make("table", {}, make("thead", {}, make("tr", {}, ...found.head.map((name) => make("th", { text: name })))), make("tbody", {}, ...found.body.slice(0, 20).map((row) => make("tr", {}, ...row.map(cellOf)))));
-    const more = found.body.length > 20 ? `The first 20 of ${found.body.length} rows.` : "";
+    const more = [found.units ? "The row of units below the names is left out." : "", found.body.length > 20 ? `The first 20 of ${found.body.length} rows.` : ""].join(" ").trim();
     out.replaceChildren(make("p", {}, link, ` ${more}`), make("div", { class: "scroll", tabindex: 0 }, shown));
   }
   const decoded = (bytes) => { // as tables are read: UTF-16 by its mark, UTF-8, else Windows-1252

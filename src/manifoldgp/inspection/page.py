@@ -8,6 +8,8 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from manifoldgp import inspection
 from manifoldgp._system.files import refuse_unwritable, write_whole
 from manifoldgp._system.plain_text import visible
@@ -35,6 +37,7 @@ def write_model_report(
     columns: Sequence[str] | None = None,
     X: Table | None = None,
     y: ArrayLike | None = None,
+    row_numbers: ArrayLike | None = None,
 ) -> Path:
     """Write one HTML file about a fitted model, which opens without a network; returns its path.
 
@@ -46,13 +49,18 @@ def write_model_report(
         Names of the inputs, or of the inputs and then the targets; by default those that the model was fitted on.
     X, y
         Test rows that the model has not seen; without them the model is judged by rows held out or left out of the training rows.
+    row_numbers
+        How the test rows are counted where they came from, if they are only some of its rows; from 1 by default.
     """
     inspection.require_fitted(model)
     if (X is None) != (y is None):
         raise InputError("Test rows need both X and y: give both, or neither.")
+    numbers = None if row_numbers is None else np.asarray(row_numbers)
+    if numbers is not None and (y is None or numbers.shape != np.shape(y)[:1]):
+        raise InputError(f"row_numbers must be as many as the test rows; got shape {numbers.shape}.")
     refuse_unwritable(path)
     with threads_for(model.ensembles_[0].blocks[0].rows):
-        write_whole(path, _page(view_of(model, columns, X, y), title))
+        write_whole(path, _page(view_of(model, columns, X, y, numbers), title))
     return Path(path)
 
 

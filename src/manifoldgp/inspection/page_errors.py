@@ -41,14 +41,15 @@ def _residuals(view: ModelView, target: TargetView, d: int | None) -> Spec:
     found = target.shown
     some = inspection.thinned(len(found.observed), 600)
     error = (found.observed - found.mean)[some]
-    x = 1.0 + found.place[some] if d is None else found.X[some, d]
+    rows = view.numbers_of(found)[some]
+    x = rows.astype(float) if d is None else found.X[some, d]
     name, limits = ORDER if d is None else view.inputs[d], padded(x)
     points = {
         "kind": "points",
         "color": BLUE,
         "x": numbers(x),
         "y": numbers(error),
-        "row": [str(i + 1) for i in found.place[some]],
+        "row": [str(i) for i in rows],
     }
     points |= {"tell": [["row", "row"], *([] if d is None else [[name, "x"]]), ["observed less predicted", "y"]]}
     zero = {"kind": "line", "x": limits, "y": [0.0, 0.0], "color": INK, "width": 1.2, "dash": "5 4"}
@@ -71,7 +72,7 @@ def worst_rows(view: ModelView) -> str:
 def _worst_of(view: ModelView, target: TargetView) -> str:
     found, shown = target.shown, view.by_strength[:_MOST_INPUTS]
     error = found.observed - found.mean
-    X = _with_zeros(found.X)
+    X, numbers_of_rows = _with_zeros(found.X), view.numbers_of(found)
     worst: list[int] = np.argsort(-np.abs(error), kind="stable")[:_WORST].tolist()
     heads = ("row", "observed", "predicted", "error", "95 % interval", *(escape(view.inputs[d]) for d in shown))
     rows = []
@@ -79,7 +80,7 @@ def _worst_of(view: ModelView, target: TargetView) -> str:
         outside = not found.lower[i] <= found.observed[i] <= found.upper[i]
         interval = f"{say(found.lower[i])} to {say(found.upper[i])}" + (" (outside)" if outside else "")
         cells = [say(found.observed[i]), say(found.mean[i]), say(error[i]), interval, *(say(X[i, d]) for d in shown)]
-        rows.append([str(int(found.place[i]) + 1), *cells])
+        rows.append([str(numbers_of_rows[i]), *cells])
     of = f" of {escape(target.name)}" if len(view.targets) > 1 else ""
     return f"<h3>The rows with the largest errors{of}</h3>{table(heads, rows)}"
 

@@ -133,7 +133,7 @@ def observed_chart(view: ModelView) -> Spec:
             "y": numbers(found.mean[some]),
             "lower": numbers(found.lower[some]),
             "upper": numbers(found.upper[some]),
-            "row": [str(i + 1) for i in found.place[some]],
+            "row": [str(i) for i in view.numbers_of(found)[some]],
             "tell": [["row", "row"], ["observed", "x"], ["predicted", "y"], ["95 % interval from", "lower"], ["to", "upper"]],
         }
         diagonal = {"kind": "line", "x": limits, "y": limits, "color": INK, "width": 1.2, "dash": "5 4"}

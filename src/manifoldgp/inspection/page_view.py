@@ -118,13 +118,24 @@ class TargetView:
 
 @dataclass(frozen=True)
 class ModelView:
-    """A fitted model with the names of its inputs as the page shows them, on one line each, its targets, and how many rows predictions of it can be asked for at once."""
+    """A fitted model with the names of its inputs as the page shows them, on one line each, its targets, and how many rows predictions of it can be asked for at once.
+
+    test_numbers: how the test rows are counted in their table.
+    """
 
     model: ManifoldGPRegressor
     inputs: list[str]
     targets: list[TargetView]
     X: np.ndarray
     affordable: int
+    test_numbers: np.ndarray | None = None
+
+    def numbers_of(self, found: inspection.Predictions) -> np.ndarray:
+        """What rows that are looked at are called: their numbers in the table that they came from, counted from 1."""
+        encoding: TableEncoding | None = getattr(self.model, "table_encoding_", None)
+        if not found.left_out:
+            return found.place + 1 if self.test_numbers is None else self.test_numbers[found.place]
+        return found.place + 1 if encoding is None else encoding.row_numbers(found.place)
 
     @property
     def trained_rows(self) -> int:
@@ -161,8 +172,14 @@ class ModelView:
         return [int(d) for d in np.argsort(-strongest, kind="stable")]
 
 
-def view_of(model: ManifoldGPRegressor, columns: Sequence[str] | None, X: Table | None, y: ArrayLike | None) -> ModelView:
-    """Look at a fitted model; columns: names of the inputs, or of the inputs and then the targets. X, y: test rows, or neither."""
+def view_of(
+    model: ManifoldGPRegressor,
+    columns: Sequence[str] | None,
+    X: Table | None,
+    y: ArrayLike | None,
+    test_numbers: np.ndarray | None = None,
+) -> ModelView:
+    """Look at a fitted model; columns: names of the inputs, or of the inputs and then the targets. X, y: test rows, or neither; test_numbers: of them in their table."""
     inputs, targets = _names(model, columns)
     ensemble = model.ensembles_[0]
     affordable = int(np.clip(1000 * _WORK / ensemble.operations(1000), 300, 5000))
@@ -184,7 +201,7 @@ def view_of(model: ManifoldGPRegressor, columns: Sequence[str] | None, X: Table 
                 inspection.held_out(model, o),
             )
         )
-    return ModelView(model, inputs, views, inspection.chosen_inputs(model, None), affordable)
+    return ModelView(model, inputs, views, inspection.chosen_inputs(model, None), affordable, test_numbers)
 
 
 def _names(model: ManifoldGPRegressor, columns: Sequence[str] | None) -> tuple[list[str], list[str]]:

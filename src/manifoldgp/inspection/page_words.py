@@ -48,7 +48,7 @@ SCORES = (
 )
 _WORST = (
     "Look at these first: a typing error, a broken sensor, or a kind of row of which the model has seen too few. "
-    "Rows are counted from 1, without a row of units and without those that were left out because the target or an input is missing."
+    "Rows are counted from 1, "
 )
 _EASIER = (
     " Each is predicted from all the other rows, which is easier than the held-out rows were whose typical error stands above."
@@ -225,7 +225,9 @@ def pit(view: ModelView) -> str:
 def worst(view: ModelView) -> str:
     """What to do about the rows with the largest errors, and how they were predicted."""
     easier = any(target.shown.left_out and target.held_out is not None for target in view.targets)
-    return _WORST + _EASIER * easier
+    told = getattr(view.model, "table_encoding_", None) is not None or view.test_numbers is not None
+    counted = "as in the table; a row of units below the names is not counted." if told else "without those that have no target."
+    return _WORST + counted + _EASIER * easier
 
 
 def features(view: ModelView, shown: bool) -> str:

@@ -206,7 +206,8 @@ class _Walk:
             pass
         if not self._contest.stopped:
             return ended
-        return "time was up" if time.perf_counter() > self._contest.trainer.deadline else "somebody stopped it"
+        late = time.perf_counter() > self._contest.trainer.deadline
+        return "time was up (the last part of it is kept to train the winner on all rows)" if late else "somebody stopped it"
 
     def _grow(self) -> str:
         for depth in range(1, self._search.depth + 1):

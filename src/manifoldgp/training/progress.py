@@ -54,6 +54,10 @@ class PhaseWatcher(ABC):
     def __call__(self, iterations: np.ndarray, values: np.ndarray) -> object:
         """After every round of a phase, like every callback."""
 
+    def __deepcopy__(self, memo: object) -> PhaseWatcher:
+        """Itself: clones of an estimator are watched by the same one."""
+        return self
+
 
 class Position:
     """Where a training stands in its plan, in units of work. done: so far, in phases that were taken. left: what is to be expected of the rest."""
