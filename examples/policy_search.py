@@ -1,7 +1,7 @@
-"""Policies learnt from scratch in MuJoCo: a cart-pole swings up, and a paddle strikes a falling ball so that it rises to half a metre.
+"""Policies learnt from scratch in MuJoCo: a cart-pole swings up, and a paddle keeps a ball bouncing to half a metre.
 
     python examples/policy_search.py                             # cart-pole, plain GP, seed 0: a few minutes
-    python examples/policy_search.py --task strike --model learned  # a task with a contact, learned features
+    python examples/policy_search.py --task juggle --model learned  # a task with contacts, learned features
     python examples/policy_search.py --picture swing.png         # what it learnt, drawn
 
 The loop is PILCO's: random actions first; then learn the dynamics from all that was recorded, improve a small policy through predicted rollouts, try it, and so on.
@@ -42,21 +42,21 @@ CART_POLE = """
   <actuator><motor joint="cart"/></actuator>
 </mujoco>"""
 
-STRIKE = """
+JUGGLE = """
 <mujoco>
   <option integrator="implicitfast" timestep="0.001"/>
-  <default><geom condim="1" solref="-10000 -7"/></default>
+  <default><geom condim="1" solref="-100000 -45"/></default>
   <worldbody>
     <body gravcomp="1">
-      <joint name="paddle" type="slide" axis="0 0 1" stiffness="20" damping="2"/>
-      <geom type="box" size="0.1 0.1 0.01" pos="0 0 -0.01" mass="0.5"/>
+      <joint name="paddle" type="slide" axis="0 0 1" limited="true" range="-0.15 0.15"/>
+      <geom type="box" size="0.1 0.1 0.01" pos="0 0 -0.01" mass="1"/>
     </body>
     <body pos="0 0 0.03">
       <joint name="ball" type="slide" axis="0 0 1"/>
       <geom type="sphere" size="0.03" mass="0.05"/>
     </body>
   </worldbody>
-  <actuator><motor joint="paddle"/></actuator>
+  <actuator><velocity joint="paddle" kv="300"/></actuator>
 </mujoco>"""
 
 
@@ -68,18 +68,18 @@ class Task:
     ----------
     xml
         The system, for MuJoCo.
-    names
-        Of the states: two positions and their rates.
+    names, measured
+        Of the states, and which they are of two positions and their rates.
+    rates
+        Positions that follow from their rates by name; across an impact they do not.
     limit, dt, steps
-        The largest force; how long it is held; steps of a trial.
+        The largest action, a force or a speed; how long it is held; steps of a trial.
     start, spread, noise
         Mean and standard deviation of states where trials begin; standard deviation of what the sensors add.
     cost, solved
-        What a state costs; whether the states (T + 1, 4) of a trial are what was wanted.
-    first
-        The range of random forces.
+        What a state costs; whether the states (T + 1, S) of a trial are what was wanted.
     random_trials, trials
-        Trials with random forces, then with the policy, at most: no more than 20 s together.
+        Trials with random actions, then with the policy, at most.
     evaluations
         Rollouts with a gradient before each trial.
     in_a_row
@@ -87,7 +87,9 @@ class Task:
     """
 
     xml: str
-    names: tuple[str, str, str, str]
+    names: tuple[str, ...]
+    measured: tuple[int, ...]
+    rates: dict[str, str]
     angles: tuple[int, ...]
     limit: float
     dt: float
@@ -98,7 +100,6 @@ class Task:
     scale: Array
     cost: Callable[[Tensor], Tensor]
     solved: Callable[[Array], bool]
-    first: tuple[float, float]
     random_trials: int
     trials: int
     evaluations: int
@@ -112,8 +113,8 @@ def tip(states: Tensor) -> Tensor:
 
 
 def height(states: Tensor) -> Tensor:
-    """How high the ball gets if nothing stops it, in metres: (..., 1) of states (..., 4)."""
-    return (states[..., 1] + states[..., 3] ** 2 / (2 * 9.81)).unsqueeze(-1)
+    """How high the ball gets if nothing stops it, in metres: (..., 1) of states (..., 3)."""
+    return (states[..., 1] + states[..., 2] ** 2 / (2 * 9.81)).unsqueeze(-1)
 
 
 def stands(states: Array) -> bool:
@@ -131,6 +132,8 @@ TASKS = {
     "swing-up": Task(
         xml=CART_POLE,
         names=("x", "angle", "dx", "dangle"),
+        measured=(0, 1, 2, 3),
+        rates={"x": "dx", "angle": "dangle"},
         angles=(1,),
         limit=10.0,
         dt=0.1,
@@ -141,30 +144,30 @@ TASKS = {
         scale=np.array([1.0, 1.0, 2.0, 5.0]),
         cost=SaturatingCost([0.0, 0.6], 0.5, tip),
         solved=stands,
-        first=(-10.0, 10.0),
         random_trials=1,
         trials=7,
         evaluations=160,
         in_a_row=2,
     ),
-    "strike": Task(
-        xml=STRIKE,
-        names=("paddle", "ball", "dpaddle", "dball"),
+    "juggle": Task(
+        xml=JUGGLE,
+        names=("paddle", "ball", "dball"),
+        measured=(0, 1, 3),
+        rates={},
         angles=(),
-        limit=8.0,
-        dt=0.05,
-        steps=16,
-        start=np.array([0.0, 0.3, 0.0, 0.0]),
-        spread=np.array([0.02, 0.05, 0.02, 0.05]),
-        noise=np.array([0.002, 0.002, 0.01, 0.01]),
-        scale=np.array([0.2, 0.3, 0.7, 2.0]),
+        limit=1.0,
+        dt=0.1,
+        steps=20,
+        start=np.array([0.0, 0.5, 0.0]),
+        spread=np.array([0.02, 0.1, 0.3]),
+        noise=np.array([0.001, 0.002, 0.01]),
+        scale=np.array([0.1, 0.3, 2.0]),
         cost=SaturatingCost([0.5], 0.1, height),
         solved=rises,
-        first=(-8.0, 8.0),
-        random_trials=3,
-        trials=22,
+        random_trials=5,
+        trials=20,
         evaluations=64,
-        in_a_row=22,  # never: a ball may rise as high by luck
+        in_a_row=20,  # never: a ball may rise as high by luck
     ),
 }
 
@@ -188,28 +191,32 @@ class Simulator:
         self._substeps = round(task.dt / self._model.opt.timestep)
 
     def starts(self, count: int) -> Array:
-        """States (count, 4) where trials begin."""
-        return self.task.start + self.task.spread * self.rng.standard_normal((count, 4))
+        """States (count, S) where trials begin."""
+        return self.task.start + self.task.spread * self.rng.standard_normal((count, len(self.task.start)))
 
-    def run(self, act: Callable[[Array], float], steps: int | None = None) -> tuple[Array, Array, Array]:
-        """One trial: true states (T + 1, 4), measured ones, which act sees, and forces (T, 1)."""
-        data, noise = self._data, self.task.noise
+    def run(self, act: Callable[[Array], float]) -> tuple[Array, Array, Array]:
+        """One trial: true states (T + 1, S), measured ones, which act sees, and actions (T, 1)."""
+        data, task = self._data, self.task
         self._mujoco.mj_resetData(self._model, data)
-        start = self.starts(1)[0]
-        data.qpos[:], data.qvel[:] = start[:2], start[2:]
-        true, measured, forces = [start], [start + noise * self.rng.standard_normal(4)], []
-        for _ in range(steps or self.task.steps):
-            forces.append(float(np.clip(act(measured[-1]), -self.task.limit, self.task.limit)))
-            data.ctrl[0] = forces[-1]
+        start, all_states = self.starts(1)[0], np.zeros(4)
+        all_states[list(task.measured)] = start
+        data.qpos[:], data.qvel[:] = all_states[:2], all_states[2:]
+        true, measured, actions = [start], [self._measured(start)], []
+        for _ in range(task.steps):
+            actions.append(float(np.clip(act(measured[-1]), -task.limit, task.limit)))
+            data.ctrl[0] = actions[-1]
             self._mujoco.mj_step(self._model, data, nstep=self._substeps)
-            true.append(np.concatenate([data.qpos, data.qvel]))
-            measured.append(true[-1] + noise * self.rng.standard_normal(4))
-        return np.array(true), np.array(measured), np.array(forces)[:, None]
+            true.append(np.concatenate([data.qpos, data.qvel])[list(task.measured)])
+            measured.append(self._measured(true[-1]))
+        return np.array(true), np.array(measured), np.array(actions)[:, None]
+
+    def _measured(self, state: Array) -> Array:
+        return state + self.task.noise * self.rng.standard_normal(len(state))
 
     def random_trial(self) -> tuple[Array, Array]:
-        """Measured states and forces under random forces, each held for two steps."""
-        forces = iter(np.repeat(self.rng.uniform(*self.task.first, self.task.steps), 2))
-        return self.run(lambda state: next(forces))[1:]
+        """Measured states and actions under random actions, each held for two steps."""
+        actions = iter(np.repeat(self.rng.uniform(-self.task.limit, self.task.limit, self.task.steps), 2))
+        return self.run(lambda state: next(actions))[1:]
 
     def solved(self, policy: RadialPolicy, count: int) -> float:
         """The share of trials that the policy solves."""
@@ -222,15 +229,14 @@ def first_policy(task: Task, seed: int) -> RadialPolicy:
 
 
 def recordings(task: Task, trials: Sequence[tuple[Array, Array]]) -> Trajectories:
-    """Measured states and forces of trials, by name."""
-    states, forces = zip(*trials, strict=True)
-    return Trajectories.from_arrays(states, forces, dt=task.dt, state_names=task.names, action_names=["force"])
+    """Measured states and actions of trials, by name."""
+    states, actions = zip(*trials, strict=True)
+    return Trajectories.from_arrays(states, actions, dt=task.dt, state_names=task.names, action_names=["action"])
 
 
 def dynamics_of(task: Task, model: str) -> DynamicsModel:
-    """A model that has learnt nothing yet; positions follow from their rates."""
-    rates = dict(zip(task.names[:2], task.names[2:], strict=True))
-    return DynamicsModel(MODELS[model](), angles=[task.names[i] for i in task.angles], rates=rates)
+    """A model that has learnt nothing yet."""
+    return DynamicsModel(MODELS[model](), angles=[task.names[i] for i in task.angles], rates=task.rates or None)
 
 
 def learn(task: Task, model: str, policy: RadialPolicy, seed: int) -> Iterator[tuple[Attempt, bool]]:
@@ -238,9 +244,9 @@ def learn(task: Task, model: str, policy: RadialPolicy, seed: int) -> Iterator[t
     simulator, outcomes = Simulator(task, seed), []
 
     def trial(acting: nn.Module) -> tuple[Array, Array]:
-        true, measured, forces = simulator.run(lambda state: policy.act(state)[0])
+        true, measured, actions = simulator.run(lambda state: policy.act(state)[0])
         outcomes.append(task.solved(true))
-        return measured, forces
+        return measured, actions
 
     recorded = recordings(task, [simulator.random_trial() for _ in range(task.random_trials)])
     turns = search(
@@ -261,7 +267,7 @@ def picture(task: Task, states: Array, path: str) -> None:
     if task.xml == CART_POLE:
         _draw_cart_pole(axes, states)
     else:
-        _draw_strike(axes, np.arange(len(states)) * task.dt, states)
+        _draw_juggle(axes, np.arange(len(states)) * task.dt, states)
     figure.savefig(path, dpi=120)
     plt.close(figure)
 
@@ -278,7 +284,7 @@ def _draw_cart_pole(axes, states: Array) -> None:
     axes.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False)
 
 
-def _draw_strike(axes, seconds: Array, states: Array) -> None:
+def _draw_juggle(axes, seconds: Array, states: Array) -> None:
     axes.axhspan(0.4, 0.6, color="0.9", label="target")
     axes.plot(
         seconds, height(torch.as_tensor(states)).squeeze(-1), "--", label="height that the ball will reach", color="tab:blue"

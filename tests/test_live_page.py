@@ -20,7 +20,7 @@ from drawn_estimators import every_part, make_inputs, rounding
 from manifoldgp import GPRegressor
 from manifoldgp.data.encoding import TableEncoding
 from manifoldgp.data.table_files import read_table
-from manifoldgp.data.written_numbers import NO_VALUE, read_numbers
+from manifoldgp.data.written_numbers import NO_VALUE, decimal_sign, read_numbers
 from manifoldgp.inspection import page_live
 from manifoldgp.inspection.page import write_model_report
 
@@ -346,3 +346,31 @@ def test_a_row_of_units_is_left_out_where_tables_leave_it_out(chromium, tmp_path
     rows, said = outcome_of(dom)
     assert rows == read == 3 + (below != "" and not units)
     assert ("The row of units below the names is left out." in said) == units
+
+
+def test_the_decimal_sign_of_a_pasted_table_is_that_of_its_file(chromium, tmp_path):
+    rng = np.random.default_rng(0)
+    cells = [
+        "0",
+        "120",
+        "2500",
+        "0,5",
+        "1,250",
+        "1.250",
+        "1.5",
+        "1,250.5",
+        "1.250,5",
+        "-1,250",
+        "x",
+        "",
+        "1,250 kg",
+        "01.02.2026",
+    ]
+    tables = [rng.choice(cells, (rng.integers(1, 4), rng.integers(1, 4))).tolist() for _ in range(300)]
+    functions = (resources.files("manifoldgp.inspection") / "live.js").read_text(encoding="utf-8").split("// Distance from")[0]
+    code = f"const data = {{}}; {functions} return {json.dumps(tables)}.map(decimalSign);"
+    dom, console = browse(chromium, with_script("<html><body></body></html>", code, tmp_path / "m.html"), tmp_path / "profile")
+    assert not console
+    expected = [decimal_sign(table) for table in tables]
+    assert 0.2 < expected.count(",") / len(expected) < 0.8
+    assert outcome_of(dom) == expected

@@ -322,6 +322,26 @@ def test_names_are_no_title_whatever_else_could_separate_cells(tmp_path, name, t
     assert ([name for name in read.columns if not name.startswith("Unnamed")], len(read)) == (columns, rows)
 
 
+@pytest.mark.parametrize("name", ["counts.csv", "counts.txt", "counts.tsv"])
+def test_commas_of_thousands_are_no_decimal_commas(tmp_path, name):
+    """Hourly counts of 1,250 became 1.25 in silence, beside a column of numbers with points: R² 0.65 in place of 0.97."""
+    separator = ";" if name.endswith("csv") else "\t"
+    lines = ["speed;lanes;count", "1.5;3;120", "2.5;4;1,250", "3.5;5;1,300", "4.1;6;900"]
+    (tmp_path / name).write_text("\n".join(lines).replace(";", separator) + "\n")
+    with pytest.warns(UserWarning, match="count \\('1,250' is 1250\\)"):
+        table = read_table(tmp_path / name)
+    assert table["count"].tolist() == [120, 1250, 1300, 900]
+    (tmp_path / name).write_text(
+        "\n".join(line.replace(",", "").replace(".", ",") for line in lines).replace(";", separator) + "\n"
+    )
+    assert read_table(tmp_path / name)["speed"].tolist() == [1.5, 2.5, 3.5, 4.1]
+    thin = "a;b\n1,250;1\n1,300;2\n1,125;3\n".replace(
+        ";", separator
+    )  # three digits behind every comma: a gauge's, rather than thousands
+    (tmp_path / name).write_text(thin)
+    assert read_table(tmp_path / name)["a"].tolist() == [1.25, 1.3, 1.125]
+
+
 def test_a_title_above_names_with_decimal_commas_below(tmp_path):
     (tmp_path / "a.csv").write_text("Messung 2020\nid;x;y\n1;2,5;3\n2;3,5;4\n", encoding="utf-8")
     with pytest.warns(FitWarning, match="is no row of the table"):

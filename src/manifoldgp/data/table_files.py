@@ -192,7 +192,7 @@ def _written_kind(name: str) -> str:
 def _read_text(name: str, kind: str) -> tuple[Any, str]:
     """The table and its decimal sign."""
     source = text_source(name)
-    separator, decimal = ("\t", ".") if kind == "tabbed" else source.separator_and_decimal()
+    separator, decimal = source.separator_and_decimal(kind == "tabbed")
     _tell_titles(source.titles(), name)
     layout = source.layout(separator)
     _refuse_repeated(layout.names, name)  # pandas would rename them

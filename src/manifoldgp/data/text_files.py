@@ -17,12 +17,16 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
+from manifoldgp.data.written_numbers import decimal_sign
 from manifoldgp.errors import InputError, warn
 
 PACKED: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 _MARKS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 _NUMBER = re.compile(r"\s*[-+]?(\d+[.,]?\d*|[.,]\d+)([eE][-+]?\d+)?\s*")
 _CHUNK = 2**20
+
+_LINES_WITH_NUMBERS = 200
+"""Lines whose numbers show the decimal sign."""
 
 
 class Layout(NamedTuple):
@@ -49,17 +53,18 @@ class TextSource:
         with _binary(self.name, self.held) as file, io.TextIOWrapper(file, encoding=self.encoding) as text:
             yield from text
 
-    def separator_and_decimal(self) -> tuple[str, str]:
-        """What the first lines use: comma and point, or semicolon or tabulator (with decimal commas, if there are any)."""
-        rows = self._first_lines()[self.titles() :] or [""]
-        header = re.sub(r"(?<=\d),(?=\d)", "", rows[0])  # the names may stand in a comment, and this be the first row
-        if "," in header or not (";" in header or "\t" in header):
+    def separator_and_decimal(self, tabbed: bool = False) -> tuple[str, str]:
+        """What the first lines use: comma and point, or semicolon or tabulator with the decimal sign that their numbers have. tabbed: tabulators, as the file's name says."""
+        lines = self._first_lines(_LINES_WITH_NUMBERS)[self.titles() :] or [""]
+        header = re.sub(r"(?<=\d),(?=\d)", "", lines[0])  # the names may stand in a comment, and this be the first row
+        if not tabbed and ("," in header or not (";" in header or "\t" in header)):
             return ",", "."
-        return ";" if ";" in header else "\t", "," if any(re.search(r"\d,\d", line) for line in rows) else "."
+        separator = ";" if ";" in header and not tabbed else "\t"
+        return separator, decimal_sign([_cells(line, separator) for line in lines])
 
-    def _first_lines(self) -> list[str]:
+    def _first_lines(self, most: int = 21) -> list[str]:
         """Some lines that are neither empty nor comments."""
-        return list(islice((line for line in self.lines() if line.strip() and not line.startswith("#")), 21))
+        return list(islice((line for line in self.lines() if line.strip() and not line.startswith("#")), most))
 
     def titles(self) -> int:
         """How many of these stand above the line with the names: words about the table."""

@@ -45,6 +45,32 @@ def _form(decimal: str) -> re.Pattern[str]:
 
 
 _FORMS = {decimal: _form(decimal) for decimal in ".,"}
+_SMALL = re.compile(r"[-+−]?\d{1,3}")
+
+
+def decimal_sign(rows: Sequence[Sequence[str]]) -> str:
+    """The decimal sign of rows of cells that no comma separates: the one that more of them can only have, as 0,5 or 1.250,0 a comma.
+
+    Where 1,250 says neither: a comma, unless there are 999 and less in its column too, written without one; then it separates thousands.
+
+    >>> decimal_sign([["0,5", "1,250"]]), decimal_sign([["1.5", "1,250"]]), decimal_sign([["1,250"], ["1,300"]]), decimal_sign([["1,250"], ["120"]])
+    (',', '.', ',', '.')
+    """
+    cells = [[cell.strip() for cell in row] for row in rows]
+    only: Counter[str] = Counter()
+    unclear, small = set(), set()
+    for row in cells:
+        for place, cell in enumerate(row):
+            forms = {sign for sign in ".," if _FORMS[sign].fullmatch(cell)}
+            if len(forms) == 1 and forms & set(cell):
+                only.update(forms)
+            elif len(forms) == 2 and "," in cell:
+                unclear.add(place)
+            elif _SMALL.fullmatch(cell):
+                small.add(place)
+    if only:
+        return "," if only[","] >= only["."] else "."
+    return "," if unclear - small else "."
 
 
 def read_numbers(values: Sequence[object], decimal: str = ".") -> Written | None:

@@ -56,6 +56,18 @@ function signOf(cells, usual) {
   const other = usual === "," ? "." : ",", readBy = (sign) => cells.every((text) => EMPTY.test(text) || NO_NUMBER.test(text) || WRITTEN[sign].test(text));
   return readBy(usual) || !readBy(other) ? usual : other;
 }
+// The decimal sign of rows of cells that no comma separates, as data/written_numbers.py finds it.
+function decimalSign(rows) {
+  const only = { ".": 0, ",": 0 }, unclear = new Set(), small = new Set();
+  for (const row of rows) for (const [place, cell] of row.map((c) => c.trim()).entries()) {
+    const [point, comma] = [WRITTEN["."].test(cell), WRITTEN[","].test(cell)];
+    if (point && comma && cell.includes(",")) unclear.add(place);
+    else if (/^[-+−]?\d{1,3}$/.test(cell)) small.add(place);
+    else if (point && !comma && cell.includes(".")) only["."]++;
+    else if (comma && !point && cell.includes(",")) only[","]++;
+  }
+  return only["."] || only[","] ? (only[","] >= only["."] ? "," : ".") : [...unclear].some((place) => !small.has(place)) ? "," : ".";
+}
 // Where a name is among others: the same one, else the one that differs from it in blanks and line breaks alone; -1: nowhere.
 function placeOf(name, names) {
   const exact = names.indexOf(name), plain = (text) => text.trim().replace(/\s+/g, " ");
@@ -174,8 +186,8 @@ function parsed(text) {
       if (sign === "\n") rows.push([]);
     } else cell += sign;
   }
-  const decimal = separator !== "," && /\d,\d/.test(text.split("\n", 21).join("\n")) ? "," : "."; // as data/text_files.py finds it
-  return { separator, decimal, rows: rows.filter((row) => row.some((c) => c.trim() !== "")) };
+  const full = rows.filter((row) => row.some((c) => c.trim() !== ""));
+  return { separator, decimal: separator === "," ? "." : decimalSign(full.slice(0, 200)), rows: full };
 }
 // Whether the first of these rows holds units, as data/written_numbers.py finds them: no number in it, and two columns or more that hold nothing else below it.
 function unitsAbove([first, ...below], decimal) {
