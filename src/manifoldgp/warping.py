@@ -12,6 +12,9 @@ from manifoldgp.errors import InputError
 from manifoldgp.parameters import LogNormal, Normal, Parameter, Tree, log_normal_law, normal_law
 from manifoldgp.registry import register
 
+_SAME, _MOST_STEPS = 1e-12, 60
+"""A step that shows no longer, relative to standardised targets; and steps at most."""
+
 
 class TargetWarping(Protocol):
     """g with its logarithmic slope and its inverse; leaves of values `(*B, *shape)`, y and z `(*B', n)`, broadcast."""
@@ -59,24 +62,33 @@ class TanhWarping:
 
     def forward(self, values: Tree, y: Tensor) -> tuple[Tensor, Tensor]:
         """z = g(y) and log g'(y), both `(*B'', n)`."""
-        a, b, c = (values[k][..., None, :] for k in ("height", "steepness", "centre"))
-        t = torch.tanh(b * (y[..., None] + c))
-        slope = 1.0 + (a * b * (1.0 - t * t)).sum(-1)
-        return y + (a * t).sum(-1), slope.log()
+        z, slope = y, torch.ones_like(y)
+        for i in range(self.terms):  # a sum over a short last dimension would take longer than all that is summed
+            a, b, c = (values[k][..., i, None] for k in ("height", "steepness", "centre"))
+            T = torch.tanh(b * (y + c))
+            z, slope = z + a * T, slope + a * b * (1.0 - T * T)
+        return z, slope.log()
 
     def inverse(self, values: Tree, z: Tensor) -> Tensor:
-        """y with g(y) = z: bisection, since |g(y) − y| <= Σ a brackets the root, then Newton to full precision.
+        """y with g(y) = z: Newton's steps within |g(y) − y| <= Σ a, which brackets the root; bisection where one leaves it or is no shorter than half the last.
 
-        The Newton steps alone carry the derivative: dy = dz / g'(y).
+        The last two steps alone carry the derivative: dy = dz / g'(y).
         """
         with torch.no_grad():
             reach = values["height"].sum(-1, keepdim=True)
             low, high = z - reach, z + reach
-            for _ in range(40):
-                middle = 0.5 * (low + high)
-                above = self.forward(values, middle)[0] > z
-                low, high = torch.where(above, low, middle), torch.where(above, middle, high)
-            y = 0.5 * (low + high)
+            y, move = z + torch.zeros_like(low), high - low
+            for _ in range(_MOST_STEPS):
+                value, log_slope = self.forward(values, y)
+                off = value - z
+                low, high = torch.where(off < 0, y, low), torch.where(off < 0, high, y)
+                step = y - off / log_slope.exp()
+                smallest = _SAME * (1.0 + y.abs())
+                good = (step >= low) & (step <= high) & ((step - y).abs() <= torch.maximum(0.5 * move, smallest))
+                following = torch.where(good, step, 0.5 * (low + high))
+                y, move = following, (following - y).abs()
+                if bool((move <= smallest).all()):
+                    break
         for _ in range(2):
             value, log_slope = self.forward(values, y)
             y = y - (value - z) / log_slope.exp()

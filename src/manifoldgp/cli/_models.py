@@ -110,7 +110,8 @@ def prepare(encoding: TableEncoding, table: Any, allow_unknown: bool, messages: 
     good = reasons == ""
     if not good.any():
         encoding.inputs(table, allow_unknown)  # says all of it, where it is an error
-        raise InputError(f"No row can be predicted. The first one: {reasons[0]}.")
+        told = "; ".join(f"row {row + 1}: {reason}" for row, reason in zip(table.index[:5], reasons, strict=False))
+        raise InputError(f"No row can be predicted ({told}{'; ...' if len(table) > 5 else ''}).")
     X = encoding.inputs(table[good], allow_unknown)
     for name, values in encoding.unknown(table[good]).items():
         listed = ", ".join(map(repr, values[:5])) + (", ..." if len(values) > 5 else "")

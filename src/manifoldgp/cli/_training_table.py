@@ -56,7 +56,8 @@ def read_training(
     with messages.warnings_as_messages():
         table = read_tables(files)
     columns = list(table.columns)
-    refuse_missing_columns(targets, columns)
+    further = [name for name in (noise, group) if name is not None]
+    refuse_missing_columns([*targets, *further, *column_names(features, columns), *column_names(drop, columns)], columns)
     rows = len(table)
     unlabelled = np.isnan(np.stack([target_numbers(name, table[name]) for name in targets], 1)).any(1)
     if unlabelled.all():

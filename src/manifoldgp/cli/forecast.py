@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from manifoldgp._system.plain_text import option, verb
+from manifoldgp.cli._interruption import Interruption
 from manifoldgp.cli._messages import Messages, print_json
 from manifoldgp.cli._options import TABLE_HELP, Json, Quiet, pictures_of, refuse_overwriting
+
+if TYPE_CHECKING:
+    from manifoldgp import Forecaster
 
 
 def forecast(
@@ -69,10 +73,8 @@ def forecast(
         series = _series(read, target, column, messages)
         if every is not None:
             series = _even(series, every, messages)
-        from manifoldgp import Forecaster  # PyTorch takes seconds: not before the table is known to be right
-
-        with messages.working(f"Learning from {len(series)} values ..."):
-            model = Forecaster(lags=lags, period=_period(period), random_state=seed).fit(series)
+        model = _learnt(series, {"lags": lags, "period": _period(period), "random_state": seed}, len(target), messages)
+        with messages.working("Drawing what may come ..."):
             found = model.forecast(horizon)
         if column is None and (times := _times_in(read, target)):
             messages.note(f"Rows are counted from 0. {times[0]} looks like the time: {option('--time', times[0])} goes on by it.")
@@ -91,6 +93,26 @@ def forecast(
         print_json(summary)
     elif out != "-":
         messages.note(f"Wrote {horizon} steps to {out}, learned from {len(series)} values in {summary['seconds']:.1f} s")
+
+
+def _learnt(series: Any, settings: dict[str, Any], outputs: int, messages: Messages) -> Forecaster:
+    """The model of a series, trained with a progress bar."""
+    from manifoldgp import Forecaster  # PyTorch takes seconds: not before the table is known to be right
+    from manifoldgp.cli._fit_progress import FitProgress
+
+    with Interruption() as interruption:
+        progress = FitProgress(outputs, messages, interruption)
+        try:
+            with progress, progress.interruptible():
+                model = Forecaster(**settings, callback=progress).fit(series)
+        except KeyboardInterrupt:
+            interrupted = True
+        else:
+            interrupted = progress.stop
+        if interrupted:
+            typer.echo("mgp: Interrupted: no forecast was written.", err=True)
+            raise typer.Exit(interruption.exit_code)
+    return model
 
 
 def _dated(forecast: Any, table: Any, column: str | None) -> Any:

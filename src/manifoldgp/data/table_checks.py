@@ -54,7 +54,7 @@ def refuse_missing_columns(wanted: Sequence[str], names: Sequence[str]) -> None:
     """Refuse a table that lacks some of the columns."""
     missing = [name for name in dict.fromkeys(wanted) if name not in names]
     if missing:
-        listed = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
+        listed = ", ".join(repr(name) if "," in name else name for name in names[:20]) + (", ..." if len(names) > 20 else "")
         raise InputError(
             f"The table has no {verb(len(missing), 'column', 'columns')} {', '.join(map(repr, missing))}. It has: {listed or 'none'}."
         )

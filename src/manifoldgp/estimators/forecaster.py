@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame, Series
 
     from manifoldgp.data.inputs import RandomState
+    from manifoldgp.training.progress import Callback
 
 _WINDOW = 12
 """Values that a window has where nothing else is known."""
@@ -60,6 +61,8 @@ class Forecaster(BaseEstimator):
         a series that has a level to it.
     random_state
         Draws the starts of the default model, and futures.
+    callback
+        Watches the training of the default model, as in `ManifoldGPRegressor`; a regressor of your own has one itself.
 
     Attributes
     ----------
@@ -94,12 +97,14 @@ class Forecaster(BaseEstimator):
         period: float | str | None = None,
         difference: bool = True,
         random_state: RandomState = 0,
+        callback: Callback | None = None,
     ) -> None:
         self.regressor = regressor
         self.lags = lags
         self.period = period
         self.difference = difference
         self.random_state = random_state
+        self.callback = callback
 
     def fit(self, y: ArrayLike | Series | DataFrame, X: ArrayLike | None = None) -> Forecaster:
         """Learn from a series.
@@ -289,6 +294,8 @@ class Forecaster(BaseEstimator):
     def _model(self, windows: Windows, width: int, rows: np.ndarray, period: float | None) -> ManifoldGPRegressor:
         """The model, not yet fitted."""
         if self.regressor is not None:
+            if self.callback is not None:
+                raise InputError("callback watches the default model. Give it to the regressor instead.")
             return model_that_goes_on(self.regressor, "A forecast")
         seen = len(windows.lags) * width
         if (
@@ -299,11 +306,12 @@ class Forecaster(BaseEstimator):
                 Circle((seen,), (period / float(rows[:, seen].std()),)),
                 _with_season(rows.shape[1] + 1, rows.shape[1] - 1),
             )
+            averaging = Single(_STARTS, max_iter=_ITERATIONS)
             return ManifoldGPRegressor(
-                circle, kernel, averaging=Single(_STARTS, max_iter=_ITERATIONS), random_state=self.random_state
+                circle, kernel, averaging=averaging, random_state=self.random_state, callback=self.callback
             )
         kernel = SquaredExponential() if period is None else _with_season(rows.shape[1], seen)
-        return GPRegressor(kernel, restarts=_STARTS, max_iter=_ITERATIONS, random_state=self.random_state)
+        return GPRegressor(kernel, restarts=_STARTS, max_iter=_ITERATIONS, random_state=self.random_state, callback=self.callback)
 
     def _learned_period(self) -> float:
         ensemble, column = self.regressor_.ensembles_[0], len(self.lags_) * self.series_.values.shape[1]

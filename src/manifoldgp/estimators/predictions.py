@@ -106,7 +106,7 @@ class Distribution:
 
     def quantiles(self, levels: np.ndarray) -> np.ndarray:
         """(n, levels) or (n, levels, O)."""
-        return self._by_row(lambda p, o, rows: torch.stack([p.quantile(float(level)) for level in levels], -1))
+        return self._by_row(lambda p, o, rows: p.quantiles([float(level) for level in levels]).mT)
 
     def log_densities(self, Y: np.ndarray) -> np.ndarray:
         """(n, O) at Y (n, O)."""

@@ -236,7 +236,7 @@ class Ensemble:
         blocks = []
         for block in self.blocks:
             blocks += [block.warping] * len(self.variance_factors)
-        return Warp(blocks)
+        return Warp.of(blocks)
 
 
 def _slope(outputs: Tensor, inputs: Tensor) -> Tensor:

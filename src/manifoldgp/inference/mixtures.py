@@ -9,7 +9,7 @@ the mixture.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,7 +18,7 @@ from torch import Tensor
 
 from manifoldgp import metrics
 from manifoldgp._system.threads import SMALL_WORK
-from manifoldgp.parameters import Tree, map_leaves
+from manifoldgp.parameters import Tree, leaves, map_leaves, nest
 from manifoldgp.warping import NoWarping, TargetWarping
 
 _LOG_2PI = math.log(2 * math.pi)
@@ -27,6 +27,9 @@ _HERMITE_WEIGHTS = _HERMITE_WEIGHTS / math.sqrt(2 * math.pi)  # of the standard 
 
 _AT_ONCE = 100_000
 """Numbers of which the warping is inverted in one call: few points take all nodes together, many points one node after the other."""
+
+_SAME, _MOST_STEPS = 1e-13, 100
+"""A quantile's step that shows no longer, as a share; and steps at most, by then bisections."""
 
 _CRPS_QUANTILES = 100
 """Quantiles that the score of a warped target is computed from."""
@@ -37,6 +40,18 @@ class Warp:
     """The target warpings of all components: blocks of (warping, its values, number of components)."""
 
     blocks: Sequence[tuple[TargetWarping, Tree, int]]
+
+    @classmethod
+    def of(cls, blocks: Sequence[tuple[TargetWarping, Tree, int]]) -> Warp:
+        """With neighbours of the same kind in one block: many calls for few components each would take most of the time."""
+        joined: list[tuple[TargetWarping, Tree, int]] = []
+        for warping, values, count in blocks:
+            values = map_leaves(lambda leaf, c=count: leaf.expand(c, *leaf.shape[1:]), values)
+            if joined and joined[-1][0] == warping:
+                _, before, earlier = joined.pop()
+                count, values = earlier + count, nest(_stacked(dict(leaves(before)), dict(leaves(values))))
+            joined.append((warping, values, count))
+        return cls(joined)
 
     @property
     def trivial(self) -> bool:
@@ -79,6 +94,10 @@ class Warp:
 
     def _pieces(self, t: Tensor) -> Sequence[Tensor]:
         return t.split([c for _, _, c in self.blocks]) if t.ndim == 2 else [t] * len(self.blocks)
+
+
+def _stacked(first: Mapping[str, Tensor], second: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: torch.cat([value, second[name]]) for name, value in first.items()}
 
 
 @dataclass(frozen=True)
@@ -133,24 +152,56 @@ class Predictive:
             means, stds = self.offset + self.scale * self.means, self.scale * self.variances.sqrt()
             found = metrics.mixture_crps(*(part.cpu().numpy() for part in (y, means, stds, self.log_weights.exp())))
         else:
-            quantiles = torch.stack([self.quantile(q) for q in metrics.midpoint_levels(_CRPS_QUANTILES).tolist()], -1)
-            # bisection may leave neighbours in the wrong order by one rounding
-            found = metrics.quantile_crps(y.cpu().numpy(), np.maximum.accumulate(quantiles.cpu().numpy(), axis=1))
+            quantiles = self.quantiles(metrics.midpoint_levels(_CRPS_QUANTILES).tolist())
+            # neighbours may be in the wrong order by one rounding
+            found = metrics.quantile_crps(y.cpu().numpy(), np.maximum.accumulate(quantiles.cpu().numpy().T, axis=1))
         return torch.as_tensor(found, device=y.device)
 
     def quantile(self, q: float) -> Tensor:
-        """y with P(Y_i <= y) = q (n,); exact for one component, else bisection between the components' quantiles."""
-        each = self.means + self.variances.sqrt() * float(torch.special.ndtri(torch.tensor(q, dtype=torch.float64)))
-        each = self.offset + self.scale * self.warp.inverse(each)
-        low, high = each.amin(0), each.amax(0)
-        if len(self.means) == 1:
-            return low
+        """y with P(Y_i <= y) = q (n,)."""
+        return self.quantiles([q])[0]
+
+    def quantiles(self, levels: Sequence[float]) -> Tensor:
+        """y with P(Y_i <= y) = q of all levels q (Q, n), some points at a time."""
+        q = self.means.new_tensor(levels)
+        together = max(1, _AT_ONCE // (len(self.means) * len(levels)))
+        pieces = zip(self.means.split(together, -1), self.variances.split(together, -1), strict=True)
         with SMALL_WORK:  # PyTorch shares out even a few hundred erfc, and on a busy machine each step would wait for a core
-            for _ in range(60):
-                middle = 0.5 * (low + high)
-                below = self.cdf(middle) < q
-                low, high = torch.where(below, middle, low), torch.where(below, high, middle)
-        return 0.5 * (low + high)
+            return self.offset + self.scale * torch.cat([self._quantiles(q, *piece) for piece in pieces], -1)
+
+    def _quantiles(self, q: Tensor, means: Tensor, variances: Tensor) -> Tensor:
+        """t with P(T_i <= t) = q (Q, n): Newton's steps from between the components' quantiles, bisection where one leaves that bracket or is no shorter than half the last.
+
+        A number is found when its step no longer shows beside it or beside its widest component; only the others go on.
+        """
+        Q, n = len(q), means.shape[1]
+        means, stds, q = means.repeat(1, Q), variances.sqrt().repeat(1, Q), q.repeat_interleave(n)
+        each = self.warp.inverse(means + stds * torch.special.ndtri(q))
+        if len(means) == 1:
+            return each.reshape(Q, n)
+        weights = self.log_weights.exp()
+        low, high, found = each.amin(0), each.amax(0), weights @ each
+        t, move, smallest, unfinished = found, high - low, _SAME * stds.amax(0), torch.arange(len(found), device=found.device)
+        for _ in range(_MOST_STEPS):
+            z, log_slope = self.warp.forward(t)
+            u = (z - means) / stds
+            off = weights @ (0.5 * torch.erfc(-u / math.sqrt(2.0))) - q
+            slope = weights @ ((log_slope - 0.5 * u * u).exp() / stds) / math.sqrt(2.0 * math.pi)
+            low, high = torch.where(off < 0, t, low), torch.where(off < 0, high, t)
+            step = t - off / slope.clamp_min(1e-300)
+            shown = torch.maximum(smallest, _SAME * t.abs())
+            good = (step >= low) & (step <= high) & ((step - t).abs() <= torch.maximum(0.5 * move, shown))
+            following = torch.where(good, step, 0.5 * (low + high))
+            move = (following - t).abs()
+            moving = move > shown
+            found[unfinished] = following
+            if not moving.any():
+                break
+            t, move, low, high, q, smallest, unfinished = (
+                a[moving] for a in (following, move, low, high, q, smallest, unfinished)
+            )
+            means, stds = means[:, moving], stds[:, moving]
+        return found.reshape(Q, n)
 
     def sample(self, count: int, generator: torch.Generator) -> Tensor:
         """Independent draws at each point (count, n)."""

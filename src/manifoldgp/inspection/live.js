@@ -217,7 +217,7 @@ function predicted(text) {
 }
 (() => {
   const holder = document.getElementById("live-table"), out = make("div", { role: "status" });
-  const box = make("textarea", { rows: 5, spellcheck: "false", "aria-label": "Table with a header row", placeholder: live.columns.map((c) => c.shown).join(",") + "\n..." });
+  const box = make("textarea", { rows: 5, spellcheck: "false", "aria-label": "Table with a header row", placeholder: live.columns.map((c) => (c.shown.includes(",") ? `"${c.shown}"` : c.shown)).join(",") + "\n..." });
   const file = make("input", { type: "file", accept: ".csv,.tsv,.txt", "aria-label": "CSV file" }), go = make("button", { class: "chip", type: "button", text: "Predict the table" });
   const quote = (cell, separator) => (typeof cell === "string" && (cell.includes(separator) || /["\n]/.test(cell)) ? `"${cell.replaceAll('"', '""')}"` : String(cell));
   function run() {

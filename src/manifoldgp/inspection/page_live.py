@@ -37,7 +37,7 @@ def live_section(view: ModelView) -> tuple[str, Spec, list[str]]:
     except InputError as error:
         return _without(f"This model cannot compute inside a page. {escape(str(error))}"), {}, []
     if p.nbytes > MOST_BYTES:
-        reason = f"The model has {p.nbytes / 1e6:.0f} MB of numbers, and a page carries at most {MOST_BYTES / 1e6:.0f} MB: use <code>mgp predict</code>."
+        reason = f"The model has {p.nbytes / 1e6:.1f} MB of numbers, and a page carries at most {MOST_BYTES / 1e6:.1f} MB: use <code>mgp predict</code>."
         return _without(reason), {}, []
     about = _TABLE_WORDS + _GAPS * _fills_gaps(view)
     html = f'<h2>Try it</h2><p class="soft">{_WORDS}</p><div id="live"></div><h3>A table</h3><p class="soft">{about}</p><div id="live-table"></div>'

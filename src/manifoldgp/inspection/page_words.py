@@ -89,8 +89,18 @@ def _headline(view: ModelView, target: TargetView) -> str:
         return f"{escape(target.name)} is {digits(float(target.rows.y[0]))}{escape(unit)} in every training row: there is nothing to learn, and nothing to say about errors."
     return (
         f"{of} error <b>{digits(found.rmse, 3)}{escape(unit)}</b>; always predicting the mean <b>{digits(found.baseline, 3)}{escape(unit)}</b>{explained}; "
-        f"{_intervals_in_words(target.calibration.pit, target.calibration.together)}. <span class='soft'>({found.which})</span>"
+        f"{_intervals_in_words(target.calibration.pit, target.calibration.together)}. <span class='soft'>({found.which}{_kindness(view, target)})</span>"
     )
+
+
+def _kindness(view: ModelView, target: TargetView) -> str:
+    """Why rows that were left out one at a time are no test of new ones."""
+    if not (target.shown.left_out and target.held_out is None):
+        return ""
+    encoding = getattr(view.model, "table_encoding_", None)
+    if encoding is not None and encoding.group is not None:
+        return f" one at a time, the others of the same {escape(one_line(encoding.group))} known: a new one is harder, and not tried here"
+    return " one at a time, by parameters that have seen them: new rows can be harder"
 
 
 @dataclass(frozen=True)
@@ -121,11 +131,23 @@ def _intervals_in_words(pit: np.ndarray, together: np.ndarray | None = None) -> 
 
     >>> _intervals_in_words(np.r_[np.full(119, 0.5), 0.0]), _intervals_in_words(np.full(400, 0.5))
     ('<b>intervals hold</b>', '<b>intervals are too wide</b>: those of 95 % hold 100 %')
+    >>> _intervals_in_words(np.r_[np.full(419, 0.5), 0.0])
+    '<b>intervals are too wide</b>: those of 95 % hold 99.8 %'
     """
     if not interval_remarks(pit, together):
         return "<b>intervals hold</b>"
     inside = float(np.mean(np.abs(pit - 0.5) <= 0.475))
-    return f"<b>intervals are too {'narrow' if inside < 0.95 else 'wide'}</b>: those of 95 % hold {100 * inside:.0f} %"
+    return f"<b>intervals are too {'narrow' if inside < 0.95 else 'wide'}</b>: those of 95 % hold {_percent(inside)}"
+
+
+def _percent(share: float) -> str:
+    """A share in percent, without decimals unless it would then seem to be all or nothing.
+
+    >>> _percent(0.953), _percent(0.998), _percent(1.0)
+    ('95 %', '99.8 %', '100 %')
+    """
+    rounded = f"{100 * share:.0f}"
+    return f"{100 * share:.1f} %" if rounded in ("0", "100") and share not in (0.0, 1.0) else f"{rounded} %"
 
 
 def _unit(name: str) -> str:
@@ -174,7 +196,7 @@ def facts(view: ModelView) -> dict[str, str]:
         error, which = _typical_error(view, target)
         found[f"typical error{of} ({which})"] = escape(say(error) + _unit(target.name))
         inside = float(np.mean(np.abs(target.calibration.pit - 0.5) <= 0.475))
-        found[f"95 % intervals{of} hold ({_source(target)})"] = f"{100 * inside:.0f} %"
+        found[f"95 % intervals{of} hold ({_source(target)})"] = _percent(inside)
     return found
 
 
@@ -265,6 +287,8 @@ def glossary(view: ModelView) -> str:
 def averaging(view: ModelView) -> str:
     kind = _kind(view)
     what = "; ".join(f"<b>{escape(g)}</b>: {_GROUPS[g]}" for g in _groups(view) if g in _GROUPS)
+    if kind in ("stack", "fast") and all(sum(block.members for block in e.blocks) == 1 for e in view.model.ensembles_):
+        return f"Of all models that were tried, held-out rows left one in the average: {what}. Copies of it with wider or narrower intervals share the weight."
     return escape(as_averaging(view.model.averaging).in_words) + (
         f" Groups: {what}." if what and kind in ("stack", "fast") else ""
     )

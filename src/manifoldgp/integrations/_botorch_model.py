@@ -73,7 +73,7 @@ class ManifoldGPModel(Model, FantasizeMixin):
         self._member = torch.cat(_component_members([block.members for block in ensemble.blocks], len(factors))).to(
             factors.device
         )
-        self._warp = Warp([block.warping for block in ensemble.blocks for _ in factors])
+        self._warp = Warp.of([block.warping for block in ensemble.blocks for _ in factors])
         self._x_scaler, data = estimator.x_scaler_, ensemble.blocks[0].data
         self.train_inputs = (torch.as_tensor(self._x_scaler.undo(data.X.cpu().numpy()), device=factors.device),)
         self.train_targets = self._offset + self._scale * data.y

@@ -50,26 +50,29 @@ class Mixture:
         return found
 
     def quantile(self, q: float) -> np.ndarray:
-        """y with P(Y_i <= y) = q (n,): Newton's steps from between the components' quantiles, bisection where one leaves that bracket.
+        """y with P(Y_i <= y) = q (n,): Newton's steps from between the components' quantiles, bisection where one leaves that bracket or is no shorter than half the last.
 
         A row is done when its step no longer shows beside y or its widest component; only the others go on.
         """
         stds = np.sqrt(self.variances)
         each = self.means + stds * NormalDist().inv_cdf(q)
         low, high, found = each.min(0), each.max(0), self.weights @ each
-        open_rows, y, means, smallest = np.arange(len(found)), found, self.means, _SAME * stds.max(0)
+        open_rows, y, means, move, smallest = np.arange(len(found)), found, self.means, high - low, _SAME * stds.max(0)
         for _ in range(_MOST_STEPS):
             u = (y - means) / stds
             off = self.weights @ (0.5 * _erfc(-u / math.sqrt(2.0))) - q
             slope = self.weights @ (np.exp(-0.5 * u * u) / stds) / math.sqrt(2.0 * math.pi)
             low, high = np.where(off < 0, y, low), np.where(off < 0, high, y)
             step = y - off / np.maximum(slope, 1e-300)
-            following = np.where((step >= low) & (step <= high), step, 0.5 * (low + high))
-            moving = np.abs(following - y) > np.maximum(smallest, _SAME * np.abs(y))
+            shown = np.maximum(smallest, _SAME * np.abs(y))
+            good = (step >= low) & (step <= high) & (np.abs(step - y) <= np.maximum(0.5 * move, shown))
+            following = np.where(good, step, 0.5 * (low + high))
+            move = np.abs(following - y)
+            moving = move > shown
             found[open_rows] = following
             if not moving.any():
                 break
-            open_rows, y, low, high, smallest = open_rows[moving], following[moving], low[moving], high[moving], smallest[moving]
+            open_rows, y, move, low, high, smallest = (a[moving] for a in (open_rows, following, move, low, high, smallest))
             means, stds = means[:, moving], stds[:, moving]
         return found
 

@@ -110,7 +110,7 @@ def _period(factor: Valued, x: InputWords) -> str:
 def _smooth(factor: Valued, x: InputWords) -> str:
     kind = factor.kernel
     if isinstance(kind, NeuralNetwork):
-        return f"a function of {x.name} that is steep somewhere and levels off"
+        return f"a function of {x.name} that is steeper in some places than in others"
     length = _length(factor, x)
     rough = "rough" if isinstance(kind, _ROUGH) else "smooth"
     several = ", on several scales at once" if isinstance(kind, RationalQuadratic) else ""
