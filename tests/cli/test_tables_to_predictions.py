@@ -238,6 +238,42 @@ def test_a_row_that_cannot_be_scored_is_counted_as_in_its_file(folder, tmp_path)
     assert "(row 5)" in mgp("report", folder / "model.mgp", "--test", new, "--out", tmp_path / "r.html").err
 
 
+def test_all_names_that_are_not_there_are_told_at_once(here):
+    pd.DataFrame({"temp., °C": RNG.normal(size=9), "y": RNG.normal(size=9)}).to_csv("comma.csv", index=False)
+    told = fails("fit", "comma.csv", "-t", "CEC", "--group", "site", "--noise-column", "sd", "--drop", "Nr", "--out", "m.mgp")
+    assert "The table has no columns 'CEC', 'sd', 'site', 'Nr'. It has: 'temp., °C', y." in told
+
+
+def test_what_is_wrong_with_every_row_is_told_where_none_is_right(folder, tmp_path):
+    """Only the first row's fault was."""
+    rows = pd.read_csv(folder / "new.csv").head(3)
+    rows["surface"] = rows["surface"].astype(object)
+    rows.loc[0, "x1"] = np.nan
+    rows.loc[1:2, "surface"] = ["wood", "Steel "]
+    rows.to_csv(tmp_path / "bad.csv", index=False)
+    told = fails("predict", folder / "model.mgp", tmp_path / "bad.csv")
+    for words in ("No row can be predicted (row 1: ", "; row 2: ", "'wood'", "; row 3: "):
+        assert words in told
+
+
+def test_a_page_says_what_left_out_rows_are_no_test_of(here):
+    """A group that the average cannot use: 0.028 V and intervals that hold stood above, and new cells had 0.101 V."""
+    table = messy().assign(cell=[f"c{k % 5}" for k in range(30)])
+    table.to_csv("data.csv", index=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        mgp("fit", "data.csv", "-t", "y", "--drop", "z", "--group", "cell", "--averaging", "fast", "--out", "m.mgp")
+    mgp("report", "m.mgp", "--out", "m.html")
+    assert "(rows left out one at a time, the others of the same cell known: a new one is harder, and not tried here)" in Path(
+        "m.html"
+    ).read_text("utf-8")
+    mgp("fit", "data.csv", "-t", "y", "--drop", "z", "--drop", "cell", "--out", "s.mgp", *FAST)
+    mgp("report", "s.mgp", "--out", "s.html")
+    assert "(rows left out one at a time, by parameters that have seen them: new rows can be harder)" in Path("s.html").read_text(
+        "utf-8"
+    )
+
+
 def test_the_page_counts_rows_as_their_tables_do(here):
     """Rows without a target or an input, which are left out before, had shifted the numbers: row 171 was row 220 of the file."""
     table, new = messy(), messy(12, 1)

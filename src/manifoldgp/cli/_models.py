@@ -109,7 +109,8 @@ def prepare(encoding: TableEncoding, table: Any, allow_unknown: bool, messages: 
     reasons = encoding.why_not(table, allow_unknown)
     good = reasons == ""
     if not good.any():
-        encoding.inputs(table, allow_unknown)  # says all of it, where it is an error
+        if len(set(reasons)) == 1:
+            encoding.inputs(table, allow_unknown)  # says what can be done about it, where it is an error
         told = "; ".join(f"row {row + 1}: {reason}" for row, reason in zip(table.index[:5], reasons, strict=False))
         raise InputError(f"No row can be predicted ({told}{'; ...' if len(table) > 5 else ''}).")
     X = encoding.inputs(table[good], allow_unknown)
