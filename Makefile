@@ -108,7 +108,7 @@ bench-robots: $(INSTALLED)  ## the bars of models on robots: moments at uncertai
 	$(BIN)/python benchmarks/robots_forecasts.py
 	$(BIN)/python benchmarks/robots.py $(ROBOTS)
 
-bench-policy: $(INSTALLED)  ## policies from scratch in MuJoCo, ten seeds of two tasks, plain GP and learned features; an hour or two, can be continued; POLICY="--task strike --seeds 3"
+bench-policy: $(INSTALLED)  ## policies from scratch in MuJoCo, ten seeds of two tasks, plain GP and learned features; an hour or two, can be continued; POLICY="--task juggle --seeds 3"
 	$(BIN)/python benchmarks/robots_policy.py $(POLICY)
 
 house: $(INSTALLED)  ## modules, lines, Any, files that a fit passes through and that a new part touches; HOUSE="--tree DIR" puts another checkout beside

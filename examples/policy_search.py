@@ -1,4 +1,4 @@
-"""Policies learnt from scratch in MuJoCo: a cart-pole swings up, and a paddle keeps a ball bouncing to half a metre.
+"""Policies learnt from scratch in MuJoCo: a cart-pole swings up, and a paddle strikes a ball so that it goes on bouncing to half a metre.
 
     python examples/policy_search.py                             # cart-pole, plain GP, seed 0: a few minutes
     python examples/policy_search.py --task juggle --model learned  # a task with contacts, learned features
@@ -48,7 +48,7 @@ JUGGLE = """
   <default><geom condim="1" solref="-100000 -45"/></default>
   <worldbody>
     <body gravcomp="1">
-      <joint name="paddle" type="slide" axis="0 0 1" limited="true" range="-0.15 0.15"/>
+      <joint name="paddle" type="slide" axis="0 0 1" limited="true" range="-0.2 0.2"/>
       <geom type="box" size="0.1 0.1 0.01" pos="0 0 -0.01" mass="1"/>
     </body>
     <body pos="0 0 0.03">
@@ -72,8 +72,10 @@ class Task:
         Of the states, and which they are of two positions and their rates.
     rates
         Positions that follow from their rates by name; across an impact they do not.
-    limit, dt, steps
-        The largest action, a force or a speed; how long it is held; steps of a trial.
+    limits, dt, steps
+        The smallest and the largest action, a force or a speed; how long it is held; steps of a trial.
+    put_back
+        Whether each step begins with the first joint at its origin, at the speed that is the action: a paddle that strikes, and returns before the next step.
     start, spread, noise
         Mean and standard deviation of states where trials begin; standard deviation of what the sensors add.
     cost, solved
@@ -93,9 +95,10 @@ class Task:
     measured: tuple[int, ...]
     rates: dict[str, str]
     angles: tuple[int, ...]
-    limit: float
+    limits: tuple[float, float]
     dt: float
     steps: int
+    put_back: bool
     start: Array
     spread: Array
     noise: Array
@@ -116,8 +119,8 @@ def tip(states: Tensor) -> Tensor:
 
 
 def height(states: Tensor) -> Tensor:
-    """How high the ball gets if nothing stops it, in metres: (..., 1) of states (..., 3)."""
-    return (states[..., 1] + states[..., 2] ** 2 / (2 * 9.81)).unsqueeze(-1)
+    """How high the ball gets if nothing stops it, in metres: (..., 1) of states (..., 2)."""
+    return (states[..., 0] + states[..., 1] ** 2 / (2 * 9.81)).unsqueeze(-1)
 
 
 def stands(states: Array) -> bool:
@@ -138,9 +141,10 @@ TASKS = {
         measured=(0, 1, 2, 3),
         rates={"x": "dx", "angle": "dangle"},
         angles=(1,),
-        limit=10.0,
+        limits=(-10.0, 10.0),
         dt=0.1,
         steps=25,
+        put_back=False,
         start=np.zeros(4),
         spread=np.full(4, 0.05),
         noise=np.array([0.003, 0.003, 0.01, 0.01]),
@@ -155,22 +159,23 @@ TASKS = {
     ),
     "juggle": Task(
         xml=JUGGLE,
-        names=("paddle", "ball", "dball"),
-        measured=(0, 1, 3),
+        names=("ball", "dball"),
+        measured=(1, 3),
         rates={},
         angles=(),
-        limit=1.0,
+        limits=(0.0, 1.0),
         dt=0.1,
         steps=20,
-        start=np.array([0.0, 0.5, 0.0]),
-        spread=np.array([0.02, 0.1, 0.3]),
-        noise=np.array([0.001, 0.002, 0.01]),
-        scale=np.array([0.1, 0.3, 2.0]),
+        put_back=True,
+        start=np.array([0.5, 0.0]),
+        spread=np.array([0.1, 0.3]),
+        noise=np.array([0.002, 0.01]),
+        scale=np.array([0.3, 2.0]),
         cost=SaturatingCost([0.5], 0.1, height),
         solved=rises,
         held=1,
-        random_trials=20,
-        trials=6,
+        random_trials=10,
+        trials=15,
         evaluations=96,
         in_a_row=4,
     ),
@@ -208,8 +213,10 @@ class Simulator:
         data.qpos[:], data.qvel[:] = all_states[:2], all_states[2:]
         true, measured, actions = [start], [self._measured(start)], []
         for _ in range(task.steps):
-            actions.append(float(np.clip(act(measured[-1]), -task.limit, task.limit)))
+            actions.append(float(np.clip(act(measured[-1]), *task.limits)))
             data.ctrl[0] = actions[-1]
+            if task.put_back:
+                data.qpos[0], data.qvel[0] = 0.0, actions[-1]
             self._mujoco.mj_step(self._model, data, nstep=self._substeps)
             true.append(np.concatenate([data.qpos, data.qvel])[list(task.measured)])
             measured.append(self._measured(true[-1]))
@@ -220,7 +227,7 @@ class Simulator:
 
     def random_trial(self) -> tuple[Array, Array]:
         """Measured states and actions under random actions."""
-        actions = iter(np.repeat(self.rng.uniform(-self.task.limit, self.task.limit, self.task.steps), self.task.held))
+        actions = iter(np.repeat(self.rng.uniform(*self.task.limits, self.task.steps), self.task.held))
         return self.run(lambda state: next(actions))[1:]
 
     def solved(self, policy: RadialPolicy, count: int) -> float:
@@ -230,7 +237,8 @@ class Simulator:
 
 def first_policy(task: Task, seed: int) -> RadialPolicy:
     """A policy that has learnt nothing yet."""
-    return RadialPolicy([-task.limit], [task.limit], task.scale, task.angles, random_state=seed)
+    low, high = task.limits
+    return RadialPolicy([low], [high], task.scale, task.angles, random_state=seed)
 
 
 def recordings(task: Task, trials: Sequence[tuple[Array, Array]]) -> Trajectories:
@@ -265,7 +273,7 @@ def learn(task: Task, model: str, policy: RadialPolicy, seed: int) -> Iterator[t
 
 
 def picture(task: Task, states: Array, path: str) -> None:
-    """Draw one trial: the cart-pole every 0.1 s, from light to dark; or where paddle and ball are."""
+    """Draw one trial: the cart-pole every 0.1 s, from light to dark; or where the ball is."""
     from matplotlib import pyplot as plt
 
     figure, axes = plt.subplots(figsize=(7, 3), constrained_layout=True)
@@ -292,10 +300,9 @@ def _draw_cart_pole(axes, states: Array) -> None:
 def _draw_juggle(axes, seconds: Array, states: Array) -> None:
     axes.axhspan(0.4, 0.6, color="0.9", label="target")
     axes.plot(
-        seconds, height(torch.as_tensor(states)).squeeze(-1), "--", label="height that the ball will reach", color="tab:blue"
+        seconds, height(torch.as_tensor(states)).squeeze(-1), "--", label="height that the ball will reach", color="tab:orange"
     )
-    axes.plot(seconds, states[:, 1], label="ball", color="tab:blue")
-    axes.plot(seconds, states[:, 0], label="paddle", color="tab:orange")
+    axes.plot(seconds, states[:, 0], ".-", label="ball", color="tab:blue", linewidth=0.8)
     axes.set(xlabel="s", ylabel="m")
     axes.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False)
 

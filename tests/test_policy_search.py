@@ -206,14 +206,13 @@ def test_the_example_makes_its_trials():
     assert spec.loader is not None
     example = sys.modules.setdefault(spec.name, importlib.util.module_from_spec(spec))  # where dataclasses look for it
     spec.loader.exec_module(example)
-    simulator = example.Simulator(example.TASKS["strike"], 0)
-    states, _, forces = simulator.run(lambda state: 8.0)
-    assert states.shape == (17, 4)
-    before, after = example.height(torch.as_tensor(states)).numpy()[[0, -1], 0]
-    assert before == pytest.approx(states[0, 1], abs=0.01)  # the ball is dropped
-    np.testing.assert_allclose(
-        example.height(torch.as_tensor(states[:3])).squeeze(-1), before, atol=0.01
-    )  # and falls freely at first
-    assert after > before + 0.1  # until the paddle strikes it
-    assert example.rises(states) == (abs(after - 0.5) < 0.1)
-    assert (forces == 8.0).all()
+    simulator = example.Simulator(example.TASKS["juggle"], 0)
+    states, _, actions = simulator.run(lambda state: 0.35)
+    assert states.shape == (21, 2)
+    heights = example.height(torch.as_tensor(states)).numpy()[:, 0]
+    np.testing.assert_allclose(heights[:3], heights[0], atol=0.01)  # the ball falls freely
+    assert heights[-1] > 0.3  # and is struck again and again
+    assert example.rises(states) == (np.abs(heights[-4:] - 0.5) < 0.1).all()
+    assert (actions == 0.35).all()
+    still = example.height(torch.as_tensor(simulator.run(lambda state: -5.0)[0])).numpy()[:, 0]
+    assert still[-1] < 0.15  # a paddle that stays where it is takes a third of its energy at every bounce

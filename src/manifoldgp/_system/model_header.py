@@ -71,6 +71,13 @@ def refuse_other_checksum(path: Path, metadata: dict[str, str], found: str) -> N
         )
 
 
+def existing(path: str | Path) -> Path:
+    """The path of a model file; refuses one that is not there."""
+    if not Path(path).is_file():
+        raise FileNotFoundError(f"There is no model file {path}.")
+    return Path(path)
+
+
 def read_header(path: str | Path) -> dict[str, Any]:
     """The plain data of a model file; refuses one that is damaged, foreign, or of another version."""
     return read_parts(path, lambda name: False)[0]
@@ -78,9 +85,7 @@ def read_header(path: str | Path) -> dict[str, Any]:
 
 def read_parts(path: str | Path, wanted: Callable[[str], bool]) -> tuple[dict[str, Any], list[Part]]:
     """The plain data of a model file, and the tensors whose names are wanted. All others are read too, for the checksum, but a little at a time."""
-    path = Path(path)
-    if not path.is_file():
-        raise FileNotFoundError(f"There is no model file {path}.")
+    path = existing(path)
     try:
         with path.open("rb") as file:
             metadata, parts = _table(file, os.fstat(file.fileno()).st_size)

@@ -12,9 +12,9 @@ import typer
 
 def _is_there(file: Path) -> Path:
     """A file that is not there is told at once, before PyTorch is loaded."""
-    if not file.exists():
-        raise FileNotFoundError(f"There is no model file {file}.")
-    return file
+    from manifoldgp._system.model_header import existing
+
+    return existing(file)
 
 
 ModelFile = Annotated[Path, typer.Argument(help="Model file that mgp fit wrote.", metavar="MODEL", callback=_is_there)]

@@ -16,7 +16,16 @@ from torch import Tensor
 
 from manifoldgp._system.bounded_json import dump, parse_table
 from manifoldgp._system.files import written_whole
-from manifoldgp._system.model_header import FORMAT, MOST_TENSORS, VERSION, Part, checked_metadata, checksum, refuse_other_checksum
+from manifoldgp._system.model_header import (
+    FORMAT,
+    MOST_TENSORS,
+    VERSION,
+    Part,
+    checked_metadata,
+    checksum,
+    existing,
+    refuse_other_checksum,
+)
 from manifoldgp.averaging.stacking import HeldOutReport
 from manifoldgp.data.encoding import TableEncoding
 from manifoldgp.data.scaling import Standardizer
@@ -74,9 +83,7 @@ def write(path: str | Path, header: dict[str, Any], tensors: dict[str, Tensor]) 
 
 def read(path: str | Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Header and tensors of a file; refuses one that is damaged, foreign, or of another version."""
-    path = Path(path)
-    if not path.is_file():
-        raise FileNotFoundError(f"There is no model file {path}.")
+    path = existing(path)
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
