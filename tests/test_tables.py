@@ -322,6 +322,17 @@ def test_names_are_no_title_whatever_else_could_separate_cells(tmp_path, name, t
     assert ([name for name in read.columns if not name.startswith("Unnamed")], len(read)) == (columns, rows)
 
 
+def test_commas_in_names_and_texts_separate_no_cells_where_semicolons_do(tmp_path):
+    """As Excel and pandas write it: nothing but a semicolon needs quotes."""
+    lines = ["area;rooms;street, number;rent", *(f"{60 + k},5;{k};Main St., {k};{500 + k},25" for k in range(8))]
+    (tmp_path / "rents.csv").write_text("\n".join(lines) + "\n")
+    table = read_table(tmp_path / "rents.csv")
+    assert list(table.columns) == ["area", "rooms", "street, number", "rent"]
+    assert table["rent"].tolist() == [500.25 + k for k in range(8)]
+    (tmp_path / "notes.csv").write_text("x,note;s,y\n1.5,a;b,2\n2.5,c,3\n3.5,d,4\n")
+    assert list(read_table(tmp_path / "notes.csv").columns) == ["x", "note;s", "y"]
+
+
 @pytest.mark.parametrize("name", ["counts.csv", "counts.txt", "counts.tsv"])
 def test_commas_of_thousands_are_no_decimal_commas(tmp_path, name):
     """Hourly counts of 1,250 became 1.25 in silence, beside a column of numbers with points: R² 0.65 in place of 0.97."""

@@ -57,9 +57,10 @@ class TextSource:
         """What the first lines use: comma and point, or semicolon or tabulator with the decimal sign that their numbers have. tabbed: tabulators, as the file's name says."""
         lines = self._first_lines(_LINES_WITH_NUMBERS)[self.titles() :] or [""]
         header = re.sub(r"(?<=\d),(?=\d)", "", lines[0])  # the names may stand in a comment, and this be the first row
-        if not tabbed and ("," in header or not (";" in header or "\t" in header)):
+        even = [separator for separator in ";\t" if _separates(separator, lines)]  # a name or a text may hold commas too
+        if not tabbed and not even and ("," in header or not (";" in header or "\t" in header)):
             return ",", "."
-        separator = ";" if ";" in header and not tabbed else "\t"
+        separator = "\t" if tabbed else even[0] if even else ";" if ";" in header else "\t"
         return separator, decimal_sign([_cells(line, separator) for line in lines])
 
     def _first_lines(self, most: int = 21) -> list[str]:
@@ -165,6 +166,12 @@ def titles_above(rows: Sequence[Sequence[str]]) -> int:
         if len(filled) > max(1, width // 2):
             return 0
     return 0
+
+
+def _separates(separator: str, lines: Sequence[str]) -> bool:
+    """Whether (almost) all lines below the first have as many cells as that one has, several."""
+    first, *below = (len(_cells(line, separator)) for line in lines)
+    return first > 1 and len(below) > 0 and below.count(first) >= 0.9 * len(below)
 
 
 def _cells(line: str, separator: str) -> list[str]:

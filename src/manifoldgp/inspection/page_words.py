@@ -87,9 +87,13 @@ def _headline(view: ModelView, target: TargetView) -> str:
     explained = "" if found.explained is None else f"; R² <b>{explained_share(found.explained).replace('-', '−')}</b>"
     if np.ptp(target.rows.y) == 0.0:
         return f"{escape(target.name)} is {digits(float(target.rows.y[0]))}{escape(unit)} in every training row: there is nothing to learn, and nothing to say about errors."
+    kind = _kindness(view, target)
+    intervals = _intervals_in_words(target.calibration.pit, target.calibration.together)
+    if kind:  # a kind test is nothing to print in bold
+        intervals = intervals.replace("<b>intervals hold</b>", "intervals hold on these rows")
     return (
         f"{of} error <b>{digits(found.rmse, 3)}{escape(unit)}</b>; always predicting the mean <b>{digits(found.baseline, 3)}{escape(unit)}</b>{explained}; "
-        f"{_intervals_in_words(target.calibration.pit, target.calibration.together)}. <span class='soft'>({found.which}{_kindness(view, target)})</span>"
+        f"{intervals}. <span class='soft'>({found.which}{kind})</span>"
     )
 
 
