@@ -6,7 +6,7 @@
     python benchmarks/robots_policy.py --dynamics           # how well both models predict the systems, from ten trials with random actions; a minute
 
 Each finished seed is a file and a picture in build/policy, so that a run goes on where it was stopped. Tasks and models are those of examples/policy_search.py. The loop ends when two
-trials in a row of the swing-up were solved, or four of the juggling, or after 20 s and 50 s of interaction.
+trials in a row of the swing-up were solved, or four of the juggling, or after 20 s and 35 s of interaction.
 A seed counts as learnt if the policy then solves at least 8 of 10 other trials, with starts and sensor noise that it has not seen.
 """
 

@@ -413,3 +413,11 @@ def test_times_that_no_file_can_hold_are_not_saved(freq, zone, tmp_path):
     again = EvenSeries.from_plain(named.to_plain())
     assert again.step == named.step
     assert (again.times == named.times).all()
+
+
+def test_the_default_model_is_watched_and_a_regressor_of_ones_own_by_itself():
+    series, seen = np.sin(np.arange(40) / 3), []
+    Forecaster(lags=3, callback=lambda iterations, values: seen.append(len(values))).fit(series)
+    assert seen
+    with pytest.raises(InputError, match="Give it to the regressor"):
+        Forecaster(GPRegressor(), lags=3, callback=print).fit(series)

@@ -20,7 +20,7 @@ from drawn_estimators import every_part, make_inputs, rounding
 from manifoldgp import GPRegressor
 from manifoldgp.data.encoding import TableEncoding
 from manifoldgp.data.table_files import read_table
-from manifoldgp.data.written_numbers import NO_VALUE, decimal_sign, read_numbers
+from manifoldgp.data.written_numbers import NO_VALUE, _units_row, decimal_sign, read_numbers
 from manifoldgp.inspection import page_live
 from manifoldgp.inspection.page import write_model_report
 
@@ -371,6 +371,27 @@ def test_the_decimal_sign_of_a_pasted_table_is_that_of_its_file(chromium, tmp_pa
     code = f"const data = {{}}; {functions} return {json.dumps(tables)}.map(decimalSign);"
     dom, console = browse(chromium, with_script("<html><body></body></html>", code, tmp_path / "m.html"), tmp_path / "profile")
     assert not console
-    expected = [decimal_sign(table) for table in tables]
+    expected = [decimal_sign(table).sign for table in tables]
     assert 0.2 < expected.count(",") / len(expected) < 0.8
+    assert outcome_of(dom) == expected
+
+
+def test_units_are_found_on_the_page_where_tables_find_them(chromium, tmp_path):
+    rng = np.random.default_rng(1)
+    firsts, others = ["m", "°C", "m", "°C", "kg", "-", "na", "", "3"], ["0,5", "1", "", "-", "2 kg", "x"]
+    tables = []
+    for _ in range(300):
+        rows, columns = rng.integers(2, 5), rng.integers(2, 5)
+        below = rng.choice(others, (rows, columns), p=[0.42, 0.42, 0.06, 0.06, 0.0, 0.04])
+        tables.append([rng.choice(firsts, columns).tolist(), *below.tolist()])
+    functions = (resources.files("manifoldgp.inspection") / "live.js").read_text(encoding="utf-8")
+    functions = (
+        functions.split("// Distance from")[0]
+        + functions[functions.index("// Whether the first of these") : functions.index("// Predictions of a table")]
+    )
+    code = f"const data = {{}}; {functions} return {json.dumps(tables)}.map((rows) => unitsAbove(rows, ','));"
+    dom, console = browse(chromium, with_script("<html><body></body></html>", code, tmp_path / "m.html"), tmp_path / "profile")
+    assert not console
+    expected = [bool(_units_row(pd.DataFrame(table, dtype=object).replace("", np.nan), ",")) for table in tables]
+    assert 0.03 < np.mean(expected) < 0.9
     assert outcome_of(dom) == expected

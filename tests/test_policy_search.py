@@ -208,11 +208,11 @@ def test_the_example_makes_its_trials():
     spec.loader.exec_module(example)
     simulator = example.Simulator(example.TASKS["juggle"], 0)
     states, _, actions = simulator.run(lambda state: 0.35)
-    assert states.shape == (21, 2)
+    assert states.shape == (15, 2)
     heights = example.height(torch.as_tensor(states)).numpy()[:, 0]
     np.testing.assert_allclose(heights[:3], heights[0], atol=0.01)  # the ball falls freely
     assert heights[-1] > 0.3  # and is struck again and again
-    assert example.rises(states) == (np.abs(heights[-4:] - 0.5) < 0.1).all()
+    assert example.rises(states) == (np.abs(heights[-4:] - 0.5) < 0.07).all()
     assert (actions == 0.35).all()
     still = example.height(torch.as_tensor(simulator.run(lambda state: -5.0)[0])).numpy()[:, 0]
-    assert still[-1] < 0.15  # a paddle that stays where it is takes a third of its energy at every bounce
+    assert still[-1] < 0.7 * still[0]  # a paddle that stays where it is takes a third of its energy at every bounce

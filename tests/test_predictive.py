@@ -294,3 +294,14 @@ def test_known_noise_of_new_points_adds_to_their_variance():
     latent = ensemble.predict(X, latent=True).moments()[1]
     learned = float(values["noise"]["scale"]) ** 2 + PLAIN.noise.floor**2
     torch.testing.assert_close(variance - latent, torch.full((3,), SCALE**2 * learned, dtype=torch.float64))
+
+
+def test_blocks_of_one_kind_are_warped_together():
+    warping, values = TanhWarping(2), [warp_values(3), warp_values(1, seed=4), warp_values(2, seed=5)]
+    apart = Warp([(warping, values[0], 3), (warping, values[1], 1), (NoWarping(), {}, 1), (warping, values[2], 2)])
+    joined = Warp.of(apart.blocks)
+    assert [count for _, _, count in joined.blocks] == [4, 1, 2]
+    t = normal(7, 9)
+    for mine, other in zip(joined.forward(t), apart.forward(t), strict=True):
+        torch.testing.assert_close(mine, other)
+    torch.testing.assert_close(joined.inverse(t), apart.inverse(t))

@@ -173,7 +173,7 @@ def test_several_files_and_several_targets(here):
     messy()[:10].to_csv("a1.csv", index=False)
     messy()[10:].to_parquet("a2.parquet")
     done = mgp("fit", "a*", "-t", "y", "-t", "z", "--drop", "sd", "--out", "m.mgp", *FAST)
-    assert "30 rows; inputs: x, floor, wet; target: y, z" in done.err
+    assert "30 rows; inputs: x, floor, wet; targets: y, z" in done.err
     mgp("predict", "m.mgp", "new.csv", "--out", "p.parquet")
     predictions = pd.read_parquet("p.parquet")
     assert list(predictions.columns) == [f"{t}_{c}" for t in ("y", "z") for c in ("mean", "std", "q05", "q50", "q95")]
@@ -731,7 +731,7 @@ def test_inspect_shows_columns_settings_and_remarks(folder):
     about = json.loads(mgp("inspect", folder / "model.mgp", "--json").out)
     model = manifoldgp.load(folder / "model.mgp")
     assert about["rows"] == 60
-    assert about["table"] == model.table_encoding_.to_plain() | {"donors": None}
+    assert about["table"] == model.table_encoding_.to_plain() | {"donors": None, "rows_left_out": None}
     assert about["settings"]["averaging__max_iter"] == 15
     assert about["remarks"] == [in_options(remark) for remark in model.diagnose().remarks]
     assert about["numbers"]["NLML per row"] == pytest.approx(model.diagnose().numbers["NLML per row"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 _ORDERS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb\ud800-\udfff]")
 """Control characters, marks that turn the direction of text or cannot be seen, ends of lines, and halves of characters."""
@@ -106,3 +106,13 @@ def without_formulas(text: str) -> str:
     cost [\\$]
     """
     return visible(text).replace("$", r"\$")
+
+
+def listed_names(names: Sequence[str], most: int | None = None) -> str:
+    """Names with commas between them; in quotes those that hold one themselves. most: so many at most.
+
+    >>> listed_names(["plain", "warm, dry", "cold"], 2)
+    "plain, 'warm, dry', ..."
+    """
+    shown = [repr(name) if "," in name else name for name in names[:most]]
+    return ", ".join(shown + ["..."] * (len(shown) < len(names)))

@@ -98,8 +98,9 @@ def errors_in_words(report: HeldOutReport, scale: float) -> list[str]:
     found = errors_of(report.observed, report.mean, scale)
     explained = f", R² {explained_share(found['R²'])}" if "R²" in found else ""
     explained += ": no better than always predicting the mean" if found.get("R²", 1.0) <= 0.0 else ""
+    whole = "" if report.together is None else f", whole {'stretches of time' if report.ordered else 'groups'} at a time,"
     return [
-        f"On {len(report.mean):,} held-out rows the typical error (RMSE) is {digits(found['RMSE'], 3)}, the mean error (MAE) {digits(found['MAE'], 3)}{explained}."
+        f"On {len(report.mean):,} held-out rows{whole} the typical error (RMSE) is {digits(found['RMSE'], 3)}, the mean error (MAE) {digits(found['MAE'], 3)}{explained}."
     ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,11 +16,18 @@ from manifoldgp.training.progress import Course, PhaseWatcher, about, in_advance
 from manifoldgp.training.rich_bar import RichBar
 
 
+def can_be_watched(averaging: Any) -> bool:
+    """Whether all of a training can be seen and stopped; that of a sampler cannot."""
+    from manifoldgp.averaging import NUTS, as_averaging
+
+    return not isinstance(as_averaging(averaging), NUTS)
+
+
 class FitProgress(PhaseWatcher):
     """The estimator's callback: draws the bar, and answers true once somebody wants training to stop.
 
     On a terminal a bar; elsewhere a line for every phase.
-    watched: whether all of the training can be seen; sampling cannot.
+    watched: whether all of the training can be seen (`can_be_watched`). title: what is trained, in words; None: as the plan says it, by options of ``mgp fit``.
     """
 
     def __init__(
@@ -30,11 +38,12 @@ class FitProgress(PhaseWatcher):
         *,
         watched: bool = True,
         budget: float | None = None,
+        title: str | None = None,
     ) -> None:
         self.output = -1  # the last target that had begun before somebody stopped training
         self.course = Course(outputs, budget)
         self._interruption, self._messages, self._watched, self._budget = interruption, messages, watched, budget
-        self._words = "starting"
+        self._words, self._title = "starting", title
 
     @property
     def stop(self) -> bool:
@@ -51,6 +60,7 @@ class FitProgress(PhaseWatcher):
 
     def begin(self, output: int, plan: Plan) -> None:
         self.course.begin(output, plan)
+        plan = plan if self._title is None else replace(plan, title=self._title)
         if output == 0 and self._watched and plan.title:
             self._messages.note(in_options(in_advance(plan, self.course.seconds_left, self._budget)))
         if not self.stop:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from manifoldgp._system.plain_text import digits, option, verb
+from manifoldgp._system.plain_text import digits, listed_names, option, verb
 from manifoldgp.cli._messages import Messages
 from manifoldgp.cli._models import tell_rows_without_target
 from manifoldgp.cli._options import column_names
@@ -118,19 +118,19 @@ def _say_what_was_read(training: Training, rows: int, messages: Messages, ordere
     from manifoldgp.data.written_numbers import number_for_nothing, signs_of_nothing
 
     encoding = training.encoding
-    inputs = ", ".join(column.name for column in encoding.columns)
-    messages.note(f"{rows} rows; inputs: {inputs}; target: {', '.join(encoding.targets)}")
+    inputs, several = listed_names([column.name for column in encoding.columns]), len(encoding.targets)
+    messages.note(f"{rows} rows; inputs: {inputs}; {verb(several, 'target', 'targets')}: {listed_names(encoding.targets)}")
     tell_rows_without_target(training.without_target, rows, messages)
     _tell_gaps(training, rows - training.without_target, messages)
     for column in encoding.columns:
         if column.kind == "category":
-            names = ", ".join(column.categories[:6]) + (", ..." if len(column.categories) > 6 else "")
+            names = listed_names(column.categories, 6)
             each = f"one 0/1 column for each of {len(column.categories)} categories ({names})"
             messages.note(f"{column.name}: text, {each if len(column.categories) > 1 else f'with a single category ({names})'}")
         elif column.kind == "levels":
-            names = ", ".join(column.categories[:6])
+            names = listed_names(column.categories, 6)
             messages.note(
-                f"{column.name}: text, becomes the effect of each of {len(column.categories)} categories ({names}, ...) on the target"
+                f"{column.name}: text, becomes the effect of each of {len(column.categories)} categories ({names}) on the target"
             )
         elif column.kind == "flag":
             messages.note(f"{column.name}: true or false, becomes 1 or 0")

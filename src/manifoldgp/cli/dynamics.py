@@ -74,7 +74,7 @@ def fit(
                 flags=column_names(flags, columns),
                 rates=dict(_rate(text) for text in rate or ()) or None,
             )
-            interrupted = _fit_watched(model, recorded, messages, interruption)
+            interrupted = _fit_watched(model, averaging, recorded, messages, interruption)
             place = unfinished if interrupted and out.exists() else out
             model.save(place)
         except KeyboardInterrupt:
@@ -182,18 +182,23 @@ def _regressor(averaging: Averaging, seed: int) -> ManifoldGPRegressor:
     return ManifoldGPRegressor(averaging=averaging.value, random_state=seed)
 
 
-def _fit_watched(model: DynamicsModel, recorded: Trajectories, messages: Messages, interruption: Interruption) -> bool:
+def _fit_watched(
+    model: DynamicsModel, averaging: Averaging, recorded: Trajectories, messages: Messages, interruption: Interruption
+) -> bool:
     """Train with a progress bar; returns whether somebody interrupted it."""
-    from manifoldgp.cli._fit_progress import FitProgress
+    from manifoldgp.cli._fit_progress import FitProgress, can_be_watched
 
+    outputs, rows = model.learnt_states(recorded), sum(map(len, recorded.runs)) - len(recorded)
+    watched = averaging is Averaging.plain or can_be_watched(averaging.value)
+    title = f"{rows:,} steps, --averaging {averaging.value}"
+    progress = FitProgress(outputs, messages, interruption, watched=watched, title=title)
     regressor: Any = model.regressor
-    outputs = model.learnt_states(recorded)
-    progress = FitProgress(outputs, messages, interruption)
     with messages.warnings_as_messages(), progress, progress.interruptible():
-        model.set_params(regressor=regressor.set_params(callback=progress)).fit(recorded)
+        regressor.set_params(callback=progress)
+        model.fit(recorded)
     refuse_unfinished(progress, outputs, interruption.exit_code)
-    model.regressor_.set_params(callback=None)
-    model.set_params(regressor=regressor.set_params(callback=None))
+    for one in (regressor, model.regressor_):
+        one.set_params(callback=None)
     return progress.stop
 
 

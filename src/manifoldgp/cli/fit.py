@@ -360,13 +360,12 @@ def fit_table(
     more: Path | None = None,
 ) -> Fitted:
     """Train, with a progress bar, until somebody interrupts; more: the file of a model that goes on. The model carries the table's encoding."""
-    from manifoldgp import NUTS, GPRegressor, ManifoldGPRegressor
-    from manifoldgp.averaging import as_averaging
-    from manifoldgp.cli._fit_progress import FitProgress
+    from manifoldgp import GPRegressor, ManifoldGPRegressor
+    from manifoldgp.cli._fit_progress import FitProgress, can_be_watched
 
     begin, outputs = time.perf_counter(), len(training.encoding.targets)
     plain = "averaging" not in arguments
-    watched = plain or not isinstance(as_averaging(arguments["averaging"]), NUTS)
+    watched = plain or can_be_watched(arguments["averaging"])
     progress = FitProgress(outputs, messages, interruption, watched=watched, budget=arguments["time_budget"])
     with messages.warnings_as_messages(), progress, progress.interruptible():
         periods = next((column.time.cyclic for column in training.encoding.columns if column.time is not None), ())

@@ -101,7 +101,7 @@ def _learnt(series: Any, settings: dict[str, Any], outputs: int, messages: Messa
     from manifoldgp.cli._fit_progress import FitProgress
 
     with Interruption() as interruption:
-        progress = FitProgress(outputs, messages, interruption)
+        progress = FitProgress(outputs, messages, interruption, title=f"{len(series)} values")
         try:
             with progress, progress.interruptible():
                 model = Forecaster(**settings, callback=progress).fit(series)

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from manifoldgp._system.plain_text import digits, visible
-from manifoldgp.cli._messages import output, plain_data, print_json, size_in_words
+from manifoldgp._system.plain_text import digits, listed_names, visible
+from manifoldgp.cli._messages import Messages, output, plain_data, print_json, size_in_words
 from manifoldgp.cli._options import Json, ModelFile
 
 
@@ -35,7 +35,10 @@ def inspect(
     about = {"model": str(model_file), **{name: found[name] for name in _ABOUT}, "bytes": model_file.stat().st_size}
     if "dynamics" in header:
         about["dynamics"] = {name: header["dynamics"]["space"][name] for name in ("state_names", "action_names", "dt")}
-    indices = _sensitivities(_opened(model_file, header), found["targets"]) if sensitivity else {}
+    indices = {}
+    if sensitivity:
+        with Messages(False).working("Predicting tens of thousands of rows for the Sobol indices: seconds to some minutes ..."):
+            indices = _sensitivities(_opened(model_file, header), found["targets"])
     if json:
         more = {"sensitivity": {name: plain_data(vars(one)) for name, one in indices.items()}} if sensitivity else {}
         print_json(about | {name: found[name] for name in ("table", "settings", "numbers", "remarks")} | more)
@@ -70,7 +73,7 @@ def _kind_in_words(column: Any, unit: str | None) -> str:
     words = {
         "number": "number" if unit is None else f"number, in {unit}",
         "flag": "true or false",
-        "category": "text: " + ", ".join(column.categories),
+        "category": "text: " + listed_names(column.categories),
         "levels": f"text with {len(column.categories)} levels, becomes the effect of each on the target",
         "date": f"date{_order(column.time)}, {_since(column.time)}",
         "duration": f"duration in {column.time.unit}" if column.time else "",

@@ -15,6 +15,9 @@ from manifoldgp.averaging.differences import CLEAR, Difference, paired
 from manifoldgp.comparison.held_out import RowScores
 from manifoldgp.errors import InputError
 
+_BEYOND_DOUBT = 3.0
+"""Standard errors from which on a difference is called clear; from two on it is probably no chance."""
+
 _FASTER = 3.0
 _ALIKE = 0.05
 """A model is offered as a cheaper choice when it takes a third of the time or less, and its score is within 5 %."""
@@ -150,7 +153,8 @@ class Comparison:
         behind = self.difference(second, best)
         lowest = f"its CRPS, {digits(score)}, is the lowest"
         if behind.clear:
-            return f"Use {best.title}, because {lowest}, and clearly so: that of {second.title}, the next, is {self._apart(second, best)} higher."
+            how = "clearly so" if abs(behind.value) > _BEYOND_DOUBT * behind.error else "probably not by chance"
+            return f"Use {best.title}, because {lowest}, and {how}: that of {second.title}, the next, is {self._apart(second, best)} higher."
         cheaper = self._cheaper(best, others)
         if cheaper is not None:
             return (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -43,6 +44,10 @@ UNNAMED = re.compile(r"Unnamed: \d+|__index_level_\d+__|")
 """What pandas calls a column without a name: as a rule the row numbers of whoever wrote the file."""
 
 
+_MOST_LEFT_OUT = 10_000
+"""Rows that were left out and are remembered, at most."""
+
+
 @dataclass(frozen=True)
 class TableEncoding:
     """Which columns of a table are inputs and how they become numbers, which are targets, and which are neither.
@@ -73,7 +78,7 @@ class TableEncoding:
     units
         Names of inputs and targets, and the unit that stood below each in the table.
     rows_left_out
-        Rows of the training table, in order and counted from 0, that the model has not seen: they lack the target or an input.
+        Rows of the training table, in order and counted from 0, that the model has not seen: they lack the target or an input. None: they are too many to keep, or not known.
 
     Examples
     --------
@@ -96,7 +101,7 @@ class TableEncoding:
     missing: str = "error"
     donors: Donors | None = None
     units: tuple[tuple[str, str], ...] = ()
-    rows_left_out: tuple[int, ...] = ()
+    rows_left_out: tuple[int, ...] | None = ()
 
     def __post_init__(self) -> None:
         if not self.columns:
@@ -231,7 +236,8 @@ class TableEncoding:
 
     def without_rows(self, left_out: np.ndarray) -> TableEncoding:
         """With the rows (n,) of the training table that the model has not seen."""
-        return replace(self, rows_left_out=tuple(np.flatnonzero(left_out).tolist()))
+        rows = np.flatnonzero(left_out)
+        return replace(self, rows_left_out=tuple(rows.tolist()) if len(rows) <= _MOST_LEFT_OUT else None)
 
     def row_numbers(self, places: np.ndarray) -> np.ndarray:
         """Which rows of the training table, counted from 1, the rows at these places of the model are.
@@ -239,7 +245,8 @@ class TableEncoding:
         >>> TableEncoding((Column("x"),)).without_rows(np.array([0, 1, 0, 1, 1, 0])).row_numbers(np.arange(3)).tolist()
         [1, 3, 6]
         """
-        kept_before = np.array(self.rows_left_out, dtype=int) - np.arange(len(self.rows_left_out))
+        left_out = np.array(self.rows_left_out or (), dtype=np.int64)
+        kept_before = left_out - np.arange(len(left_out))
         return 1 + places + np.searchsorted(kept_before, places, side="right")
 
     def label(self, name: str) -> str:
@@ -347,14 +354,14 @@ class TableEncoding:
             "missing": self.missing,
             "donors": None if self.donors is None else list(map(list, self.donors.rows)),
             "units": list(map(list, self.units)),
-            "rows_left_out": list(self.rows_left_out),
+            "rows_left_out": None if self.rows_left_out is None else list(self.rows_left_out),
         }
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> TableEncoding:
         """The encoding that `to_plain` wrote."""
         try:
-            donors = plain["donors"]
+            donors, left_out = plain["donors"], plain["rows_left_out"]
             return cls(
                 columns=tuple(map(_column_from_plain, plain["columns"])),
                 targets=tuple(map(str, plain["targets"])),
@@ -366,12 +373,20 @@ class TableEncoding:
                 missing=str(plain["missing"]),
                 donors=None if donors is None else Donors(tuple(map(tuple, donors))),
                 units=tuple((str(name), str(unit)) for name, unit in plain["units"]),
-                rows_left_out=tuple(map(int, plain["rows_left_out"])),
+                rows_left_out=None if left_out is None else _in_order(left_out),
             )
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise FileFormatError(
                 f"How the model reads tables is not as this version writes it ({type(error).__name__}: {error}): the file is damaged, or of another version. Fit anew."
             ) from error
+
+
+def _in_order(numbers: Sequence[Any]) -> tuple[int, ...]:
+    """Numbers of rows from a file, which must grow."""
+    rows = tuple(map(int, numbers))
+    if any(not -1 < a < b < 2**53 for a, b in pairwise((*rows, 2**53 - 1))):
+        raise ValueError(f"rows {str(rows)[:80]} are not in order")
+    return rows
 
 
 def _as_lists(value: Any) -> Any:

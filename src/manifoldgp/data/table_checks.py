@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from manifoldgp._system.plain_text import verb, without_columns
+from manifoldgp._system.plain_text import listed_names, verb, without_columns
 from manifoldgp.data.columns import column_of, missing_in, rows_where
 from manifoldgp.data.dates import PERIODS
 from manifoldgp.errors import InputError
@@ -54,7 +54,7 @@ def refuse_missing_columns(wanted: Sequence[str], names: Sequence[str]) -> None:
     """Refuse a table that lacks some of the columns."""
     missing = [name for name in dict.fromkeys(wanted) if name not in names]
     if missing:
-        listed = ", ".join(repr(name) if "," in name else name for name in names[:20]) + (", ..." if len(names) > 20 else "")
+        listed = listed_names(names, 20)
         raise InputError(
             f"The table has no {verb(len(missing), 'column', 'columns')} {', '.join(map(repr, missing))}. It has: {listed or 'none'}."
         )

@@ -118,9 +118,9 @@ def write_table(table: DataFrame, path: str | Path, like: str | Path | None = No
 
 def _form(like: str | Path | None, separator: str = ",") -> dict[str, str]:
     """How a table is written as text: as another one is, or with this separator."""
-    if like is not None and str(like) != "-" and _kind(str(like)) == "text":
+    if like is not None and str(like) != "-" and (kind := _kind(str(like))) in ("text", "tabbed"):
         source = text_source(str(like))
-        separator, decimal = source.separator_and_decimal()
+        separator, (decimal, _) = source.separator_and_decimal(kind == "tabbed")
         return {"sep": separator, "decimal": decimal, "encoding": source.encoding}
     return {"sep": separator}
 
@@ -192,7 +192,11 @@ def _written_kind(name: str) -> str:
 def _read_text(name: str, kind: str) -> tuple[Any, str]:
     """The table and its decimal sign."""
     source = text_source(name)
-    separator, decimal = source.separator_and_decimal(kind == "tabbed")
+    separator, (decimal, unclear) = source.separator_and_decimal(kind == "tabbed")
+    if unclear is not None and decimal == ",":
+        warn(
+            f"Commas in {_called(name)} are taken for decimal commas ({unclear!r} is {unclear.replace(',', '.')!r}). If they separate thousands, leave them out of the table."
+        )
     _tell_titles(source.titles(), name)
     layout = source.layout(separator)
     _refuse_repeated(layout.names, name)  # pandas would rename them

@@ -17,7 +17,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from manifoldgp.data.written_numbers import decimal_sign
+from manifoldgp.data.written_numbers import DecimalSign, decimal_sign
 from manifoldgp.errors import InputError, warn
 
 PACKED: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
@@ -25,8 +25,10 @@ _MARKS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BO
 _NUMBER = re.compile(r"\s*[-+]?(\d+[.,]?\d*|[.,]\d+)([eE][-+]?\d+)?\s*")
 _CHUNK = 2**20
 
-_LINES_WITH_NUMBERS = 200
-"""Lines whose numbers show the decimal sign."""
+_LINES_WITH_NUMBERS, _CELLS_WITH_NUMBERS = 200, 20_000
+"""Lines and cells, about, whose numbers show the decimal sign."""
+
+_DECIMAL_COMMA = re.compile(r"\s*[-+−]?\d+,\d+\s*")
 
 
 class Layout(NamedTuple):
@@ -53,15 +55,20 @@ class TextSource:
         with _binary(self.name, self.held) as file, io.TextIOWrapper(file, encoding=self.encoding) as text:
             yield from text
 
-    def separator_and_decimal(self, tabbed: bool = False) -> tuple[str, str]:
+    def separator_and_decimal(self, tabbed: bool = False) -> tuple[str, DecimalSign]:
         """What the first lines use: comma and point, or semicolon or tabulator with the decimal sign that their numbers have. tabbed: tabulators, as the file's name says."""
         lines = self._first_lines(_LINES_WITH_NUMBERS)[self.titles() :] or [""]
         header = re.sub(r"(?<=\d),(?=\d)", "", lines[0])  # the names may stand in a comment, and this be the first row
         even = [separator for separator in ";\t" if _separates(separator, lines)]  # a name or a text may hold commas too
         if not tabbed and not even and ("," in header or not (";" in header or "\t" in header)):
-            return ",", "."
+            alone = "," not in lines[0] and len(lines) > 1 and all(_DECIMAL_COMMA.fullmatch(line) for line in lines[1:])
+            return (";", DecimalSign(",")) if alone else (",", DecimalSign("."))  # alone: a single column
         separator = "\t" if tabbed else even[0] if even else ";" if ";" in header else "\t"
-        return separator, decimal_sign([_cells(line, separator) for line in lines])
+        names = _cells(lines[0], separator)
+        named = not any(_NUMBER.fullmatch(name) and not name.strip().isdigit() for name in names)  # else they stand in a comment
+        below = lines[1:] if named else lines
+        enough = max(20, _CELLS_WITH_NUMBERS // max(len(names), 1))
+        return separator, decimal_sign([_cells(line, separator) for line in below[:enough]], "." if tabbed else ",")
 
     def _first_lines(self, most: int = 21) -> list[str]:
         """Some lines that are neither empty nor comments."""
@@ -175,4 +182,7 @@ def _separates(separator: str, lines: Sequence[str]) -> bool:
 
 
 def _cells(line: str, separator: str) -> list[str]:
-    return next(csv.reader([line.rstrip("\r\n")], delimiter=separator), [])
+    try:
+        return next(csv.reader([line.rstrip("\r\n")], delimiter=separator), [])
+    except csv.Error:  # a cell that is longer than Python reads; pandas does
+        return line.rstrip("\r\n").split(separator)

@@ -45,32 +45,41 @@ def _form(decimal: str) -> re.Pattern[str]:
 
 
 _FORMS = {decimal: _form(decimal) for decimal in ".,"}
-_SMALL = re.compile(r"[-+−]?\d{1,3}")
+_SMALL = re.compile(r"[-+−]?(?!99+$)\d{1,3}")
+"""Numbers that thousands separators leave alone; nines stand for "no value" as a rule."""
 
 
-def decimal_sign(rows: Sequence[Sequence[str]]) -> str:
+class DecimalSign(NamedTuple):
+    """A point or a comma, and a cell that could mean either where no cell said which, as 1,250 could."""
+
+    sign: str
+    unclear: str | None = None
+
+
+def decimal_sign(rows: Sequence[Sequence[str]], usual: str = ",") -> DecimalSign:
     """The decimal sign of rows of cells that no comma separates: the one that more of them can only have, as 0,5 or 1.250,0 a comma.
 
-    Where 1,250 says neither: a comma, unless there are 999 and less in its column too, written without one; then it separates thousands.
+    Where 1,250 says neither: the usual one; but where there are 999 and less in its column too, written without a comma, it separates thousands.
 
-    >>> decimal_sign([["0,5", "1,250"]]), decimal_sign([["1.5", "1,250"]]), decimal_sign([["1,250"], ["1,300"]]), decimal_sign([["1,250"], ["120"]])
-    (',', '.', ',', '.')
+    >>> decimal_sign([["0,5", "1,250"]]).sign, decimal_sign([["1.5", "1,250"]]).sign, decimal_sign([["1,250"], ["1,300"]]), decimal_sign([["1,250"], ["120"]]).sign
+    (',', '.', DecimalSign(sign=',', unclear='1,250'), '.')
     """
-    cells = [[cell.strip() for cell in row] for row in rows]
     only: Counter[str] = Counter()
-    unclear, small = set(), set()
-    for row in cells:
-        for place, cell in enumerate(row):
+    unclear: dict[int, str] = {}
+    small = set()
+    for row in rows:
+        for place, cell in enumerate(map(str.strip, row)):
             forms = {sign for sign in ".," if _FORMS[sign].fullmatch(cell)}
             if len(forms) == 1 and forms & set(cell):
                 only.update(forms)
             elif len(forms) == 2 and "," in cell:
-                unclear.add(place)
+                unclear.setdefault(place, cell)
             elif _SMALL.fullmatch(cell):
                 small.add(place)
     if only:
-        return "," if only[","] >= only["."] else "."
-    return "," if unclear - small else "."
+        return DecimalSign("," if only[","] >= only["."] else ".")
+    example = next((cell for place, cell in unclear.items() if place not in small), None)
+    return DecimalSign("." if example is None else usual, example)
 
 
 def read_numbers(values: Sequence[object], decimal: str = ".") -> Written | None:

@@ -64,7 +64,7 @@ class HorizonScores:
 
     def __str__(self) -> str:
         lines = [
-            f"{self.starts} rollouts; errors in standard deviations of the states",
+            f"{self.starts} rollouts; RMSE in standard deviations of the states, NLPP in nats a state",
             "steps   RMSE   NLPP  coverage of 95 % bands",
         ]
         shown = sorted({1, *(round(self.horizon * share) for share in (0.1, 0.25, 0.5, 0.75)), self.horizon} - {0})

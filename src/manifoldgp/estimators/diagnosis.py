@@ -284,13 +284,20 @@ def _size(posterior: Conditioned, averaged: bool, N: int, numbers: dict, remarks
         )
 
 
+def _noise_of_all(ensemble: Ensemble) -> float:
+    """The standard deviation of the noise that the members expect, by their weights: the root of the mean variance."""
+    parts = zip(ensemble.blocks, ensemble.log_weights, strict=True)
+    return float(sum((weights.exp().sum(0) * block.noise_variance()).sum() for block, weights in parts)) ** 0.5
+
+
 def _numerics(
     posterior: Conditioned, ensemble: Ensemble, held_out: HeldOutReport | None, whose: str, numbers: dict, remarks: list
 ) -> None:
     jitter, floor = float(posterior.jitter[0]), posterior.model.noise.floor
     noise = float(posterior.noise_variance()[0]) ** 0.5
+    given = ", beside what was given of each row" if posterior.data.known_noise is not None else ""
     numbers["jitter used (variance, relative to sd(y)²)"] = jitter
-    numbers["noise standard deviation (units of y)"] = noise * ensemble.scale
+    numbers[f"noise standard deviation (units of y{given})"] = _noise_of_all(ensemble) * ensemble.scale
     numbers["noise floor (units of y)"] = floor * ensemble.scale
     usual = (
         10 * JITTER_LADDER[0] * float(posterior.prior_variance(posterior.data.X).mean())

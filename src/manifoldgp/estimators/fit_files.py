@@ -69,7 +69,9 @@ def fit_files(
             if isinstance(asked, Sparse) and asked.checkpoint is None:
                 asked = replace(asked, checkpoint=f"{out}.checkpoint")
             estimator = ManifoldGPRegressor(method=asked, **arguments).fit(rows, ordered=ordered)
-        estimator.table_encoding_ = TableEncoding(tuple(Column(name) for name in rows.names), tuple(rows.target_names), noise_std)
+        estimator.table_encoding_ = TableEncoding(
+            tuple(Column(name) for name in rows.names), tuple(rows.target_names), noise_std, rows_left_out=None
+        )
         if ranks.first:
             estimator.save(out)
         ranks.gather()  # nobody leaves before the file is there

@@ -119,7 +119,7 @@ def _predictor(
     program = writer.program(outputs, 8 * max(rows_in_work(group) for group in groups))
     names = tuple(str(name) for name in getattr(estimator, "feature_names_in_", ()))
     encoding = getattr(estimator, "table_encoding_", None)
-    table = None if encoding is None else encoding.to_plain()
+    table = None if encoding is None else encoding.to_plain() | {"rows_left_out": None}
     offset, scale = scaler.offset.copy(), scaler.scale.copy()
     return Predictor(program, offset, scale, len(origins), estimator._flat, names, table, mixture, words)
 

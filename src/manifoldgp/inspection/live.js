@@ -193,7 +193,11 @@ function parsed(text) {
 function unitsAbove([first, ...below], decimal) {
   const cells = first.map((cell) => cell.trim()), number = (text) => !Number.isNaN(writtenNumber(text, decimal));
   if (below.length < 2 || cells.some((text) => text.length > 12 || number(text))) return false;
-  const full = cells.map((text, c) => !EMPTY.test(text) && below.every((row) => { const at = (row[c] ?? "").trim(); return EMPTY.test(at) || NO_NUMBER.test(at) || number(at); }));
+  const nothing = (text) => EMPTY.test(text) || NO_NUMBER.test(text);
+  const full = cells.map((text, c) => {
+    const column = below.map((row) => (row[c] ?? "").trim());
+    return !nothing(text) && column.every((at) => nothing(at) || number(at)) && column.filter((at) => !nothing(at)).length > 0.5 * column.length;
+  });
   return full.filter(Boolean).length > 1;
 }
 // Predictions of a table: its rows with further cells, or a sentence that says what is wrong with it.

@@ -7,7 +7,7 @@ from html import escape
 import numpy as np
 
 from manifoldgp import inspection
-from manifoldgp.inspection.page_tables import say, table
+from manifoldgp.inspection.page_tables import say, say_input, table
 from manifoldgp.inspection.page_view import (
     BLUE,
     INK,
@@ -79,7 +79,7 @@ def _worst_of(view: ModelView, target: TargetView) -> str:
     for i in worst:
         outside = not found.lower[i] <= found.observed[i] <= found.upper[i]
         interval = f"{say(found.lower[i])} to {say(found.upper[i])}" + (" (outside)" if outside else "")
-        cells = [say(found.observed[i]), say(found.mean[i]), say(error[i]), interval, *(say(X[i, d]) for d in shown)]
+        cells = [say(found.observed[i]), say(found.mean[i]), say(error[i]), interval, *(say_input(X[i, d]) for d in shown)]
         rows.append([str(numbers_of_rows[i]), *cells])
     of = f" of {escape(target.name)}" if len(view.targets) > 1 else ""
     return f"<h3>The rows with the largest errors{of}</h3>{table(heads, rows)}"

@@ -81,6 +81,16 @@ def say(value: float) -> str:
     return shown if "e" in shown else shown.replace("-", "−")
 
 
+def say_input(value: float) -> str:
+    """The value of an input: a whole number in full, as codes and years are written, others with four digits.
+
+    >>> say_input(80331.0000000001), say_input(-12.0), say_input(12.34567)
+    ('80331', '−12', '12.35')
+    """
+    value = float(f"{value:.12g}")  # scaling back and forth leaves traces behind that
+    return f"{value:.0f}".replace("-", "−") if value.is_integer() and abs(value) < 1e12 else say(value)
+
+
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]], kind: str = "") -> str:
     """An HTML table whose first column names the rows; cells are HTML."""
     head = "".join(f'<th scope="col">{text}</th>' for text in heads)
@@ -94,7 +104,7 @@ def data_table(view: ModelView) -> str:
     """Range, median and spread of every input and target, in the training rows that the model keeps."""
     columns = list(zip(view.inputs, view.X.T, ["input"] * len(view.inputs), strict=True))[:_MOST_COLUMNS]
     columns += [(t.name, inspection.training_rows(view.model, t.output).y, "target") for t in view.targets]
-    rows = [[escape(name), kind, *map(say, _summary(a))] for name, a, kind in columns]
+    rows = [[escape(name), kind, *map(say_input, _summary(a)[:3]), say(_summary(a)[3])] for name, a, kind in columns]
     return table(("column", "", "smallest", "median", "largest", "standard deviation"), rows)
 
 

@@ -89,7 +89,7 @@ def _headline(view: ModelView, target: TargetView) -> str:
         return f"{escape(target.name)} is {digits(float(target.rows.y[0]))}{escape(unit)} in every training row: there is nothing to learn, and nothing to say about errors."
     kind = _kindness(view, target)
     intervals = _intervals_in_words(target.calibration.pit, target.calibration.together)
-    if kind:  # a kind test is nothing to print in bold
+    if kind and target.held_out is None:  # a kind test is nothing to print in bold
         intervals = intervals.replace("<b>intervals hold</b>", "intervals hold on these rows")
     return (
         f"{of} error <b>{digits(found.rmse, 3)}{escape(unit)}</b>; always predicting the mean <b>{digits(found.baseline, 3)}{escape(unit)}</b>{explained}; "
@@ -98,10 +98,20 @@ def _headline(view: ModelView, target: TargetView) -> str:
 
 
 def _kindness(view: ModelView, target: TargetView) -> str:
-    """Why rows that were left out one at a time are no test of new ones."""
+    """Which rows were held out together; or why those that were left out one at a time are no test of new ones."""
+    encoding = getattr(view.model, "table_encoding_", None)
+    if target.test is None and target.held_out is not None and target.held_out.together is not None:
+        group = None if encoding is None else encoding.group
+        whole = (
+            "stretches of time"
+            if target.held_out.ordered
+            else "groups"
+            if group is None
+            else f"groups by {escape(one_line(group))}"
+        )
+        return f", whole {whole} at a time"
     if not (target.shown.left_out and target.held_out is None):
         return ""
-    encoding = getattr(view.model, "table_encoding_", None)
     if encoding is not None and encoding.group is not None:
         return f" one at a time, the others of the same {escape(one_line(encoding.group))} known: a new one is harder, and not tried here"
     return " one at a time, by parameters that have seen them: new rows can be harder"
@@ -147,11 +157,13 @@ def _intervals_in_words(pit: np.ndarray, together: np.ndarray | None = None) -> 
 def _percent(share: float) -> str:
     """A share in percent, without decimals unless it would then seem to be all or nothing.
 
-    >>> _percent(0.953), _percent(0.998), _percent(1.0)
-    ('95 %', '99.8 %', '100 %')
+    >>> _percent(0.953), _percent(0.998), _percent(1.0), _percent(0.9999)
+    ('95 %', '99.8 %', '100 %', '> 99.9 %')
     """
     rounded = f"{100 * share:.0f}"
-    return f"{100 * share:.1f} %" if rounded in ("0", "100") and share not in (0.0, 1.0) else f"{rounded} %"
+    if share in (0.0, 1.0) or rounded not in ("0", "100"):
+        return f"{rounded} %"
+    return "> 99.9 %" if share > 0.9995 else "< 0.1 %" if share < 0.0005 else f"{100 * share:.1f} %"
 
 
 def _unit(name: str) -> str:
@@ -251,8 +263,13 @@ def pit(view: ModelView) -> str:
 def worst(view: ModelView) -> str:
     """What to do about the rows with the largest errors, and how they were predicted."""
     easier = any(target.shown.left_out and target.held_out is not None for target in view.targets)
-    told = getattr(view.model, "table_encoding_", None) is not None or view.test_numbers is not None
-    counted = "as in the table; a row of units below the names is not counted." if told else "without those that have no target."
+    encoding = getattr(view.model, "table_encoding_", None)
+    told = view.test_numbers is not None or (encoding is not None and encoding.rows_left_out is not None)
+    counted = (
+        "as in the table, of several files through all of them; a row of units below the names is not counted."
+        if told
+        else "without those that were left out because the target or an input is missing."
+    )
     return _WORST + counted + _EASIER * easier
 
 
@@ -291,11 +308,19 @@ def glossary(view: ModelView) -> str:
 def averaging(view: ModelView) -> str:
     kind = _kind(view)
     what = "; ".join(f"<b>{escape(g)}</b>: {_GROUPS[g]}" for g in _groups(view) if g in _GROUPS)
-    if kind in ("stack", "fast") and all(sum(block.members for block in e.blocks) == 1 for e in view.model.ensembles_):
-        return f"Of all models that were tried, held-out rows left one in the average: {what}. Copies of it with wider or narrower intervals share the weight."
+    if (left := _only_group(view)) is not None:
+        return f"Of all models that were tried, held-out rows left one in the average. <b>{escape(left)}</b>: {_GROUPS.get(left, left)}."
     return escape(as_averaging(view.model.averaging).in_words) + (
         f" Groups: {what}." if what and kind in ("stack", "fast") else ""
     )
+
+
+def _only_group(view: ModelView) -> str | None:
+    """The group whose single model is all that held-out rows left of the first target's average; None: there are more, or nothing was held out."""
+    report, ensembles = view.model.held_out_[0], view.model.ensembles_
+    if report is None or len(ensembles) > 1 or sum(block.members for block in ensembles[0].blocks) > 1:
+        return None
+    return report.groups[int(report.weights.sum(1).argmax())]
 
 
 def starts(view: ModelView) -> str:
@@ -354,7 +379,8 @@ def _array_snippet(inputs: list[str]) -> str:
 def _table_snippet(encoding: TableEncoding) -> str:
     """How to use a model that was fitted on a table, which it takes as it is."""
     noise = f", noise_std={{}}[{encoding.noise!r}]" if encoding.noise else ""
-    columns = _first_names([one_line(column.name) for column in encoding.columns])
+    named = [column.name for column in encoding.columns] + ([encoding.noise] if encoding.noise else [])
+    columns = _first_names([one_line(name) for name in named])
     targets = repr(encoding.targets[0] if len(encoding.targets) == 1 else list(encoding.targets))
     return (
         "import manifoldgp\nfrom manifoldgp.data import read_table\n\n"
