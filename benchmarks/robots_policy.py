@@ -3,6 +3,7 @@
     python benchmarks/robots_policy.py                      # all that is missing, seed by seed, then the table; an hour or two
     python benchmarks/robots_policy.py --task juggle --seeds 3
     python benchmarks/robots_policy.py --table              # the table of what is finished
+    python benchmarks/robots_policy.py --constant           # how far the best constant action gets; seconds
     python benchmarks/robots_policy.py --dynamics           # how well both models predict the systems, from ten trials with random actions; a minute
 
 Each finished seed is a file and a picture in build/policy, so that a run goes on where it was stopped. Tasks and models are those of examples/policy_search.py. The loop ends when two
@@ -71,6 +72,16 @@ def predicted(tasks: Sequence[str], models: Sequence[str], seeds: Sequence[int])
     return "\n".join(lines)
 
 
+def constant(tasks: Sequence[str]) -> str:
+    """The best of 21 constant actions for each task, and how many of 100 trials it solves: what a policy that looks at nothing can do."""
+    lines = []
+    for name in tasks:
+        simulator, actions = Simulator(TASKS[name], 10_000), np.linspace(*TASKS[name].limits, 21)
+        solved = [sum(TASKS[name].solved(simulator.run(lambda state, u=u: u)[0]) for _ in range(100)) for u in actions]
+        lines.append(f"{name}: the best constant action, {actions[int(np.argmax(solved))]:g}, solves {max(solved)} of 100 trials")
+    return "\n".join(lines)
+
+
 def _scored(task: Task, model: str, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Relative RMSE and NLPP after 1 to 5 steps of random trials, learnt from ten others."""
     simulator = Simulator(task, seed)
@@ -108,11 +119,12 @@ def main(arguments: list[str] | None = None) -> str:
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "policy")
     parser.add_argument("--table", action="store_true", help="only the table of what is finished")
     parser.add_argument("--dynamics", action="store_true", help="only how well both models predict the systems")
+    parser.add_argument("--constant", action="store_true", help="only how far constant actions get")
     given = parser.parse_args(arguments)
     torch.set_num_threads(1)
     seeds = range(given.first, given.first + given.seeds)
-    if given.dynamics:
-        text = predicted(given.task, given.model, seeds)
+    if given.dynamics or given.constant:
+        text = predicted(given.task, given.model, seeds) if given.dynamics else constant(given.task)
         print(text)
         return text
     given.out.mkdir(parents=True, exist_ok=True)

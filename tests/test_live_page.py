@@ -318,7 +318,7 @@ def test_a_model_that_is_too_large_says_so(model, monkeypatch, tmp_path):
     monkeypatch.setattr(page_live, "MOST_BYTES", 1000)
     write_model_report(model, tmp_path / "model.html")
     html = (tmp_path / "model.html").read_text(encoding="utf-8")
-    assert "a page carries at most 0 MB: use <code>mgp predict</code>" in html
+    assert "a page carries at most 0.0 MB: use <code>mgp predict</code>" in html
     assert 'id="live"' not in html
 
 
