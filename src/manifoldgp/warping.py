@@ -80,19 +80,28 @@ class TanhWarping:
             y, move = z + torch.zeros_like(low), high - low
             for _ in range(_MOST_STEPS):
                 value, log_slope = self.forward(values, y)
-                off = value - z
-                low, high = torch.where(off < 0, y, low), torch.where(off < 0, high, y)
-                step = y - off / log_slope.exp()
                 smallest = _SAME * (1.0 + y.abs())
-                good = (step >= low) & (step <= high) & ((step - y).abs() <= torch.maximum(0.5 * move, smallest))
-                following = torch.where(good, step, 0.5 * (low + high))
-                y, move = following, (following - y).abs()
+                y, low, high, move = bracketed_step(y, value - z, log_slope.exp(), low, high, move, smallest)
                 if bool((move <= smallest).all()):
                     break
         for _ in range(2):
             value, log_slope = self.forward(values, y)
             y = y - (value - z) / log_slope.exp()
         return y
+
+
+def bracketed_step(
+    t: Tensor, off: Tensor, slope: Tensor, low: Tensor, high: Tensor, move: Tensor, smallest: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The next places where increasing functions may be zero, their brackets low and high, and how far the places moved.
+
+    Newton's step from t, where they have these values and slopes; the middle of the bracket where the step leaves it, or is neither shorter than half the last move nor below smallest.
+    """
+    low, high = torch.where(off < 0, t, low), torch.where(off < 0, high, t)
+    step = t - off / slope
+    good = (step >= low) & (step <= high) & ((step - t).abs() <= torch.maximum(0.5 * move, smallest))
+    following = torch.where(good, step, 0.5 * (low + high))
+    return following, low, high, (following - t).abs()
 
 
 def as_warping(warping: TargetWarping | str | None) -> TargetWarping:

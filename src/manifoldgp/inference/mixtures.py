@@ -19,7 +19,7 @@ from torch import Tensor
 from manifoldgp import metrics
 from manifoldgp._system.threads import SMALL_WORK
 from manifoldgp.parameters import Tree, leaves, map_leaves, nest
-from manifoldgp.warping import NoWarping, TargetWarping
+from manifoldgp.warping import NoWarping, TargetWarping, bracketed_step
 
 _LOG_2PI = math.log(2 * math.pi)
 _HERMITE_NODES, _HERMITE_WEIGHTS = (torch.from_numpy(a) for a in np.polynomial.hermite_e.hermegauss(40))
@@ -187,12 +187,8 @@ class Predictive:
             u = (z - means) / stds
             off = weights @ (0.5 * torch.erfc(-u / math.sqrt(2.0))) - q
             slope = weights @ ((log_slope - 0.5 * u * u).exp() / stds) / math.sqrt(2.0 * math.pi)
-            low, high = torch.where(off < 0, t, low), torch.where(off < 0, high, t)
-            step = t - off / slope.clamp_min(1e-300)
             shown = torch.maximum(smallest, _SAME * t.abs())
-            good = (step >= low) & (step <= high) & ((step - t).abs() <= torch.maximum(0.5 * move, shown))
-            following = torch.where(good, step, 0.5 * (low + high))
-            move = (following - t).abs()
+            following, low, high, move = bracketed_step(t, off, slope.clamp_min(1e-300), low, high, move, shown)
             moving = move > shown
             found[unfinished] = following
             if not moving.any():
