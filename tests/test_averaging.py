@@ -344,12 +344,37 @@ def test_a_deal_that_is_stopped_on_its_way_is_left_out(dealt):
     np.testing.assert_array_equal(stopped.predict(X), once.predict(X))
 
 
-def test_features_that_do_not_pay_are_dealt_twice_at_most():
+def test_where_features_do_not_pay_in_two_deals_the_others_have_plain_gps_only():
     rng = np.random.default_rng(1)
     X = rng.normal(size=(30, 1))
-    deals, y = [], X[:, 0] + 0.1 * rng.normal(size=30)
-    ManifoldGPRegressor(averaging=Stack(keep=100.0, own_members=2), callback=_Phases(deals)).fit(X, y)
-    assert deals.count("plain GP on folds") == 2
+    entered, y = [], X[:, 0] + 0.1 * rng.normal(size=30)
+    model = ManifoldGPRegressor(averaging=Stack(keep=100.0, own_members=2), callback=_Phases(entered)).fit(X, y)
+    assert entered.count("plain GP on folds") == entered.count("rough GP on folds") == Stack().deals_for(30)
+    assert entered.count("nested on folds") == entered.count("own on folds") == 2
+    assert "own" in model.held_out_[0].groups  # held-out rows were asked about it, twice
+    assert np.isfinite(model.held_out_[0].log_density["own"]).all()
+
+
+def test_optima_of_the_plain_gp_count_by_their_evidence_and_once_each():
+    X, y = cliff(3, 12)
+    with training_threads() as workers:
+        batch = Trainer(torch.Generator().manual_seed(0), workers).fit("plain GP", plain_gp(Model()), standardised(X, y), 5, 2)
+    batch.result.value[:] = [-10.0, -11.0, -11.001, np.inf, 40.0]
+    weights = final_members._of_optima(batch)
+    np.testing.assert_allclose(weights, np.array([1.0, 0.0, np.exp(1.001), 0.0, 0.0]) / (1.0 + np.exp(1.001)), atol=1e-9)
+    batch.result.value[:] = np.inf
+    assert not final_members._of_optima(batch).any()
+
+
+def test_further_plain_gps_of_all_rows_go_on_from_every_fold_in_every_deal():
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(100, 3))
+    y = np.sin(2 * X[:, 0]) + X[:, 1] ** 2 + 0.3 * X[:, 2] + 0.05 * rng.normal(size=100)
+    sizes = {"gp_starts": 2, "warm_members": 1, "cold_members": 1, "own_members": 1, "fold_members": 1, "steps": (3, 6)}
+    model = ManifoldGPRegressor(features=(2,), averaging=Stack(deals=2, warm_iterations=3, **sizes)).fit(X, y)
+    additive = model.starts_[model.starts_["group"] == "additive GP"]
+    assert len(additive) == 2 * 3
+    assert (additive["weight"] > 0).sum() > 1
 
 
 class _Phases(PhaseWatcher):
@@ -445,7 +470,7 @@ def test_a_plain_gp_that_cannot_go_on_from_its_first_fold_starts_elsewhere():
         batch = trainer.fit("plain GP", plain_gp(Model()), data, 3, 5)
         batch.result.theta[0] = np.nan
         group = Group(batch, np.arange(3), np.ones((3, 1)), 5, data)
-        found = final_members._plain("plain GP", data, group, 4, trainer)
+        found = final_members._plain(data, group, 4, trainer)
     assert len(found.objective) == 2 + 4
     assert np.isfinite(found.objective).all()
 
@@ -523,7 +548,7 @@ def test_a_step_that_makes_held_out_rows_less_likely_is_taken_back(monkeypatch):
 def test_the_plain_gp_of_a_stack_is_that_of_the_plain_regressor():
     X, y = cliff(4, 40)
     plain = GPRegressor().fit(X, y).starts_
-    stacked = ManifoldGPRegressor(features=(2, 1), averaging=Stack(own_members=1, deals=1)).fit(X, y).starts_
+    stacked = ManifoldGPRegressor(features=(2, 1), averaging=Stack(gp_starts=5, own_members=1, deals=1)).fit(X, y).starts_
     np.testing.assert_array_equal(stacked["nlml"][stacked["group"] == "plain GP"], plain["nlml"])
 
 

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 RETRAINED_BELOW = 600
 """Rows below which members are trained anew on all of them once their weights are known."""
 
+SAME_OPTIMUM = 0.01
+"""Nats by which the objectives of two starts differ at most that ended at the same optimum."""
+
 Weighted = tuple[list[Trained], list[np.ndarray]]
 """Architectures with the weights (F, R) of their members under every variance factor."""
 
@@ -54,18 +57,17 @@ def conditioned(groups: dict[str, Group], share: dict[str, np.ndarray]) -> Weigh
 def retrained(
     template: Model,
     data: Data,
-    plain: dict[str, Trained],
+    gp: Trained | None,
     groups: dict[str, Group],
     share: dict[str, np.ndarray],
     settings: Stack,
     trainer: Trainer,
 ) -> Weighted:
-    """Members trained on all rows, of the groups that carry weight. plain: the plain GPs of all rows so far, to which others are added. share: weights (F,) of each group."""
-    if PLAIN not in plain:
-        plain[PLAIN] = _plain(PLAIN, data, groups[PLAIN], settings.gp_starts, trainer)
-    gp = plain[PLAIN]
+    """Members trained on all rows, of the groups that carry weight. gp: the plain GP of all rows, where it is trained already. share: weights (F,) of each group."""
+    if gp is None:
+        gp = _plain(data, groups[PLAIN], settings.starts_for(len(data.y)), trainer)
     best = gp.best() if len(gp.order) else None
-    batches, weights = [gp], [share[PLAIN][:, None] * (np.arange(len(gp.objective)) == best)]
+    batches, weights = [gp], [share[PLAIN][:, None] * _of_optima(gp)]
     left = {name: of_group for name, of_group in share.items() if name != PLAIN and of_group.any()}
     if best is None or gp.cut_short[best]:  # those of the folds went on from it, or could be trained
         weights[0], left[PLAIN] = np.zeros_like(weights[0]), share[PLAIN]
@@ -82,10 +84,9 @@ def retrained(
             weights[-1] += left.pop(name)[:, None] * inner[name]
 
     for name in (ROUGH_GP, ADDITIVE_GP):
-        if name in left and name not in plain and not trainer.late:
-            plain[name] = _plain(name, data, groups[name], settings.gp_starts, trainer)
-        if name in left and name in plain:
-            add(plain[name], {name: equal_weights(plain[name], plain[name].objective == plain[name].objective.min())})
+        if wanted(name):
+            full = _of_each_fold(name, data, groups[name], settings, trainer)
+            add(full, {name: _by_evidence(full, settings)})
     if wanted(WARM, COLD):
         warm, cold = settings.warm_members * (WARM in left), settings.cold_members * (COLD in left)
         is_warm = np.arange(warm + cold) < warm
@@ -96,8 +97,7 @@ def retrained(
         add(full, {ROUGH: equal_weights(full, np.ones(settings.cold_members, dtype=bool))})
     if wanted(OWN):
         full = _own(template, data, _own_count(left[OWN].sum(), len(data.y), settings), settings, trainer, groups[OWN])
-        finished = np.where(full.cut_short, np.inf, full.objective)
-        add(full, {OWN: tempered_weights(finished, settings.temperature) * np.isfinite(finished)})
+        add(full, {OWN: _by_evidence(full, settings)})
     of_folds = conditioned({name: groups[name] for name in left}, left)
     return batches + of_folds[0], weights + of_folds[1]
 
@@ -119,15 +119,21 @@ def mixed(stacks: Sequence[Weighted]) -> Weighted:
     return batches, weights
 
 
-def _plain(name: str, data: Data, group: Group, starts: int, trainer: Trainer) -> Trained:
-    """A plain GP of all rows, from where the one of the first fold ended; where that start fails, from those of the other folds and so many drawn ones."""
+def _plain(data: Data, group: Group, starts: int, trainer: Trainer) -> Trained:
+    """The plain GP of all rows, from where the one of the first fold ended; where that start fails, from those of the other folds and so many drawn ones."""
     model, K = group.batch.model, group.batch.objective.size
     first, others = pick(group.values, np.zeros(1, dtype=int)), pick(group.values, np.arange(1, K))
-    trained = trainer.fit(name, model, data, 1, GP_FOLD_ITERATIONS, lambda _: first)
+    trained = trainer.fit(PLAIN, model, data, 1, GP_FOLD_ITERATIONS, lambda _: first)
     if len(trained.order):
         return trained
     again = np.arange(K - 1)
-    return trainer.fit(name, model, data, len(again) + starts, GP_FOLD_ITERATIONS, lambda drawn: _replaced(drawn, again, others))
+    return trainer.fit(PLAIN, model, data, len(again) + starts, GP_FOLD_ITERATIONS, lambda drawn: _replaced(drawn, again, others))
+
+
+def _of_each_fold(name: str, data: Data, group: Group, settings: Stack, trainer: Trainer) -> Trained:
+    """Further plain GPs of all rows, one from where that of each fold ended: one alone would be a matter of chance, since its evidence has several optima."""
+    values = group.values
+    return trainer.fit(name, group.batch.model, data, group.inner.size, settings.polish, lambda _: values)
 
 
 def _rough(data: Data, group: Group, base: Group, settings: Stack, trainer: Trainer) -> Trained:
@@ -191,6 +197,21 @@ def _own_count(share: float, N: int, settings: Stack) -> int:
     """How many members of the user's own architecture: fewer where they carry less weight, or where many rows tell them apart anyway."""
     count = 2.0 * share * settings.own_members * min(1.0, settings.own_rows / N)
     return int(np.clip(np.ceil(count), settings.fold_members, settings.own_members))
+
+
+def _of_optima(batch: Trained) -> np.ndarray:
+    """Weights (R,) of the optima that starts ended at, in proportion to their evidence: of few rows it says little about which is the right one. Starts with the same objective share an optimum, and
+    the first of them stands for all."""
+    finished = np.where(batch.cut_short, np.inf, batch.objective)
+    ranked = np.argsort(finished, kind="stable")[: np.isfinite(finished).sum()]
+    finished[ranked[1:][np.diff(finished[ranked]) < SAME_OPTIMUM]] = np.inf
+    return tempered_weights(finished, 1.0) * np.isfinite(finished)
+
+
+def _by_evidence(batch: Trained, settings: Stack) -> np.ndarray:
+    """Weights (R,) that follow the objectives of members that were trained to their end; zeros where there is none."""
+    finished = np.where(batch.cut_short, np.inf, batch.objective)
+    return tempered_weights(finished, settings.temperature) * np.isfinite(finished)
 
 
 def equal_weights(batch: Trained, chosen: np.ndarray) -> np.ndarray:

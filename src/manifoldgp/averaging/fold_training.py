@@ -123,11 +123,19 @@ def network_order(few: bool, many: bool) -> tuple[str, ...]:
 class OnFolds:
     """The groups of one stack on their way through the folds. contest: those that have begun, and what held-out rows say.
 
-    rough_base: plain GPs of the folds that rough members start around.
+    rough_base: plain GPs of the folds that rough members start around. networks: whether there are members with learned features.
     """
 
-    def __init__(self, template: Model, folds: Folds, settings: Stack, trainer: Trainer, rng: np.random.Generator) -> None:
-        self.template, self.folds, self.settings, self.rng = template, folds, settings, rng
+    def __init__(
+        self,
+        template: Model,
+        folds: Folds,
+        settings: Stack,
+        trainer: Trainer,
+        rng: np.random.Generator,
+        networks: bool = True,
+    ) -> None:
+        self.template, self.folds, self.settings, self.rng, self.networks = template, folds, settings, rng, networks
         self.contest = FoldContest(folds, settings, trainer, lambda: self.late)
         self.rough_base: Tree | None = None
         self._end, self._conditioning = trainer.deadline, 0.0  # seconds for each member that predicts
@@ -171,7 +179,7 @@ class OnFolds:
         further = self.train_plain(gp_values)
         if self.late:
             return
-        networks = [name for name in (WARM, *STEPPED) if self._possible(name)]
+        networks = [name for name in (WARM, *STEPPED) if self.networks and self._possible(name)]
         if self.few or not networks:
             self._add_plain(further, self.trainer.fit_together(list(further.values())))
             further = {}

@@ -69,7 +69,10 @@ DEALT_ROWS = 600
 """Rows in all deals together: few rows are dealt to folds several times, and a stack is learnt with each deal. One stack is a matter of chance there."""
 
 NEGLIGIBLE = 0.01
-"""Weight of all members with learned features, in two deals, below which a third one would only repeat the plain GP."""
+"""Weight of all members with learned features, in two deals, below which further ones have plain GPs only."""
+
+STARTED_ROWS = 1000
+"""Rows in all starts of the plain GP together, where these are not chosen: the evidence of few rows has several optima."""
 
 NARROW_ROWS = 6.25
 """Copies of a member with narrower intervals are in the choice from so many rows on, divided by the square of their factor: fewer held-out rows take them for better
@@ -86,7 +89,7 @@ class Stack(Averaging):
     Parameters
     ----------
     gp_starts
-        Starts of the plain GP.
+        Starts of the plain GP; None: 5, and up to 20 with fewer than 200 rows.
     warm_members
         Members that start at the plain GP and stop early; below 600 rows, where members are trained anew on all of them.
     cold_members
@@ -137,7 +140,7 @@ class Stack(Averaging):
     ManifoldGPRegressor(averaging=Stack(warm_members=12))
     """
 
-    gp_starts: int = 5
+    gp_starts: int | None = None
     warm_members: int = 5
     cold_members: int = 6
     own_members: int = 20
@@ -159,17 +162,9 @@ class Stack(Averaging):
     go_on: float = 0.05
 
     def check(self) -> None:
-        for name in (
-            "gp_starts",
-            "warm_members",
-            "cold_members",
-            "own_members",
-            "deals",
-            "fold_members",
-            "hidden",
-            "q",
-            "own_rows",
-        ):
+        if self.gp_starts is not None:
+            whole_number(self.gp_starts, "gp_starts")
+        for name in ("warm_members", "cold_members", "own_members", "deals", "fold_members", "hidden", "q", "own_rows"):
             whole_number(getattr(self, name), name)
         whole_number(self.learn_rows, "learn_rows", least=2)
         for name in ("gp_iterations", "warm_iterations", "polish"):
@@ -225,6 +220,14 @@ class Stack(Averaging):
         """
         return max(1, min(self.deals, DEALT_ROWS // N))
 
+    def starts_for(self, N: int) -> int:
+        """How many starts the plain GP has with so many rows.
+
+        >>> Stack().starts_for(40), Stack().starts_for(100), Stack().starts_for(200), Stack(gp_starts=3).starts_for(40)
+        (20, 10, 5, 3)
+        """
+        return max(5, min(20, STARTED_ROWS // N)) if self.gp_starts is None else self.gp_starts
+
     def plan(self, N: int) -> Plan:
         few, (count, used) = N < RETRAINED_BELOW, folds_for(N)
         part = N * (count - 1) // count
@@ -255,7 +258,8 @@ class Stack(Averaging):
             for name, members, chance in ((PLAIN, 1, 1.0), (ROUGH_GP, 1, 0.5), (WARM, several, 0.3), (OWN, several, 0.2))
             if many
         ]
-        starts = self.gp_starts * _GP_ITERATIONS * cost(N if N <= SCREEN_FROM else SCREEN_ROWS)
+        seen = N if N <= SCREEN_FROM else SCREEN_ROWS
+        starts = self.starts_for(seen) * _GP_ITERATIONS * cost(seen)
         additive = Phase(fold_phase(ADDITIVE_GP), 50, ADDITIVE_COST * 50 * learn, GP_FOLD_ITERATIONS, 0.3 if screen else 1.0)
         networks = {name: Phase(fold_phase(name), first, each * first, first) for name in (LARGE, ROUGH, OWN)}
         networks["nested"] = Phase(fold_phase("nested"), on_folds, 2 * each * on_folds, max(self.warm_iterations, first))
@@ -282,7 +286,7 @@ class Stack(Averaging):
         if few:
             nested = self.warm_members + self.cold_members
             kept = (3, deals * nested, deals * self.cold_members, deals * self.own_members)
-            return Plan(phases, max(self.gp_starts, nested, self.own_members), kept)
+            return Plan(phases, max(self.starts_for(N), nested, self.own_members), kept)
         return Plan(phases, at_once=1, kept=(3 * used, *[self.fold_members * used] * 2))
 
     def _last_phases(self, N: int) -> list[Phase]:
@@ -290,10 +294,11 @@ class Stack(Averaging):
         whole, limit, first = cost(N), max(self.steps), self.steps[0]
         own = self.own_members * min(1.0, self.own_rows / N) * first * whole
         nested = 0.8 * (self.warm_members + self.cold_members) * self.polish * whole
+        each = folds_for(N)[0] * whole
         return [
             *([Phase(PLAIN, 20, 20 * whole, GP_FOLD_ITERATIONS)] if N > SCREEN_FROM else []),
-            Phase(ROUGH_GP, 20, 20 * whole, GP_FOLD_ITERATIONS, 0.2),
-            Phase(ADDITIVE_GP, 50, ADDITIVE_COST * 50 * whole, GP_FOLD_ITERATIONS, 0.3),
+            Phase(ROUGH_GP, self.polish, each * self.polish, self.polish, 0.2),
+            Phase(ADDITIVE_GP, self.polish, ADDITIVE_COST * each * self.polish, self.polish, 0.3),
             Phase("nested", self.polish, nested, max(self.warm_iterations, limit), 0.7),
             Phase(ROUGH, self.polish, self.cold_members * self.polish * whole, limit, 0.6),
             Phase("own", first, own, limit, 0.4),
@@ -378,13 +383,14 @@ def fit_stack(
     few = len(data.y) < RETRAINED_BELOW
     sample = data if len(data.y) <= SCREEN_FROM else sample_of(data, SCREEN_ROWS, rng)
     first, model = trainer.within(FOR_PLAIN), plain_gp(template)
-    known = None if trainer.earlier is None else trainer.earlier.best_of(model)
-    starts = settings.gp_starts if known is None else 1
-    gp = first.fit(PLAIN, model, sample, starts, settings.gp_iterations, margin=LOST_MARGIN, warm=known)
-    plain, stacks, reports = {PLAIN: gp} if sample is data else {}, [], []
+    earlier = None if trainer.earlier is None else trainer.earlier.best_of(model)
+    starts = settings.starts_for(len(sample.y)) if earlier is None else 1
+    gp = first.fit(PLAIN, model, sample, starts, settings.gp_iterations, margin=LOST_MARGIN, warm=earlier)
+    stacks, reports, networks = [], [], True
     begin = trainer.now()
     for held_out in deals:
-        course = OnFolds(template, make_batch(data, held_out), settings, trainer.within(FOR_FOLDS) if few else trainer, rng)
+        on_folds = trainer.within(FOR_FOLDS) if few else trainer
+        course = OnFolds(template, make_batch(data, held_out), settings, on_folds, rng, networks)
         try:
             weights, report = course.weigh(gp.values(np.array([gp.best()])))
         except KeyboardInterrupt:
@@ -393,26 +399,27 @@ def fit_stack(
             trainer.interrupt()
             break
         share = dict(zip(course.groups, weights, strict=True))
-        found = _that_predict(template, data, plain, course, share, trainer) if few else conditioned(course.groups, share)
+        known = gp if sample is data else None
+        found = _that_predict(template, data, known, course, share, trainer) if few else conditioned(course.groups, share)
         finished = not report.cut_short and not any(batch.cut_short.any() for batch in found[0])
-        if stacks and not (finished and report.groups == reports[0].groups):
+        if stacks and not (finished and set(report.groups) <= set(reports[0].groups)):
             break  # those that came to their end before are better
         stacks.append(found)
         reports.append(report)
         now = trainer.now()
         each = (now - begin) / len(stacks)
-        features_pay = len(stacks) == 1 or any(_learned(report) >= NEGLIGIBLE for report in reports)
-        if not finished or not features_pay or trainer.late or now + 1.2 * each > trainer.deadline:
+        networks = len(stacks) == 1 or any(_learned(report) >= NEGLIGIBLE for report in reports)
+        if not finished or trainer.late or now + 1.2 * each > trainer.deadline:
             break
     return Averaged(*mixed(stacks), tuple(settings.variance_factors), HeldOutReport.averaged(reports), nearness=trainer.nearness)
 
 
 def _that_predict(
-    template: Model, data: Data, plain: dict[str, Trained], course: OnFolds, share: dict[str, np.ndarray], trainer: Trainer
+    template: Model, data: Data, gp: Trained | None, course: OnFolds, share: dict[str, np.ndarray], trainer: Trainer
 ) -> Weighted:
     """Members trained anew on all rows; those of the folds where Ctrl-C ends that."""
     try:
-        return retrained(template, data, plain, course.groups, share, course.settings, trainer.within(FOR_RETRAINING))
+        return retrained(template, data, gp, course.groups, share, course.settings, trainer.within(FOR_RETRAINING))
     except KeyboardInterrupt:
         trainer.interrupt()
         return conditioned(course.groups, share)

@@ -67,6 +67,10 @@ def log_mixture(log_density: np.ndarray, weights: np.ndarray) -> np.ndarray:
         return np.asarray(logsumexp(np.log(weights)[:, None] + log_density, axis=0))
 
 
+def _equal_mixture(log_densities: Sequence[np.ndarray]) -> np.ndarray:
+    return log_mixture(np.stack(log_densities), np.full(len(log_densities), 1.0 / len(log_densities)))
+
+
 VALUED = 1e-4
 """Nats a row to which the held-out log density of a stack is found where it is compared with another."""
 
@@ -97,13 +101,16 @@ class HeldOutReport:
 
     @staticmethod
     def averaged(reports: Sequence[HeldOutReport]) -> HeldOutReport:
-        """Of the equal mixture of several stacks with the same groups, each of which held out the same rows in folds of its own."""
-        first, count = reports[0], len(reports)
-        equal = np.full(count, 1.0 / count)
+        """Of the equal mixture of several stacks, each of which held out the same rows in folds of its own; later ones may lack groups of the first."""
+        first = reports[0]
+        weights = np.zeros_like(first.weights)
+        for report in reports:
+            weights[[first.groups.index(name) for name in report.groups]] += report.weights / len(reports)
         log_density = {
-            name: log_mixture(np.stack([report.log_density[name] for report in reports]), equal) for name in first.log_density
+            name: _equal_mixture([report.log_density[name] for report in reports if name in report.log_density])
+            for name in first.log_density
         }
-        weights, pit = (np.mean([getattr(report, part) for report in reports], axis=0) for part in ("weights", "pit"))
+        pit = np.mean([report.pit for report in reports], axis=0)
         means = [report.mean for report in reports if report.mean is not None]
         return replace(first, weights=weights, pit=pit, log_density=log_density, mean=np.mean(means, axis=0) if means else None)
 
