@@ -13,6 +13,7 @@ from threadpoolctl import ThreadpoolController
 
 from manifoldgp import GPRegressor
 from manifoldgp._system.threads import SMALL_WORK, Workers, threads_for, training_threads
+from manifoldgp.estimators import targets
 from manifoldgp.features import MLP
 from manifoldgp.inference.ensemble import prediction_threads
 from manifoldgp.inference.exact_posterior import Posterior
@@ -60,6 +61,20 @@ def test_what_looks_at_few_rows_keeps_to_one_thread(two_threads):
     assert (torch.get_num_threads(), blas_threads()) == (2, before)
     with threads_for(2000):
         assert (torch.get_num_threads(), blas_threads()) == (2, before)
+
+
+def test_members_of_few_rows_are_conditioned_by_one_thread(two_threads, monkeypatch):
+    seen, conditioned = [], targets._fitted
+
+    def watched(*arguments):
+        seen.append((torch.get_num_threads(), set(blas_threads())))
+        return conditioned(*arguments)
+
+    monkeypatch.setattr(targets, "_fitted", watched)
+    X = normal(40, 2).numpy()
+    GPRegressor(restarts=1, max_iter=3).fit(X, X[:, 0])
+    assert seen == [(1, {1})]
+    assert torch.get_num_threads() == 2
 
 
 def test_an_exception_restores_everything(two_threads):

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from manifoldgp._system.threads import training_threads
+from manifoldgp._system.threads import threads_for, training_threads
 from manifoldgp.averaging import Averaging, Single, Stack
 from manifoldgp.averaging.averages import Averaged, FoldChoice, SamplingReport
 from manifoldgp.averaging.single import member_values
@@ -98,7 +98,8 @@ def fit_exact(
                 watch = watching(run.callback if ranks.first else None, progress, o, plan, len(X))
                 trainer = Trainer(generator, workers, deadline, watch, o, run.earlier_of(o), ranks, nearness=nearness)
                 average = averaging.fit(model, learnt[o], trainer, folds)
-            fitted.append(_fitted(average, data[o], o, y_scaler))
+            with threads_for(rows):
+                fitted.append(_fitted(average, data[o], o, y_scaler))
     return fitted
 
 
