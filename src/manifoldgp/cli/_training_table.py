@@ -47,7 +47,7 @@ def read_training(
     """Read the tables, leave out rows without target, learn the encoding, and say what was done. ordered: whether rows are in order of time."""
     import numpy as np
 
-    from manifoldgp.data.columns import target_numbers
+    from manifoldgp.data.columns import pandas, target_numbers
     from manifoldgp.data.encoding import TableEncoding
     from manifoldgp.data.table_checks import refuse_missing_columns
     from manifoldgp.data.table_files import read_tables
@@ -83,8 +83,10 @@ def read_training(
     left = np.ones(rows, dtype=bool)
     left[table.index] = False
     y = table[targets].apply(lambda column: target_numbers(str(column.name), column))
+    X = table[[column.name for column in encoding.columns]]
+    numbers = [column.name for column in encoding.columns if column.kind == "number"]
     training = Training(
-        table[[column.name for column in encoding.columns]],
+        X.assign(**{name: pandas().to_numeric(X[name]) for name in numbers}),  # those written as text too
         y[targets[0]] if len(targets) == 1 else y,
         encoding.noise_values(table),
         groups,
@@ -113,6 +115,7 @@ def _without_gaps(table: Any, encoding: TableEncoding) -> tuple[Any, dict[str, i
 
 
 def _say_what_was_read(training: Training, rows: int, messages: Messages, ordered: bool) -> None:
+    from manifoldgp.data.codes import are_codes
     from manifoldgp.data.columns import spellings_alike
     from manifoldgp.data.encoding import UNNAMED
     from manifoldgp.data.written_numbers import number_for_nothing, signs_of_nothing
@@ -123,14 +126,15 @@ def _say_what_was_read(training: Training, rows: int, messages: Messages, ordere
     tell_rows_without_target(training.without_target, rows, messages)
     _tell_gaps(training, rows - training.without_target, messages)
     for column in encoding.columns:
+        what = "codes with leading zeros, taken as text" if are_codes(list(training.X[column.name].dropna())) else "text"
         if column.kind == "category":
             names = listed_names(column.categories, 6)
             each = f"one 0/1 column for each of {len(column.categories)} categories ({names})"
-            messages.note(f"{column.name}: text, {each if len(column.categories) > 1 else f'with a single category ({names})'}")
+            messages.note(f"{column.name}: {what}, {each if len(column.categories) > 1 else f'with a single category ({names})'}")
         elif column.kind == "levels":
             names = listed_names(column.categories, 6)
             messages.note(
-                f"{column.name}: text, becomes the effect of each of {len(column.categories)} categories ({names}) on the target"
+                f"{column.name}: {what}, becomes the effect of each of {len(column.categories)} categories ({names}) on the target"
             )
         elif column.kind == "flag":
             messages.note(f"{column.name}: true or false, becomes 1 or 0")

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from manifoldgp._system.plain_text import without_columns
+from manifoldgp.data.codes import are_codes
 from manifoldgp.data.dates import (
     ORDERS,
     TimeScale,
@@ -233,6 +234,8 @@ def learn_column(name: str, values: Series, cyclic: tuple[str, ...] = ()) -> Col
         return _time_column(name, values, cyclic)
     if ambiguous_times(values):
         raise UnusableColumn(_unclear_time(name, values), name)
+    if are_codes(list(values)):
+        return _category(name, values)
     readable = _readable(values)
     if readable.all() and len(values):
         return Column(name)
