@@ -23,6 +23,7 @@ from manifoldgp.averaging.verdict import (
     sampling_remarks,
 )
 from manifoldgp.data.scaling import constant_columns
+from manifoldgp.estimators.early_end import INTERRUPTED
 from manifoldgp.estimators.input_std import input_names
 from manifoldgp.estimators.kernel_choice import KernelChoice
 from manifoldgp.estimators.noisy_inputs import InputNoise
@@ -93,6 +94,8 @@ def diagnose(estimator: ManifoldGPRegressor) -> Diagnosis:
     parts = [_diagnose_output(estimator, ensemble, o) for o, ensemble in enumerate(estimator.ensembles_)]
     choice: KernelChoice | None = getattr(estimator, "kernel_choice_", None)
     numbers, remarks = ({}, []) if choice is None else (choice.numbers(), [choice.remark()])
+    if estimator.interrupted_:
+        remarks.insert(0, INTERRUPTED)
     _input_noise(estimator, numbers, remarks)
     found = Diagnosis.of_targets(parts)
     both = found.numbers | numbers if len(parts) == 1 else numbers | found.numbers
