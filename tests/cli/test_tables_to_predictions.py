@@ -650,6 +650,20 @@ def test_options_without_effect_are_refused_by_name(here, options, message):
     assert message in done.err
 
 
+@pytest.mark.parametrize(("options", "names"), [
+    (["--averaging", "fast", "--hidden", "4", "--restarts", "2", "--ordered"], ["hidden", "restarts", "ordered"]),
+    (["--averaging", "plain", "--activation", "tanh", "--hidden", "4", "--inducing", "9", "--ordered"], ["activation", "hidden", "inducing", "ordered"]),
+])  # fmt: skip
+def test_all_options_without_effect_are_told_at_once(here, options, names):
+    told = mgp("fit", "data.csv", "-t", "y", "--features", "x", "-o", "m.mgp", *options, code=2).err
+    assert all(f"--{name} has no effect on" in told for name in names)
+
+
+def test_all_wrong_input_noises_are_told_at_once(here):
+    given = ["--input-std", "x=a", "--input-std", "z"]
+    assert "got 'x=a', 'z'." in mgp("fit", "data.csv", "-t", "y", "-o", "m.mgp", *given, code=2).err
+
+
 @pytest.mark.parametrize(("options", "message"), [
     (["--averaging", "fast"], "--averaging fast cannot be done by sparse models. Under torchrun use --averaging stack or single."),
     (["--method", "exact"], "--method exact cannot be shared by the processes of torchrun."),

@@ -339,6 +339,7 @@ def _noise_of_inputs(given: list[str] | None) -> dict[str, float] | None:
     if given is None:
         return None
     noise: dict[str, float] = {}
+    wrong: list[str] = []
     for words in given:
         name, _, number = words.rpartition("=")
         try:
@@ -346,7 +347,9 @@ def _noise_of_inputs(given: list[str] | None) -> dict[str, float] | None:
         except ValueError:
             name = ""
         if not name:
-            raise typer.BadParameter(f"--input-std must be COLUMN=NUMBER, such as speed=0.1; got {words!r}.")
+            wrong.append(words)
+    if wrong:
+        raise typer.BadParameter(f"--input-std must be COLUMN=NUMBER, such as speed=0.1; got {', '.join(map(repr, wrong))}.")
     return noise
 
 

@@ -29,7 +29,7 @@ from manifoldgp.data.dates import (
 )
 from manifoldgp.data.levels import Effects
 from manifoldgp.data.written_numbers import looks_like_number
-from manifoldgp.errors import InputError
+from manifoldgp.errors import InputError, SeveralFaults
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
@@ -62,12 +62,11 @@ class RowNames(UnusableColumn):
     """A column of texts that occur once in most rows: it says which row this is, and nothing about other rows."""
 
 
-class UnusableTable(InputError):  # noqa: N818 - as above
-    """Columns that cannot be inputs, all of a table's at once; lines: a reason for each, and last what to do."""
+class UnusableTable(SeveralFaults):
+    """Columns that cannot be inputs, all of a table's at once: a reason for each, and what to do, last."""
 
     def __init__(self, reasons: Sequence[str], advice: str) -> None:
-        self.lines = (*reasons, advice)
-        super().__init__(("\n" if len(reasons) > 1 else " ").join(self.lines))
+        super().__init__((*reasons, advice) if len(reasons) > 1 else (f"{reasons[0]} {advice}",))
 
 
 @dataclass(frozen=True)
