@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from manifoldgp._system.plain_text import argument
+from manifoldgp.cli._fitted import Fitted, checked_places, refuse_unfinished, save_fitted
 from manifoldgp.cli._interruption import Interruption
 from manifoldgp.cli._messages import Messages, output, print_json, size_in_words
 from manifoldgp.cli._options import (
@@ -25,7 +26,6 @@ from manifoldgp.cli._options import (
     refuse_overwriting,
 )
 from manifoldgp.cli._training_table import Training, read_training
-from manifoldgp.cli.fit import Fitted, checked_places, refuse_unfinished, save_fitted
 
 
 def search(
