@@ -69,6 +69,8 @@ def test_a_sheet_keeps_codes(tmp_path, shops):
         (["01", "2A", "02"] * 2, "category"),  # letters beside them: no hours
         (["01", "12", "02"] * 2, "number"),
         (["0512", "0033", "1207", "0999"], "number"),  # counts that an instrument pads
+        ([f"{k:04d}" for k in range(300)] * 3, "number"),  # more of them, which come again
+        ([f"{k:05d}" for k in range(99, 99_999, 333)] * 3, "category"),
         (["0512", "1033", "1207", "1033", "1207"], "number"),  # zeros of one cell
     ],
 )
@@ -89,12 +91,25 @@ def test_the_command_line_says_and_keeps_codes(tmp_path, monkeypatch, shops):
     monkeypatch.chdir(tmp_path)
     shops.to_csv("shops.csv", index=False)
     told = mgp("fit", "shops.csv", "-t", "y", "--averaging", "plain", "--restarts", "1", "-o", "shops.mgp").err
-    assert "post: codes with leading zeros, taken as text, one 0/1 column for each of 4 categories (01067, 04109" in told
+    assert (
+        "post: codes with leading zeros, taken as text (--numbers post if they are numbers), one 0/1 column for each of 4 categories (01067, 04109"
+        in told
+    )
     assert "part: seems to be the number of the row" in told
     (tmp_path / "new.csv").write_text("post,part,x\n01067,0007,0.5\n")
     (row,) = csv.DictReader(mgp("predict", "shops.mgp", "new.csv", "--with-inputs").out.splitlines())
     assert (row["post"], row["part"]) == ("01067", "0007")
     assert float(row["mean"]) == pytest.approx(3.5, abs=0.3)
+
+
+def test_codes_that_are_numbers_are_said_to_be(tmp_path, monkeypatch, shops):
+    monkeypatch.chdir(tmp_path)
+    shops.to_csv("shops.csv", index=False)
+    fit = ("fit", "shops.csv", "-t", "y", "--averaging", "plain", "--restarts", "1", "-o", "shops.mgp")
+    assert "(--numbers post if they are numbers)" in mgp(*fit).err
+    assert "post: " not in mgp(*fit, "--numbers", "post").err
+    assert "post number" in " ".join(mgp("inspect", "shops.mgp").out.split())
+    assert "wrong" in mgp(*fit, "--numbers", "wrong", code=1).err
 
 
 def test_numbers_as_text_of_a_parquet_file_are_fitted(tmp_path, monkeypatch, shops):

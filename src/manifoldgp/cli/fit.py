@@ -24,6 +24,7 @@ from manifoldgp.cli._options import (
     Method,
     Missing,
     MissingInputs,
+    NumberColumns,
     Ordered,
     Quiet,
     column_names,
@@ -117,6 +118,7 @@ def fit(
     seed: Annotated[int, typer.Option(help="Another seed draws other starts and folds.", min=0, max=2**32 - 1, metavar="N")] = 0,
     features: InputColumns = None,
     drop: DroppedColumns = None,
+    numbers: NumberColumns = None,
     noise_column: Annotated[
         str | None,
         typer.Option(
@@ -189,7 +191,7 @@ def fit(
         )
     if launched():
         instead = {"--group": ". Name the inputs with --features", "--drop": ". Name the inputs with --features"}
-        for name, given in (("--group", group), ("--drop", drop), ("--more", more)):
+        for name, given in (("--group", group), ("--drop", drop), ("--numbers", numbers), ("--more", more)):
             if given is not None:
                 raise typer.BadParameter(f"{name} cannot be used under torchrun{instead.get(name, '')}.")
         if cyclic is not None or missing is not Missing.error:
@@ -207,7 +209,17 @@ def fit(
     with Interruption() as interruption:
         try:
             training = read_training(
-                files, target, features, drop, noise_column, group, messages, str(missing), column_names(cyclic, []), ordered
+                files,
+                target,
+                features,
+                drop,
+                noise_column,
+                group,
+                messages,
+                str(missing),
+                column_names(cyclic, []),
+                ordered,
+                numbers,
             )
             if target_warping is None:
                 warn_of_targets_unlike_a_gaussian(training, messages)

@@ -9,6 +9,9 @@ from collections.abc import Iterable, Sequence
 _CODE = re.compile(r"[0-9A-Za-z]+")
 _PADDED = re.compile(r"0\d.*")
 
+_FEW = 100
+"""So many different ones are codes, however close together they lie; more, only if they are a hundredth of what as many digits can say."""
+
 
 def padded_cell(separator: str) -> re.Pattern[str]:
     """A cell of a line of text that begins with a zero and goes on with digits; two digits are hours, days and months."""
@@ -29,7 +32,7 @@ def padded(texts: Iterable[object]) -> bool:
 def are_codes(texts: Sequence[object]) -> bool:
     """Whether texts are codes rather than numbers: equally long, several with leading zeros, and at most half of them there once only.
 
-    Padded measurements, which seldom repeat themselves, stay numbers; so do two digits, unless there are letters too.
+    Padded measurements stay numbers: they seldom repeat themselves, or have many values that lie close together. So do two digits, unless there are letters too.
 
     >>> are_codes(["007", "012", "007", "012"]), are_codes(["07", "08"] * 2), are_codes(["01", "02", "2A"] * 2), are_codes(["0071", "0532", "1204"])
     (True, False, True, False)
@@ -41,7 +44,8 @@ def are_codes(texts: Sequence[object]) -> bool:
     several = sum(_PADDED.fullmatch(cell) is not None for cell in cells) > 1
     letters = not all(map(str.isdigit, count))
     again = 2 * sum(times == 1 for times in count.values()) <= len(cells)
-    return several and again and _evenly_padded(cells) and (letters or len(cells[0]) > 2)
+    apart = len(count) <= max(_FEW, 10 ** len(cells[0]) / 100)
+    return several and again and _evenly_padded(cells) and (letters or (apart and len(cells[0]) > 2))
 
 
 def _evenly_padded(cells: Sequence[object]) -> bool:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from manifoldgp.data.columns import ONE_HOT, Column, column_of, missing_in, target_numbers, text
-from manifoldgp.data.dates import pandas
+from manifoldgp.data.dates import holds_times, pandas
 from manifoldgp.data.donors import Donors
 from manifoldgp.data.input_columns import is_constant, learn_columns
 from manifoldgp.data.levels import Effects, cross_fitted, learn_effects
@@ -93,7 +93,7 @@ class TableEncoding:
     def __post_init__(self) -> None:
         if not self.columns:
             raise InputError(
-                "There is no input column: every column is a target, has one value only, has another text in most rows, or is left out."
+                "There is no input column: every column is a target, has one value only, has another text in most rows, has no name, or is left out."
             )
         repeated = sorted({name for name in self.names if self.names.count(name) > 1})
         if repeated:
@@ -115,7 +115,7 @@ class TableEncoding:
     ) -> TableEncoding:
         """The encoding of a pandas DataFrame.
 
-        Columns without a name are left out: they are row numbers, as a rule. So are those with one value and those with a text of their own in most rows, unless
+        Columns without a name are left out, unless they hold dates: they are row numbers, as a rule. So are those with one value and those with a text of their own in most rows, unless
         ``features`` asks for the latter, which is refused.
 
         Parameters
@@ -140,7 +140,7 @@ class TableEncoding:
         if both:
             raise InputError(f"{', '.join(both)} cannot be an input and a target, noise or group at the same time.")
         chosen = list(features) if features is not None else names
-        unnamed = [name for name in names if UNNAMED.fullmatch(name) and name not in (features or ())]
+        unnamed = [name for name in names if UNNAMED.fullmatch(name) and name not in (features or ()) and not _dated(table, name)]
         inputs = [name for name in dict.fromkeys(chosen) if name not in (*special, *drop, *unnamed)]
         constant = tuple(name for name in inputs if is_constant(table, name, missing))
         inputs = [name for name in inputs if name not in constant]
@@ -366,6 +366,12 @@ class TableEncoding:
             raise FileFormatError(
                 f"How the model reads tables is not as this version writes it ({type(error).__name__}: {error}): the file is damaged, or of another version. Fit anew."
             ) from error
+
+
+def _dated(table: DataFrame, name: str) -> bool:
+    """Whether a column holds dates, as an index of them does that was written without a name."""
+    present: Any = column_of(table, name).dropna()
+    return holds_times(present)
 
 
 def _last(count: int) -> list[bool]:
