@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 import torch
 
-from manifoldgp import MLP, PCA, GPRegressor, LogNormal, ManifoldGPRegressor, Restarts, Single
+from manifoldgp import MLP, PCA, GPRegressor, LogNormal, ManifoldGPRegressor, Restarts, Single, Stack
 from manifoldgp.averaging.stacking import HeldOutReport
 from manifoldgp.estimators.diagnosis import Diagnosis, _may_be_noise_free, _scaled_kernels
 from manifoldgp.kernels import Matern32, Periodic, SquaredExponential
@@ -214,6 +214,15 @@ def test_starts_that_disagree_or_stop_early_are_remarked():
     assert "4 of 4 starts stopped at the iteration limit: raise max_iter to see them converge." in remarks(model)
     single = gp(restarts=1).fit(X, Y)
     assert "Only one start" not in remarks(single)
+
+
+def test_a_limit_that_nobody_can_raise_is_not_remarked():
+    """A stack has no max_iter, also where one plain GP has all of its weight."""
+    stack = Stack(gp_iterations=3)
+    model = ManifoldGPRegressor(averaging=stack).fit(X, Y)
+    model.starts_ = model.starts_[model.starts_["group"] == "plain GP"][:1]
+    model.starts_["status"], model.starts_["weight"] = "iteration limit", 1.0
+    assert "max_iter" not in remarks(model)
 
 
 def test_jitter_is_remarked():

@@ -12,6 +12,7 @@ from manifoldgp import GPRegressor, ManifoldGPRegressor, load
 from manifoldgp.data import ArrayRows
 from manifoldgp.errors import InputError
 from manifoldgp.estimators import kernel_choice
+from manifoldgp.training.progress import PhaseWatcher
 
 RNG = np.random.default_rng(0)
 
@@ -42,6 +43,45 @@ def test_the_choice_is_told_and_kept(chosen, tmp_path):
     again = load(tmp_path / "model.mgp")
     assert again.kernel_choice_ == model.kernel_choice_
     assert again.kernel == "auto"
+
+
+class Listener(PhaseWatcher):
+    """Keeps what it is told, and stops after so many rounds."""
+
+    def __init__(self, rounds: float = np.inf) -> None:
+        self.plans, self.phases, self.rounds = [], [], rounds
+
+    def begin(self, output, plan):
+        self.plans.append(plan)
+
+    def enter(self, phase):
+        self.phases.append(phase)
+
+    def __call__(self, iterations, values):
+        self.rounds -= 1
+        return self.rounds < 0
+
+
+@pytest.mark.parametrize("few", [True, False])
+def test_the_trials_are_announced_with_their_work_before_the_fit(chosen, few, monkeypatch):
+    X, y, _ = chosen
+    monkeypatch.setattr(kernel_choice, "SCREEN_ROWS", 400 if few else 30)
+    listener = Listener()
+    GPRegressor(kernel="auto", restarts=1, max_iter=5, callback=listener).fit(X, y)
+    trials, fit = listener.plans
+    assert trials.title.startswith("60 rows, 6 kernels of a plain GP on held-out rows")
+    assert fit.title == "60 rows, a plain GP, method='exact'"
+    assert trials.work > 3 * fit.work
+    assert listener.phases == [*(phase.name for phase in trials.phases), "starts"]
+    assert len(trials.phases) == (1 if few else 2)
+
+
+def test_who_stops_the_trials_gets_no_model(chosen):
+    X, y, _ = chosen
+    model = GPRegressor(kernel="auto", restarts=1, callback=Listener(rounds=3))
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(X, y)
+    assert not hasattr(model, "kernel_choice_")
 
 
 def test_many_rows_are_screened_first(monkeypatch):

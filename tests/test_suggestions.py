@@ -202,6 +202,22 @@ def test_what_is_not_possible_is_refused(model, change, message):
         suggest(model, **({"goal": "learn", "batch": 1} | change))
 
 
+def test_everything_that_is_not_possible_is_told_at_once(model, tmp_path, monkeypatch):
+    wrong = {"bounds": {"x": (2, 1), "z": (0, 1), "w": (0, 1)}, "fixed": {"floor": "mud"}, "constraints": ["x <", "q > 1"]}
+    with pytest.raises(InputError) as caught:
+        suggest(model, "learn", **wrong)
+    told = str(caught.value).splitlines()
+    assert [line.split(" ")[0] for line in told] == ["bounds", "Bounds", "'floor'", "The", "The"]
+    assert "names 'z', 'w', which are no inputs" in told[0]
+    monkeypatch.chdir(tmp_path)
+    model.save("model.mgp")
+    lines = mgp("suggest", "model.mgp", "--learn", "--bounds", "x=2:1", "--fix", "floor=mud", code=1).err.splitlines()
+    assert [line.split(" ")[:2] for line in lines[-2:]] == [["mgp:", "Bounds"], ["'floor'", "can"]]
+    said = mgp("suggest", "model.mgp", "--learn", "--fix", "x", "--step", "n=a", "--bounds", "z=1:2", "-t", "q", code=2).err
+    for part in ("--fix expects COLUMN=VALUE; got 'x'", "--step n=... expects a number", "names 'z'", "--target says q"):
+        assert part in said
+
+
 @pytest.fixture(scope="module")
 def harvests():
     """Dates of days and 15 sorts: more than become 0/1 columns."""

@@ -63,6 +63,13 @@ def test_a_column_without_a_name_is_left_out():
     assert TableEncoding.learn(written, ["y"], drop=["run"]).names[0] == "speed"
 
 
+def test_dates_without_a_name_are_an_input():
+    """As pandas writes a series with an index of dates."""
+    series = pd.DataFrame({"y": [1.0, 2.0, 3.0]}, index=pd.date_range("2026-01-01", periods=3))
+    written = pd.read_csv(io.StringIO(series.to_csv()))
+    assert TableEncoding.learn(written, ["y"]).names == ("Unnamed: 0 [days]",)
+
+
 def test_the_same_row_is_the_same_numbers_in_every_guise():
     encoding = TableEncoding.learn(table(), ["y"], group="run")
     expected = encoding.inputs(table()).to_numpy()

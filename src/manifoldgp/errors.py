@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 
@@ -13,6 +15,45 @@ class ManifoldGPError(Exception):
 
 class InputError(ManifoldGPError, ValueError):
     """The data or an argument cannot be used as given."""
+
+
+class SeveralFaults(InputError):  # noqa: N818 - what it is, not that something failed
+    """Several things cannot be used as given; lines: each of them, in the order in which they are told."""
+
+    def __init__(self, lines: Sequence[str]) -> None:
+        super().__init__("\n".join(lines))
+        self.lines = tuple(lines)
+
+
+class Faults:
+    """Collects what cannot be used as given, so that all of it is told at once and nobody has to try again for each.
+
+    >>> faults = Faults()
+    >>> for size in (-1, 2, -3):
+    ...     with faults.noted():
+    ...         if size < 0:
+    ...             raise InputError(f"{size} is too small.")
+    >>> faults.told
+    ['-1 is too small.', '-3 is too small.']
+    """
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    @contextmanager
+    def noted(self) -> Iterator[None]:
+        """An InputError inside is noted, not raised."""
+        try:
+            yield
+        except SeveralFaults as error:
+            self.told += error.lines
+        except InputError as error:
+            self.told.append(str(error))
+
+    def refuse(self) -> None:
+        """Raise what was noted, if anything was."""
+        if self.told:
+            raise InputError(self.told[0]) if len(self.told) == 1 else SeveralFaults(self.told)
 
 
 class NotPositiveDefiniteError(ManifoldGPError, ArithmeticError):

@@ -86,6 +86,7 @@ def test_an_interrupt_keeps_the_best_model_so_far(folder):
     early = manifoldgp.load(folder / "early.mgp")
     assert "stopped by callback" in set(early.starts_["status"])
     mgp("predict", folder / "early.mgp", folder / "new.csv")
+    assert "Training was interrupted: this is the best model" in " ".join(mgp("inspect", folder / "early.mgp").out.split())
 
 
 @pytest.mark.parametrize(("numbers", "code"), [([signal.SIGTERM, signal.SIGTERM], 143), ([signal.SIGHUP, signal.SIGHUP], 129)])

@@ -650,6 +650,20 @@ def test_options_without_effect_are_refused_by_name(here, options, message):
     assert message in done.err
 
 
+@pytest.mark.parametrize(("options", "names"), [
+    (["--averaging", "fast", "--hidden", "4", "--restarts", "2", "--ordered"], ["hidden", "restarts", "ordered"]),
+    (["--averaging", "plain", "--activation", "tanh", "--hidden", "4", "--inducing", "9", "--ordered"], ["activation", "hidden", "inducing", "ordered"]),
+])  # fmt: skip
+def test_all_options_without_effect_are_told_at_once(here, options, names):
+    told = mgp("fit", "data.csv", "-t", "y", "--features", "x", "-o", "m.mgp", *options, code=2).err
+    assert all(f"--{name} has no effect on" in told for name in names)
+
+
+def test_all_wrong_input_noises_are_told_at_once(here):
+    given = ["--input-std", "x=a", "--input-std", "z"]
+    assert "got 'x=a', 'z'." in mgp("fit", "data.csv", "-t", "y", "-o", "m.mgp", *given, code=2).err
+
+
 @pytest.mark.parametrize(("options", "message"), [
     (["--averaging", "fast"], "--averaging fast cannot be done by sparse models. Under torchrun use --averaging stack or single."),
     (["--method", "exact"], "--method exact cannot be shared by the processes of torchrun."),
@@ -785,7 +799,7 @@ def test_quantiles_of_any_level(folder):
 
 def test_a_large_model_predicts_by_a_quick_program_and_says_what_that_loses(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("manifoldgp.cli.fit._SMALL_PROGRAM", 100_000)  # bytes: 300 rows take four times as many
+    monkeypatch.setattr("manifoldgp.cli._fitted._SMALL_PROGRAM", 100_000)  # bytes: 300 rows take four times as many
     rng = np.random.default_rng(0)
     x = rng.normal(size=(320, 2))
     table = pd.DataFrame({"a": x[:, 0], "b": x[:, 1], "y": np.sin(x[:, 0]) + 0.3 * rng.normal(size=320)})

@@ -30,7 +30,7 @@ from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 import manifoldgp
 import manifoldgp.cli
 import manifoldgp.cli._app
-import manifoldgp.cli.fit
+import manifoldgp.cli._fitted
 import manifoldgp.training.rich_bar
 from manifoldgp import GPRegressor, ManifoldGPRegressor, Predictor, Single, Sparse
 from manifoldgp.data import write_whole

@@ -45,8 +45,8 @@ def main() -> None:
             raise
         from manifoldgp.cli._messages import in_options
 
-        lines = getattr(error, "lines", ())  # of a table with several faults, each in a line of its own
-        told = "\n".join(map(one_line, lines)) if len(lines) > 2 else one_line(_explained(error))
+        lines = getattr(error, "lines", ())  # of several faults, each in a line of its own
+        told = "\n".join(map(one_line, lines)) or one_line(_explained(error))
         print(f"mgp: {in_options(told)}", file=sys.stderr)
         raise SystemExit(FAILED) from None
 

@@ -45,19 +45,20 @@ class FitOptions:
         ways = {"averaging": AVERAGINGS[self.averaging], **({} if method == "auto" else {"method": METHODS[method]})}
         self._refuse_what_is_not_sparse(method, shared)
         given: dict[str, dict[str, Any]] = {argument: {} for argument in ways}
+        idle = self._networks_without_effect(method) if self.averaging == "fast" else []
         for name in ("restarts", "max_iter", "inducing", "checkpoint"):
             if getattr(self, name) is None:
                 continue
             home = next((argument for argument, way in ways.items() if name in {f.name for f in fields(way)}), None)
             if home is None:
-                raise typer.BadParameter(f"{_option(name)} has no effect on {self._way(method)}. {_OBEYED_BY[name]}")
-            given[home][name] = getattr(self, name)
+                idle.append(f"{_option(name)} has no effect on {self._way(method)}. {_OBEYED_BY[name]}")
+            else:
+                given[home][name] = getattr(self, name)
         if self.ordered and self.averaging != "stack":
-            raise typer.BadParameter(
-                f"--ordered has no effect on {self._way(method)}, which holds out no rows. It needs --averaging stack."
-            )
+            idle.append(f"--ordered has no effect on {self._way(method)}, which holds out no rows. It needs --averaging stack.")
+        _refuse(idle)
         return {
-            "features": self._features(method),
+            "features": self._features(),
             **({} if self.kernel is None else {"kernel": self.kernel}),
             **self._warping(),
             "averaging": ways["averaging"](**given["averaging"]) if given["averaging"] else self.averaging,
@@ -90,20 +91,18 @@ class FitOptions:
             raise typer.BadParameter(
                 "--averaging plain cannot be shared by the processes of torchrun. Use --averaging stack or single."
             )
-        for name in ("hidden", "activation"):
-            if getattr(self, name) is not None:
-                raise typer.BadParameter(
-                    f"--{name} has no effect on --averaging plain, which has no network. Use another --averaging."
-                )
-        held_out = {"--ordered": self.ordered, "--group": self.grouped}
-        if self.kernel != "auto" and any(held_out.values()):
-            name = next(name for name, given in held_out.items() if given)
-            raise typer.BadParameter(
-                f"{name} has no effect on --averaging plain, which holds out no rows. It needs --kernel auto."
-            )
+        idle = [
+            f"--{name} has no effect on --averaging plain, which has no network. Use another --averaging."
+            for name in ("hidden", "activation")
+            if getattr(self, name) is not None
+        ]
+        held_out = [name for name, given in (("--ordered", self.ordered), ("--group", self.grouped)) if given]
+        if self.kernel != "auto" and held_out:
+            idle.append(f"{held_out[0]} has no effect on --averaging plain, which holds out no rows. It needs --kernel auto.")
         sparse = {name: getattr(self, name) for name in ("inducing", "checkpoint") if getattr(self, name) is not None}
-        if sparse and self.method != "sparse":
-            raise typer.BadParameter(f"{_option(next(iter(sparse)))} has no effect on {self._way(self.method)}. {_SPARSE}")
+        if self.method != "sparse":
+            idle += [f"{_option(name)} has no effect on {self._way(self.method)}. {_SPARSE}" for name in sparse]
+        _refuse(idle)
         starts = {name: getattr(self, name) for name in ("restarts", "max_iter") if getattr(self, name) is not None}
         return {
             "kernel": self.kernel or "se",
@@ -128,14 +127,16 @@ class FitOptions:
                 f"--averaging {self.averaging} cannot be done by sparse models. {one} --averaging stack or single."
             )
 
-    def _features(self, method: str) -> Any:
+    def _networks_without_effect(self, method: str) -> list[str]:
+        return [
+            f"--{name} has no effect on {self._way(method)}, which has networks of its own. Use another --averaging."
+            for name in ("hidden", "activation")
+            if getattr(self, name) is not None
+        ]
+
+    def _features(self) -> Any:
         if self.hidden is None and self.activation is None:
             return None
-        if self.averaging == "fast":
-            name = "hidden" if self.hidden is not None else "activation"
-            raise typer.BadParameter(
-                f"--{name} has no effect on {self._way(method)}, which has networks of its own. Use another --averaging."
-            )
         from manifoldgp.estimators.arguments import DEFAULT_FEATURES
         from manifoldgp.features import MLP
 
@@ -158,6 +159,12 @@ PLAIN = "plain"
 _STARTS = "It needs --averaging plain, single, restarts or nuts."
 _SPARSE = "It needs --method sparse."
 _OBEYED_BY = {"restarts": _STARTS, "max_iter": _STARTS, "inducing": _SPARSE, "checkpoint": _SPARSE}
+
+
+def _refuse(idle: list[str]) -> None:
+    """All options without effect in one go."""
+    if idle:
+        raise typer.BadParameter(" ".join(idle))
 
 
 def _option(name: str) -> str:

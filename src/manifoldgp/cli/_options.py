@@ -45,6 +45,14 @@ InputColumns = Annotated[
 DroppedColumns = Annotated[
     list[str] | None, typer.Option(help="Columns that are no inputs, a,b,c or repeated.", metavar="COLUMNS")
 ]
+NumberColumns = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--numbers",
+        help="Columns that look like codes, with zeros in front (0071, 0532), and are numbers all the same; a,b,c or repeated.",
+        metavar="COLUMNS",
+    ),
+]
 TABLE_HELP = "CSV, TSV (also .gz), Parquet or Excel by the ending; - is CSV on standard input."
 
 

@@ -43,11 +43,15 @@ def read_training(
     missing: str = "error",
     cyclic: Sequence[str] = (),
     ordered: bool = False,
+    numbers: list[str] | None = None,
 ) -> Training:
-    """Read the tables, leave out rows without target, learn the encoding, and say what was done. ordered: whether rows are in order of time."""
+    """Read the tables, leave out rows without target, learn the encoding, and say what was done.
+
+    ordered: whether rows are in order of time. numbers: columns that look like codes and are none.
+    """
     import numpy as np
 
-    from manifoldgp.data.columns import target_numbers
+    from manifoldgp.data.columns import pandas, target_numbers
     from manifoldgp.data.encoding import TableEncoding
     from manifoldgp.data.table_checks import refuse_missing_columns
     from manifoldgp.data.table_files import read_tables
@@ -58,6 +62,9 @@ def read_training(
     columns = list(table.columns)
     further = [name for name in (noise, group) if name is not None]
     refuse_missing_columns([*targets, *further, *column_names(features, columns), *column_names(drop, columns)], columns)
+    padded = column_names(numbers, columns)
+    refuse_missing_columns(padded, columns)
+    table = table.assign(**{name: target_numbers(name, table[name]) for name in padded})
     rows = len(table)
     unlabelled = np.isnan(np.stack([target_numbers(name, table[name]) for name in targets], 1)).any(1)
     if unlabelled.all():
@@ -83,8 +90,10 @@ def read_training(
     left = np.ones(rows, dtype=bool)
     left[table.index] = False
     y = table[targets].apply(lambda column: target_numbers(str(column.name), column))
+    X = table[[column.name for column in encoding.columns]]
+    numeric = [column.name for column in encoding.columns if column.kind == "number"]
     training = Training(
-        table[[column.name for column in encoding.columns]],
+        X.assign(**{name: pandas().to_numeric(X[name]) for name in numeric}),  # those written as text too
         y[targets[0]] if len(targets) == 1 else y,
         encoding.noise_values(table),
         groups,
@@ -113,6 +122,7 @@ def _without_gaps(table: Any, encoding: TableEncoding) -> tuple[Any, dict[str, i
 
 
 def _say_what_was_read(training: Training, rows: int, messages: Messages, ordered: bool) -> None:
+    from manifoldgp.data.codes import are_codes
     from manifoldgp.data.columns import spellings_alike
     from manifoldgp.data.encoding import UNNAMED
     from manifoldgp.data.written_numbers import number_for_nothing, signs_of_nothing
@@ -123,14 +133,20 @@ def _say_what_was_read(training: Training, rows: int, messages: Messages, ordere
     tell_rows_without_target(training.without_target, rows, messages)
     _tell_gaps(training, rows - training.without_target, messages)
     for column in encoding.columns:
+        way_out = option("--numbers", column.name)
+        what = (
+            f"codes with leading zeros, taken as text ({way_out} if they are numbers)"
+            if are_codes(list(training.X[column.name].dropna()))
+            else "text"
+        )
         if column.kind == "category":
             names = listed_names(column.categories, 6)
             each = f"one 0/1 column for each of {len(column.categories)} categories ({names})"
-            messages.note(f"{column.name}: text, {each if len(column.categories) > 1 else f'with a single category ({names})'}")
+            messages.note(f"{column.name}: {what}, {each if len(column.categories) > 1 else f'with a single category ({names})'}")
         elif column.kind == "levels":
             names = listed_names(column.categories, 6)
             messages.note(
-                f"{column.name}: text, becomes the effect of each of {len(column.categories)} categories ({names}) on the target"
+                f"{column.name}: {what}, becomes the effect of each of {len(column.categories)} categories ({names}) on the target"
             )
         elif column.kind == "flag":
             messages.note(f"{column.name}: true or false, becomes 1 or 0")

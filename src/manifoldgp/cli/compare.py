@@ -18,6 +18,7 @@ from manifoldgp.cli._options import (
     Json,
     Missing,
     MissingInputs,
+    NumberColumns,
     Ordered,
     Quiet,
     column_names,
@@ -58,6 +59,7 @@ def compare(
     seed: Annotated[int, typer.Option(help="Another seed draws other folds and starts.", min=0, max=2**32 - 1, metavar="N")] = 0,
     features: InputColumns = None,
     drop: DroppedColumns = None,
+    numbers: NumberColumns = None,
     missing: MissingInputs = Missing.error,
     json: Json = False,
     quiet: Quiet = False,
@@ -81,7 +83,9 @@ def compare(
         refuse_unwritable(out)
     messages = Messages(quiet)
     with Interruption() as interruption:
-        training = read_training(files, [target], features, drop, None, group, messages, str(missing), ordered=ordered)
+        training = read_training(
+            files, [target], features, drop, None, group, messages, str(missing), ordered=ordered, numbers=numbers
+        )
         found = _compared(training, column_names(models, []) or None, ordered, folds, budget, seed, target, messages)
     if json:
         print_json({"rows": len(found.y), "held_out": found.held_out, "models": found.table(), "verdict": found.verdict})

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from manifoldgp._system.plain_text import verb
+from manifoldgp.cli._fitted import checked_places, end_interrupted, refuse_unfinished
 from manifoldgp.cli._interruption import Interruption
 from manifoldgp.cli._messages import Messages, output, print_json
 from manifoldgp.cli._options import TABLE_HELP, Averaging, Json, Quiet, column_names, refuse_overwriting
-from manifoldgp.cli.fit import checked_places, end_interrupted, refuse_unfinished
 
 if TYPE_CHECKING:
     from manifoldgp.dynamics import DynamicsModel, Trajectories

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import time
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 import typer
 
-from manifoldgp._system.plain_text import argument, verb, visible
+from manifoldgp._system.plain_text import argument, verb
+from manifoldgp._system.torchrun import is_first, launched
 from manifoldgp.cli._fit_arguments import FitOptions
+from manifoldgp.cli._fitted import Fitted, checked_places, end_interrupted, refuse_unfinished, save_fitted
 from manifoldgp.cli._interruption import Interruption
 from manifoldgp.cli._messages import Messages, in_options, print_json, size_in_words
 from manifoldgp.cli._options import (
@@ -24,15 +24,12 @@ from manifoldgp.cli._options import (
     Method,
     Missing,
     MissingInputs,
+    NumberColumns,
     Ordered,
     Quiet,
     column_names,
-    refuse_overwriting,
 )
 from manifoldgp.cli._training_table import Training, read_training, warn_of_targets_unlike_a_gaussian
-
-if TYPE_CHECKING:
-    from manifoldgp.cli._fit_progress import FitProgress
 
 
 def fit(
@@ -121,6 +118,7 @@ def fit(
     seed: Annotated[int, typer.Option(help="Another seed draws other starts and folds.", min=0, max=2**32 - 1, metavar="N")] = 0,
     features: InputColumns = None,
     drop: DroppedColumns = None,
+    numbers: NumberColumns = None,
     noise_column: Annotated[
         str | None,
         typer.Option(
@@ -186,15 +184,14 @@ def fit(
         group is not None,
     )
     noise_of_inputs = _noise_of_inputs(input_std)
-    launched = "WORLD_SIZE" in os.environ and "RANK" in os.environ  # as of training.processes, which brings PyTorch
     unfinished = checked_places(out, replace_if_interrupted, files, more)
     if more is not None and input_std is not None:
         raise typer.BadParameter(
             "--more cannot go on with noisy inputs: they are trained in rounds of their own. Leave out --input-std or --more."
         )
-    if launched:
+    if launched():
         instead = {"--group": ". Name the inputs with --features", "--drop": ". Name the inputs with --features"}
-        for name, given in (("--group", group), ("--drop", drop), ("--more", more)):
+        for name, given in (("--group", group), ("--drop", drop), ("--numbers", numbers), ("--more", more)):
             if given is not None:
                 raise typer.BadParameter(f"{name} cannot be used under torchrun{instead.get(name, '')}.")
         if cyclic is not None or missing is not Missing.error:
@@ -212,7 +209,17 @@ def fit(
     with Interruption() as interruption:
         try:
             training = read_training(
-                files, target, features, drop, noise_column, group, messages, str(missing), column_names(cyclic, []), ordered
+                files,
+                target,
+                features,
+                drop,
+                noise_column,
+                group,
+                messages,
+                str(missing),
+                column_names(cyclic, []),
+                ordered,
+                numbers,
             )
             if target_warping is None:
                 warn_of_targets_unlike_a_gaussian(training, messages)
@@ -229,74 +236,6 @@ def fit(
         end_interrupted(place, out, interruption)
 
 
-def end_interrupted(place: Path, out: Path, interruption: Interruption) -> NoReturn:
-    """Say where the unfinished model is, and end as shells expect it."""
-    kept = "the same command fits it to the end" if place == out else f"{out} is as it was"
-    typer.echo(visible(f"mgp: Interrupted. The best model so far is in {place}; {kept}."), err=True)
-    raise typer.Exit(interruption.exit_code)
-
-
-def save_fitted(fitted: Fitted, place: Path, messages: Messages) -> list[str]:
-    """Write the model, with a summary for ``mgp inspect``; returns the remarks of its diagnosis.
-
-    What was interrupted is written first and looked at afterwards: whoever sent the signal may not wait.
-    """
-    from manifoldgp._system.threads import threads_for
-    from manifoldgp.cli._summary import summary_of
-    from manifoldgp.estimators import model_file
-
-    if fitted.interrupted:
-        fitted.model.save(place)
-        return fitted.model.diagnose().remarks
-    with threads_for(fitted.model.ensembles_[0].blocks[0].rows):
-        try:
-            diagnosis = fitted.model.diagnose()
-            summary = summary_of(fitted.model, diagnosis)
-        except Exception:
-            fitted.model.save(place)  # a model that cannot be diagnosed is a model all the same
-            raise
-        model_file.save(fitted.model, place, summary, _small_predictor(fitted.model, messages))
-    return diagnosis.remarks
-
-
-def _small_predictor(model: Any, messages: Messages) -> Any:
-    """The model as a program that ``mgp predict`` and ``mgp score`` run without PyTorch, where one can be written and is small.
-
-    Where the whole program is not, one that is distilled takes its place, which says what it loses.
-    """
-    from manifoldgp.errors import InputError
-    from manifoldgp.estimators.program_targets import small_predictor
-
-    try:
-        predictor = small_predictor(model, _SMALL_PROGRAM, _LOST, lambda: messages.note(_SEARCHING))
-    except InputError:  # parts that only code can express
-        return None
-    return predictor if predictor is not None and predictor.gives_mixtures else None
-
-
-_SEARCHING = "looking for few points that predict what all rows do, up to 10 s"
-
-_SMALL_PROGRAM = 32_000_000
-"""Bytes up to which a program is put into the model file: with more, the file would grow by more than the seconds that it saves are worth."""
-
-_LOST = 1e-3
-"""Nats a row that a program may lose by being small: means and standard deviations are then off by some hundredths of a standard deviation."""
-
-
-def checked_places(out: Path, replace_if_interrupted: bool, files: list[str], more: Path | None = None) -> Path:
-    """Where an unfinished model goes if ``out`` exists. Refuses places that cannot be written to, and those of the tables and of the model that goes on."""
-    from manifoldgp._system.files import refuse_unwritable
-    from manifoldgp.data.table_files import table_names
-
-    tables = [*table_names(files), *([] if more is None else [str(more)])]
-    refuse_overwriting([out], tables)
-    refuse_unwritable(out)
-    unfinished = out if replace_if_interrupted else out.with_name(f"{out.stem}.unfinished{out.suffix}")
-    refuse_overwriting([unfinished], tables)
-    refuse_unwritable(unfinished)
-    return unfinished
-
-
 def _fit_shared(
     files: list[str],
     targets: list[str],
@@ -311,7 +250,7 @@ def _fit_shared(
     """The same fit, shared by the processes that torchrun started; the first one speaks for all."""
     from manifoldgp.estimators.fit_files import fit_files
 
-    first, begin = os.environ["RANK"] == "0", time.perf_counter()
+    first, begin = is_first(), time.perf_counter()
     messages = Messages(quiet or not first)
     shown = messages.console.is_terminal and not messages.quiet
     with messages.warnings_as_messages():
@@ -325,20 +264,12 @@ def _fit_shared(
         say_what_was_fitted(fitted, model.diagnose().remarks, rows, None, out, messages, json)
 
 
-@dataclass(frozen=True)
-class Fitted:
-    """A model, the seconds its training took, and whether somebody stopped it."""
-
-    model: Any
-    seconds: float
-    interrupted: bool
-
-
 def _noise_of_inputs(given: list[str] | None) -> dict[str, float] | None:
     """--input-std as numbers by column; a name may hold an equals sign."""
     if given is None:
         return None
     noise: dict[str, float] = {}
+    wrong: list[str] = []
     for words in given:
         name, _, number = words.rpartition("=")
         try:
@@ -346,7 +277,9 @@ def _noise_of_inputs(given: list[str] | None) -> dict[str, float] | None:
         except ValueError:
             name = ""
         if not name:
-            raise typer.BadParameter(f"--input-std must be COLUMN=NUMBER, such as speed=0.1; got {words!r}.")
+            wrong.append(words)
+    if wrong:
+        raise typer.BadParameter(f"--input-std must be COLUMN=NUMBER, such as speed=0.1; got {', '.join(map(repr, wrong))}.")
     return noise
 
 
@@ -400,13 +333,6 @@ def _earlier(path: Path, asked: Any) -> Any:
             "Give the same options, or fit without --more."
         )
     return model.set_params(callback=asked.callback)
-
-
-def refuse_unfinished(progress: FitProgress, outputs: int, exit_code: int) -> None:
-    """Targets whose training had not begun when somebody stopped it have no model worth keeping."""
-    if progress.stop and progress.output + 1 < outputs:
-        typer.echo(f"mgp: Interrupted at target {progress.output + 1} of {outputs}: no model was written.", err=True)
-        raise typer.Exit(exit_code)
 
 
 def say_how_long(fitted: Fitted, messages: Messages) -> None:

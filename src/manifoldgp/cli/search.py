@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from manifoldgp._system.plain_text import argument
+from manifoldgp.cli._fitted import Fitted, checked_places, refuse_unfinished, save_fitted
 from manifoldgp.cli._interruption import Interruption
 from manifoldgp.cli._messages import Messages, output, print_json, size_in_words
 from manifoldgp.cli._options import (
@@ -20,12 +21,12 @@ from manifoldgp.cli._options import (
     Json,
     Missing,
     MissingInputs,
+    NumberColumns,
     Quiet,
     pictures_of,
     refuse_overwriting,
 )
 from manifoldgp.cli._training_table import Training, read_training
-from manifoldgp.cli.fit import Fitted, checked_places, refuse_unfinished, save_fitted
 
 
 def search(
@@ -63,6 +64,7 @@ def search(
     seed: Annotated[int, typer.Option(help="Another seed draws other rows.", min=0, max=2**32 - 1, metavar="N")] = 0,
     features: InputColumns = None,
     drop: DroppedColumns = None,
+    numbers: NumberColumns = None,
     missing: MissingInputs = Missing.error,
     json: Json = False,
     quiet: Quiet = False,
@@ -92,7 +94,9 @@ def search(
     with Interruption() as interruption:
         try:
             # a series against time may have one row after the other as its input
-            training = read_training(files, target, features, drop, None, group, messages, str(missing), ordered=True)
+            training = read_training(
+                files, target, features, drop, None, group, messages, str(missing), ordered=True, numbers=numbers
+            )
             fitted = _searched(training, messages, interruption, ordered, settings)
             place = unfinished if out is not None and fitted.interrupted and out.exists() else out
             if place is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -10,6 +11,7 @@ import typer
 from manifoldgp._system.plain_text import digits, option
 from manifoldgp.cli._messages import Messages, print_json
 from manifoldgp.cli._options import Json, ModelFile, Quiet, refuse_overwriting
+from manifoldgp.errors import Faults, InputError
 
 if TYPE_CHECKING:
     from manifoldgp.suggestions import Suggestions
@@ -67,6 +69,7 @@ def suggest(
     from manifoldgp._system.model_header import read_header
     from manifoldgp.cli._models import encoding_of, open_manifold_gp, refuse_dynamics
     from manifoldgp.data.table_files import check_writable, write_table
+    from manifoldgp.suggestions.space import space_of
 
     goals = [name for name, wanted in (("maximize", maximize), ("minimize", minimize), ("learn", learn)) if wanted]
     if len(goals) != 1:
@@ -81,16 +84,24 @@ def suggest(
         model = open_manifold_gp(model_file)
     encoding = encoding_of(model)
     targets = encoding.targets
-    output = _output(target, targets)
+    faults = Faults()
+    possible = {
+        "bounds": _read("--bounds", bounds, _values, faults),
+        "fixed": _read("--fix", fix, lambda name, text: text, faults),
+        "steps": _read("--step", step, lambda name, text: _number("--step", name, text), faults),
+        "constraints": constraint or (),
+    }
+    output = _output(target, targets, faults)
+    if faults.told:
+        with faults.noted():
+            space_of(model, **possible)  # what else is wrong is told in one go
+        raise typer.BadParameter(" ".join(faults.told))
     with messages.warnings_as_messages(), messages.working("Searching for experiments ..."):
         found = suggestions.suggest(
             model,
             goals[0],  # pyright: ignore[reportArgumentType]
             batch=batch,
-            bounds={name: _values(name, text) for name, text in _pairs("--bounds", bounds)},
-            fixed=dict(_pairs("--fix", fix)),
-            steps={name: _number("--step", name, text) for name, text in _pairs("--step", step)},
-            constraints=constraint or (),
+            **possible,
             output=output,
             random_state=seed,
         )
@@ -109,25 +120,25 @@ def suggest(
         messages.note(f"Wrote {len(table)} suggestions to {out}")
 
 
-def _output(target: str | None, targets: tuple[str, ...]) -> int:
+def _output(target: str | None, targets: tuple[str, ...], faults: Faults) -> int:
     """The number of the target that is meant."""
     if target is None and len(targets) > 1:
-        raise typer.BadParameter(
-            f"The model has several targets. Choose one: {', '.join(option('--target', name) for name in targets)}."
-        )
+        choices = ", ".join(option("--target", name) for name in targets)
+        faults.told.append(f"The model has several targets. Choose one: {choices}.")
     if target is not None and target not in targets:
-        raise typer.BadParameter(f"The model predicts {', '.join(targets)}; --target says {target}.")
-    return 0 if target is None else targets.index(target)
+        faults.told.append(f"The model predicts {', '.join(targets)}; --target says {target}.")
+    return targets.index(target) if target in targets else 0
 
 
-def _pairs(option: str, given: list[str] | None) -> list[tuple[str, str]]:
-    """(column, value) of options such as --fix x=2; the last = divides, because names may hold one."""
-    found = []
+def _read(option: str, given: list[str] | None, value_of: Callable[[str, str], Any], faults: Faults) -> dict[str, Any]:
+    """Values by column, of options such as --fix x=2; the last = divides, because names may hold one."""
+    found = {}
     for text in given or ():
         name, equals, value = text.rpartition("=")
-        if not (equals and name and value):
-            raise typer.BadParameter(f"{option} expects COLUMN=VALUE; got {text!r}.")
-        found.append((name, value))
+        with faults.noted():
+            if not (equals and name and value):
+                raise InputError(f"{option} expects COLUMN=VALUE; got {text!r}.")
+            found[name] = value_of(name, value)
     return found
 
 
@@ -158,7 +169,7 @@ def _is_number(text: str) -> bool:
 
 def _number(option: str, name: str, text: str) -> float:
     if not _is_number(text):
-        raise typer.BadParameter(f"{option} {name}=... expects a number; got {text!r}.")
+        raise InputError(f"{option} {name}=... expects a number; got {text!r}.")
     return float(text)
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from manifoldgp._system.plain_text import without_columns
+from manifoldgp.data.codes import are_codes
 from manifoldgp.data.dates import (
     ORDERS,
     TimeScale,
@@ -28,7 +29,7 @@ from manifoldgp.data.dates import (
 )
 from manifoldgp.data.levels import Effects
 from manifoldgp.data.written_numbers import looks_like_number
-from manifoldgp.errors import InputError
+from manifoldgp.errors import InputError, SeveralFaults
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
@@ -61,12 +62,11 @@ class RowNames(UnusableColumn):
     """A column of texts that occur once in most rows: it says which row this is, and nothing about other rows."""
 
 
-class UnusableTable(InputError):  # noqa: N818 - as above
-    """Columns that cannot be inputs, all of a table's at once; lines: a reason for each, and last what to do."""
+class UnusableTable(SeveralFaults):
+    """Columns that cannot be inputs, all of a table's at once: a reason for each, and what to do, last."""
 
     def __init__(self, reasons: Sequence[str], advice: str) -> None:
-        self.lines = (*reasons, advice)
-        super().__init__(("\n" if len(reasons) > 1 else " ").join(self.lines))
+        super().__init__((*reasons, advice) if len(reasons) > 1 else (f"{reasons[0]} {advice}",))
 
 
 @dataclass(frozen=True)
@@ -233,6 +233,8 @@ def learn_column(name: str, values: Series, cyclic: tuple[str, ...] = ()) -> Col
         return _time_column(name, values, cyclic)
     if ambiguous_times(values):
         raise UnusableColumn(_unclear_time(name, values), name)
+    if are_codes(list(values)):
+        return _category(name, values)
     readable = _readable(values)
     if readable.all() and len(values):
         return Column(name)

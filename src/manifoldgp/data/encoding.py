@@ -4,31 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from itertools import pairwise
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from manifoldgp._system.plain_text import without_columns
-from manifoldgp.data.columns import (
-    ONE_HOT,
-    Column,
-    RowNames,
-    UnusableColumn,
-    UnusableTable,
-    column_of,
-    holds_containers,
-    learn_column,
-    missing_in,
-    target_numbers,
-    text,
-)
-from manifoldgp.data.dates import TimeScale, pandas
+from manifoldgp.data.columns import ONE_HOT, Column, column_of, missing_in, target_numbers, text
+from manifoldgp.data.dates import holds_times, pandas
 from manifoldgp.data.donors import Donors
+from manifoldgp.data.input_columns import is_constant, learn_columns
 from manifoldgp.data.levels import Effects, cross_fitted, learn_effects
+from manifoldgp.data.plain_columns import column_from_plain, column_to_plain, in_order
 from manifoldgp.data.table_checks import (
-    gaps_in_words,
     refuse_missing_columns,
     refuse_missing_values,
     refuse_repeated_columns,
@@ -106,7 +93,7 @@ class TableEncoding:
     def __post_init__(self) -> None:
         if not self.columns:
             raise InputError(
-                "There is no input column: every column is a target, has one value only, has another text in most rows, or is left out."
+                "There is no input column: every column is a target, has one value only, has another text in most rows, has no name, or is left out."
             )
         repeated = sorted({name for name in self.names if self.names.count(name) > 1})
         if repeated:
@@ -128,7 +115,7 @@ class TableEncoding:
     ) -> TableEncoding:
         """The encoding of a pandas DataFrame.
 
-        Columns without a name are left out: they are row numbers, as a rule. So are those with one value and those with a text of their own in most rows, unless
+        Columns without a name are left out, unless they hold dates: they are row numbers, as a rule. So are those with one value and those with a text of their own in most rows, unless
         ``features`` asks for the latter, which is refused.
 
         Parameters
@@ -153,11 +140,11 @@ class TableEncoding:
         if both:
             raise InputError(f"{', '.join(both)} cannot be an input and a target, noise or group at the same time.")
         chosen = list(features) if features is not None else names
-        unnamed = [name for name in names if UNNAMED.fullmatch(name) and name not in (features or ())]
+        unnamed = [name for name in names if UNNAMED.fullmatch(name) and name not in (features or ()) and not _dated(table, name)]
         inputs = [name for name in dict.fromkeys(chosen) if name not in (*special, *drop, *unnamed)]
-        constant = tuple(name for name in inputs if _constant(table, name, missing))
+        constant = tuple(name for name in inputs if is_constant(table, name, missing))
         inputs = [name for name in inputs if name not in constant]
-        columns, row_names = _learn_columns(table, inputs, missing, tuple(cyclic), asked=features is not None)
+        columns, row_names = learn_columns(table, inputs, missing, tuple(cyclic), asked=features is not None)
         if cyclic and not any(column.kind == "date" for column in columns):
             raise InputError(f"There is no column of dates that could be repeated by {', '.join(cyclic)}. Leave cyclic out.")
         encoding = cls(
@@ -344,7 +331,7 @@ class TableEncoding:
     def to_plain(self) -> dict[str, Any]:
         """Plain data for JSON."""
         return {
-            "columns": [_as_lists(asdict(column)) for column in self.columns],
+            "columns": list(map(column_to_plain, self.columns)),
             "targets": list(self.targets),
             "noise": self.noise,
             "group": self.group,
@@ -363,7 +350,7 @@ class TableEncoding:
         try:
             donors, left_out = plain["donors"], plain["rows_left_out"]
             return cls(
-                columns=tuple(map(_column_from_plain, plain["columns"])),
+                columns=tuple(map(column_from_plain, plain["columns"])),
                 targets=tuple(map(str, plain["targets"])),
                 noise=None if plain["noise"] is None else str(plain["noise"]),
                 group=None if plain["group"] is None else str(plain["group"]),
@@ -373,7 +360,7 @@ class TableEncoding:
                 missing=str(plain["missing"]),
                 donors=None if donors is None else Donors(tuple(map(tuple, donors))),
                 units=tuple((str(name), str(unit)) for name, unit in plain["units"]),
-                rows_left_out=None if left_out is None else _in_order(left_out),
+                rows_left_out=None if left_out is None else in_order(left_out),
             )
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise FileFormatError(
@@ -381,87 +368,11 @@ class TableEncoding:
             ) from error
 
 
-def _in_order(numbers: Sequence[Any]) -> tuple[int, ...]:
-    """Numbers of rows from a file, which must grow."""
-    rows = tuple(map(int, numbers))
-    if any(not -1 < a < b < 2**53 for a, b in pairwise((*rows, 2**53 - 1))):
-        raise ValueError(f"rows {str(rows)[:80]} are not in order")
-    return rows
-
-
-def _as_lists(value: Any) -> Any:
-    """Plain data with lists where there were tuples, as JSON gives them back."""
-    if isinstance(value, dict):
-        return {key: _as_lists(entry) for key, entry in value.items()}
-    return [_as_lists(entry) for entry in value] if isinstance(value, tuple) else value
+def _dated(table: DataFrame, name: str) -> bool:
+    """Whether a column holds dates, as an index of them does that was written without a name."""
+    present: Any = column_of(table, name).dropna()
+    return holds_times(present)
 
 
 def _last(count: int) -> list[bool]:
     return [False] * (count - 1) + [True]
-
-
-def _column_from_plain(plain: Mapping[str, Any]) -> Column:
-    time, effects = plain["time"], plain["effects"]
-    return Column(
-        str(plain["name"]),
-        str(plain["kind"]),
-        tuple(map(str, plain["categories"])),
-        None
-        if time is None
-        else TimeScale(time["unit"], time["origin"], tuple(time["cyclic"]), time["order"], bool(time["zoned"])),
-        None
-        if effects is None
-        else Effects(tuple(effects["targets"]), tuple(map(tuple, effects["shifts"])), tuple(effects["curves"])),
-        bool(plain["indicator"]),
-    )
-
-
-def _constant(table: DataFrame, name: str, missing: str) -> bool:
-    """Whether a column has one value at most. Missing values beside it count as another one, if they are not refused or left out."""
-    values = column_of(table, name)
-    if holds_containers(values):
-        return False  # said by the one who learns what it holds
-    return values.nunique() <= 1 and (values.isna().all() or not values.isna().any() or missing == "drop")
-
-
-def _learn_columns(
-    table: DataFrame, names: Sequence[str], missing: str, cyclic: tuple[str, ...], asked: bool
-) -> tuple[tuple[Column, ...], tuple[str, ...]]:
-    """What kind of column each one is, and which are names of rows. All that cannot be used are refused at once, so that nobody has to try again for each of them.
-
-    asked: whether somebody chose these columns; names of rows are refused then.
-    """
-    columns: list[Column] = []
-    row_names: list[str] = []
-    unusable: dict[str, str] = {}
-    gaps: dict[str, np.ndarray] = {}
-    for name in names:
-        values = column_of(table, name)
-        lacking = missing_in(values)
-        try:
-            present: Any = values[~lacking]
-            column = learn_column(name, present, cyclic)
-        except UnusableColumn as error:
-            if isinstance(error, RowNames) and not asked:
-                row_names.append(name)
-            else:
-                unusable[name] = error.reason
-            continue
-        if lacking.any() and missing == "error":
-            gaps[name] = lacking
-        columns.append(replace(column, indicator=bool(lacking.any()) and missing == "impute"))
-    if unusable or gaps:
-        reasons = (*unusable.values(), *gaps_in_words(gaps, table.index))
-        raise UnusableTable(reasons, _advice(list(unusable), list(gaps)))
-    return tuple(columns), tuple(row_names)
-
-
-def _advice(unusable: Sequence[str], gaps: Sequence[str]) -> str:
-    """What to do about columns that cannot be used, and about those with missing values."""
-    without, fill = without_columns(unusable), without_columns(gaps)
-    how = "missing='impute' or missing='drop'"
-    if not gaps:
-        return f"Correct or remove these rows, or fit without: {without}"
-    if not unusable:
-        return f"Fill them in, fit with {how}, or without: {fill}"
-    return f"Correct what cannot be read, or fit without it ({without}). For missing values fit with {how}, or without: {fill}"

@@ -19,6 +19,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_array, check_consistent_length, validate_data
 
 from manifoldgp._system.real_numbers import as_meant
+from manifoldgp.data.codes import are_codes
 from manifoldgp.data.scaling import Standardizer
 from manifoldgp.errors import InputError, warn
 
@@ -237,13 +238,20 @@ def refuse_unusable_frame(X: Any) -> None:
 
 
 def holds_numbers_only(X: Any) -> bool:
-    """Whether all columns of a frame are numbers, so that nothing has to be encoded."""
-    return all(_columns_with_numbers(X).values())
+    """Whether all columns of a frame are numbers, so that nothing has to be encoded; codes such as 01067 are none."""
+    if not all(_columns_with_numbers(X).values()):
+        return False
+    texts = [name for name in X.columns if X[name].dtype.kind == "O"] if _is_pandas(X) else ()
+    return not any(are_codes(list(X[name].dropna())) for name in texts)
+
+
+def _is_pandas(X: Any) -> bool:
+    return "pandas" in sys.modules and isinstance(X, sys.modules["pandas"].DataFrame)
 
 
 def _columns_with_numbers(X: Any) -> dict[str, bool]:
     """The columns of a frame, and whether they are numbers; nothing for what is no frame."""
-    if "pandas" in sys.modules and isinstance(X, sys.modules["pandas"].DataFrame):
+    if _is_pandas(X):
         _refuse_repeated_names([str(name) for name in X.columns])
         return {str(name): _holds_numbers(X[name]) for name in X.columns}
     if "polars" in sys.modules:

@@ -16,8 +16,9 @@ import numpy as np
 
 from manifoldgp._system.files import refuse_unwritable, written_whole
 from manifoldgp._system.plain_text import cell, one_line, visible
-from manifoldgp.data.columns import pandas
-from manifoldgp.data.text_files import PACKED, text_source, titles_above
+from manifoldgp.data.codes import padded
+from manifoldgp.data.columns import pandas, text
+from manifoldgp.data.text_files import PACKED, TextSource, text_source, titles_above
 from manifoldgp.data.written_numbers import read_numbers, with_numbers
 from manifoldgp.errors import InputError, MissingExtraError, warn
 
@@ -70,7 +71,13 @@ def read_tables(paths: Sequence[str | Path]) -> Any:
                 surplus
             )
             raise InputError(f"All files need the same columns; compared with {names[0]}, {name} {' and '.join(difference)}.")
-    return tables[0] if len(tables) == 1 else pandas().concat(tables, ignore_index=True)
+    return tables[0] if len(tables) == 1 else pandas().concat(_alike(tables), ignore_index=True)
+
+
+def _alike(tables: Sequence[DataFrame]) -> list[DataFrame]:
+    """The tables with codes as text in all of them: a file whose codes happen to have no zeros in front was read as numbers."""
+    codes = {name for table in tables for name in table if padded(table[name].dropna())}
+    return [table.assign(**{name: table[name].map(text, na_action="ignore") for name in codes}) for table in tables]
 
 
 def with_whole_numbers(table: DataFrame) -> DataFrame:
@@ -97,8 +104,8 @@ def write_table(table: DataFrame, path: str | Path, like: str | Path | None = No
     """
     name = str(path)
     if name == "-":
-        text = _text(table, form=_form(like))
-        sys.stdout.write("\n".join(map(visible, text.split("\n"))) if sys.stdout.isatty() else text)
+        rows = _text(table, form=_form(like))
+        sys.stdout.write("\n".join(map(visible, rows.split("\n"))) if sys.stdout.isatty() else rows)
         sys.stdout.flush()
         return
     target = Path(name)
@@ -132,7 +139,7 @@ def _text(table: Any, to: Path | None = None, form: dict[str, str] | None = None
         *header,
         *(v for _, values in table.items() if values.dtype.kind not in "biuf" for v in values if isinstance(v, str)),
     ]
-    quoting = csv.QUOTE_NONNUMERIC if any("\r" in text for text in texts) else csv.QUOTE_MINIMAL  # which leaves a lone \r bare
+    quoting = csv.QUOTE_NONNUMERIC if any("\r" in words for words in texts) else csv.QUOTE_MINIMAL  # which leaves a lone \r bare
     return table.to_csv(
         to,
         index=False,
@@ -147,11 +154,11 @@ def _able(form: dict[str, str], texts: Sequence[str]) -> dict[str, str]:
     """The form with an encoding that has all characters: where Windows-1252 lacks one UTF-8 takes its place, with a warning."""
     if form.get("encoding") != "cp1252":  # the others have them all
         return form
-    for text in texts:
+    for words in texts:
         try:
-            text.encode("cp1252")
+            words.encode("cp1252")
         except UnicodeEncodeError as error:
-            warn(f"Windows-1252, in which the other table is, has no {text[error.start]}: written as UTF-8.")
+            warn(f"Windows-1252, in which the other table is, has no {words[error.start]}: written as UTF-8.")
             return form | {"encoding": "utf-8-sig"}  # whose mark tells Excel
     return form
 
@@ -201,16 +208,17 @@ def _read_text(name: str, kind: str) -> tuple[Any, str]:
     layout = source.layout(separator)
     _refuse_repeated(layout.names, name)  # pandas would rename them
     named: dict[str, Any] = {"names": layout.names, "header": None} if layout.in_comment else {}
-    table = pandas().read_csv(
-        source.opened(),
-        sep=separator,
-        decimal=decimal,
-        skiprows=layout.skipped,
-        encoding=source.encoding,
-        low_memory=False,
-        **named,
-    )
-    return table, decimal
+    form = {"sep": separator, "skiprows": layout.skipped, "encoding": source.encoding, "low_memory": False, **named}
+    table = pandas().read_csv(source.opened(), decimal=decimal, **form)
+    return (_with_codes(table, source, form) if layout.padded else table), decimal
+
+
+def _with_codes(table: DataFrame, source: TextSource, form: dict[str, Any]) -> DataFrame:
+    """The table with columns of codes, which were read as numbers, as they are written."""
+    numbers = [place for place, kind in enumerate(table.dtypes) if kind.kind in "if"]
+    written = pandas().read_csv(source.opened(), usecols=numbers, dtype=str, **form)
+    codes = {name: texts for name, column in written.items() if padded((texts := column.str.strip()).dropna())}
+    return table.assign(**codes)
 
 
 def _read_excel(name: str) -> Any:
@@ -232,7 +240,8 @@ def _read_excel(name: str) -> Any:
         titles = titles_above(_cells(first))
         _tell_titles(titles, name)
         header = int(first.index[titles]) if len(first) else 0
-        return pandas().read_excel(book, sheet, header=header).dropna(how="all")  # without rows that only look used
+        found = pandas().read_excel(book, sheet, header=header, dtype=object)  # else codes in cells of text become numbers
+        return found.dropna(how="all").infer_objects()  # without rows that only look used
 
 
 def _beginning(book: Any, sheet: str) -> DataFrame:

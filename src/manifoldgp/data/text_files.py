@@ -17,6 +17,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
+from manifoldgp.data.codes import padded_cell
 from manifoldgp.data.written_numbers import DecimalSign, decimal_sign
 from manifoldgp.errors import InputError, warn
 
@@ -32,11 +33,12 @@ _DECIMAL_COMMA = re.compile(r"\s*[-+−]?\d+,\d+\s*")
 
 
 class Layout(NamedTuple):
-    """The columns' names, whether they stand in a comment line, and the numbers of the lines that are no rows."""
+    """The columns' names, whether they stand in a comment line, the numbers of the lines that are no rows, and whether a cell begins with zeros, as codes do."""
 
     names: list[str]
     in_comment: bool
     skipped: list[int]
+    padded: bool
 
 
 @dataclass(frozen=True)
@@ -94,8 +96,9 @@ class TextSource:
         The last one above may hold the columns' names, as NumPy writes them: if it has as many cells as the line below, and that one has numbers.
         """
         above: list[str] = []
+        cell_of_zeros = padded_cell(separator)
         names: list[str] | None = None
-        in_comment, skipped, titles = False, [], self.titles()
+        in_comment, padded, skipped, titles = False, False, [], self.titles()
         for number, line in enumerate(self.lines()):
             if not line.strip():
                 continue
@@ -112,7 +115,8 @@ class TextSource:
                 names = [cell.strip() for cell in above_cells] if in_comment else cells
             elif line.startswith("#") and len(_cells(line, separator)) != len(names):
                 skipped.append(number)
-        return Layout(names or [], in_comment, skipped)
+            padded = padded or cell_of_zeros.search(line) is not None
+        return Layout(names or [], in_comment, skipped, padded)
 
 
 def text_source(name: str) -> TextSource:

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from manifoldgp.data.codes import padded
 from manifoldgp.data.dates import pandas
 from manifoldgp.errors import warn
 
 if TYPE_CHECKING:
-    from pandas import DataFrame
+    from pandas import DataFrame, Series
 
 NO_VALUE = {"?", "-", "--", "–", "—", ".", "n.a.", "n/a", "na", "k.a.", "nan", ""}
 """Signs for "no value" among numbers, in small letters."""
@@ -208,7 +209,11 @@ def with_numbers(table: DataFrame, decimal: str, file: str) -> DataFrame:
             f"The first row of {file} holds units or words ({', '.join(units.values())}); it is left out, and rows are counted below it."
         )
         table = table.iloc[1:].reset_index(drop=True)
-    read = {name: found for name in _text_columns(table) if (found := read_numbers(list(table[name]), decimal)) is not None}
+    texts = {name: _known(table[name]) for name in _text_columns(table)}
+    codes = {str(name): known for name, known in texts.items() if padded(known.dropna())}
+    read = {
+        name: found for name in texts if name not in codes and (found := read_numbers(list(table[name]), decimal)) is not None
+    }
     said = [
         f"{name} ({_quoted(found.example)} is {_in_full(_first(found, table[name]))})"
         for name, found in read.items()
@@ -216,14 +221,20 @@ def with_numbers(table: DataFrame, decimal: str, file: str) -> DataFrame:
     ]
     if said:
         warn(f"Texts in {file} are read as numbers: {', '.join(said)}.")
-    changed = {str(name): found.numbers for name, found in read.items()}
+    changed: dict[str, Any] = codes | {str(name): found.numbers for name, found in read.items()}
     if decimal == ",":
-        others = [name for name in _text_columns(table) if name not in read]
+        others = [name for name in texts if name not in read and name not in codes]
         changed |= {str(name): table[name].map(_with_point) for name in others}
     table = table.assign(**changed) if changed else table
     if units:
         table.attrs[UNITS_ROW] = {str(name): unit for name, unit in units.items() if name in read}
     return table
+
+
+def _known(values: Any) -> Series:
+    """Texts without blanks around them, and nothing where they stand for that."""
+    plain = values.map(lambda value: value.strip() if isinstance(value, str) else value)
+    return plain.mask(plain.map(lambda value: isinstance(value, str) and value.casefold() in NO_VALUE))
 
 
 def _quoted(text: str) -> str:

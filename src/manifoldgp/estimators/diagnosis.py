@@ -14,6 +14,7 @@ from torch import Tensor
 
 from manifoldgp._system.linalg import PIVOT_ERROR, pivot_error
 from manifoldgp._system.plain_text import digits, verb, visible
+from manifoldgp.averaging import as_averaging
 from manifoldgp.averaging.stacking import HeldOutReport
 from manifoldgp.averaging.verdict import (
     errors_in_words,
@@ -23,6 +24,7 @@ from manifoldgp.averaging.verdict import (
     sampling_remarks,
 )
 from manifoldgp.data.scaling import constant_columns
+from manifoldgp.estimators.early_end import INTERRUPTED
 from manifoldgp.estimators.input_std import input_names
 from manifoldgp.estimators.kernel_choice import KernelChoice
 from manifoldgp.estimators.noisy_inputs import InputNoise
@@ -93,6 +95,8 @@ def diagnose(estimator: ManifoldGPRegressor) -> Diagnosis:
     parts = [_diagnose_output(estimator, ensemble, o) for o, ensemble in enumerate(estimator.ensembles_)]
     choice: KernelChoice | None = getattr(estimator, "kernel_choice_", None)
     numbers, remarks = ({}, []) if choice is None else (choice.numbers(), [choice.remark()])
+    if estimator.interrupted_:
+        remarks.insert(0, INTERRUPTED)
     _input_noise(estimator, numbers, remarks)
     found = Diagnosis.of_targets(parts)
     both = found.numbers | numbers if len(parts) == 1 else numbers | found.numbers
@@ -149,7 +153,7 @@ def _diagnose_output(estimator: ManifoldGPRegressor, ensemble: Ensemble, output:
     _lengthscales(estimator, posterior, whose, numbers, remarks)
     _feature_space(estimator, posterior, numbers, remarks)
     _sparsity(estimator, posterior, averaged, numbers, remarks)
-    _starts(starts, N, numbers, remarks)
+    _starts(starts, N, numbers, remarks, hasattr(as_averaging(estimator.averaging), "max_iter"))
     remarks += _uninformative(estimator, posterior)
     return Diagnosis(numbers, remarks or ["Nothing unusual."])
 
@@ -440,7 +444,8 @@ def _rank(H: Tensor) -> int:
     return int((singular > 1e-8 * singular.max().clamp_min(1e-300)).sum())
 
 
-def _starts(starts: np.ndarray, N: int, numbers: dict, remarks: list) -> None:
+def _starts(starts: np.ndarray, N: int, numbers: dict, remarks: list, limit: bool) -> None:
+    """limit: whether a user can say how many iterations a start has at most."""
     same_model = starts["group"] == starts["group"][np.argmax(starts["weight"])]
     compared = starts["status"] != "screened out"  # those saw few rows only
     usable = starts[np.isfinite(starts["objective"]) & same_model & compared]
@@ -473,7 +478,7 @@ def _starts(starts: np.ndarray, N: int, numbers: dict, remarks: list) -> None:
     elif len(usable) > 1 and agree == 1:
         remarks.append("Only one start found the best optimum: more restarts may find a better one.")
     limited = int((starts["status"] == "iteration limit").sum())
-    if limited:
+    if limited and limit:
         remarks.append(
             f"{limited} of {len(starts)} {'start' if len(starts) == 1 else 'starts'} stopped at the iteration limit: raise max_iter to see {'it' if limited == 1 else 'them'} converge."
         )

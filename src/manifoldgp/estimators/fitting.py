@@ -234,6 +234,7 @@ def _keep(estimator: ManifoldGPRegressor, fitted: list[FittedTarget], run: RunSe
     estimator.held_out_ = [f.report for f in fitted]
     estimator.sampling_ = [f.sampling for f in fitted]
     estimator.nlml_ = float(sum(f.nlml for f in fitted))
+    estimator.interrupted_ = any(f.interrupted for f in fitted)
     searches = [f.search for f in fitted if f.search is not None]
     if searches:
         estimator.search_ = searches

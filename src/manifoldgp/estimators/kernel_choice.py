@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,8 @@ from manifoldgp.averaging.folds import held_out_in_turn
 from manifoldgp.data import inputs
 from manifoldgp.data.sources import RowSource
 from manifoldgp.errors import InputError, ManifoldGPError
+from manifoldgp.training.plan import Phase, Plan, cost, slower_by_inputs
+from manifoldgp.training.progress import Callback, PhaseWatcher, Watch, nobody, shown, watching
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -31,6 +34,11 @@ FINALISTS, FINAL_ROWS, FINAL_ITERATIONS = 3, 1500, 100
 """How many go on to all folds, with how many rows of each at most, and for how long."""
 
 _IMPOSSIBLE = -1e6
+
+_FIRST_TRIAL, _ALL_FOLDS = "kernels, first trial", "kernels, held-out rows"
+
+_SLOWER = 1.5
+"""How many times longer the iterations of these kernels take than those of the squared exponential, on average."""
 
 
 @dataclass(frozen=True)
@@ -111,11 +119,14 @@ def choose_kernel(
     trials = _Trials(estimator, table.X, table.Y, noise, held_out_in_turn(scaled, rng, labels, ordered), rng)
     names = [name for name in CANDIDATES if name != "additive" or table.X.shape[1] > 1]
     screened: dict[str, float] = {}
-    if N > SCREEN_ROWS:
-        tried = {name: float(trials.densities(name, SCREEN_ROWS, SCREEN_ITERATIONS, folds=1).mean()) for name in names}
-        names = sorted(names, key=lambda name: -tried[name])[:FINALISTS]
-        screened = {name: value for name, value in tried.items() if name not in names}
-    found = {name: trials.densities(name, FINAL_ROWS, FINAL_ITERATIONS) for name in names}
+    with shown(estimator.verbose, 1, estimator.time_budget) as progress:
+        told = estimator.callback if isinstance(estimator.callback, PhaseWatcher) else None
+        trials.watch = watching(told, progress, 0, trials.plan(len(names)), N)
+        if N > SCREEN_ROWS:
+            tried = {name: float(trials.first_densities(name).mean()) for name in names}
+            names = sorted(names, key=lambda name: -tried[name])[:FINALISTS]
+            screened = {name: value for name, value in tried.items() if name not in names}
+        found = {name: trials.densities(name) for name in names}
     best = max(found, key=lambda name: float(found[name].mean()))
     gaps = {name: found[best] - values for name, values in found.items()}
     return KernelChoice(
@@ -141,28 +152,74 @@ class _Trials:
         rng: np.random.Generator,
     ) -> None:
         self._estimator, self._X, self._Y, self._noise, self._folds = estimator, X, Y, noise, folds
+        self.watch: Watch = nobody
+        self._starts, self._stopped, self._trained = min(2, estimator.restarts), False, Counter[str]()
         self._order = rng.permutation(len(X))
         budget = estimator.time_budget  # half of it for all trials, if each of them needed its share
         self._seconds = None if budget is None else 0.5 * budget / (len(CANDIDATES) * (len(folds) + 1))
 
-    def densities(self, kernel: str, rows: int, iterations: int, folds: int | None = None) -> np.ndarray:
-        """log p(y_i | x_i) of the held-out rows, a fold after another; as many rows at most are trained on, and asked for, in each."""
-        return np.concatenate([self._on_fold(kernel, fold, rows, iterations) for fold in self._folds[:folds]])
+    def plan(self, kernels: int) -> Plan:
+        """What trials of so many kernels take, about."""
+        N, inputs = self._X.shape
+        known = N - len(self._folds[0])
+        last = self._phase(
+            _ALL_FOLDS,
+            len(self._folds) * min(kernels, FINALISTS if N > SCREEN_ROWS else kernels),
+            known,
+            FINAL_ROWS,
+            FINAL_ITERATIONS,
+        )
+        first = self._phase(_FIRST_TRIAL, kernels, known, SCREEN_ROWS, SCREEN_ITERATIONS)
+        return Plan(
+            (first, last) if N > SCREEN_ROWS else (last,),
+            at_once=self._starts,
+            title=f"{N:,} rows, {kernels} kernels of a plain GP on held-out rows, before the best is trained",
+            slower=slower_by_inputs(min(known, FINAL_ROWS), inputs),
+        )
 
-    def _on_fold(self, kernel: str, fold: np.ndarray, rows: int, iterations: int) -> np.ndarray:
+    def _phase(self, name: str, trials: int, known: int, rows: int, iterations: int) -> Phase:
+        each = self._limit(iterations)
+        return Phase(name, trials * each, _SLOWER * trials * each * self._starts * cost(min(known, rows)), trials * each)
+
+    def _limit(self, iterations: int) -> int:
+        """Iterations of one trial at most, all targets together."""
+        return min(iterations, self._estimator.max_iter) * self._Y.shape[1]
+
+    def first_densities(self, kernel: str) -> np.ndarray:
+        """log p(y_i | x_i) of some rows of one fold, after little training on few others."""
+        return self._on_fold(kernel, self._folds[0], SCREEN_ROWS, SCREEN_ITERATIONS, _FIRST_TRIAL)
+
+    def densities(self, kernel: str) -> np.ndarray:
+        """log p(y_i | x_i) of the held-out rows, a fold after another; FINAL_ROWS at most are trained on, and asked for, in each."""
+        return np.concatenate([self._on_fold(kernel, fold, FINAL_ROWS, FINAL_ITERATIONS, _ALL_FOLDS) for fold in self._folds])
+
+    def _on_fold(self, kernel: str, fold: np.ndarray, rows: int, iterations: int, phase: str) -> np.ndarray:
         train, test = self._some(np.setdiff1d(np.arange(len(self._X)), fold), rows), self._some(fold, rows)
         model = _unfitted(self._estimator).set_params(
-            kernel=kernel, restarts=min(2, self._estimator.restarts), max_iter=min(iterations, self._estimator.max_iter), method="exact",
-            time_budget=self._seconds, verbose=False, callback=None, warm_start_from=None, input_noise=None,
+            kernel=kernel, restarts=self._starts, max_iter=min(iterations, self._estimator.max_iter), method="exact",
+            time_budget=self._seconds, verbose=False, callback=self._watched(phase), warm_start_from=None, input_noise=None,
         )  # fmt: skip
         noise = [None if self._noise is None else self._noise[part] for part in (train, test)]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what they have to say is about a part of the rows
             try:
                 model.fit(self._X[train], self._Y[train], noise_std=noise[0])
-                return np.maximum(model.log_predictive_density(self._X[test], self._Y[test], noise_std=noise[1]), _IMPOSSIBLE)
+                found = np.maximum(model.log_predictive_density(self._X[test], self._Y[test], noise_std=noise[1]), _IMPOSSIBLE)
             except ManifoldGPError:  # a kernel that cannot be trained here is not chosen
-                return np.full(len(test), _IMPOSSIBLE)
+                found = np.full(len(test), _IMPOSSIBLE)
+        if self._stopped:  # nothing is trained yet that could be kept
+            raise KeyboardInterrupt
+        self._trained[phase] += self._limit(iterations)
+        return found
+
+    def _watched(self, phase: str) -> Callback:
+        """The callback of a trial, which goes on where the trials before it ended."""
+
+        def told(iterations: np.ndarray, values: np.ndarray) -> bool:
+            self._stopped = self._stopped or self.watch(phase, self._trained[phase] + iterations, values)
+            return self._stopped
+
+        return told
 
     def _some(self, rows: np.ndarray, count: int) -> np.ndarray:
         """At most ``count`` of the rows, the same ones every time, in their order."""

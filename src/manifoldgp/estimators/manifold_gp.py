@@ -123,6 +123,8 @@ class ManifoldGPRegressor(PredictiveMethods, RegressorMixin, TransformerMixin, B
         how much of the noise comes from the inputs.
     nlml_ : float
         Negative log marginal likelihood of the heaviest member, added up over the targets.
+    interrupted_ : bool
+        Whether somebody, by Ctrl-C or a callback, ended training early.
 
     Examples
     --------
@@ -153,6 +155,7 @@ class ManifoldGPRegressor(PredictiveMethods, RegressorMixin, TransformerMixin, B
     held_out_: list[HeldOutReport | None]
     sampling_: list[SamplingReport | None]
     nlml_: float
+    interrupted_: bool
     input_noise_: InputNoise  # only where the inputs were noisy
     switched_off_: np.ndarray  # columns that pruned() left out; only there
     search_: list[SearchReport]  # only where kernels were searched

@@ -188,6 +188,8 @@ def packed(estimator: ManifoldGPRegressor, factors: torch.dtype = torch.float64)
         "ensembles": [to_tensors(e, f"ensemble{o}", tensors, *rounded) for o, e in enumerate(estimator.ensembles_)],
         "held_out": [_pack_report(r, f"held_out{o}", tensors) for o, r in enumerate(estimator.held_out_)],
     }
+    if estimator.interrupted_:
+        header["interrupted"] = True
     if hasattr(estimator, "_draws"):
         header["draws"] = [estimator._draws.seed, estimator._draws.earlier]
     if hasattr(estimator, "search_"):
@@ -274,6 +276,7 @@ def _unpack(
     estimator.histories_ = [np.array(h, dtype=np.float64).reshape(-1) for h in header["histories"]]
     estimator.sampling_ = [None] * targets  # a file does not hold the draws of the chains
     estimator.held_out_ = [_unpack_report(plain, f"held_out{o}", tensors) for o, plain in enumerate(header["held_out"])]
+    estimator.interrupted_ = header.get("interrupted") is True
     if "draws" in header:
         estimator._draws = _unpack_draws(header["draws"])
     if "kernel_choice" in header:

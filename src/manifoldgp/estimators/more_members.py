@@ -150,7 +150,7 @@ def _join(estimator: ManifoldGPRegressor, later: ManifoldGPRegressor, shares: li
     estimator.ensembles_, estimator.held_out_, estimator.starts_ = ensembles, reports, np.concatenate(starts)
     estimator.histories_ = [*estimator.histories_, *later.histories_]
     estimator.sampling_ = [None] * estimator.n_outputs_
-    estimator.nlml_, estimator._draws = sum(heaviest), later._draws
+    estimator.nlml_, estimator._draws, estimator.interrupted_ = sum(heaviest), later._draws, later.interrupted_
 
 
 def _joined(earlier: Ensemble, later: Ensemble, weights: tuple[float, float]) -> Ensemble:

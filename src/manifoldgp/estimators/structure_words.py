@@ -9,6 +9,7 @@ import numpy as np
 
 from manifoldgp._system.plain_text import one_line
 from manifoldgp.features import Identity
+from manifoldgp.features.feature_map import feature_name
 from manifoldgp.structure.decomposition import Decomposition
 from manifoldgp.structure.expressions import inputs_of, text_of
 from manifoldgp.structure.words import InputWords, listed, number, words_of
@@ -116,7 +117,7 @@ def input_words(estimator: ManifoldGPRegressor, found: Decomposition) -> list[In
     if not isinstance(found.posterior.model.features, Identity):
         H = found.posterior.H[0]
         ends = zip(H.amin(0).tolist(), H.amax(0).tolist(), strict=True)
-        return [InputWords(f"feature {q}", low, high, 0.0, 1.0) for q, (low, high) in enumerate(ends, 1)]
+        return [InputWords(feature_name(q), low, high, 0.0, 1.0) for q, (low, high) in enumerate(ends)]
     D = estimator.n_features_in_
     names = getattr(estimator, "feature_names_in_", ["x"] if D == 1 else [f"x{d}" for d in range(D)])
     scaler = estimator.x_scaler_

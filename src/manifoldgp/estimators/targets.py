@@ -48,7 +48,10 @@ SAMPLE_ROWS = 12_000
 
 @dataclass(frozen=True)
 class FittedTarget:
-    """One target's ensemble with the table and the histories of its starts, and its total NLML, in the units of y."""
+    """One target's ensemble with the table and the histories of its starts, and its total NLML, in the units of y.
+
+    interrupted: whether somebody, by Ctrl-C or a callback, ended its training.
+    """
 
     ensemble: Ensemble
     starts: np.ndarray
@@ -57,6 +60,7 @@ class FittedTarget:
     report: HeldOutReport | None = None
     sampling: SamplingReport | None = None
     search: SearchReport | None = None
+    interrupted: bool = False
 
 
 def fit_exact(
@@ -99,7 +103,7 @@ def fit_exact(
                 trainer = Trainer(generator, workers, deadline, watch, o, run.earlier_of(o), ranks, nearness=nearness)
                 average = averaging.fit(model, learnt[o], trainer, folds)
             with threads_for(rows):
-                fitted.append(_fitted(average, data[o], o, y_scaler))
+                fitted.append(replace(_fitted(average, data[o], o, y_scaler), interrupted=trainer.stopped.is_set()))
     return fitted
 
 
@@ -140,7 +144,7 @@ def fit_sparse(
                 )  # fmt: skip
                 bound = bound_model(model, rows.sample(SAMPLE_ROWS, trainer.seed).X)
                 average, stopped = averaging.fit_sparse(bound, rows, trainer, folds), trainer.stopped
-            fitted.append(_fitted(average, None, o, y_scaler))
+            fitted.append(replace(_fitted(average, None, o, y_scaler), interrupted=stopped))
     if checkpoints is not None and ranks.first:
         if stopped:
             warn(
@@ -264,7 +268,8 @@ def _on_shared_features(
         posterior = condition(model, _values_of_target(trained, o), data[o])
         one = torch.zeros(1, 1, dtype=torch.float64, device=posterior.alpha.device)
         ensemble = Ensemble([posterior], [one], offset=float(y_scaler.offset[o]), scale=float(y_scaler.scale[o]))
-        fitted.append(FittedTarget(ensemble, starts, trained.histories(log_scale), float(starts["nlml"][best]) / outputs))
+        nlml = float(starts["nlml"][best]) / outputs
+        fitted.append(FittedTarget(ensemble, starts, trained.histories(log_scale), nlml, interrupted=trainer.stopped.is_set()))
     return fitted
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from manifoldgp import inspection
 from manifoldgp.errors import InputError
+from manifoldgp.features.feature_map import feature_name
 from manifoldgp.inspection.page_view import (
     BAR,
     BLUE,
@@ -223,10 +224,10 @@ def features_chart(view: ModelView) -> Spec | None:
             mine.append(_feature_curves(view, x, H))
             labels.append(f"as functions of {view.inputs[0]}")
         if Q == 1:
-            mine.append(_feature_plane(target, found.H[:, 0], target.rows.y, "feature 1", f"observed {target.name}"))
+            mine.append(_feature_plane(target, found.H[:, 0], target.rows.y, feature_name(0), f"observed {target.name}"))
             labels.append("against the target")
         elif Q == 2:
-            mine.append(_feature_plane(target, found.H[:, 0], found.H[:, 1], "feature 1", "feature 2"))
+            mine.append(_feature_plane(target, found.H[:, 0], found.H[:, 1], feature_name(0), feature_name(1)))
             labels.append("plane of both features")
         else:
             H, share = inspection.widest_directions(found.H, 3)
@@ -248,7 +249,7 @@ def _feature_curves(view: ModelView, x: np.ndarray, H: np.ndarray) -> Spec:
     layers = [
         {
             "kind": "line",
-            "name": f"feature {q + 1}",
+            "name": feature_name(q),
             "label": 10 + 40 * (q % 4),  # names stand apart where lines meet
             "color": SERIES[q % len(SERIES)],
             "x": numbers(x),

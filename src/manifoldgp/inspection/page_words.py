@@ -14,6 +14,7 @@ from manifoldgp.averaging import as_averaging
 from manifoldgp.averaging.stacking import PLAIN_GPS
 from manifoldgp.averaging.verdict import errors_of, interval_remarks
 from manifoldgp.data.encoding import TableEncoding
+from manifoldgp.estimators.early_end import early_end
 from manifoldgp.inspection.page_tables import about_endings, say
 from manifoldgp.inspection.page_view import MOST_SLICES, ModelView, TargetView
 
@@ -77,7 +78,9 @@ def title(view: ModelView) -> str:
 
 def headline(view: ModelView) -> str:
     """The first thing to know about each target, as paragraphs: how large errors are, how large without a model, and whether intervals hold."""
-    return "".join(f'<p class="lead">{_headline(view, target)}</p>' for target in view.targets[:3])
+    early = early_end(view.model)
+    told = f'<p class="caution">{escape(early)}</p>' if early else ""
+    return "".join(f'<p class="lead">{_headline(view, target)}</p>' for target in view.targets[:3]) + told
 
 
 def _headline(view: ModelView, target: TargetView) -> str:

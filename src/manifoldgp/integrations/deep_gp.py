@@ -26,7 +26,7 @@ from manifoldgp.estimators.ensemble_file import take
 from manifoldgp.estimators.fitting import refuse_unsupported
 from manifoldgp.estimators.input_std import input_names
 from manifoldgp.estimators.predictive_methods import PredictiveMethods
-from manifoldgp.training.optimizer import CONVERGED
+from manifoldgp.training.optimizer import CONVERGED, STOPPED
 from manifoldgp.training.plan import Phase, Plan, sparse_cost
 from manifoldgp.training.progress import shown, watching
 from manifoldgp.training.trained import START_FIELDS
@@ -222,6 +222,7 @@ class DeepGPRegressor(PredictiveMethods, RegressorMixin, BaseEstimator):
         )
         self.histories_ = [t.history + unit for t, unit in zip(found, in_units, strict=True)]
         self.held_out_, self.sampling_, self.nlml_ = [None] * len(found), [None] * len(found), float(sum(values))
+        self.interrupted_ = any(t.status == STOPPED for t in found)
 
     def predict(
         self,

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from manifoldgp import inspection
 from manifoldgp.errors import InputError
+from manifoldgp.features.feature_map import feature_name
 from manifoldgp.inspection.palette import BLUE, BROWN, GREEN, PURPLE, VERMILLION
 from manifoldgp.plots.style import drawing_place, input_labels, styled, target_label
 
@@ -55,7 +56,7 @@ def plot_feature_curves(ax: Axes, x: ArrayLike, features: ArrayLike) -> Axes:
     """Each feature (Q, n) as a function of the input x (n,)."""
     for q, curve in enumerate(np.asarray(features, dtype=float)):
         color, dash = _LINES[q % len(_LINES)]
-        ax.plot(np.asarray(x, dtype=float), curve, color=color, linestyle=dash, label=f"feature {q + 1}")
+        ax.plot(np.asarray(x, dtype=float), curve, color=color, linestyle=dash, label=feature_name(q))
     return ax
 
 
@@ -128,7 +129,7 @@ def plot_features(
         raise InputError(
             'Three features need an Axes with three dimensions: figure.add_subplot(projection="3d"), or leave ax out.'
         )
-    H, labels = found.H, [f"feature {q + 1}" for q in range(Q)]
+    H, labels = found.H, list(map(feature_name, range(Q)))
     if dims < Q:
         H, share = inspection.widest_directions(found.H, dims)
         labels = [f"direction {q + 1} ({100 * s:.0f} % of the spread)" for q, s in enumerate(share)]

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from manifoldgp.errors import FileFormatError, InputError
-from manifoldgp.predictor.c_source import CModel, CReport, write_c
 from manifoldgp.predictor.file import read, write
 from manifoldgp.predictor.interpreter import runner
-from manifoldgp.predictor.javascript import javascript
 from manifoldgp.predictor.mixture import Mixture
 from manifoldgp.predictor.program import COMPONENTS, VALUES, Program
 from manifoldgp.predictor.query import Query
+
+if TYPE_CHECKING:
+    from manifoldgp.predictor.c_source import CReport
 
 
 class Predictor:
@@ -131,12 +132,16 @@ class Predictor:
         gradient
             Whether there is also model_gradient(x, mean, gradient, w), with the derivatives of the mean by x.
         """
+        from manifoldgp.predictor.c_source import CModel, write_c  # what runs predictions starts without what writes code
+
         predicted = () if self.table is None else tuple(map(str, self.table["targets"]))
         described = CModel(self.program, self.n_features, self.n_outputs, self.feature_names, self.distilled, predicted)
         return write_c(described, path, dtype, latent, gradient)
 
     def to_javascript(self) -> str:
         """The predictor as a JavaScript expression: a function that takes one row x (D,) and returns {mean, std}, in float64, without a library."""
+        from manifoldgp.predictor.javascript import javascript
+
         return javascript(self.program, self.n_features, self.n_outputs)
 
     @classmethod

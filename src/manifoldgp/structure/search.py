@@ -17,6 +17,7 @@ from manifoldgp.averaging.single import alone
 from manifoldgp.data.inputs import whole_number
 from manifoldgp.errors import InputError, TrainingFailedError, warn
 from manifoldgp.features import Identity
+from manifoldgp.features.feature_map import feature_name
 from manifoldgp.inference.exact_posterior import condition
 from manifoldgp.means import Constant, Zero
 from manifoldgp.model import Data, Model
@@ -240,7 +241,7 @@ class _Walk:
     def report(self, criterion: str, ended: str) -> SearchReport:
         tried = list(self.entries.values()) or [(1, entry) for entry in self._contest.screened]
         seen = self._X.shape[1]
-        names = [f"feature {q + 1}" for q in range(seen)] if self._search.on_features else None
+        names = list(map(feature_name, range(seen))) if self._search.on_features else None
         lines = [
             Candidate(depth, text_of(e.kernel, names), sum(degrees(e.valued)), e.reached.nlml, e.score) for depth, e in tried
         ]

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.stats import qmc
 
-from manifoldgp._system.plain_text import option
+from manifoldgp._system.plain_text import option, verb
 from manifoldgp.data.columns import pandas, text
 from manifoldgp.data.dates import TimeScale, as_times
-from manifoldgp.errors import InputError
+from manifoldgp.errors import Faults, InputError
 from manifoldgp.suggestions.constraints import Constraint
 
 if TYPE_CHECKING:
@@ -210,26 +210,37 @@ def space_of(
     steps
         Numbers that come in steps.
     """
-    usual = _usual(model)
+    usual, faults = _usual(model), Faults()
     for what, given in (("bounds", bounds), ("fixed", fixed), ("steps", steps)):
         if unknown := [name for name in given if name not in usual]:
-            raise InputError(f"{what} names {unknown[0]!r}, which is no input of the model. Inputs: {', '.join(usual)}.")
-    if both := sorted(set(bounds) & set(fixed)):
-        raise InputError(f"{both[0]!r} is fixed and has bounds. Give one of the two.")
+            named = f"{', '.join(map(repr, unknown))}, which {verb(len(unknown), 'is no input', 'are no inputs')} of the model"
+            faults.told.append(f"{what} names {named}. Inputs: {', '.join(usual)}.")
     inputs: dict[str, Domain] = {}
     for name, domain in usual.items():
-        if name in fixed:
-            inputs[name] = Choice((_one_of(name, domain, fixed[name]),))
-        elif domain is None:
-            raise InputError(
-                f"Input {name!r} is neither a number, a date nor a category: nobody can say which values are possible. Fix it: fixed={{{name!r}: ...}} "
-                f"({option('--fix', f'{name}=...')})."
-            )
-        else:
-            inputs[name] = _bounded(name, domain, bounds[name]) if name in bounds else domain
-        if name in steps:
-            inputs[name] = _stepped(name, inputs[name], steps[name], from_low=name in bounds)
-    return Space(model, inputs, tuple(Constraint.parse(condition, list(inputs)) for condition in constraints))
+        with faults.noted():
+            inputs[name] = _possible(name, domain, bounds.get(name), fixed.get(name))
+            if name in steps:
+                inputs[name] = _stepped(name, inputs[name], steps[name], from_low=name in bounds)
+    conditions = []
+    for condition in constraints:
+        with faults.noted():
+            conditions.append(Constraint.parse(condition, list(usual)))
+    faults.refuse()
+    return Space(model, inputs, tuple(conditions))
+
+
+def _possible(name: str, domain: Domain | None, bounds: Sequence[Value] | None, fixed: Value | None) -> Domain:
+    """The values of an input, by default all of its domain."""
+    if bounds is not None and fixed is not None:
+        raise InputError(f"{name!r} is fixed and has bounds. Give one of the two.")
+    if fixed is not None:
+        return Choice((_one_of(name, domain, fixed),))
+    if domain is None:
+        raise InputError(
+            f"Input {name!r} is neither a number, a date nor a category: nobody can say which values are possible. Fix it: fixed={{{name!r}: ...}} "
+            f"({option('--fix', f'{name}=...')})."
+        )
+    return domain if bounds is None else _bounded(name, domain, bounds)
 
 
 def model_columns(model: ManifoldGPRegressor) -> list[str]:

@@ -17,6 +17,8 @@ import torch
 from torch import Tensor
 from torch import distributed as dist
 
+from manifoldgp._system.torchrun import is_first, launched, process_count, rank
+
 
 class Addable(Protocol):
     """Something that takes the sum of another one and itself: a tensor, the sums of a bound."""
@@ -170,11 +172,6 @@ def current_ranks() -> Ranks:
     return Ranks(dist.get_rank(), dist.get_world_size()) if dist.is_available() and dist.is_initialized() else ALONE
 
 
-def launched() -> bool:
-    """Whether torchrun (or another launcher that sets its environment) started this process."""
-    return "WORLD_SIZE" in os.environ and "RANK" in os.environ
-
-
 _sharing: list[Ranks] = []
 """The processes of the innermost :func:`joined_ranks`."""
 
@@ -201,8 +198,7 @@ def joined_ranks(device: str = "cpu") -> Iterator[Ranks]:
         # After a restart on one machine torchrun's store still holds the addresses of the processes that died: a prefix hides them.
         number = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
         attempt = dist.PrefixStore(f"attempt{number}", _store())  # pyright: ignore[reportPrivateImportUsage]
-        rank, count = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-        dist.init_process_group(backend, store=attempt, rank=rank, world_size=count)
+        dist.init_process_group(backend, store=attempt, rank=rank(), world_size=process_count())
     else:
         dist.init_process_group(backend)
     _sharing.append(Ranks(dist.get_rank(), dist.get_world_size()))
@@ -218,8 +214,8 @@ def _store() -> Any:
     if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
         return next(dist.rendezvous("env://"))[0]  # pyright: ignore[reportPrivateImportUsage]
     address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-    first, count = os.environ["RANK"] == "0", int(os.environ["WORLD_SIZE"])
-    if not first:
+    count = process_count()
+    if not is_first():
         return dist.TCPStore(address, port, count, is_master=False)  # pyright: ignore[reportPrivateImportUsage]
     listening = socket.create_server((address, port))
     return dist.TCPStore(  # pyright: ignore[reportPrivateImportUsage]

@@ -1,0 +1,101 @@
+"""A model that a command has fitted: where it goes, what is written beside it, and how one that was interrupted ends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import typer
+
+from manifoldgp._system.plain_text import visible
+from manifoldgp.cli._interruption import Interruption
+from manifoldgp.cli._messages import Messages
+from manifoldgp.cli._options import refuse_overwriting
+
+if TYPE_CHECKING:
+    from manifoldgp.cli._fit_progress import FitProgress
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A model, the seconds its training took, and whether somebody stopped it."""
+
+    model: Any
+    seconds: float
+    interrupted: bool
+
+
+def checked_places(out: Path, replace_if_interrupted: bool, files: list[str], more: Path | None = None) -> Path:
+    """Where an unfinished model goes if ``out`` exists. Refuses places that cannot be written to, and those of the tables and of the model that goes on."""
+    from manifoldgp._system.files import refuse_unwritable
+    from manifoldgp.data.table_files import table_names
+
+    tables = [*table_names(files), *([] if more is None else [str(more)])]
+    refuse_overwriting([out], tables)
+    refuse_unwritable(out)
+    unfinished = out if replace_if_interrupted else out.with_name(f"{out.stem}.unfinished{out.suffix}")
+    refuse_overwriting([unfinished], tables)
+    refuse_unwritable(unfinished)
+    return unfinished
+
+
+def save_fitted(fitted: Fitted, place: Path, messages: Messages) -> list[str]:
+    """Write the model, with a summary for ``mgp inspect``; returns the remarks of its diagnosis.
+
+    What was interrupted is written first and looked at afterwards: whoever sent the signal may not wait.
+    """
+    from manifoldgp._system.threads import threads_for
+    from manifoldgp.cli._summary import summary_of
+    from manifoldgp.estimators import model_file
+
+    if fitted.interrupted:
+        fitted.model.save(place)
+        return fitted.model.diagnose().remarks
+    with threads_for(fitted.model.ensembles_[0].blocks[0].rows):
+        try:
+            diagnosis = fitted.model.diagnose()
+            summary = summary_of(fitted.model, diagnosis)
+        except Exception:
+            fitted.model.save(place)  # a model that cannot be diagnosed is a model all the same
+            raise
+        model_file.save(fitted.model, place, summary, _small_predictor(fitted.model, messages))
+    return diagnosis.remarks
+
+
+def _small_predictor(model: Any, messages: Messages) -> Any:
+    """The model as a program that ``mgp predict`` and ``mgp score`` run without PyTorch, where one can be written and is small.
+
+    Where the whole program is not, one that is distilled takes its place, which says what it loses.
+    """
+    from manifoldgp.errors import InputError
+    from manifoldgp.estimators.program_targets import small_predictor
+
+    try:
+        predictor = small_predictor(model, _SMALL_PROGRAM, _LOST, lambda: messages.note(_SEARCHING))
+    except InputError:  # parts that only code can express
+        return None
+    return predictor if predictor is not None and predictor.gives_mixtures else None
+
+
+_SEARCHING = "looking for few points that predict what all rows do, up to 10 s"
+
+_SMALL_PROGRAM = 32_000_000
+"""Bytes up to which a program is put into the model file: with more, the file would grow by more than the seconds that it saves are worth."""
+
+_LOST = 1e-3
+"""Nats a row that a program may lose by being small: means and standard deviations are then off by some hundredths of a standard deviation."""
+
+
+def refuse_unfinished(progress: FitProgress, outputs: int, exit_code: int) -> None:
+    """Targets whose training had not begun when somebody stopped it have no model worth keeping."""
+    if progress.stop and progress.output + 1 < outputs:
+        typer.echo(f"mgp: Interrupted at target {progress.output + 1} of {outputs}: no model was written.", err=True)
+        raise typer.Exit(exit_code)
+
+
+def end_interrupted(place: Path, out: Path, interruption: Interruption) -> NoReturn:
+    """Say where the unfinished model is, and end as shells expect it."""
+    kept = "the same command fits it to the end" if place == out else f"{out} is as it was"
+    typer.echo(visible(f"mgp: Interrupted. The best model so far is in {place}; {kept}."), err=True)
+    raise typer.Exit(interruption.exit_code)
