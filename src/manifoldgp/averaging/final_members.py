@@ -16,9 +16,10 @@ import torch
 
 from manifoldgp.averaging.fold_groups import Group
 from manifoldgp.averaging.fold_training import GP_FOLD_ITERATIONS, nested_start
-from manifoldgp.averaging.kinds import ADDITIVE_GP, COLD, OWN, PLAIN, ROUGH, ROUGH_GP, WARM
+from manifoldgp.averaging.kinds import ADDITIVE_GP, COLD, OWN, PLAIN, ROUGH, ROUGH_GP, SEARCHED_GP, WARM
 from manifoldgp.averaging.members import nested_gp, pick
 from manifoldgp.averaging.restarts import LOST_AFTER
+from manifoldgp.averaging.searched_gp import FOR_SEARCH, searched
 from manifoldgp.averaging.stacking import tempered_weights
 from manifoldgp.model import Data, Model
 from manifoldgp.parameters import Tree, leaves, nest
@@ -39,8 +40,9 @@ def conditioned(groups: dict[str, Group], share: dict[str, np.ndarray]) -> Weigh
     """The members of the folds. share: weights (F,) of each group."""
     batches: list[Trained] = []
     weights: list[np.ndarray] = []
-    for name, group in groups.items():
-        own = share[name][:, None] * group.weights()
+    each = [(name, part, len(group.further) + 1) for name, group in groups.items() for part in group.by_architecture()]
+    for name, group, architectures in each:
+        own = share[name][:, None] * group.weights() / architectures
         same = next((b for b, batch in enumerate(batches) if batch.result is group.batch.result), None)
         if same is None:
             batches.append(replace(group.batch, group=name))
@@ -84,6 +86,11 @@ def retrained(
     for name in (ROUGH_GP, ADDITIVE_GP):
         if name in left and name not in plain and not trainer.late:
             plain[name] = _plain(name, data, groups[name], settings.gp_starts, trainer)
+    if SEARCHED_GP in left and SEARCHED_GP not in plain and not trainer.late:
+        assert settings.search is not None
+        found = searched(settings.search, template, data, trainer.within(FOR_SEARCH))
+        plain |= {} if found is None else {SEARCHED_GP: found}
+    for name in (ROUGH_GP, ADDITIVE_GP, SEARCHED_GP):
         if name in left and name in plain:
             add(plain[name], {name: equal_weights(plain[name], plain[name].objective == plain[name].objective.min())})
     if wanted(WARM, COLD):
