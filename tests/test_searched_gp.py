@@ -192,10 +192,10 @@ class Phases(PhaseWatcher):
 
 def test_it_is_planned_and_told():
     watcher = Phases()
-    ManifoldGPRegressor(averaging=Stack(deals=1, search=replace(QUICK, depth=1)), callback=watcher).fit(*series(40, seed=0))
+    ManifoldGPRegressor(averaging=Stack(deals=1, search=QUICKER), callback=watcher).fit(*series(40, seed=0))
     searching = [phase for phase in watcher.entered if phase.startswith(SEARCHED_GP) and "without a part" not in phase]
-    assert {phase.split(",")[0] for phase in searching} == {SEARCHED_GP, *(f"{SEARCHED_GP} on fold {k}" for k in range(1, 6))}
-    assert set(searching) <= set(watcher.planned)
+    assert {phase.split(",")[0] for phase in searching} >= {f"{SEARCHED_GP} on fold {k}" for k in range(1, 6)}
+    assert {*searching, f"{SEARCHED_GP}, winner"} <= set(watcher.planned)
     assert watcher.work > 1.5 * Stack(deals=1).plan(40).work
     assert Stack(search=QUICK).slower(100, 10) > Stack().slower(100, 10)
 
