@@ -34,7 +34,7 @@ from manifoldgp.averaging.kinds import (
     rough_nested,
 )
 from manifoldgp.averaging.members import nested_gp, pick, warm_and_cold
-from manifoldgp.averaging.searched_gp import search_on_folds
+from manifoldgp.averaging.searched_gp import search_on_folds, trained_further
 from manifoldgp.averaging.stacking import PLAIN_GPS, HeldOutReport
 from manifoldgp.model import Data, Model
 from manifoldgp.parameters import Tree, leaves
@@ -410,21 +410,12 @@ class OnFolds:
     def _further(self, group: Group, name: str, phase: str, iterations: int) -> Group:
         """The group after so many more iterations: on the same rows, or on all of them where there are many."""
         if group.further:
-            return self._further_fold_by_fold(group, phase, iterations)
+            return trained_further(group, *self._nearby(1), phase, iterations, self.trainer)
         K, members = group.inner.shape
         values = group.values
         data, parts = self._nearby(members) if self.many else (group.data, 1)
         batch = self.trainer.fit(phase, group.batch.model, data, K * members, iterations, lambda _: values, parts=parts)
         return Group(batch, np.arange(K * members), self._inner(name, batch), group.iterations + iterations, data, whole=True)
-
-    def _further_fold_by_fold(self, group: Group, phase: str, iterations: int) -> Group:
-        """The same of a group with one member for every fold, each of an architecture of its own."""
-        (data, parts), trained = self._nearby(1), []
-        for fold, own in enumerate(group.by_architecture()):
-            values, rows = own.values, data.rows(torch.arange(fold * parts, (fold + 1) * parts))
-            batch = self.trainer.fit(phase, own.batch.model, rows, 1, iterations, lambda _, values=values: values, parts=parts)
-            trained.append(replace(own, batch=batch, iterations=own.iterations + iterations, data=rows, whole=True))
-        return replace(trained[0], further=tuple(trained[1:]))
 
     def _inner(self, name: str, batch: Trained) -> np.ndarray:
         """Inner weights (K, members) of a group that is this whole batch: own members count by their objectives, since some of them fail; others the same."""

@@ -67,6 +67,16 @@ def searched(search: Averaging, template: Model, data: Data, trainer: Trainer, p
     return replace(found.trained[0], group=SEARCHED_GP)
 
 
+def trained_further(group: Group, data: Data, parts: int, phase: str, iterations: int, trainer: Trainer) -> Group:
+    """The searched GPs of all folds after more iterations, with the kernels that they have. data: so many data sets for each of them."""
+    further = []
+    for fold, own in enumerate(group.by_architecture()):
+        values, rows = own.values, data.rows(torch.arange(fold * parts, (fold + 1) * parts))
+        batch = trainer.fit(phase, own.batch.model, rows, 1, iterations, lambda _, values=values: values, parts=parts)
+        further.append(replace(own, batch=batch, iterations=own.iterations + iterations, data=rows, whole=True))
+    return replace(further[0], further=tuple(further[1:]))
+
+
 def _place(fold: int) -> str:
     return f"{SEARCHED_GP} on fold {fold + 1}"
 
