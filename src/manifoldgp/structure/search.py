@@ -21,7 +21,7 @@ from manifoldgp.inference.exact_posterior import condition
 from manifoldgp.means import Constant, Zero
 from manifoldgp.model import Data, Model
 from manifoldgp.parameters import Tree, map_leaves
-from manifoldgp.structure.base_kernels import InputFacts, checked_names, periods_in, without_trend
+from manifoldgp.structure.base_kernels import InputFacts, checked_names, periods_in, without_aliases, without_trend
 from manifoldgp.structure.contest import SCREENING, Contest, Entry
 from manifoldgp.structure.expansions import Candidates, Grammar, reduced
 from manifoldgp.structure.expressions import degrees, text_of
@@ -209,7 +209,8 @@ class Search(Averaging):
             raise TrainingFailedError(
                 "The search found no kernel that could be trained. Give it more time (budget), or rescale the data."
             )
-        warm = {**walk.best().reached.values, **seen.values}
+        best = without_aliases(walk.best().valued, seen.data.X.cpu().numpy())
+        warm = {**walk.best().reached.values, "kernel": best.values, **seen.values}
         winner = _winner(replace(model, kernel=walk.best().kernel), data, trainer, warm, self.max_iter)
         return Searched(**vars(alone(winner)), search=walk.report(self.criterion, ended))
 
