@@ -17,7 +17,7 @@ from scipy.special import logsumexp
 from scipy.stats import gamma
 from torch import Tensor
 
-from manifoldgp import KernelSearch, evidence
+from manifoldgp import evidence
 from manifoldgp.averaging.fold_training import GP_FOLD_ITERATIONS, OnFolds
 from manifoldgp.averaging.kinds import ADDITIVE_GP, PLAIN, ROUGH_GP, plain_models
 from manifoldgp.features import Kumaraswamy
@@ -229,13 +229,6 @@ def laplace(base: str) -> Kind:
     return kind
 
 
-def searched(tried: Tried, rows: Data, fold: int | None, X: Tensor, y: Tensor) -> Said:
-    """The kernel that a search of half a minute finds on these rows."""
-    model = KernelSearch(4, beam=1, budget=30.0, rows=300).fit(rows.X.numpy(), rows.y.numpy())
-    mean, std = model.predict(X.numpy(), return_std=True)
-    return Said(normal_log_density(y.numpy(), mean, tried.factors[:, None] * std**2), mean)
-
-
 def _noisy(model: Model) -> Model:
     return NoisyModel(features=model.features, kernel=model.kernel, noise=BoundedNoise())
 
@@ -253,5 +246,4 @@ KINDS: dict[str, Kind] = {
     "warped inputs, additive": ordinary(lambda model: replace(model, features=Kumaraswamy()), ADDITIVE_GP),
     "warped targets, smooth": ordinary(lambda model: replace(model, warping=TanhWarping()), PLAIN),
     "warped targets, additive": ordinary(lambda model: replace(model, warping=TanhWarping()), ADDITIVE_GP),
-    "searched kernel": searched,
 }

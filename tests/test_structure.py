@@ -21,7 +21,7 @@ from manifoldgp.kernels import ChangePoint, Constant, Linear, Periodic, SquaredE
 from manifoldgp.model import Data, Model
 from manifoldgp.parameters import Layout, leaves, map_leaves
 from manifoldgp.structure import contest as contests
-from manifoldgp.structure.base_kernels import BASE_KERNELS, DEFAULT, Growth, InputFacts, periods_in
+from manifoldgp.structure.base_kernels import BASE_KERNELS, DEFAULT, Growth, InputFacts, periods_in, without_aliases
 from manifoldgp.structure.contest import Contest
 from manifoldgp.structure.decomposition import Decomposition
 from manifoldgp.structure.expansions import Grammar, collected, reduced
@@ -220,6 +220,22 @@ def test_a_change_is_said_with_its_place():
     before, beyond = parts_in_normal_form(change_point_of(se(0, 3.0), YEARLY, 0, {**SWITCH, "location": torch.zeros(1)}))
     assert words_of(before, [YEAR, DEPTH]) == "a slow, smooth trend over year, until about year = 2005"
     assert words_of(beyond, [YEAR, DEPTH]) == "a yearly period, from about year = 2005 on"
+
+
+def test_a_period_between_two_rows_is_the_longer_one_that_they_show():
+    """Yearly rows cannot tell 1.1 years from 11, and a search of sunspots once said the former."""
+    years = torch.arange(1700.0, 1760.0, dtype=torch.float64)[:, None]
+    short = sum_of(
+        [product_of([valued(Periodic(dims=(0,), centred=True), variance=1.0, period=[1.1], lengthscale=[0.7]), se(0, 3.0)]), ONE]
+    )
+    long = without_aliases(short, years.numpy())
+    periods = [leaf.item() for name, leaf in leaves(long.values) if name.endswith("period")]
+    assert periods == pytest.approx([11.0])
+    before, after = (found.kernel.matrix(found.values, years) for found in (short, long))
+    torch.testing.assert_close(before, after, rtol=1e-9, atol=1e-9)
+    uneven = years + 0.3 * torch.as_tensor(np.random.default_rng(0).uniform(size=(60, 1)))
+    assert without_aliases(short, uneven.numpy()).values == short.values
+    assert without_aliases(long, years.numpy()).values == long.values
 
 
 # -------------------------------------------------------------------------------------------------------------- estimator

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from manifoldgp.parameters import GroupSparse, LogNormal, Normal, StudentT
     from manifoldgp.predictor import Predictor
     from manifoldgp.registry import register
+    from manifoldgp.structure.search import Search
     from manifoldgp.suggestions import suggest
     from manifoldgp.training.settings import Exact, Local, Sparse
     from manifoldgp.warping import TanhWarping
@@ -65,6 +66,7 @@ _HOME = {
     "RandomEmbedding": "features",
     "Residual": "features",
     "Restarts": "averaging",
+    "Search": "structure.search",
     "Single": "averaging",
     "Sparse": "training.settings",
     "SquaredExponential": "kernels",
@@ -104,6 +106,7 @@ __all__ = [
     "RandomEmbedding",
     "Residual",
     "Restarts",
+    "Search",
     "Single",
     "Sparse",
     "SquaredExponential",

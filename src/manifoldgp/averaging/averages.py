@@ -71,6 +71,9 @@ class Fitted:
     report: HeldOutReport | None
 
 
+SEARCH_EXPECTED = "search must be None, or say how a stack searches for kernels, such as Search(depth=3, beam=1); got {!r}."
+
+
 class Averaging(Options, ABC):
     """A way from a model to weighted members: one file, with its settings as fields, and a line in :data:`manifoldgp.averaging.AVERAGINGS`."""
 
@@ -91,6 +94,14 @@ class Averaging(Options, ABC):
 
     sparse_words: str = "its sparse members obey no other settings."
     """Why a setting needs the exact method, for whoever reads that it does."""
+
+    def check_as_search(self) -> None:
+        """Refuse to search kernels for a stack."""
+        raise InputError(SEARCH_EXPECTED.format(self))
+
+    def why_not_local(self) -> str | None:
+        """Why members cannot predict from the rows near a point, in words; None where they can, or where nobody asks them to."""
+        return None
 
     def models(self, template: Model, inputs: int, method: Method) -> dict[str, Model]:
         """What the members of its groups are made of, by the names of the groups; the user's own model unless an average has others."""

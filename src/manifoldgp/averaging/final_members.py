@@ -16,9 +16,10 @@ import torch
 
 from manifoldgp.averaging.fold_groups import Group
 from manifoldgp.averaging.fold_training import GP_FOLD_ITERATIONS, nested_start
-from manifoldgp.averaging.kinds import ADDITIVE_GP, COLD, OWN, PLAIN, ROUGH, ROUGH_GP, WARM
+from manifoldgp.averaging.kinds import ADDITIVE_GP, COLD, OWN, PLAIN, ROUGH, ROUGH_GP, SEARCHED_GP, WARM
 from manifoldgp.averaging.members import nested_gp, pick
 from manifoldgp.averaging.restarts import LOST_AFTER
+from manifoldgp.averaging.searched_gp import FOR_SEARCH, searched
 from manifoldgp.averaging.stacking import tempered_weights
 from manifoldgp.model import Data, Model
 from manifoldgp.parameters import Tree, leaves, nest
@@ -42,8 +43,9 @@ def conditioned(groups: dict[str, Group], share: dict[str, np.ndarray]) -> Weigh
     """The members of the folds. share: weights (F,) of each group."""
     batches: list[Trained] = []
     weights: list[np.ndarray] = []
-    for name, group in groups.items():
-        own = share[name][:, None] * group.weights()
+    each = [(name, part, len(group.further) + 1) for name, group in groups.items() for part in group.by_architecture()]
+    for name, group, architectures in each:
+        own = share[name][:, None] * group.weights() / architectures
         same = next((b for b, batch in enumerate(batches) if batch.result is group.batch.result), None)
         if same is None:
             batches.append(replace(group.batch, group=name))
@@ -57,15 +59,19 @@ def conditioned(groups: dict[str, Group], share: dict[str, np.ndarray]) -> Weigh
 def retrained(
     template: Model,
     data: Data,
-    gp: Trained | None,
+    plain: dict[str, Trained],
     groups: dict[str, Group],
     share: dict[str, np.ndarray],
     settings: Stack,
     trainer: Trainer,
 ) -> Weighted:
-    """Members trained on all rows, of the groups that carry weight. gp: the plain GP of all rows, where it is trained already. share: weights (F,) of each group."""
-    if gp is None:
-        gp = _plain(data, groups[PLAIN], settings.starts_for(len(data.y)), trainer)
+    """Members trained on all rows, of the groups that carry weight. share: weights (F,) of each group.
+
+    plain: the plain and the searched GP of all rows, as far as they are trained; all deals share them.
+    """
+    if PLAIN not in plain:
+        plain[PLAIN] = _plain(data, groups[PLAIN], settings.starts_for(len(data.y)), trainer)
+    gp = plain[PLAIN]
     best = gp.best() if len(gp.order) else None
     batches, weights = [gp], [share[PLAIN][:, None] * _of_optima(gp)]
     left = {name: of_group for name, of_group in share.items() if name != PLAIN and of_group.any()}
@@ -87,6 +93,12 @@ def retrained(
         if wanted(name):
             full = _of_each_fold(name, data, groups[name], settings, trainer)
             add(full, {name: _by_evidence(full, settings)})
+    if wanted(SEARCHED_GP) and SEARCHED_GP not in plain:
+        assert settings.search is not None
+        found = searched(settings.search, template, data, trainer.within(FOR_SEARCH))
+        plain |= {} if found is None else {SEARCHED_GP: found}
+    if SEARCHED_GP in left and SEARCHED_GP in plain:
+        add(plain[SEARCHED_GP], {SEARCHED_GP: _by_evidence(plain[SEARCHED_GP], settings)})
     if wanted(WARM, COLD):
         warm, cold = settings.warm_members * (WARM in left), settings.cold_members * (COLD in left)
         is_warm = np.arange(warm + cold) < warm

@@ -14,7 +14,7 @@ import torch
 from scipy.special import logsumexp, ndtr
 
 from manifoldgp.averaging.fold_groups import Group, Predicted, candidates_of
-from manifoldgp.averaging.fold_predictions import Folds, predict_held_out
+from manifoldgp.averaging.fold_predictions import Folds, HeldOut, predict_held_out
 from manifoldgp.averaging.kinds import PLAIN
 from manifoldgp.averaging.stacking import Candidates, HeldOutReport
 from manifoldgp.training.trainer import Trainer
@@ -99,7 +99,7 @@ class FoldContest:
 
     def at_most(self, members: float, kept: list[str], least: int) -> list[str]:
         """Groups with so many members together, or so few groups: those that are missed least are left out; where it is late, those with the least weight, which is known at once."""
-        while len(kept) > least and sum(self.groups[name].inner.size for name in kept) > members:
+        while len(kept) > least and sum(self.groups[name].size for name in kept) > members:
             kept = self._without_lightest(kept) if self._late() else self._without_least_missed(kept)
         return kept
 
@@ -122,21 +122,25 @@ class FoldContest:
 
     def predict(self, group: Group, folds: Folds) -> Predicted:
         """What a group says about the held-out rows of these folds."""
-        group, members, factors = group.on(folds.count), group.inner.shape[1], self.settings.variance_factors
-        each = predict_held_out(
-            group.batch.model, group.values, folds.for_members(members), factors, self._workers, self._nearness
-        )
+        said = tuple(self._said(part, theirs) for part, theirs in _with_folds(group, folds))
+        each, members = HeldOut.joined(said), group.inner.shape[1]
         self._ranks.follow_first_(torch.from_numpy(each.score), torch.from_numpy(each.log_density))  # one decision for all
         shape = (len(each.log_density), folds.count, members, -1)
-        w = group.inner[None, :, :, None]
+        w = np.concatenate([part.inner for part, _ in _with_folds(group, folds)])[None, :, :, None]
         log_density = np.asarray(logsumexp(each.log_density.reshape(shape), axis=2, b=w))
-        return Predicted((folds.by_row(log_density), folds.by_row((w * ndtr(each.score.reshape(shape))).sum(2))), each)
+        return Predicted((folds.by_row(log_density), folds.by_row((w * ndtr(each.score.reshape(shape))).sum(2))), said)
+
+    def _said(self, group: Group, folds: Folds) -> HeldOut:
+        """What each member of one architecture says."""
+        of_members = folds.for_members(group.inner.shape[1])
+        factors = self.settings.variance_factors
+        return predict_held_out(group.batch.model, group.values, of_members, factors, self._workers, self._nearness)
 
     def weights(self, kept: list[str]) -> tuple[np.ndarray, HeldOutReport]:
         """Weights (G, F) of the groups, zero for those that are not kept, and what held-out rows say: with the stack's means of them, their targets, and the groups
         that were stopped on their way."""
         weights, report = self.settings.weighing.weights(self.candidates, kept)
-        stopped = tuple(name for name, group in self.groups.items() if group.batch.cut_short[group.chosen].any())
+        stopped = tuple(name for name, group in self.groups.items() if group.cut_short)
         observed = self.deciding.by_row(self.deciding.y.cpu().numpy())
         return weights, replace(report, mean=self._mean(report.weights), observed=observed, cut_short=stopped)
 
@@ -146,9 +150,19 @@ class FoldContest:
         mean = np.zeros(folds.by_row(folds.y.cpu().numpy()).shape)
         for (name, group), own in zip(self.groups.items(), weights, strict=True):
             if own.any():
-                group = group.on(folds.count)
-                K, members = group.inner.shape
-                each = self._predicted[name].members.means(group.batch.model, group.values, self.settings.variance_factors)
-                mixed = (group.inner[None, :, :, None] * each.reshape(len(own), K, members, -1)).sum(2)
+                parts = zip(_with_folds(group, folds), self._predicted[name].members, strict=True)
+                mixed = np.concatenate([self._mixed_mean(part, said) for (part, _), said in parts], axis=1)
                 mean += np.tensordot(own, folds.by_row(mixed), 1)
         return mean
+
+    def _mixed_mean(self, group: Group, said: HeldOut) -> np.ndarray:
+        """Means (F, K, m) of the mixture of one architecture's members."""
+        each = said.means(group.batch.model, group.values, self.settings.variance_factors)
+        return (group.inner[None, :, :, None] * each.reshape(len(each), *group.inner.shape, -1)).sum(2)
+
+
+def _with_folds(group: Group, folds: Folds) -> list[tuple[Group, Folds]]:
+    """The group's architectures, each with the folds that it is trained on."""
+    parts = group.by_architecture()
+    theirs = [folds.part(number, len(parts)) for number in range(len(parts))]
+    return [(part.on(own.count), own) for part, own in zip(parts, theirs, strict=True)]

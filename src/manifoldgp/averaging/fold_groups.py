@@ -19,6 +19,7 @@ class Group:
     """One group's members on K folds, fold by fold, and the inner weights (K, members) of their mixture.
 
     iterations: that each was given. data: what each learnt from last, (K · members, n, ·). whole: whether that was more than a sample of the rows.
+    further: where every fold has an architecture of its own, such as a kernel that was searched for, this is the group of the first fold, and these are those of the others.
     """
 
     batch: Trained
@@ -27,11 +28,26 @@ class Group:
     iterations: int
     data: Data
     whole: bool = False
+    further: tuple[Group, ...] = ()
 
     @property
     def values(self) -> Tree:
         """Of its members, fold by fold, leaves (K · members, *shape)."""
         return self.batch.values(self.chosen)
+
+    def by_architecture(self) -> tuple[Group, ...]:
+        """Its members in groups of one architecture each."""
+        return (replace(self, further=()), *self.further)
+
+    @property
+    def size(self) -> int:
+        """How many members it has on all folds together."""
+        return sum(group.inner.size for group in self.by_architecture())
+
+    @property
+    def cut_short(self) -> bool:
+        """Whether any of its members was stopped on its way."""
+        return any(bool(group.batch.cut_short[group.chosen].any()) for group in self.by_architecture())
 
     def across_folds(self) -> Tree:
         """The values with the heaviest member of every fold first, then the second of every fold, and so on."""
@@ -63,10 +79,10 @@ class Group:
 
 @dataclass(frozen=True)
 class Predicted:
-    """What a group says about held-out rows: log densities and CDFs (F, N) of its mixture, and what each of its members says."""
+    """What a group says about held-out rows: log densities and CDFs (F, N) of its mixture, and what each of its members says, architecture by architecture."""
 
     mixture: tuple[np.ndarray, np.ndarray]
-    members: HeldOut
+    members: tuple[HeldOut, ...]
 
 
 def candidates_of(predicted: dict[str, Predicted]) -> Candidates:

@@ -62,6 +62,15 @@ class Folds:
         noise = None if self.known_noise is None else repeated(self.known_noise)
         return Folds(train, repeated(self.X), repeated(self.y), noise, self.where[self._of(members)], self.N)
 
+    def part(self, number: int, parts: int) -> Folds:
+        """One of so many equal runs of folds."""
+        if parts == 1:
+            return self
+        size = self.count // parts
+        run = slice(number * size, (number + 1) * size)
+        noise = None if self.known_noise is None else self.known_noise[run]
+        return Folds(self.train.rows(torch.arange(self.count)[run]), self.X[run], self.y[run], noise, self.where[run], self.N)
+
     def learning(self, members: int, rows: int, rng: np.random.Generator) -> Data:
         """What ``members`` of every fold learn from: its training rows, or a sample of so many of them, another one for each member."""
         if self.train.y.shape[-1] <= rows:

@@ -26,6 +26,7 @@ from manifoldgp.averaging.kinds import (
     PLAIN,
     ROUGH,
     ROUGH_GP,
+    SEARCHED_GP,
     STEPPED,
     WARM,
     large,
@@ -33,6 +34,7 @@ from manifoldgp.averaging.kinds import (
     rough_nested,
 )
 from manifoldgp.averaging.members import nested_gp, pick, warm_and_cold
+from manifoldgp.averaging.searched_gp import search_on_folds, trained_further
 from manifoldgp.averaging.stacking import PLAIN_GPS, HeldOutReport
 from manifoldgp.model import Data, Model
 from manifoldgp.parameters import Tree, leaves
@@ -177,6 +179,7 @@ class OnFolds:
     def train(self, gp_values: Tree) -> None:
         """All groups, one step after another."""
         further = self.train_plain(gp_values)
+        self._search()
         if self.late:
             return
         networks = [name for name in (WARM, *STEPPED) if self.networks and self._possible(name)]
@@ -195,6 +198,15 @@ class OnFolds:
         for _ in range(rounds_of_more(self.folds.N)):
             if self.late or not self.train_more():
                 return
+
+    def _search(self) -> None:
+        """A plain GP with a kernel that is searched for on every fold, where that is asked for."""
+        if self.settings.search is None or self.late or SEARCHED_GP in self.idle:
+            return
+        rows = self.settings.learn_rows if self.many else self.folds.train.y.shape[-1]
+        found = search_on_folds(self.settings.search, self.template, self.folds, rows, self.trainer)
+        if found is not None:
+            self._add(SEARCHED_GP, found)
 
     @property
     def few(self) -> bool:
@@ -405,6 +417,8 @@ class OnFolds:
 
     def _further(self, group: Group, name: str, phase: str, iterations: int) -> Group:
         """The group after so many more iterations: on the same rows, or on all of them where there are many."""
+        if group.further:
+            return trained_further(group, *self._nearby(1), phase, iterations, self.trainer)
         K, members = group.inner.shape
         values = group.values
         data, parts = self._nearby(members) if self.many else (group.data, 1)

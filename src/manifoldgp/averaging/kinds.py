@@ -10,11 +10,12 @@ from manifoldgp.kernels import Additive, Kernel, Matern32, SquaredExponential
 from manifoldgp.kernels.stationary import Stationary
 from manifoldgp.model import Model
 
-PLAIN, ROUGH_GP, ADDITIVE_GP = PLAIN_GPS
+PLAIN, ROUGH_GP, ADDITIVE_GP, SEARCHED_GP = PLAIN_GPS
 WARM, COLD, LARGE, ROUGH, OWN = "warm", "cold", "large", "rough", "own"
 """Names of the groups.
 
 plain GP: Identity features. rough GP: the same with a Matérn 3/2 kernel. additive GP: the same with sums of functions of few inputs.
+searched GP: the same with a kernel that was searched for; only where it is asked for.
 warm: nested mGPs that start at the plain GP and stop early. cold: nested mGPs that start far from it. large: cold ones with a larger network, where rows are many.
 rough: cold or large ones with a Matérn 3/2 kernel.
 own: the features and kernel that the user chose (by default the paper's log-sigmoid network)."""

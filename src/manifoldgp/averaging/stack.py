@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from manifoldgp.averaging.averages import Averaged, Averaging, Fitted, FoldChoice, number_of
+from manifoldgp.averaging.averages import SEARCH_EXPECTED, Averaged, Averaging, Fitted, FoldChoice, number_of
 from manifoldgp.averaging.final_members import RETRAINED_BELOW, Weighted, conditioned, mixed, retrained
 from manifoldgp.averaging.fold_predictions import make_batch, sample_of
 from manifoldgp.averaging.fold_training import (
@@ -42,6 +42,7 @@ from manifoldgp.averaging.fold_training import (
 from manifoldgp.averaging.folds import SHORT_STRETCH, folds_for, held_out_in_turn
 from manifoldgp.averaging.kinds import ADDITIVE_GP, COLD, LARGE, OWN, PLAIN, ROUGH, ROUGH_GP, WARM, models_of_groups
 from manifoldgp.averaging.members import plain_gp
+from manifoldgp.averaging.searched_gp import search_phases
 from manifoldgp.averaging.sparse_kinds import kinds_of
 from manifoldgp.averaging.sparse_stack import fit_sparse_stack, plan_sparse_stack
 from manifoldgp.averaging.stacking import PLAIN_GPS, HeldOutReport, Weighing, stacking_weights
@@ -50,7 +51,7 @@ from manifoldgp.errors import InputError
 from manifoldgp.inference.local_posterior import Nearness
 from manifoldgp.model import Data, Model
 from manifoldgp.training.model_rows import ModelRows
-from manifoldgp.training.plan import Phase, Plan, cost
+from manifoldgp.training.plan import Phase, Plan, cost, slower_by_inputs
 from manifoldgp.training.settings import Method, Sparse
 from manifoldgp.training.sparse_trainer import SparseTrainer
 from manifoldgp.training.trained import Trained
@@ -132,6 +133,9 @@ class Stack(Averaging):
         Nats a row of the held-out log density: groups that together add less are not trained on all rows.
     go_on
         Nats a row of the held-out log density that a step must gain for the next one to be taken.
+    search
+        How kernels are searched for, such as ``Search(depth=3, beam=1)``: one more plain GP, with a search on every fold and one on all rows, which takes minutes. Up to
+        3,000 rows. None: nobody searches.
 
     Examples
     --------
@@ -160,6 +164,7 @@ class Stack(Averaging):
     learn_rows: int = 450
     keep: float = 0.005
     go_on: float = 0.05
+    search: Averaging | None = None
 
     def check(self) -> None:
         if self.gp_starts is not None:
@@ -187,6 +192,10 @@ class Stack(Averaging):
         for name in ("keep", "go_on"):
             if math.isnan(number_of(getattr(self, name))):
                 raise InputError(f"{name} must be a number, in nats a row; got {getattr(self, name)!r}.")
+        if self.search is not None:
+            if not isinstance(self.search, Averaging):
+                raise InputError(SEARCH_EXPECTED.format(self.search))
+            self.search.check_as_search()
 
     in_words = (
         "The prediction is a weighted average of several models. "
@@ -206,6 +215,10 @@ class Stack(Averaging):
     def weighing(self) -> Weighing:
         """How the groups are weighed."""
         return Weighing(tuple(self.variance_factors), self.gp_prior, self.spread_prior)
+
+    def why_not_local(self) -> str | None:
+        words = "what a searched kernel knows of a point, a period or a trend, lies far from it."
+        return None if self.search is None else f"search={self.search!r} needs method='exact': {words}"
 
     def models(self, template: Model, inputs: int, method: Method) -> dict[str, Model]:
         if isinstance(method, Sparse):
@@ -268,6 +281,7 @@ class Stack(Averaging):
             *screened,
             Phase(fold_phase(ROUGH_GP), 35, 35 * learn, GP_FOLD_ITERATIONS, 0.5 if screen else 1.0),
             additive,
+            *search_phases(self.search, self.learn_rows if many else part, used),
             *[networks[name] for name in network_order(not screen, many)],
             *([*further((COLD, LARGE), steps[:1]), networks[ROUGH]] if many else []),
             *(further((COLD, LARGE), steps[1:]) if many else further((COLD,), steps)),
@@ -285,7 +299,7 @@ class Stack(Averaging):
         phases = (first_of_all, *phases, *again)
         if few:
             nested = self.warm_members + self.cold_members
-            kept = (3, deals * nested, deals * self.cold_members, deals * self.own_members)
+            kept = (3 + (self.search is not None), deals * nested, deals * self.cold_members, deals * self.own_members)
             return Plan(phases, max(self.starts_for(N), nested, self.own_members), kept)
         return Plan(phases, at_once=1, kept=(3 * used, *[self.fold_members * used] * 2))
 
@@ -299,12 +313,25 @@ class Stack(Averaging):
             *([Phase(PLAIN, 20, 20 * whole, GP_FOLD_ITERATIONS)] if N > SCREEN_FROM else []),
             Phase(ROUGH_GP, self.polish, each * self.polish, self.polish, 0.2),
             Phase(ADDITIVE_GP, self.polish, ADDITIVE_COST * each * self.polish, self.polish, 0.3),
+            *search_phases(self.search, N),
             Phase("nested", self.polish, nested, max(self.warm_iterations, limit), 0.7),
             Phase(ROUGH, self.polish, self.cold_members * self.polish * whole, limit, 0.6),
             Phase("own", first, own, limit, 0.4),
         ]
 
+    def slower(self, N: int, inputs: int) -> float:
+        """As the work of all groups together: every input brings a search candidates of its own."""
+        usual = slower_by_inputs(N, inputs)
+        if self.search is None:
+            return usual
+        others, every = (replace(self, search=search).plan(N).work for search in (None, self.search))
+        return (usual * others + self.search.slower(N, inputs) * (every - others)) / every
+
     def fit(self, model: Model, data: Data, trainer: Trainer, folds: FoldChoice) -> Averaged:
+        if self.search is not None and trainer.ranks.count > 1:
+            raise InputError(
+                f"search={self.search!r} cannot be shared by the processes of torchrun. Leave it out, or fit in one process."
+            )
         # The seed itself: nothing is drawn from the generator, so that the plain GP (of the first target) has the very starts of a GPRegressor.
         seed, N = trainer.generator.initial_seed(), len(data.y)
         settings = replace(self, variance_factors=_factors_for(N, tuple(self.variance_factors)))
@@ -386,7 +413,7 @@ def fit_stack(
     earlier = None if trainer.earlier is None else trainer.earlier.best_of(model)
     starts = settings.starts_for(len(sample.y)) if earlier is None else 1
     gp = first.fit(PLAIN, model, sample, starts, settings.gp_iterations, margin=LOST_MARGIN, warm=earlier)
-    stacks, reports, networks = [], [], True
+    plain, stacks, reports, networks = {PLAIN: gp} if sample is data else {}, [], [], True
     begin = trainer.now()
     for held_out in deals:
         on_folds = trainer.within(FOR_FOLDS) if few else trainer
@@ -399,8 +426,7 @@ def fit_stack(
             trainer.interrupt()
             break
         share = dict(zip(course.groups, weights, strict=True))
-        known = gp if sample is data else None
-        found = _that_predict(template, data, known, course, share, trainer) if few else conditioned(course.groups, share)
+        found = _that_predict(template, data, plain, course, share, trainer) if few else conditioned(course.groups, share)
         finished = not report.cut_short and not any(batch.cut_short.any() for batch in found[0])
         if stacks and not (finished and set(report.groups) <= set(reports[0].groups)):
             break  # those that came to their end before are better
@@ -415,11 +441,11 @@ def fit_stack(
 
 
 def _that_predict(
-    template: Model, data: Data, gp: Trained | None, course: OnFolds, share: dict[str, np.ndarray], trainer: Trainer
+    template: Model, data: Data, plain: dict[str, Trained], course: OnFolds, share: dict[str, np.ndarray], trainer: Trainer
 ) -> Weighted:
     """Members trained anew on all rows; those of the folds where Ctrl-C ends that."""
     try:
-        return retrained(template, data, gp, course.groups, share, course.settings, trainer.within(FOR_RETRAINING))
+        return retrained(template, data, plain, course.groups, share, course.settings, trainer.within(FOR_RETRAINING))
     except KeyboardInterrupt:
         trainer.interrupt()
         return conditioned(course.groups, share)

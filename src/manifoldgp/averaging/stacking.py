@@ -74,7 +74,7 @@ def _equal_mixture(log_densities: Sequence[np.ndarray]) -> np.ndarray:
 VALUED = 1e-4
 """Nats a row to which the held-out log density of a stack is found where it is compared with another."""
 
-PLAIN_GPS = ("plain GP", "rough GP", "additive GP")
+PLAIN_GPS = ("plain GP", "rough GP", "additive GP", "searched GP")
 """Groups without learned features: Gaussian processes on the inputs as they are. The best of them is what nobody should be worse than."""
 
 

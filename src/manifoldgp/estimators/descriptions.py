@@ -22,11 +22,13 @@ from manifoldgp.kernels import Kernel
 from manifoldgp.means import Mean
 from manifoldgp.model import Model
 from manifoldgp.registry import defined_again, name_of, part_named
+from manifoldgp.structure.search import Search
 from manifoldgp.training.settings import METHODS
 
 _SETTINGS: dict[str, type] = {
     "model.Model": Model,
     **{f"averaging.{cls.__name__}": cls for cls in AVERAGINGS.values()},
+    "structure.Search": Search,
     **{f"method.{cls.__name__}": cls for cls in METHODS.values()},
 }
 """What a file describes beside registered parts."""

@@ -15,6 +15,7 @@ from torch import Tensor
 from manifoldgp._system.linalg import PIVOT_ERROR, pivot_error
 from manifoldgp._system.plain_text import digits, verb, visible
 from manifoldgp.averaging import as_averaging
+from manifoldgp.averaging.kinds import SEARCHED_GP
 from manifoldgp.averaging.stacking import HeldOutReport
 from manifoldgp.averaging.verdict import (
     errors_in_words,
@@ -38,6 +39,7 @@ from manifoldgp.inference.sparse_posterior import SparsePosterior
 from manifoldgp.inference.sparse_sums import JITTER_LADDER
 from manifoldgp.kernels import Kernel, Periodic
 from manifoldgp.parameters import Tree, leaves
+from manifoldgp.structure.expressions import text_of
 from manifoldgp.training.coarse_to_fine import on_a_level
 from manifoldgp.training.optimizer import CUT_SHORT
 from manifoldgp.training.settings import Sparse, as_method
@@ -136,6 +138,7 @@ def _diagnose_output(estimator: ManifoldGPRegressor, ensemble: Ensemble, output:
     if held_out is not None:
         numbers |= held_out_numbers(held_out, ensemble.scale)
         remarks += errors_in_words(held_out, ensemble.scale) + held_out_remarks(held_out)
+        remarks += _searched(estimator, ensemble, starts)
     sampling = estimator.sampling_[output]
     if sampling is not None:
         numbers |= sampling_numbers(sampling)
@@ -156,6 +159,19 @@ def _diagnose_output(estimator: ManifoldGPRegressor, ensemble: Ensemble, output:
     _starts(starts, N, numbers, remarks, hasattr(as_averaging(estimator.averaging), "max_iter"))
     remarks += _uninformative(estimator, posterior)
     return Diagnosis(numbers, remarks or ["Nothing unusual."])
+
+
+def _searched(estimator: ManifoldGPRegressor, ensemble: Ensemble, starts: np.ndarray) -> list[str]:
+    """Which kernels the searched GPs of a stack have."""
+    of_members = starts["group"][starts["chosen"]]  # in the order of the ensemble
+    first = np.cumsum([0, *(block.members for block in ensemble.blocks)])
+    if SEARCHED_GP not in of_members or first[-1] != len(of_members):
+        return []
+    given = _column_names(estimator)
+    seen = [given[d] if hasattr(estimator, "feature_names_in_") else f"x{d}" for d in estimator.x_scaler_.columns]
+    blocks = [block for block, at in zip(ensemble.blocks, first, strict=False) if of_members[at] == SEARCHED_GP]
+    found = dict.fromkeys(text_of(block.model.kernel, seen) for block in blocks)
+    return [f"The searched GP has the kernel {', or '.join(found)}."]
 
 
 def _sparsity(estimator: ManifoldGPRegressor, posterior: Conditioned, averaged: bool, numbers: dict, remarks: list) -> None:

@@ -47,6 +47,14 @@ def chosen_method(method: Method | None, N: int, averaging: Averaging, outputs: 
     because = why_exact(averaging, outputs)
     if isinstance(method, Sparse) and because is not None:
         raise InputError(because)
+    not_local = averaging.why_not_local()
+    if not_local is not None and (isinstance(method, Local) or (method is None and averaging.exact_up_to < N)):
+        rest = (
+            "Leave it out"
+            if method is not None
+            else f"Leave it out, fit at most {averaging.exact_up_to:,} rows, or say method='exact'"
+        )
+        raise InputError(f"{not_local} {rest}.")
     if method is not None:
         return method
     direct = Local() if averaging.exact_up_to < N and averaging.local_up_to else Exact()
@@ -141,6 +149,10 @@ def refuse_unobeyed(estimator: ManifoldGPRegressor, averaging: Averaging, method
     if isinstance(method, Local) and not averaging.local_up_to:
         raise InputError(
             f"method='local' is for averages whose members learn from some of the rows: averaging='stack'. averaging={averaging.shorthand()!r} needs method='exact' or 'sparse'."
+        )
+    if isinstance(averaging, Search) and averaging.on_features is None:
+        raise InputError(
+            f"averaging={averaging!r} says how a stack searches: averaging=Stack(search={averaging!r}). KernelSearch(...) is the estimator that searches and nothing else."
         )
     if isinstance(averaging, (Stack, Fast)) and as_mean(estimator.mean).on == "features":
         raise InputError(

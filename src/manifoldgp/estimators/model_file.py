@@ -313,7 +313,7 @@ def _stored_settings(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def _without_places(options: Options) -> Options:
-    return type(options)(**{name: value for name, value in options.get_params(deep=False).items() if name not in _NOT_STORED})
+    return type(options)(**_stored_settings(options.get_params(deep=False)))
 
 
 def _unpack_scaler(tensors: dict[str, Tensor], axis: str, columns: int) -> Standardizer:

@@ -62,6 +62,7 @@ _GROUPS = {
     "plain GP": "a plain Gaussian process on the inputs as they are",
     "rough GP": "the same with a rougher kernel (Matérn 3/2)",
     "additive GP": "the same as a sum of functions of one to four inputs each",
+    "searched GP": "the same with a kernel that a search has found",
     "warm": "models with learned features that began as the plain GP",
     "cold": "models with learned features that began far from it",
     "rough": "models with learned features and the rougher kernel",

@@ -28,7 +28,7 @@ from manifoldgp.kernels import (
     Stationary,
 )
 from manifoldgp.parameters import Tree
-from manifoldgp.structure.expressions import Valued
+from manifoldgp.structure.expressions import Valued, parts_of
 
 _FINE = 5
 """Frequencies of a periodogram for each that the range of an input tells apart."""
@@ -109,6 +109,36 @@ def _different(periods: list[float]) -> list[float]:
 def without_trend(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """y without the parabola in x that fits it best: a first guess at what a period has to explain."""
     return y - np.polynomial.Polynomial.fit(x, y, 2)(x)
+
+
+def without_aliases(valued: Valued, X: np.ndarray) -> Valued:
+    """The expression with periods of two spacings or more along inputs of X (N, D) that have equal ones: there 1/p turns a unit are the same numbers as 1/p − 1/spacing.
+
+    Training may end at either, and a cycle of eleven years that yearly rows show would be called one of 1.1 years.
+    """
+    parts = {str(i): without_aliases(part, X).values for i, part in enumerate(parts_of(valued))}
+    dims = valued.kernel.dims
+    if not isinstance(valued.kernel, Periodic) or dims is None or len(dims) != 1:
+        return Valued(valued.kernel, {**valued.values, **parts})
+    spacing, period = _spacing(X[:, dims[0]]), valued.values["period"]
+    turns = 0.0 if spacing is None else spacing / float(period)
+    folded = abs(turns - round(turns))
+    if spacing is None or turns <= 0.5 or folded < 1e-6:
+        return valued
+    return Valued(valued.kernel, {**valued.values, "period": torch.full_like(period, spacing / folded)})
+
+
+def _spacing(x: np.ndarray) -> float | None:
+    """The spacing that all values are whole multiples of; None where they are not.
+
+    >>> _spacing(np.array([3.0, 1.0, 2.0, 6.0])), _spacing(np.array([1.0, 2.0, 3.3, 4.0]))
+    (1.0, None)
+    """
+    values = np.unique(x)
+    if len(values) < _FEW_VALUES // 2:
+        return None
+    steps = (values - values[0]) / float(np.diff(values).min())
+    return float(np.diff(values).min()) if np.abs(steps - steps.round()).max() < 1e-3 else None
 
 
 Starts = Callable[[InputFacts, Growth], list[Valued]]

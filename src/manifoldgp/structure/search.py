@@ -22,7 +22,7 @@ from manifoldgp.inference.exact_posterior import condition
 from manifoldgp.means import Constant, Zero
 from manifoldgp.model import Data, Model
 from manifoldgp.parameters import Tree, map_leaves
-from manifoldgp.structure.base_kernels import InputFacts, checked_names, periods_in, without_trend
+from manifoldgp.structure.base_kernels import InputFacts, checked_names, periods_in, without_aliases, without_trend
 from manifoldgp.structure.contest import SCREENING, Contest, Entry
 from manifoldgp.structure.expansions import Candidates, Grammar, reduced
 from manifoldgp.structure.expressions import degrees, text_of
@@ -94,7 +94,33 @@ class Searched(Averaged):
 
 @dataclass(repr=False)
 class Search(Averaging):
-    """How a search goes about it; `KernelSearch` says what its settings mean. on_features: whether kernels see features that are learnt first."""
+    """How a stack searches for kernels, ``Stack(search=Search(depth=3, beam=1))``, and how `KernelSearch` does, which says it by arguments of its own.
+
+    Parameters
+    ----------
+    depth
+        Steps, at most; an expression of depth 4 has four base kernels, or eight with a change-point.
+    beam
+        How many of the best expressions each step grows from.
+    criterion
+        "bic": the evidence with half a log N for each parameter. `KernelSearch` also has "held-out".
+    kernels
+        Base kernels by name, as in `KernelSearch`. None: all but the Matern kernels 1/2 and 5/2.
+    rows
+        Candidates are compared on at most so many rows, drawn at random.
+    max_iter
+        Iterations of a candidate that is trained to the end, at most.
+    cache
+        A file that keeps what candidates reached. Searches that find their own results there go on where they stood.
+    on_features
+        Whether kernels see features that are learnt first, which `KernelSearch` says; None in a stack, where they see the inputs.
+
+    Examples
+    --------
+    >>> from manifoldgp import ManifoldGPRegressor, Stack
+    >>> ManifoldGPRegressor(averaging=Stack(search=Search(depth=3, beam=1)))
+    ManifoldGPRegressor(averaging=Stack(search=Search(beam=1, depth=3)))
+    """
 
     depth: int = 4
     beam: int = 2
@@ -103,7 +129,7 @@ class Search(Averaging):
     rows: int = 500
     max_iter: int = 100
     cache: str | Path | None = None
-    on_features: bool = False
+    on_features: bool | None = None
 
     in_words = (
         "The prediction comes from a single model, whose kernel was found by a search over sums and products of base kernels."
@@ -121,6 +147,17 @@ class Search(Averaging):
             )
         if self.cache is not None and not isinstance(self.cache, (str, Path)):
             raise InputError(f"cache must be the name of a file, or None; got {self.cache!r}.")
+
+    def check_as_search(self) -> None:
+        self.check()
+        if self.criterion != "bic":
+            raise InputError(
+                f"criterion={self.criterion!r} has no place in a stack, whose own held-out rows weigh what was found: leave it out. KernelSearch has it."
+            )
+        if self.on_features is not None:
+            raise InputError(
+                f"on_features={self.on_features!r} has no place in a stack, where kernels are searched for on the inputs: leave it out."
+            )
 
     def plan(self, N: int) -> Plan:
         work = _SLOWER * cost(min(N, self.rows))
@@ -165,6 +202,7 @@ class Search(Averaging):
             if not (walk.entries or contest.screened):
                 raise
             warn("The search was interrupted. It keeps the best kernel so far.")
+            trainer.stopped.set()  # a stack, of which this may be a part, ends too
             ended = "it was interrupted"
         finally:
             record.write()
@@ -172,7 +210,8 @@ class Search(Averaging):
             raise TrainingFailedError(
                 "The search found no kernel that could be trained. Give it more time (budget), or rescale the data."
             )
-        warm = {**walk.best().reached.values, **seen.values}
+        best = without_aliases(walk.best().valued, seen.data.X.cpu().numpy())
+        warm = {**walk.best().reached.values, "kernel": best.values, **seen.values}
         winner = _winner(replace(model, kernel=walk.best().kernel), data, trainer, warm, self.max_iter)
         return Searched(**vars(alone(winner)), search=walk.report(self.criterion, ended))
 

@@ -127,6 +127,7 @@ class Trained:
         mine, others = (dict(leaves(constants)) for constants in (self.constants, other.constants))
         same = mine.keys() == others.keys() and all(torch.equal(leaf, others[name]) for name, leaf in mine.items())
         same = same and np.array_equal(np.unique(self.rows), np.unique(other.rows))  # totals of fewer rows are not of all
+        same = same and self.model.kernel == other.model.kernel  # searched kernels have one name, and differ
         return same and self.group == other.group and self.posterior is None and other.posterior is None
 
     def table(self, weight: np.ndarray, kept: np.ndarray, output: int, log_scale: float) -> np.ndarray:
