@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from command_line import mgp
@@ -82,6 +83,20 @@ def test_who_stops_the_trials_gets_no_model(chosen):
     with pytest.raises(KeyboardInterrupt):
         model.fit(X, y)
     assert not hasattr(model, "kernel_choice_")
+
+
+@pytest.mark.filterwarnings("ignore:6 of 40 rows have missing inputs")
+@pytest.mark.parametrize("missing", ["error", "drop", "impute"])
+def test_tables_with_text_dates_and_gaps_are_tried_as_they_are_fitted(missing):
+    frame = pd.DataFrame({
+        "x": RNG.normal(size=40), "floor": np.array(["ice", "sand"])[np.arange(40) % 2], "day": pd.date_range("2026-01-01", periods=40),
+    })  # fmt: skip
+    y = frame["x"] + (frame["floor"] == "ice")
+    if missing != "error":
+        frame.loc[::7, "x"] = np.nan
+    model = GPRegressor(kernel="auto", restarts=1, max_iter=5, missing=missing, cyclic=("week",)).fit(frame, y)
+    assert model.kernel_choice_.rows == (frame["x"].notna().sum() if missing == "drop" else 40)
+    assert np.isfinite(model.predict(frame.dropna())).all()
 
 
 def test_many_rows_are_screened_first(monkeypatch):

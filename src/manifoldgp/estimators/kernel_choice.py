@@ -15,6 +15,7 @@ from manifoldgp.averaging.folds import held_out_in_turn
 from manifoldgp.data import inputs
 from manifoldgp.data.sources import RowSource
 from manifoldgp.errors import InputError, ManifoldGPError
+from manifoldgp.estimators import tables
 from manifoldgp.training.plan import Phase, Plan, cost, slower_by_inputs
 from manifoldgp.training.progress import Callback, PhaseWatcher, Watch, nobody, shown, watching
 
@@ -109,10 +110,13 @@ def choose_kernel(
         )
     begin = time.perf_counter()
     blank = _unfitted(estimator)
-    table = inputs.training_table(blank, X, y, noise_std)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the fit itself says what becomes of the table
+        rows = tables.training_rows(blank, X, y, noise_std, groups)
+        table = inputs.training_table(blank, rows.X, rows.y, rows.noise_std)
     noise = None if table.known_noise is None else np.sqrt(table.known_noise)
     rng = np.random.default_rng(check_random_state(estimator.random_state).randint(2**31))
-    N, labels = len(table.X), inputs.group_labels(groups, table.given, table.kept)
+    N, labels = len(table.X), inputs.group_labels(rows.groups, table.given, table.kept)
     if N < 4:
         raise InputError(f"kernel='auto' holds rows out, and {N} rows are too few for that. Name a kernel.")
     scaled = table.X / np.where((scale := table.X.std(0)) > 0, scale, 1.0)  # as other units give other cells
@@ -198,6 +202,7 @@ class _Trials:
         model = _unfitted(self._estimator).set_params(
             kernel=kernel, restarts=self._starts, max_iter=min(iterations, self._estimator.max_iter), method="exact",
             time_budget=self._seconds, verbose=False, callback=self._watched(phase), warm_start_from=None, input_noise=None,
+            missing="error", cyclic=(),
         )  # fmt: skip
         noise = [None if self._noise is None else self._noise[part] for part in (train, test)]
         with warnings.catch_warnings():
