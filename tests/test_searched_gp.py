@@ -57,7 +57,7 @@ def test_held_out_rows_give_it_the_weight_and_the_stack_gains(model):
     assert SEARCHED_GP in PLAIN_GPS
     without = ManifoldGPRegressor(averaging=Stack(deals=1)).fit(*series(60, seed=0))
     gain = model.log_predictive_density(X_test, y_test) - without.log_predictive_density(X_test, y_test)
-    assert gain.mean() > 0.5
+    assert gain.mean() > 5 * gain.std() / np.sqrt(len(gain))  # clearly, whichever optima the other plain GPs end at
     named = set(without.held_out_[0].groups)
     assert set(report.groups) == named | {SEARCHED_GP}
 
