@@ -4,7 +4,7 @@
     python benchmarks/deep_gps.py --only energy --layers 3 --table
 
 Published: doubly stochastic variational inference as reported by Lindinger et al. (2020), mean test log-likelihood in the units of y over 10 random splits of 90:10; here it is
-the standard splits of the same size. The data are read from ../shared/data beside the repository.
+the standard splits of the same size. They have no yacht: its number is that of two layers in the README of ../shared/data beside the repository, from which the data are read.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 
 from honesty import load, score
 
-PUBLISHED = {"boston": -2.43, "concrete": -3.06, "energy": -0.73}
+PUBLISHED = {"boston": -2.43, "concrete": -3.06, "energy": -0.73, "yacht": -0.46}
 MARGIN = 0.05
 
 

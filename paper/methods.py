@@ -90,7 +90,7 @@ def named(sizes: tuple[int, ...], inputs: int) -> tuple[Method, ...]:
         Method("warped-outputs", "Warped outputs", lambda c: _gp(c, "se", target_warping="tanh"), 5, cites="Snelson et al. 2004"),
         Method("noisy-inputs", "GP with noisy inputs", lambda c: _gp(c, "se", input_noise="learned"), 5, cites="McHutchon and Rasmussen 2011"),
         Method("periodic", "GP periodic", lambda c: _gp(c, "periodic"), 3, cites="MacKay 1998; HajiGhassemi and Deisenroth 2014"),
-        Method("spectral-mixture", "GP spectral mixture", lambda c: _gp(c, "sm"), 10, cites="Wilson and Adams 2013"),
+        Method("spectral-mixture", "GP spectral mixture", lambda c: _gp(c, "sm", max_iter=min(150, c.max_iter)), 10, cites="Wilson and Adams 2013"),
         Method("kernel-search", "Kernel search", _search, 10 + 13 * inputs, cites="Duvenaud et al. 2013"),
     )  # fmt: skip
     deep = Method("deep-gp", "Deep GP, 2 layers", _deep, 60, cites="Damianou and Lawrence 2013")
@@ -171,7 +171,8 @@ def _search(config: Config) -> KernelSearch:
 
 
 def _gp(config: Config, kernel: str, **more: Any) -> GPRegressor:
-    return GPRegressor(kernel, restarts=config.restarts, max_iter=config.max_iter, random_state=config.seed, **more)
+    settings: dict[str, Any] = {"restarts": config.restarts, "max_iter": config.max_iter, "random_state": config.seed} | more
+    return GPRegressor(kernel, **settings)
 
 
 def _mgp(config: Config, features: Any, kind: type[Single] | type[Restarts] = Single) -> ManifoldGPRegressor:
