@@ -190,10 +190,9 @@ def print_summary(results: list[dict[str, Any]]) -> None:
             continue
         d = np.array([a["nlpp"] - b["nlpp"] for a, b in pairs])
         error, seconds = (np.median([a[k] / b[k] for a, b in pairs]) for k in ("rmse", "seconds"))
+        worst = _short(float(d.max()), "+")
         shares = f"{100 * np.mean(d < -0.02):.0f} % | {100 * np.mean(d > 0.02):.0f} %"
-        print(
-            f"| {way} | {len(pairs)} of {len(mine)} | {shares} | {np.median(d):+.2f} | {d.max():+.2f} | {error:.2f} | {seconds:.1f} |"
-        )
+        print(f"| {way} | {len(pairs)} of {len(mine)} | {shares} | {np.median(d):+.2f} | {worst} | {error:.2f} | {seconds:.1f} |")
 
 
 def print_metric(results: list[dict[str, Any]], metric: str, digits: int) -> None:
@@ -209,8 +208,16 @@ def _mean(values: list[float | None], digits: int) -> str:
     known = [v for v in values if v is not None]
     if not known or len(known) < len(values):
         return "–"
-    mean = float(np.mean(known))
-    return f"{mean:.{digits}f}" if abs(mean) < 1000 else f"{mean:.1e}"
+    return _short(float(np.mean(known)), digits=digits)
+
+
+def _short(number: float, sign: str = "", digits: int = 2) -> str:
+    """With so many digits, and as a power of ten where a model was certain of something else.
+
+    >>> _short(1.234), _short(12345678.0, "+")
+    ('1.23', '+1.2e+07')
+    """
+    return f"{number:{sign}.{digits}f}" if abs(number) < 1000 else f"{number:{sign}.1e}"
 
 
 def main(arguments: list[str] | None = None) -> None:
