@@ -31,12 +31,13 @@ from manifoldgp import (
 )
 from manifoldgp.averaging import AVERAGINGS
 from manifoldgp.cli import _options as options
-from manifoldgp.cli._fit_arguments import PLAIN
+from manifoldgp.cli._fit_arguments import KERNELS, OBEYED_BY, PLAIN
 from manifoldgp.dynamics import DynamicsModel, Trajectories
 from manifoldgp.errors import FitWarning, InputError
 from manifoldgp.estimators.method import partly_obeyed, why_exact
-from manifoldgp.kernels import Matern32, NeuralNetwork
+from manifoldgp.kernels import Kernel, Matern32, NeuralNetwork
 from manifoldgp.model import Model
+from manifoldgp.registry import shorthands
 from manifoldgp.training import coarse_to_fine
 from manifoldgp.training.settings import METHODS, Options
 
@@ -256,6 +257,15 @@ def test_a_new_average_says_what_its_sparse_members_do_not_obey():
 def test_every_average_is_known_to_the_command_line_and_has_a_sentence_for_pages():
     assert [str(a) for a in options.Averaging] == [*AVERAGINGS, PLAIN]
     assert all(average.in_words.endswith(".") for average in AVERAGINGS.values())
+
+
+def test_what_the_command_line_knows_without_pytorch_is_what_there_is():
+    ours = [name for name, kernel in shorthands(Kernel).items() if kernel.__module__.startswith("manifoldgp.")]
+    assert sorted(KERNELS) == sorted([*ours, "auto"])
+    obeyed = {name: {field.name for field in fields(way)} for name, way in {**AVERAGINGS, **METHODS}.items()}
+    obeyed[PLAIN] = set(GPRegressor().get_params())
+    for argument, ways in OBEYED_BY.items():
+        assert set(ways) == {way for way, arguments in obeyed.items() if argument in arguments}
 
 
 def test_refused_parameters_change_nothing():

@@ -52,6 +52,16 @@ def test_the_line_has_the_mean_of_the_predictions(correlated):
     assert (band.mean < band.upper).all()
 
 
+def test_an_input_with_few_settings_is_drawn_at_these():
+    """Quantiles between two ages of concrete asked for ages that no row has: a band of ±50 around an error of 2."""
+    rng = np.random.default_rng(2)
+    age = np.concatenate([np.repeat([1.0, 3.0, 7.0, 28.0], 12), np.full(24, 90.0)])
+    rows = np.stack([age, rng.normal(size=72)], 1)
+    model = GPRegressor(restarts=1, max_iter=60).fit(rows, np.sin(age) + rows[:, 1])
+    band = inspection.effect_band(model, 0)
+    assert band.x == pytest.approx([1.0, 3.0, 7.0, 28.0, 90.0])
+
+
 def test_an_input_with_two_values_has_two_means():
     rng = np.random.default_rng(1)
     X = np.stack([np.repeat([0.0, 1.0], 20), rng.normal(size=40)], 1)

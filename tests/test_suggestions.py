@@ -11,10 +11,11 @@ import pandas as pd
 import pytest
 
 from command_line import fails, mgp
-from manifoldgp import GPRegressor, ManifoldGPRegressor, TableEncoding, suggest
+from manifoldgp import GPRegressor, ManifoldGPRegressor, TableEncoding, load, suggest
 from manifoldgp.data.table_files import read_table, write_table
 from manifoldgp.errors import InputError
 from manifoldgp.suggestions.constraints import Constraint
+from manifoldgp.suggestions.domains import Range
 from manifoldgp.suggestions.gains import Improvement, Knowledge
 from manifoldgp.suggestions.space import space_of
 from short_fits import few_starts
@@ -45,6 +46,54 @@ def test_numbers_that_are_whole_where_they_are_known_stay_whole(table):
     fitted = GPRegressor(restarts=1, max_iter=20, missing="impute").fit(gaps, table["y [N]"])
     found = suggest(fitted, "learn", batch=3)
     assert set(found.columns["n"]) <= {1.0, 2.0, 3.0, 4.0, 5.0}
+
+
+@pytest.fixture
+def nozzles(tmp_path, monkeypatch):
+    """A model file of three nozzles, of 0.2, 0.4 and 0.8 mm, at any speed; the best would lie between two of them."""
+    monkeypatch.chdir(tmp_path)
+    bore, speed = np.repeat([0.2, 0.4, 0.8], 10), RNG.uniform(0, 1, 30)
+    frame = pd.DataFrame({"bore [mm]": bore, "speed": speed, "y": -((bore - 0.55) ** 2) + 0.01 * speed})
+    GPRegressor(restarts=2, max_iter=60).fit(frame[["bore [mm]", "speed"]], frame["y"]).save("nozzles.mgp")
+    return load("nozzles.mgp")
+
+
+def test_a_number_with_few_values_is_suggested_at_these(nozzles):
+    """A bore of 0.5631 mm was suggested where there are three nozzles."""
+    found = suggest(nozzles, "maximize", batch=3)
+    assert set(found.columns["bore [mm]"]) <= {0.2, 0.4, 0.8}
+    assert found.levels == {"bore [mm]": (0.2, 0.4, 0.8)}
+    told = mgp("suggest", "nozzles.mgp", "--maximize", "--batch", 1, "-o", "next.csv").err
+    assert "bore [mm]: only 0.2, 0.4 and 0.8, as in the training rows; --bounds 'bore [mm]=0.2:0.8' allows" in " ".join(
+        told.split()
+    )
+
+
+@pytest.mark.parametrize("given", [{"bounds": {"bore [mm]": (0.2, 0.8)}}, {"steps": {"bore [mm]": 0.05}}])
+def test_a_range_or_a_step_allows_what_is_between(nozzles, given):
+    found = suggest(nozzles, "maximize", batch=1, **given)
+    assert found.columns["bore [mm]"][0] not in (0.2, 0.4, 0.8)
+    assert found.levels == {}
+
+
+def test_a_zero_is_suggested_as_zero():
+    """Standardised and back it was 1.387778781e-17, which nobody can set."""
+    found = Range.of(np.append(RNG.uniform(0, 0.2, 30), 1.387778781e-17))
+    assert found.at(np.zeros(1)).tolist() == [0.0]
+
+
+@pytest.mark.parametrize(
+    ("x", "levels"),
+    [
+        (np.repeat([1.0, 3.0, 28.0], 3), (1.0, 3.0, 28.0)),
+        (np.repeat([1.0, 2.0, 3.0], 3), ()),  # whole numbers without a gap: a range says the same
+        (np.repeat([0.2, 0.4, 0.8], [3, 3, 2]), ()),
+        (np.repeat(np.arange(11) / 2, 3), ()),
+        (np.repeat([1.4e-17, 0.1, 0.2 + 3e-17], 3), (0.0, 0.1, 0.2)),  # standardising and back leaves a trace in the last digits
+    ],
+)
+def test_which_values_are_settings(x, levels):
+    assert Range.of(x).levels == levels
 
 
 # ---------------------------------------------------------------------------------------------------------------- conditions

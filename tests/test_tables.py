@@ -313,6 +313,27 @@ def test_the_first_sheet_of_an_excel_file_is_read(tmp_path, monkeypatch):
         read_table(tmp_path / "b.xlsx")
 
 
+def test_percent_in_excel_is_read_as_it_is_shown(tmp_path):
+    """A cell that shows 10 % holds 0.1: the same sheet saved as CSV was another table, by a factor of 100, and the page said 0.1 [%]."""
+    openpyxl = pytest.importorskip("openpyxl", reason="needs the extra excel")
+    book = openpyxl.Workbook()
+    sheet = book.active
+    for row in (["Mixes of May"], [], ["ash", "water", "part", "strength"], ["%", "%", "-", "MPa"]):
+        sheet.append(row)
+    for ash in (0.1, 0.07, None, 0):
+        sheet.append([ash, 40, 0.5, 31.5])
+    for cells in sheet.iter_rows(min_row=5):
+        for place, form in enumerate(("0%", '0"%"', "0.0")):
+            cells[place].number_format = form
+    sheet["C5"].number_format = "0%"  # one cell of many says nothing about the others
+    book.save(tmp_path / "mixes.xlsx")
+    with pytest.warns(FitWarning) as told:
+        read = read_table(tmp_path / "mixes.xlsx")
+    assert any("shows in percent are read as they are shown (10 % is 10, not 0.1): ash." in str(w.message) for w in told)
+    assert read["ash"].dropna().tolist() == [10.0, 7.0, 0.0]
+    assert read[["water", "part"]].drop_duplicates().to_numpy().tolist() == [[40, 0.5]]
+
+
 @pytest.mark.parametrize(
     ("name", "text", "columns", "rows"),
     [

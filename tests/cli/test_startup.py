@@ -78,6 +78,26 @@ def test_a_bad_table_is_told_before_pytorch_is_there(tmp_path, command):
     assert modules == "[]"
 
 
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (("--restarts", "9"), "--restarts has no effect on"),
+        (("--averaging", "plain", "--inducing", "9"), "--inducing has no effect on"),
+        (("--method", "local", "--averaging", "fast"), "--method local is for --averaging stack"),
+        (("--kernel", "cubic"), "--kernel must be one of"),
+        (("--target-warping", "log"), "--target-warping must be tanh"),
+        (("--hidden", "4,two"), "--hidden must be layer sizes"),
+    ],
+)
+def test_options_without_effect_are_told_before_pytorch_is_there(folder, options, told):
+    """They waited for PyTorch, ten seconds on a busy machine, and for the table."""
+    ran = loaded_after(
+        ("fit", "data.csv", "--target", "y", "--out", "other.mgp", *options), ("torch", "sklearn", "pandas"), folder
+    )
+    assert told in ran.stderr
+    assert ran.stderr.strip().splitlines()[-1] == "[]"
+
+
 def test_a_program_and_the_model_say_the_same(folder, tmp_path):
     manifoldgp.load(folder / "model.mgp").save(tmp_path / "model.mgp")  # without the program
     assert "program" in read_header(folder / "model.mgp")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,64 +29,66 @@ class FitOptions:
     ordered: bool
     grouped: bool
 
-    def arguments(self, shared: bool) -> dict[str, Any]:
-        """Arguments of ManifoldGPRegressor, or, without averaging, of GPRegressor.
+    def refuse_what_has_no_effect(self, shared: bool) -> None:
+        """Options that the chosen way does not obey and names that nobody knows, told without PyTorch, before any table is read.
 
         shared: whether the processes of torchrun share the fit, which is sparse then, or a stack of few rows.
         """
-        from manifoldgp.averaging import AVERAGINGS
-        from manifoldgp.training.settings import METHODS
-
-        self._refuse_unknown_kernels()
+        self._refuse_unknown_names()
         if self.averaging == PLAIN:
-            return self._plain_arguments(shared)
-        few_may_be_exact = self.averaging == "stack" and self.inducing is None and self.checkpoint is None
-        method = "sparse" if shared and self.method == "auto" and not few_may_be_exact else self.method
-        ways = {"averaging": AVERAGINGS[self.averaging], **({} if method == "auto" else {"method": METHODS[method]})}
+            self._refuse_what_is_not_plain(shared)
+            return
+        self._sizes()
+        method = self._method(shared)
         self._refuse_what_is_not_sparse(method, shared)
-        given: dict[str, dict[str, Any]] = {argument: {} for argument in ways}
         idle = self._networks_without_effect(method) if self.averaging == "fast" else []
-        for name in ("restarts", "max_iter", "inducing", "checkpoint"):
-            if getattr(self, name) is None:
-                continue
-            home = next((argument for argument, way in ways.items() if name in {f.name for f in fields(way)}), None)
-            if home is None:
-                idle.append(f"{_option(name)} has no effect on {self._way(method)}. {_OBEYED_BY[name]}")
-            else:
-                given[home][name] = getattr(self, name)
+        for name, ways in OBEYED_BY.items():
+            if getattr(self, name) is not None and not {self.averaging, method} & set(ways):
+                idle.append(f"{_option(name)} has no effect on {self._way(method)}. {_needed(name)}")
         if self.ordered and self.averaging != "stack":
             idle.append(f"--ordered has no effect on {self._way(method)}, which holds out no rows. It needs --averaging stack.")
         _refuse(idle)
-        return {
-            "features": self._features(),
-            **({} if self.kernel is None else {"kernel": self.kernel}),
+
+    def arguments(self, shared: bool) -> dict[str, Any]:
+        """Arguments of ManifoldGPRegressor, or, without averaging, of GPRegressor."""
+        from manifoldgp.averaging import AVERAGINGS
+        from manifoldgp.training.settings import METHODS
+
+        settings = {name: getattr(self, name) for name in OBEYED_BY if getattr(self, name) is not None}
+        sparse = {name: settings.pop(name) for name in SPARSE_ONLY if name in settings}
+        method = self._method(shared)
+        common = {
             **self._warping(),
-            "averaging": ways["averaging"](**given["averaging"]) if given["averaging"] else self.averaging,
-            "method": ways["method"](**given["method"]) if given.get("method") else method,
+            "method": METHODS[method](**sparse) if sparse else method,
             "time_budget": self.time_budget,
             "random_state": self.seed,
             "device": self.device,
         }
+        if self.averaging == PLAIN:
+            return {"kernel": self.kernel or "se", **settings, **common}
+        return {
+            "features": self._features(),
+            **({} if self.kernel is None else {"kernel": self.kernel}),
+            "averaging": AVERAGINGS[self.averaging](**settings) if settings else self.averaging,
+            **common,
+        }
 
-    def _refuse_unknown_kernels(self) -> None:
-        from manifoldgp.kernels import Kernel
-        from manifoldgp.registry import shorthands
+    def _method(self, shared: bool) -> str:
+        few_may_be_exact = self.averaging == "stack" and self.inducing is None and self.checkpoint is None
+        return "sparse" if shared and self.method == "auto" and not few_may_be_exact else self.method
 
-        known = [*shorthands(Kernel), "auto"]
-        if self.kernel is not None and self.kernel not in known:
-            raise typer.BadParameter(f"--kernel must be one of {', '.join(known)}; got {self.kernel!r}.")
+    def _refuse_unknown_names(self) -> None:
+        if self.kernel is not None and self.kernel not in KERNELS:
+            raise typer.BadParameter(f"--kernel must be one of {', '.join(KERNELS)}; got {self.kernel!r}.")
         if self.kernel == "auto" and self.averaging != PLAIN:
             raise typer.BadParameter("--kernel auto chooses the kernel of a plain GP. It needs --averaging plain.")
-
-    def _warping(self) -> dict[str, str]:
         if self.target_warping not in (None, "tanh"):
             raise typer.BadParameter(f"--target-warping must be tanh; got {self.target_warping!r}.")
+
+    def _warping(self) -> dict[str, str]:
         return {} if self.target_warping is None else {"target_warping": self.target_warping}
 
-    def _plain_arguments(self, shared: bool) -> dict[str, Any]:
-        """Arguments of GPRegressor."""
-        from manifoldgp.training.settings import METHODS
-
+    def _refuse_what_is_not_plain(self, shared: bool) -> None:
         if shared:
             raise typer.BadParameter(
                 "--averaging plain cannot be shared by the processes of torchrun. Use --averaging stack or single."
@@ -99,20 +101,13 @@ class FitOptions:
         held_out = [name for name, given in (("--ordered", self.ordered), ("--group", self.grouped)) if given]
         if self.kernel != "auto" and held_out:
             idle.append(f"{held_out[0]} has no effect on --averaging plain, which holds out no rows. It needs --kernel auto.")
-        sparse = {name: getattr(self, name) for name in ("inducing", "checkpoint") if getattr(self, name) is not None}
         if self.method != "sparse":
-            idle += [f"{_option(name)} has no effect on {self._way(self.method)}. {_SPARSE}" for name in sparse]
+            idle += [
+                f"{_option(name)} has no effect on {self._way(self.method)}. {_needed(name)}"
+                for name in SPARSE_ONLY
+                if getattr(self, name) is not None
+            ]
         _refuse(idle)
-        starts = {name: getattr(self, name) for name in ("restarts", "max_iter") if getattr(self, name) is not None}
-        return {
-            "kernel": self.kernel or "se",
-            **self._warping(),
-            **starts,
-            "method": METHODS["sparse"](**sparse) if sparse else self.method,
-            "time_budget": self.time_budget,
-            "random_state": self.seed,
-            "device": self.device,
-        }
 
     def _refuse_what_is_not_sparse(self, method: str, shared: bool) -> None:
         if shared and method == "exact":
@@ -134,20 +129,21 @@ class FitOptions:
             if getattr(self, name) is not None
         ]
 
+    def _sizes(self) -> tuple[int, ...] | None:
+        """Layer sizes of the network, if any are given."""
+        try:
+            return None if self.hidden is None else tuple(int(size) for size in self.hidden.split(","))
+        except ValueError:
+            raise typer.BadParameter(f"--hidden must be layer sizes such as 64,32,4; got {self.hidden!r}.") from None
+
     def _features(self) -> Any:
         if self.hidden is None and self.activation is None:
             return None
         from manifoldgp.estimators.arguments import DEFAULT_FEATURES
         from manifoldgp.features import MLP
 
-        sizes: tuple[int, ...] = DEFAULT_FEATURES
-        if self.hidden is not None:
-            try:
-                sizes = tuple(int(size) for size in self.hidden.split(","))
-            except ValueError:
-                raise typer.BadParameter(f"--hidden must be layer sizes such as 64,32,4; got {self.hidden!r}.") from None
         names = tuple((self.activation or "sigmoid").split(","))
-        return MLP(sizes, names[0] if len(names) == 1 else names)
+        return MLP(self._sizes() or DEFAULT_FEATURES, names[0] if len(names) == 1 else names)
 
     def _way(self, method: str) -> str:
         return f"--averaging {self.averaging} with --method {method}"
@@ -156,9 +152,19 @@ class FitOptions:
 PLAIN = "plain"
 """The word for a plain GP, which is no average."""
 
-_STARTS = "It needs --averaging plain, single, restarts or nuts."
-_SPARSE = "It needs --method sparse."
-_OBEYED_BY = {"restarts": _STARTS, "max_iter": _STARTS, "inducing": _SPARSE, "checkpoint": _SPARSE}
+KERNELS = ("additive", "oak", "linear", "nn", "periodic", "rq", "sm", "se", "matern12", "matern32", "matern52", "auto")
+
+_STARTS = (PLAIN, "single", "restarts", "nuts")
+SPARSE_ONLY = ("inducing", "checkpoint")
+OBEYED_BY = {"restarts": _STARTS, "max_iter": _STARTS, **dict.fromkeys(SPARSE_ONLY, ("sparse",))}
+"""The averagings and methods that obey an option; written down, because asking their classes would bring PyTorch."""
+
+
+def _needed(name: str) -> str:
+    if name in SPARSE_ONLY:
+        return "It needs --method sparse."
+    *most, last = OBEYED_BY[name]
+    return f"It needs --averaging {', '.join(most)} or {last}."
 
 
 def _refuse(idle: list[str]) -> None:

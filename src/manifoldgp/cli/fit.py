@@ -183,6 +183,7 @@ def fit(
         ordered,
         group is not None,
     )
+    options.refuse_what_has_no_effect(launched())
     noise_of_inputs = _noise_of_inputs(input_std)
     unfinished = checked_places(out, replace_if_interrupted, files, more)
     if more is not None and input_std is not None:

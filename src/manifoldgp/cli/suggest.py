@@ -63,7 +63,9 @@ def suggest(
 
     --maximize and --minimize go by expected improvement, --learn by how much surer the model becomes in the region of the training rows.
 
-    By default numbers and dates stay within the range of the training rows, whole ones stay whole, and all categories are possible. The target's column is left empty.
+    By default numbers and dates stay within the range of the training rows, whole ones stay whole, and all categories are possible.
+
+    A number that has a few values, each in several rows, keeps to these. The target's column is left empty.
     """
     from manifoldgp import suggestions
     from manifoldgp._system.model_header import read_header
@@ -193,6 +195,10 @@ def _laid_out(found: Suggestions, targets: tuple[str, ...], like: str | None, da
 
 def _say(found: Suggestions, target: str, messages: Messages) -> None:
     """What the model expects of every suggestion."""
+    for name, levels in found.levels.items():
+        *most, last = (f"{level:.10g}" for level in levels)
+        between = option("--bounds", f"{name}={most[0]}:{last}")
+        messages.note(f"{name}: only {', '.join(most)} and {last}, as in the training rows; {between} allows what is between")
     if found.best is not None:
         messages.note(
             f"The {'largest' if found.goal == 'maximize' else 'smallest'} {target} that the model sees {found.compared} is {digits(found.best)}"

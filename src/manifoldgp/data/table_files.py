@@ -34,7 +34,9 @@ def read_table(path: str | Path) -> DataFrame:
 
     A CSV whose first line has semicolons and no comma is read with semicolons, and with decimal commas where it has such numbers. Text is UTF-8, UTF-16 or,
     with a warning, Windows-1252; lines that begin with # are comments, and lines above the names that fill few cells are left out, with a warning. Of an Excel file
-    the first sheet with two columns or more and numbers is read. Numbers with thousands separators, a currency, a percent sign or one unit are read as numbers, and a row of
+    the first sheet with two columns or more and numbers is read, percent as it is shown (10 % is 10).
+
+    Numbers with thousands separators, a currency, a percent sign or one unit are read as numbers, and a row of
     units below the names is left out, with a warning that says so.
     """
     name = str(path)
@@ -241,7 +243,34 @@ def _read_excel(name: str) -> Any:
         _tell_titles(titles, name)
         header = int(first.index[titles]) if len(first) else 0
         found = pandas().read_excel(book, sheet, header=header, dtype=object)  # else codes in cells of text become numbers
+        found = _as_shown(found, book.book[sheet], header, name)
         return found.dropna(how="all").infer_objects()  # without rows that only look used
+
+
+def _as_shown(table: DataFrame, sheet: Any, header: int, name: str) -> DataFrame:
+    """The table with percent as a person reads it: a cell that shows 10 % holds 0.1, but the same sheet as CSV says 10 %, and so do units."""
+    places = _in_percent(sheet, header, 30) and _in_percent(sheet, header)
+    for place in places:
+        column = table.iloc[:, place]
+        shown = [float(f"{100 * v:.15g}") if isinstance(v, (int, float)) else v for v in column]
+        table.isetitem(place, pandas().Series(shown, index=column.index, dtype=object))
+    if places:
+        names = ", ".join(visible(str(table.columns[place])) for place in places)
+        warn(f"Numbers that {name} shows in percent are read as they are shown (10 % is 10, not 0.1): {names}.")
+    return table
+
+
+def _in_percent(sheet: Any, header: int, rows: int | None = None) -> list[int]:
+    """The places of the columns that show all their numbers in percent, as far as so many rows below the names tell."""
+    shown: dict[int, set[bool]] = {}
+    for row in sheet.iter_rows(min_row=header + 2, max_row=None if rows is None else header + 1 + rows):
+        for place, found in enumerate(row):
+            if isinstance(found.value, (int, float)):
+                in_percent = "%" in re.sub(
+                    r'"[^"]*"|\\.', "", found.number_format
+                )  # a sign in quotes is text, and scales nothing
+                shown.setdefault(place, set()).add(in_percent)
+    return [place for place, ways in sorted(shown.items()) if ways == {True}]
 
 
 def _beginning(book: Any, sheet: str) -> DataFrame:

@@ -28,7 +28,8 @@ def effect_band(
     """The mean prediction when one input varies and the others go along as they do in the data (accumulated local effects).
 
     Rows are sorted into bins of the input. Inside a bin each row is moved to its two edges; the mean change of the prediction is the slope there, and slopes are added up.
-    So a row is never moved farther than its bin, and inputs that move together stay together. The line is shifted so that its mean over the rows is that of the predictions.
+    Edges are values that rows have. So a row is never moved farther than its bin, and inputs that move together stay together.
+    The line is shifted so that its mean over the rows is that of the predictions.
     The band is the central interval of ``level`` of single rows near that value, around the line: mean distances of its bounds from the prediction.
 
     An input with two values has no way between them: there it is the mean prediction of the rows with either value.
@@ -50,7 +51,8 @@ def effect_band(
     values = np.unique(rows[:, d])
     if len(values) <= 2:
         return _of_few_values(model, rows, d, values, output, level)
-    edges = np.unique(np.quantile(rows[:, d], np.linspace(0, 1, min(bins, max(len(rows) // 4, 2)) + 1)))
+    shares = np.linspace(0, 1, min(bins, max(len(rows) // 4, 2)) + 1)
+    edges = np.unique(np.quantile(rows[:, d], shares, method="inverted_cdf"))  # values of rows: between settings there are none
     place = np.clip(np.searchsorted(edges, rows[:, d], side="right") - 1, 0, len(edges) - 2)
     at_low, at_high = (_moved(model, rows, d, edges[place + side], output, level) for side in (0, 1))
     count = np.bincount(place, minlength=len(edges) - 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,113 +11,18 @@ from scipy.stats import qmc
 
 from manifoldgp._system.plain_text import option, verb
 from manifoldgp.data.columns import pandas, text
-from manifoldgp.data.dates import TimeScale, as_times
 from manifoldgp.errors import Faults, InputError
 from manifoldgp.suggestions.constraints import Constraint
+from manifoldgp.suggestions.domains import Choice, Dates, Domain, Range, Value
 
 if TYPE_CHECKING:
     from manifoldgp.data.encoding import TableEncoding
     from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
 
-Value = float | str | bool
 Values = dict[str, np.ndarray]
 """Columns of experiments by name, each (n,)."""
 
 _MOST_DRAWS = 2**17
-
-
-@dataclass(frozen=True)
-class Range:
-    """A number between low and high, in multiples of ``step`` from low on if there is one."""
-
-    low: float
-    high: float
-    step: float | None = None
-
-    def at(self, share: np.ndarray) -> np.ndarray:
-        """Values at shares (n,) of the way from low to high."""
-        values = self.low + np.clip(share, 0.0, 1.0) * (self.high - self.low)
-        return self._readable(values) if self.step is None else self._on_grid(values, self.step)
-
-    def _readable(self, values: np.ndarray) -> np.ndarray:
-        """With as many digits as a person would set: a ten-thousandth of the range, or finer."""
-        if self.high <= self.low:
-            return values
-        decimals = int(np.ceil(4 - np.log10(self.high - self.low)))
-        return np.clip(np.round(values, decimals), self.low, self.high)
-
-    def _on_grid(self, values: np.ndarray, step: float) -> np.ndarray:
-        most = np.floor((self.high - self.low) / step + 1e-9)
-        rounded = self.low + step * np.clip(np.round((values - self.low) / step), 0, most)
-        return np.round(rounded, 12)
-
-    def share(self, values: np.ndarray) -> np.ndarray:
-        return (values - self.low) / (self.high - self.low) if self.high > self.low else np.zeros(len(values))
-
-    def holds(self, values: np.ndarray) -> np.ndarray:
-        """Which values (n,) lie inside, up to rounding."""
-        slack = 1e-9 * (abs(self.low) + abs(self.high))
-        return (self.low - slack <= values) & (values <= self.high + slack)
-
-
-@dataclass(frozen=True)
-class Dates:
-    """A date within a span of time, as exact as the training rows are; written as a text, which sorts by time."""
-
-    name: str
-    scale: TimeScale
-    span: Range
-    """In the scale's units since its origin."""
-
-    def at(self, share: np.ndarray) -> np.ndarray:
-        return self.texts(self.span.at(share))
-
-    def share(self, values: np.ndarray) -> np.ndarray:
-        return self.span.share(self.elapsed(values))
-
-    def holds(self, values: np.ndarray) -> np.ndarray:
-        """Which dates (n,) lie inside."""
-        return self.span.holds(self.elapsed(values))
-
-    def texts(self, elapsed: np.ndarray) -> np.ndarray:
-        """Dates (n,) as texts: 2026-12-31, or 2026-12-31 23:59:00 where the training rows have times of day."""
-        pd = pandas()
-        origin = pd.Timestamp(self.scale.origin)
-        times = pd.Series((origin + pd.to_timedelta(elapsed, unit=self.scale.unit)).round("s"))
-        whole = self.span.step is not None and self.scale.unit == "days" and origin == origin.normalize()
-        return times.dt.strftime("%Y-%m-%d" if whole else "%Y-%m-%d %H:%M:%S").to_numpy(dtype=object)
-
-    def elapsed(self, values: Any) -> np.ndarray:
-        """Dates (n,), as texts or otherwise, in units since the origin."""
-        given = pandas().Series(list(values), dtype=object)
-        times, wrong = as_times(given, self.scale.order)
-        if wrong.any():
-            raise InputError(f"{self.name!r} is a date, such as 2026-12-31; got {given[wrong].iloc[0]!r}.")
-        return self.scale.numbers(times)[:, 0]
-
-
-@dataclass(frozen=True)
-class Choice:
-    """One of several values."""
-
-    values: tuple[Value, ...]
-
-    def at(self, share: np.ndarray) -> np.ndarray:
-        place = np.minimum((np.clip(share, 0.0, 1.0) * len(self.values)).astype(int), len(self.values) - 1)
-        return np.array(self.values, dtype=object if isinstance(self.values[0], str) else None)[place]
-
-    def share(self, values: np.ndarray) -> np.ndarray:
-        place = {value: k for k, value in enumerate(self.values)}
-        return np.array([(place[v] + 0.5) / len(self.values) for v in values.tolist()])
-
-    def holds(self, values: np.ndarray) -> np.ndarray:
-        """Which values (n,) are among them, numbers up to rounding."""
-        if isinstance(self.values[0], str):
-            return np.isin(values, self.values)
-        return np.any(np.isclose(values[:, None], np.array(self.values, dtype=float)), axis=1)
-
-
-Domain = Range | Dates | Choice
 
 
 @dataclass(frozen=True)
@@ -127,6 +32,8 @@ class Space:
     model: ManifoldGPRegressor
     inputs: Mapping[str, Domain]
     constraints: tuple[Constraint, ...] = ()
+    levels: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    """Numbers that have few values in the training rows, which nobody said more of: these values alone are possible."""
 
     def draw(self, count: int, rng: np.random.Generator) -> Values:
         """About ``count`` possible experiments, spread evenly; fewer where conditions leave little, and an error where they leave nothing."""
@@ -201,6 +108,8 @@ def space_of(
 ) -> Space:
     """The space of a fitted model: by default every number and date within the range of the training rows, whole where all of them are, and every category.
 
+    A number with at most ten values, each in three training rows or more and other than whole numbers without a gap, has these values only, unless bounds or a step are given.
+
     Parameters
     ----------
     bounds
@@ -216,17 +125,21 @@ def space_of(
             named = f"{', '.join(map(repr, unknown))}, which {verb(len(unknown), 'is no input', 'are no inputs')} of the model"
             faults.told.append(f"{what} names {named}. Inputs: {', '.join(usual)}.")
     inputs: dict[str, Domain] = {}
+    levels: dict[str, tuple[float, ...]] = {}
     for name, domain in usual.items():
         with faults.noted():
             inputs[name] = _possible(name, domain, bounds.get(name), fixed.get(name))
             if name in steps:
                 inputs[name] = _stepped(name, inputs[name], steps[name], from_low=name in bounds)
+            elif name not in bounds and isinstance(domain := inputs[name], Range) and domain.levels:
+                inputs[name] = Choice(domain.levels)
+                levels[name] = domain.levels
     conditions = []
     for condition in constraints:
         with faults.noted():
             conditions.append(Constraint.parse(condition, list(usual)))
     faults.refuse()
-    return Space(model, inputs, tuple(conditions))
+    return Space(model, inputs, tuple(conditions), levels)
 
 
 def _possible(name: str, domain: Domain | None, bounds: Sequence[Value] | None, fixed: Value | None) -> Domain:
@@ -261,7 +174,7 @@ def _usual(model: ManifoldGPRegressor) -> dict[str, Domain | None]:
     X, names = training_inputs(model), model_columns(model)
     encoding: TableEncoding | None = getattr(model, "table_encoding_", None)
     if encoding is None:
-        return {name: _range_of(X[:, d]) for d, name in enumerate(names)}
+        return {name: Range.of(X[:, d]) for d, name in enumerate(names)}
     found: dict[str, Domain | None] = {}
     for column in encoding.columns:
         known = X[X[:, names.index(column.names[-1])] < 0.5] if column.indicator else X  # what was filled in is a mean of others
@@ -269,20 +182,12 @@ def _usual(model: ManifoldGPRegressor) -> dict[str, Domain | None]:
             found[column.name] = Choice(tuple(column.categories))
         elif column.kind == "date" and column.time is not None:
             elapsed = known[:, names.index(column.names[0])]
-            found[column.name] = Dates(column.name, column.time, _range_of(elapsed))
+            found[column.name] = Dates(column.name, column.time, Range.of(elapsed))
         elif column.kind == "flag":
             found[column.name] = Choice((False, True))
         else:
-            found[column.name] = _range_of(known[:, names.index(column.name)]) if column.name in names else None
+            found[column.name] = Range.of(known[:, names.index(column.name)]) if column.name in names else None
     return found
-
-
-def _range_of(x: np.ndarray) -> Range:
-    """From the smallest to the largest value; whole numbers where all of them are."""
-    rounded = np.round(x)
-    if np.abs(x - rounded).max() < 1e-9 * max(1.0, float(np.abs(x).max())):
-        return Range(float(rounded.min()), float(rounded.max()), 1.0)
-    return Range(*(float(f"{v:.10g}") for v in (x.min(), x.max())))  # standardising and back leaves a trace in the last digits
 
 
 def _bounded(name: str, domain: Domain, given: Sequence[Value]) -> Domain:

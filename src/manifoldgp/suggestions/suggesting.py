@@ -51,6 +51,8 @@ class Suggestions:
         The best mean among the training rows that are possible (where none is, among the experiments that were drawn), which is to be improved on; None for "learn".
     compared
         Where that is, in words; empty for "learn".
+    levels
+        Numbers by name that have a few values in the training rows, and were suggested at these only, because neither bounds nor a step were given.
     """
 
     columns: Values
@@ -61,6 +63,7 @@ class Suggestions:
     goal: str
     best: float | None
     compared: str
+    levels: Mapping[str, tuple[float, ...]]
 
     def frame(self) -> DataFrame:
         """The inputs as a pandas DataFrame."""
@@ -91,7 +94,8 @@ def suggest(
     batch
         How many experiments, to be done at the same time.
     bounds
-        Of inputs by name: (low, high) of a number, or a list of the values that are possible. By default the range of the training rows, and all categories.
+        Of inputs by name: (low, high) of a number, or a list of the values that are possible. By default the range of the training rows, or
+        their values where these are few and repeated, and all categories.
     fixed
         Inputs by name that have this one value.
     steps
@@ -127,7 +131,7 @@ def suggest(
         rows, values = _greedy(worth, space, first, batch, rng)
         X = space.encoded(rows)
         mean, std = (np.asarray(part).reshape(len(X), -1)[:, output] for part in _predicted(model, X))
-    return Suggestions(rows, X, mean, std, values, goal, best, compared)
+    return Suggestions(rows, X, mean, std, values, goal, best, compared, space.levels)
 
 
 def _worth(
