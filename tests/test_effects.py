@@ -60,6 +60,9 @@ def test_an_input_with_few_settings_is_drawn_at_these():
     model = GPRegressor(restarts=1, max_iter=60).fit(rows, np.sin(age) + rows[:, 1])
     band = inspection.effect_band(model, 0)
     assert band.x == pytest.approx([1.0, 3.0, 7.0, 28.0, 90.0])
+    assert np.interp(age, band.x, band.mean).mean() == pytest.approx(
+        model.predict(rows).mean()
+    )  # rows stand at settings, not between
 
 
 def test_an_input_with_two_values_has_two_means():

@@ -58,7 +58,7 @@ def effect_band(
     count = np.bincount(place, minlength=len(edges) - 1)
     slope = np.bincount(place, at_high[0] - at_low[0], len(edges) - 1) / np.maximum(count, 1)
     line = np.concatenate([[0.0], np.cumsum(slope)])
-    line += _mean(model, rows, output) - float(np.average((line[:-1] + line[1:]) / 2, weights=count))
+    line += _mean(model, rows, output) - float(np.interp(rows[:, d], edges, line).mean())
     near = np.bincount(place, minlength=len(edges)) + np.bincount(place + 1, minlength=len(edges))
     below, above = (
         (np.bincount(place, at_low[side], len(edges)) + np.bincount(place + 1, at_high[side], len(edges))) / np.maximum(near, 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -49,9 +50,14 @@ class Improvement:
 
     def _of(self, X: Tensor, chosen: Tensor) -> Tensor:
         from botorch.utils.safe_math import log_fatplus, logmeanexp
+        from linear_operator.utils.warnings import NumericalWarning
 
         together = torch.cat([X[:, None], chosen.expand(len(X), *chosen.shape)], 1)
-        f = self._sign * self._sampler(self._model.posterior(together))[..., 0]
+        with warnings.catch_warnings():
+            warnings.simplefilter(
+                "ignore", NumericalWarning
+            )  # beside itself an experiment has a singular covariance, as it should
+            f = self._sign * self._sampler(self._model.posterior(together))[..., 0]
         mark = f[..., 1:].amax(-1).clamp_min(self._best) if len(chosen) else self._best
         added = log_fatplus((f[..., 0] - mark) / self._scale, tau=_SMOOTH)  # tells what is nearly as good from what is not, too
         return logmeanexp(added, dim=0) + math.log(self._scale)
