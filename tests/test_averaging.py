@@ -344,6 +344,23 @@ def test_a_deal_that_is_stopped_on_its_way_is_left_out(dealt):
     np.testing.assert_array_equal(stopped.predict(X), once.predict(X))
 
 
+def test_a_deal_that_ctrl_c_ends_before_its_networks_is_left_out(dealt):
+    X, y, (once, _) = dealt
+
+    class Impatient(_Phases):
+        """Ctrl-C when networks begin for the second time."""
+
+        def enter(self, phase):
+            super().enter(phase)
+            if self.entered.count("nested on folds") == 2:
+                raise KeyboardInterrupt
+
+    thrice = clone(once).set_params(callback=Impatient([]), averaging=replace(once.averaging, deals=3))
+    with pytest.warns(FitWarning, match="nterrupted"):
+        stopped = thrice.fit(X, y)
+    np.testing.assert_array_equal(stopped.predict(X), once.predict(X))
+
+
 def test_where_features_do_not_pay_in_two_deals_the_others_have_plain_gps_only():
     rng = np.random.default_rng(1)
     X = rng.normal(size=(30, 1))

@@ -70,7 +70,8 @@ def test_a_sheet_keeps_codes(tmp_path, shops):
         (["01", "12", "02"] * 2, "number"),
         (["0512", "0033", "1207", "0999"], "number"),  # counts that an instrument pads
         ([f"{k:04d}" for k in range(300)] * 3, "number"),  # more of them, which come again
-        ([f"{k:05d}" for k in range(99, 99_999, 333)] * 3, "category"),
+        ([f"{k:05d}" for k in np.random.default_rng(0).choice(100_000, 300, replace=False)] * 3, "category"),
+        (["1_000", "2_000"] * 3, "category"),
         (["0512", "1033", "1207", "1033", "1207"], "number"),  # zeros of one cell
     ],
 )
@@ -122,3 +123,25 @@ def test_numbers_as_text_of_a_parquet_file_are_fitted(tmp_path, monkeypatch, sho
 def test_an_encoding_of_codes_knows_numbers_of_other_readers(shops):
     encoding = TableEncoding.learn(shops.drop(columns="part"), ["y"])
     assert encoding.inputs(pd.DataFrame({"post": [45127], "x": [0.0]})).iloc[0].tolist() == [0.0, 0.0, 1.0, 0.0, 0.0]
+
+
+def test_rows_that_begin_with_a_name_keep_their_columns(tmp_path):
+    """R's write.table writes no name above the names of rows."""
+    (tmp_path / "r.csv").write_text('"post","y"\n"1","01067",1.5\n"2","04109",2.5\n')
+    found = read_table(tmp_path / "r.csv")
+    assert found["post"].tolist() == ["01067", "04109"]
+    assert found["y"].tolist() == [1.5, 2.5]
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        [f"{hour:02d}{minute:02d}" for hour in range(6, 18) for minute in (0, 15, 30, 45)] * 3,
+        [f"{angle:03d}" for angle in range(0, 360, 10)] * 3,
+        [f"{share:03d}" for share in np.random.default_rng(0).integers(0, 101, 200)],
+        ["01012024", "15012024", "01022024"] * 3,
+    ],
+)
+def test_padded_times_angles_shares_and_dates_are_no_codes(cells):
+    assert learn_column("a", pd.Series(cells), ()).kind != "category"
+    assert learn_column("a", pd.Series(cells), ()).kind != "levels"

@@ -340,6 +340,13 @@ def test_a_file_keeps_gaps_and_what_is_known_beforehand_and_goes_on(tmp_path):
     np.testing.assert_array_equal(*(one.forecast(3, X[64:67], method="moments").mean for one in (model, again)))
 
 
+def test_a_series_that_ends_beyond_all_numbers_has_no_forecast():
+    model = Forecaster(QUICK, lags=3).fit(SEASON[:40])
+    model.series_.values[-1] = -1e308  # as a forged file may have it
+    with pytest.raises(InputError, match="grows beyond all numbers"):
+        model.forecast(3, draws=5)
+
+
 def test_files_of_other_models_are_refused(tmp_path):
     GPRegressor(restarts=1, max_iter=5).fit(T[:20, None], SEASON[:20]).save(tmp_path / "model.mgp")
     with pytest.raises(FileFormatError, match="no forecaster"):

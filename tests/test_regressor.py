@@ -19,7 +19,7 @@ from scipy.integrate import cumulative_trapezoid
 
 import manifoldgp
 from manifoldgp import MLP, GPRegressor, LogNormal, ManifoldGPRegressor, Normal, metrics
-from manifoldgp.errors import FitWarning
+from manifoldgp.errors import FitWarning, InputError
 from manifoldgp.inference.exact_posterior import condition
 from manifoldgp.model import Data
 from manifoldgp.noise import DEFAULT_FLOOR, GaussianNoise
@@ -360,6 +360,17 @@ def test_many_updates_of_noise_free_rows_equal_conditioning_anew(averaging):
     np.testing.assert_allclose(mean, expected, rtol=0, atol=1e-6 * y.std())
     np.testing.assert_allclose(std, expected_std, rtol=0, atol=1e-6 * y.std())
     assert all(torch.equal(a.jitter > 0, b.jitter > 0) for a, b in zip(blocks, anew, strict=True))
+
+
+@pytest.mark.parametrize("warping", [None, "tanh"])
+@pytest.mark.parametrize("far", [1e12, -1e149, 1e299])
+def test_update_refuses_targets_far_from_all_others_and_stays_as_it_was(warping, far):
+    X = np.random.default_rng(0).normal(size=(12, 2))
+    model = GPRegressor(target_warping=warping, restarts=1, max_iter=5).fit(X, np.sin(2 * X[:, 0]))
+    before = model.predict(X)
+    with pytest.raises(InputError, match="standard deviations from those of the fit"):
+        model.update(X[:2] + 0.1, [0.0, far])
+    np.testing.assert_array_equal(model.predict(X), before)
 
 
 def test_update_needs_the_noise_of_the_new_rows_where_noise_is_known():

@@ -406,6 +406,13 @@ def test_wrong_usage_is_told(here, arguments):
     mgp("suggest", "model.mgp", *arguments, code=2)
 
 
+@pytest.mark.parametrize("given", ["bounds", "fixed"])
+def test_none_is_no_value(model, given):
+    name = next(iter(space_of(model, {}, {}, {}, ()).inputs))
+    with pytest.raises(InputError, match="has None for its value"):
+        suggest(model, "learn", **{given: {name: None}})
+
+
 def test_conditions_on_the_command_line_execute_nothing(here):
     said = fails("suggest", "model.mgp", "--learn", "--constraint", "__import__('os').system('touch harm') < 1")
     assert "has a part that is not understood" in said

@@ -144,8 +144,8 @@ def _plain(data: Data, group: Group, starts: int, trainer: Trainer) -> Trained:
 
 def _of_each_fold(name: str, data: Data, group: Group, settings: Stack, trainer: Trainer) -> Trained:
     """Further plain GPs of all rows, one from where that of each fold ended: one alone would be a matter of chance, since its evidence has several optima."""
-    values = group.values
-    return trainer.fit(name, group.batch.model, data, group.inner.size, settings.polish, lambda _: values)
+    values, iterations = group.values, max(settings.polish, group.iterations // 4)
+    return trainer.fit(name, group.batch.model, data, group.inner.size, iterations, lambda _: values)
 
 
 def _rough(data: Data, group: Group, base: Group, settings: Stack, trainer: Trainer) -> Trained:

@@ -116,7 +116,7 @@ class Stack(Averaging):
     polish
         Iterations of a member on all rows that goes on where one of a fold ended; a quarter of those it had there if that is more.
     temperature
-        Nats of the objective by which an own member must be worse to lose a factor e of weight.
+        Nats of the objective by which an own member, or a rough or additive GP of all rows, must be worse to lose a factor e of weight.
     variance_factors
         Each member predicts once for each of these factors of its variance, with a weight of its own; the first is 1, the member as it is. Those below one count where
         rows are many enough: 1/4 from 100 on, 1/16 from 1,600.
@@ -299,7 +299,8 @@ class Stack(Averaging):
         phases = (first_of_all, *phases, *again)
         if few:
             nested = self.warm_members + self.cold_members
-            kept = (3 + (self.search is not None), deals * nested, deals * self.cold_members, deals * self.own_members)
+            plain = self.starts_for(N), 2 * deals * count, int(self.search is not None)  # rough and additive ones of every fold
+            kept = (*plain, deals * nested, deals * self.cold_members, deals * self.own_members)
             return Plan(phases, max(self.starts_for(N), nested, self.own_members), kept)
         return Plan(phases, at_once=1, kept=(3 * used, *[self.fold_members * used] * 2))
 
@@ -428,7 +429,9 @@ def fit_stack(
         share = dict(zip(course.groups, weights, strict=True))
         found = _that_predict(template, data, plain, course, share, trainer) if few else conditioned(course.groups, share)
         finished = not report.cut_short and not any(batch.cut_short.any() for batch in found[0])
-        if stacks and not (finished and set(report.groups) <= set(reports[0].groups)):
+        if stacks and not (
+            finished and set(report.groups) == {name for name in reports[0].groups if networks or name in PLAIN_GPS}
+        ):
             break  # those that came to their end before are better
         stacks.append(found)
         reports.append(report)

@@ -133,12 +133,11 @@ def _say_what_was_read(training: Training, rows: int, messages: Messages, ordere
     tell_rows_without_target(training.without_target, rows, messages)
     _tell_gaps(training, rows - training.without_target, messages)
     for column in encoding.columns:
-        way_out = option("--numbers", column.name)
-        what = (
-            f"codes with leading zeros, taken as text ({way_out} if they are numbers)"
-            if are_codes(list(training.X[column.name].dropna()))
-            else "text"
+        cells = list(training.X[column.name].dropna())
+        way_out = (
+            f" ({option('--numbers', column.name)} if they are numbers)" if all(str(cell).isdigit() for cell in cells) else ""
         )
+        what = f"codes with leading zeros, taken as text{way_out}" if are_codes(cells) else "text"
         if column.kind == "category":
             names = listed_names(column.categories, 6)
             each = f"one 0/1 column for each of {len(column.categories)} categories ({names})"

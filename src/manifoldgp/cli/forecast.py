@@ -189,14 +189,19 @@ def _times_in(table: Any, target: list[str]) -> list[str]:
     import numpy as np
     from pandas.api.types import is_numeric_dtype
 
+    from manifoldgp.data.codes import padded
     from manifoldgp.data.dates import holds_times
 
     def even(values: Any) -> bool:
         steps = np.diff(values.to_numpy(dtype=np.float64, na_value=np.nan))
         return len(steps) > 1 and bool(steps[0] > 0) and bool(np.allclose(steps, steps[0]))
 
-    others = [name for name in table.columns if name not in target]
-    return [n for n in others if (even(table[n]) if is_numeric_dtype(table[n].dtype) else holds_times(table[n].dropna()))]
+    def could_be(values: Any) -> bool:
+        if padded(values.dropna()):
+            values = values.astype(float)
+        return even(values) if is_numeric_dtype(values.dtype) else holds_times(values.dropna())
+
+    return [name for name in table.columns if name not in target and could_be(table[name])]
 
 
 def _draw(model: Any, found: Any, level: float, time_name: str, pictures: list[Path]) -> None:

@@ -400,6 +400,8 @@ def _numbers_or_nan(values: Series) -> np.ndarray:
 
 
 def _number(value: Any) -> float | None:
+    if isinstance(value, str) and "_" in value:
+        return None  # 1_000 is a number in Python's own files alone
     try:
         return float(value)
     except (TypeError, ValueError):

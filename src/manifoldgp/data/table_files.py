@@ -217,8 +217,8 @@ def _read_text(name: str, kind: str) -> tuple[Any, str]:
 
 def _with_codes(table: DataFrame, source: TextSource, form: dict[str, Any]) -> DataFrame:
     """The table with columns of codes, which were read as numbers, as they are written."""
-    numbers = [place for place, kind in enumerate(table.dtypes) if kind.kind in "if"]
-    written = pandas().read_csv(source.opened(), usecols=numbers, dtype=str, **form)
+    numbers = [name for name, kind in table.dtypes.items() if kind.kind in "if"]
+    written = pandas().read_csv(source.opened(), dtype=dict.fromkeys(numbers, str), **form)[numbers]
     codes = {name: texts for name, column in written.items() if padded((texts := column.str.strip()).dropna())}
     return table.assign(**codes)
 

@@ -49,6 +49,10 @@ if TYPE_CHECKING:
     from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
 
 
+FARTHEST = 1e8
+"""Standard deviations from the targets of a fit beyond which new ones are refused: half of the digits of a prediction would be lost."""
+
+
 def fit(
     estimator: ManifoldGPRegressor,
     X: Table | RowSource,
@@ -246,6 +250,10 @@ def update(
     """Condition on n more rows, parameters unchanged."""
     U = conditioning_inputs(estimator, X)
     T = on_device(estimator, estimator.y_scaler_.apply(inputs.target_table(estimator, y, len(U))))
+    if not (farthest := float(T.abs().max())) <= FARTHEST:
+        raise InputError(
+            f"A new target lies {farthest:.0e} standard deviations from those of the fit, too far for this model to say anything about it. Correct it, or fit anew with all rows."
+        )
     first = estimator.ensembles_[0].blocks[0]
     if noise_std is None and not first.model.noise.learned:
         raise InputError("This model has noise='known': give the noise of the new rows too, update(X, y, noise_std=...).")

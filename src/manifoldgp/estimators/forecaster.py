@@ -184,14 +184,14 @@ class Forecaster(BaseEstimator):
                 self.regressor_, windows, past, known, count, self.random_state if random_state is None else random_state
             )
             futures = futures.reshape(count, *shape)
-            return Forecast(futures.mean(0), futures.std(0), times, method, draws=futures, names=series.names)
+            return _usable(Forecast(futures.mean(0), futures.std(0), times, method, draws=futures, names=series.names))
         if method != "moments":
             raise InputError(f"method must be 'draws' or 'moments'; got {method!r}.")
         if draws is not None:
             raise InputError(f"method='moments' draws no futures. Leave out draws={draws}, or use method='draws'.")
         mean, C = by_moments(self.regressor_, windows, past, known)
         std = np.sqrt(np.diag(C))
-        return Forecast(mean.reshape(shape), std.reshape(shape), times, method, covariance=C, names=series.names)
+        return _usable(Forecast(mean.reshape(shape), std.reshape(shape), times, method, covariance=C, names=series.names))
 
     def update(self, y: ArrayLike | Series | DataFrame, X: ArrayLike | None = None) -> Forecaster:
         """Condition on the values that came next, without training again; further inputs X (n, D) where fit was given some."""
@@ -365,6 +365,15 @@ def _with_season(width: int, circle: int) -> Kernel:
 def _targets(changes: np.ndarray) -> np.ndarray:
     """As estimators take them: (N,) for one series."""
     return changes[:, 0] if changes.shape[1] == 1 else changes
+
+
+def _usable(forecast: Forecast) -> Forecast:
+    """The forecast, unless numbers became too large on the way."""
+    if not (np.isfinite(forecast.mean).all() and np.isfinite(forecast.std).all()):
+        raise InputError(
+            "The forecast grows beyond all numbers. Look whether the last values of the series are right, or forecast fewer steps."
+        )
+    return forecast
 
 
 def _further(X: ArrayLike | None, rows: int, where: str) -> np.ndarray | None:

@@ -128,6 +128,9 @@ def space_of(
     levels: dict[str, tuple[float, ...]] = {}
     for name, domain in usual.items():
         with faults.noted():
+            for given in (bounds, fixed):
+                if name in given and given[name] is None:
+                    raise InputError(f"{name!r} has None for its value. Give one, or leave it out.")
             inputs[name] = _possible(name, domain, bounds.get(name), fixed.get(name))
             if name in steps:
                 inputs[name] = _stepped(name, inputs[name], steps[name], from_low=name in bounds)
