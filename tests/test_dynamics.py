@@ -179,6 +179,15 @@ def test_moments_of_a_rollout_are_those_of_particles(kinematic):
     assert ((lower <= drawn.mean) & (drawn.mean <= upper)).all()
 
 
+def test_a_rollout_beyond_all_numbers_is_refused():
+    model = DynamicsModel(GP).fit(recorded(2))
+    model.regressor_.ensembles_ = [
+        replace(one, offset=1e308, scale=1e308) for one in model.regressor_.ensembles_
+    ]  # as a forged file has it
+    with pytest.raises(InputError, match="grows beyond all numbers"):
+        model.rollout([0.5, 0.5], np.zeros((5, 1)), method="particles", particles=5)
+
+
 def test_starts_are_rolled_out_side_by_side(plain):
     runs = recorded(3, 7)
     states, actions = np.stack([r.states[0] for r in runs.runs]), np.stack([r.actions[:5] for r in runs.runs])

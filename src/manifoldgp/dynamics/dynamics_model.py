@@ -180,7 +180,12 @@ class DynamicsModel(BaseEstimator):
         ready = self._step(method, particles, random_state)
         with torch.no_grad():
             found = roll(ready, X, cov, act.to(X) if isinstance(act, Tensor) else act, H, generator_of(random_state))
-        return found.rollout(self.space_, single)
+        ahead = found.rollout(self.space_, single)
+        if not np.isfinite(ahead.mean).all():
+            raise InputError(
+                "The rollout grows beyond all numbers. Roll out fewer steps, or look whether start, actions and recordings are right."
+            )
+        return ahead
 
     def score(
         self,
