@@ -116,3 +116,12 @@ def listed_names(names: Sequence[str], most: int | None = None) -> str:
     """
     shown = [repr(name) if "," in name else name for name in names[:most]]
     return ", ".join(shown + ["..."] * (len(shown) < len(names)))
+
+
+def feature_name(number: int) -> str:
+    """What a feature is called where it is shown. number: its place among all of them, from 0.
+
+    >>> feature_name(0)
+    'feature 1'
+    """
+    return f"feature {number + 1}"

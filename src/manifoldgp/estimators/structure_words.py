@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from manifoldgp._system.plain_text import one_line
+from manifoldgp._system.plain_text import feature_name, one_line
 from manifoldgp.features import Identity
-from manifoldgp.features.feature_map import feature_name
 from manifoldgp.structure.decomposition import Decomposition
 from manifoldgp.structure.expressions import inputs_of, text_of
 from manifoldgp.structure.words import InputWords, listed, number, words_of

@@ -142,12 +142,3 @@ def positive_number(value: Any, name: str) -> float:
     if not (math.isfinite(number) and number > 0):
         raise InputError(f"{name} must be a positive number, got {value!r}.")
     return number
-
-
-def feature_name(number: int) -> str:
-    """What a feature is called where it is shown. number: its place among all of them, from 0.
-
-    >>> feature_name(0)
-    'feature 1'
-    """
-    return f"feature {number + 1}"

@@ -7,8 +7,8 @@ from itertools import combinations
 import numpy as np
 
 from manifoldgp import inspection
+from manifoldgp._system.plain_text import feature_name
 from manifoldgp.errors import InputError
-from manifoldgp.features.feature_map import feature_name
 from manifoldgp.inspection.page_view import (
     BAR,
     BLUE,

@@ -9,8 +9,8 @@ from matplotlib.axes import Axes
 from numpy.typing import ArrayLike
 
 from manifoldgp import inspection
+from manifoldgp._system.plain_text import feature_name
 from manifoldgp.errors import InputError
-from manifoldgp.features.feature_map import feature_name
 from manifoldgp.inspection.palette import BLUE, BROWN, GREEN, PURPLE, VERMILLION
 from manifoldgp.plots.style import drawing_place, input_labels, styled, target_label
 

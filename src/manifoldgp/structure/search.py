@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import torch
 
+from manifoldgp._system.plain_text import feature_name
 from manifoldgp.averaging.averages import Averaged, Averaging, FoldChoice
 from manifoldgp.averaging.folds import make_folds
 from manifoldgp.averaging.single import alone
 from manifoldgp.data.inputs import whole_number
 from manifoldgp.errors import InputError, TrainingFailedError, warn
 from manifoldgp.features import Identity
-from manifoldgp.features.feature_map import feature_name
 from manifoldgp.inference.exact_posterior import condition
 from manifoldgp.means import Constant, Zero
 from manifoldgp.model import Data, Model
