@@ -151,7 +151,9 @@ def test_the_default_average_takes_a_linear_mean():
 TRENDS = {
     "plain": lambda mean: GPRegressor(mean=mean, restarts=2, max_iter=60),
     "sparse": lambda mean: GPRegressor(mean=mean, restarts=2, max_iter=60, method=Sparse(inducing=25)),
-    "stack": lambda mean: ManifoldGPRegressor((3, 2), mean=mean, averaging=replace(STACK, gp_iterations=60, steps=(25,), cold_members=4)),
+    "stack": lambda mean: ManifoldGPRegressor(
+        (3, 2), mean=mean, averaging=replace(STACK, gp_iterations=60, steps=(25,), cold_members=4)
+    ),
 }
 
 
