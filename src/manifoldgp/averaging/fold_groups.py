@@ -11,6 +11,7 @@ from manifoldgp.averaging.members import pick
 from manifoldgp.averaging.stacking import Candidates, tempered_weights
 from manifoldgp.model import Data
 from manifoldgp.parameters import Tree
+from manifoldgp.training.optimizer import Curvature
 from manifoldgp.training.trained import Trained
 
 
@@ -34,6 +35,11 @@ class Group:
     def values(self) -> Tree:
         """Of its members, fold by fold, leaves (K · members, *shape)."""
         return self.batch.values(self.chosen)
+
+    def curvature(self, rows: int) -> Curvature | None:
+        """What its members, fold by fold, have learnt about their Hessians, for an NLML of so many rows: it is about proportional to them."""
+        known = self.batch.result.curvature
+        return None if known is None else known.of(self.chosen, rows / float(self.batch.rows[0]))
 
     def by_architecture(self) -> tuple[Group, ...]:
         """Its members in groups of one architecture each."""

@@ -422,7 +422,10 @@ class OnFolds:
         K, members = group.inner.shape
         values = group.values
         data, parts = self._nearby(members) if self.many else (group.data, 1)
-        batch = self.trainer.fit(phase, group.batch.model, data, K * members, iterations, lambda _: values, parts=parts)
+        known = group.curvature(parts * data.y.shape[-1])
+        batch = self.trainer.fit(
+            phase, group.batch.model, data, K * members, iterations, lambda _: values, parts=parts, curvature=known
+        )
         return Group(batch, np.arange(K * members), self._inner(name, batch), group.iterations + iterations, data, whole=True)
 
     def _inner(self, name: str, batch: Trained) -> np.ndarray:

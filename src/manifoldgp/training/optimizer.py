@@ -44,6 +44,10 @@ class Curvature:
         """The pairs of some starts, for a function that is about ``scale`` times this one."""
         return Curvature(self.steps[starts], scale * self.changes[starts])
 
+    def joined_by(self, other: Curvature) -> Curvature:
+        """The pairs of these starts and of others with as many parameters."""
+        return Curvature(np.concatenate([self.steps, other.steps]), np.concatenate([self.changes, other.changes]))
+
 
 @dataclass
 class OptimizeResult:
@@ -65,8 +69,9 @@ class OptimizeResult:
     curvature: Curvature | None = None
 
     def joined_by(self, other: OptimizeResult) -> OptimizeResult:
-        """These starts and those of another run, which know of no curvature together."""
-        changed = replace(self, history=self.history + other.history, seconds=self.seconds + other.seconds, curvature=None)
+        """These starts and those of another run."""
+        known = None if self.curvature is None or other.curvature is None else self.curvature.joined_by(other.curvature)
+        changed = replace(self, history=self.history + other.history, seconds=self.seconds + other.seconds, curvature=known)
         for name in ("theta", "value", "gradient", "status", "iterations", "evaluations"):
             setattr(changed, name, np.concatenate([getattr(self, name), getattr(other, name)]))
         return changed

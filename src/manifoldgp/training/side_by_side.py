@@ -27,7 +27,7 @@ from manifoldgp.training.held_parameters import Minimizer, switch_off, tuned_las
 from manifoldgp.training.member_round import Round
 from manifoldgp.training.minimizers import MINIMIZERS
 from manifoldgp.training.objective import TrainingObjective
-from manifoldgp.training.optimizer import STOPPED, TIME_LIMIT, Monitor, OptimizeResult
+from manifoldgp.training.optimizer import STOPPED, TIME_LIMIT, Curvature, Monitor, OptimizeResult
 from manifoldgp.training.processes import Ranks
 from manifoldgp.training.progress import Watch, nobody
 
@@ -43,6 +43,7 @@ class Lot:
     """Starts theta (R, P) of one training, with all that is needed to minimise them. limits (R,): of their iterations. The rest is as in ``Trainer.fit``.
 
     drawn: where starts of networks that were learnt before were drawn, whatever became of them; None for all other models.
+    curvature: what earlier trainings of the same starts have learnt about the Hessians.
     """
 
     model: Model
@@ -55,6 +56,7 @@ class Lot:
     margin: float = math.inf
     parts: int = 1
     drawn: np.ndarray | None = None
+    curvature: Curvature | None = None
 
     @property
     def minimizer(self) -> Minimizer:
@@ -77,7 +79,8 @@ class Lot:
     def _only(self, starts: np.ndarray) -> Lot:
         sets = (starts[:, None] * self.parts + np.arange(self.parts)).ravel()
         data = self.data.rows(torch.as_tensor(sets, device=self.data.y.device))
-        return replace(self, data=data, theta=self.theta[starts], limits=self.limits[starts])
+        known = None if self.curvature is None else self.curvature.of(starts, 1.0)
+        return replace(self, data=data, theta=self.theta[starts], limits=self.limits[starts], curvature=known)
 
     def objective(self, workers: Workers | None = None) -> TrainingObjective:
         """What is minimised. workers: who may share the work of one evaluation."""
@@ -92,7 +95,8 @@ class Lot:
         """Where the starts end."""
         objective = self.objective(workers)
         monitor, minimize = Monitor(self.limits, deadline, callback, self.margin), self.minimizer
-        result = minimize(objective, self.theta, monitor)
+        known = {} if self.curvature is None else {"curvature": self.curvature}
+        result = minimize(objective, self.theta, monitor, **known)
         if self.layout.group_terms:
             switch_off(result, self.layout, objective, minimize, monitor)
         return result
@@ -239,7 +243,7 @@ def _over_joblib(lots: Sequence[Lot], course: _Course, deadline: float, jobs: in
 def _elsewhere(lot: Lot, until: float) -> OptimizeResult:
     """In a worker of joblib, with one thread."""
     with training_threads():
-        return replace(lot.minimised(time.perf_counter() + until - time.time()), curvature=None)
+        return lot.minimised(time.perf_counter() + until - time.time())
 
 
 _ARRAYS = ("theta", "value", "gradient", "iterations", "evaluations")
@@ -247,17 +251,24 @@ _ARRAYS = ("theta", "value", "gradient", "iterations", "evaluations")
 
 def _plain(results: Sequence[OptimizeResult]) -> tuple[list[Any], list[np.ndarray]]:
     """Results as plain data and arrays of numbers."""
-    plain = [[r.status.tolist(), [len(h) for h in r.history], r.seconds] for r in results]
-    arrays = [[*(getattr(r, name) for name in _ARRAYS), np.concatenate([np.asarray(h) for h in r.history])] for r in results]
-    return plain, [array for each in arrays for array in each]
+    plain = [[r.status.tolist(), [len(h) for h in r.history], r.seconds, r.curvature is not None] for r in results]
+    arrays = []
+    for r in results:
+        arrays += [*(getattr(r, name) for name in _ARRAYS), np.concatenate([np.asarray(h) for h in r.history])]
+        arrays += [] if r.curvature is None else [r.curvature.steps, r.curvature.changes]
+    return plain, arrays
 
 
 def _results(plain: list[Any], arrays: list[np.ndarray]) -> list[OptimizeResult]:
     """What :func:`_plain` took apart."""
-    found, each = [], len(_ARRAYS) + 1
-    for i, (status, lengths, seconds) in enumerate(plain):
-        *numbers, history = arrays[each * i : each * (i + 1)]
-        histories = [part.tolist() for part in np.split(history, np.cumsum(lengths)[:-1])]
-        named = dict(zip(_ARRAYS, numbers, strict=True))
-        found.append(OptimizeResult(**named, status=np.array(status, dtype=object), history=histories, seconds=seconds))
+    found, left = [], iter(arrays)
+    for status, lengths, seconds, curved in plain:
+        named = {name: next(left) for name in _ARRAYS}
+        histories = [part.tolist() for part in np.split(next(left), np.cumsum(lengths)[:-1])]
+        curvature = Curvature(next(left), next(left)) if curved else None
+        found.append(
+            OptimizeResult(
+                **named, status=np.array(status, dtype=object), history=histories, seconds=seconds, curvature=curvature
+            )
+        )
     return found

@@ -21,7 +21,7 @@ from manifoldgp.training.coarse_to_fine import has_levels, minimize_on_levels
 from manifoldgp.training.held_parameters import switch_off
 from manifoldgp.training.member_round import INTERRUPTED
 from manifoldgp.training.objective import TrainingObjective
-from manifoldgp.training.optimizer import STOPPED, Monitor, OptimizeResult
+from manifoldgp.training.optimizer import STOPPED, Curvature, Monitor, OptimizeResult
 from manifoldgp.training.processes import ALONE, Ranks
 from manifoldgp.training.progress import Watch, nobody
 from manifoldgp.training.side_by_side import Hands, Lot
@@ -55,6 +55,7 @@ class Training:
     parts: data sets of every start, one after another, where its rows come in parts that are taken as independent of each other.
     levels: from :data:`manifoldgp.training.coarse_to_fine.LEAST_ROWS` rows on, starts are trained on few rows first, and only the best one on all of them;
     max_iter then limits each level. A warm start does not go back to few rows: it enters where all rows are compared.
+    curvature: what earlier trainings of the same starts have learnt about the Hessians; for L-BFGS without levels.
     """
 
     phase: str
@@ -70,6 +71,7 @@ class Training:
     warm: Tree | None = None
     relaid: Callable[[Layout], Layout] = as_laid
     parts: int = 1
+    curvature: Curvature | None = None
 
     @property
     def straight(self) -> int:
@@ -86,7 +88,9 @@ class Training:
         if self.warm is not None and layout.size:
             theta[0] = warm_theta(layout, self.warm)
         limits = np.broadcast_to(self.max_iter, self.count)
-        return Lot(self.model, layout, constants, self.data, theta, limits, self.optimizer, self.margin, self.parts, where_drawn)
+        return Lot(
+            self.model, layout, constants, self.data, theta, limits, self.optimizer, self.margin, self.parts, where_drawn, self.curvature
+        )  # fmt: skip
 
     def has_levels(self, lot: Lot) -> bool:
         wanted = self.levels and bool(np.max(self.max_iter) > 0) and lot.layout.size > 0 and self.count > self.straight
