@@ -8,7 +8,7 @@ further, one that a step made worse stays as it was before that step (early stop
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -50,6 +50,9 @@ GP_FOLD_ITERATIONS = 50
 FOR_TRAINING = 0.85
 """Share of a time budget in which members are trained on the folds; the rest is for weighing and conditioning them."""
 
+COUNTS = 0.05
+"""Weight of a group from which on it learns from all rows, where it has seen a sample of them so far."""
+
 CARRIES = 0.2
 """Weight of a group from which on it may get further members."""
 
@@ -65,8 +68,8 @@ NEARBY_ROWS = 4000
 NEARBY_ITERATIONS = 30
 """Iterations on all rows, in neighbourhoods, of members that learnt from a sample and went no further."""
 
-PATIENT_BELOW = 300
-"""Rows below which every group takes the second step: it costs next to nothing there, and few held-out rows misjudge a network that has just begun."""
+PATIENT_BELOW, PATIENT_ITERATIONS = 300, 80
+"""Rows below which every group is trained for so many iterations before held-out rows are asked: it costs next to nothing there, and few rows misjudge a network that has just begun."""
 
 SORTING = 60_000
 """Operations that take as long as finding the cell of a row, its features included, among the rows of a fold and again among all rows."""
@@ -117,6 +120,17 @@ def step_phase(group: str, iterations: int) -> str:
     return f"{group} on folds, to {iterations}"
 
 
+def steps_after_first(steps: Sequence[int], N: int) -> tuple[int, ...]:
+    """Iterations in all after which held-out rows of N are asked, once every group has taken the first step.
+
+    >>> steps_after_first((25, 50, 80, 120), 1000), steps_after_first((25, 50, 80, 120), 100), steps_after_first((100, 200), 100)
+    ((50, 80, 120), (80, 120), (200,))
+    """
+    later = tuple(steps[1:])
+    early = [step for step in later if step <= PATIENT_ITERATIONS]
+    return later if N >= PATIENT_BELOW or not early else tuple(step for step in later if step >= early[-1])
+
+
 def network_order(few: bool, many: bool) -> tuple[str, ...]:
     """In which order networks begin: rough members may have to wait for the rough GP, and of many rows until small and large networks have been compared."""
     return ("nested", ROUGH, OWN) if few else ("nested", LARGE, OWN) if many else ("nested", OWN, ROUGH)
@@ -144,6 +158,7 @@ class OnFolds:
         self.trainer = trainer.within(FOR_TRAINING, LEAST_KEPT)
         self.size = settings.hidden, settings.q
         self._gained: dict[str, float] = {}  # nats a row that the stack gained by the last step of a group
+        self._taken_back: set[str] = set()  # groups that held-out rows prefer as they were before their last step
 
     @property
     def groups(self) -> dict[str, Group]:
@@ -249,8 +264,12 @@ class OnFolds:
         return many_rows(self.folds.train.y.shape[-1], self.settings.learn_rows)
 
     def learn_from_all_rows(self) -> None:
-        """Some iterations on all rows for the groups that count and have seen a sample of them only, which says less about noise and length-scales."""
-        for name in self.contest.needed():
+        """Some iterations on all rows for the groups that count and have seen a sample of them only, which says less about noise and length-scales.
+
+        Not for those whose step on all rows was taken back: held-out rows have said what they think of it.
+        """
+        share = self.contest.share(self.contest.needed())
+        for name in [name for name, weight in share.items() if weight >= COUNTS and name not in self._taken_back]:
             group = self.groups[name]
             if not group.whole and not self.late:
                 self.contest.replace_if_better(name, self._further(group, name, nearby_phase(name), NEARBY_ITERATIONS))
@@ -402,7 +421,7 @@ class OnFolds:
 
     def take_steps(self, name: str, last: float = math.inf) -> None:
         """Train a group on, step by step, while held-out rows want it. last: iterations of the last step."""
-        for iterations in self.settings.steps[1:]:
+        for iterations in steps_after_first(self.settings.steps, self.folds.N):
             group = self.groups[name]
             if iterations <= group.iterations or iterations > last:
                 continue
@@ -414,6 +433,8 @@ class OnFolds:
                 return
             further = self._further(group, name, step_phase(name, iterations), iterations - group.iterations)
             self._gained[name] = self.contest.replace_if_better(name, further)
+            if self._gained[name] <= 0.0:
+                self._taken_back.add(name)
 
     def _further(self, group: Group, name: str, phase: str, iterations: int) -> Group:
         """The group after so many more iterations: on the same rows, or on all of them where there are many."""

@@ -38,6 +38,7 @@ from manifoldgp.averaging.fold_training import (
     rounds_of_more,
     screen_phase,
     step_phase,
+    steps_after_first,
 )
 from manifoldgp.averaging.folds import SHORT_STRETCH, folds_for, held_out_in_turn
 from manifoldgp.averaging.kinds import ADDITIVE_GP, COLD, LARGE, OWN, PLAIN, ROUGH, ROUGH_GP, WARM, models_of_groups
@@ -111,8 +112,8 @@ class Stack(Averaging):
     warm_iterations
         Iterations of warm members.
     steps
-        Iterations in all, after which held-out rows decide whether cold and own members are trained on: to the second step unless they add next to nothing
-        (half of ``keep``) and are no better than the plain GP, further if the last step gained ``go_on``.
+        Iterations in all, after which held-out rows decide whether cold, large, rough and own members are trained on: to the second step unless they add next to nothing
+        (half of ``keep``) and are no better than the plain GP, further if the last step gained ``go_on``. Below 300 rows they are first asked after 80 iterations.
     polish
         Iterations of a member on all rows that goes on where one of a fold ended; a quarter of those it had there if that is more.
     temperature
@@ -154,7 +155,7 @@ class Stack(Averaging):
     q: int = 2
     gp_iterations: int = 200
     warm_iterations: int = 25
-    steps: tuple[int, ...] = (25, 80, 200)
+    steps: tuple[int, ...] = (25, 50, 80, 120, 200)
     polish: int = 25
     temperature: float = 10.0
     variance_factors: tuple[float, ...] = (1.0, 4.0, 16.0, 0.25, 0.0625)
@@ -163,7 +164,7 @@ class Stack(Averaging):
     own_rows: int = 150
     learn_rows: int = 450
     keep: float = 0.005
-    go_on: float = 0.05
+    go_on: float = 0.02
     search: Averaging | None = None
 
     def check(self) -> None:
@@ -174,12 +175,12 @@ class Stack(Averaging):
         whole_number(self.learn_rows, "learn_rows", least=2)
         for name in ("gp_iterations", "warm_iterations", "polish"):
             whole_number(getattr(self, name), name, least=0)
-        steps = _sequence(self.steps, "steps", "iteration counts that grow, such as (25, 80, 200)")
+        steps = _sequence(self.steps, "steps", "iteration counts that grow, such as (25, 50, 80, 120)")
         growing = all(np.ndim(s) == 0 and isinstance(s, (int, np.integer)) for s in steps) and all(
             a < b for a, b in pairwise(steps)
         )
         if not growing or steps[0] < 1:
-            raise InputError(f"steps must be iteration counts that grow, such as (25, 80, 200); got {self.steps!r}.")
+            raise InputError(f"steps must be iteration counts that grow, such as (25, 50, 80, 120); got {self.steps!r}.")
         positive_number(self.temperature, "temperature")
         factors = _sequence(self.variance_factors, "variance_factors", "positive numbers such as (1.0, 4.0, 16.0)")
         for factor in factors:
@@ -256,13 +257,14 @@ class Stack(Averaging):
         parts = max(1, min(part, NEARBY_ROWS) // self.learn_rows)
         nearby = used * parts * cost(min(part, NEARBY_ROWS) // parts) if many else learn
         later = self.fold_members * nearby
-        steps = list(pairwise(self.steps))
+        steps = list(pairwise((first, *steps_after_first(self.steps, N))))
 
         def further(names: Sequence[str], between: Sequence[tuple[int, int]]) -> list[Phase]:
             return [
-                Phase(step_phase(name, to), to - since, later * (to - since), to - since, _step_chance(name, since == first, N))
+                Phase(step_phase(name, to), to - since, later * (to - since), to - since, _step_chance(name, number, N))
                 for name in names
-                for since, to in between
+                for number, (since, to) in enumerate(steps)
+                if (since, to) in between
             ]
 
         several = self.fold_members
@@ -362,11 +364,10 @@ class Stack(Averaging):
         return fit_sparse_stack(model, rows, trainer, folds, self)
 
 
-def _step_chance(group: str, second: bool, N: int) -> float:
-    """How often a group takes a step: nearly always the second one where rows are few, and seldom one after it."""
-    if not second:
-        return 0.15
-    return 1.0 if N < PATIENT_BELOW else 0.5 if group == OWN else 0.8
+def _step_chance(group: str, number: int, N: int) -> float:
+    """How often a group takes a step, the second one being number zero: that one always where rows are few, and each after it less often than the one before."""
+    second = 1.0 if N < PATIENT_BELOW else 0.5 if group == OWN else 0.8
+    return second * 0.4**number
 
 
 def _factors_for(N: int, factors: tuple[float, ...]) -> tuple[float, ...]:
