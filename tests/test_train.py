@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from manifoldgp import means
+from manifoldgp._system.threads import training_threads
 from manifoldgp.data import step_function
 from manifoldgp.errors import DisconnectedParameterError, InputError, TrainingFailedError
 from manifoldgp.features import MLP, PCA, Module
@@ -18,10 +19,13 @@ from manifoldgp.kernels import SquaredExponential
 from manifoldgp.model import Data, Model
 from manifoldgp.noise import GaussianNoise
 from manifoldgp.parameters import LogNormal, Normal, first_of, leaves, map_leaves, nest
+from manifoldgp.training import side_by_side
 from manifoldgp.training.minimizers import MINIMIZERS
 from manifoldgp.training.objective import TrainingObjective
 from manifoldgp.training.optimizer import Monitor
+from manifoldgp.training.side_by_side import Lot
 from manifoldgp.training.trained import warm_theta
+from manifoldgp.training.trainer import Trainer
 from short_fits import train
 
 NETWORK = Model(MLP((3, 2)), mean=means.Constant())
@@ -384,3 +388,34 @@ def test_batched_l_bfgs_is_as_good_as_scipys_on_the_step():
         best[optimizer] = trained.nlml.min() / len(y)
     assert best["l-bfgs"] < best["l-bfgs-b"] + 0.05
     assert best["l-bfgs"] + np.log(step.y_train.std()) < -2.5  # the paper reports -2.84 in the units of y
+
+
+# ------------------------------------------------------------------------------------------------------- members that go on
+
+
+def test_a_training_that_goes_on_with_its_curvature_is_one_that_was_never_interrupted():
+    model, data = Model(MLP((3, 2))), make_data(rows=60, columns=2)
+    with training_threads() as workers:
+        trainer = Trainer(generator(), workers)
+        whole = trainer.fit("own", model, data, 3, 24)
+        first = Trainer(generator(), workers).fit("own", model, data, 3, 12)
+        values, known = first.values(), first.result.curvature
+        assert known is not None
+        further = trainer.fit("own", model, data, 3, 12, lambda _: values, curvature=known)
+        forgetful = trainer.fit("own", model, data, 3, 12, lambda _: values)
+    np.testing.assert_allclose(further.objective, whole.objective, rtol=1e-6)
+    assert not np.allclose(forgetful.objective, whole.objective, rtol=1e-6)
+
+
+def test_results_keep_their_curvature_between_processes():
+    trained = train(NETWORK, make_data(), restarts=3, generator=generator(), max_iter=4)
+    nobody_came = Lot(NETWORK, trained.layout, {}, make_data(), trained.result.theta, np.full(3, 4)).not_minimised("time limit")
+    sent = side_by_side._plain([trained.result, nobody_came, trained.result])
+    first, second, third = side_by_side._results(*sent)
+    assert second.curvature is None
+    for result in (first, third):
+        np.testing.assert_array_equal(result.curvature.steps, trained.result.curvature.steps)
+        np.testing.assert_array_equal(result.curvature.changes, trained.result.curvature.changes)
+        assert result.history == trained.result.history
+    assert first.joined_by(third).curvature.steps.shape[0] == 6
+    assert first.joined_by(second).curvature is None
