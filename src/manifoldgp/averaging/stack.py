@@ -113,7 +113,8 @@ class Stack(Averaging):
         Iterations of warm members.
     steps
         Iterations in all, after which held-out rows decide whether cold, large, rough and own members are trained on: to the second step unless they add next to nothing
-        (half of ``keep``) and are no better than the plain GP, further if the last step gained ``go_on``. Below 300 rows they are first asked after 80 iterations.
+        (half of ``keep``) and are no better than the plain GP, further if the last step gained ``go_on``. Below 300 rows they are first asked after 80 iterations. Sparse members take the steps that are far longer than the
+        one before.
     polish
         Iterations of a member on all rows that goes on where one of a fold ended; a quarter of those it had there if that is more.
     temperature
@@ -358,10 +359,23 @@ class Stack(Averaging):
         return float(stacking_weights(table, 0.5 * self.spread_prior * table.shape[1])[0])
 
     def plan_sparse(self, N: int, method: Sparse) -> Plan:
-        return plan_sparse_stack(N, method, self)
+        return plan_sparse_stack(N, method, replace(self, steps=_far_apart(self.steps)))
 
     def fit_sparse(self, model: Model, rows: ModelRows, trainer: SparseTrainer, folds: FoldChoice) -> Averaged:
-        return fit_sparse_stack(model, rows, trainer, folds, self)
+        return fit_sparse_stack(model, rows, trainer, folds, replace(self, steps=_far_apart(self.steps)))
+
+
+def _far_apart(steps: Sequence[int]) -> tuple[int, ...]:
+    """Those of the steps that are far longer than the one before, and the last: sparse networks begin anew at every step, larger.
+
+    >>> _far_apart((25, 50, 80, 120, 200)), _far_apart((3, 6))
+    ((25, 80, 200), (3, 6))
+    """
+    kept = [steps[0]]
+    for step in steps[1:]:
+        if step >= 2.5 * kept[-1] or step == steps[-1]:
+            kept.append(step)
+    return tuple(kept)
 
 
 def _step_chance(group: str, number: int, N: int) -> float:
