@@ -113,8 +113,8 @@ class Stack(Averaging):
         Iterations of warm members.
     steps
         Iterations in all, after which held-out rows decide whether cold, large, rough and own members are trained on: to the second step unless they add next to nothing
-        (half of ``keep``) and are no better than the plain GP, further if the last step gained ``go_on``. Below 300 rows they are first asked after 80 iterations. Sparse members take the steps that are far longer than the
-        one before.
+        (half of ``keep``) and are no better than the plain GP, further if the last step gained ``go_on``. Below 300 rows they are first asked after 80 iterations.
+        Sparse members take the steps that are far longer than the one before.
     polish
         Iterations of a member on all rows that goes on where one of a fold ended; a quarter of those it had there if that is more.
     temperature
