@@ -439,16 +439,17 @@ def test_groups_that_gain_much_are_trained_for_longer_and_go_on_with_all_rows():
     rng = np.random.default_rng(0)
     X = np.sort(rng.uniform(-1, 1, size=(60, 1)), axis=0)
     y = (X[:, 0] > 0) + 0.01 * rng.normal(size=60)
-    average, phases = averaged(X, y, steps=(5, 20, 60), go_on=0.0, polish=3)
-    assert "own on folds, to 20" in phases
-    assert "own on folds, to 60" in phases
+    average, phases = averaged(X, y, steps=(5, 20, 80, 120), go_on=0.0, polish=3)
+    assert "own on folds, to 20" not in phases  # so few held-out rows are first asked after 80
+    assert "own on folds, to 80" in phases
+    assert "own on folds, to 120" in phases
     own = next(batch for batch in average.trained if batch.group == "own")
     of_folds, afresh = own.result.iterations[:4], own.result.iterations[4:]  # two folds with two members each
-    assert of_folds.max() <= 15 < afresh.max()  # a quarter of 60 for those that go on
+    assert of_folds.max() <= 30 < afresh.max()  # a quarter of 120 for those that go on
     assert of_folds.max() > 0
-    _, phases = averaged(X, y, steps=(5, 20, 60), go_on=np.inf)
-    assert "own on folds, to 20" in phases
-    assert "own on folds, to 60" not in phases
+    _, phases = averaged(X, y, steps=(5, 20, 80, 120), go_on=np.inf)
+    assert "own on folds, to 80" in phases
+    assert "own on folds, to 120" not in phases
 
 
 def test_features_with_constants_of_the_rows_start_afresh_on_all_rows():
@@ -553,11 +554,11 @@ def test_a_step_that_makes_held_out_rows_less_likely_is_taken_back(monkeypatch):
     def worse_after_the_first_step(contest, group, folds):
         found = honest(contest, group, folds)
         log_density, cdf = found.mixture
-        return replace(found, mixture=(log_density - 10.0 * (group.iterations == 20), cdf))
+        return replace(found, mixture=(log_density - 10.0 * (group.iterations == 80), cdf))
 
     monkeypatch.setattr(FoldContest, "predict", worse_after_the_first_step)
-    average, phases = averaged(X, y, steps=(5, 20, 60))
-    assert "own on folds, to 20" in phases
+    average, phases = averaged(X, y, steps=(5, 80, 120))
+    assert "own on folds, to 80" in phases
     own = next(batch for batch in average.trained if batch.group == "own")
     assert own.result.iterations.max() <= 5
 
