@@ -439,15 +439,15 @@ def test_groups_that_gain_much_are_trained_for_longer_and_go_on_with_all_rows():
     rng = np.random.default_rng(0)
     X = np.sort(rng.uniform(-1, 1, size=(60, 1)), axis=0)
     y = (X[:, 0] > 0) + 0.01 * rng.normal(size=60)
-    average, phases = averaged(X, y, steps=(5, 20, 80, 120), go_on=0.0, polish=3)
-    assert "own on folds, to 20" not in phases  # so few held-out rows are first asked after 80
+    average, phases = averaged(X, y, steps=(25, 50, 80, 120), go_on=0.0, polish=3)
+    assert "own on folds, to 50" not in phases  # so few held-out rows are asked seldom
     assert "own on folds, to 80" in phases
     assert "own on folds, to 120" in phases
     own = next(batch for batch in average.trained if batch.group == "own")
     of_folds, afresh = own.result.iterations[:4], own.result.iterations[4:]  # two folds with two members each
     assert of_folds.max() <= 30 < afresh.max()  # a quarter of 120 for those that go on
     assert of_folds.max() > 0
-    _, phases = averaged(X, y, steps=(5, 20, 80, 120), go_on=np.inf)
+    _, phases = averaged(X, y, steps=(25, 50, 80, 120), go_on=np.inf)
     assert "own on folds, to 80" in phases
     assert "own on folds, to 120" not in phases
 

@@ -68,8 +68,8 @@ NEARBY_ROWS = 4000
 NEARBY_ITERATIONS = 30
 """Iterations on all rows, in neighbourhoods, of members that learnt from a sample and went no further."""
 
-PATIENT_BELOW, PATIENT_ITERATIONS = 300, 80
-"""Rows below which every group is trained for so many iterations before held-out rows are asked: it costs next to nothing there, and few rows misjudge a network that has just begun."""
+PATIENT_BELOW = 300
+"""Rows below which every group takes the second step, and steps are far apart: training costs next to nothing there, and few held-out rows misjudge a network that has just begun."""
 
 SORTING = 60_000
 """Operations that take as long as finding the cell of a row, its features included, among the rows of a fold and again among all rows."""
@@ -120,15 +120,26 @@ def step_phase(group: str, iterations: int) -> str:
     return f"{group} on folds, to {iterations}"
 
 
-def steps_after_first(steps: Sequence[int], N: int) -> tuple[int, ...]:
-    """Iterations in all after which held-out rows of N are asked, once every group has taken the first step.
+def far_apart(steps: Sequence[int]) -> tuple[int, ...]:
+    """Those of the steps that are far longer than the one before, and the last.
 
-    >>> steps_after_first((25, 50, 80, 120), 1000), steps_after_first((25, 50, 80, 120), 100), steps_after_first((100, 200), 100)
-    ((50, 80, 120), (80, 120), (200,))
+    >>> far_apart((25, 50, 80, 120, 200)), far_apart((3, 6))
+    ((25, 80, 200), (3, 6))
     """
-    later = tuple(steps[1:])
-    early = [step for step in later if step <= PATIENT_ITERATIONS]
-    return later if N >= PATIENT_BELOW or not early else tuple(step for step in later if step >= early[-1])
+    kept = [steps[0]]
+    for step in steps[1:]:
+        if step >= 2.5 * kept[-1] or step == steps[-1]:
+            kept.append(step)
+    return tuple(kept)
+
+
+def steps_for(steps: Sequence[int], N: int) -> tuple[int, ...]:
+    """Iterations in all after which held-out rows are asked: of few rows seldom, since they misjudge small differences and training costs next to nothing there.
+
+    >>> steps_for((25, 50, 80, 120, 200), 1000), steps_for((25, 50, 80, 120, 200), 100)
+    ((25, 50, 80, 120, 200), (25, 80, 200))
+    """
+    return tuple(steps) if N >= PATIENT_BELOW else far_apart(steps)
 
 
 def network_order(few: bool, many: bool) -> tuple[str, ...]:
@@ -421,7 +432,7 @@ class OnFolds:
 
     def take_steps(self, name: str, last: float = math.inf) -> None:
         """Train a group on, step by step, while held-out rows want it. last: iterations of the last step."""
-        for iterations in steps_after_first(self.settings.steps, self.folds.N):
+        for iterations in steps_for(self.settings.steps, self.folds.N)[1:]:
             group = self.groups[name]
             if iterations <= group.iterations or iterations > last:
                 continue
@@ -443,7 +454,9 @@ class OnFolds:
         K, members = group.inner.shape
         values = group.values
         data, parts = self._nearby(members) if self.many else (group.data, 1)
-        known = group.curvature(parts * data.y.shape[-1])
+        known = (
+            None if self.folds.N < PATIENT_BELOW else group.curvature(parts * data.y.shape[-1])
+        )  # few rows are overfitted sooner with it
         batch = self.trainer.fit(
             phase, group.batch.model, data, K * members, iterations, lambda _: values, parts=parts, curvature=known
         )

@@ -30,6 +30,7 @@ from manifoldgp.averaging.fold_training import (
     SCREEN_ITERATIONS,
     SCREEN_ROWS,
     OnFolds,
+    far_apart,
     fold_phase,
     many_rows,
     more_phase,
@@ -38,7 +39,7 @@ from manifoldgp.averaging.fold_training import (
     rounds_of_more,
     screen_phase,
     step_phase,
-    steps_after_first,
+    steps_for,
 )
 from manifoldgp.averaging.folds import SHORT_STRETCH, folds_for, held_out_in_turn
 from manifoldgp.averaging.kinds import ADDITIVE_GP, COLD, LARGE, OWN, PLAIN, ROUGH, ROUGH_GP, WARM, models_of_groups
@@ -113,8 +114,8 @@ class Stack(Averaging):
         Iterations of warm members.
     steps
         Iterations in all, after which held-out rows decide whether cold, large, rough and own members are trained on: to the second step unless they add next to nothing
-        (half of ``keep``) and are no better than the plain GP, further if the last step gained ``go_on``. Below 300 rows they are first asked after 80 iterations.
-        Sparse members take the steps that are far longer than the one before.
+        (half of ``keep``) and are no better than the plain GP, further if the last step gained ``go_on``. Below 300 rows, and of sparse members,
+        those steps are taken that are far longer than the one before.
     polish
         Iterations of a member on all rows that goes on where one of a fold ended; a quarter of those it had there if that is more.
     temperature
@@ -258,7 +259,7 @@ class Stack(Averaging):
         parts = max(1, min(part, NEARBY_ROWS) // self.learn_rows)
         nearby = used * parts * cost(min(part, NEARBY_ROWS) // parts) if many else learn
         later = self.fold_members * nearby
-        steps = list(pairwise((first, *steps_after_first(self.steps, N))))
+        steps = list(pairwise(steps_for(self.steps, N)))
 
         def further(names: Sequence[str], between: Sequence[tuple[int, int]]) -> list[Phase]:
             return [
@@ -359,23 +360,10 @@ class Stack(Averaging):
         return float(stacking_weights(table, 0.5 * self.spread_prior * table.shape[1])[0])
 
     def plan_sparse(self, N: int, method: Sparse) -> Plan:
-        return plan_sparse_stack(N, method, replace(self, steps=_far_apart(self.steps)))
+        return plan_sparse_stack(N, method, replace(self, steps=far_apart(self.steps)))
 
     def fit_sparse(self, model: Model, rows: ModelRows, trainer: SparseTrainer, folds: FoldChoice) -> Averaged:
-        return fit_sparse_stack(model, rows, trainer, folds, replace(self, steps=_far_apart(self.steps)))
-
-
-def _far_apart(steps: Sequence[int]) -> tuple[int, ...]:
-    """Those of the steps that are far longer than the one before, and the last: sparse networks begin anew at every step, larger.
-
-    >>> _far_apart((25, 50, 80, 120, 200)), _far_apart((3, 6))
-    ((25, 80, 200), (3, 6))
-    """
-    kept = [steps[0]]
-    for step in steps[1:]:
-        if step >= 2.5 * kept[-1] or step == steps[-1]:
-            kept.append(step)
-    return tuple(kept)
+        return fit_sparse_stack(model, rows, trainer, folds, replace(self, steps=far_apart(self.steps)))
 
 
 def _step_chance(group: str, number: int, N: int) -> float:
