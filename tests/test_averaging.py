@@ -435,6 +435,20 @@ def test_other_kernels_are_tried_on_few_rows_before_they_are_trained_on_many(mon
         assert (f"{name} on folds" in entered) == wanted
 
 
+@pytest.mark.parametrize("pay", [False, True])
+def test_rough_members_begin_where_learned_features_or_the_rough_gp_are_worth_something(monkeypatch, pay):
+    monkeypatch.setattr(on_folds, "SCREEN_FROM", 20)
+    monkeypatch.setattr(on_folds, "SCREEN_ROWS", 15)
+    monkeypatch.setattr(FoldContest, "wanted", lambda *_: False)  # the rough GP loses its screen
+    monkeypatch.setattr(FoldContest, "missed", lambda *_: ["warm"] if pay else [])
+    X, y = cliff(4, 40)
+    sizes = {"gp_starts": 1, "warm_members": 2, "cold_members": 2, "own_members": 2, "fold_members": 1, "deals": 1}
+    entered = []
+    ManifoldGPRegressor(features=(3, 1), averaging=Stack(**sizes), callback=_Phases(entered)).fit(X, y)
+    assert "nested on folds" in entered
+    assert ("rough on folds" in entered) == pay
+
+
 def test_groups_that_gain_much_are_trained_for_longer_and_go_on_with_all_rows():
     rng = np.random.default_rng(0)
     X = np.sort(rng.uniform(-1, 1, size=(60, 1)), axis=0)

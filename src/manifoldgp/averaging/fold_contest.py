@@ -89,7 +89,11 @@ class FoldContest:
 
     def wanted(self, name: str, among: Candidates, optional: Sequence[str]) -> bool:
         """Whether a group is better than the plain GP, or adds more than next to nothing to the others."""
-        return among.better_than_gp(name) or name in self.settings.weighing.needed(among, optional, 0.5 * self.settings.keep)
+        return among.better_than_gp(name) or name in self.missed(among, optional)
+
+    def missed(self, among: Candidates, optional: Sequence[str]) -> list[str]:
+        """The groups without those of the optional ones that add next to nothing to the others."""
+        return self.settings.weighing.needed(among, optional, 0.5 * self.settings.keep)
 
     def needed(self) -> list[str]:
         """The groups that are missed if they are left out; the plain GP is one of them. Where it is late, all of them."""

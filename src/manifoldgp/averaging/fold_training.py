@@ -69,7 +69,10 @@ NEARBY_ITERATIONS = 30
 """Iterations on all rows, in neighbourhoods, of members that learnt from a sample and went no further."""
 
 PATIENT_BELOW = 300
-"""Rows below which every group takes the second step, and steps are far apart: training costs next to nothing there, and few held-out rows misjudge a network that has just begun."""
+"""Rows below which every group takes the second step: training costs next to nothing there, and few held-out rows misjudge a network that has just begun."""
+
+FINE_STEPS_FROM = 600
+"""Rows from which held-out rows are asked in fine steps, between which members keep their curvature. Fewer rows end training too early by small differences, and overfit sooner with it."""
 
 SORTING = 60_000
 """Operations that take as long as finding the cell of a row, its features included, among the rows of a fold and again among all rows."""
@@ -134,12 +137,12 @@ def far_apart(steps: Sequence[int]) -> tuple[int, ...]:
 
 
 def steps_for(steps: Sequence[int], N: int) -> tuple[int, ...]:
-    """Iterations in all after which held-out rows are asked: of few rows seldom, since they misjudge small differences and training costs next to nothing there.
+    """Iterations in all after which held-out rows are asked: of few rows seldom, since they misjudge small differences.
 
     >>> steps_for((25, 50, 80, 120, 200), 1000), steps_for((25, 50, 80, 120, 200), 100)
     ((25, 50, 80, 120, 200), (25, 80, 200))
     """
-    return tuple(steps) if N >= PATIENT_BELOW else far_apart(steps)
+    return tuple(steps) if N >= FINE_STEPS_FROM else far_apart(steps)
 
 
 def network_order(few: bool, many: bool) -> tuple[str, ...]:
@@ -312,36 +315,37 @@ class OnFolds:
         """The plain GP on every fold, and trainings of those with other kernels, unless a sample of the rows says that they are not worth it."""
         models = plain_models(self.template, self.folds.X.shape[-1])
         data, others = self.learning(1), [name for name in models if name != PLAIN and name not in self.idle]
-        few = self.folds.learning(1, SCREEN_ROWS, self.rng) if others and not self.few else None
+        screened_on = self.folds.part(0, self.folds.count)  # one fold is enough to see who is far behind
+        few = screened_on.learning(1, SCREEN_ROWS, self.rng) if others and not self.few else None
         start = self._start_at(gp_values)
         plain = self._plain(fold_phase(PLAIN), models[PLAIN], data, start, GP_FOLD_ITERATIONS)
         tried = {} if few is None else {
-            name: self._plain(screen_phase(name), models[name], few, start if name in (PLAIN, ROUGH_GP) else as_drawn, SCREEN_ITERATIONS)
+            name: Training(screen_phase(name), models[name], few, 1, SCREEN_ITERATIONS, self._start_at(gp_values, 1) if name in (PLAIN, ROUGH_GP) else as_drawn)
             for name in (PLAIN, *others)
         }  # fmt: skip
         batch, *screened = self.trainer.fit_together([plain, *tried.values()])
         self._add_plain({PLAIN: plain}, [batch])
         self.rough_base = self.groups[PLAIN].values if ROUGH_GP in models else None
         if few is not None:
-            others = self._worth_it(tried, screened, few, others)
+            others = self._worth_it(dict(zip(tried, screened, strict=True)), replace(screened_on, train=few), others)
         start = self._start_at(self.groups[PLAIN].values)
         return {
             name: self._plain(fold_phase(name), models[name], data, start if name == ROUGH_GP else as_drawn, GP_FOLD_ITERATIONS)
             for name in others
         }
 
-    def _worth_it(self, tried: dict[str, Training], screened: list[Trained], few: Data, others: list[str]) -> list[str]:
-        """Which of the further plain GPs, by what they and the plain GP learnt from few rows, are worth training on all rows of the folds."""
+    def _worth_it(self, tried: dict[str, Trained], fold: Folds, others: list[str]) -> list[str]:
+        """Which of the further plain GPs, by what they and the plain GP learnt from few rows of one fold, are worth training on all rows of the folds."""
         if self.late:
             return []
-        on_few = replace(self.folds, train=few)
-        found = {
-            name: self.contest.predict(self._one_each(t, b), on_few) for (name, t), b in zip(tried.items(), screened, strict=True)
-        }
+        one = np.ones((1, 1))
+        groups = {name: Group(batch, np.zeros(1, dtype=int), one, SCREEN_ITERATIONS, fold.train) for name, batch in tried.items()}
+        found = {name: self.contest.predict(group, fold) for name, group in groups.items()}
         return [name for name in others if self.contest.wanted(name, candidates_of(found), others)]
 
-    def _start_at(self, values: Tree) -> Start:
-        started = pick(values, np.arange(self.folds.count) % max(leaf.shape[0] for _, leaf in leaves(values)))
+    def _start_at(self, values: Tree, folds: int = 0) -> Start:
+        """Where the plain GP of each fold starts. values: of one GP, or of one for every fold. folds: how many; all by default."""
+        started = pick(values, np.arange(folds or self.folds.count) % max(leaf.shape[0] for _, leaf in leaves(values)))
         return lambda drawn: started
 
     def _plain(self, phase: str, model: Model, data: Data, start: Start, iterations: int) -> Training:
@@ -371,7 +375,7 @@ class OnFolds:
         begun = {
             name: self._begun(name)
             for name in network_order(self.few, self.many)[1:]
-            if self._possible(name) and not (name == ROUGH and ROUGH_GP in further)
+            if self._possible(name) and (name != ROUGH or self.few)
         }
         found = self.trainer.fit_together([*further.values(), nested, *begun.values()])
         self._add_plain(further, found[: len(further)])
@@ -396,10 +400,15 @@ class OnFolds:
         return Group(batch, np.arange(len(batch.objective)), self._inner(name, batch), self.settings.steps[0], training.data)
 
     def _begin_rough(self) -> None:
-        """The first step of rough members, once it is known what they start around and how large they are."""
-        if self._possible(ROUGH) and not self.late:
+        """The first step of rough members, once it is known what they start around and how large they are: where a rough GP or learned features are worth something."""
+        if self._possible(ROUGH) and not self.late and (ROUGH_GP in self.groups or self._features_pay()):
             training = self._begun(ROUGH)
             self._add_begun(ROUGH, training, self.trainer.fit_together([training])[0])
+
+    def _features_pay(self) -> bool:
+        """Whether the stack would miss members with learned features, as far as they are trained."""
+        learned = [name for name in self.groups if name not in PLAIN_GPS]
+        return any(name in learned for name in self.contest.missed(self.contest.candidates, learned))
 
     def choose_size(self) -> None:
         """Small and large networks take the second step; the size that held-out rows prefer goes further, and rough members have it too."""
@@ -454,9 +463,7 @@ class OnFolds:
         K, members = group.inner.shape
         values = group.values
         data, parts = self._nearby(members) if self.many else (group.data, 1)
-        known = (
-            None if self.folds.N < PATIENT_BELOW else group.curvature(parts * data.y.shape[-1])
-        )  # few rows are overfitted sooner with it
+        known = group.curvature(parts * data.y.shape[-1]) if self.folds.N >= FINE_STEPS_FROM else None
         batch = self.trainer.fit(
             phase, group.batch.model, data, K * members, iterations, lambda _: values, parts=parts, curvature=known
         )

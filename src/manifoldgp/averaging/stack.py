@@ -114,7 +114,7 @@ class Stack(Averaging):
         Iterations of warm members.
     steps
         Iterations in all, after which held-out rows decide whether cold, large, rough and own members are trained on: to the second step unless they add next to nothing
-        (half of ``keep``) and are no better than the plain GP, further if the last step gained ``go_on``. Below 300 rows, and of sparse members,
+        (half of ``keep``) and are no better than the plain GP, further if the last step gained ``go_on``. Below 600 rows, and of sparse members,
         those steps are taken that are far longer than the one before.
     polish
         Iterations of a member on all rows that goes on where one of a fold ended; a quarter of those it had there if that is more.
@@ -252,7 +252,7 @@ class Stack(Averaging):
         each, first = self.fold_members * learn, self.steps[0]
         on_folds, screen = 0.5 * (self.warm_iterations + first), part > SCREEN_FROM
         screened = [
-            Phase(screen_phase(name), SCREEN_ITERATIONS, factor * used * SCREEN_ITERATIONS * cost(SCREEN_ROWS), SCREEN_ITERATIONS)
+            Phase(screen_phase(name), SCREEN_ITERATIONS, factor * SCREEN_ITERATIONS * cost(SCREEN_ROWS), SCREEN_ITERATIONS)
             for name, factor in ((PLAIN, 1), (ROUGH_GP, 1), (ADDITIVE_GP, ADDITIVE_COST))
             if screen
         ]
