@@ -18,7 +18,8 @@ from scipy.stats import gamma
 from torch import Tensor
 
 from manifoldgp import evidence
-from manifoldgp.averaging.fold_training import GP_FOLD_ITERATIONS, OnFolds
+from manifoldgp.averaging.fold_steps import GP_FOLD_ITERATIONS
+from manifoldgp.averaging.fold_training import OnFolds
 from manifoldgp.averaging.kinds import ADDITIVE_GP, PLAIN, ROUGH_GP, plain_models
 from manifoldgp.features import Kumaraswamy
 from manifoldgp.inference.mixtures import Predictive, Warp

@@ -425,7 +425,7 @@ def test_groups_that_add_little_go_no_further(monkeypatch):
 def test_other_kernels_are_tried_on_few_rows_before_they_are_trained_on_many(monkeypatch, wanted):
     monkeypatch.setattr(on_folds, "SCREEN_FROM", 20)
     monkeypatch.setattr(on_folds, "SCREEN_ROWS", 15)
-    monkeypatch.setattr(FoldContest, "wanted", lambda *_: wanted)
+    monkeypatch.setattr(FoldContest, "missed", lambda contest, among, optional: list(optional) if wanted else [])
     X, y = cliff(4, 40)
     sizes = {"gp_starts": 1, "warm_members": 2, "cold_members": 2, "own_members": 2, "fold_members": 1, "deals": 1}
     entered = []
@@ -439,8 +439,7 @@ def test_other_kernels_are_tried_on_few_rows_before_they_are_trained_on_many(mon
 def test_rough_members_begin_where_learned_features_or_the_rough_gp_are_worth_something(monkeypatch, pay):
     monkeypatch.setattr(on_folds, "SCREEN_FROM", 20)
     monkeypatch.setattr(on_folds, "SCREEN_ROWS", 15)
-    monkeypatch.setattr(FoldContest, "wanted", lambda *_: False)  # the rough GP loses its screen
-    monkeypatch.setattr(FoldContest, "missed", lambda *_: ["warm"] if pay else [])
+    monkeypatch.setattr(FoldContest, "missed", lambda *_: ["warm"] if pay else [])  # the rough GP loses its screen
     X, y = cliff(4, 40)
     sizes = {"gp_starts": 1, "warm_members": 2, "cold_members": 2, "own_members": 2, "fold_members": 1, "deals": 1}
     entered = []

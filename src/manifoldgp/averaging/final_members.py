@@ -15,7 +15,8 @@ import numpy as np
 import torch
 
 from manifoldgp.averaging.fold_groups import Group
-from manifoldgp.averaging.fold_training import GP_FOLD_ITERATIONS, nested_start
+from manifoldgp.averaging.fold_steps import GP_FOLD_ITERATIONS
+from manifoldgp.averaging.fold_training import nested_start
 from manifoldgp.averaging.kinds import ADDITIVE_GP, COLD, OWN, PLAIN, ROUGH, ROUGH_GP, SEARCHED_GP, WARM
 from manifoldgp.averaging.members import nested_gp, pick
 from manifoldgp.averaging.restarts import LOST_AFTER

@@ -8,7 +8,7 @@ further, one that a step made worse stays as it was before that step (early stop
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,25 @@ from torch import Tensor
 from manifoldgp.averaging.fold_contest import DECIDE_ABOVE, FoldContest
 from manifoldgp.averaging.fold_groups import Group, candidates_of, equal_weights_of, tempered_weights_of
 from manifoldgp.averaging.fold_predictions import Folds
+from manifoldgp.averaging.fold_steps import (
+    FINE_STEPS_FROM,
+    GP_FOLD_ITERATIONS,
+    NEARBY_ITERATIONS,
+    NEARBY_ROWS,
+    PATIENT_BELOW,
+    SCREEN_FROM,
+    SCREEN_ITERATIONS,
+    SCREEN_ROWS,
+    fold_phase,
+    many_rows,
+    more_phase,
+    nearby_phase,
+    network_order,
+    rounds_of_more,
+    screen_phase,
+    step_phase,
+    steps_for,
+)
 from manifoldgp.averaging.kinds import (
     COLD,
     LARGE,
@@ -45,8 +64,6 @@ from manifoldgp.training.trainer import Start, Trainer, Training, as_drawn
 if TYPE_CHECKING:
     from manifoldgp.averaging.stack import Stack
 
-GP_FOLD_ITERATIONS = 50
-
 FOR_TRAINING = 0.85
 """Share of a time budget in which members are trained on the folds; the rest is for weighing and conditioning them."""
 
@@ -56,98 +73,8 @@ COUNTS = 0.05
 CARRIES = 0.2
 """Weight of a group from which on it may get further members."""
 
-MORE_FROM = 3000
-"""Groups get further members from twice as many rows on, once more from four times as many, and so on."""
-
-MOST_ROUNDS = 4
-"""Rounds of further members, at most."""
-
-NEARBY_ROWS = 4000
-"""Rows in neighbourhoods, at most, that a member goes on with; where there are more, every member has others."""
-
-NEARBY_ITERATIONS = 30
-"""Iterations on all rows, in neighbourhoods, of members that learnt from a sample and went no further."""
-
-PATIENT_BELOW = 300
-"""Rows below which every group takes the second step: training costs next to nothing there, and few held-out rows misjudge a network that has just begun."""
-
-FINE_STEPS_FROM = 600
-"""Rows from which held-out rows are asked in fine steps, between which members keep their curvature. Fewer rows end training too early by small differences, and overfit sooner with it."""
-
 SORTING = 60_000
 """Operations that take as long as finding the cell of a row, its features included, among the rows of a fold and again among all rows."""
-
-SCREEN_ROWS, SCREEN_ITERATIONS = 250, 30
-"""Rows on which starts of the plain GP, and further plain GPs, are compared first, and iterations of the latter there."""
-
-SCREEN_FROM = 300
-"""Rows beyond which that is done."""
-
-
-def many_rows(rows: int, learn_rows: int) -> bool:
-    """Whether a fold with so many rows has clearly more than the sample that members learn from at first, so that they go on with all of them."""
-    return rows > 1.25 * learn_rows
-
-
-def fold_phase(group: str) -> str:
-    """The name of the phase that trains a group on the folds."""
-    return f"{group} on folds"
-
-
-def screen_phase(group: str) -> str:
-    """The name of the phase that tries a plain GP on few rows."""
-    return f"{group} on few rows"
-
-
-def nearby_phase(group: str) -> str:
-    """The name of the phase in which a group learns from all rows."""
-    return f"{group} on all rows"
-
-
-def more_phase(group: str) -> str:
-    """The name of the phase that trains further members of a group."""
-    return f"more {group} members"
-
-
-def rounds_of_more(N: int) -> int:
-    """How often the groups that carry a stack may get further members: of many rows, one costs less than what held-out rows gain by it.
-
-    >>> [rounds_of_more(N) for N in (5000, 9000, 40_000, 1_000_000)]
-    [0, 1, 3, 4]
-    """
-    return min(MOST_ROUNDS, max(0, int(math.log2(max(N, 1) / MORE_FROM))))
-
-
-def step_phase(group: str, iterations: int) -> str:
-    """The name of the phase that trains a group on, to so many iterations in all."""
-    return f"{group} on folds, to {iterations}"
-
-
-def far_apart(steps: Sequence[int]) -> tuple[int, ...]:
-    """Those of the steps that are far longer than the one before, and the last.
-
-    >>> far_apart((25, 50, 80, 120, 200)), far_apart((3, 6))
-    ((25, 80, 200), (3, 6))
-    """
-    kept = [steps[0]]
-    for step in steps[1:]:
-        if step >= 2.5 * kept[-1] or step == steps[-1]:
-            kept.append(step)
-    return tuple(kept)
-
-
-def steps_for(steps: Sequence[int], N: int) -> tuple[int, ...]:
-    """Iterations in all after which held-out rows are asked: of few rows seldom, since they misjudge small differences.
-
-    >>> steps_for((25, 50, 80, 120, 200), 1000), steps_for((25, 50, 80, 120, 200), 100)
-    ((25, 50, 80, 120, 200), (25, 80, 200))
-    """
-    return tuple(steps) if N >= FINE_STEPS_FROM else far_apart(steps)
-
-
-def network_order(few: bool, many: bool) -> tuple[str, ...]:
-    """In which order networks begin: rough members may have to wait for the rough GP, and of many rows until small and large networks have been compared."""
-    return ("nested", ROUGH, OWN) if few else ("nested", LARGE, OWN) if many else ("nested", OWN, ROUGH)
 
 
 class OnFolds:
@@ -341,7 +268,8 @@ class OnFolds:
         one = np.ones((1, 1))
         groups = {name: Group(batch, np.zeros(1, dtype=int), one, SCREEN_ITERATIONS, fold.train) for name, batch in tried.items()}
         found = {name: self.contest.predict(group, fold) for name, group in groups.items()}
-        return [name for name in others if self.contest.wanted(name, candidates_of(found), others)]
+        missed = self.contest.missed(candidates_of(found), others)
+        return [name for name in others if name in missed]
 
     def _start_at(self, values: Tree, folds: int = 0) -> Start:
         """Where the plain GP of each fold starts. values: of one GP, or of one for every fold. folds: how many; all by default."""

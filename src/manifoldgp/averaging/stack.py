@@ -21,49 +21,25 @@ import numpy as np
 from manifoldgp.averaging.averages import SEARCH_EXPECTED, Averaged, Averaging, Fitted, FoldChoice, number_of
 from manifoldgp.averaging.final_members import RETRAINED_BELOW, Weighted, conditioned, mixed, retrained
 from manifoldgp.averaging.fold_predictions import make_batch, sample_of
-from manifoldgp.averaging.fold_training import (
-    GP_FOLD_ITERATIONS,
-    NEARBY_ITERATIONS,
-    NEARBY_ROWS,
-    PATIENT_BELOW,
-    SCREEN_FROM,
-    SCREEN_ITERATIONS,
-    SCREEN_ROWS,
-    OnFolds,
-    far_apart,
-    fold_phase,
-    many_rows,
-    more_phase,
-    nearby_phase,
-    network_order,
-    rounds_of_more,
-    screen_phase,
-    step_phase,
-    steps_for,
-)
-from manifoldgp.averaging.folds import SHORT_STRETCH, folds_for, held_out_in_turn
-from manifoldgp.averaging.kinds import ADDITIVE_GP, COLD, LARGE, OWN, PLAIN, ROUGH, ROUGH_GP, WARM, models_of_groups
+from manifoldgp.averaging.fold_steps import SCREEN_FROM, SCREEN_ROWS, far_apart
+from manifoldgp.averaging.fold_training import OnFolds
+from manifoldgp.averaging.folds import SHORT_STRETCH, held_out_in_turn
+from manifoldgp.averaging.kinds import PLAIN, models_of_groups
 from manifoldgp.averaging.members import plain_gp
-from manifoldgp.averaging.searched_gp import search_phases
 from manifoldgp.averaging.sparse_kinds import kinds_of
 from manifoldgp.averaging.sparse_stack import fit_sparse_stack, plan_sparse_stack
+from manifoldgp.averaging.stack_plan import plan_stack
 from manifoldgp.averaging.stacking import PLAIN_GPS, HeldOutReport, Weighing, stacking_weights
 from manifoldgp.data.inputs import positive_number, whole_number
 from manifoldgp.errors import InputError
 from manifoldgp.inference.local_posterior import Nearness
 from manifoldgp.model import Data, Model
 from manifoldgp.training.model_rows import ModelRows
-from manifoldgp.training.plan import Phase, Plan, cost, slower_by_inputs
+from manifoldgp.training.plan import Plan, slower_by_inputs
 from manifoldgp.training.settings import Method, Sparse
 from manifoldgp.training.sparse_trainer import SparseTrainer
 from manifoldgp.training.trained import Trained
 from manifoldgp.training.trainer import LOST_MARGIN, Trainer
-
-ADDITIVE_COST = 5
-"""Iterations of the plain GP that one of the additive GP takes as long as."""
-
-_GP_ITERATIONS = 45
-"""Iterations of a start of the plain GP, as a rule: those that are clearly lost stop early."""
 
 FOR_PLAIN, FOR_FOLDS, FOR_RETRAINING = 0.25, 0.8, 0.85
 """Shares of what is left of a time budget: for the plain GP, for the folds where members are trained anew on all rows, and for that."""
@@ -245,84 +221,7 @@ class Stack(Averaging):
         return max(5, min(20, STARTED_ROWS // N)) if self.gp_starts is None else self.gp_starts
 
     def plan(self, N: int) -> Plan:
-        few, (count, used) = N < RETRAINED_BELOW, folds_for(N)
-        part = N * (count - 1) // count
-        many = many_rows(part, self.learn_rows)
-        learn = used * cost(self.learn_rows if many else part)
-        each, first = self.fold_members * learn, self.steps[0]
-        on_folds, screen = 0.5 * (self.warm_iterations + first), part > SCREEN_FROM
-        screened = [
-            Phase(screen_phase(name), SCREEN_ITERATIONS, factor * SCREEN_ITERATIONS * cost(SCREEN_ROWS), SCREEN_ITERATIONS)
-            for name, factor in ((PLAIN, 1), (ROUGH_GP, 1), (ADDITIVE_GP, ADDITIVE_COST))
-            if screen
-        ]
-        parts = max(1, min(part, NEARBY_ROWS) // self.learn_rows)
-        nearby = used * parts * cost(min(part, NEARBY_ROWS) // parts) if many else learn
-        later = self.fold_members * nearby
-        steps = list(pairwise(steps_for(self.steps, N)))
-
-        def further(names: Sequence[str], between: Sequence[tuple[int, int]]) -> list[Phase]:
-            return [
-                Phase(step_phase(name, to), to - since, later * (to - since), to - since, _step_chance(name, number, N))
-                for name in names
-                for number, (since, to) in enumerate(steps)
-                if (since, to) in between
-            ]
-
-        several = self.fold_members
-        on_all_rows = [
-            Phase(nearby_phase(name), NEARBY_ITERATIONS, members * nearby * NEARBY_ITERATIONS, NEARBY_ITERATIONS, chance)
-            for name, members, chance in ((PLAIN, 1, 1.0), (ROUGH_GP, 1, 0.5), (WARM, several, 0.3), (OWN, several, 0.2))
-            if many
-        ]
-        seen = N if N <= SCREEN_FROM else SCREEN_ROWS
-        starts = self.starts_for(seen) * _GP_ITERATIONS * cost(seen)
-        additive = Phase(fold_phase(ADDITIVE_GP), 50, ADDITIVE_COST * 50 * learn, GP_FOLD_ITERATIONS, 0.3 if screen else 1.0)
-        networks = {name: Phase(fold_phase(name), first, each * first, first) for name in (LARGE, ROUGH, OWN)}
-        networks["nested"] = Phase(fold_phase("nested"), on_folds, 2 * each * on_folds, max(self.warm_iterations, first))
-        phases = (
-            Phase(fold_phase(PLAIN), 35, 35 * learn, GP_FOLD_ITERATIONS),
-            *screened,
-            Phase(fold_phase(ROUGH_GP), 35, 35 * learn, GP_FOLD_ITERATIONS, 0.5 if screen else 1.0),
-            additive,
-            *search_phases(self.search, self.learn_rows if many else part, used),
-            *[networks[name] for name in network_order(not screen, many)],
-            *([*further((COLD, LARGE), steps[:1]), networks[ROUGH]] if many else []),
-            *(further((COLD, LARGE), steps[1:]) if many else further((COLD,), steps)),
-            *further((ROUGH, OWN), steps),
-            *on_all_rows,
-            *[
-                Phase(more_phase(name), first + 55, several * (first * learn + 55 * nearby), max(self.steps), chance)
-                for _ in range(rounds_of_more(N))
-                for name, chance in ((LARGE, 0.6), (ROUGH, 0.4))
-            ],
-            *(self._last_phases(N) if few else ()),
-        )
-        first_of_all, deals = Phase(PLAIN, _GP_ITERATIONS, starts, self.gp_iterations), self.deals_for(N)
-        again = [replace(phase, chance=0.7 * phase.chance) for phase in phases] * (deals - 1)  # unless features do not pay
-        phases = (first_of_all, *phases, *again)
-        if few:
-            nested = self.warm_members + self.cold_members
-            plain = self.starts_for(N), 2 * deals * count, int(self.search is not None)  # rough and additive ones of every fold
-            kept = (*plain, deals * nested, deals * self.cold_members, deals * self.own_members)
-            return Plan(phases, max(self.starts_for(N), nested, self.own_members), kept)
-        return Plan(phases, at_once=1, kept=(3 * used, *[self.fold_members * used] * 2))
-
-    def _last_phases(self, N: int) -> list[Phase]:
-        """Of members that are trained anew on all rows."""
-        whole, limit, first = cost(N), max(self.steps), self.steps[0]
-        own = self.own_members * min(1.0, self.own_rows / N) * first * whole
-        nested = 0.8 * (self.warm_members + self.cold_members) * self.polish * whole
-        each = folds_for(N)[0] * whole
-        return [
-            *([Phase(PLAIN, 20, 20 * whole, GP_FOLD_ITERATIONS)] if N > SCREEN_FROM else []),
-            Phase(ROUGH_GP, self.polish, each * self.polish, self.polish, 0.2),
-            Phase(ADDITIVE_GP, self.polish, ADDITIVE_COST * each * self.polish, self.polish, 0.3),
-            *search_phases(self.search, N),
-            Phase("nested", self.polish, nested, max(self.warm_iterations, limit), 0.7),
-            Phase(ROUGH, self.polish, self.cold_members * self.polish * whole, limit, 0.6),
-            Phase("own", first, own, limit, 0.4),
-        ]
+        return plan_stack(N, self)
 
     def slower(self, N: int, inputs: int) -> float:
         """As the work of all groups together: every input brings a search candidates of its own."""
@@ -364,12 +263,6 @@ class Stack(Averaging):
 
     def fit_sparse(self, model: Model, rows: ModelRows, trainer: SparseTrainer, folds: FoldChoice) -> Averaged:
         return fit_sparse_stack(model, rows, trainer, folds, replace(self, steps=far_apart(self.steps)))
-
-
-def _step_chance(group: str, number: int, N: int) -> float:
-    """How often a group takes a step, the second one being number zero: that one always where rows are few, and each after it less often than the one before."""
-    second = 1.0 if N < PATIENT_BELOW else 0.5 if group == OWN else 0.8
-    return second * 0.4**number
 
 
 def _factors_for(N: int, factors: tuple[float, ...]) -> tuple[float, ...]:

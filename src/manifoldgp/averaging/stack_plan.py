@@ -1,0 +1,156 @@
+"""What a stack is going to do with so many rows, phase by phase, so that it can say at the start how long it will take."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from manifoldgp.averaging.final_members import RETRAINED_BELOW
+from manifoldgp.averaging.fold_steps import (
+    GP_FOLD_ITERATIONS,
+    NEARBY_ITERATIONS,
+    NEARBY_ROWS,
+    PATIENT_BELOW,
+    SCREEN_FROM,
+    SCREEN_ITERATIONS,
+    SCREEN_ROWS,
+    fold_phase,
+    many_rows,
+    more_phase,
+    nearby_phase,
+    network_order,
+    rounds_of_more,
+    screen_phase,
+    step_phase,
+    steps_for,
+)
+from manifoldgp.averaging.folds import folds_for
+from manifoldgp.averaging.kinds import ADDITIVE_GP, COLD, LARGE, OWN, PLAIN, ROUGH, ROUGH_GP, WARM
+from manifoldgp.averaging.searched_gp import search_phases
+from manifoldgp.training.plan import Phase, Plan, cost
+
+if TYPE_CHECKING:
+    from manifoldgp.averaging.stack import Stack
+
+ADDITIVE_COST = 5
+"""Iterations of the plain GP that one of the additive GP takes as long as."""
+
+_GP_ITERATIONS, _GP_FOLD_ITERATIONS = 45, 35
+"""Iterations of a start of the plain GP, as a rule, and of the plain GP of a fold: those that are clearly lost stop early."""
+
+_MORE_ITERATIONS = 55
+"""Iterations of further members on all rows, as a rule."""
+
+
+def plan_stack(N: int, settings: Stack) -> Plan:
+    """The phases of an exact stack of N rows, and how many members it keeps."""
+    few, (count, used), deals = N < RETRAINED_BELOW, folds_for(N), settings.deals_for(N)
+    seen = N if N <= SCREEN_FROM else SCREEN_ROWS
+    starts = settings.starts_for(seen) * _GP_ITERATIONS * cost(seen)
+    deal = (*_phases_on_folds(N, settings), *(_phases_on_all_rows(N, settings) if few else ()))
+    again = [replace(phase, chance=0.7 * phase.chance) for phase in deal] * (deals - 1)  # unless features do not pay
+    phases = (Phase(PLAIN, _GP_ITERATIONS, starts, settings.gp_iterations), *deal, *again)
+    if not few:
+        return Plan(phases, at_once=1, kept=(3 * used, *[settings.fold_members * used] * 2))
+    nested = settings.warm_members + settings.cold_members
+    plain = settings.starts_for(N), 2 * deals * count, int(settings.search is not None)  # rough and additive ones of every fold
+    kept = (*plain, deals * nested, deals * settings.cold_members, deals * settings.own_members)
+    return Plan(phases, max(settings.starts_for(N), nested, settings.own_members), kept)
+
+
+def _phases_on_folds(N: int, settings: Stack) -> list[Phase]:
+    """Of all groups on the folds, in the order of :class:`manifoldgp.averaging.fold_training.OnFolds`."""
+    count, used = folds_for(N)
+    part, several, first = N * (count - 1) // count, settings.fold_members, settings.steps[0]
+    many, screen = many_rows(part, settings.learn_rows), part > SCREEN_FROM
+    learnt_from = settings.learn_rows if many else part
+    learn, nearby = used * cost(learnt_from), _nearby_cost(N, settings)
+    steps = list(pairwise(steps_for(settings.steps, N)))
+
+    def further(names: Sequence[str], between: Sequence[tuple[int, int]]) -> list[Phase]:
+        return [
+            Phase(step_phase(name, to), to - since, several * nearby * (to - since), to - since, _step_chance(name, number, N))
+            for name in names
+            for number, (since, to) in enumerate(steps)
+            if (since, to) in between
+        ]
+
+    on_folds = 0.5 * (settings.warm_iterations + first)
+    networks = {name: Phase(fold_phase(name), first, several * learn * first, first) for name in (LARGE, ROUGH, OWN)}
+    networks["nested"] = Phase(
+        fold_phase("nested"), on_folds, 2 * several * learn * on_folds, max(settings.warm_iterations, first)
+    )
+    return [
+        Phase(fold_phase(PLAIN), _GP_FOLD_ITERATIONS, _GP_FOLD_ITERATIONS * learn, GP_FOLD_ITERATIONS),
+        *(_phases_on_few_rows() if screen else []),
+        Phase(fold_phase(ROUGH_GP), _GP_FOLD_ITERATIONS, _GP_FOLD_ITERATIONS * learn, GP_FOLD_ITERATIONS, 0.5 if screen else 1.0),
+        Phase(fold_phase(ADDITIVE_GP), 50, ADDITIVE_COST * 50 * learn, GP_FOLD_ITERATIONS, 0.3 if screen else 1.0),
+        *search_phases(settings.search, learnt_from, used),
+        *[networks[name] for name in network_order(not screen, many)],
+        *([*further((COLD, LARGE), steps[:1]), networks[ROUGH]] if many else []),
+        *(further((COLD, LARGE), steps[1:]) if many else further((COLD,), steps)),
+        *further((ROUGH, OWN), steps),
+        *(_phases_of_learning_from_all_rows(several, nearby) if many else []),
+        *[
+            Phase(
+                more_phase(name),
+                first + _MORE_ITERATIONS,
+                several * (first * learn + _MORE_ITERATIONS * nearby),
+                max(settings.steps),
+                chance,
+            )
+            for _ in range(rounds_of_more(N))
+            for name, chance in ((LARGE, 0.6), (ROUGH, 0.4))
+        ],
+    ]
+
+
+def _nearby_cost(N: int, settings: Stack) -> float:
+    """What one evaluation of a member costs that goes on with all rows of the folds, in neighbourhoods where there are many."""
+    count, used = folds_for(N)
+    part = N * (count - 1) // count
+    if not many_rows(part, settings.learn_rows):
+        return used * cost(part)
+    parts = max(1, min(part, NEARBY_ROWS) // settings.learn_rows)
+    return used * parts * cost(min(part, NEARBY_ROWS) // parts)
+
+
+def _phases_on_few_rows() -> list[Phase]:
+    """Of the plain GPs that are tried on few rows of one fold."""
+    return [
+        Phase(screen_phase(name), SCREEN_ITERATIONS, factor * SCREEN_ITERATIONS * cost(SCREEN_ROWS), SCREEN_ITERATIONS)
+        for name, factor in ((PLAIN, 1), (ROUGH_GP, 1), (ADDITIVE_GP, ADDITIVE_COST))
+    ]
+
+
+def _phases_of_learning_from_all_rows(several: int, nearby: float) -> list[Phase]:
+    """Of groups that count and have seen a sample only. several: members of networks. nearby: what one evaluation costs."""
+    return [
+        Phase(nearby_phase(name), NEARBY_ITERATIONS, members * nearby * NEARBY_ITERATIONS, NEARBY_ITERATIONS, chance)
+        for name, members, chance in ((PLAIN, 1, 1.0), (ROUGH_GP, 1, 0.5), (WARM, several, 0.3), (OWN, several, 0.2))
+    ]
+
+
+def _phases_on_all_rows(N: int, settings: Stack) -> list[Phase]:
+    """Of members that are trained anew on all rows."""
+    whole, limit, first, polish = cost(N), max(settings.steps), settings.steps[0], settings.polish
+    own = settings.own_members * min(1.0, settings.own_rows / N) * first * whole
+    nested = 0.8 * (settings.warm_members + settings.cold_members) * polish * whole
+    each = folds_for(N)[0] * whole
+    return [
+        *([Phase(PLAIN, 20, 20 * whole, GP_FOLD_ITERATIONS)] if N > SCREEN_FROM else []),
+        Phase(ROUGH_GP, polish, each * polish, polish, 0.2),
+        Phase(ADDITIVE_GP, polish, ADDITIVE_COST * each * polish, polish, 0.3),
+        *search_phases(settings.search, N),
+        Phase("nested", polish, nested, max(settings.warm_iterations, limit), 0.7),
+        Phase(ROUGH, polish, settings.cold_members * polish * whole, limit, 0.6),
+        Phase("own", first, own, limit, 0.4),
+    ]
+
+
+def _step_chance(group: str, number: int, N: int) -> float:
+    """How often a group takes a step, the second one being number zero: that one always where rows are few, and each after it less often than the one before."""
+    second = 1.0 if N < PATIENT_BELOW else 0.5 if group == OWN else 0.8
+    return second * 0.4**number
