@@ -94,15 +94,19 @@ def _points(x: np.ndarray, y: np.ndarray, key: str, color: str, x_name: str, y_n
 
 
 def map_chart(view: ModelView) -> Spec | None:
-    """Mean and standard deviation over pairs of the strongest inputs."""
-    if len(view.inputs) < 2:
+    """Mean and standard deviation over pairs of the strongest inputs that are numbers; None without two of these."""
+    numeric = [column.places[0] for column in view.strongest if column.is_number]
+    if len(numeric) < 2:
         return None
-    pairs = list(combinations(view.by_strength[:3], 2))
+    pairs = list(combinations(numeric[:3], 2))
     points = round(40 * view.detail)
     some = inspection.thinned(len(view.X), 400)
     specs = []
     for d1, d2 in pairs:
-        surfaces = [inspection.surface(view.model, (d1, d2), output=t.output, points=points) for t in view.targets]
+        surfaces = [
+            inspection.surface(view.model, (d1, d2), output=t.output, points=points, others=view.X[view.central_row])
+            for t in view.targets
+        ]
         for what in ("mean", "std"):
             for target, surface in zip(view.targets, surfaces, strict=True):
                 values = getattr(surface, what)
@@ -131,7 +135,7 @@ def map_chart(view: ModelView) -> Spec | None:
 
 
 def relevance_chart(view: ModelView) -> Spec | None:
-    if len(view.inputs) < 2:
+    if len(view.columns) < 2:
         return None
     specs = []
     for target in view.targets:
@@ -140,7 +144,7 @@ def relevance_chart(view: ModelView) -> Spec | None:
         bars = rows_of_bars(np.zeros(len(order)), values)
         bars |= {
             "color": BLUE,
-            "label": [view.inputs[d] for d in order],
+            "label": [view.columns[c].label for c in order],
             "value": numbers(values),
             "tell": [["", "label"], ["", "value"]],
             "last": True,
@@ -154,7 +158,7 @@ def relevance_chart(view: ModelView) -> Spec | None:
                 "y": {
                     "range": [0.5 - len(order), 0.5],
                     "fixed": True,
-                    "ticks": [[-k, view.inputs[d]] for k, d in enumerate(order)],
+                    "ticks": [[-k, view.columns[c].label] for k, c in enumerate(order)],
                 },
                 "layers": [bars],
                 "idle": BAR,

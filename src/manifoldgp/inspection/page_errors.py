@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from html import escape
 
 import numpy as np
 
 from manifoldgp import inspection
+from manifoldgp._system.plain_text import one_line
 from manifoldgp.inspection.page_tables import say, say_input, table
 from manifoldgp.inspection.page_view import (
     BLUE,
@@ -22,6 +24,7 @@ from manifoldgp.inspection.page_view import (
     numbers,
     padded,
 )
+from manifoldgp.inspection.table_columns import TableColumn
 
 _WORST = 10
 _MOST_INPUTS = 8
@@ -70,19 +73,34 @@ def worst_rows(view: ModelView) -> str:
 
 
 def _worst_of(view: ModelView, target: TargetView) -> str:
-    found, shown = target.shown, view.by_strength[:_MOST_INPUTS]
+    found, shown = target.shown, view.strongest[:_MOST_INPUTS]
     error = found.observed - found.mean
-    X, numbers_of_rows = _with_zeros(found.X), view.numbers_of(found)
+    numbers_of_rows = view.numbers_of(found)
     worst: list[int] = np.argsort(-np.abs(error), kind="stable")[:_WORST].tolist()
-    heads = ("row", "observed", "predicted", "error", "95 % interval", *(escape(view.inputs[d]) for d in shown))
+    heads = ("row", "observed", "predicted", "error", "95 % interval", *(escape(column.label) for column in shown))
+    inputs = [cells(column, found.X, worst) for column in shown]
     rows = []
-    for i in worst:
+    for k, i in enumerate(worst):
         outside = not found.lower[i] <= found.observed[i] <= found.upper[i]
         interval = f"{say(found.lower[i])} to {say(found.upper[i])}" + (" (outside)" if outside else "")
-        cells = [say(found.observed[i]), say(found.mean[i]), say(error[i]), interval, *(say_input(X[i, d]) for d in shown)]
-        rows.append([str(numbers_of_rows[i]), *cells])
+        told = [say(found.observed[i]), say(found.mean[i]), say(error[i]), interval]
+        rows.append([str(numbers_of_rows[i]), *told, *(column[k] for column in inputs)])
     of = f" of {escape(target.name)}" if len(view.targets) > 1 else ""
     return f"<h3>The rows with the largest errors{of}</h3>{table(heads, rows)}"
+
+
+def cells(column: TableColumn, X: np.ndarray, rows: Sequence[int]) -> list[str]:
+    """What a table shows of an input in some rows of X (n, D), as HTML: a category by its name, a date as a date."""
+    some = X[rows]
+    if column.column.categories:
+        shown = [escape(one_line(category)) for category in column.categories(some)]
+    elif column.column.kind == "date":
+        shown = column.dates(some)
+    elif column.column.kind == "flag":
+        shown = ["true" if x > 0.5 else "false" for x in some[:, column.places[0]]]
+    else:
+        shown = [say_input(x) for x in _with_zeros(X)[rows, column.places[0]]]
+    return ["missing" if gap else text for text, gap in zip(shown, column.is_missing(some), strict=True)]
 
 
 def _with_zeros(X: np.ndarray) -> np.ndarray:

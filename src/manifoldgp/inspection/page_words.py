@@ -28,12 +28,13 @@ GLOSSARY = (
     "<b>Held-out rows</b> were kept from the models that predict them."
 )
 MAP = (
-    "<b>The prediction over two inputs at once</b>, the others at their medians; white dots are training rows. Switch to <i>uncertainty</i> to see where the model "
-    "is unsure: usually far from the dots."
+    "<b>The prediction over two inputs at once</b>, the others as in the training row that is nearest to the middle of all; white dots are training rows. "
+    "Switch to <i>uncertainty</i> to see where the model is unsure: usually far from the dots."
 )
 RELEVANCE = (
     "<b>How much the prediction typically changes when one input varies by one standard deviation</b> (slope of the prediction, root mean square over "
-    "training rows, times the spread of the input; in units of the target). A short bar: the model hardly uses this input."
+    "training rows, times the spread of the input; of a category what other categories in its place, as often as they occur, do; in units of the target). "
+    "A short bar: the model hardly uses this input."
 )
 SOBOL = (
     "<b>Sobol indices</b>: the share of the variance of the prediction that an input causes alone, and with all interactions that it takes part in. Inputs vary "
