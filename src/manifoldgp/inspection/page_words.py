@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from html import escape
 
 import numpy as np
 
 from manifoldgp import inspection, metrics
-from manifoldgp._system.plain_text import digits, explained_share, one_line
+from manifoldgp._system.plain_text import digits, explained_share, one_line, unit_of
 from manifoldgp.averaging import as_averaging
 from manifoldgp.averaging.stacking import PLAIN_GPS
 from manifoldgp.averaging.verdict import errors_of, interval_remarks
@@ -87,7 +86,7 @@ def headline(view: ModelView) -> str:
 
 def _headline(view: ModelView, target: TargetView) -> str:
     found = _first_numbers(view, target)
-    unit = _unit(target.name)
+    unit = unit_of(target.name)
     of = f"{escape(target.name)}: typical" if len(view.targets) > 1 else "Typical"
     explained = "" if found.explained is None else f"; R² <b>{explained_share(found.explained).replace('-', '−')}</b>"
     if np.ptp(target.rows.y) == 0.0:
@@ -171,16 +170,6 @@ def _percent(share: float) -> str:
     return "> 99.9 %" if share > 0.9995 else "< 0.1 %" if share < 0.0005 else f"{100 * share:.1f} %"
 
 
-def _unit(name: str) -> str:
-    """The unit of a target, where its name ends in one.
-
-    >>> _unit("force [N]"), _unit("speed (m/s)"), _unit("share [%]"), _unit("mpg"), _unit("satisfaction (0-10)")
-    (' N', ' m/s', ' %', '', '')
-    """
-    found = re.search(r"[\[(](?=[^\[\]()]*[^\W\d_]|[%‰°$€£¥])([^\[\]()]+)[\])]\s*$", name)
-    return f" {found[1].strip().lstrip('/')}" if found else ""
-
-
 def residuals(view: ModelView) -> str:
     some = " At most 600 rows are drawn." if view.targets[0].shown.total > 600 else ""
     return (
@@ -215,7 +204,7 @@ def facts(view: ModelView) -> dict[str, str]:
     for target in view.targets[:2]:
         of = f" of {target.name}" if len(view.targets) > 1 else ""
         error, which = _typical_error(view, target)
-        found[f"typical error{of} ({which})"] = escape(say(error) + _unit(target.name))
+        found[f"typical error{of} ({which})"] = escape(say(error) + unit_of(target.name))
         inside = float(np.mean(np.abs(target.calibration.pit - 0.5) <= 0.475))
         found[f"95 % intervals{of} hold ({_source(target)})"] = _percent(inside)
     return found
