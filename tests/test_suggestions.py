@@ -135,7 +135,7 @@ def test_nothing_but_arithmetic_is_understood(text):
 def test_proportions_that_add_up_are_suggested(values):
     """Chance hit the equation where rounding agreed, so that one poor row was suggested three times, or nowhere."""
     rng = np.random.default_rng(0)
-    few = np.array([(i, j, 5 - i - j) for i in range(6) for j in range(6 - i)] * 3) / 5
+    few = np.repeat([(i, j, 5 - i - j) for j in range(6) for i in range(6 - j)], 2, 0)[:40] / 5
     X = pd.DataFrame(rng.dirichlet(np.ones(3), 42) if values == "any" else few, columns=list("abc"))
     fitted = GPRegressor(restarts=2, max_iter=60).fit(X, -((X["a"] - 0.2) ** 2) - (X["b"] - 0.6) ** 2)
     for goal in ("learn", "maximize"):
@@ -143,7 +143,7 @@ def test_proportions_that_add_up_are_suggested(values):
         rows = found.frame()
         np.testing.assert_allclose(rows.sum(axis=1), 1.0, rtol=1e-9)
         assert ((rows >= 0) & (rows <= 1)).all(axis=None)
-        assert goal == "maximize" or not rows.duplicated().any()
+        assert not rows.duplicated().any()
     assert found.compared == "in the training rows"
     assert found.mean.max() > -0.02
 
