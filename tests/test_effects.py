@@ -14,8 +14,9 @@ from fitted_models import fitted, plain_gp, table
 from manifoldgp import GPRegressor, TableEncoding, inspection
 from manifoldgp.errors import InputError
 from manifoldgp.inspection.page import write_model_report
-from manifoldgp.inspection.page_charts import map_chart, relevance_chart
-from manifoldgp.inspection.page_errors import worst_rows
+from manifoldgp.inspection.page_charts import map_chart, prediction_chart
+from manifoldgp.inspection.page_errors import residuals_chart, worst_rows
+from manifoldgp.inspection.page_relevance import relevance_chart
 from manifoldgp.inspection.page_view import view_of
 from manifoldgp.inspection.page_words import _intervals_in_words
 
@@ -145,6 +146,14 @@ def test_a_page_ranks_and_shows_the_columns_of_the_table(mixed):
     charts = [relevance_chart(view), map_chart(view)]
     assert charts[0]["specs"][0]["layers"][0]["label"][0] == "floor"
     assert charts[1]["choices"][0]["options"][0] == "x and z"
+    slices = prediction_chart(view)
+    assert slices["choices"][0]["options"][:2] == ["floor", "x"]
+    assert [word for _, word in slices["specs"][0]["x"]["ticks"]] == ["clay", "grass", "ice", "sand"]
+    means = [model.predict(frame[frame["floor"] == word]).mean() for word in ("clay", "grass", "ice", "sand")]
+    np.testing.assert_allclose(slices["specs"][0]["layers"][0]["y"], means, rtol=1e-3)
+    against = residuals_chart(view)
+    assert against["choices"][0]["options"][1] == "floor"
+    assert set(against["specs"][1]["layers"][1]["label"]) == set(frame["floor"])
     worst = worst_rows(view)
     assert "floor=" not in worst
     row = int(re.search(r'<th scope="row">(\d+)</th>', worst)[1]) - 1

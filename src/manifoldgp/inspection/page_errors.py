@@ -8,12 +8,12 @@ from html import escape
 import numpy as np
 
 from manifoldgp import inspection
-from manifoldgp._system.plain_text import one_line
 from manifoldgp.inspection.page_tables import say, say_input, table
 from manifoldgp.inspection.page_view import (
     BLUE,
     INK,
     MOST_SLICES,
+    MOST_WORDS,
     POINT,
     ModelView,
     Spec,
@@ -23,6 +23,7 @@ from manifoldgp.inspection.page_view import (
     choice,
     numbers,
     padded,
+    word_axis,
 )
 from manifoldgp.inspection.table_columns import TableColumn
 
@@ -33,34 +34,42 @@ ORDER = "order of rows"
 
 def residuals_chart(view: ModelView) -> Spec:
     """Observed less predicted, against the order of rows and against each of the strongest inputs."""
-    shown = view.by_strength[:MOST_SLICES]
+    shown = view.strongest[:MOST_SLICES]
     specs = []
-    for d in (None, *shown):
-        specs += [_residuals(view, target, d) for target in view.targets]
-    return chart("residuals", specs, [choice("Against", [ORDER, *(view.inputs[d] for d in shown)]), *view.target_choice])
+    for column in (None, *shown):
+        specs += [_residuals(view, target, column) for target in view.targets]
+    return chart("residuals", specs, [choice("Against", [ORDER, *(column.label for column in shown)]), *view.target_choice])
 
 
-def _residuals(view: ModelView, target: TargetView, d: int | None) -> Spec:
+def _residuals(view: ModelView, target: TargetView, column: TableColumn | None) -> Spec:
     found = target.shown
     some = inspection.thinned(len(found.observed), 600)
     error = (found.observed - found.mean)[some]
     rows = view.numbers_of(found)[some]
-    x = rows.astype(float) if d is None else found.X[some, d]
-    name, limits = ORDER if d is None else view.inputs[d], padded(x)
+    words = None if column is None else column.words(found.X[some])
+    known = sorted(set(words or ()))
+    if words is not None:
+        x = np.array([known.index(word) for word in words], dtype=float)
+    else:
+        x = rows.astype(float) if column is None else found.X[some, column.places[0]]
+    name = ORDER if column is None else column.label if words is not None else view.inputs[column.places[0]]
+    limits = padded(x)
     points = {
         "kind": "points",
         "color": BLUE,
         "x": numbers(x),
         "y": numbers(error),
         "row": [str(i) for i in rows],
+        **({} if words is None else {"label": words}),
     }
-    points |= {"tell": [["row", "row"], *([] if d is None else [[name, "x"]]), ["observed less predicted", "y"]]}
+    value = [] if column is None else [[name, "x" if words is None else "label"]]
+    points |= {"tell": [["row", "row"], *value, ["observed less predicted", "y"]]}
     zero = {"kind": "line", "x": limits, "y": [0.0, 0.0], "color": INK, "width": 1.2, "dash": "5 4"}
     return {
         "title": f"Errors of {target.name} against {name}",
         "hover": "nearest",
         "height": 320,
-        "x": axis(name, limits),
+        "x": axis(name, limits) if words is None or len(known) > MOST_WORDS else word_axis(name, known),
         "y": axis(f"{target.name}: observed less predicted", padded(error, [0.0])),
         "layers": [zero, points],
         "idle": POINT,
@@ -92,12 +101,11 @@ def _worst_of(view: ModelView, target: TargetView) -> str:
 def cells(column: TableColumn, X: np.ndarray, rows: Sequence[int]) -> list[str]:
     """What a table shows of an input in some rows of X (n, D), as HTML: a category by its name, a date as a date."""
     some = X[rows]
-    if column.column.categories:
-        shown = [escape(one_line(category)) for category in column.categories(some)]
+    words = column.words(some)
+    if words is not None:
+        shown = list(map(escape, words))
     elif column.column.kind == "date":
         shown = column.dates(some)
-    elif column.column.kind == "flag":
-        shown = ["true" if x > 0.5 else "false" for x in some[:, column.places[0]]]
     else:
         shown = [say_input(x) for x in _with_zeros(X)[rows, column.places[0]]]
     return ["missing" if gap else text for text, gap in zip(shown, column.is_missing(some), strict=True)]

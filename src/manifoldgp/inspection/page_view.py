@@ -70,6 +70,11 @@ def choice(label: str, options: Iterable[str], *, buttons: bool = False) -> Spec
     return {"label": label, "options": list(options), "shown": True, "buttons": buttons}
 
 
+def word_axis(label: str, words: Sequence[str]) -> Spec:
+    """An axis with words at 0, 1, and so on."""
+    return axis(label, (-0.5, len(words) - 0.5), fixed=True, ticks=[[k, word] for k, word in enumerate(words)])
+
+
 def chip(key: str, color: str, label: str | None = None) -> Spec:
     """A legend entry that hides the layers with its key."""
     return {"key": key, "label": label or key, "color": color}
@@ -90,7 +95,9 @@ MOST_ROWS = 1000
 """Rows that one picture shows."""
 
 MOST_TARGETS = 6
-MOST_SLICES = 12
+MOST_SLICES = MOST_WORDS = 12
+"""Inputs that can be chosen, and categories that have a place beside each other."""
+
 _WORK = 5e10
 """Multiplications that one picture may take: some ten seconds on one core."""
 
@@ -169,11 +176,6 @@ class ModelView:
         """The inputs, the one that matters most to any target first."""
         strength = np.max([t.strength / max(float(t.strength.max()), 1e-300) for t in self.targets], axis=0)
         return [self.columns[c] for c in np.argsort(-strength, kind="stable")]
-
-    @property
-    def by_strength(self) -> list[int]:
-        """The numbers that the model sees, those of the input that matters most first."""
-        return [d for column in self.strongest for d in column.places]
 
     @property
     def central_row(self) -> int:

@@ -220,11 +220,13 @@ def prediction(view: ModelView) -> str:
             "" if view.targets[0].test is None else ", red ones test rows, which the model has not seen"
         )
         return f"<b>Prediction (line) and how sure it is</b> ({interval}); {rows}.{_thinned(view)}"
-    shown = min(len(view.inputs), MOST_SLICES)
-    which = "" if shown == len(view.inputs) else f" The {shown} inputs that matter most can be chosen."
+    shown = min(len(view.columns), MOST_SLICES)
+    words = any(column.words(view.X[:1]) is not None for column in view.strongest[:shown])
+    of_words = " Of a category: the mean prediction and the mean interval of the rows of each." if words else ""
+    which = "" if shown == len(view.columns) else f" The {shown} inputs that matter most can be chosen."
     return (
         f"<b>What happens to the prediction when one input varies</b> and the others go along as they do in the data (accumulated local effects: rows are moved to values nearby, "
-        f"never far from where rows are): line, mean; {interval}. Ticks at the bottom show where training rows are. The vertical scale is the same for all inputs.{which}"
+        f"never far from where rows are): line, mean; {interval}. Ticks at the bottom show where training rows are. The vertical scale is the same for all inputs.{of_words}{which}"
     )
 
 

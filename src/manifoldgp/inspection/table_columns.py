@@ -42,6 +42,12 @@ class TableColumn:
         """The numbers that each category becomes, (categories, numbers)."""
         return np.eye(len(self.column.categories)) if self.column.effects is None else np.array(self.column.effects.shifts)
 
+    def words(self, X: np.ndarray) -> list[str] | None:
+        """Its values in rows X (n, D) in words, if it is a category, or true or false."""
+        if self.column.categories:
+            return [one_line(category) for category in self.categories(X)]
+        return ["true" if x > 0.5 else "false" for x in X[:, self.places[0]]] if self.column.kind == "flag" else None
+
     def is_missing(self, X: np.ndarray) -> np.ndarray:
         """In which of the model's inputs X (n, D) it has a gap that the model was told of."""
         return X[:, self.places[-1]] > 0.5 if self.column.indicator else np.zeros(len(X), dtype=bool)
