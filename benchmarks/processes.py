@@ -110,7 +110,10 @@ class Crew:
 
 
 def environment(threads: int | None) -> dict[str, str]:
-    """The environment with every pool capped to ``threads``, or (None) as a user would have it."""
-    free = {name: value for name, value in os.environ.items() if name not in THREAD_POOLS}
+    """The environment with every pool capped to ``threads``, or (None) as a user would have it.
+
+    Python may keep bytecode, as pip leaves it for an installed package: else every process would compile these sources anew.
+    """
+    free = {name: value for name, value in os.environ.items() if name not in (*THREAD_POOLS, "PYTHONDONTWRITEBYTECODE")}
     quiet = {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_USE_LEGACY_KERAS": "1", "CUDA_VISIBLE_DEVICES": ""}
     return {**free, **quiet, **({} if threads is None else dict.fromkeys(THREAD_POOLS, str(threads)))}

@@ -302,6 +302,17 @@ def test_inputs_that_follow_from_others_are_no_fault_of_the_features():
     assert not [remark for remark in told if "fewer features" in remark]
 
 
+def test_inputs_are_counted_as_the_table_has_them():
+    """Nine columns of a category and its gaps were counted as inputs, and those that follow from each other as dimensions that are lacking."""
+    rng = np.random.default_rng(2)
+    floor = np.array(["a", "b", "c", "d", "e", "f"])[rng.integers(0, 6, 60)].astype(object)
+    floor[[3, 7]] = None
+    frame = pd.DataFrame({"x": rng.normal(size=60), "z": rng.normal(size=60), "floor": floor})
+    frame["sum"] = frame["x"] + frame["z"]
+    told = gp(restarts=1, missing="impute").fit(frame, frame["x"] ** 2).diagnose().remarks
+    assert "The 4 inputs span only 3 dimensions: some follow from the others." in told
+
+
 def test_short_length_scales_of_flags_are_not_remarked():
     flags = np.c_[X[:, :1], X[:, 1:] > 0]
     model = gp(priors={"kernel.lengthscale": LogNormal(math.log(1e-5), 1e-3)}, max_iter=50).fit(flags, Y)

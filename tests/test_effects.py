@@ -14,6 +14,10 @@ from fitted_models import fitted, plain_gp, table
 from manifoldgp import GPRegressor, TableEncoding, inspection
 from manifoldgp.errors import InputError
 from manifoldgp.inspection.page import write_model_report
+from manifoldgp.inspection.page_charts import map_chart, prediction_chart
+from manifoldgp.inspection.page_errors import residuals_chart, worst_rows
+from manifoldgp.inspection.page_relevance import relevance_chart
+from manifoldgp.inspection.page_view import view_of
 from manifoldgp.inspection.page_words import _intervals_in_words
 
 
@@ -115,6 +119,59 @@ def test_the_page_begins_with_the_error_beside_that_of_the_mean(tmp_path):
 )
 def test_intervals_are_judged_as_far_as_chance_allows(pit, words):
     assert words in _intervals_in_words(pit)
+
+
+@pytest.fixture(scope="module")
+def mixed():
+    """A model of a table: a category that matters most, two numbers, the first ten times as much as the second, a flag that does nothing, a date."""
+    rng = np.random.default_rng(3)
+    n = 60
+    frame = pd.DataFrame({
+        "floor": np.array(["ice", "sand", "clay", "grass"])[np.arange(n) % 4], "x": rng.uniform(0, 1, n), "z": rng.uniform(0, 1, n),
+        "wet": rng.uniform(size=n) < 0.5, "day": (pd.Timestamp("2026-01-01") + pd.to_timedelta(rng.integers(0, 200, n), unit="D")).strftime("%Y-%m-%d"),
+    })  # fmt: skip
+    y = 3.0 * (frame["floor"] == "sand") + frame["x"] + 0.1 * frame["z"]
+    return frame, GPRegressor(restarts=2, max_iter=80).fit(frame, y)
+
+
+def test_a_page_ranks_and_shows_the_columns_of_the_table(mixed):
+    """Categories were ranked by the slopes of their 0/1 columns, and the map and the worst rows had these columns."""
+    frame, model = mixed
+    view = view_of(model, None, None, None)
+    assert [column.label for column in view.columns] == ["floor", "x", "z", "wet", "day"]
+    assert [column.label for column in view.strongest][:3] == ["floor", "x", "z"]
+    strength = dict(zip((column.label for column in view.columns), view.targets[0].strength, strict=True))
+    assert strength["floor"] == pytest.approx(3.0 * np.sqrt(3) / 4, rel=0.05)  # standard deviation of 3 in one of four rows
+    assert strength["x"] == pytest.approx(frame["x"].std(ddof=0), rel=0.1)
+    charts = [relevance_chart(view), map_chart(view)]
+    assert charts[0]["specs"][0]["layers"][0]["label"][0] == "floor"
+    assert charts[1]["choices"][0]["options"][0] == "x and z"
+    slices = prediction_chart(view)
+    assert slices["choices"][0]["options"][:2] == ["floor", "x"]
+    assert [word for _, word in slices["specs"][0]["x"]["ticks"]] == ["clay", "grass", "ice", "sand"]
+    means = [model.predict(frame[frame["floor"] == word]).mean() for word in ("clay", "grass", "ice", "sand")]
+    np.testing.assert_allclose(slices["specs"][0]["layers"][0]["y"], means, rtol=1e-3)
+    against = residuals_chart(view)
+    assert against["choices"][0]["options"][1] == "floor"
+    assert set(against["specs"][1]["layers"][1]["label"]) == set(frame["floor"])
+    worst = worst_rows(view)
+    assert "floor=" not in worst
+    row = int(re.search(r'<th scope="row">(\d+)</th>', worst)[1]) - 1
+    first = worst[worst.index("<tbody>") : worst.index("</tr>", worst.index("<tbody>"))]
+    for cell in (frame["floor"][row], str(frame["wet"][row]).lower(), frame["day"][row]):
+        assert f"<td>{cell}</td>" in first
+
+
+def test_a_map_holds_the_other_inputs_where_a_row_is(mixed):
+    """Medians of the 0/1 columns of a category are of none at all."""
+    _, model = mixed
+    view = view_of(model, None, None, None)
+    others = view.X[view.central_row]
+    assert others[:4].sum() == pytest.approx(1.0)
+    found = inspection.surface(model, ("x", "z"), points=3, others=others)
+    at = others.copy()
+    at[4:6] = found.x1[1], found.x2[2]
+    assert found.mean[1, 2] == pytest.approx(model.predict(pd.DataFrame([at], columns=model.feature_names_in_))[0])
 
 
 def test_residuals_and_worst_rows_are_those_of_the_rows_that_judge_the_model(tmp_path):

@@ -131,6 +131,33 @@ def test_nothing_but_arithmetic_is_understood(text):
         Constraint.parse(text, ["a", "b"])
 
 
+@pytest.mark.parametrize("values", ["any", "fifths"])
+def test_proportions_that_add_up_are_suggested(values):
+    """Chance hit the equation where rounding agreed, so that one poor row was suggested three times, or nowhere."""
+    rng = np.random.default_rng(0)
+    few = np.repeat([(i, j, 5 - i - j) for j in range(6) for i in range(6 - j)], 2, 0)[:40] / 5
+    X = pd.DataFrame(rng.dirichlet(np.ones(3), 42) if values == "any" else few, columns=list("abc"))
+    fitted = GPRegressor(restarts=2, max_iter=60).fit(X, -((X["a"] - 0.2) ** 2) - (X["b"] - 0.6) ** 2)
+    for goal in ("learn", "maximize"):
+        found = suggest(fitted, goal, batch=3, constraints=["a + b + c == 1"])
+        rows = found.frame()
+        np.testing.assert_allclose(rows.sum(axis=1), 1.0, rtol=1e-9)
+        assert ((rows >= 0) & (rows <= 1)).all(axis=None)
+        assert not rows.duplicated().any()
+    assert found.compared == "in the training rows"
+    assert found.mean.max() > -0.02
+
+
+@pytest.mark.parametrize("conditions", [["a + b + c == 1", "a == 2 * b"], ["a * b == c ** 2"], ["a + b == 1.2", "c >= 0.5"]])
+def test_equations_of_all_kinds_are_solved(conditions):
+    X = pd.DataFrame(RNG.uniform(size=(30, 3)), columns=list("abc"))
+    fitted = GPRegressor(restarts=1, max_iter=20).fit(X, X.sum(axis=1))
+    found = suggest(fitted, "learn", batch=3, bounds=dict.fromkeys("abc", (0.0, 1.0)), constraints=conditions).columns
+    for condition in conditions:
+        assert Constraint.parse(condition, list("abc")).holds(found).all()
+    assert not pd.DataFrame(found).duplicated().any()
+
+
 def test_conditions_name_the_inputs_that_there_are():
     with pytest.raises(InputError, match=r"names 'speed', which is no input. Inputs: a, b"):
         Constraint.parse("speed < 1", ["a", "b"])

@@ -778,3 +778,15 @@ def test_an_encoding_of_another_version_is_told(lost):
     del plain[lost]
     with pytest.raises(FileFormatError, match=f"'{lost}'.*another version"):
         TableEncoding.from_plain(plain)
+
+
+def test_blanks_around_texts_do_not_count():
+    """Pages trimmed what is pasted there; tables did not, so that one row was predicted on the page and refused on the command line."""
+    table = pd.DataFrame({"floor": [" ice", "ice", "sand ", "big  rock"] * 5, "x": np.arange(20.0), "y": np.arange(20.0)})
+    encoding = TableEncoding.learn(table, ["y"])
+    assert encoding.columns[0].categories == ("big  rock", "ice", "sand")
+    new = pd.DataFrame({"floor": ["ice\t", "\n sand", "big rock", " "], "x": 0.0})
+    assert encoding.unknown(new) == {}
+    assert encoding.why_not(new).tolist()[:3] == ["", "", ""]
+    assert encoding.why_not(new)[3] != ""  # nothing but blanks is missing, as it is there
+    np.testing.assert_array_equal(encoding.inputs(new[:3]).to_numpy()[:, :3], [[0, 1, 0], [0, 0, 1], [1, 0, 0]])

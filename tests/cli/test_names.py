@@ -200,9 +200,21 @@ def test_units_below_the_names_reach_title_axes_and_controls(tmp_path, monkeypat
     assert {"speed [m/s]", "load"} <= {spec["x"]["label"] for spec in charts["prediction"]}
     columns = {column["name"]: column["label"] for column in data["live"]["columns"]}
     assert columns == {"speed": "speed [m/s]", "load": "load", "kind speed": "kind speed", "when": "when (UTC)"}
-    shown = mgp("inspect", "m.mgp").out
+    table_of_scores, shown = mgp("score", "m.mgp", "data.csv").out, mgp("inspect", "m.mgp").out
+    assert re.search(r"force \[N\]\s+standardised", table_of_scores)
+    assert re.search(r"target\s+force \[N\]", shown)
     assert re.search(r"speed\s+number, in m/s", shown)
     assert "since 2026-03-01 08:00:00 UTC" in shown
+
+
+def test_the_unit_below_the_target_reaches_what_a_fit_says(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names, rows = table(["speed", "load"], ["force"]).to_csv(index=False).split("\n", 1)
+    units = {"speed": "m/s", "load": "kg", "force": "N"}
+    Path("data.csv").write_text(f"{names}\n{','.join(map(units.get, names.split(','), ['' for _ in names]))}\n{rows}", "utf-8")
+    said = mgp("fit", "data.csv", "-t", "force", "--out", "m.mgp", "--averaging", "stack", "--time-budget", "3").err
+    assert "target: force [N]" in said
+    assert re.search(r"typical error \(RMSE\) is [\d.e-]+ N, the mean error \(MAE\) [\d.e-]+ N", said)
 
 
 def test_the_pages_python_runs_as_printed(tmp_path, monkeypatch):

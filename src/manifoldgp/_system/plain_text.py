@@ -125,3 +125,13 @@ def feature_name(number: int) -> str:
     'feature 1'
     """
     return f"feature {number + 1}"
+
+
+def unit_of(name: str) -> str:
+    """The unit of a quantity, where its name ends in one, to be put behind a number.
+
+    >>> unit_of("force [N]"), unit_of("speed (m/s)"), unit_of("share [%]"), unit_of("mpg"), unit_of("satisfaction (0-10)")
+    (' N', ' m/s', ' %', '', '')
+    """
+    found = re.search(r"[\[(](?=[^\[\]()]*[^\W\d_]|[%‰°$€£¥])([^\[\]()]+)[\])]\s*$", name)
+    return f" {found[1].strip().lstrip('/')}" if found else ""

@@ -91,8 +91,8 @@ def _short_stretch(report: HeldOutReport) -> list[str]:
     ]
 
 
-def errors_in_words(report: HeldOutReport, scale: float) -> list[str]:
-    """The error on held-out rows, in the units of y; scale: sd of y."""
+def errors_in_words(report: HeldOutReport, scale: float, unit: str = "") -> list[str]:
+    """The error on held-out rows, in the units of y; scale: sd of y. unit: what stands behind its numbers."""
     if report.mean is None or report.observed is None:
         return []
     found = errors_of(report.observed, report.mean, scale)
@@ -100,7 +100,7 @@ def errors_in_words(report: HeldOutReport, scale: float) -> list[str]:
     explained += ": no better than always predicting the mean" if found.get("R²", 1.0) <= 0.0 else ""
     whole = "" if report.together is None else f", whole {'stretches of time' if report.ordered else 'groups'} at a time,"
     return [
-        f"On {len(report.mean):,} held-out rows{whole} the typical error (RMSE) is {digits(found['RMSE'], 3)}, the mean error (MAE) {digits(found['MAE'], 3)}{explained}."
+        f"On {len(report.mean):,} held-out rows{whole} the typical error (RMSE) is {digits(found['RMSE'], 3)}{unit}, the mean error (MAE) {digits(found['MAE'], 3)}{unit}{explained}."
     ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import re
@@ -28,6 +29,9 @@ def main() -> None:
         print(_MISSING, file=sys.stderr)
         raise SystemExit(FAILED) from None
     gc.set_threshold(_COLLECTED_AFTER)
+    atexit.register(
+        gc.freeze
+    )  # else Python looks for cycles once more among all that pandas and NumPy are made of, before it ends
     debug = "--debug" in sys.argv
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     if arguments and arguments[0] in _BRIEF:

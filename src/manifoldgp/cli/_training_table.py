@@ -129,7 +129,9 @@ def _say_what_was_read(training: Training, rows: int, messages: Messages, ordere
 
     encoding = training.encoding
     inputs, several = listed_names([column.name for column in encoding.columns]), len(encoding.targets)
-    messages.note(f"{rows} rows; inputs: {inputs}; {verb(several, 'target', 'targets')}: {listed_names(encoding.targets)}")
+    messages.note(
+        f"{rows} rows; inputs: {inputs}; {verb(several, 'target', 'targets')}: {listed_names(list(map(encoding.label, encoding.targets)))}"
+    )
     tell_rows_without_target(training.without_target, rows, messages)
     _tell_gaps(training, rows - training.without_target, messages)
     for column in encoding.columns:

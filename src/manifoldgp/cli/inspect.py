@@ -124,7 +124,7 @@ def _show(about: dict[str, Any], encoding: Any, settings: dict[str, Any], number
     pairs({
         "file": f"{about['model']} ({size_in_words(about['bytes'])})",
         **({"dynamics": _system_in_words(about["dynamics"])} if "dynamics" in about else {}),
-        "target": ", ".join(about["targets"]),
+        "target": ", ".join(map(encoding.label, about["targets"])),
         "rows": str(about["rows"]),
         "models in the average": ", ".join(map(str, about["members"])),
     } | {name: str(value) for name, value in settings.items()})  # fmt: skip

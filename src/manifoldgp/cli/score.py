@@ -88,7 +88,7 @@ def score(
     if json:
         print_json({"rows": rows, "rows_without_target": int(missing.sum()), "scores": scores})
     else:
-        _show(scores, rows)
+        _show({encoding.label(name): found for name, found in scores.items()}, rows)
 
 
 def _held_rows_out(model_file: Path) -> bool:

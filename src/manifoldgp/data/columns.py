@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -148,7 +148,10 @@ class Column:
 
     def unknown(self, values: Series) -> list[str]:
         """Categories among the values that the column does not have."""
-        return sorted(set(map(text, values[~missing_in(values)])) - set(self.categories)) if self.categories else []
+        if not self.categories:
+            return []
+        places = self._places()
+        return sorted(value for value in set(map(text, values[~missing_in(values)])) if _place(value, places) < 0)
 
     def level_numbers(self, values: Series, allow_unknown: bool = False) -> np.ndarray:
         """The number (n,) of each value's category; -1 where it is missing or, if that is allowed, unknown."""
@@ -161,9 +164,14 @@ class Column:
                 "Correct or remove these rows, fit again with rows of that kind, or pass allow_unknown=True to predict "
                 "them as rows of any kind that it knows, with intervals as wide as that makes them."
             )
-        index = {category: k for k, category in enumerate(self.categories)}
-        found = np.array([index.get(text(value), -1) for value in values], dtype=int)
+        places = self._places()
+        found = np.array([_place(text(value), places) for value in values], dtype=int)
         return np.where(missing_in(values), -1, found)
+
+    def _places(self) -> dict[str, int]:
+        """The number of each category by its name, and by its name with single blanks, where these leave no doubt."""
+        plain = {" ".join(category.split()): k for k, category in reversed(list(enumerate(self.categories)))}
+        return plain | {category: k for k, category in enumerate(self.categories)}
 
     def unreadable(self, values: Series) -> np.ndarray:
         """Which values (n,) are there and are not what the column held when it was learnt: no number, no date, neither true nor false."""
@@ -284,10 +292,12 @@ def _time_column(name: str, values: Series, cyclic: tuple[str, ...]) -> Column:
 
 
 def missing_in(values: Series) -> np.ndarray:
-    """Which values (n,) are missing or infinite."""
+    """Which values (n,) are missing, nothing but blanks, or infinite."""
     missing = values.isna().to_numpy()
     if pandas().api.types.is_float_dtype(values.dtype):
         missing = missing | np.isinf(values.to_numpy(dtype=np.float64, na_value=np.nan))
+    elif values.dtype == object or pandas().api.types.is_string_dtype(values.dtype):
+        missing = missing | np.array([isinstance(value, str) and value.isspace() for value in values], dtype=bool)
     return missing
 
 
@@ -315,10 +325,15 @@ def target_numbers(name: str, values: Series) -> np.ndarray:
 
 
 def text(value: object) -> str:
-    """A value as a category's name: a whole number without its point, so that 1, 1.0 and "1" are one category."""
+    """A value as a category's name: without blanks around it, and a whole number without its point, so that 1, 1.0 and " 1" are one category."""
     if isinstance(value, (float, np.floating)) and float(value).is_integer():
         return str(int(value))
-    return str(value)
+    return str(value).strip()
+
+
+def _place(category: str, places: Mapping[str, int]) -> int:
+    """The number of a category, else of the one that differs from it in blanks and line breaks alone; -1: there is none."""
+    return places.get(category, places.get(" ".join(category.split()), -1))
 
 
 def rows_where(chosen: np.ndarray, index: ArrayLike, most: int = 3) -> str:

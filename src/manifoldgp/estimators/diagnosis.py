@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from manifoldgp._system.linalg import PIVOT_ERROR, pivot_error
-from manifoldgp._system.plain_text import digits, verb, visible
+from manifoldgp._system.plain_text import digits, unit_of, verb, visible
 from manifoldgp.averaging import as_averaging
 from manifoldgp.averaging.kinds import SEARCHED_GP
 from manifoldgp.averaging.stacking import HeldOutReport
@@ -137,7 +137,7 @@ def _diagnose_output(estimator: ManifoldGPRegressor, ensemble: Ensemble, output:
         )
     if held_out is not None:
         numbers |= held_out_numbers(held_out, ensemble.scale)
-        remarks += errors_in_words(held_out, ensemble.scale) + held_out_remarks(held_out)
+        remarks += errors_in_words(held_out, ensemble.scale, _unit(estimator, output)) + held_out_remarks(held_out)
         remarks += _searched(estimator, ensemble, starts)
     sampling = estimator.sampling_[output]
     if sampling is not None:
@@ -159,6 +159,12 @@ def _diagnose_output(estimator: ManifoldGPRegressor, ensemble: Ensemble, output:
     _starts(starts, N, numbers, remarks, hasattr(as_averaging(estimator.averaging), "max_iter"))
     remarks += _uninformative(estimator, posterior)
     return Diagnosis(numbers, remarks or ["Nothing unusual."])
+
+
+def _unit(estimator: ManifoldGPRegressor, output: int) -> str:
+    """The unit of a target that its name ends in, or that stood below it in the table."""
+    encoding = getattr(estimator, "table_encoding_", None)
+    return "" if encoding is None else unit_of(encoding.label(encoding.targets[output]))
 
 
 def _searched(estimator: ManifoldGPRegressor, ensemble: Ensemble, starts: np.ndarray) -> list[str]:
@@ -432,7 +438,20 @@ def _feature_space(estimator: ManifoldGPRegressor, posterior: Conditioned, numbe
     if Q - rank > lacking:
         remarks.append(f"The {Q} features span only {_dimensions(rank)}{_sample(posterior)}: fewer features would do.")
     elif lacking > _lacking_flags(X, _of_categories(estimator)):
-        remarks.append(f"The {D} inputs span only {_dimensions(D - lacking)}{_sample(posterior)}: some follow from the others.")
+        columns, superfluous = _table_inputs(estimator), lacking - _lacking_flags(X, _of_categories(estimator))
+        given, lost = (D, lacking) if columns is None else (columns, superfluous)
+        remarks.append(
+            f"The {given} inputs span only {_dimensions(given - lost)}{_sample(posterior)}: some follow from the others."
+        )
+
+
+def _table_inputs(estimator: ManifoldGPRegressor) -> int | None:
+    """How many columns of the table are among the inputs of the model, which may see several numbers for one; None without a table."""
+    encoding = getattr(estimator, "table_encoding_", None)
+    if encoding is None:
+        return None
+    names, seen = _column_names(estimator), set(np.asarray(estimator.x_scaler_.columns).tolist())
+    return sum(any(names[d] in column.names for d in seen) for column in encoding.columns)
 
 
 def _dimensions(count: int) -> str:

@@ -23,6 +23,7 @@ from manifoldgp.inspection.html_page import html_page
 from manifoldgp.inspection.learned import LearnedFeatures, learned_features, sensitivities, widest_directions
 from manifoldgp.inspection.predicted_rows import Calibration, Predictions, calibration, coverage_band, histogram_band, predictions
 from manifoldgp.inspection.starts import Trace, Weights, mixture_weights, traces
+from manifoldgp.inspection.table_columns import TableColumn, column_strengths, table_columns
 
 __all__ = [
     "Band",
@@ -32,11 +33,13 @@ __all__ = [
     "Predictions",
     "Rows",
     "Surface",
+    "TableColumn",
     "Trace",
     "Weights",
     "calibration",
     "chosen_inputs",
     "chosen_rows",
+    "column_strengths",
     "components",
     "coverage_band",
     "effect_band",
@@ -57,6 +60,7 @@ __all__ = [
     "slice_band",
     "span",
     "surface",
+    "table_columns",
     "target_label",
     "target_name",
     "thinned",

@@ -72,8 +72,9 @@ def surface(
     output: int = 0,
     points: int = 60,
     margin: float = 0.02,
+    others: np.ndarray | None = None,
 ) -> Surface:
-    """The prediction over a grid of two inputs, the others at their medians."""
+    """The prediction over a grid of two inputs; others (D,): where the others stay, by default at their medians."""
     if len(columns) != 2:
         raise InputError(f"A map needs two inputs, such as columns=(0, 1); got {columns!r}.")
     d1, d2 = (input_index(model, column) for column in columns)
@@ -82,7 +83,7 @@ def surface(
     output = output_index(model, output)
     reference = chosen_inputs(model, X)
     x1, x2 = (np.linspace(*span(reference[:, d], margin), points) for d in (d1, d2))
-    at = np.tile(np.median(reference, axis=0), (points * points, 1))
+    at = np.tile(np.median(reference, axis=0) if others is None else others, (points * points, 1))
     at[:, d1], at[:, d2] = np.repeat(x1, points), np.tile(x2, points)
     mean, variance = (part.cpu().numpy().reshape(points, points) for part in predictive(model, at, output).moments())
     return Surface(x1, x2, mean, np.sqrt(variance))

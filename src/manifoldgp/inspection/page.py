@@ -15,7 +15,7 @@ from manifoldgp._system.files import refuse_unwritable, write_whole
 from manifoldgp._system.plain_text import visible
 from manifoldgp._system.threads import threads_for
 from manifoldgp.errors import InputError
-from manifoldgp.inspection import page_charts, page_errors, page_trust
+from manifoldgp.inspection import page_charts, page_errors, page_relevance, page_trust
 from manifoldgp.inspection import page_words as words
 from manifoldgp.inspection.html_page import html_page
 from manifoldgp.inspection.page_live import live_section
@@ -101,8 +101,8 @@ def _summary(view: ModelView) -> str:
 def _predictions(view: ModelView, charts: list[Spec]) -> str:
     html = f'<h2>What it predicts</h2><p class="soft">{words.READING}</p>{_chart(page_charts.prediction_chart(view), words.prediction(view), charts)}'
     html += _chart(page_charts.map_chart(view), words.MAP, charts)
-    html += _chart(page_charts.relevance_chart(view), words.RELEVANCE, charts, "<h3>Which inputs matter</h3>")
-    return html + _chart(page_charts.sobol_chart(view), words.SOBOL, charts)
+    html += _chart(page_relevance.relevance_chart(view), words.RELEVANCE, charts, "<h3>Which inputs matter</h3>")
+    return html + _chart(page_relevance.sobol_chart(view), words.SOBOL, charts)
 
 
 def _trust(view: ModelView, charts: list[Spec]) -> str:

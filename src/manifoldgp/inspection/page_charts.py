@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import combinations
 
 import numpy as np
@@ -10,13 +11,12 @@ from manifoldgp import inspection
 from manifoldgp._system.plain_text import feature_name
 from manifoldgp.errors import InputError
 from manifoldgp.inspection.page_view import (
-    BAR,
     BLUE,
     INK,
     MOST_SLICES,
+    MOST_WORDS,
     POINT,
     SERIES,
-    SKY,
     VERMILLION,
     ModelView,
     Spec,
@@ -27,11 +27,9 @@ from manifoldgp.inspection.page_view import (
     choice,
     numbers,
     padded,
-    rows_of_bars,
+    word_axis,
 )
-
-MOST_SOBOL, SOBOL_SAMPLES = 30, 1024
-"""Inputs up to which a page computes Sobol indices, and the rows of its samples."""
+from manifoldgp.inspection.table_columns import TableColumn
 
 
 def prediction_chart(view: ModelView) -> Spec:
@@ -42,15 +40,48 @@ def prediction_chart(view: ModelView) -> Spec:
         if view.targets[0].test is not None:
             legend.append(chip("test rows", VERMILLION))
         return chart("prediction", specs, view.target_choice, legend)
-    shown = view.by_strength[:MOST_SLICES]
+    shown = view.strongest[:MOST_SLICES]
     specs = []
     for target in view.targets:
         most = min(view.affordable // 4, 400)
-        slices = [inspection.effect_band(view.model, d, output=target.output, most=most) for d in shown]
-        y = padded(*(s.lower for s in slices), *(s.upper for s in slices))
-        specs.append([_slice(view, target, d, band, y) for d, band in zip(shown, slices, strict=True)])
+        slices = [_effect(view, target, column, most) for column in shown]
+        y = padded(*(band.lower for band, _ in slices), *(band.upper for band, _ in slices))
+        specs.append(
+            [
+                _slice(view, target, column, band, y) if words is None else _of_words(target, column, band, words, y)
+                for column, (band, words) in zip(shown, slices, strict=True)
+            ]
+        )
     flat = [specs[t][k] for k in range(len(shown)) for t in range(len(view.targets))]
-    return chart("prediction", flat, [choice("Input that varies", [view.inputs[d] for d in shown]), *view.target_choice])
+    return chart("prediction", flat, [choice("Input that varies", [column.label for column in shown]), *view.target_choice])
+
+
+def _effect(view: ModelView, target: TargetView, column: TableColumn, most: int) -> tuple[inspection.Band, list[str] | None]:
+    """What an input does along the data; of a category the mean prediction and interval of the rows of each of the most frequent ones, and what these are called."""
+    rows = view.X[inspection.thinned(len(view.X), most)]
+    words = column.words(rows)
+    if words is None:
+        return inspection.effect_band(view.model, column.places[0], output=target.output, most=most), None
+    usual = [word for word, _ in Counter(words).most_common(MOST_WORDS)]
+    found = inspection.predicted_band(view.model, rows, np.zeros(len(rows)), target.output)
+    of_word = [np.array(words) == word for word in sorted(usual)]
+    parts = (np.array([part[chosen].mean() for chosen in of_word]) for part in (found.mean, found.lower, found.upper))
+    return inspection.Band(np.arange(len(usual), dtype=float), *parts), sorted(usual)
+
+
+def _of_words(target: TargetView, column: TableColumn, band: inspection.Band, words: list[str], y: list[float]) -> Spec:
+    points = {
+        "kind": "points", "color": BLUE, "size": 4, "x": numbers(band.x), "y": numbers(band.mean), "lower": numbers(band.lower), "upper": numbers(band.upper),
+        "label": words, "tell": [[column.label, "label"], ["mean", "y"], ["95 % interval from", "lower"], ["to", "upper"]],
+    }  # fmt: skip
+    return {
+        "title": f"Prediction of {target.name} for each {column.label}",
+        "hover": "nearest",
+        "x": word_axis(column.label, words),
+        "y": axis(target.name, y),
+        "layers": [points],
+        "idle": POINT,
+    }
 
 
 def _curve(view: ModelView, target: TargetView) -> Spec:
@@ -72,12 +103,13 @@ def _curve(view: ModelView, target: TargetView) -> Spec:
     }
 
 
-def _slice(view: ModelView, target: TargetView, d: int, band: inspection.Band, y: list[float]) -> Spec:
-    ticks = view.X[inspection.thinned(len(view.X), 300), d]
+def _slice(view: ModelView, target: TargetView, column: TableColumn, band: inspection.Band, y: list[float]) -> Spec:
+    name = view.inputs[column.places[0]]
+    ticks = view.X[inspection.thinned(len(view.X), 300), column.places[0]]
     return {
-        "title": f"Prediction of {target.name} along {view.inputs[d]}",
+        "title": f"Prediction of {target.name} along {name}",
         "hover": "x",
-        "x": axis(view.inputs[d], (band.x[0], band.x[-1])),
+        "x": axis(name, (band.x[0], band.x[-1])),
         "y": axis(target.name, y),
         "layers": [{"kind": "rug", "x": numbers(ticks), "color": INK}, _band(band)],
         "idle": POINT,
@@ -94,15 +126,19 @@ def _points(x: np.ndarray, y: np.ndarray, key: str, color: str, x_name: str, y_n
 
 
 def map_chart(view: ModelView) -> Spec | None:
-    """Mean and standard deviation over pairs of the strongest inputs."""
-    if len(view.inputs) < 2:
+    """Mean and standard deviation over pairs of the strongest inputs that are numbers; None without two of these."""
+    numeric = [column.places[0] for column in view.strongest if column.is_number]
+    if len(numeric) < 2:
         return None
-    pairs = list(combinations(view.by_strength[:3], 2))
+    pairs = list(combinations(numeric[:3], 2))
     points = round(40 * view.detail)
     some = inspection.thinned(len(view.X), 400)
     specs = []
     for d1, d2 in pairs:
-        surfaces = [inspection.surface(view.model, (d1, d2), output=t.output, points=points) for t in view.targets]
+        surfaces = [
+            inspection.surface(view.model, (d1, d2), output=t.output, points=points, others=view.X[view.central_row])
+            for t in view.targets
+        ]
         for what in ("mean", "std"):
             for target, surface in zip(view.targets, surfaces, strict=True):
                 values = getattr(surface, what)
@@ -128,85 +164,6 @@ def map_chart(view: ModelView) -> Spec | None:
         *view.target_choice,
     ]
     return chart("map", specs, choices, [chip("rows", "#ffffff", "training rows")])
-
-
-def relevance_chart(view: ModelView) -> Spec | None:
-    if len(view.inputs) < 2:
-        return None
-    specs = []
-    for target in view.targets:
-        order = np.argsort(-target.strength, kind="stable")[:20].tolist()
-        values = target.strength[order]
-        bars = rows_of_bars(np.zeros(len(order)), values)
-        bars |= {
-            "color": BLUE,
-            "label": [view.inputs[d] for d in order],
-            "value": numbers(values),
-            "tell": [["", "label"], ["", "value"]],
-            "last": True,
-        }
-        specs.append(
-            {
-                "title": f"How much {target.name} changes with each input",
-                "hover": "nearest",
-                "height": 60 + 26 * len(order),
-                "x": axis(f"typical change of {target.name}", (0.0, 1.04 * float(values.max()) or 1.0), fixed=True),
-                "y": {
-                    "range": [0.5 - len(order), 0.5],
-                    "fixed": True,
-                    "ticks": [[-k, view.inputs[d]] for k, d in enumerate(order)],
-                },
-                "layers": [bars],
-                "idle": BAR,
-            }
-        )
-    return chart("relevance", specs, view.target_choice)
-
-
-def sobol_chart(view: ModelView) -> Spec | None:
-    """Total and first-order Sobol indices of every input, with their standard errors under the pointer."""
-    if not 2 <= len(view.inputs) <= MOST_SOBOL:
-        return None
-    specs = []
-    for target in view.targets:
-        found = view.model.sensitivity(samples=SOBOL_SAMPLES, output=target.output)
-        order = np.argsort(-found.total, kind="stable")[:20]
-        layers = [
-            _shares(view, order, shares, errors, color, what)
-            for what, shares, errors, color in (
-                ("with interactions", found.total, found.total_error, SKY),
-                ("alone", found.first, found.first_error, BLUE),
-            )
-        ]
-        specs.append(
-            {
-                "title": f"Share of the variation of {target.name} that each input causes",
-                "hover": "nearest",
-                "height": 60 + 26 * len(order),
-                "x": axis("share of the variance", (0.0, max(1.0, 1.04 * float(found.total.max()))), fixed=True),
-                "y": {
-                    "range": [0.5 - len(order), 0.5],
-                    "fixed": True,
-                    "ticks": [[-k, view.inputs[d]] for k, d in enumerate(order)],
-                },
-                "layers": layers,
-                "idle": BAR,
-            }
-        )
-    legend = [chip("total", SKY, "with all its interactions"), chip("first", BLUE, "alone")]
-    return chart("sobol", specs, view.target_choice, legend)
-
-
-def _shares(view: ModelView, order: np.ndarray, shares: np.ndarray, errors: np.ndarray, color: str, what: str) -> Spec:
-    values = np.maximum(shares[order], 0.0)
-    return rows_of_bars(np.zeros(len(order)), values) | {
-        "color": color,
-        "label": [f"{view.inputs[d]}, {what}" for d in order],
-        "value": numbers(shares[order]),
-        "error": numbers(errors[order]),
-        "tell": [["", "label"], ["share", "value"], ["±", "error"]],
-        "last": True,
-    }
 
 
 def features_chart(view: ModelView) -> Spec | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from html import escape
 
 import numpy as np
@@ -12,6 +13,7 @@ from manifoldgp.inspection.page_view import (
     BLUE,
     INK,
     MOST_SLICES,
+    MOST_WORDS,
     POINT,
     ModelView,
     Spec,
@@ -21,7 +23,9 @@ from manifoldgp.inspection.page_view import (
     choice,
     numbers,
     padded,
+    word_axis,
 )
+from manifoldgp.inspection.table_columns import TableColumn
 
 _WORST = 10
 _MOST_INPUTS = 8
@@ -30,34 +34,42 @@ ORDER = "order of rows"
 
 def residuals_chart(view: ModelView) -> Spec:
     """Observed less predicted, against the order of rows and against each of the strongest inputs."""
-    shown = view.by_strength[:MOST_SLICES]
+    shown = view.strongest[:MOST_SLICES]
     specs = []
-    for d in (None, *shown):
-        specs += [_residuals(view, target, d) for target in view.targets]
-    return chart("residuals", specs, [choice("Against", [ORDER, *(view.inputs[d] for d in shown)]), *view.target_choice])
+    for column in (None, *shown):
+        specs += [_residuals(view, target, column) for target in view.targets]
+    return chart("residuals", specs, [choice("Against", [ORDER, *(column.label for column in shown)]), *view.target_choice])
 
 
-def _residuals(view: ModelView, target: TargetView, d: int | None) -> Spec:
+def _residuals(view: ModelView, target: TargetView, column: TableColumn | None) -> Spec:
     found = target.shown
     some = inspection.thinned(len(found.observed), 600)
     error = (found.observed - found.mean)[some]
     rows = view.numbers_of(found)[some]
-    x = rows.astype(float) if d is None else found.X[some, d]
-    name, limits = ORDER if d is None else view.inputs[d], padded(x)
+    words = None if column is None else column.words(found.X[some])
+    known = sorted(set(words or ()))
+    if words is not None:
+        x = np.array([known.index(word) for word in words], dtype=float)
+    else:
+        x = rows.astype(float) if column is None else found.X[some, column.places[0]]
+    name = ORDER if column is None else column.label if words is not None else view.inputs[column.places[0]]
+    limits = padded(x)
     points = {
         "kind": "points",
         "color": BLUE,
         "x": numbers(x),
         "y": numbers(error),
         "row": [str(i) for i in rows],
+        **({} if words is None else {"label": words}),
     }
-    points |= {"tell": [["row", "row"], *([] if d is None else [[name, "x"]]), ["observed less predicted", "y"]]}
+    value = [] if column is None else [[name, "x" if words is None else "label"]]
+    points |= {"tell": [["row", "row"], *value, ["observed less predicted", "y"]]}
     zero = {"kind": "line", "x": limits, "y": [0.0, 0.0], "color": INK, "width": 1.2, "dash": "5 4"}
     return {
         "title": f"Errors of {target.name} against {name}",
         "hover": "nearest",
         "height": 320,
-        "x": axis(name, limits),
+        "x": axis(name, limits) if words is None or len(known) > MOST_WORDS else word_axis(name, known),
         "y": axis(f"{target.name}: observed less predicted", padded(error, [0.0])),
         "layers": [zero, points],
         "idle": POINT,
@@ -70,19 +82,33 @@ def worst_rows(view: ModelView) -> str:
 
 
 def _worst_of(view: ModelView, target: TargetView) -> str:
-    found, shown = target.shown, view.by_strength[:_MOST_INPUTS]
+    found, shown = target.shown, view.strongest[:_MOST_INPUTS]
     error = found.observed - found.mean
-    X, numbers_of_rows = _with_zeros(found.X), view.numbers_of(found)
+    numbers_of_rows = view.numbers_of(found)
     worst: list[int] = np.argsort(-np.abs(error), kind="stable")[:_WORST].tolist()
-    heads = ("row", "observed", "predicted", "error", "95 % interval", *(escape(view.inputs[d]) for d in shown))
+    heads = ("row", "observed", "predicted", "error", "95 % interval", *(escape(column.label) for column in shown))
+    inputs = [cells(column, found.X, worst) for column in shown]
     rows = []
-    for i in worst:
+    for k, i in enumerate(worst):
         outside = not found.lower[i] <= found.observed[i] <= found.upper[i]
         interval = f"{say(found.lower[i])} to {say(found.upper[i])}" + (" (outside)" if outside else "")
-        cells = [say(found.observed[i]), say(found.mean[i]), say(error[i]), interval, *(say_input(X[i, d]) for d in shown)]
-        rows.append([str(numbers_of_rows[i]), *cells])
+        told = [say(found.observed[i]), say(found.mean[i]), say(error[i]), interval]
+        rows.append([str(numbers_of_rows[i]), *told, *(column[k] for column in inputs)])
     of = f" of {escape(target.name)}" if len(view.targets) > 1 else ""
     return f"<h3>The rows with the largest errors{of}</h3>{table(heads, rows)}"
+
+
+def cells(column: TableColumn, X: np.ndarray, rows: Sequence[int]) -> list[str]:
+    """What a table shows of an input in some rows of X (n, D), as HTML: a category by its name, a date as a date."""
+    some = X[rows]
+    words = column.words(some)
+    if words is not None:
+        shown = list(map(escape, words))
+    elif column.column.kind == "date":
+        shown = column.dates(some)
+    else:
+        shown = [say_input(x) for x in _with_zeros(X)[rows, column.places[0]]]
+    return ["missing" if gap else text for text, gap in zip(shown, column.is_missing(some), strict=True)]
 
 
 def _with_zeros(X: np.ndarray) -> np.ndarray:

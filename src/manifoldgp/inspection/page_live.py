@@ -60,7 +60,7 @@ def _facts(view: ModelView, p: Predictor) -> Spec:
     scaled = (rows - p.x_offset) / p.x_scale
     spread = [target.rows.y for target in view.targets]
     return {
-        "columns": _columns(view, _central_row((view.X - p.x_offset) / p.x_scale, _rows_with_gaps(view))),
+        "columns": _columns(view, view.central_row),
         "targets": [target.name for target in view.targets],
         "ranges": [[float(np.min(y)), float(np.max(y))] for y in spread],
         "offset": p.x_offset.tolist(),
@@ -69,22 +69,6 @@ def _facts(view: ModelView, p: Predictor) -> Spec:
         "typical": _typical_gap(scaled),
         "fills": _fills_gaps(view),
     }
-
-
-def _rows_with_gaps(view: ModelView) -> np.ndarray:
-    """Which training rows (n,) had a gap: the controls have none, so that no control could show such a row."""
-    if view.encoding is None:
-        return np.zeros(len(view.X), dtype=bool)
-    return np.asarray((view.X[:, view.encoding.indicators] > 0.5).any(1))
-
-
-def _central_row(scaled: np.ndarray, gaps: np.ndarray) -> int:
-    """The training row nearest to the middle of all, where the controls begin: medians of all inputs together may lie where nothing was ever seen.
-
-    gaps (n,): rows that are taken only if there are no others.
-    """
-    distances = ((scaled - np.median(scaled, 0)) ** 2).sum(1)
-    return int(np.where(gaps & ~gaps.all(), np.inf, distances).argmin())
 
 
 def _columns(view: ModelView, begin: int) -> list[Spec]:

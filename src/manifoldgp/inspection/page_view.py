@@ -12,6 +12,7 @@ from manifoldgp import inspection
 from manifoldgp._system.plain_text import one_line
 from manifoldgp.averaging.stacking import HeldOutReport
 from manifoldgp.errors import InputError
+from manifoldgp.inspection.table_columns import TableColumn, column_strengths, table_columns
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -69,6 +70,11 @@ def choice(label: str, options: Iterable[str], *, buttons: bool = False) -> Spec
     return {"label": label, "options": list(options), "shown": True, "buttons": buttons}
 
 
+def word_axis(label: str, words: Sequence[str]) -> Spec:
+    """An axis with words at 0, 1, and so on."""
+    return axis(label, (-0.5, len(words) - 0.5), fixed=True, ticks=[[k, word] for k, word in enumerate(words)])
+
+
 def chip(key: str, color: str, label: str | None = None) -> Spec:
     """A legend entry that hides the layers with its key."""
     return {"key": key, "label": label or key, "color": color}
@@ -89,14 +95,16 @@ MOST_ROWS = 1000
 """Rows that one picture shows."""
 
 MOST_TARGETS = 6
-MOST_SLICES = 12
+MOST_SLICES = MOST_WORDS = 12
+"""Inputs that can be chosen, and categories that have a place beside each other."""
+
 _WORK = 5e10
 """Multiplications that one picture may take: some ten seconds on one core."""
 
 
 @dataclass(frozen=True)
 class TargetView:
-    """One target: its name, training rows, strength of the inputs (D,), and predictions: of test rows if there are any, else leave-one-out.
+    """One target: its name, training rows, strength of the table's inputs (C,), and predictions: of test rows if there are any, else leave-one-out.
 
     held_out: what the rows say that a stack held out.
     """
@@ -120,11 +128,12 @@ class TargetView:
 class ModelView:
     """A fitted model with the names of its inputs as the page shows them, on one line each, its targets, and how many rows predictions of it can be asked for at once.
 
-    test_numbers: how the test rows are counted in their table.
+    columns: the inputs as the table has them. test_numbers: how the test rows are counted in their table.
     """
 
     model: ManifoldGPRegressor
     inputs: list[str]
+    columns: list[TableColumn]
     targets: list[TargetView]
     X: np.ndarray
     affordable: int
@@ -150,10 +159,7 @@ class ModelView:
     @property
     def encoding(self) -> TableEncoding | None:
         """How tables become inputs, if the page shows the columns by the names of the model's own table."""
-        encoding = getattr(self.model, "table_encoding_", None)
-        if encoding is None or [one_line(encoding.label(name)) for name in encoding.names] != self.inputs:
-            return None
-        return encoding
+        return _encoding(self.model, self.inputs)
 
     @property
     def detail(self) -> float:
@@ -166,10 +172,20 @@ class ModelView:
         return [choice("Target", [t.name for t in self.targets])] if len(self.targets) > 1 else []
 
     @property
-    def by_strength(self) -> list[int]:
-        """Inputs, the one that matters most to any target first."""
-        strongest = np.max([t.strength / max(float(t.strength.max()), 1e-300) for t in self.targets], axis=0)
-        return [int(d) for d in np.argsort(-strongest, kind="stable")]
+    def strongest(self) -> list[TableColumn]:
+        """The inputs, the one that matters most to any target first."""
+        strength = np.max([t.strength / max(float(t.strength.max()), 1e-300) for t in self.targets], axis=0)
+        return [self.columns[c] for c in np.argsort(-strength, kind="stable")]
+
+    @property
+    def central_row(self) -> int:
+        """The training row nearest to the middle of all, one without gaps if there is one: medians of all inputs together may lie where nothing was ever seen."""
+        spread = self.X.std(0)
+        varying = spread > 1e-12 * np.abs(self.X).max(0)
+        scaled = self.X[:, varying] / spread[varying]
+        gaps = np.any([column.is_missing(self.X) for column in self.columns], axis=0)
+        distances = ((scaled - np.median(scaled, 0)) ** 2).sum(1)
+        return int(np.where(gaps & ~gaps.all(), np.inf, distances).argmin())
 
 
 def view_of(
@@ -181,6 +197,7 @@ def view_of(
 ) -> ModelView:
     """Look at a fitted model; columns: names of the inputs, or of the inputs and then the targets. X, y: test rows, or neither; test_numbers: of them in their table."""
     inputs, targets = _names(model, columns)
+    shown, X_known = table_columns(inputs, _encoding(model, inputs)), inspection.chosen_inputs(model, None)
     ensemble = model.ensembles_[0]
     affordable = int(np.clip(1000 * _WORK / ensemble.operations(1000), 300, 5000))
     views = []
@@ -188,7 +205,7 @@ def view_of(
         left_out = inspection.predictions(model, output=o, most=min(affordable, MOST_ROWS))
         test = None if X is None and y is None else inspection.predictions(model, X, y, output=o, most=affordable)
         found = inspection.calibration(model, X, y, output=o, known=left_out if test is None else test)
-        strength = inspection.sensitivities(model, output=o, most=min(affordable // 4, 400))
+        strength = column_strengths(model, shown, X_known, output=o, most=min(affordable // 4, 400))
         views.append(
             TargetView(
                 o,
@@ -201,7 +218,15 @@ def view_of(
                 inspection.held_out(model, o),
             )
         )
-    return ModelView(model, inputs, views, inspection.chosen_inputs(model, None), affordable, test_numbers)
+    return ModelView(model, inputs, shown, views, X_known, affordable, test_numbers)
+
+
+def _encoding(model: ManifoldGPRegressor, inputs: list[str]) -> TableEncoding | None:
+    """How tables become inputs, if these are called as the model's own table has them."""
+    encoding = getattr(model, "table_encoding_", None)
+    if encoding is None or [one_line(encoding.label(name)) for name in encoding.names] != inputs:
+        return None
+    return encoding
 
 
 def _names(model: ManifoldGPRegressor, columns: Sequence[str] | None) -> tuple[list[str], list[str]]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from html import escape
 
 import numpy as np
 
 from manifoldgp import inspection, metrics
-from manifoldgp._system.plain_text import digits, explained_share, one_line
+from manifoldgp._system.plain_text import digits, explained_share, one_line, unit_of
 from manifoldgp.averaging import as_averaging
 from manifoldgp.averaging.stacking import PLAIN_GPS
 from manifoldgp.averaging.verdict import errors_of, interval_remarks
@@ -28,12 +27,13 @@ GLOSSARY = (
     "<b>Held-out rows</b> were kept from the models that predict them."
 )
 MAP = (
-    "<b>The prediction over two inputs at once</b>, the others at their medians; white dots are training rows. Switch to <i>uncertainty</i> to see where the model "
-    "is unsure: usually far from the dots."
+    "<b>The prediction over two inputs at once</b>, the others as in the training row that is nearest to the middle of all; white dots are training rows. "
+    "Switch to <i>uncertainty</i> to see where the model is unsure: usually far from the dots."
 )
 RELEVANCE = (
     "<b>How much the prediction typically changes when one input varies by one standard deviation</b> (slope of the prediction, root mean square over "
-    "training rows, times the spread of the input; in units of the target). A short bar: the model hardly uses this input."
+    "training rows, times the spread of the input; of a category what other categories in its place, as often as they occur, do; in units of the target). "
+    "A short bar: the model hardly uses this input."
 )
 SOBOL = (
     "<b>Sobol indices</b>: the share of the variance of the prediction that an input causes alone, and with all interactions that it takes part in. Inputs vary "
@@ -86,7 +86,7 @@ def headline(view: ModelView) -> str:
 
 def _headline(view: ModelView, target: TargetView) -> str:
     found = _first_numbers(view, target)
-    unit = _unit(target.name)
+    unit = unit_of(target.name)
     of = f"{escape(target.name)}: typical" if len(view.targets) > 1 else "Typical"
     explained = "" if found.explained is None else f"; R² <b>{explained_share(found.explained).replace('-', '−')}</b>"
     if np.ptp(target.rows.y) == 0.0:
@@ -170,16 +170,6 @@ def _percent(share: float) -> str:
     return "> 99.9 %" if share > 0.9995 else "< 0.1 %" if share < 0.0005 else f"{100 * share:.1f} %"
 
 
-def _unit(name: str) -> str:
-    """The unit of a target, where its name ends in one.
-
-    >>> _unit("force [N]"), _unit("speed (m/s)"), _unit("share [%]"), _unit("mpg"), _unit("satisfaction (0-10)")
-    (' N', ' m/s', ' %', '', '')
-    """
-    found = re.search(r"[\[(](?=[^\[\]()]*[^\W\d_]|[%‰°$€£¥])([^\[\]()]+)[\])]\s*$", name)
-    return f" {found[1].strip().lstrip('/')}" if found else ""
-
-
 def residuals(view: ModelView) -> str:
     some = " At most 600 rows are drawn." if view.targets[0].shown.total > 600 else ""
     return (
@@ -214,7 +204,7 @@ def facts(view: ModelView) -> dict[str, str]:
     for target in view.targets[:2]:
         of = f" of {target.name}" if len(view.targets) > 1 else ""
         error, which = _typical_error(view, target)
-        found[f"typical error{of} ({which})"] = escape(say(error) + _unit(target.name))
+        found[f"typical error{of} ({which})"] = escape(say(error) + unit_of(target.name))
         inside = float(np.mean(np.abs(target.calibration.pit - 0.5) <= 0.475))
         found[f"95 % intervals{of} hold ({_source(target)})"] = _percent(inside)
     return found
@@ -230,11 +220,13 @@ def prediction(view: ModelView) -> str:
             "" if view.targets[0].test is None else ", red ones test rows, which the model has not seen"
         )
         return f"<b>Prediction (line) and how sure it is</b> ({interval}); {rows}.{_thinned(view)}"
-    shown = min(len(view.inputs), MOST_SLICES)
-    which = "" if shown == len(view.inputs) else f" The {shown} inputs that matter most can be chosen."
+    shown = min(len(view.columns), MOST_SLICES)
+    words = any(column.words(view.X[:1]) is not None for column in view.strongest[:shown])
+    of_words = " Of a category: the mean prediction and the mean interval of the rows of each." if words else ""
+    which = "" if shown == len(view.columns) else f" The {shown} inputs that matter most can be chosen."
     return (
         f"<b>What happens to the prediction when one input varies</b> and the others go along as they do in the data (accumulated local effects: rows are moved to values nearby, "
-        f"never far from where rows are): line, mean; {interval}. Ticks at the bottom show where training rows are. The vertical scale is the same for all inputs.{which}"
+        f"never far from where rows are): line, mean; {interval}. Ticks at the bottom show where training rows are. The vertical scale is the same for all inputs.{of_words}{which}"
     )
 
 

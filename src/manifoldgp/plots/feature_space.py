@@ -9,10 +9,10 @@ from matplotlib.axes import Axes
 from numpy.typing import ArrayLike
 
 from manifoldgp import inspection
-from manifoldgp._system.plain_text import feature_name
+from manifoldgp._system.plain_text import feature_name, without_formulas
 from manifoldgp.errors import InputError
 from manifoldgp.inspection.palette import BLUE, BROWN, GREEN, PURPLE, VERMILLION
-from manifoldgp.plots.style import drawing_place, input_labels, styled, target_label
+from manifoldgp.plots.style import drawing_place, styled, target_label
 
 if TYPE_CHECKING:
     from manifoldgp.data.inputs import Table
@@ -23,16 +23,17 @@ if TYPE_CHECKING:
 def plot_relevance(
     model: ManifoldGPRegressor, X: Table | None = None, *, output: int = 0, most: int = 20, ax: Axes | None = None
 ) -> Axes:
-    """A bar for each input, the strongest on top: by how much the prediction typically changes with it (`sensitivities`).
+    """A bar for each input of the table, the strongest on top: by how much the prediction typically changes with it (`column_strengths`).
 
     Parameters
     ----------
     most
         Inputs that are shown.
     """
-    strength = inspection.sensitivities(model, X, output=output)
+    columns = inspection.table_columns(inspection.input_names(model), getattr(model, "table_encoding_", None))
+    strength = inspection.column_strengths(model, columns, inspection.chosen_inputs(model, X), output=output)
     order = np.argsort(-strength, kind="stable")[:most]
-    names = input_labels(model)
+    names = [without_formulas(column.label) for column in columns]
     ax = drawing_place(ax, (5.2, 1.1 + 0.26 * len(order)))
     ax.barh(range(len(order)), strength[order], height=0.62, color=BLUE)
     ax.set_yticks(range(len(order)), [names[d] for d in order])

@@ -28,6 +28,8 @@ _COMPARED: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
 }
+_SAME = 1e-9
+"""Numbers this close are equal, as a share of the largest one in a comparison: 0.1 + 0.2 + 0.7 is 1."""
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "abs": np.abs,
     "sqrt": np.sqrt,
@@ -85,8 +87,33 @@ class Constraint:
         sides = [self._value(side, columns) for side in (self.tree.left, *self.tree.comparators)]
         holds = np.ones(n, dtype=bool)
         for left, compare, right in zip(sides, self.tree.ops, sides[1:], strict=False):
-            holds &= np.broadcast_to(np.asarray(_COMPARED[type(compare)](left, right), dtype=bool), n)
+            holds &= np.broadcast_to(np.asarray(self._compared(compare, left, right, columns), dtype=bool), n)
         return holds
+
+    def named(self) -> list[str]:
+        """The columns that it is about, each once."""
+        words = [node.id for node in ast.walk(self.tree) if isinstance(node, ast.Name)]
+        return list(dict.fromkeys(self.names[word] for word in words if word in self.names))
+
+    def excess(self, columns: Mapping[str, np.ndarray]) -> np.ndarray | None:
+        """Of an equation between numbers, its left side minus its right (n,); None of any other condition."""
+        if len(self.tree.ops) != 1 or not isinstance(self.tree.ops[0], ast.Eq):
+            return None
+        left, right = (np.asarray(self._value(side, columns)) for side in (self.tree.left, self.tree.comparators[0]))
+        return left - right if left.dtype.kind in "fi" and right.dtype.kind in "fi" else None
+
+    def _compared(self, compare: ast.cmpop, left: Any, right: Any, columns: Mapping[str, np.ndarray]) -> Any:
+        """The comparison of two sides; numbers are the same up to rounding."""
+        sides = np.asarray(left), np.asarray(right)
+        if any(side.dtype.kind not in "fi" for side in sides):
+            return _COMPARED[type(compare)](left, right)
+        used = [*sides, *(np.asarray(columns[name]) for name in self.named())]
+        with np.errstate(all="ignore"):
+            largest = np.maximum.reduce(np.broadcast_arrays(*(np.abs(a) for a in used if a.dtype.kind in "fi")))
+            apart = np.abs(sides[0] - sides[1])
+            same = np.isfinite(apart) & (apart <= _SAME * largest)
+            by_equality = isinstance(compare, (ast.LtE, ast.GtE, ast.Eq))
+            return np.where(same, by_equality, _COMPARED[type(compare)](*sides))
 
     def _value(self, node: ast.expr, columns: Mapping[str, np.ndarray]) -> Any:
         """The value of a part of the tree; `_check` has seen that there are no other kinds of parts."""

@@ -65,6 +65,10 @@ class Range:
         rounded = self.low + step * np.clip(np.round((values - self.low) / step), 0, most)
         return np.round(rounded, 12)
 
+    def nearest(self, values: np.ndarray) -> np.ndarray:
+        """The possible numbers next to these; without a step they are themselves, inside or not."""
+        return np.round(values, 12) if self.step is None else self._on_grid(values, self.step)
+
     def share(self, values: np.ndarray) -> np.ndarray:
         return (values - self.low) / (self.high - self.low) if self.high > self.low else np.zeros(len(values))
 
@@ -119,6 +123,16 @@ class Choice:
     def at(self, share: np.ndarray) -> np.ndarray:
         place = np.minimum((np.clip(share, 0.0, 1.0) * len(self.values)).astype(int), len(self.values) - 1)
         return np.array(self.values, dtype=object if isinstance(self.values[0], str) else None)[place]
+
+    @property
+    def of_numbers(self) -> bool:
+        """Whether it is one of several numbers."""
+        return len(self.values) > 1 and all(isinstance(value, float) for value in self.values)
+
+    def nearest(self, values: np.ndarray) -> np.ndarray:
+        """Of several numbers the ones next to these."""
+        known = np.array(self.values, dtype=float)
+        return known[np.abs(values[:, None] - known).argmin(1)]
 
     def share(self, values: np.ndarray) -> np.ndarray:
         place = {value: k for k, value in enumerate(self.values)}

@@ -24,6 +24,9 @@ Values = dict[str, np.ndarray]
 
 _MOST_DRAWS = 2**17
 
+_SWEEPS, _SECANTS = 6, 12
+"""Turns of several equations, and steps of one that is not linear."""
+
 
 @dataclass(frozen=True)
 class Space:
@@ -38,17 +41,17 @@ class Space:
     def draw(self, count: int, rng: np.random.Generator) -> Values:
         """About ``count`` possible experiments, spread evenly; fewer where conditions leave little, and an error where they leave nothing."""
         sobol, found, drawn = qmc.Sobol(len(self.inputs), rng=rng), [], 0
-        while drawn < _MOST_DRAWS and sum(len(part) for part in found) < count:
-            shares = sobol.random(count)
+        while drawn < _MOST_DRAWS and sum(len(next(iter(part.values()))) for part in found) < count:
+            values = self.settled(self.at(sobol.random(count)), rng)
             drawn += count
-            found.append(shares[self.possible(self.at(shares))])
-        shares = np.concatenate(found)[:count]
-        if not len(shares):
+            found.append(_chosen(values, self.possible(values)))
+        values = {name: np.concatenate([part[name] for part in found])[:count] for name in self.inputs}
+        if not len(next(iter(values.values()))):
             conditions = ", ".join(repr(c.text) for c in self.constraints)
             raise InputError(
                 f"None of {drawn:,} experiments within the bounds satisfies {conditions}. Widen the bounds, or the conditions."
             )
-        return self.at(shares)
+        return values
 
     def near(self, values: Values, count: int, width: float, rng: np.random.Generator) -> Values:
         """Possible experiments in the neighbourhood of given ones, ``count`` in all; width: as a share of the ranges."""
@@ -57,12 +60,47 @@ class Space:
         moved = [i for i, domain in enumerate(self.inputs.values()) if isinstance(domain, Choice)]
         switched = rng.uniform(size=(count, len(moved))) < 0.1
         shares[:, moved] = np.where(switched, rng.uniform(size=switched.shape), shares[:, moved])
-        found = self.at(shares)
+        found = self.settled(self.at(shares), rng)
         return _chosen(found, self.possible(found))
 
     def at(self, shares: np.ndarray) -> Values:
         """Experiments at shares (n, number of inputs) of the way through every input."""
         return {name: domain.at(shares[:, i]) for i, (name, domain) in enumerate(self.inputs.items())}
+
+    def settled(self, values: Values, rng: np.random.Generator) -> Values:
+        """The experiments with one number of every equation, another one in each, as the others demand: chance satisfies no a + b + c == 1."""
+        values = {name: column.astype(float) if name in self._numbers else column for name, column in values.items()}
+        equations = [constraint for constraint in self.constraints if constraint.excess(values) is not None]
+        for constraint in equations * min(len(equations), _SWEEPS):  # the next one may move what this one has settled
+            movable = [name for name in constraint.named() if name in self._numbers]
+            moved = rng.integers(max(len(movable), 1), size=len(next(iter(values.values()))))
+            for i, name in enumerate(movable):
+                solved = self._solved(constraint, name, values)
+                values[name] = np.where((moved == i) & self.inputs[name].holds(solved), solved, values[name])
+        return values
+
+    @property
+    def _numbers(self) -> list[str]:
+        """Inputs that can be any of several numbers."""
+        ranges = (name for name, domain in self.inputs.items() if isinstance(domain, Range) and domain.high > domain.low)
+        return [*ranges, *(name for name, domain in self.inputs.items() if isinstance(domain, Choice) and domain.of_numbers)]
+
+    def _solved(self, equation: Constraint, name: str, values: Values) -> np.ndarray:
+        """The numbers (n,) of one input with which an equation holds, by secants: at once where it is linear."""
+        domain = self.inputs[name]
+        assert isinstance(domain, (Range, Choice))
+
+        def excess(x: np.ndarray) -> np.ndarray:
+            return np.asarray(equation.excess(values | {name: x}))
+
+        before = values[name]
+        at = before + 0.25 * np.ptp([domain.at(np.array([share]))[0] for share in (0.0, 1.0)])
+        with np.errstate(all="ignore"):
+            for _ in range(_SECANTS):
+                left, right = excess(before), excess(at)
+                following = at - right * (at - before) / (right - left)
+                before, at = at, np.where((right == left) | (right == 0.0), at, following)
+        return domain.nearest(at)
 
     def possible(self, values: Values) -> np.ndarray:
         """Which experiments (n,) satisfy all conditions."""

@@ -1,0 +1,112 @@
+"""The inputs as people have them in their tables: each with the numbers that the model sees for it, its values in words, and how much it matters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from manifoldgp._system.plain_text import one_line
+from manifoldgp.data.columns import Column
+from manifoldgp.data.dates import UNITS
+from manifoldgp.inspection.chosen_rows import thinned
+from manifoldgp.inspection.curves import predictive
+from manifoldgp.inspection.learned import sensitivities
+
+if TYPE_CHECKING:
+    from manifoldgp.data.encoding import TableEncoding
+    from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
+
+_MOST_VALUES = 12
+"""Values of a category that it is changed to."""
+
+
+@dataclass(frozen=True)
+class TableColumn:
+    """An input: what it is called, what kind of column it is, and the places of its numbers among those of the model."""
+
+    label: str
+    column: Column
+    places: tuple[int, ...]
+
+    @property
+    def is_number(self) -> bool:
+        """Whether its first number can run along an axis."""
+        return self.column.kind in ("number", "date", "duration")
+
+    @property
+    def codes(self) -> np.ndarray:
+        """The numbers that each category becomes, (categories, numbers)."""
+        return np.eye(len(self.column.categories)) if self.column.effects is None else np.array(self.column.effects.shifts)
+
+    def words(self, X: np.ndarray) -> list[str] | None:
+        """Its values in rows X (n, D) in words, if it is a category, or true or false."""
+        if self.column.categories:
+            return [one_line(category) for category in self.categories(X)]
+        return ["true" if x > 0.5 else "false" for x in X[:, self.places[0]]] if self.column.kind == "flag" else None
+
+    def is_missing(self, X: np.ndarray) -> np.ndarray:
+        """In which of the model's inputs X (n, D) it has a gap that the model was told of."""
+        return X[:, self.places[-1]] > 0.5 if self.column.indicator else np.zeros(len(X), dtype=bool)
+
+    def categories(self, X: np.ndarray) -> list[str]:
+        """Its categories in rows X (n, D); of a row that was filled in the nearest one."""
+        own = X[:, list(self.places[: len(self.places) - self.column.indicator])]
+        nearest = ((own[:, None, :] - self.codes) ** 2).sum(-1).argmin(1)
+        return [self.column.categories[k] for k in nearest]
+
+    def dates(self, X: np.ndarray) -> list[str]:
+        """Its dates in rows X (n, D), with a time of day where it is not midnight."""
+        assert self.column.time is not None
+        assert self.column.time.origin is not None
+        origin, seconds = datetime.fromisoformat(self.column.time.origin).replace(tzinfo=None), UNITS[self.column.time.unit]
+        times = (origin + timedelta(seconds=round(float(x) * seconds)) for x in X[:, self.places[0]])
+        return [time.isoformat(" ").removesuffix(" 00:00:00") for time in times]
+
+
+def table_columns(inputs: Sequence[str], encoding: TableEncoding | None) -> list[TableColumn]:
+    """The inputs of a model; inputs: names of its numbers, which are the inputs where no encoding says otherwise."""
+    if encoding is None:
+        return [TableColumn(name, Column(name), (d,)) for d, name in enumerate(inputs)]
+    found, first = [], 0
+    for column in encoding.columns:
+        duration = column.time is not None and column.time.origin is None
+        name = encoding.label(column.names[0] if duration else column.name)
+        found.append(TableColumn(one_line(name), column, tuple(range(first, first + len(column.names)))))
+        first += len(column.names)
+    return found
+
+
+def column_strengths(
+    model: ManifoldGPRegressor, columns: Sequence[TableColumn], X: np.ndarray, *, output: int = 0, most: int = 400
+) -> np.ndarray:
+    """The typical change of the posterior mean with each input (C,), in the units of y.
+
+    Of numbers it is that of `sensitivities`, a slope times a spread. What has no values between its categories, or between true and false, has no slope either:
+    rows get other values, as often as these occur, and the mean varies by so much (standard deviation over the values, root mean square over the rows).
+
+    Parameters
+    ----------
+    X : (n, D)
+        The rows that are looked at; at most ``most`` of them.
+    """
+    slopes = sensitivities(model, X, output=output, most=most)
+    squares = [
+        float((slopes[list(c.places)] ** 2).sum()) if c.is_number else _change_squared(model, X, c, output, most) for c in columns
+    ]
+    return np.sqrt(squares)
+
+
+def _change_squared(model: ManifoldGPRegressor, X: np.ndarray, column: TableColumn, output: int, most: int) -> float:
+    """The mean over rows X (n, D) of the variance of the posterior mean as a column takes the values that occur."""
+    values, counts = np.unique(np.round(X[:, list(column.places)], 9), axis=0, return_counts=True)
+    usual = np.argsort(-counts, kind="stable")[:_MOST_VALUES]
+    rows = X[thinned(len(X), max(1, most // len(usual)))]
+    moved = np.repeat(rows[None], len(usual), 0)
+    moved[:, :, list(column.places)] = values[usual][:, None, :]
+    means = predictive(model, moved.reshape(-1, X.shape[1]), output).moments()[0].cpu().numpy().reshape(len(usual), -1)
+    shares = counts[usual] / counts[usual].sum()
+    return float((shares @ (means - shares @ means) ** 2).mean())
