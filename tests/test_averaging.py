@@ -32,7 +32,7 @@ from manifoldgp.noise import GaussianNoise
 from manifoldgp.parameters import LogNormal, map_leaves
 from manifoldgp.training.objective import TrainingObjective
 from manifoldgp.training.progress import PhaseWatcher
-from manifoldgp.training.trainer import Trainer
+from manifoldgp.training.trainer import Trainer, Training
 from programmes import rank_statistics
 from short_fits import few_starts
 
@@ -452,17 +452,16 @@ def test_groups_that_gain_much_are_trained_for_longer_and_go_on_with_all_rows():
     rng = np.random.default_rng(0)
     X = np.sort(rng.uniform(-1, 1, size=(60, 1)), axis=0)
     y = (X[:, 0] > 0) + 0.01 * rng.normal(size=60)
-    average, phases = averaged(X, y, steps=(25, 50, 80, 120), go_on=0.0, polish=3)
-    assert "own on folds, to 50" not in phases  # so few held-out rows are asked seldom
-    assert "own on folds, to 80" in phases
-    assert "own on folds, to 120" in phases
+    average, phases = averaged(X, y, steps=(5, 20, 60), go_on=0.0, polish=3)
+    assert "own on folds, to 20" in phases
+    assert "own on folds, to 60" in phases
     own = next(batch for batch in average.trained if batch.group == "own")
     of_folds, afresh = own.result.iterations[:4], own.result.iterations[4:]  # two folds with two members each
-    assert of_folds.max() <= 30 < afresh.max()  # a quarter of 120 for those that go on
+    assert of_folds.max() <= 15 < afresh.max()  # a quarter of 60 for those that go on
     assert of_folds.max() > 0
-    _, phases = averaged(X, y, steps=(25, 50, 80, 120), go_on=np.inf)
-    assert "own on folds, to 80" in phases
-    assert "own on folds, to 120" not in phases
+    _, phases = averaged(X, y, steps=(5, 20, 60), go_on=np.inf)
+    assert "own on folds, to 20" in phases
+    assert "own on folds, to 60" not in phases
 
 
 def test_features_with_constants_of_the_rows_start_afresh_on_all_rows():
@@ -567,11 +566,11 @@ def test_a_step_that_makes_held_out_rows_less_likely_is_taken_back(monkeypatch):
     def worse_after_the_first_step(contest, group, folds):
         found = honest(contest, group, folds)
         log_density, cdf = found.mixture
-        return replace(found, mixture=(log_density - 10.0 * (group.iterations == 80), cdf))
+        return replace(found, mixture=(log_density - 10.0 * (group.iterations == 20), cdf))
 
     monkeypatch.setattr(FoldContest, "predict", worse_after_the_first_step)
-    average, phases = averaged(X, y, steps=(5, 80, 120))
-    assert "own on folds, to 80" in phases
+    average, phases = averaged(X, y, steps=(5, 20, 60))
+    assert "own on folds, to 20" in phases
     own = next(batch for batch in average.trained if batch.group == "own")
     assert own.result.iterations.max() <= 5
 
@@ -720,6 +719,53 @@ def test_small_and_large_networks_contend_where_rows_are_many():
     width = {name: batch.model.features.hidden for name, batch in trained.items() if isinstance(batch.model.features, Nested)}
     assert width["large"] == 4 * width["cold"]
     assert width["rough"] in (width["cold"], width["large"])
+
+
+def test_a_group_hands_on_the_curvature_of_its_own_members():
+    X, y = cliff(0, 40)
+    data = Data(torch.tensor(X), torch.tensor(y))
+    with training_threads() as workers:
+        trainer = Trainer(torch.Generator().manual_seed(0), workers)
+        batch = trainer.fit("nested", nested_gp(Model(), 3, 1), data, 4, 6, remembers=True)
+    known, chosen = batch.result.curvature, np.array([3, 1])
+    handed_on = Group(batch, chosen, np.full((1, 2), 0.5), 6, data).curvature(2 * 40)
+    np.testing.assert_array_equal(handed_on.steps, known.steps[chosen])
+    np.testing.assert_allclose(handed_on.changes, 2.0 * known.changes[chosen])  # twice the rows are twice the NLML
+
+
+@pytest.mark.parametrize(("rows", "remember"), [(400, False), (620, True)])
+def test_from_some_rows_on_members_of_a_stack_go_on_with_their_curvature(monkeypatch, rows, remember):
+    X, y = cliff(0, rows)
+    settings = Stack(
+        learn_rows=100, steps=(3, 6, 9), warm_iterations=3, gp_iterations=6, gp_starts=1, fold_members=2, keep=-1.0, go_on=-100.0
+    )
+    ended, seen, drawn, together = {}, [], Training.drawn, Trainer.fit_together
+
+    def checked(training, generator):
+        lot = drawn(training, generator)
+        seen.append((training.phase, lot.curvature is not None))
+        for start, theta in enumerate(lot.theta if lot.curvature is not None else ()):
+            steps, changes, of_rows = ended[theta.round(9).tobytes()]
+            np.testing.assert_array_equal(lot.curvature.steps[start], steps)
+            np.testing.assert_allclose(lot.curvature.changes[start], changes * lot.parts * lot.rows / of_rows)
+        return lot
+
+    def noted(trainer, trainings):
+        found = together(trainer, trainings)
+        for batch in found:
+            known = batch.result.curvature
+            for start, theta in enumerate(batch.result.theta if known is not None else ()):
+                ended[theta.round(9).tobytes()] = known.steps[start], known.changes[start], batch.rows[start]
+        return found
+
+    monkeypatch.setattr(Training, "drawn", checked)
+    monkeypatch.setattr(Trainer, "fit_together", noted)
+    with training_threads() as workers:
+        trainer = Trainer(torch.Generator().manual_seed(0), workers)
+        settings.fit(Model(), Data(torch.tensor(X), torch.tensor(y)), trainer, FoldChoice())
+    later = [known for phase, known in seen if " to 6" in phase or " to 9" in phase]
+    assert later
+    assert all(known == remember for known in later)
 
 
 def test_narrow_copies_are_in_the_choice_from_a_hundred_rows_on():

@@ -25,7 +25,7 @@ from manifoldgp.training.objective import TrainingObjective
 from manifoldgp.training.optimizer import Monitor
 from manifoldgp.training.side_by_side import Lot
 from manifoldgp.training.trained import warm_theta
-from manifoldgp.training.trainer import Trainer
+from manifoldgp.training.trainer import Trainer, Training
 from short_fits import train
 
 NETWORK = Model(MLP((3, 2)), mean=means.Constant())
@@ -398,18 +398,34 @@ def test_a_training_that_goes_on_with_its_curvature_is_one_that_was_never_interr
     with training_threads() as workers:
         trainer = Trainer(generator(), workers)
         whole = trainer.fit("own", model, data, 3, 24)
-        first = Trainer(generator(), workers).fit("own", model, data, 3, 12)
+        first = Trainer(generator(), workers).fit("own", model, data, 3, 12, remembers=True)
         values, known = first.values(), first.result.curvature
         assert known is not None
         further = trainer.fit("own", model, data, 3, 12, lambda _: values, curvature=known)
         forgetful = trainer.fit("own", model, data, 3, 12, lambda _: values)
+    assert further.result.curvature is None  # nobody asked for it
     np.testing.assert_allclose(further.objective, whole.objective, rtol=1e-6)
     assert not np.allclose(forgetful.objective, whole.objective, rtol=1e-6)
 
 
+def test_every_lot_of_a_training_has_the_curvature_of_its_own_starts():
+    model, data = Model(MLP((3, 2))), make_data(rows=60, columns=2)
+    with training_threads() as workers:
+        first = Trainer(generator(), workers).fit("own", model, data, 5, 12, remembers=True)
+    values, known = first.values(), first.result.curvature
+    lot = Training("own", model, data, 5, 6, lambda _: values, curvature=known, remembers=True).drawn(generator())
+    whole, lots = lot.minimised(np.inf), [part.minimised(np.inf) for part in lot.dealt(2)]
+    assert len(lots) == 2
+    joined = lots[0].joined_by(lots[1])
+    np.testing.assert_allclose(joined.value, whole.value, rtol=1e-8)
+    np.testing.assert_allclose(joined.curvature.steps, whole.curvature.steps, rtol=1e-4, atol=1e-8)
+
+
 def test_results_keep_their_curvature_between_processes():
-    trained = train(NETWORK, make_data(), restarts=3, generator=generator(), max_iter=4)
-    nobody_came = Lot(NETWORK, trained.layout, {}, make_data(), trained.result.theta, np.full(3, 4)).not_minimised("time limit")
+    data = make_data()
+    with training_threads() as workers:
+        trained = Trainer(generator(), workers).fit("own", NETWORK, data, 3, 4, remembers=True)
+    nobody_came = Lot(NETWORK, trained.layout, {}, data, trained.result.theta, np.full(3, 4)).not_minimised("time limit")
     sent = side_by_side._plain([trained.result, nobody_came, trained.result])
     first, second, third = side_by_side._results(*sent)
     assert second.curvature is None

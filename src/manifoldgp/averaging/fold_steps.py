@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 from manifoldgp.averaging.kinds import LARGE, OWN, ROUGH
 
@@ -24,8 +23,11 @@ NEARBY_ITERATIONS = 30
 PATIENT_BELOW = 300
 """Rows below which every group takes the second step: training costs next to nothing there, and few held-out rows misjudge a network that has just begun."""
 
+STEPS, FINE_STEPS = (25, 80, 200), (25, 80, 120, 200)
+"""Iterations in all after which held-out rows are asked, by default."""
+
 FINE_STEPS_FROM = 600
-"""Rows from which held-out rows are asked in fine steps, between which members keep their curvature. Fewer rows end training too early by small differences, and overfit sooner with it."""
+"""Rows from which the finer steps are taken, and members keep their curvature between them. Fewer rows end training too early by small differences, and overfit sooner with it."""
 
 SCREEN_ROWS, SCREEN_ITERATIONS = 250, 30
 """Rows on which starts of the plain GP, and further plain GPs, are compared first, and iterations of the latter there."""
@@ -71,28 +73,6 @@ def rounds_of_more(N: int) -> int:
 def step_phase(group: str, iterations: int) -> str:
     """The name of the phase that trains a group on, to so many iterations in all."""
     return f"{group} on folds, to {iterations}"
-
-
-def far_apart(steps: Sequence[int]) -> tuple[int, ...]:
-    """Those of the steps that are far longer than the one before, and the last.
-
-    >>> far_apart((25, 50, 80, 120, 200)), far_apart((3, 6))
-    ((25, 80, 200), (3, 6))
-    """
-    kept = [steps[0]]
-    for step in steps[1:]:
-        if step >= 2.5 * kept[-1] or step == steps[-1]:
-            kept.append(step)
-    return tuple(kept)
-
-
-def steps_for(steps: Sequence[int], N: int) -> tuple[int, ...]:
-    """Iterations in all after which held-out rows are asked: of few rows seldom, since they misjudge small differences.
-
-    >>> steps_for((25, 50, 80, 120, 200), 1000), steps_for((25, 50, 80, 120, 200), 100)
-    ((25, 50, 80, 120, 200), (25, 80, 200))
-    """
-    return tuple(steps) if N >= FINE_STEPS_FROM else far_apart(steps)
 
 
 def network_order(few: bool, many: bool) -> tuple[str, ...]:

@@ -36,7 +36,6 @@ from manifoldgp.averaging.fold_steps import (
     rounds_of_more,
     screen_phase,
     step_phase,
-    steps_for,
 )
 from manifoldgp.averaging.kinds import (
     COLD,
@@ -98,6 +97,7 @@ class OnFolds:
         self._end, self._conditioning = trainer.deadline, 0.0  # seconds for each member that predicts
         self.trainer = trainer.within(FOR_TRAINING, LEAST_KEPT)
         self.size = settings.hidden, settings.q
+        self.steps, self.remembers = settings.steps_for(folds.N), folds.N >= FINE_STEPS_FROM
         self._gained: dict[str, float] = {}  # nats a row that the stack gained by the last step of a group
         self._taken_back: set[str] = set()  # groups that held-out rows prefer as they were before their last step
 
@@ -167,7 +167,7 @@ class OnFolds:
     @property
     def few(self) -> bool:
         """Whether the folds have so few rows that nothing is tried on a part of them, and cores gain nothing by more trainings at once."""
-        return self.folds.train.y.shape[-1] <= SCREEN_FROM
+        return self.folds.train.y.shape[-1] <= SCREEN_FROM and not self.many
 
     def _in_time(self, kept: list[str], skip: bool = True) -> list[str]:
         """Those of the groups that can be conditioned on all rows in the time that is left; the plain GP at least. skip: local members are conditioned where they predict, and
@@ -242,7 +242,7 @@ class OnFolds:
         """The plain GP on every fold, and trainings of those with other kernels, unless a sample of the rows says that they are not worth it."""
         models = plain_models(self.template, self.folds.X.shape[-1])
         data, others = self.learning(1), [name for name in models if name != PLAIN and name not in self.idle]
-        screened_on = self.folds.part(0, self.folds.count)  # one fold is enough to see who is far behind
+        screened_on = self._usual_fold()
         few = screened_on.learning(1, SCREEN_ROWS, self.rng) if others and not self.few else None
         start = self._start_at(gp_values)
         plain = self._plain(fold_phase(PLAIN), models[PLAIN], data, start, GP_FOLD_ITERATIONS)
@@ -261,6 +261,11 @@ class OnFolds:
             for name in others
         }
 
+    def _usual_fold(self) -> Folds:
+        """The fold with the most usual number of held-out rows: one is enough to see who is far behind."""
+        held_out = (self.folds.where >= 0).sum(1)
+        return self.folds.part(int(np.argmin(np.abs(held_out - held_out.mean()))), self.folds.count)
+
     def _worth_it(self, tried: dict[str, Trained], fold: Folds, others: list[str]) -> list[str]:
         """Which of the further plain GPs, by what they and the plain GP learnt from few rows of one fold, are worth training on all rows of the folds."""
         if self.late:
@@ -278,7 +283,7 @@ class OnFolds:
 
     def _plain(self, phase: str, model: Model, data: Data, start: Start, iterations: int) -> Training:
         """Of a plain GP: one member for every fold."""
-        return Training(phase, model, data, self.folds.count, iterations, start)
+        return Training(phase, model, data, self.folds.count, iterations, start, remembers=self.remembers)
 
     def _one_each(self, training: Training, batch: Trained) -> Group:
         """A group with one member for every fold."""
@@ -294,12 +299,13 @@ class OnFolds:
     def train_networks(self, further: dict[str, Training]) -> None:
         """The first step of every group with learned features, side by side with further plain GPs. Rough members wait for the rough GP, which they start around."""
         K, s, members = self.folds.count, self.settings, self.settings.fold_members
-        first = s.steps[0]
+        first = self.steps[0]
         is_warm = np.tile(np.arange(2 * members) < members, K)
         model, data = nested_gp(self.template, s.hidden, s.q), self.learning(2 * members)
         base = pick(self.groups[PLAIN].values, np.repeat(np.arange(K), 2 * members))
         limits = np.where(is_warm, s.warm_iterations, first)
-        nested = Training(fold_phase("nested"), model, data, len(is_warm), limits, nested_start(model, base, is_warm))
+        start = nested_start(model, base, is_warm)
+        nested = Training(fold_phase("nested"), model, data, len(is_warm), limits, start, remembers=self.remembers)
         begun = {
             name: self._begun(name)
             for name in network_order(self.few, self.many)[1:]
@@ -325,11 +331,12 @@ class OnFolds:
 
     def _one_group(self, name: str, training: Training, batch: Trained) -> Group:
         """A group that is this whole batch, after its first step."""
-        return Group(batch, np.arange(len(batch.objective)), self._inner(name, batch), self.settings.steps[0], training.data)
+        return Group(batch, np.arange(len(batch.objective)), self._inner(name, batch), self.steps[0], training.data)
 
     def _begin_rough(self) -> None:
         """The first step of rough members, once it is known what they start around and how large they are: where a rough GP or learned features are worth something."""
-        if self._possible(ROUGH) and not self.late and (ROUGH_GP in self.groups or self._features_pay()):
+        known = self.trainer.earlier is not None  # an earlier fit knows whether they are of use
+        if self._possible(ROUGH) and not self.late and (known or ROUGH_GP in self.groups or self._features_pay()):
             training = self._begun(ROUGH)
             self._add_begun(ROUGH, training, self.trainer.fit_together([training])[0])
 
@@ -342,7 +349,7 @@ class OnFolds:
         """Small and large networks take the second step; the size that held-out rows prefer goes further, and rough members have it too."""
         alone, plain = {}, [name for name in self.groups if name in PLAIN_GPS]
         for name in [name for name in (COLD, LARGE) if name in self.groups]:
-            self.take_steps(name, self.settings.steps[:2][-1])
+            self.take_steps(name, self.steps[:2][-1])
             alone[name] = self.settings.weighing.value(self.contest.candidates, [*plain, name])
         best = max(alone, key=alone.__getitem__, default=COLD)
         self._gained |= {name: -math.inf for name in alone if name != best}
@@ -353,9 +360,9 @@ class OnFolds:
     def _begun(self, name: str) -> Training:
         """The first step of cold, large, rough or own members."""
         K, s, members = self.folds.count, self.settings, self.settings.fold_members
-        data, first = self.learning(members), s.steps[0]
+        data, first = self.learning(members), self.steps[0]
         if name == OWN:
-            return Training(fold_phase(OWN), self.template, data, K * members, first)
+            return Training(fold_phase(OWN), self.template, data, K * members, first, remembers=self.remembers)
         if name == COLD:
             model, base = nested_gp(self.template, s.hidden, s.q), self.groups[PLAIN].values
         elif name == LARGE:
@@ -365,15 +372,15 @@ class OnFolds:
             model, base = rough_nested(self.template, *self.size), self.rough_base
         gp = pick(base, np.repeat(np.arange(K), members))
         start = nested_start(model, gp, np.zeros(K * members, dtype=bool))
-        return Training(fold_phase(name), model, data, K * members, first, start)
+        return Training(fold_phase(name), model, data, K * members, first, start, remembers=self.remembers)
 
     def take_steps(self, name: str, last: float = math.inf) -> None:
         """Train a group on, step by step, while held-out rows want it. last: iterations of the last step."""
-        for iterations in steps_for(self.settings.steps, self.folds.N)[1:]:
+        for iterations in self.steps[1:]:
             group = self.groups[name]
             if iterations <= group.iterations or iterations > last:
                 continue
-            patient = group.iterations == self.settings.steps[0] and self.folds.N < PATIENT_BELOW
+            patient = group.iterations == self.steps[0] and self.folds.N < PATIENT_BELOW
             others = [other for other in STEPPED if other in self.groups]
             if self.late or self._gained.get(name, math.inf) < self.settings.go_on:
                 return
@@ -391,10 +398,9 @@ class OnFolds:
         K, members = group.inner.shape
         values = group.values
         data, parts = self._nearby(members) if self.many else (group.data, 1)
-        known = group.curvature(parts * data.y.shape[-1]) if self.folds.N >= FINE_STEPS_FROM else None
-        batch = self.trainer.fit(
-            phase, group.batch.model, data, K * members, iterations, lambda _: values, parts=parts, curvature=known
-        )
+        known = group.curvature(parts * data.y.shape[-1]) if self.remembers else None
+        given = {"parts": parts, "curvature": known, "remembers": self.remembers}
+        batch = self.trainer.fit(phase, group.batch.model, data, K * members, iterations, lambda _: values, **given)
         return Group(batch, np.arange(K * members), self._inner(name, batch), group.iterations + iterations, data, whole=True)
 
     def _inner(self, name: str, batch: Trained) -> np.ndarray:

@@ -73,7 +73,7 @@ class Course:
 
     def _plain(self) -> None:
         """The plain GPs, which all others are held against."""
-        second = min(1, len(self.settings.steps) - 1)
+        second = min(1, len(self.settings.sparse_steps) - 1)
         plain = {name: (1, second) for name, kind in self.training.kinds.items() if kind.plain}
         self.groups = self.training.new(PLAIN_PHASE, plain, self.training.part)
         if PLAIN not in self.groups:
@@ -85,7 +85,7 @@ class Course:
     def _first_step(self) -> None:
         """A few members of every other kind."""
         others = {name: (kind.first, 0) for name, kind in self.training.kinds.items() if not kind.plain}
-        self.groups |= self.training.new(step_phase(self.settings.steps[0]), others, self.training.part)
+        self.groups |= self.training.new(step_phase(self.settings.sparse_steps[0]), others, self.training.part)
 
     def _later_steps(self) -> None:
         """Kinds that add something are trained on; where only a part of the rows is compared, to the second step."""
@@ -95,7 +95,7 @@ class Course:
         """The groups that are needed, on all rows; networks that grow with the rows begin anew, larger."""
         if self._whole:
             return
-        needed, iterations = self.needed(), self.settings.steps[0]
+        needed, iterations = self.needed(), self.settings.sparse_steps[0]
         stay = {name: self.groups[name] for name in needed if not self.groups[name].kind.grows}
         grow = [name for name in needed if name not in stay]
         if self.training.affordable(sum(len(group.scored) for group in stay.values()) * iterations):
@@ -109,7 +109,7 @@ class Course:
         training, most = self.training, min(MOST_INDUCING, self.rows.count)
         while training.trainer.method.inducing is None and training.inducing < most and not training.over():
             name, more = self._heaviest(), min(2 * training.inducing, most)
-            group, each = self.groups[name], self.settings.steps[0] * training.cost(self.rows.count, more)
+            group, each = self.groups[name], self.settings.sparse_steps[0] * training.cost(self.rows.count, more)
             first = int(np.argmax(group.inner()))
             tried = self._with_points(group, [first], more) if training.affordable(each) else None
             if tried is None or self._gain({name: tried}) < self.settings.keep:
@@ -122,7 +122,7 @@ class Course:
     def _with_points(self, group: Group, members: list[int], inducing: int) -> Group | None:
         """The group after some members have got so many inducing points and were trained on with them; None where that failed."""
         filled = self.training.members.filled_up([group.members[i] for i in members], self.rows, inducing)
-        name, iterations = group.kind.name, self.settings.steps[0]
+        name, iterations = group.kind.name, self.settings.sparse_steps[0]
         found = self.training.trained(MORE_POINTS, {name: filled}, {name: iterations}, self.rows, group.step).get(name)
         if found is None or len(found.scored) < len(members):
             return None
@@ -178,9 +178,9 @@ class Course:
 
         Returns those that gained enough by the last step that was taken.
         """
-        last = len(self.settings.steps) + _DOUBLINGS - 1 if last is None else last
+        last = len(self.settings.sparse_steps) + _DOUBLINGS - 1 if last is None else last
         while active and step <= last and not self.training.over():
-            if step >= len(self.settings.steps):
+            if step >= len(self.settings.sparse_steps):
                 active = [name for name in active if self.groups[name].kind.grows]
             active = self._step(active, step, source)
             step += 1
@@ -198,14 +198,16 @@ class Course:
         phase = step_phase(self.training.epochs(step), all_rows=source is not self.training.part)
         later = self.training.new(phase, anew, source) if anew else {}
         if on:
-            later |= self.training.further(phase, on, self.settings.steps[step] - self.settings.steps[step - 1], source)
+            later |= self.training.further(
+                phase, on, self.settings.sparse_steps[step] - self.settings.sparse_steps[step - 1], source
+            )
         gains = {name: self._gain({name: group}) for name, group in later.items()}
         self.groups |= {name: group for name, group in later.items() if gains[name] > 0.0}
         return [name for name in names if gains.get(name, -math.inf) > self.settings.go_on]
 
     def _step_cost(self, group: Group, step: int, source: ModelRows) -> float:
         """Evaluations that the next step of a group takes."""
-        steps, training = self.settings.steps, self.training
+        steps, training = self.settings.sparse_steps, self.training
         each = training.member_cost(group.kind, step) if group.kind.grows else steps[step] - steps[step - 1]
         return len(group.scored) * each * training.cost(source.count, training.inducing)
 

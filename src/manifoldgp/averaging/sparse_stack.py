@@ -88,10 +88,10 @@ def plan_sparse_stack(N: int, method: Sparse, settings: Stack) -> Plan:
     """The phases of a stack on N rows; later ones are left out where held-out rows see no use in them."""
     N, J = N - held_out_count(N), inducing_for(method)
     part = compared_rows(N)
-    first, second = settings.steps[0], settings.steps[min(1, len(settings.steps) - 1)]
+    first, second = settings.sparse_steps[0], settings.sparse_steps[min(1, len(settings.sparse_steps) - 1)]
     each, few = settings.fold_members, min(FEW_ROWS, N)
-    on_part = settings.steps[1:] if part == N else settings.steps[1:2]
-    on_all = [] if part == N else [(ALL_ROWS, first), *[(step_phase(to, all_rows=True), to) for to in settings.steps]]
+    on_part = settings.sparse_steps[1:] if part == N else settings.sparse_steps[1:2]
+    on_all = [] if part == N else [(ALL_ROWS, first), *[(step_phase(to, all_rows=True), to) for to in settings.sparse_steps]]
 
     def phase(name: str, members: float, iterations: int, rows: int, points: int = J) -> Phase:
         return Phase(name, max(iterations, 1), members * max(iterations, 1) * sparse_cost(rows, points), iterations)

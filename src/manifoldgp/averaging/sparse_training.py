@@ -127,13 +127,15 @@ class GroupTraining:
         if kind.start == "warm":
             return self.settings.warm_iterations
         if kind.grows and step:
-            return max(self.settings.steps[0], self.settings.steps[min(1, len(self.settings.steps) - 1)] // 2)
-        return self.settings.steps[step]
+            return max(
+                self.settings.sparse_steps[0], self.settings.sparse_steps[min(1, len(self.settings.sparse_steps) - 1)] // 2
+            )
+        return self.settings.sparse_steps[step]
 
     def epochs(self, step: int) -> int:
         """How often pretraining to a step sees every row; beyond the last step twice as often each time."""
-        beyond = max(step - len(self.settings.steps) + 1, 0)
-        return self.settings.steps[step - beyond] * 2**beyond
+        beyond = max(step - len(self.settings.sparse_steps) + 1, 0)
+        return self.settings.sparse_steps[step - beyond] * 2**beyond
 
     # ------------------------------------------------------------------------------------------------------------------------ training
 

@@ -21,7 +21,7 @@ import numpy as np
 from manifoldgp.averaging.averages import SEARCH_EXPECTED, Averaged, Averaging, Fitted, FoldChoice, number_of
 from manifoldgp.averaging.final_members import RETRAINED_BELOW, Weighted, conditioned, mixed, retrained
 from manifoldgp.averaging.fold_predictions import make_batch, sample_of
-from manifoldgp.averaging.fold_steps import SCREEN_FROM, SCREEN_ROWS, far_apart
+from manifoldgp.averaging.fold_steps import FINE_STEPS, FINE_STEPS_FROM, SCREEN_FROM, SCREEN_ROWS, STEPS
 from manifoldgp.averaging.fold_training import OnFolds
 from manifoldgp.averaging.folds import SHORT_STRETCH, held_out_in_turn
 from manifoldgp.averaging.kinds import PLAIN, models_of_groups
@@ -90,8 +90,7 @@ class Stack(Averaging):
         Iterations of warm members.
     steps
         Iterations in all, after which held-out rows decide whether cold, large, rough and own members are trained on: to the second step unless they add next to nothing
-        (half of ``keep``) and are no better than the plain GP, further if the last step gained ``go_on``. Below 600 rows, and of sparse members,
-        those steps are taken that are far longer than the one before.
+        (half of ``keep``) and are no better than the plain GP, further if the last step gained ``go_on``. None: 25, 80 and 200, and from 600 rows on 120 too.
     polish
         Iterations of a member on all rows that goes on where one of a fold ended; a quarter of those it had there if that is more.
     temperature
@@ -133,7 +132,7 @@ class Stack(Averaging):
     q: int = 2
     gp_iterations: int = 200
     warm_iterations: int = 25
-    steps: tuple[int, ...] = (25, 50, 80, 120, 200)
+    steps: tuple[int, ...] | None = None
     polish: int = 25
     temperature: float = 10.0
     variance_factors: tuple[float, ...] = (1.0, 4.0, 16.0, 0.25, 0.0625)
@@ -153,12 +152,8 @@ class Stack(Averaging):
         whole_number(self.learn_rows, "learn_rows", least=2)
         for name in ("gp_iterations", "warm_iterations", "polish"):
             whole_number(getattr(self, name), name, least=0)
-        steps = _sequence(self.steps, "steps", "iteration counts that grow, such as (25, 50, 80, 120)")
-        growing = all(np.ndim(s) == 0 and isinstance(s, (int, np.integer)) for s in steps) and all(
-            a < b for a, b in pairwise(steps)
-        )
-        if not growing or steps[0] < 1:
-            raise InputError(f"steps must be iteration counts that grow, such as (25, 50, 80, 120); got {self.steps!r}.")
+        if self.steps is not None:
+            _check_steps(self.steps)
         positive_number(self.temperature, "temperature")
         factors = _sequence(self.variance_factors, "variance_factors", "positive numbers such as (1.0, 4.0, 16.0)")
         for factor in factors:
@@ -220,6 +215,19 @@ class Stack(Averaging):
         """
         return max(5, min(20, STARTED_ROWS // N)) if self.gp_starts is None else self.gp_starts
 
+    def steps_for(self, N: int) -> tuple[int, ...]:
+        """Iterations in all after which held-out rows are asked, of so many rows in memory.
+
+        >>> Stack().steps_for(500), Stack().steps_for(600), Stack(steps=(5, 10)).steps_for(600)
+        ((25, 80, 200), (25, 80, 120, 200), (5, 10))
+        """
+        return (FINE_STEPS if N >= FINE_STEPS_FROM else STEPS) if self.steps is None else tuple(self.steps)
+
+    @property
+    def sparse_steps(self) -> tuple[int, ...]:
+        """The same of sparse members, which keep no curvature from one step to the next."""
+        return STEPS if self.steps is None else tuple(self.steps)
+
     def plan(self, N: int) -> Plan:
         return plan_stack(N, self)
 
@@ -259,10 +267,10 @@ class Stack(Averaging):
         return float(stacking_weights(table, 0.5 * self.spread_prior * table.shape[1])[0])
 
     def plan_sparse(self, N: int, method: Sparse) -> Plan:
-        return plan_sparse_stack(N, method, replace(self, steps=far_apart(self.steps)))
+        return plan_sparse_stack(N, method, self)
 
     def fit_sparse(self, model: Model, rows: ModelRows, trainer: SparseTrainer, folds: FoldChoice) -> Averaged:
-        return fit_sparse_stack(model, rows, trainer, folds, replace(self, steps=far_apart(self.steps)))
+        return fit_sparse_stack(model, rows, trainer, folds, self)
 
 
 def _factors_for(N: int, factors: tuple[float, ...]) -> tuple[float, ...]:
@@ -281,6 +289,14 @@ def _wider(factors: tuple[float, ...]) -> tuple[float, ...]:
     ((1.0, 4.0, 16.0, 64.0), (1.0,))
     """
     return (*factors, 4.0 * max(factors)) if max(factors) > 1.0 else factors
+
+
+def _check_steps(given: Any) -> None:
+    expected = "iteration counts that grow, such as (25, 80, 200), or None"
+    steps = _sequence(given, "steps", expected)
+    growing = all(np.ndim(s) == 0 and isinstance(s, (int, np.integer)) for s in steps) and all(a < b for a, b in pairwise(steps))
+    if not growing or steps[0] < 1:
+        raise InputError(f"steps must be {expected}; got {given!r}.")
 
 
 def _sequence(value: Any, name: str, expected: str) -> tuple[Any, ...]:

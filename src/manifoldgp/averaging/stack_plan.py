@@ -24,7 +24,6 @@ from manifoldgp.averaging.fold_steps import (
     rounds_of_more,
     screen_phase,
     step_phase,
-    steps_for,
 )
 from manifoldgp.averaging.folds import folds_for
 from manifoldgp.averaging.kinds import ADDITIVE_GP, COLD, LARGE, OWN, PLAIN, ROUGH, ROUGH_GP, WARM
@@ -63,22 +62,25 @@ def plan_stack(N: int, settings: Stack) -> Plan:
 def _phases_on_folds(N: int, settings: Stack) -> list[Phase]:
     """Of all groups on the folds, in the order of :class:`manifoldgp.averaging.fold_training.OnFolds`."""
     count, used = folds_for(N)
-    part, several, first = N * (count - 1) // count, settings.fold_members, settings.steps[0]
-    many, screen = many_rows(part, settings.learn_rows), part > SCREEN_FROM
+    part, several, steps = N * (count - 1) // count, settings.fold_members, settings.steps_for(N)
+    many = many_rows(part, settings.learn_rows)
+    screen = many or part > SCREEN_FROM
     learnt_from = settings.learn_rows if many else part
     learn, nearby = used * cost(learnt_from), _nearby_cost(N, settings)
-    steps = list(pairwise(steps_for(settings.steps, N)))
+    first, pairs = steps[0], list(pairwise(steps))
 
     def further(names: Sequence[str], between: Sequence[tuple[int, int]]) -> list[Phase]:
         return [
             Phase(step_phase(name, to), to - since, several * nearby * (to - since), to - since, _step_chance(name, number, N))
             for name in names
-            for number, (since, to) in enumerate(steps)
+            for number, (since, to) in enumerate(pairs)
             if (since, to) in between
         ]
 
     on_folds = 0.5 * (settings.warm_iterations + first)
     networks = {name: Phase(fold_phase(name), first, several * learn * first, first) for name in (LARGE, ROUGH, OWN)}
+    if screen:
+        networks[ROUGH] = replace(networks[ROUGH], chance=0.6)
     networks["nested"] = Phase(
         fold_phase("nested"), on_folds, 2 * several * learn * on_folds, max(settings.warm_iterations, first)
     )
@@ -89,16 +91,16 @@ def _phases_on_folds(N: int, settings: Stack) -> list[Phase]:
         Phase(fold_phase(ADDITIVE_GP), 50, ADDITIVE_COST * 50 * learn, GP_FOLD_ITERATIONS, 0.3 if screen else 1.0),
         *search_phases(settings.search, learnt_from, used),
         *[networks[name] for name in network_order(not screen, many)],
-        *([*further((COLD, LARGE), steps[:1]), networks[ROUGH]] if many else []),
-        *(further((COLD, LARGE), steps[1:]) if many else further((COLD,), steps)),
-        *further((ROUGH, OWN), steps),
+        *([*further((COLD, LARGE), pairs[:1]), networks[ROUGH]] if many else []),
+        *(further((COLD, LARGE), pairs[1:]) if many else further((COLD,), pairs)),
+        *further((ROUGH, OWN), pairs),
         *(_phases_of_learning_from_all_rows(several, nearby) if many else []),
         *[
             Phase(
                 more_phase(name),
                 first + _MORE_ITERATIONS,
                 several * (first * learn + _MORE_ITERATIONS * nearby),
-                max(settings.steps),
+                max(steps),
                 chance,
             )
             for _ in range(rounds_of_more(N))
@@ -129,13 +131,14 @@ def _phases_of_learning_from_all_rows(several: int, nearby: float) -> list[Phase
     """Of groups that count and have seen a sample only. several: members of networks. nearby: what one evaluation costs."""
     return [
         Phase(nearby_phase(name), NEARBY_ITERATIONS, members * nearby * NEARBY_ITERATIONS, NEARBY_ITERATIONS, chance)
-        for name, members, chance in ((PLAIN, 1, 1.0), (ROUGH_GP, 1, 0.5), (WARM, several, 0.3), (OWN, several, 0.2))
+        for name, members, chance in ((PLAIN, 1, 0.7), (ROUGH_GP, 1, 0.5), (WARM, several, 0.3), (OWN, several, 0.2))
     ]
 
 
 def _phases_on_all_rows(N: int, settings: Stack) -> list[Phase]:
     """Of members that are trained anew on all rows."""
-    whole, limit, first, polish = cost(N), max(settings.steps), settings.steps[0], settings.polish
+    whole, steps, polish = cost(N), settings.steps_for(N), settings.polish
+    first, limit = steps[0], max(steps)
     own = settings.own_members * min(1.0, settings.own_rows / N) * first * whole
     nested = 0.8 * (settings.warm_members + settings.cold_members) * polish * whole
     each = folds_for(N)[0] * whole

@@ -43,7 +43,7 @@ class Lot:
     """Starts theta (R, P) of one training, with all that is needed to minimise them. limits (R,): of their iterations. The rest is as in ``Trainer.fit``.
 
     drawn: where starts of networks that were learnt before were drawn, whatever became of them; None for all other models.
-    curvature: what earlier trainings of the same starts have learnt about the Hessians.
+    curvature: what earlier trainings of the same starts have learnt about the Hessians. remembers: whether the result keeps what this one has learnt.
     """
 
     model: Model
@@ -57,6 +57,7 @@ class Lot:
     parts: int = 1
     drawn: np.ndarray | None = None
     curvature: Curvature | None = None
+    remembers: bool = False
 
     @property
     def minimizer(self) -> Minimizer:
@@ -99,7 +100,7 @@ class Lot:
         result = minimize(objective, self.theta, monitor, **known)
         if self.layout.group_terms:
             switch_off(result, self.layout, objective, minimize, monitor)
-        return result
+        return result if self.remembers else replace(result, curvature=None)
 
     def not_minimised(self, why: str) -> OptimizeResult:
         """The result of a lot that nobody came to: starts that have no value."""

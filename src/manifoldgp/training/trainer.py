@@ -55,7 +55,8 @@ class Training:
     parts: data sets of every start, one after another, where its rows come in parts that are taken as independent of each other.
     levels: from :data:`manifoldgp.training.coarse_to_fine.LEAST_ROWS` rows on, starts are trained on few rows first, and only the best one on all of them;
     max_iter then limits each level. A warm start does not go back to few rows: it enters where all rows are compared.
-    curvature: what earlier trainings of the same starts have learnt about the Hessians; for L-BFGS without levels.
+    curvature: what earlier trainings of the same starts have learnt about the Hessians; for L-BFGS without levels. remembers: whether the result keeps that too,
+    for a training that goes on from it; it takes twenty times the memory of the parameters.
     """
 
     phase: str
@@ -72,6 +73,7 @@ class Training:
     relaid: Callable[[Layout], Layout] = as_laid
     parts: int = 1
     curvature: Curvature | None = None
+    remembers: bool = False
 
     @property
     def straight(self) -> int:
@@ -89,7 +91,7 @@ class Training:
             theta[0] = warm_theta(layout, self.warm)
         limits = np.broadcast_to(self.max_iter, self.count)
         return Lot(
-            self.model, layout, constants, self.data, theta, limits, self.optimizer, self.margin, self.parts, where_drawn, self.curvature
+            self.model, layout, constants, self.data, theta, limits, self.optimizer, self.margin, self.parts, where_drawn, self.curvature, self.remembers
         )  # fmt: skip
 
     def has_levels(self, lot: Lot) -> bool:
