@@ -177,15 +177,15 @@ def looks_like_number(text: str) -> bool:
 
 
 def number_for_nothing(numbers: np.ndarray) -> float | None:
-    """A value of nines, such as -999, that lies far from all others: it stands for "no value" as a rule.
+    """A value of nines, such as -999 or -99.9, that lies far from all others: it stands for "no value" as a rule.
 
-    >>> [number_for_nothing(np.array(values)) for values in ([1.0, 4.0, -999.0, 5.0], [990.0, 999.0, 1010.0], [98.0, 98.0, 99.0])]
-    [-999.0, None, None]
+    >>> [number_for_nothing(np.array(values)) for values in ([1.0, 4.0, -99.9, 5.0], [990.0, 999.0, 1010.0], [98.0, 98.0, 99.0])]
+    [-99.9, None, None]
     """
     known = numbers[np.isfinite(numbers)]
     for end in (known.min(), known.max()) if len(known) else ():
         others = known[known != end]
-        nines = re.fullmatch(r"9{2,}", f"{abs(end):.0f}") is not None and float(end).is_integer()
+        nines = re.fullmatch(r"9{2,}(\.(9+|0))?", repr(abs(float(end)))) is not None
         if nines and len(others) > 1 and np.abs(others - end).min() > 5.0 * max(np.ptp(others), float(np.abs(others).max())):
             return float(end)
     return None
