@@ -19,7 +19,7 @@ from manifoldgp import ManifoldGPRegressor, Single, TableEncoding
 from manifoldgp.data.columns import Column, learn_column, target_numbers
 from manifoldgp.data.dates import as_times
 from manifoldgp.data.table_files import read_table, read_tables, write_table
-from manifoldgp.data.written_numbers import read_numbers
+from manifoldgp.data.written_numbers import read_numbers, units_of
 from manifoldgp.errors import FileFormatError, FitWarning, InputError, MissingExtraError
 from manifoldgp.estimators import model_file as container
 
@@ -311,6 +311,18 @@ def test_the_first_sheet_of_an_excel_file_is_read(tmp_path, monkeypatch):
     (tmp_path / "b.xlsx").write_bytes(b"no book")
     with pytest.raises(InputError, match=r"b.xlsx cannot be read as Excel"):
         read_table(tmp_path / "b.xlsx")
+
+
+def test_percent_in_excel_is_the_unit_of_its_column(tmp_path):
+    openpyxl = pytest.importorskip("openpyxl", reason="needs the extra excel")
+    book = openpyxl.Workbook()
+    for row in (["air", "strength"], [0.031, 31.5], [0.042, 29.5], [0.055, 28.0]):
+        book.active.append(row)
+    for cell in book.active["A"][1:]:
+        cell.number_format = "0.0%"
+    book.save(tmp_path / "cores.xlsx")
+    with pytest.warns(FitWarning, match="in percent"):
+        assert units_of(read_table(tmp_path / "cores.xlsx")) == {"air": "%"}
 
 
 def test_percent_in_excel_is_read_as_it_is_shown(tmp_path):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -24,17 +24,18 @@ _CURRENCY = "$€£¥"
 _UNIT = r"(?!(?:[aApP][mM]|[eE])$)(?:[^\W\d_]|[°%‰µΩ/²³·$€£¥]){0,10}"
 """What may stand behind a number: a word or signs. Not half a time of day."""
 
-UNITS_ROW = "units below the names"
-"""Under which name a DataFrame's attrs keep them."""
+UNITS = "units"
+"""Under which name a DataFrame's attrs keep those of its columns."""
 
 _SPACES = "'’ \u00a0\u202f"
 
 
 class Written(NamedTuple):
-    """A column of texts read as numbers (n,), and one of the texts that is no plain number, if there is one."""
+    """A column of texts read as numbers (n,), one of the texts that is no plain number, if there is one, and the sign or word that stands beside them."""
 
     numbers: np.ndarray
     example: str | None
+    unit: str
 
 
 def _form(decimal: str) -> re.Pattern[str]:
@@ -89,7 +90,7 @@ def read_numbers(values: Sequence[object], decimal: str = ".") -> Written | None
     Less than half may leave the unit out, as rows that were added later do.
 
     >>> read_numbers(["$1,234.50", "$80", "?"])
-    Written(numbers=array([1234.5,   80. ,    nan]), example='$1,234.50')
+    Written(numbers=array([1234.5,   80. ,    nan]), example='$1,234.50', unit='$')
     >>> read_numbers(["1.234", "5,5"], decimal=",").numbers
     array([1234. ,    5.5])
     >>> read_numbers(["3 kg", "4 kg", "5"]).numbers
@@ -126,7 +127,8 @@ def _read(values: Sequence[object], decimal: str, usual: str) -> Written | None:
             return None
     known = np.isfinite(numbers).mean() if len(numbers) else 0.0
     one = len(units) == 1 or (len(units) == 2 and 2 * units.get("", units.total()) < units.total())
-    return Written(numbers, example) if (one or not units) and known > 0.5 else None
+    unit = next(filter(None, units), "")
+    return Written(numbers, example, unit) if (one or not units) and known > 0.5 else None
 
 
 def _plain(value: str, decimal: str) -> float:
@@ -226,9 +228,27 @@ def with_numbers(table: DataFrame, decimal: str, file: str) -> DataFrame:
         others = [name for name in texts if name not in read and name not in codes]
         changed |= {str(name): table[name].map(_with_point) for name in others}
     table = table.assign(**changed) if changed else table
-    if units:
-        table.attrs[UNITS_ROW] = {str(name): unit for name, unit in units.items() if name in read}
+    beside = {name: found.unit for name, found in read.items() if found.unit}
+    below = {name: unit for name, unit in units.items() if name in read}
+    return with_units(table, beside | below)
+
+
+def with_units(table: DataFrame, units: Mapping[Any, str]) -> DataFrame:
+    """The table, which keeps the units of columns whose names do not tell them."""
+    told = {str(name): unit for name, unit in units.items() if not _tells(str(name), unit)}
+    if told:
+        table.attrs[UNITS] = table.attrs.get(UNITS, {}) | told
     return table
+
+
+def _tells(name: str, unit: str) -> bool:
+    """Whether a name ends in the unit.
+
+    >>> _tells("length [m]", "m"), _tells("length_m", "m"), _tells("fat%", "%"), _tells("alarm", "m")
+    (True, True, True, False)
+    """
+    apart = r"(?<![^\W_])" if unit[:1].isalpha() else ""
+    return re.search(rf"{apart}{re.escape(unit)}[)\]]?\s*$", name) is not None
 
 
 def _known(values: Any) -> Series:
@@ -256,8 +276,8 @@ def _first(found: Written, values: Iterable[object]) -> float:
 
 
 def units_of(table: DataFrame) -> dict[str, str]:
-    """What stood in a row of units below the names of columns of numbers, by name; signs without a letter, such as -, are no unit."""
-    said = table.attrs.get(UNITS_ROW, {})
+    """What stood below the names of columns of numbers, or beside all numbers, by name; signs without a letter, such as -, are no unit."""
+    said = table.attrs.get(UNITS, {})
     return {name: unit for name, unit in said.items() if re.search(r"[^\W\d_]|[%‰°$€£¥]", unit)}
 
 
