@@ -194,6 +194,7 @@ def test_units_below_the_names_reach_title_axes_and_controls(tmp_path, monkeypat
     mgp("report", "m.mgp", "--out", "r.html")
     page = Path("r.html").read_text(encoding="utf-8")
     assert "<h1>A model of force [N]</h1>" in page
+    assert "24 rows, 4 inputs (5 numbers), 1 target" in page  # four columns, as above; it had said five
     data = json.loads(Scripts(page).texts[0])
     charts = {chart["id"]: chart["specs"] for chart in data["charts"]}
     assert {spec["y"]["label"] for spec in charts["prediction"]} == {"force [N]"}

@@ -601,11 +601,14 @@ def test_a_column_without_a_name_is_left_out_with_the_reason(here):
     assert "Left out: z" in done.err.splitlines()
 
 
-def test_a_series_of_dates_alone_is_told_what_suits_it(here):
-    days = pd.date_range("2026-01-01", periods=30).strftime("%Y-%m-%d")
+@pytest.mark.parametrize(("step", "period"), [("h", "day"), ("D", "week"), ("MS", "year")])
+def test_a_series_of_dates_alone_is_told_what_suits_it(here, step, period):
+    """Thirteen days of a tide gauge were advised to repeat with the seasons."""
+    days = pd.date_range("2026-01-01", periods=len(messy()) * (2 if step == "h" else 1), freq=step)
+    days = days[:: 2 if step == "h" else 1].strftime("%Y-%m-%d %H:%M")
     messy().assign(day=days)[["day", "y"]].to_csv("data.csv", index=False)
     fit = ("fit", "data.csv", "-t", "y", "--out", "m.mgp", "--ordered", "--time-budget", "1")
-    assert "Dates alone are the inputs: mgp fit --cyclic year" in mgp(*fit).err
+    assert f"Dates alone are the inputs: mgp fit --cyclic {period} lets" in mgp(*fit).err
     assert "Dates alone" not in mgp(*fit, "--cyclic", "week").err
 
 

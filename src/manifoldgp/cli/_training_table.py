@@ -207,9 +207,21 @@ def _say_what_was_read(training: Training, rows: int, messages: Messages, ordere
     if others := [name for name in encoding.ignored if name not in unnamed]:
         messages.note(f"Left out: {', '.join(others)}")
     if ordered and all(column.time is not None and not column.time.cyclic for column in encoding.columns):
-        messages.note(
-            "Dates alone are the inputs: mgp fit --cyclic year lets a model repeat with the seasons, and mgp forecast goes on from the last values."
-        )
+        messages.note(f"Dates alone are the inputs: {_repeating(training.X)}mgp forecast goes on from the last values.")
+
+
+def _repeating(dates: Any) -> str:
+    """What lets a model of dates repeat: the seasons where there is more than a year of them, else the days of the week, or of some days the hours."""
+    from manifoldgp.data.dates import as_times, holds_times
+
+    times = [as_times(column.dropna())[0].dropna().sort_values() for _, column in dates.items() if holds_times(column.dropna())]
+    days = [(t.iloc[-1] - t.iloc[0]).total_seconds() / 86_400 for t in times if len(t) > 1]
+    if not days or max(days) < 2:
+        return ""
+    if max(days) > 400:
+        return "mgp fit --cyclic year lets a model repeat with the seasons, and "
+    daily = all((t.diff().median()).total_seconds() >= 86_400 for t in times if len(t) > 1)
+    return f"mgp fit --cyclic {'week' if daily else 'day'} lets a model repeat every {'week' if daily else 'day'}, and "
 
 
 def warn_of_nines(numbers: Any, messages: Messages) -> None:

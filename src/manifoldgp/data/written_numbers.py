@@ -211,6 +211,7 @@ def with_numbers(table: DataFrame, decimal: str, file: str) -> DataFrame:
             f"The first row of {file} holds units or words ({', '.join(units.values())}); it is left out, and rows are counted below it."
         )
         table = table.iloc[1:].reset_index(drop=True)
+        table = table.assign(**{name: _as_whole(column.to_numpy()) for name, column in table.select_dtypes("float").items()})
     texts = {name: _known(table[name]) for name in _text_columns(table)}
     codes = {str(name): known for name, known in texts.items() if padded(known.dropna())}
     read = {
@@ -223,7 +224,7 @@ def with_numbers(table: DataFrame, decimal: str, file: str) -> DataFrame:
     ]
     if said:
         warn(f"Texts in {file} are read as numbers: {', '.join(said)}.")
-    changed: dict[str, Any] = codes | {str(name): found.numbers for name, found in read.items()}
+    changed: dict[str, Any] = codes | {str(name): _as_whole(found.numbers) for name, found in read.items()}
     if decimal == ",":
         others = [name for name in texts if name not in read and name not in codes]
         changed |= {str(name): table[name].map(_with_point) for name in others}
@@ -249,6 +250,15 @@ def _tells(name: str, unit: str) -> bool:
     """
     apart = r"(?<![^\W_])" if unit[:1].isalpha() else ""
     return re.search(rf"{apart}{re.escape(unit)}[)\]]?\s*$", name) is not None
+
+
+def _as_whole(numbers: np.ndarray) -> np.ndarray:
+    """Numbers that are all whole as integers, as pandas reads them where there is nothing else: 1001 is written again as it was.
+
+    >>> _as_whole(np.array([1001.0, 0.0])), _as_whole(np.array([1.0, np.nan]))
+    (array([1001,    0]), array([ 1., nan]))
+    """
+    return numbers.astype(np.int64) if np.all((numbers % 1 == 0) & (np.abs(numbers) < 2**53)) else numbers
 
 
 def _known(values: Any) -> Series:
