@@ -236,7 +236,7 @@ def with_numbers(table: DataFrame, decimal: str, file: str) -> DataFrame:
 
 def with_units(table: DataFrame, units: Mapping[Any, str]) -> DataFrame:
     """The table, which keeps the units of columns whose names do not tell them."""
-    told = {str(name): unit for name, unit in units.items() if not _tells(str(name), unit)}
+    told = {str(name).strip(): unit for name, unit in units.items() if not _tells(str(name), unit)}
     if told:
         table.attrs[UNITS] = table.attrs.get(UNITS, {}) | told
     return table

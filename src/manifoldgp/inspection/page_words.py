@@ -37,7 +37,7 @@ RELEVANCE = (
 )
 SOBOL = (
     "<b>Sobol indices</b>: the share of the variance of the prediction that an input causes alone, and with all interactions that it takes part in. Inputs vary "
-    "independently, each evenly over the range of the training rows (for an orthogonal additive kernel: normally, as the kernel has it). ± is the standard error, "
+    "independently, each evenly over the range of the training rows, a category over its values (for an orthogonal additive kernel: normally, as the kernel has it). ± is the standard error, "
     "of the sampling and of what the model leaves open. Inputs that hang together in the data are varied apart here."
 )
 SCORES = (
