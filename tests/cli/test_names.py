@@ -233,6 +233,10 @@ def test_units_beside_numbers_reach_title_axes_and_what_is_said(tmp_path, monkey
     assert "weight [kg]" in page
     assert "fat % [" not in page
     assert "[mm] [" not in page
+    told = "warning: weight is in lb here, and was in kg at the fit: numbers are not converted."
+    Path("pounds.csv").write_text("\n".join(["weight,fat %,length [mm],price", *rows]).replace("kg", "lb"), "utf-8")
+    assert told in mgp("predict", "m.mgp", "pounds.csv", "--out", "p.csv").err
+    assert "not converted" not in mgp("predict", "m.mgp", "data.csv", "--out", "p.csv").err
     pytest.importorskip("botorch", reason="needs the extra botorch")
     assert "1: expected price [€] " in mgp("suggest", "m.mgp", "--minimize", "--batch", "1", "--out", "next.csv").err
 
