@@ -216,12 +216,13 @@ def _repeating(dates: Any) -> str:
 
     times = [as_times(column.dropna())[0].dropna().sort_values() for _, column in dates.items() if holds_times(column.dropna())]
     days = [(t.iloc[-1] - t.iloc[0]).total_seconds() / 86_400 for t in times if len(t) > 1]
-    if not days or max(days) < 2:
-        return ""
-    if max(days) > 400:
+    if days and max(days) > 400:
         return "mgp fit --cyclic year lets a model repeat with the seasons, and "
-    daily = all((t.diff().median()).total_seconds() >= 86_400 for t in times if len(t) > 1)
-    return f"mgp fit --cyclic {'week' if daily else 'day'} lets a model repeat every {'week' if daily else 'day'}, and "
+    step = max((t.diff().median().total_seconds() / 86_400 for t in times if len(t) > 1), default=0.0)
+    period = "day" if step < 1 else "week"
+    if not days or max(days) < 2 or step > 2:
+        return ""
+    return f"mgp fit --cyclic {period} lets a model repeat every {period}, and "
 
 
 def warn_of_nines(numbers: Any, messages: Messages) -> None:

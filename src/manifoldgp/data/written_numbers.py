@@ -211,7 +211,7 @@ def with_numbers(table: DataFrame, decimal: str, file: str) -> DataFrame:
             f"The first row of {file} holds units or words ({', '.join(units.values())}); it is left out, and rows are counted below it."
         )
         table = table.iloc[1:].reset_index(drop=True)
-        table = table.assign(**{name: _as_whole(column.to_numpy()) for name, column in table.select_dtypes("float").items()})
+        table = table.assign(**{str(name): _as_whole(column.to_numpy()) for name, column in table.select_dtypes("float").items()})
     texts = {name: _known(table[name]) for name in _text_columns(table)}
     codes = {str(name): known for name, known in texts.items() if padded(known.dropna())}
     read = {
