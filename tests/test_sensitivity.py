@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from scipy.stats import qmc
@@ -77,3 +78,17 @@ def test_an_average_and_a_second_target():
         model.sensitivity(output=2)
     with pytest.raises(InputError, match="law must be"):
         model.sensitivity("gauss")
+
+
+@pytest.mark.parametrize("law", ["uniform", "rows"])
+def test_a_category_is_one_input_that_has_one_value_at_a_time(law):
+    """y = x + c with c in {0, 2, 4}, equally often: var x = 1/12 and var c = 8/3, and no interaction. Its 0/1 columns had varied apart, in rows that cannot be."""
+    x, kind = sobol_points(90, 1)[:, 0], np.tile(["a", "b", "c"], 30)
+    table = pd.DataFrame({"x": x, "kind": kind, "none": 1.0})
+    model = GPRegressor(restarts=2).fit(table, x + 2.0 * (np.arange(90) % 3) + 0.01 * RNG.normal(size=90))
+    found = model.sensitivity(law, samples=2048)
+    assert found.names == ("x", "kind")
+    share = (1 / 12) / (1 / 12 + 8 / 3)
+    np.testing.assert_allclose(found.first, [share, 1 - share], atol=0.02)
+    np.testing.assert_allclose(found.total, [share, 1 - share], atol=0.02)
+    assert "such as" in found.law

@@ -59,10 +59,7 @@ def nozzles(tmp_path, monkeypatch):
 
 
 def test_a_number_with_few_values_is_suggested_at_these(nozzles):
-    """A bore of 0.5631 mm was suggested where there are three nozzles.
-
-    The same experiment comes up again among few: beside itself its covariance is singular, which BoTorch told as a matrix that is not p.d.
-    """
+    """A bore of 0.5631 mm was suggested where there are three nozzles."""
     found = suggest(nozzles, "maximize", batch=3)
     assert set(found.columns["bore [mm]"]) <= {0.2, 0.4, 0.8}
     assert found.levels == {"bore [mm]": (0.2, 0.4, 0.8)}
@@ -70,6 +67,19 @@ def test_a_number_with_few_values_is_suggested_at_these(nozzles):
     assert "bore [mm]: only 0.2, 0.4 and 0.8, as in the training rows; --bounds 'bore [mm]=0.2:0.8' allows" in " ".join(
         told.split()
     )
+
+
+@pytest.mark.parametrize("goal", ["maximize", "minimize"])
+def test_no_experiment_of_a_batch_is_suggested_twice(nozzles, goal):
+    """The best of few experiments came up again: others are surely a little worse, and it is not. There are six here, and a seventh can only be one of them.
+
+    Beside itself an experiment has a singular covariance, which BoTorch told as a matrix that is not p.d.
+    """
+    pytest.importorskip("botorch", reason="needs the extra botorch")
+    few = {"bounds": {"bore [mm]": (0.2, 0.4, 0.8), "speed": (0.0, 1.0)}, "steps": {"speed": 1.0}}
+    found = suggest(nozzles, goal, batch=7, **few)
+    assert len(found.frame()[:6].drop_duplicates()) == 6
+    assert np.isfinite(found.worth).all()
 
 
 @pytest.mark.parametrize("given", [{"bounds": {"bore [mm]": (0.2, 0.8)}}, {"steps": {"bore [mm]": 0.05}}])

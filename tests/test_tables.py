@@ -19,7 +19,7 @@ from manifoldgp import ManifoldGPRegressor, Single, TableEncoding
 from manifoldgp.data.columns import Column, learn_column, target_numbers
 from manifoldgp.data.dates import as_times
 from manifoldgp.data.table_files import read_table, read_tables, write_table
-from manifoldgp.data.written_numbers import read_numbers
+from manifoldgp.data.written_numbers import read_numbers, units_of
 from manifoldgp.errors import FileFormatError, FitWarning, InputError, MissingExtraError
 from manifoldgp.estimators import model_file as container
 
@@ -115,6 +115,7 @@ def test_unknown_categories_are_refused_by_column_and_value_or_left_open():
     ({"speed": ["12/13/26"] * 2 + ["1/2/26"] * 2}, r"year has two digits"),
     ({"speed": ["2026-12-31 13:05 AM", *["2026-12-31 1:05 AM"] * 3]}, r"in 1 of 4 rows something else: '2026-12-31 13:05 AM' \(row 1\)"),
     ({"speed": ["12:30", "12:31", "12:32", "12:33:01"]}, r"Column 'speed' holds times of day"),
+    ({"speed": ["1:52.8", "1:48.4", "1:49.2", "2:01.0"]}, r"Column 'speed' holds minutes and seconds \('1:52.8'\)"),
     ({"speed": [datetime.time(h) for h in (1, 2, 3, 4)]}, r"Column 'speed' holds times of day"),
     ({"speed": ["2026-01-01", "2026-01-02", "2026-01-03", "2026-13-04"]}, r"holds dates, and in 1 of 4 rows something else: '2026-13-04' \(row 4\)"),
     ({"speed": ["1", "2", "n/a?", "4"]}, r"Column 'speed' holds numbers, and text in 1 of 4 rows: 'n/a\?' \(row 3\)"),
@@ -311,6 +312,26 @@ def test_the_first_sheet_of_an_excel_file_is_read(tmp_path, monkeypatch):
     (tmp_path / "b.xlsx").write_bytes(b"no book")
     with pytest.raises(InputError, match=r"b.xlsx cannot be read as Excel"):
         read_table(tmp_path / "b.xlsx")
+
+
+def test_a_row_of_units_leaves_whole_numbers_whole(tmp_path):
+    """Patient 1001 came back as 1001.0 from mgp predict --with-inputs."""
+    (tmp_path / "dose.csv").write_text("patient,dose,weight\n,mg,kg\n1001,0,80.5\n1002,10,\n1003,30,72\n", encoding="utf-8")
+    with pytest.warns(FitWarning, match="dose.csv holds units"):
+        read = read_table(tmp_path / "dose.csv")
+    assert read.to_csv(index=False).split()[1:] == ["1001,0,80.5", "1002,10,", "1003,30,72.0"]
+
+
+def test_percent_in_excel_is_the_unit_of_its_column(tmp_path):
+    openpyxl = pytest.importorskip("openpyxl", reason="needs the extra excel")
+    book = openpyxl.Workbook()
+    for row in (["air", "strength"], [0.031, 31.5], [0.042, 29.5], [0.055, 28.0]):
+        book.active.append(row)
+    for cell in book.active["A"][1:]:
+        cell.number_format = "0.0%"
+    book.save(tmp_path / "cores.xlsx")
+    with pytest.warns(FitWarning, match="in percent"):
+        assert units_of(read_table(tmp_path / "cores.xlsx")) == {"air": "%"}
 
 
 def test_percent_in_excel_is_read_as_it_is_shown(tmp_path):

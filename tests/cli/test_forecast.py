@@ -97,6 +97,14 @@ def test_dates_with_a_time_zone_are_told_to_be_in_utc(tmp_path, monkeypatch):
     assert pd.Timestamp(first) == when[-1] + pd.Timedelta("1h")
 
 
+def test_a_value_that_stands_for_nothing_is_told(months):
+    table = pd.read_csv("sales.csv")
+    table.loc[[5, 17], "sales"] = -999.9
+    table.to_csv("gaps.csv", index=False)
+    told = mgp("forecast", "gaps.csv", "--target", "sales", "--horizon", "2", "--out", "next.csv").err
+    assert "warning: sales: -999.9, in 2 rows, lies far from all other values." in told
+
+
 def test_uneven_numbers_are_not_advised_to_go_by_dates(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     pd.DataFrame({"t": np.arange(30.0) ** 1.5, "y": np.arange(30.0)}).to_csv("log.csv", index=False)

@@ -194,6 +194,7 @@ def test_units_below_the_names_reach_title_axes_and_controls(tmp_path, monkeypat
     mgp("report", "m.mgp", "--out", "r.html")
     page = Path("r.html").read_text(encoding="utf-8")
     assert "<h1>A model of force [N]</h1>" in page
+    assert "24 rows, 4 inputs (5 numbers), 1 target" in page  # four columns, as above; it had said five
     data = json.loads(Scripts(page).texts[0])
     charts = {chart["id"]: chart["specs"] for chart in data["charts"]}
     assert {spec["y"]["label"] for spec in charts["prediction"]} == {"force [N]"}
@@ -215,6 +216,29 @@ def test_the_unit_below_the_target_reaches_what_a_fit_says(tmp_path, monkeypatch
     said = mgp("fit", "data.csv", "-t", "force", "--out", "m.mgp", "--averaging", "stack", "--time-budget", "3").err
     assert "target: force [N]" in said
     assert re.search(r"typical error \(RMSE\) is [\d.e-]+ N, the mean error \(MAE\) [\d.e-]+ N", said)
+
+
+def test_units_beside_numbers_reach_title_axes_and_what_is_said(tmp_path, monkeypatch):
+    """Prices in euros were predicted with an error of 37.3, of nobody knew what; names that tell their unit keep it alone."""
+    monkeypatch.chdir(tmp_path)
+    rows = [f"{n % 9}.5 kg,{n % 7} %,{30 * (n % 5)} mm,€{n % 9 + 3 * (n % 7)}.50" for n in range(40)]
+    Path("data.csv").write_text("\n".join(["weight,fat %,length [mm],price", *rows]), "utf-8")
+    said = mgp("fit", "data.csv", "-t", "price", "--out", "m.mgp", "--averaging", "stack", "--time-budget", "3").err
+    assert "target: price [€]" in said
+    assert re.search(r"typical error \(RMSE\) is [\d.e-]+ €, the mean error", said)
+    assert re.search(r"weight\s+number, in kg", mgp("inspect", "m.mgp").out)
+    mgp("report", "m.mgp", "--out", "r.html")
+    page = Path("r.html").read_text("utf-8")
+    assert "<h1>A model of price [€]</h1>" in page
+    assert "weight [kg]" in page
+    assert "fat % [" not in page
+    assert "[mm] [" not in page
+    told = "warning: weight is in lb here, and was in kg at the fit: numbers are not converted."
+    Path("pounds.csv").write_text("\n".join(["weight,fat %,length [mm],price", *rows]).replace("kg", "lb"), "utf-8")
+    assert told in mgp("predict", "m.mgp", "pounds.csv", "--out", "p.csv").err
+    assert "not converted" not in mgp("predict", "m.mgp", "data.csv", "--out", "p.csv").err
+    pytest.importorskip("botorch", reason="needs the extra botorch")
+    assert "1: expected price [€] " in mgp("suggest", "m.mgp", "--minimize", "--batch", "1", "--out", "next.csv").err
 
 
 def test_the_pages_python_runs_as_printed(tmp_path, monkeypatch):

@@ -518,6 +518,22 @@ def test_a_number_that_stands_for_nothing_is_told(here):
     assert "weight: 999" not in told  # 999 among 990 to 1019 is a number
 
 
+def test_a_target_that_stands_for_nothing_is_told(here):
+    rows = ["x,level [m]", *(f"{n},{-999 if n in (3, 9) else n % 7 / 5}" for n in range(30))]
+    (here / "tide.csv").write_text("\n".join(rows))
+    told = mgp("fit", "tide.csv", "--target", "level [m]", "--averaging", "single", "--restarts", "1", "--out", "tide.mgp").err
+    assert "warning: level [m]: -999, in 2 rows, lies far from all other values. If it means that nothing is known" in told
+
+
+def test_a_row_of_means_below_the_table_is_left_out(here):
+    rows = ["core,age,cement,strength", *(f"K{n},{n % 9},{'AB'[n % 2]},{n % 9 + n % 2}" for n in range(30)), "Mean,,,4.4"]
+    (here / "cores.csv").write_text("\n".join(rows))
+    told = mgp("fit", "cores.csv", "-t", "strength", "--missing", "impute", "--out", "cores.mgp", *FAST).err
+    assert "warning: 1 of 31 rows has a target but no input and is left out (row 31): such a row holds a mean or a sum" in told
+    assert "is missing" not in told
+    assert json.loads(mgp("inspect", "cores.mgp", "--json").out)["rows"] == 30
+
+
 def test_a_constant_target_is_told_before_the_training_and_on_the_page(here):
     (here / "same.csv").write_text("\n".join(["x,y [N]", *(f"{n},2.5" for n in range(20))]))
     told = mgp("fit", "same.csv", "--target", "y [N]", "--averaging", "plain", "--out", "same.mgp").err
@@ -585,11 +601,14 @@ def test_a_column_without_a_name_is_left_out_with_the_reason(here):
     assert "Left out: z" in done.err.splitlines()
 
 
-def test_a_series_of_dates_alone_is_told_what_suits_it(here):
-    days = pd.date_range("2026-01-01", periods=30).strftime("%Y-%m-%d")
+@pytest.mark.parametrize(("step", "period"), [("h", "day"), ("D", "week"), ("MS", "year")])
+def test_a_series_of_dates_alone_is_told_what_suits_it(here, step, period):
+    """Thirteen days of a tide gauge were advised to repeat with the seasons."""
+    days = pd.date_range("2026-01-01", periods=len(messy()) * (2 if step == "h" else 1), freq=step)
+    days = days[:: 2 if step == "h" else 1].strftime("%Y-%m-%d %H:%M")
     messy().assign(day=days)[["day", "y"]].to_csv("data.csv", index=False)
     fit = ("fit", "data.csv", "-t", "y", "--out", "m.mgp", "--ordered", "--time-budget", "1")
-    assert "Dates alone are the inputs: mgp fit --cyclic year" in mgp(*fit).err
+    assert f"Dates alone are the inputs: mgp fit --cyclic {period} lets" in mgp(*fit).err
     assert "Dates alone" not in mgp(*fit, "--cyclic", "week").err
 
 

@@ -106,6 +106,7 @@ def prepare(encoding: TableEncoding, table: Any, allow_unknown: bool, messages: 
     refuse_missing_columns([column.name for column in encoding.columns], list(map(str, table.columns)))
     if not len(table):
         raise InputError("The table has no rows.")
+    _warn_of_other_units(encoding, table, messages)
     reasons = encoding.why_not(table, allow_unknown)
     good = reasons == ""
     if not good.any():
@@ -123,6 +124,16 @@ def prepare(encoding: TableEncoding, table: Any, allow_unknown: bool, messages: 
     if encoding.noise is not None and noise is None:
         messages.warn(f"There is no column {encoding.noise!r} with the known noise: intervals hold the learned noise only.")
     return Query(X, noise, reasons, table.index)
+
+
+def _warn_of_other_units(encoding: TableEncoding, table: Any, messages: Messages) -> None:
+    """Numbers are read without their unit: 80 lb are no 80 kg."""
+    from manifoldgp.data.written_numbers import units_of
+
+    here = units_of(table)
+    for name, unit in encoding.units:
+        if here.get(name, unit) != unit:
+            messages.warn(f"{name} is in {here[name]} here, and was in {unit} at the fit: numbers are not converted.")
 
 
 def tell_what_is_lost(lost: str, messages: Messages) -> None:

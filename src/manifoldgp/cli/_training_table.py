@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from manifoldgp._system.plain_text import digits, listed_names, option, verb
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
 class Training:
     """Rows with a target: X a DataFrame with the input columns, y a Series or DataFrame, noise (N,) and groups (N,) or None; without_target: rows left out.
 
-    gaps: of the rows that were left out for missing inputs, how many lack each column; left_out: how many rows these are.
+    gaps: of the rows that were left out for missing inputs, how many lack each column; left_out: how many rows these are. empty: the numbers, from 1 on, of those
+    that were left out because they have no input at all.
     """
 
     X: Any
@@ -30,6 +32,7 @@ class Training:
     without_target: int
     gaps: Mapping[str, int]
     left_out: int
+    empty: tuple[int, ...]
 
 
 def read_training(
@@ -70,17 +73,20 @@ def read_training(
     if unlabelled.all():
         raise InputError(f"No row has a value in {', '.join(targets)}: there is nothing to learn from.")
     table = table[~unlabelled]
-    chosen = None if features is None else column_names(features, columns)
-    encoding = TableEncoding.learn(
-        table,
-        targets,
-        features=chosen,
+    learn = partial(
+        TableEncoding.learn,
+        targets=targets,
+        features=None if features is None else column_names(features, columns),
         drop=column_names(drop, columns),
         noise=noise,
         group=group,
         missing=missing,
         cyclic=cyclic,
     )
+    encoding = learn(table)
+    empty = _without_input(table, encoding)
+    if empty.any():
+        table, encoding = table[~empty], learn(table[~empty])
     table, gaps, left_out = _without_gaps(table, encoding)
     groups = None
     if group is not None:
@@ -101,6 +107,7 @@ def read_training(
         int(unlabelled.sum()),
         gaps,
         left_out,
+        tuple(int(row) + 1 for row in np.flatnonzero(~unlabelled)[empty]),
     )
     _say_what_was_read(training, rows, messages, ordered)
     return training
@@ -121,11 +128,21 @@ def _without_gaps(table: Any, encoding: TableEncoding) -> tuple[Any, dict[str, i
     return table[~lacking], {name: int(rows.sum()) for name, rows in found.items()}, int(lacking.sum())
 
 
+def _without_input(table: Any, encoding: TableEncoding) -> Any:
+    """Which rows (n,) have a target and none of several inputs, as that of means below a sheet has."""
+    import numpy as np
+
+    found = encoding.missing_rows(table)
+    if encoding.missing != "impute" or not 1 < len(found) == len(encoding.columns):
+        return np.zeros(len(table), dtype=bool)
+    return np.all(list(found.values()), axis=0)
+
+
 def _say_what_was_read(training: Training, rows: int, messages: Messages, ordered: bool) -> None:
     from manifoldgp.data.codes import are_codes
     from manifoldgp.data.columns import spellings_alike
     from manifoldgp.data.encoding import UNNAMED
-    from manifoldgp.data.written_numbers import number_for_nothing, signs_of_nothing
+    from manifoldgp.data.written_numbers import signs_of_nothing
 
     encoding = training.encoding
     inputs, several = listed_names([column.name for column in encoding.columns]), len(encoding.targets)
@@ -134,6 +151,14 @@ def _say_what_was_read(training: Training, rows: int, messages: Messages, ordere
     )
     tell_rows_without_target(training.without_target, rows, messages)
     _tell_gaps(training, rows - training.without_target, messages)
+    if empty := training.empty:
+        which = f"{verb(len(empty), 'row', 'rows')} {listed_names(list(map(str, empty)), 4)}"
+        messages.warn(
+            f"{len(empty)} of {rows} rows {verb(len(empty), 'has a target but no input and is', 'have a target but no input and are')} left out ({which}): "
+            f"such {verb(len(empty), 'a row holds', 'rows hold')} a mean or a sum as a rule."
+        )
+    for target in encoding.targets:
+        warn_of_nines(training.y if training.y.ndim == 1 else training.y[target], messages)
     for column in encoding.columns:
         cells = list(training.X[column.name].dropna())
         way_out = (
@@ -163,11 +188,8 @@ def _say_what_was_read(training: Training, rows: int, messages: Messages, ordere
             messages.warn(
                 f"{column.name}: {', '.join(map(repr, blank))} counts as a category like any other. If it means that nothing is known, leave these cells empty."
             )
-        if column.kind == "number" and (nothing := number_for_nothing(training.X[column.name].to_numpy())) is not None:
-            count = int((training.X[column.name] == nothing).sum())
-            messages.warn(
-                f"{column.name}: {nothing:g}, in {count} {verb(count, 'row', 'rows')}, lies far from all other values. If it means that nothing is known, leave these cells empty."
-            )
+        if column.kind == "number":
+            warn_of_nines(training.X[column.name], messages)
     if filled := [column.name for column in encoding.columns if column.indicator]:
         messages.note(f"{', '.join(filled)}: missing values are taken from rows that are alike; a column says where")
     _warn_of_copies(training, messages)
@@ -185,8 +207,33 @@ def _say_what_was_read(training: Training, rows: int, messages: Messages, ordere
     if others := [name for name in encoding.ignored if name not in unnamed]:
         messages.note(f"Left out: {', '.join(others)}")
     if ordered and all(column.time is not None and not column.time.cyclic for column in encoding.columns):
-        messages.note(
-            "Dates alone are the inputs: mgp fit --cyclic year lets a model repeat with the seasons, and mgp forecast goes on from the last values."
+        messages.note(f"Dates alone are the inputs: {_repeating(training.X)}mgp forecast goes on from the last values.")
+
+
+def _repeating(dates: Any) -> str:
+    """What lets a model of dates repeat: the seasons where there is more than a year of them, else the days of the week, or of some days the hours."""
+    from manifoldgp.data.dates import as_times, holds_times
+
+    times = [as_times(column.dropna())[0].dropna().sort_values() for _, column in dates.items() if holds_times(column.dropna())]
+    days = [(t.iloc[-1] - t.iloc[0]).total_seconds() / 86_400 for t in times if len(t) > 1]
+    if days and max(days) > 400:
+        return "mgp fit --cyclic year lets a model repeat with the seasons, and "
+    step = max((t.diff().median().total_seconds() / 86_400 for t in times if len(t) > 1), default=0.0)
+    period = "day" if step < 1 else "week"
+    if not days or max(days) < 2 or step > 2:
+        return ""
+    return f"mgp fit --cyclic {period} lets a model repeat every {period}, and "
+
+
+def warn_of_nines(numbers: Any, messages: Messages) -> None:
+    """-999 where nothing was measured is a number to the model, and outweighs all that was: among targets even more than among inputs."""
+    from manifoldgp.data.written_numbers import number_for_nothing
+
+    nothing = number_for_nothing(numbers.to_numpy())
+    if nothing is not None:
+        count = int((numbers == nothing).sum())
+        messages.warn(
+            f"{numbers.name}: {nothing:g}, in {count} {verb(count, 'row', 'rows')}, lies far from all other values. If it means that nothing is known, leave these cells empty."
         )
 
 

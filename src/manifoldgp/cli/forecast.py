@@ -12,6 +12,7 @@ from manifoldgp._system.plain_text import option, verb
 from manifoldgp.cli._interruption import Interruption
 from manifoldgp.cli._messages import Messages, print_json
 from manifoldgp.cli._options import TABLE_HELP, Json, Quiet, pictures_of, refuse_overwriting
+from manifoldgp.cli._training_table import warn_of_nines
 
 if TYPE_CHECKING:
     from manifoldgp import Forecaster
@@ -71,6 +72,7 @@ def forecast(
     with messages.warnings_as_messages():
         read = read_table(file)
         series = _series(read, target, column, messages)
+        _warn_of_nines_in(read[target], messages)
         if every is not None:
             series = _even(series, every, messages)
         model = _learnt(series, {"lags": lags, "period": _period(period), "random_state": seed}, len(target), messages)
@@ -113,6 +115,12 @@ def _learnt(series: Any, settings: dict[str, Any], outputs: int, messages: Messa
             typer.echo("mgp: Interrupted: no forecast was written.", err=True)
             raise typer.Exit(interruption.exit_code)
     return model
+
+
+def _warn_of_nines_in(table: Any, messages: Messages) -> None:
+    """Of targets that are numbers: others are refused where they are learned from, with the reason."""
+    for name in table.select_dtypes("number"):
+        warn_of_nines(table[name], messages)
 
 
 def _dated(forecast: Any, table: Any, column: str | None) -> Any:

@@ -112,7 +112,7 @@ def suggest(
         write_table(table, out, like)
     if dated and like is None:
         messages.note(f"Dates have the year first here; --like TABLE writes {' and '.join(dated)} as that table does.")
-    _say(found, targets[output], messages)
+    _say(found, encoding.label(targets[output]), messages)
     if json:
         rows = [{name: column[i] for name, column in found.columns.items()} for i in range(len(found.X))]
         print_json(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -259,6 +260,8 @@ def _unclear_time(name: str, values: Series) -> str:
             f"Column {name!r} holds clear dates ({_quoted(clear[:1])}) beside texts such as {first!r}. A spreadsheet that takes "
             f"days for months leaves such columns, and then the clear ones are wrong: look at where they come from. {_DATE_ADVICE}"
         )
+    if re.fullmatch(r"\s*\d+:\d{1,2}[.,]\d+\s*", str(first)):
+        return f"Column {name!r} holds minutes and seconds ({str(first)!r}). Turn them into numbers, such as seconds."
     if isinstance(first, datetime.time) or ":" in str(first)[:3]:
         return f"Column {name!r} holds times of day ({str(first)!r}). Turn them into numbers that mean something for your task, such as hours, or add the date."
     if has_short_year(str(first)):

@@ -19,7 +19,7 @@ from manifoldgp._system.plain_text import cell, one_line, visible
 from manifoldgp.data.codes import padded
 from manifoldgp.data.columns import pandas, text
 from manifoldgp.data.text_files import PACKED, TextSource, text_source, titles_above
-from manifoldgp.data.written_numbers import read_numbers, with_numbers
+from manifoldgp.data.written_numbers import read_numbers, with_numbers, with_units
 from manifoldgp.errors import InputError, MissingExtraError, warn
 
 if TYPE_CHECKING:
@@ -257,7 +257,7 @@ def _as_shown(table: DataFrame, sheet: Any, header: int, name: str) -> DataFrame
     if places:
         names = ", ".join(visible(str(table.columns[place])) for place in places)
         warn(f"Numbers that {name} shows in percent are read as they are shown (10 % is 10, not 0.1): {names}.")
-    return table
+    return with_units(table, dict.fromkeys((table.columns[place] for place in places), "%"))
 
 
 def _in_percent(sheet: Any, header: int, rows: int | None = None) -> list[int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -24,17 +24,18 @@ _CURRENCY = "$€£¥"
 _UNIT = r"(?!(?:[aApP][mM]|[eE])$)(?:[^\W\d_]|[°%‰µΩ/²³·$€£¥]){0,10}"
 """What may stand behind a number: a word or signs. Not half a time of day."""
 
-UNITS_ROW = "units below the names"
-"""Under which name a DataFrame's attrs keep them."""
+UNITS = "units"
+"""Under which name a DataFrame's attrs keep those of its columns."""
 
 _SPACES = "'’ \u00a0\u202f"
 
 
 class Written(NamedTuple):
-    """A column of texts read as numbers (n,), and one of the texts that is no plain number, if there is one."""
+    """A column of texts read as numbers (n,), one of the texts that is no plain number, if there is one, and the sign or word that stands beside them."""
 
     numbers: np.ndarray
     example: str | None
+    unit: str
 
 
 def _form(decimal: str) -> re.Pattern[str]:
@@ -89,7 +90,7 @@ def read_numbers(values: Sequence[object], decimal: str = ".") -> Written | None
     Less than half may leave the unit out, as rows that were added later do.
 
     >>> read_numbers(["$1,234.50", "$80", "?"])
-    Written(numbers=array([1234.5,   80. ,    nan]), example='$1,234.50')
+    Written(numbers=array([1234.5,   80. ,    nan]), example='$1,234.50', unit='$')
     >>> read_numbers(["1.234", "5,5"], decimal=",").numbers
     array([1234. ,    5.5])
     >>> read_numbers(["3 kg", "4 kg", "5"]).numbers
@@ -126,7 +127,8 @@ def _read(values: Sequence[object], decimal: str, usual: str) -> Written | None:
             return None
     known = np.isfinite(numbers).mean() if len(numbers) else 0.0
     one = len(units) == 1 or (len(units) == 2 and 2 * units.get("", units.total()) < units.total())
-    return Written(numbers, example) if (one or not units) and known > 0.5 else None
+    unit = next(filter(None, units), "")
+    return Written(numbers, example, unit) if (one or not units) and known > 0.5 else None
 
 
 def _plain(value: str, decimal: str) -> float:
@@ -177,15 +179,15 @@ def looks_like_number(text: str) -> bool:
 
 
 def number_for_nothing(numbers: np.ndarray) -> float | None:
-    """A value of nines, such as -999, that lies far from all others: it stands for "no value" as a rule.
+    """A value of nines, such as -999 or -99.9, that lies far from all others: it stands for "no value" as a rule.
 
-    >>> [number_for_nothing(np.array(values)) for values in ([1.0, 4.0, -999.0, 5.0], [990.0, 999.0, 1010.0], [98.0, 98.0, 99.0])]
-    [-999.0, None, None]
+    >>> [number_for_nothing(np.array(values)) for values in ([1.0, 4.0, -99.9, 5.0], [990.0, 999.0, 1010.0], [98.0, 98.0, 99.0])]
+    [-99.9, None, None]
     """
     known = numbers[np.isfinite(numbers)]
     for end in (known.min(), known.max()) if len(known) else ():
         others = known[known != end]
-        nines = re.fullmatch(r"9{2,}", f"{abs(end):.0f}") is not None and float(end).is_integer()
+        nines = re.fullmatch(r"9{2,}(\.(9+|0))?", repr(abs(float(end)))) is not None
         if nines and len(others) > 1 and np.abs(others - end).min() > 5.0 * max(np.ptp(others), float(np.abs(others).max())):
             return float(end)
     return None
@@ -209,6 +211,7 @@ def with_numbers(table: DataFrame, decimal: str, file: str) -> DataFrame:
             f"The first row of {file} holds units or words ({', '.join(units.values())}); it is left out, and rows are counted below it."
         )
         table = table.iloc[1:].reset_index(drop=True)
+        table = table.assign(**{str(name): _as_whole(column.to_numpy()) for name, column in table.select_dtypes("float").items()})
     texts = {name: _known(table[name]) for name in _text_columns(table)}
     codes = {str(name): known for name, known in texts.items() if padded(known.dropna())}
     read = {
@@ -221,14 +224,41 @@ def with_numbers(table: DataFrame, decimal: str, file: str) -> DataFrame:
     ]
     if said:
         warn(f"Texts in {file} are read as numbers: {', '.join(said)}.")
-    changed: dict[str, Any] = codes | {str(name): found.numbers for name, found in read.items()}
+    changed: dict[str, Any] = codes | {str(name): _as_whole(found.numbers) for name, found in read.items()}
     if decimal == ",":
         others = [name for name in texts if name not in read and name not in codes]
         changed |= {str(name): table[name].map(_with_point) for name in others}
     table = table.assign(**changed) if changed else table
-    if units:
-        table.attrs[UNITS_ROW] = {str(name): unit for name, unit in units.items() if name in read}
+    beside = {name: found.unit for name, found in read.items() if found.unit}
+    below = {name: unit for name, unit in units.items() if name in read}
+    return with_units(table, beside | below)
+
+
+def with_units(table: DataFrame, units: Mapping[Any, str]) -> DataFrame:
+    """The table, which keeps the units of columns whose names do not tell them."""
+    told = {str(name).strip(): unit for name, unit in units.items() if not _tells(str(name), unit)}
+    if told:
+        table.attrs[UNITS] = table.attrs.get(UNITS, {}) | told
     return table
+
+
+def _tells(name: str, unit: str) -> bool:
+    """Whether a name ends in the unit.
+
+    >>> _tells("length [m]", "m"), _tells("length_m", "m"), _tells("fat%", "%"), _tells("alarm", "m")
+    (True, True, True, False)
+    """
+    apart = r"(?<![^\W_])" if unit[:1].isalpha() else ""
+    return re.search(rf"{apart}{re.escape(unit)}[)\]]?\s*$", name) is not None
+
+
+def _as_whole(numbers: np.ndarray) -> np.ndarray:
+    """Numbers that are all whole as integers, as pandas reads them where there is nothing else: 1001 is written again as it was.
+
+    >>> _as_whole(np.array([1001.0, 0.0])), _as_whole(np.array([1.0, np.nan]))
+    (array([1001,    0]), array([ 1., nan]))
+    """
+    return numbers.astype(np.int64) if np.all((numbers % 1 == 0) & (np.abs(numbers) < 2**53)) else numbers
 
 
 def _known(values: Any) -> Series:
@@ -256,8 +286,8 @@ def _first(found: Written, values: Iterable[object]) -> float:
 
 
 def units_of(table: DataFrame) -> dict[str, str]:
-    """What stood in a row of units below the names of columns of numbers, by name; signs without a letter, such as -, are no unit."""
-    said = table.attrs.get(UNITS_ROW, {})
+    """What stood below the names of columns of numbers, or beside all numbers, by name; signs without a letter, such as -, are no unit."""
+    said = table.attrs.get(UNITS, {})
     return {name: unit for name, unit in said.items() if re.search(r"[^\W\d_]|[%‰°$€£¥]", unit)}
 
 

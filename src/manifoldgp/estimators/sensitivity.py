@@ -5,7 +5,8 @@ For independent inputs, V = var f(x) and E over everything else,
     first_d = var E[f | x_d] / V,        total_d = 1 − var E[f | all but x_d] / V
 
 An orthogonal additive kernel has both in closed form under the standard normal law that it is made for. Every other model is sampled: f at two samples A and B
-of inputs, and at A with one column taken from B (Saltelli 2010 for the first, Jansen 1999 for the total index).
+of inputs, and at A with one column taken from B (Saltelli 2010 for the first, Jansen 1999 for the total index). A column of a table that becomes several numbers,
+as a category does, is one input, whose numbers vary together: no row has two categories in one place, or none.
 """
 
 from __future__ import annotations
@@ -42,6 +43,11 @@ LAWS = {
 }
 """Laws of the inputs, in words."""
 
+_TOGETHER = {
+    True: "each value of one that is several numbers, such as a category, equally often",
+    False: "those that are several numbers, such as categories, as in the training rows",
+}
+
 REPLICATES = 8
 """Independent samples whose scatter says how exact the sampled indices are."""
 
@@ -54,12 +60,12 @@ JOINT_POINTS, DRAWS = 700, 40
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """Sobol indices (D,) of one target with their standard errors; ``print`` shows a table.
+    """Sobol indices (I,) of one target with their standard errors; ``print`` shows a table.
 
     Attributes
     ----------
     names
-        The inputs.
+        The inputs: columns of the table that the model was fitted on.
     first, total
         Shares of the variance: of the input alone, and with all interactions that it takes part in.
     first_error, total_error
@@ -104,8 +110,12 @@ def sensitivity(
         raise InputError(f"law must be one of {', '.join(map(repr, LAWS))}, or None; got {law!r}.")
     X = ensemble.blocks[0].data.X.cpu().numpy()
     seed = int(generator_of(random_state).initial_seed())
-    exact = _analytic(closed) if closed is not None and law == "normal" else None
-    draw = (_LAWS[law] if closed is None else _standard_normal)(X) if law == "normal" else _LAWS[law](X)
+    names, inputs = _inputs(estimator)
+    several = any(len(places) > 1 for places in inputs)
+    exact = _analytic(closed) if closed is not None and law == "normal" and not several else None
+    each = (_LAWS[law] if closed is None else _standard_normal)(X) if law == "normal" else _LAWS[law](X)
+    seen = [places for places in inputs if places]
+    draw = _together(each, X, seen, law == "uniform")
 
     def f(U: np.ndarray) -> np.ndarray:
         points = on_device(estimator, U)
@@ -113,20 +123,32 @@ def sensitivity(
             return ensemble.mean(points).cpu().numpy()
 
     if exact is not None:
-        (first, total), scatter = exact, np.zeros((2, X.shape[1]))
+        order = [places[0] for places in seen]
+        (first, total), scatter = (part[order] for part in exact), np.zeros((2, len(seen)))
     else:
-        first, total, scatter = _sampled(f, draw, X.shape[1], samples, seed)
-    left_open = _left_open(estimator, ensemble, draw, X.shape[1], seed)
+        first, total, scatter = _sampled(f, draw, len(seen), samples, seed)
+    left_open = _left_open(estimator, ensemble, draw, len(seen), seed)
     errors = np.sqrt(scatter**2 + left_open**2)
     words = "inputs independent and standard normal after standardisation, the law of the kernel"
     words = words if closed is not None and law == "normal" else LAWS[law]
-    told = (estimator.x_scaler_.of_columns(found) for found in (first, total, *errors))
-    return Sensitivity(_names(estimator), *told, law=words, analytic=exact is not None)
+    words = f"{words}; {_TOGETHER[law == 'uniform']}" if several else words
+    told = np.zeros((4, len(inputs)))
+    told[:, [i for i, places in enumerate(inputs) if places]] = first, total, *errors
+    return Sensitivity(names, *told, law=words, analytic=exact is not None)
 
 
-def _names(estimator: ManifoldGPRegressor) -> tuple[str, ...]:
+def _inputs(estimator: ManifoldGPRegressor) -> tuple[tuple[str, ...], list[list[int]]]:
+    """The names of the inputs, and which of the numbers that the model sees each is: none of a constant one, or of one that repeats another."""
+    D = estimator.n_features_in_
     given = getattr(estimator, "feature_names_in_", None)
-    return tuple(f"x{d}" for d in range(estimator.n_features_in_)) if given is None else tuple(map(str, given))
+    numbers = [f"x{d}" for d in range(D)] if given is None else list(map(str, given))
+    encoding, seen = getattr(estimator, "table_encoding_", None), estimator.x_scaler_.columns.tolist()
+    names, inputs, first = [], [], 0
+    for name, width in [("", 1)] * D if encoding is None else [(c.name, len(c.names)) for c in encoding.columns]:
+        names.append(name if width > 1 else numbers[first])
+        inputs.append([seen.index(d) for d in range(first, first + width) if d in seen])
+        first += width
+    return tuple(names), inputs
 
 
 # ------------------------------------------------------------------------------------------------------------------ laws
@@ -155,23 +177,41 @@ def _standard_normal(X: np.ndarray) -> Draw:
     return lambda u: ndtri(np.clip(u, 1e-12, 1 - 1e-12))
 
 
+def _together(each: Draw, X: np.ndarray, inputs: list[list[int]], equally: bool) -> Draw:
+    """From one uniform number for each input (n, I): those that are several numbers have values of rows X (N, D), all equally often or as often as there."""
+    values = {i: np.unique(X[:, places], axis=0, return_counts=True) for i, places in enumerate(inputs) if len(places) > 1}
+
+    def draw(u: np.ndarray) -> np.ndarray:
+        wide = np.zeros((len(u), X.shape[1]))
+        for i, places in enumerate(inputs):
+            wide[:, places] = u[:, [i]]
+        U = each(wide)
+        for i, (found, counts) in values.items():
+            shares = np.cumsum(np.ones(len(found)) if equally else counts)
+            U[:, inputs[i]] = found[np.searchsorted(shares[:-1] / shares[-1], u[:, i], side="right")]
+        return U
+
+    return draw
+
+
 _LAWS: dict[str, Callable[[np.ndarray], Draw]] = {"uniform": _uniform, "rows": _rows, "normal": _normal}
 
 
 # -------------------------------------------------------------------------------------------------------------- sampling
 
 
-def _design(draw: Draw, D: int, n: int, seed: int) -> np.ndarray:
-    """A, B, and A with one column of B after another: (D + 2, n, D), from a scrambled Sobol sequence."""
-    u = qmc.Sobol(2 * D, rng=np.random.default_rng(seed)).random(n)
-    A, B = draw(u[:, :D]), draw(u[:, D:])
-    mixed = np.repeat(A[None], D, 0)
-    mixed[np.arange(D), :, np.arange(D)] = B.T
-    return np.concatenate([A[None], B[None], mixed])
+def _design(draw: Draw, inputs: int, n: int, seed: int) -> np.ndarray:
+    """A, B, and A with one input of B after another: (I + 2, n, D), from a scrambled Sobol sequence."""
+    u = qmc.Sobol(2 * inputs, rng=np.random.default_rng(seed)).random(n)
+    A, B = u[:, :inputs], u[:, inputs:]
+    mixed = np.repeat(A[None], inputs, 0)
+    mixed[np.arange(inputs), :, np.arange(inputs)] = B.T
+    points = draw(np.concatenate([A[None], B[None], mixed]).reshape(-1, inputs))
+    return points.reshape(inputs + 2, n, -1)
 
 
 def _indices(values: np.ndarray) -> np.ndarray:
-    """First and total indices (2, ..., D) from f (D + 2, n, ...) at the points of a design."""
+    """First and total indices (2, ..., I) from f (I + 2, n, ...) at the points of a design."""
     f_A, f_B, mixed = values[0], values[1], values[2:]
     both = np.concatenate([f_A, f_B])
     centre, V = both.mean(0), np.maximum(both.var(0), 1e-300)
@@ -181,29 +221,29 @@ def _indices(values: np.ndarray) -> np.ndarray:
 
 
 def _sampled(
-    f: Callable[[np.ndarray], np.ndarray], draw: Draw, D: int, n: int, seed: int
+    f: Callable[[np.ndarray], np.ndarray], draw: Draw, inputs: int, n: int, seed: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """First and total indices (D,), and the standard errors (2, D) of their sampling."""
+    """First and total indices (I,), and the standard errors (2, I) of their sampling."""
     size, found = 2 ** max(3, round(np.log2(n / REPLICATES))), []
     for r in range(REPLICATES):
-        points = _design(draw, D, size, seed + r)
-        found.append(_indices(f(points.reshape(-1, D)).reshape(D + 2, size)))
+        points = _design(draw, inputs, size, seed + r)
+        found.append(_indices(f(points.reshape(-1, points.shape[-1])).reshape(inputs + 2, size)))
     first, total = np.mean(found, 0)
     return first, total, np.std(found, 0, ddof=1) / np.sqrt(REPLICATES)
 
 
-def _left_open(estimator: ManifoldGPRegressor, ensemble: Ensemble, draw: Draw, D: int, seed: int) -> np.ndarray:
-    """How far the indices (2, D) of functions drawn from the posterior lie from those of its mean, on the same few points."""
-    size = 2 ** max(3, int(np.log2(JOINT_POINTS / (D + 2))))
-    points = _design(draw, D, size, seed).reshape(-1, D)
+def _left_open(estimator: ManifoldGPRegressor, ensemble: Ensemble, draw: Draw, inputs: int, seed: int) -> np.ndarray:
+    """How far the indices (2, I) of functions drawn from the posterior lie from those of its mean, on the same few points."""
+    size = 2 ** max(3, int(np.log2(JOINT_POINTS / (inputs + 2))))
+    points = _design(draw, inputs, size, seed).reshape((inputs + 2) * size, -1)
     if len(points) > 4 * JOINT_POINTS:  # hundreds of inputs
-        return np.zeros((2, D))
+        return np.zeros((2, inputs))
     U = on_device(estimator, points)
     with prediction_threads([ensemble], len(points), joint=True):
         drawn = ensemble.sample(U, DRAWS, torch.Generator().manual_seed(seed % 2**31), True).cpu().numpy()  # (DRAWS, points)
         mean = ensemble.mean(U).cpu().numpy()
-    of_draws = _indices(drawn.T.reshape(D + 2, size, DRAWS))
-    of_mean = _indices(mean.reshape(D + 2, size))
+    of_draws = _indices(drawn.T.reshape(inputs + 2, size, DRAWS))
+    of_mean = _indices(mean.reshape(inputs + 2, size))
     return np.sqrt(((of_draws - of_mean[:, None, :]) ** 2).mean(1))
 
 

@@ -64,7 +64,7 @@ function chart(holder, hidden) {
       draw("text", { class: spec.y.ticks ? "label" : "", x: box.left - 7, y: Y(t) + 4, "text-anchor": "end", text: text.length > longest ? text.slice(0, longest - 1) + "…" : text }, svg);
     }
     draw("text", { x: (box.left + box.right) / 2, y: height - 8, "text-anchor": "middle", text: fitted(spec.x.label, width - box.left) }, svg);
-    if (spec.y.label) draw("text", { x: 13, y: (box.top + box.bottom) / 2, "text-anchor": "middle", transform: `rotate(-90 13 ${(box.top + box.bottom) / 2})`, text: fitted(spec.y.label, height) }, svg);
+    if (spec.y.label) draw("text", { x: 13, y: (box.top + box.bottom) / 2, "text-anchor": "middle", transform: `rotate(-90 13 ${(box.top + box.bottom) / 2})`, text: fitted(spec.y.label, Math.min(box.top + box.bottom, 2 * height - box.top - box.bottom)) }, svg);
     draw("rect", { x: box.left, y: box.top, width: box.right - box.left, height: box.bottom - box.top }, draw("clipPath", { id: clip }, draw("defs", {}, svg)));
     const inside = draw("g", { "clip-path": `url(#${clip})` }, svg);
     for (const layer of spec.layers) if (visible(layer)) painters[layer.kind](layer, inside);

@@ -33,7 +33,7 @@ function ticks(low, high, n) {
 }
 // A text that would not fit, without its middle: names are long, and what is measured of them stands last
 function fitted(text, pixels) {
-  const most = Math.floor(pixels / 6.9), half = Math.floor((most - 1) / 2);
+  const most = Math.floor(pixels / 7.2), half = Math.floor((most - 1) / 2);
   return text.length > most ? `${text.slice(0, half).trimEnd()}…${text.slice(-half).trimStart()}` : text;
 }
 

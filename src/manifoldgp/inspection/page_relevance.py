@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from manifoldgp.inspection.page_view import BAR, BLUE, SKY, ModelView, Spec, axis, chart, chip, numbers, rows_of_bars
@@ -45,14 +47,15 @@ def relevance_chart(view: ModelView) -> Spec | None:
 
 def sobol_chart(view: ModelView) -> Spec | None:
     """Total and first-order Sobol indices of every input, with their standard errors under the pointer."""
-    if not 2 <= len(view.inputs) <= MOST_SOBOL:
+    if not 2 <= len(view.columns) <= MOST_SOBOL:
         return None
     specs = []
     for target in view.targets:
         found = view.model.sensitivity(samples=SOBOL_SAMPLES, output=target.output)
         order = np.argsort(-found.total, kind="stable")[:20]
+        labels = [column.label for column in view.columns] if len(view.columns) == len(found.names) else found.names
         layers = [
-            _shares(view, order, shares, errors, color, what)
+            _shares(labels, order, shares, errors, color, what)
             for what, shares, errors, color in (
                 ("with interactions", found.total, found.total_error, SKY),
                 ("alone", found.first, found.first_error, BLUE),
@@ -67,7 +70,7 @@ def sobol_chart(view: ModelView) -> Spec | None:
                 "y": {
                     "range": [0.5 - len(order), 0.5],
                     "fixed": True,
-                    "ticks": [[-k, view.inputs[d]] for k, d in enumerate(order)],
+                    "ticks": [[-k, labels[d]] for k, d in enumerate(order)],
                 },
                 "layers": layers,
                 "idle": BAR,
@@ -77,11 +80,11 @@ def sobol_chart(view: ModelView) -> Spec | None:
     return chart("sobol", specs, view.target_choice, legend)
 
 
-def _shares(view: ModelView, order: np.ndarray, shares: np.ndarray, errors: np.ndarray, color: str, what: str) -> Spec:
+def _shares(labels: Sequence[str], order: np.ndarray, shares: np.ndarray, errors: np.ndarray, color: str, what: str) -> Spec:
     values = np.maximum(shares[order], 0.0)
     return rows_of_bars(np.zeros(len(order)), values) | {
         "color": color,
-        "label": [f"{view.inputs[d]}, {what}" for d in order],
+        "label": [f"{labels[d]}, {what}" for d in order],
         "value": numbers(shares[order]),
         "error": numbers(errors[order]),
         "tell": [["", "label"], ["share", "value"], ["±", "error"]],

@@ -37,7 +37,7 @@ RELEVANCE = (
 )
 SOBOL = (
     "<b>Sobol indices</b>: the share of the variance of the prediction that an input causes alone, and with all interactions that it takes part in. Inputs vary "
-    "independently, each evenly over the range of the training rows (for an orthogonal additive kernel: normally, as the kernel has it). ± is the standard error, "
+    "independently, each evenly over the range of the training rows, a category over its values (for an orthogonal additive kernel: normally, as the kernel has it). ± is the standard error, "
     "of the sampling and of what the model leaves open. Inputs that hang together in the data are varied apart here."
 )
 SCORES = (
@@ -274,7 +274,7 @@ def features(view: ModelView, shown: bool) -> str:
         return "This model has no learned features: it works on the inputs as they are (a plain Gaussian process)."
     found = inspection.learned_features(view.model, view.X[:1], output=0)
     Q = found.H.shape[1]
-    text = f"A learned map takes the {_count(len(view.inputs), 'input')} to {_count(Q, 'feature')}, and the Gaussian process works on these."
+    text = f"A learned map takes {_inputs(view)} to {_count(Q, 'feature')}, and the Gaussian process works on these."
     if found.weight < 0.999:
         text += f" Of the many members with learned features this is the one with the most weight (group {escape(found.group)}, {100 * found.weight:.0f} % of the prediction)."
     if len(view.inputs) == 1:
@@ -345,8 +345,14 @@ def _groups(view: ModelView) -> list[str]:
     return list(dict.fromkeys(str(g) for g in (view.model.starts_["group"] if report is None else report.groups)))
 
 
+def _inputs(view: ModelView) -> str:
+    """How many columns of the table are inputs, and how many numbers the model sees for them."""
+    columns, numbers = len(view.columns), len(view.inputs)
+    return _count(columns, "input") + (f" ({_count(numbers, 'number')})" if numbers != columns else "")
+
+
 def data(view: ModelView) -> str:
-    sizes = f"{view.trained_rows:,} rows, {_count(len(view.inputs), 'input')}, {_count(view.model.n_outputs_, 'target')}"
+    sizes = f"{view.trained_rows:,} rows, {_inputs(view)}, {_count(view.model.n_outputs_, 'target')}"
     sample = f" The numbers below are those of a sample of {len(view.X):,} rows, which the model keeps." if view.sampled else ""
     return f"What the model was trained on: {sizes}.{sample} Outside these ranges it extrapolates: trust it less there."
 

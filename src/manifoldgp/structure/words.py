@@ -94,13 +94,18 @@ def _of_one_input(factors: list[Valued], x: InputWords) -> str:
         return f"{degree} {x.name}"
     head = _period(periods[0], x) if periods else _smooth(varying[0], x)
     further = [f"times {_period(p, x)}" for p in periods[1:]]
-    changing = [_change(f, x) for f in (varying if periods else varying[1:]) if not _unchanging(f, x)]
+    turn = min((_turn(p, x) for p in periods), default=0.0)
+    changing = [_change(f, x, turn) for f in (varying if periods else varying[1:]) if not _unchanging(f, x)]
     clauses = [*changing, *(_growth(line, x) for line in lines)]
     return " ".join([head, *further]) + (f" {listed(clauses)}" if clauses else "")
 
 
+def _turn(factor: Valued, x: InputWords) -> float:
+    return float(factor.values["period"][0]) * x.scale
+
+
 def _period(factor: Valued, x: InputWords) -> str:
-    length = float(factor.values["period"][0]) * x.scale
+    length = _turn(factor, x)
     for word, usual, called in _CALENDAR:
         if word in x.name.lower() and abs(length / usual - 1) < _SAME_PERIOD:
             return f"a {called} period"
@@ -129,15 +134,14 @@ def _unchanging(factor: Valued, x: InputWords) -> bool:
     return "lengthscale" in factor.values and _length(factor, x) > 10 * x.range
 
 
-def _change(factor: Valued, x: InputWords) -> str:
+def _change(factor: Valued, x: InputWords, turn: float) -> str:
+    """What a factor does to the shape of a part. turn: the shortest of its periods, 0 without one; what changes within it hardly repeats."""
     if isinstance(factor.kernel, NeuralNetwork):
         return f"whose shape changes around one place of {x.name}"
     length = _length(factor, x)
-    return (
-        f"whose shape changes slowly, over about {number(length)}"
-        if length > 0.05 * x.range
-        else f"whose shape changes over about {number(length)}"
-    )
+    slowly = " slowly," if length > 0.05 * x.range and length >= turn else ""
+    sooner = ", sooner than it comes round" if length < turn else ""
+    return f"whose shape changes{slowly} over about {number(length)}{sooner}"
 
 
 def _growth(line: Valued, x: InputWords) -> str:

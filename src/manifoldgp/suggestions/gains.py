@@ -26,12 +26,16 @@ _SAMPLES = 128
 _SMOOTH = 1e-6
 """Below no improvement at all, in units of the target's standard deviation, a smooth one goes on decreasing."""
 
+_SAME, _NOTHING = 1e-9, math.log(np.finfo(np.float64).tiny)
+"""How far apart the numbers of one experiment may be, relative to them; the log of no improvement, which JSON can hold."""
+
 
 class Improvement:
     """log of what an experiment is expected to add to the improvement on ``best``, beyond the experiments that are already chosen: log E max(0, f(x) - max(best, f(chosen))).
 
     Greedily chosen in this way, a batch has nearly the largest expected improvement there is. The logarithm of the improvement of the batch as a whole (BoTorch's
-    qLogEI) would not do: beside a good first experiment it no longer tells what others add. sign: 1 to maximise, -1 to minimise.
+    qLogEI) would not do: beside a good first experiment it no longer tells what others add. An experiment that is already chosen adds nothing, and comes last: others that
+    are surely a little worse would otherwise come behind it, and a table with few values would get the same row several times. sign: 1 to maximise, -1 to minimise.
     """
 
     def __init__(self, model: ManifoldGPRegressor, output: int, sign: float, best: float, seed: int) -> None:
@@ -46,7 +50,9 @@ class Improvement:
     def __call__(self, X: np.ndarray, chosen: np.ndarray) -> np.ndarray:
         """The worth (n,) of experiments X (n, D), given those that are chosen (k, D)."""
         with torch.no_grad():
-            return torch.cat([self._of(part, torch.tensor(chosen)) for part in torch.tensor(X).split(_CHUNK)]).cpu().numpy()
+            found = torch.cat([self._of(part, torch.tensor(chosen)) for part in torch.tensor(X).split(_CHUNK)]).cpu().numpy()
+        again = (np.abs(X[:, None, :] - chosen) <= _SAME * np.abs(chosen)).all(-1).any(-1)
+        return np.where(again, _NOTHING, found)
 
     def _of(self, X: Tensor, chosen: Tensor) -> Tensor:
         from botorch.utils.safe_math import log_fatplus, logmeanexp

@@ -125,7 +125,7 @@ def suggest(
         raise InputError(f"output must be the number of a target, 0 to {model.n_outputs_ - 1}; got {output!r}.")
     space = space_of(model, bounds or {}, fixed or {}, steps or {}, constraints)
     rng = np.random.default_rng(random_state)
-    first = space.draw(_CANDIDATES, rng)
+    first = _different(space, space.draw(_CANDIDATES, rng))
     with threads_for(model.ensembles_[output].blocks[0].rows):
         worth, best, compared = _worth(model, goal, output, space, first, random_state)
         rows, values = _greedy(worth, space, first, batch, rng)
@@ -193,6 +193,12 @@ def _best(
             values = np.concatenate([values, worth(space.encoded(near), chosen)])
     rows, values = _top(rows, values)
     return {name: column[:1] for name, column in rows.items()}, float(values[0])
+
+
+def _different(space: Space, rows: Values) -> Values:
+    """Each of the experiments once: among few that are possible, the best ones drawn would all be the same."""
+    once = np.sort(np.unique(space.encoded(rows), axis=0, return_index=True)[1])
+    return {name: column[once] for name, column in rows.items()}
 
 
 def _top(rows: Values, values: np.ndarray, count: int = _KEPT) -> tuple[Values, np.ndarray]:
