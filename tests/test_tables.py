@@ -801,6 +801,17 @@ def test_an_encoding_of_another_version_is_told(lost):
         TableEncoding.from_plain(plain)
 
 
+def test_ranges_are_those_of_rows_that_are_trained_on():
+    """Files of earlier versions lack them."""
+    given = pd.DataFrame({"a": [1.0, 9.0, 2.0, 3.0, 50.0], "b": [4.0, np.nan, 5.0, 6.0, 7.0], "floor": list("uvuvu")})
+    encoding = TableEncoding.learn(given, ["y"], missing="drop", y=np.array([[0.0], [1.0], [2.0], [3.0], [np.nan]]))
+    assert encoding.ranges == (("a", 1.0, 3.0), ("b", 4.0, 6.0))
+    plain = encoding.to_plain()
+    assert TableEncoding.from_plain(plain) == encoding
+    del plain["ranges"]
+    assert TableEncoding.from_plain(plain).ranges == ()
+
+
 def test_blanks_around_texts_do_not_count():
     """Pages trimmed what is pasted there; tables did not, so that one row was predicted on the page and refused on the command line."""
     table = pd.DataFrame({"floor": [" ice", "ice", "sand ", "big  rock"] * 5, "x": np.arange(20.0), "y": np.arange(20.0)})

@@ -72,6 +72,32 @@ def test_fit_says_what_it_does_with_every_column(here):
     )
 
 
+def test_rows_outside_the_training_rows_are_told(tmp_path, monkeypatch):
+    """Of clay drier than any at the fit, 95 % intervals had held 72 % of the targets, and nobody had said why."""
+    monkeypatch.chdir(tmp_path)
+    n = np.arange(40)
+    rows = pd.DataFrame(
+        {"moisture": 8.2 + 7.7 * n / 39, "heat": 900.0 + n * 7 % 40, "when": pd.date_range("2026-01-01", periods=40)}
+    )
+    rows.assign(y=np.sin(n / 5)).to_csv("data.csv", index=False)
+    mgp("fit", "data.csv", "--target", "y", "--out", "m.mgp", *FAST)
+    far = rows.assign(moisture=rows["moisture"] - 1.7, y=0.0)
+    far.to_csv("far.csv", index=False)
+    told = "warning: 7 of 40 rows lie outside the training rows in moisture (8.2 to 15.9): predictions there are extrapolations."
+    assert told in mgp("predict", "m.mgp", "far.csv", "--out", "p.csv").err.splitlines()
+    assert told in mgp("score", "m.mgp", "far.csv").err.splitlines()
+    both = far[:8].assign(heat=[*[950.0] * 2, *[920.0] * 6])
+    both.to_csv("both.csv", index=False)
+    assert (
+        "7 of 8 rows lie outside the training rows in moisture (8.2 to 15.9) and heat (900 to 939): "
+        in mgp("predict", "m.mgp", "both.csv").err
+    )
+    near, single = rows.assign(moisture=rows["moisture"] + 0.3), rows.assign(heat=[5e3, *rows["heat"][1:]])
+    for name, quiet in {"near": near, "single": single, "later": rows.assign(when=rows["when"] + pd.Timedelta("300D"))}.items():
+        quiet.to_csv(f"{name}.csv", index=False)
+        assert "outside" not in mgp("predict", "m.mgp", f"{name}.csv", "--out", "p.csv").err, name
+
+
 def test_copies_of_rows_and_of_the_target_are_told(here):
     table = messy()[["x", "floor", "y"]].assign(**{"the answer": lambda t: t["y"]})
     pd.concat([table, table.head(4)]).to_csv("data.csv", index=False)

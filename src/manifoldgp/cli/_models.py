@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from manifoldgp._system.plain_text import argument, verb
+from manifoldgp._system.plain_text import argument, digits, verb
 from manifoldgp.cli._messages import Messages
 
 if TYPE_CHECKING:
@@ -115,6 +115,7 @@ def prepare(encoding: TableEncoding, table: Any, allow_unknown: bool, messages: 
         told = "; ".join(f"row {row + 1}: {reason}" for row, reason in zip(table.index[:5], reasons, strict=False))
         raise InputError(f"No row can be predicted ({told}{'; ...' if len(table) > 5 else ''}).")
     X = encoding.inputs(table[good], allow_unknown)
+    _warn_of_rows_outside(encoding, X, messages)
     for name, values in encoding.unknown(table[good]).items():
         listed = ", ".join(map(repr, values[:5])) + (", ..." if len(values) > 5 else "")
         messages.warn(
@@ -134,6 +135,30 @@ def _warn_of_other_units(encoding: TableEncoding, table: Any, messages: Messages
     for name, unit in encoding.units:
         if here.get(name, unit) != unit:
             messages.warn(f"{name} is in {here[name]} here, and was in {unit} at the fit: numbers are not converted.")
+
+
+_NOTABLE, _MOST_NAMED = 0.05, 3
+"""Share of the rows from which on it is told that they lie outside in a column, and columns that are named."""
+
+
+def _warn_of_rows_outside(encoding: TableEncoding, X: Any, messages: Messages) -> None:
+    """Intervals hold where the model has seen rows: beyond them it goes on as its kernel does. Single rows among many are not told, nor are later dates."""
+    import numpy as np
+
+    found = {name: rows for name, rows in encoding.outside(X).items() if rows.mean() >= _NOTABLE}
+    if not found:
+        return
+    ranges = {name: f"{digits(low)} to {digits(high)}" for name, low, high in encoding.ranges}
+    worst = sorted(found, key=lambda name: -found[name].sum())
+    named = [f"{encoding.label(name)} ({ranges[name]})" for name in worst[:_MOST_NAMED]]
+    if len(worst) > _MOST_NAMED:
+        more = len(worst) - _MOST_NAMED
+        named.append(f"{more} more {verb(more, 'column', 'columns')}")
+    listed = " and ".join(filter(None, [", ".join(named[:-1]), named[-1]]))
+    count = int(np.any(list(found.values()), axis=0).sum())
+    messages.warn(
+        f"{count} of {len(X)} rows {verb(count, 'lies', 'lie')} outside the training rows in {listed}: predictions there are extrapolations."
+    )
 
 
 def tell_what_is_lost(lost: str, messages: Messages) -> None:

@@ -16,6 +16,7 @@ from manifoldgp.cli._training_table import warn_of_nines
 
 if TYPE_CHECKING:
     from manifoldgp import Forecaster
+    from manifoldgp.estimators.forecasting import Forecast
 
 
 def forecast(
@@ -76,8 +77,7 @@ def forecast(
         if every is not None:
             series = _even(series, every, messages)
         model = _learnt(series, {"lags": lags, "period": _period(period), "random_state": seed}, len(target), messages)
-        with messages.working("Drawing what may come ..."):
-            found = model.forecast(horizon)
+        found = _drawn(model, horizon, messages)
         if column is None and (times := _times_in(read, target)):
             messages.note(f"Rows are counted from 0. {times[0]} looks like the time: {option('--time', times[0])} goes on by it.")
     table = found.to_frame(level)
@@ -103,7 +103,7 @@ def _learnt(series: Any, settings: dict[str, Any], outputs: int, messages: Messa
     from manifoldgp.cli._fit_progress import FitProgress
 
     with Interruption() as interruption:
-        progress = FitProgress(outputs, messages, interruption, title=f"{len(series)} values")
+        progress = FitProgress(outputs, messages, interruption, title=f"Training on {len(series)} values")
         try:
             with progress, progress.interruptible():
                 model = Forecaster(**settings, callback=progress).fit(series)
@@ -115,6 +115,22 @@ def _learnt(series: Any, settings: dict[str, Any], outputs: int, messages: Messa
             typer.echo("mgp: Interrupted: no forecast was written.", err=True)
             raise typer.Exit(interruption.exit_code)
     return model
+
+
+_DRAWS, _TRIED = 300, 20
+"""Futures of a forecast, and those that tell how long it takes: the time grows with them, and a little less with the steps."""
+
+
+def _drawn(model: Forecaster, horizon: int, messages: Messages) -> Forecast:
+    """The forecast. Its functions take as long as the training, or longer: a few of them say beforehand how long."""
+    from manifoldgp.training.progress import about
+
+    begin = time.perf_counter()
+    model.forecast(horizon, draws=_TRIED)
+    seconds = (time.perf_counter() - begin) * _DRAWS / _TRIED
+    steps = f"{horizon} {verb(horizon, 'step', 'steps')}"
+    with messages.working(f"Drawing {_DRAWS} futures of {steps}: {about(seconds)}"):
+        return model.forecast(horizon, draws=_DRAWS)
 
 
 def _warn_of_nines_in(table: Any, messages: Messages) -> None:

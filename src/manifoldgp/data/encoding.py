@@ -34,6 +34,9 @@ UNNAMED = re.compile(r"Unnamed: \d+|__index_level_\d+__|")
 _MOST_LEFT_OUT = 10_000
 """Rows that were left out and are remembered, at most."""
 
+_CLEARLY_OUTSIDE = 0.05
+"""Share of a column's range by which a value lies clearly beyond it: new rows of the same kind seldom go further."""
+
 
 @dataclass(frozen=True)
 class TableEncoding:
@@ -66,6 +69,8 @@ class TableEncoding:
         Names of inputs and targets, and the unit that stood below each in the table.
     rows_left_out
         Rows of the training table, in order and counted from 0, that the model has not seen: they lack the target or an input. None: they are too many to keep, or not known.
+    ranges
+        The least and the largest value that each number and duration had in the training rows, by the name that the model sees; empty where they are not known.
 
     Examples
     --------
@@ -89,6 +94,7 @@ class TableEncoding:
     donors: Donors | None = None
     units: tuple[tuple[str, str], ...] = ()
     rows_left_out: tuple[int, ...] | None = ()
+    ranges: tuple[tuple[str, float, float], ...] = ()
 
     def __post_init__(self) -> None:
         if not self.columns:
@@ -158,7 +164,7 @@ class TableEncoding:
             missing=missing,
             units=tuple((name, unit) for name, unit in units_of(table).items() if name in (*inputs, *targets)),
         )
-        return encoding._with_effects(table, y).with_donors(table)
+        return encoding._with_effects(table, y)._with_ranges(table, y).with_donors(table)
 
     def warn_of_row_names(self) -> None:
         """Somebody who handed columns in hears which of them are left out because they name rows."""
@@ -177,6 +183,32 @@ class TableEncoding:
                 column = replace(column, kind="levels", effects=Effects(self.targets, tuple(map(tuple, shifts.tolist())), curves))
             columns.append(column)
         return replace(self, columns=tuple(columns))
+
+    def _with_ranges(self, table: DataFrame, y: np.ndarray | None) -> TableEncoding:
+        """The encoding with the ranges of the rows that are trained on. Dates have none: new rows come after those of the fit as a rule."""
+        numbers = [column for column in self.columns if column.kind in ("number", "duration")]
+        kept = np.ones(len(table), dtype=bool) if y is None else ~np.isnan(y).any(1)
+        for lacking in self.missing_rows(table).values() if self.missing == "drop" else ():
+            kept &= ~lacking
+        found = []
+        for column in numbers:
+            values = column.numbers(column_of(table, column.name))[kept, 0]
+            if not np.isnan(values).all():
+                found.append((column.names[0], float(np.nanmin(values)), float(np.nanmax(values))))
+        return replace(self, ranges=tuple(found))
+
+    def outside(self, X: DataFrame) -> dict[str, np.ndarray]:
+        """Which rows (n,) of encoded inputs lie clearly outside the training rows, by a twentieth of the range or more, for each column that has some.
+
+        >>> encoding = TableEncoding((Column("x"),), ranges=(("x", 0.0, 10.0),))
+        >>> {name: rows.tolist() for name, rows in encoding.outside(pandas().DataFrame({"x": [-1.0, 5.0, 10.2]})).items()}
+        {'x': [True, False, False]}
+        """
+        found = {}
+        for name, low, high in self.ranges:
+            values, margin = X[name].to_numpy(), _CLEARLY_OUTSIDE * (high - low)
+            found[name] = (values < low - margin) | (values > high + margin)
+        return {name: rows for name, rows in found.items() if rows.any()}
 
     def _other_numbers(self, table: DataFrame) -> np.ndarray:
         """The columns that are not levels, or will not be, as numbers."""
@@ -342,6 +374,7 @@ class TableEncoding:
             "donors": None if self.donors is None else list(map(list, self.donors.rows)),
             "units": list(map(list, self.units)),
             "rows_left_out": None if self.rows_left_out is None else list(self.rows_left_out),
+            "ranges": list(map(list, self.ranges)),
         }
 
     @classmethod
@@ -361,6 +394,9 @@ class TableEncoding:
                 donors=None if donors is None else Donors(tuple(map(tuple, donors))),
                 units=tuple((str(name), str(unit)) for name, unit in plain["units"]),
                 rows_left_out=None if left_out is None else in_order(left_out),
+                ranges=tuple(
+                    (str(name), float(low), float(high)) for name, low, high in plain.get("ranges", ())
+                ),  # earlier files lack them
             )
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise FileFormatError(
