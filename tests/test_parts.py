@@ -387,6 +387,8 @@ class TestRefusals:
 
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_every_operation_has_every_backend_and_says_what_it_does(name):
+    import manifoldgp.predictor.c_source  # it brings the loops of every operation  # noqa: F401
+
     operation = OPERATIONS[name]
     assert operation.name == name
     assert "onnx" in operation.forms

@@ -10,7 +10,7 @@ from torch import nn
 from drawn_estimators import FEATURES, KERNELS, D, drawn_estimator, drawn_pair, make_inputs, rounding
 from manifoldgp import GPRegressor, means
 from manifoldgp.features import MLP, PCA, Nested
-from manifoldgp.kernels import Linear, SquaredExponential
+from manifoldgp.kernels import Additive, Linear, Matern32, OrthogonalAdditive, SquaredExponential
 from manifoldgp.model import Model
 from manifoldgp.predictor.program import OUTPUTS
 from manifoldgp.warping import TanhWarping
@@ -120,6 +120,19 @@ def test_short_lengthscales_are_summed_from_differences():
     p = estimator.predictor()
     assert [i.settings["expand"] for i in p.program.instructions if "expand" in i.settings] == [False]
     np.testing.assert_allclose(p(near), estimator.predict(near), rtol=1e-9)
+
+
+@pytest.mark.parametrize("kernel", [SquaredExponential(), Matern32(), Additive(), OrthogonalAdditive()], ids=repr)
+def test_rows_with_an_equal_input_are_equal_whatever_its_length_scale(kernel):
+    """Of a 0/1 column the shortest length-scale is as likely as any other far below one: equal values correlate, others do not."""
+    estimator = drawn_estimator([(Model(kernel=kernel), 1)])
+    block = estimator.ensembles_[0].blocks[0]
+    block.values["kernel"]["lengthscale"][..., 1] = np.exp(-50.0)
+    new = X.copy()
+    new[:, 1] = np.arange(len(new)) % 2
+    low, high = torch.as_tensor(estimator.x_scaler_.apply(new))[:2, 1]
+    block.H[..., 1] = torch.where(block.H[..., 1] > 0, high, low)  # to the last digit, as the rows of a 0/1 column are
+    np.testing.assert_allclose(estimator.predictor()(new), estimator.predict(new), rtol=1e-7)
 
 
 def test_linear_kernel_alone_agrees_at_one_point_far_away():

@@ -25,6 +25,7 @@ from torch import Tensor
 
 from manifoldgp.errors import InputError
 from manifoldgp.kernels._profiles import SQUARED_DISTANCE, Profile
+from manifoldgp.kernels.kernel import resolved
 from manifoldgp.parameters import Tree
 from manifoldgp.predictor.covariance import Covariance
 from manifoldgp.predictor.rows import Rows
@@ -65,7 +66,7 @@ def radial_program(profile: Profile, values: Tree, H: np.ndarray, new: Rows, len
         raise InputError(
             "A predictor cannot express this kernel: its profile names no operation of programs. Write the kernel's _program(values, H, new)."
         )
-    scale = math.sqrt(abs(profile.scale)) / lengthscale
+    scale = math.sqrt(abs(profile.scale)) / resolved(lengthscale, H)
     K = new.scaled(scale).of_distances(profile.operation, H * scale[:, None, :], exact=profile.kinked)
     return Covariance.of(K, variance=values.get("variance"))
 

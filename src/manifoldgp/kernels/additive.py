@@ -14,7 +14,7 @@ from torch import Tensor
 from manifoldgp.errors import InputError
 from manifoldgp.kernels._polynomials import AdditiveForm, additive, sum_of_orders
 from manifoldgp.kernels._profiles import MATERN12, MATERN32, MATERN52, SQUARED_EXPONENTIAL
-from manifoldgp.kernels.kernel import Kernel, constant_diagonal, positive_parameter, spread
+from manifoldgp.kernels.kernel import Kernel, constant_diagonal, positive_parameter, resolved, spread
 from manifoldgp.kernels.random_features import RandomFunctions, Randomness, waves
 from manifoldgp.parameters import Tree
 from manifoldgp.predictor.covariance import Covariance
@@ -63,7 +63,7 @@ class SumOfOrders(Kernel):
 
     def _sides(self, values: Tree, H: np.ndarray, new: Rows) -> tuple[int, int, int]:
         """The new rows, the training rows (R, Q, N) and the weights of a program, so that distances are what its operations expect."""
-        scale, writer = math.sqrt(abs(self.form.profile.scale)) / values["lengthscale"], new.writer
+        scale, writer = math.sqrt(abs(self.form.profile.scale)) / resolved(values["lengthscale"], H), new.writer
         centre = H.mean(-2)  # around it, fewer digits are lost
         T = np.ascontiguousarray(np.swapaxes((H - centre[:, None, :]) * scale[:, None, :], -1, -2))
         w = values["variance"] / counts(H.shape[-1], self._order(H.shape[-1]))[self.lowest :]

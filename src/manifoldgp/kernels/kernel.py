@@ -191,6 +191,16 @@ def spread(H: Tensor, ard: bool = True) -> Tensor:
     return sd.clamp(min=1e-3)
 
 
+def resolved(lengthscale: np.ndarray, H: np.ndarray) -> np.ndarray:
+    """Length-scales (R, Q), or (R, 1), of a program for the training features H (R, N, Q): a hundred-millionth of the spread of a feature at least.
+
+    By shorter ones two rows are equal or have nothing to do with each other, and a longer one says the same. A program brings new rows to their scale in one step with
+    whatever comes before, so that their last digits are others than those of training rows: beyond that length an equal row would be a different one.
+    """
+    reach = np.maximum(np.abs(H - H.mean(-2, keepdims=True)).max(-2), 1e-3)
+    return np.maximum(lengthscale, 1e-8 * (reach if lengthscale.shape[-1] > 1 else reach.max(-1, keepdims=True)))
+
+
 def constant_diagonal(variance: Tensor | None, H: Tensor, *others: Tensor) -> Tensor:
     """``variance`` (None: 1) for every row of H (*B, N, Q); others: parameters (*B, C) whose batch takes part."""
     value = H.new_ones(()) if variance is None else variance
