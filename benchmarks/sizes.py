@@ -339,9 +339,8 @@ def draw(out: Path, picture: Path) -> None:
         column[1].xaxis.set_minor_formatter(NullFormatter())
     axes[0, 0].set_ylabel("processor seconds")
     axes[1, 0].set_ylabel("NLPP, nats a row")
-    figure.legend(
-        *axes[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=len(names), fontsize=8, frameon=False
-    )
+    shown = {label: line for panel in axes.flat for line, label in zip(*panel.get_legend_handles_labels(), strict=True)}
+    figure.legend(shown.values(), shown.keys(), loc="outside upper center", ncols=len(shown), fontsize=8, frameon=False)
     figure.savefig(picture, dpi=110)
 
 
