@@ -153,7 +153,7 @@ def _rough(data: Data, group: Group, base: Group, settings: Stack, trainer: Trai
     """Rough members: those that start afresh do so around the plain GP ``base`` of the first fold."""
     model, count = group.batch.model, settings.cold_members
     afresh = nested_start(model, pick(base.values, np.zeros(count, dtype=int)), np.zeros(count, dtype=bool))
-    limits, start = _as_on_folds(np.arange(count), group, _first_step(data, settings), settings)
+    limits, start = _as_on_folds(np.arange(count), group, len(data.y), settings)
     return trainer.fit(ROUGH, model, data, count, limits, lambda drawn: start(afresh(drawn)))
 
 
@@ -171,28 +171,23 @@ def _nested(
     afresh = nested_start(model, pick(gp, np.zeros(len(is_warm), dtype=int)), is_warm)
     cold = np.flatnonzero(~is_warm)
     limits = np.full(len(is_warm), settings.warm_iterations)
-    limits[cold], start = _as_on_folds(cold, cold_on_folds, _first_step(data, settings), settings)
+    limits[cold], start = _as_on_folds(cold, cold_on_folds, len(data.y), settings)
     return trainer.fit("nested", model, data, len(is_warm), limits, lambda drawn: start(afresh(drawn)))
 
 
 def _own(template: Model, data: Data, count: int, settings: Stack, trainer: Trainer, on_folds: Group) -> Trained:
     """Members of the user's own architecture."""
-    limits, start = _as_on_folds(np.arange(count), on_folds, _first_step(data, settings), settings)
+    limits, start = _as_on_folds(np.arange(count), on_folds, len(data.y), settings)
     return trainer.fit("own", template, data, count, limits, start, margin=LOST_AFTER * settings.temperature)
 
 
-def _first_step(data: Data, settings: Stack) -> int:
-    return settings.steps_for(len(data.y))[0]
-
-
-def _as_on_folds(
-    members: np.ndarray, group: Group | None, first: int, settings: Stack
-) -> tuple[np.ndarray, Callable[[Tree], Tree]]:
-    """Iteration limits of some members, and what becomes of their starts. first: iterations of the first step.
+def _as_on_folds(members: np.ndarray, group: Group | None, N: int, settings: Stack) -> tuple[np.ndarray, Callable[[Tree], Tree]]:
+    """Iteration limits of some members, and what becomes of their starts. N: rows of the fit.
 
     Members of a group that held-out rows stopped after the first step start afresh and stop there too. Those of another go on where members of
     the folds ended, and as many start afresh as are missing; all of them do where features have constants of the rows.
     """
+    first = settings.steps_for(N)[0]
     if group is None or group.iterations <= first:
         return np.full(len(members), first), lambda drawn: drawn
     if (

@@ -398,8 +398,7 @@ class OnFolds:
         K, members = group.inner.shape
         values = group.values
         data, parts = self._nearby(members) if self.many else (group.data, 1)
-        known = group.curvature(parts * data.y.shape[-1]) if self.remembers else None
-        given = {"parts": parts, "curvature": known, "remembers": self.remembers}
+        given = {"parts": parts, "curvature": group.curvature(parts * data.y.shape[-1]), "remembers": self.remembers}
         batch = self.trainer.fit(phase, group.batch.model, data, K * members, iterations, lambda _: values, **given)
         return Group(batch, np.arange(K * members), self._inner(name, batch), group.iterations + iterations, data, whole=True)
 
