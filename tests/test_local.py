@@ -221,7 +221,9 @@ def test_more_rows_are_conditioning_anew_and_members_can_be_picked():
     second = anew.only(torch.tensor([1]))
     assert torch.equal(second.mean_and_variance(X)[0][0], anew.mean_and_variance(X)[0][1])
     again = copy.deepcopy(pickle.loads(pickle.dumps(anew)))
-    assert torch.equal(again.mean_and_variance(X)[1], anew.mean_and_variance(X)[1])
+    torch.testing.assert_close(
+        again.mean_and_variance(X)[1], anew.mean_and_variance(X)[1], rtol=1e-10, atol=1e-12
+    )  # BLAS adds in another order where arrays lie elsewhere
 
 
 def test_copies_of_rows_without_noise_need_jitter_and_say_so():

@@ -14,6 +14,7 @@ from manifoldgp.errors import InputError, NotPositiveDefiniteError
 from manifoldgp.features import MLP, Concatenate, Identity
 from manifoldgp.inference import exact_posterior as posterior
 from manifoldgp.inference import posterior as conditioned
+from manifoldgp.inference.certainty import Certainty
 from manifoldgp.inference.ensemble import Ensemble
 from manifoldgp.inference.exact_posterior import condition
 from manifoldgp.kernels import Constant, Linear, Matern32, Matern52, SquaredExponential
@@ -296,11 +297,63 @@ def test_a_covariance_without_a_factor_is_refused_by_name():
 # --------------------------------------------------------------------------------------------------------------- joint draws
 
 
-def make_ensemble(models, data, factors=(1.0, 4.0), members=2, seed=0):
+def make_ensemble(models, data, factors=(1.0, 4.0), members=2, seed=0, exponent=0.0):
     blocks = [condition(m, draw(m, data, members, seed + i), data) for i, m in enumerate(models)]
     log_weights = torch.log_softmax(normal(len(blocks), len(factors), members, seed=seed + 9), 0)
     log_weights = log_weights - torch.logsumexp(log_weights.reshape(-1), 0)
-    return Ensemble(blocks, list(log_weights), factors, offset=3.0, scale=2.0)
+    certainty = Certainty(exponent, list(normal(len(blocks), members, seed=seed + 8))) if exponent else None
+    return Ensemble(blocks, list(log_weights), factors, offset=3.0, scale=2.0, certainty=certainty)
+
+
+def test_weights_follow_how_sure_members_are():
+    """w_s(x) ∝ w_s (u_s / v_s(x))^β, member by member; v_s is the variance of y, also where that of f is asked for."""
+    data, X = make_data(6), normal(4, D, seed=6)
+    ensemble = make_ensemble([MODELS["plain"], MODELS["network, linear mean"]], data, exponent=0.7)
+    slow = []
+    for block, log_weights, usual in zip(ensemble.blocks, ensemble.log_weights, ensemble.certainty.usual, strict=True):
+        for f in range(2):
+            for r in range(block.members):
+                v = block.mean_and_variance(X)[1][r] + block.noise_variance()[r]
+                slow.append(log_weights[f, r].exp() * (usual[r].exp() / v) ** 0.7)
+    slow = torch.stack(slow)
+    for found in (ensemble.predict(X), ensemble.predict(X, latent=True)):
+        torch.testing.assert_close(found.log_weights.exp(), slow / slow.sum(0), rtol=1e-12, atol=0)
+
+
+def test_where_all_are_as_sure_as_usual_weights_are_what_they_are():
+    data, X = make_data(6), normal(1, D, seed=6)
+    ensemble = make_ensemble([MODELS["plain"], MODELS["network, linear mean"]], data)
+    usual = [(b.mean_and_variance(X)[1][:, 0] + b.noise_variance()).log() for b in ensemble.blocks]
+    followed = replace(ensemble, certainty=Certainty(2.0, usual)).predict(X)
+    torch.testing.assert_close(followed.log_weights[:, 0], ensemble.predict(X).log_weights, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("exponent", [0.0, 1.0])
+def test_the_mean_has_the_slopes_of_differences(exponent):
+    data, X = make_data(6), normal(3, D, seed=6)
+    ensemble = make_ensemble([MODELS["plain"], MODELS["network, linear mean"]], data, exponent=exponent)
+    h = 1e-5
+    steps = h * torch.eye(D, dtype=torch.float64)
+    slow = torch.stack([(ensemble.mean(X + step) - ensemble.mean(X - step)) / (2 * h) for step in steps], 1)
+    torch.testing.assert_close(ensemble.gradients(X)[0], slow, rtol=1e-6, atol=1e-8)
+    torch.testing.assert_close(ensemble.scale * ensemble.slopes(X), slow, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("latent", [False, True])
+def test_draws_whose_weights_differ_have_the_moments_of_the_mixture(latent):
+    data, X = make_data(6), normal(4, D, seed=6)
+    ensemble = make_ensemble([MODELS["plain"], MODELS["network, linear mean"]], data, exponent=1.0)
+    mean, variance = ensemble.predict(X, latent).moments()
+    joint_mean, C = ensemble.covariance(X, latent)
+    torch.testing.assert_close(joint_mean, mean, rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(C.diagonal(), variance, rtol=1e-9, atol=1e-12)
+    assert float(torch.linalg.eigvalsh(C).min()) > 0.0
+    draws, sd = ensemble.sample(X, 40_000, generator(5), latent), variance.sqrt()
+    torch.testing.assert_close(draws.mean(0), mean, rtol=0, atol=float(5 * sd.max() / 40_000**0.5))
+    torch.testing.assert_close(draws.var(0), variance, rtol=0.1, atol=0)
+    one = X[:1].expand(3, D)
+    same = ensemble.sample(torch.cat([one, X[1:2]]), 500, generator(6), latent=True)
+    assert float((same[:, 0] - same[:, 2]).abs().max()) < 1e-3  # points on one spot take the same component
 
 
 @pytest.mark.parametrize("latent", [False, True])

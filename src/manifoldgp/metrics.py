@@ -122,8 +122,8 @@ def mixture_crps(y: ArrayLike, means: ArrayLike, stds: ArrayLike, weights: Array
         What was observed.
     means, stds : (S, n)
         Of the S components at each point.
-    weights : (S,)
-        Of the components, the same at all points; they sum to one.
+    weights : (S,) or (S, n)
+        Of the components, the same at all points or at each its own; they sum to one.
 
     Examples
     --------
@@ -132,29 +132,31 @@ def mixture_crps(y: ArrayLike, means: ArrayLike, stds: ArrayLike, weights: Array
     True
     """
     y, means, stds, weights = (_array(name, a) for name, a in (("y", y), ("means", means), ("stds", stds), ("weights", weights)))
-    if y.ndim != 1 or means.shape != (len(weights), len(y)) or stds.shape != means.shape or weights.ndim != 1:
+    fits = means.ndim == 2 and means.shape[1:] == y.shape and weights.shape in (means.shape, means.shape[:1])
+    if not fits or stds.shape != means.shape:
         raise InputError(
-            f"Expected y (n,), means and stds (S, n) and weights (S,); got {y.shape}, {means.shape}, {stds.shape} and {weights.shape}."
+            f"Expected y (n,), means and stds (S, n) and weights (S,) or (S, n); got {y.shape}, {means.shape}, {stds.shape} and {weights.shape}."
         )
-    if (stds <= 0).any() or (weights < 0).any() or not np.isclose(weights.sum(), 1.0):
+    if (stds <= 0).any() or (weights < 0).any() or not np.isclose(weights.sum(0), 1.0).all():
         raise InputError("Expected positive standard deviations, and weights that are not negative and sum to one.")
-    return weights @ _mean_distance(y - means, stds) - mixture_spread(means, stds**2, weights, _spread_by_pairs)
+    weights = np.broadcast_to(weights.reshape(len(means), -1), means.shape)
+    return (weights * _mean_distance(y - means, stds)).sum(0) - mixture_spread(means, stds**2, weights, _spread_by_pairs)
 
 
 def mixture_spread(means: Array, variances: Array, weights: Array, by_pairs: Callable[[Array, Array, Array], Array]) -> Array:
     """Half the expected distance of two draws from a mixture of Gaussians, at each of n points: by pairs of its S components, or quicker where these are many.
 
-    A row with gaps has thousands of components, and 30 million pairs. by_pairs: the same from means and variances (S, n) and weights (S,).
+    A row with gaps has thousands of components, and 30 million pairs. means, variances, weights: (S, n). by_pairs: the same from these.
     """
     size = len(weights)
     together, found = max(1, _NUMBERS_AT_ONCE // size), []
     for first in range(0, max(means.shape[1], 1), together):
-        m, v = (A[:, first : first + together] for A in (means, variances))
+        m, v, w = (A[:, first : first + together] for A in (means, variances, weights))
         stds = np.sqrt(v)
         covered = (m + _FAR * stds).max(0) - (m - _FAR * stds).min(0)
         steps = (covered / stds.min(0)).max(initial=0.0)  # about as many as there are
         few = steps < size * size * m.shape[1] / _PAIRS_A_STEP
-        found.append(_spread_by_waves(m, v, weights, covered) if few else by_pairs(m, v, weights))
+        found.append(_spread_by_waves(m, v, w, covered) if few else by_pairs(m, v, w))
     return np.concatenate(found)
 
 
@@ -171,10 +173,10 @@ def _spread_by_waves(means: Array, variances: Array, weights: Array, covered: Ar
     The trapezoidal rule is exact to rounding with steps of 2π over what the mixture covers, because |Y − Y'| has nothing beyond. Each component's wave goes from
     one step to the next by a product, and leaves the sum when it has died away: wide ones do so soon.
     """
-    mean = weights @ means
+    mean = (weights * means).sum(0)
     step = 2.0 * np.pi / covered
     damping = 0.5 * variances * step**2
-    waves = weights[:, None] + np.zeros_like(means, dtype=complex)
+    waves = weights.astype(complex)
     turns, brakes = np.exp(1j * (means - mean) * step - damping), np.exp(-2.0 * damping)
     squares, k = np.zeros_like(mean), 0
     while len(waves):
@@ -187,7 +189,7 @@ def _spread_by_waves(means: Array, variances: Array, weights: Array, covered: Ar
             alive = (np.abs(waves) > _NOTHING / len(weights)).any(1)
             if not alive.all():
                 waves, turns, brakes = waves[alive], turns[alive], brakes[alive]
-    variance = weights @ (variances + (means - mean) ** 2)
+    variance = (weights * (variances + (means - mean) ** 2)).sum(0)
     return variance / covered + (np.pi**2 / 6.0 - squares) / (np.pi * step)
 
 
@@ -196,7 +198,7 @@ def _spread_by_pairs(means: Array, variances: Array, weights: Array) -> Array:
     for weight, mean, variance in zip(
         weights, means, variances, strict=True
     ):  # one component against all: never S x S x n at once
-        spread += weight * (weights @ _mean_distance(mean - means, np.sqrt(variance + variances)))
+        spread += weight * (weights * _mean_distance(mean - means, np.sqrt(variance + variances))).sum(0)
     return 0.5 * spread
 
 

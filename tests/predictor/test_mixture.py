@@ -15,32 +15,42 @@ from manifoldgp.warping import NoWarping
 RNG = np.random.default_rng(0)
 
 
-def both(S=5, n=12):
-    means, variances, weights = RNG.normal(size=(S, n)), np.exp(RNG.normal(size=(S, n))), RNG.dirichlet(np.ones(S))
+def both(S=5, n=12, everywhere=True):
+    """The same mixtures twice. everywhere: whether weights are the same at all points."""
+    means, variances = RNG.normal(size=(S, n)), np.exp(RNG.normal(size=(S, n)))
+    weights = RNG.dirichlet(np.ones(S)) if everywhere else RNG.dirichlet(np.ones(S), size=n).T
     tensors = (torch.from_numpy(A) for A in (means, variances, np.log(weights)))
-    return Mixture(means, variances, weights), Predictive(*tensors, Warp([(NoWarping(), {}, S)]))
+    return Mixture(means, variances, at_all_points(weights, n)), Predictive(*tensors, Warp([(NoWarping(), {}, S)]))
 
 
+def at_all_points(weights, n):
+    return np.broadcast_to(weights.reshape(len(weights), -1), (len(weights), n))
+
+
+@pytest.mark.parametrize("everywhere", [True, False])
 @pytest.mark.parametrize("S", [1, 5])
-def test_numpy_says_what_pytorch_says(S):
-    ours, theirs = both(S)
+def test_numpy_says_what_pytorch_says(S, everywhere):
+    ours, theirs = both(S, everywhere=everywhere)
     y = RNG.normal(size=12)
     np.testing.assert_allclose(ours.moments(), [a.numpy() for a in theirs.moments()], rtol=1e-10)
     np.testing.assert_allclose(ours.log_density(y), theirs.log_density(torch.from_numpy(y)).numpy(), rtol=1e-10)
     np.testing.assert_allclose(ours.cdf(y), theirs.cdf(torch.from_numpy(y)).numpy(), rtol=1e-10)
+    np.testing.assert_allclose(ours.crps(y), theirs.crps(torch.from_numpy(y)).numpy(), rtol=1e-10)
     for q in (0.001, 0.05, 0.5, 0.95, 0.999):
         np.testing.assert_allclose(ours.quantile(q), theirs.quantile(q).numpy(), rtol=1e-8, atol=1e-10)
         np.testing.assert_allclose(ours.cdf(ours.quantile(q)), q, rtol=1e-9)
 
 
-def test_draws_of_an_uncertain_input_are_one_mixture():
-    ours, theirs = both()
+@pytest.mark.parametrize("everywhere", [True, False])
+def test_draws_of_an_uncertain_input_are_one_mixture(everywhere):
+    ours, theirs = both(everywhere=everywhere)
     recentred = np.array([True, False, True])
     drawn, same = ours.over_draws(3, recentred), theirs.over_draws(3, torch.from_numpy(recentred))
     assert drawn.means.shape == (15, 3)
     np.testing.assert_allclose(drawn.means, same.means.numpy())
     np.testing.assert_allclose(drawn.variances, same.variances.numpy())
-    np.testing.assert_allclose(drawn.weights, same.log_weights.exp().numpy())
+    np.testing.assert_allclose(drawn.weights, at_all_points(same.log_weights.exp().numpy(), 3))
+    np.testing.assert_allclose(drawn.weights.sum(0), 1.0)
     mean, variance = drawn.moments()
     whole = ours.moments()[0].reshape(3, 4)
     np.testing.assert_allclose(mean, np.where(recentred, whole[:, 3], whole[:, :3].mean(1)))  # the last column is the middle
@@ -48,7 +58,7 @@ def test_draws_of_an_uncertain_input_are_one_mixture():
 
 
 def test_components_of_two_modes_have_quantiles_between_them():
-    two = Mixture(np.array([[-5.0], [5.0]]), np.full((2, 1), 1e-4), np.array([0.3, 0.7]))
+    two = Mixture(np.array([[-5.0], [5.0]]), np.full((2, 1), 1e-4), np.array([[0.3], [0.7]]))
     assert two.quantile(0.2)[0] == pytest.approx(-5.0, abs=0.05)
     assert two.quantile(0.4)[0] == pytest.approx(5.0, abs=0.05)
     assert -5.0 < two.quantile(0.3)[0] < 5.0
@@ -81,11 +91,11 @@ def test_the_expected_size_is_that_of_a_normal_law():
 def test_crps_of_thousands_of_components_asks_for_no_pairs(monkeypatch):
     """A row with gaps has as many, and 300 rows took two minutes."""
     S, n = 3000, 3
-    means, variances, weights = RNG.normal(size=(S, n)), np.exp(RNG.normal(size=(S, n)) - 4), RNG.dirichlet(np.ones(S))
+    means, variances, weights = RNG.normal(size=(S, n)), np.exp(RNG.normal(size=(S, n)) - 4), RNG.dirichlet(np.ones(S), size=n).T
     y, slow = RNG.normal(size=n), numpy_mixture._spread_by_pairs(means, variances, weights)
     monkeypatch.setattr(numpy_mixture, "_spread_by_pairs", None)
     mixture = Mixture(means, variances, weights)
-    miss = weights @ numpy_mixture._expected_size(y - means, variances)
+    miss = (weights * numpy_mixture._expected_size(y - means, variances)).sum(0)
     np.testing.assert_allclose(mixture.crps(y), miss - slow, rtol=1e-11)
 
 
@@ -93,9 +103,9 @@ def test_crps_of_thousands_of_components_asks_for_no_pairs(monkeypatch):
 def test_crps_of_narrow_or_far_components_goes_by_pairs(narrow, far):
     """The sum over waves would take as many steps as the narrowest component goes into the range."""
     S, n = 300, 2
-    means, variances, weights = RNG.normal(size=(S, n)), np.exp(RNG.normal(size=(S, n))), np.full(S, 1 / S)
+    means, variances, weights = RNG.normal(size=(S, n)), np.exp(RNG.normal(size=(S, n))), np.full((S, n), 1 / S)
     means[0] *= far
     variances[1] *= narrow**2
     mixture, y = Mixture(means, variances, weights), RNG.normal(size=n)
-    miss = weights @ numpy_mixture._expected_size(y - means, variances)
+    miss = (weights * numpy_mixture._expected_size(y - means, variances)).sum(0)
     np.testing.assert_array_equal(mixture.crps(y), miss - numpy_mixture._spread_by_pairs(means, variances, weights))

@@ -14,6 +14,7 @@ from torch import Tensor
 from manifoldgp._system.linalg import cholesky_with_jitter
 from manifoldgp._system.threads import SMALL_WORK, TORCH
 from manifoldgp.errors import InputError
+from manifoldgp.inference.certainty import Certainty
 from manifoldgp.inference.mixtures import Predictive, Warp
 from manifoldgp.inference.posterior import Conditioned
 
@@ -69,6 +70,7 @@ class Ensemble:
 
     A component is a member together with a variance factor: log_weights[b] is (F, R_b) for the F variance factors and the R_b
     members of block b. All weights together sum to one. A single model is one block with one member and the factor 1.
+    certainty: how weights follow how sure members are at a point; None: they are the same everywhere.
     """
 
     blocks: Sequence[Conditioned]
@@ -76,6 +78,7 @@ class Ensemble:
     variance_factors: tuple[float, ...] = (1.0,)
     offset: float = 0.0
     scale: float = 1.0
+    certainty: Certainty | None = None
 
     @property
     def device(self) -> torch.device:
@@ -114,13 +117,14 @@ class Ensemble:
         return torch.cat([p[0] for p in pieces]), torch.cat([p[1] for p in pieces])
 
     def slopes(self, X: Tensor) -> Tensor:
-        """Derivatives (n, D) of the mean of z with respect to X (n, D), in the model's units; without variances, which cost more."""
+        """Derivatives (n, D) of the mean of z with respect to X (n, D), in the model's units; without variances, which cost more, where weights do not follow them."""
         pieces = []
         for chunk in X.split(self._differentiated):
             inputs = chunk.detach().clone().requires_grad_()
             with torch.enable_grad():
-                means = [block.moments(inputs, variance=False)[0] for block in self.blocks]
-                mean = torch.stack([w @ m for w, m in zip(self.member_weights(), means, strict=True)]).sum(0)
+                moments = [block.moments(inputs, variance=self.certainty is not None)[:2] for block in self.blocks]
+                weights = self._member_weights_at([variance for _, variance in moments])
+                mean = torch.stack([(w * m).sum(0) for w, (m, _) in zip(weights, moments, strict=True)]).sum(0)
             pieces.append(_slope(mean, inputs))
         return torch.cat(pieces)
 
@@ -133,34 +137,55 @@ class Ensemble:
         """Mean (n,) and joint covariance (n, n) of the mixture at X (n, D): Σ w (C_s + (m_s − m)(m_s − m)ᵀ)."""
         if not self._warp().trivial:
             raise InputError("The joint covariance of a warped target has no closed form. Use sample_y for joint draws.")
-        means, covariances, weights = [], [], []
+        means, covariances, variances, spreads = [], [], [], []
+        factors = torch.tensor(self.variance_factors, dtype=X.dtype, device=X.device)
         for block, log_weights in zip(self.blocks, self.log_weights, strict=True):
             mean, C = block.covariance(X)
+            variances.append(C.diagonal(dim1=-2, dim2=-1).clone())
             if not latent:
                 C.diagonal(dim1=-2, dim2=-1).add_(block.noise_variance()[:, None])
-            w = log_weights.exp()
-            factors = torch.tensor(self.variance_factors, dtype=C.dtype, device=C.device)
-            covariances.append(((w * factors[:, None]).sum(0)[:, None, None] * C).sum(0))
             means.append(mean)
-            weights.append(w.sum(0))
-        m, w = torch.cat(means), torch.cat(weights)
-        centre = w @ m
-        deviation = (m - centre) * w.sqrt()[:, None]
-        total = torch.stack(covariances).sum(0) + deviation.T @ deviation
+            covariances.append(C)
+            w = log_weights.exp()
+            spreads.append((factors @ w / w.sum(0).clamp_min(torch.finfo(w.dtype).tiny))[:, None])
+        # Entry (i, j) of a member's covariance has the weight √(w(x_i) w(x_j)).
+        roots = [w.sqrt().expand(len(w), len(X)) for w in self._member_weights_at(variances)]
+        m, root = torch.cat(means), torch.cat(roots)
+        centre = (root**2 * m).sum(0)
+        deviation = (m - centre) * root
+        total = deviation.T @ deviation
+        for C, r, spread in zip(covariances, roots, spreads, strict=True):
+            scaled = r * spread.sqrt()
+            total += torch.einsum("ri,rij,rj->ij", scaled, C, scaled)
         return self.offset + self.scale * centre, self.scale**2 * total
 
     def sample(self, X: Tensor, count: int, generator: torch.Generator, latent: bool = False) -> Tensor:
-        """Joint draws (count, n) at X (n, D): each draw takes one component for all points."""
-        flat = torch.cat([w.reshape(-1) for w in self.log_weights]).exp()
-        chosen = torch.multinomial(flat, count, True, generator=generator)
+        """Joint draws (count, n) at X (n, D): each draw takes one component for all points. Where weights differ from point to point it takes more than one: each at a point with
+        the probability of its weight there, and mostly the same at points beside each other."""
+        chosen = self._drawn_components(X, count, generator)
         draws = torch.empty(count, len(X), dtype=X.dtype, device=X.device)
         first = 0
         for block, log_weights in zip(self.blocks, self.log_weights, strict=True):
             mine = (chosen >= first) & (chosen < first + log_weights.numel())
             if bool(mine.any()):
-                draws[mine] = self._sample_block(block, X, chosen[mine] - first, generator, latent)
+                pairs = torch.stack([torch.nonzero(mine)[:, 0], chosen[mine]], 1).unique(
+                    dim=0
+                )  # a draw, and a component that it takes somewhere
+                z = self._sample_block(block, X, pairs[:, 1] - first, generator, latent)
+                which, at = (chosen[pairs[:, 0]] == pairs[:, 1:]).nonzero(as_tuple=True)
+                draws[pairs[which, 0], at] = z[which, at]
             first += log_weights.numel()
         return self.offset + self.scale * draws
+
+    def _drawn_components(self, X: Tensor, count: int, generator: torch.Generator) -> Tensor:
+        """The components (count, n) of draws at X (n, D); where weights differ, that with the largest log w_s(x) + g_s, for Gumbel numbers g_s of each draw."""
+        if self.certainty is None:
+            flat = torch.cat([w.reshape(-1) for w in self.log_weights]).exp()
+            return torch.multinomial(flat, count, True, generator=generator)[:, None].expand(count, len(X))
+        log_weights = self.predict(X).log_weights
+        uniform = torch.rand(count, len(log_weights), generator=generator, dtype=X.dtype).to(X.device)
+        gumbel = -(-uniform.clamp_min(1e-300).log()).log()
+        return torch.stack([(log_weights + own[:, None]).argmax(0) for own in gumbel])
 
     def _sample_block(self, block: Conditioned, X: Tensor, component: Tensor, generator: torch.Generator, latent: bool) -> Tensor:
         """One joint draw (k, n) for each of k components, numbered factor by factor, of one block."""
@@ -179,7 +204,7 @@ class Ensemble:
 
     def mean(self, X: Tensor) -> Tensor:
         """Mean of y (n,) at X (n, D), without variances where they are not needed."""
-        if not self._warp().trivial:
+        if self.certainty is not None or not self._warp().trivial:
             return self.predict(X).moments()[0]
         total = torch.zeros(len(X), dtype=X.dtype, device=X.device)
         for block, log_weights in zip(self.blocks, self.log_weights, strict=True):
@@ -190,6 +215,15 @@ class Ensemble:
     def member_weights(self) -> list[Tensor]:
         """Weight of each member (R_b,), block by block, variance factors added up."""
         return [w.exp().sum(0) for w in self.log_weights]
+
+    def _member_weights_at(self, variances: Sequence[Tensor]) -> list[Tensor]:
+        """Weight of each member (R_b, 1), or (R_b, n) where it follows the variances (R_b, n) of f, block by block."""
+        if self.certainty is None:
+            return [w[:, None] for w in self.member_weights()]
+        observed = [v + block.noise_variance()[:, None] for block, v in zip(self.blocks, variances, strict=True)]
+        every = self.certainty.log_weights(self.log_weights, observed).exp()
+        parts = every.split([w.numel() for w in self.log_weights])
+        return [part.unflatten(0, w.shape).sum(0) for part, w in zip(parts, self.log_weights, strict=True)]
 
     def heaviest(self) -> tuple[Conditioned, int]:
         """The block and the member that carry the most weight."""
@@ -210,27 +244,28 @@ class Ensemble:
         self, moments: Sequence[tuple[Tensor, Tensor]], latent: bool = False, known_noise: Tensor | None = None
     ) -> Predictive:
         """The mixture whose members have these means and variances of f (R_b, n), block by block."""
-        means, variances = [], []
-        for block, (mean, variance) in zip(self.blocks, moments, strict=True):
-            if not latent:
-                variance = variance + block.noise_variance()[:, None] + (0.0 if known_noise is None else known_noise)
-            means += [mean] * len(self.variance_factors)
-            variances += [factor * variance for factor in self.variance_factors]
-        weights = torch.cat([w.reshape(-1) for w in self.log_weights]).to(means[0].device)
-        return Predictive(
-            torch.cat(means), torch.cat(variances).clamp_min(1e-300), weights, self._warp(), self.offset, self.scale
-        )
+        own_noise = [block.noise_variance()[:, None] + (0.0 if known_noise is None else known_noise) for block in self.blocks]
+        observed = [variance + noise for (_, variance), noise in zip(moments, own_noise, strict=True)]
+        variances = [variance for _, variance in moments] if latent else observed
+        return self._mixture([mean for mean, _ in moments], variances, observed)
 
     def left_out(self, place: np.ndarray) -> Predictive:
         """The mixture at training rows ``place`` (n,), each row left out; parameters and weights unchanged."""
-        means, variances = [], []
         rows = torch.as_tensor(place, device=self.device)
-        for block in self.blocks:
-            mean, variance = block.left_out(rows)
-            means += [mean] * len(self.variance_factors)
-            variances += [factor * variance for factor in self.variance_factors]
-        weights = torch.cat([w.reshape(-1) for w in self.log_weights])
-        return Predictive(torch.cat(means), torch.cat(variances), weights, self._warp(), self.offset, self.scale)
+        found = [block.left_out(rows) for block in self.blocks]
+        variances = [variance for _, variance in found]
+        return self._mixture([mean for mean, _ in found], variances, variances)
+
+    def _mixture(self, means: Sequence[Tensor], variances: Sequence[Tensor], observed: Sequence[Tensor]) -> Predictive:
+        """The mixture of members with these means and variances (R_b, n), block by block. observed: their variances of y."""
+        every_mean = torch.cat([mean for mean in means for _ in self.variance_factors])
+        every_variance = torch.cat([factor * variance for variance in variances for factor in self.variance_factors])
+        weights = (
+            torch.cat([w.reshape(-1) for w in self.log_weights]).to(every_mean.device)
+            if self.certainty is None
+            else self.certainty.log_weights(self.log_weights, observed)
+        )
+        return Predictive(every_mean, every_variance.clamp_min(1e-300), weights, self._warp(), self.offset, self.scale)
 
     def _warp(self) -> Warp:
         blocks = []

@@ -102,7 +102,7 @@ def _stacked(first: Mapping[str, Tensor], second: Mapping[str, Tensor]) -> dict[
 
 @dataclass(frozen=True)
 class Predictive:
-    """Mixture at n points. means, variances (S, n) of z; log_weights (S,); y = offset + scale * t.
+    """Mixture at n points. means, variances (S, n) of z; log_weights (S,), or (S, n) where they differ from point to point; y = offset + scale * t.
 
     >>> one = torch.ones(1, 1, dtype=torch.float64)
     >>> p = Predictive(0 * one, one, torch.zeros(1, dtype=torch.float64), Warp([(NoWarping(), {}, 1)]), offset=2.0, scale=3.0)
@@ -117,13 +117,18 @@ class Predictive:
     offset: float = 0.0
     scale: float = 1.0
 
+    @property
+    def _weights(self) -> Tensor:
+        """Of the components: (S, 1) or (S, n)."""
+        return self.log_weights.exp().reshape(len(self.means), -1)
+
     def component_means(self) -> Tensor:
         """Mean of y under each component (S, n)."""
         return self.offset + self.scale * (self.means if self.warp.trivial else self._warped_moments()[0])
 
     def moments(self) -> tuple[Tensor, Tensor]:
         """Mean (n,) and variance (n,) of y."""
-        w = self.log_weights.exp()[:, None]
+        w = self._weights
         if self.warp.trivial:
             first, spread = self.means, self.variances
         else:
@@ -136,7 +141,7 @@ class Predictive:
         """log p(y_i | x_i) (n,)."""
         z, log_slope = self.warp.forward((y - self.offset) / self.scale)
         component = -0.5 * ((z - self.means) ** 2 / self.variances + self.variances.log() + _LOG_2PI) + log_slope
-        return torch.logsumexp(self.log_weights[:, None] + component, 0) - math.log(self.scale)
+        return torch.logsumexp(self.log_weights.reshape(len(component), -1) + component, 0) - math.log(self.scale)
 
     def cdf(self, y: Tensor) -> Tensor:
         """P(Y_i <= y_i) (n,)."""
@@ -144,7 +149,7 @@ class Predictive:
         # erfc keeps its digits in the lower tail, where ndtr rounds to zero
         below = 0.5 * torch.erfc((self.means - z) / (2.0 * self.variances).sqrt())
         # weights that sum to one up to rounding could give 1 + 2e-16, which is no probability
-        return (self.log_weights.exp()[:, None] * below).sum(0).clamp(0.0, 1.0)
+        return (self._weights * below).sum(0).clamp(0.0, 1.0)
 
     def crps(self, y: Tensor) -> Tensor:
         """Continuous ranked probability score (n,), in the units of y: in closed form, or by quantiles where the target is warped."""
@@ -165,11 +170,12 @@ class Predictive:
         """y with P(Y_i <= y) = q of all levels q (Q, n), some points at a time."""
         q = self.means.new_tensor(levels)
         together = max(1, _AT_ONCE // (len(self.means) * len(levels)))
-        pieces = zip(self.means.split(together, -1), self.variances.split(together, -1), strict=True)
+        each = (self.means, self.variances, self._weights.expand_as(self.means))
+        pieces = zip(*(part.split(together, -1) for part in each), strict=True)
         with SMALL_WORK:  # PyTorch shares out even a few hundred erfc, and on a busy machine each step would wait for a core
             return self.offset + self.scale * torch.cat([self._quantiles(q, *piece) for piece in pieces], -1)
 
-    def _quantiles(self, q: Tensor, means: Tensor, variances: Tensor) -> Tensor:
+    def _quantiles(self, q: Tensor, means: Tensor, variances: Tensor, weights: Tensor) -> Tensor:
         """t with P(T_i <= t) = q (Q, n): Newton's steps from between the components' quantiles, bisection where one leaves that bracket or is no shorter than half the last.
 
         A number is found when its step no longer shows beside it or beside its widest component; only the others go on.
@@ -179,14 +185,14 @@ class Predictive:
         each = self.warp.inverse(means + stds * torch.special.ndtri(q))
         if len(means) == 1:
             return each.reshape(Q, n)
-        weights = self.log_weights.exp()
-        low, high, found = each.amin(0), each.amax(0), weights @ each
+        weights = weights.repeat(1, Q)
+        low, high, found = each.amin(0), each.amax(0), (weights * each).sum(0)
         t, move, smallest, unfinished = found, high - low, _SAME * stds.amax(0), torch.arange(len(found), device=found.device)
         for _ in range(_MOST_STEPS):
             z, log_slope = self.warp.forward(t)
             u = (z - means) / stds
-            off = weights @ (0.5 * torch.erfc(-u / math.sqrt(2.0))) - q
-            slope = weights @ ((log_slope - 0.5 * u * u).exp() / stds) / math.sqrt(2.0 * math.pi)
+            off = (weights * (0.5 * torch.erfc(-u / math.sqrt(2.0)))).sum(0) - q
+            slope = (weights * ((log_slope - 0.5 * u * u).exp() / stds)).sum(0) / math.sqrt(2.0 * math.pi)
             shown = torch.maximum(smallest, _SAME * t.abs())
             following, low, high, move = bracketed_step(t, off, slope.clamp_min(1e-300), low, high, move, shown)
             moving = move > shown
@@ -196,13 +202,13 @@ class Predictive:
             t, move, low, high, q, smallest, unfinished = (
                 a[moving] for a in (following, move, low, high, q, smallest, unfinished)
             )
-            means, stds = means[:, moving], stds[:, moving]
+            means, stds, weights = means[:, moving], stds[:, moving], weights[:, moving]
         return found.reshape(Q, n)
 
     def sample(self, count: int, generator: torch.Generator) -> Tensor:
         """Independent draws at each point (count, n)."""
         n = self.means.shape[1]
-        chosen = torch.multinomial(self.log_weights.exp(), count * n, True, generator=generator).reshape(count, n)
+        chosen = self._drawn_components(count, generator)
         noise = torch.randn(count, n, generator=generator, dtype=self.means.dtype)
         picked = self.means.gather(0, chosen) + self.variances.sqrt().gather(0, chosen) * noise
         if self.warp.trivial:
@@ -211,18 +217,30 @@ class Predictive:
             picked[chosen == s] = self.warp.inverse_of(s, picked[chosen == s])
         return self.offset + self.scale * picked
 
+    def _drawn_components(self, count: int, generator: torch.Generator) -> Tensor:
+        """Components (count, n), each drawn by its weight."""
+        n = self.means.shape[1]
+        if self.log_weights.ndim == 1:
+            return torch.multinomial(self.log_weights.exp(), count * n, True, generator=generator).reshape(count, n)
+        return torch.multinomial(self.log_weights.exp().T, count, True, generator=generator).T
+
     def over_draws(self, draws: int, recentred: Tensor) -> Predictive:
         """The mixture at points of which the input is uncertain: draws + 1 neighbouring columns are draws of one input, and last their mean.
 
         recentred (n,): points whose components have mean and variance of the last column, and only spread around it as the draws do.
         """
         S = len(self.means)
-        means, variances = (A.reshape(S, -1, draws + 1) for A in (self.means, self.variances))
-        around = means[..., -1:] + means[..., :-1] - means[..., :-1].mean(-1, keepdim=True)
-        means = torch.where(recentred[:, None], around, means[..., :-1])
-        variances = torch.where(recentred[:, None], variances[..., -1:].expand_as(means), variances[..., :-1])
-        means, variances = (A.transpose(1, 2).reshape(S * draws, -1) for A in (means, variances))
-        weights = (self.log_weights - math.log(draws)).repeat_interleave(draws)
+
+        def of_draws(each: Tensor, own: Tensor | float = 0.0) -> Tensor:
+            """What the draws have, and points that are recentred what the last column has; as (S · draws, n)."""
+            each = each.reshape(S, -1, draws + 1)
+            found = torch.where(recentred[:, None], each[..., -1:] + own, each[..., :-1])
+            return found.transpose(1, 2).reshape(S * draws, -1)
+
+        around = self.means.reshape(S, -1, draws + 1)[..., :-1]
+        means, variances = of_draws(self.means, around - around.mean(-1, keepdim=True)), of_draws(self.variances)
+        weights = self.log_weights - math.log(draws)
+        weights = weights.repeat_interleave(draws) if weights.ndim == 1 else of_draws(weights)
         return replace(self, means=means, variances=variances, log_weights=weights, warp=self.warp.repeated(draws))
 
     def _warped_moments(self) -> tuple[Tensor, Tensor]:

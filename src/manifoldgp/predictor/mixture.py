@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from statistics import NormalDist
 
@@ -15,7 +15,7 @@ _SAME, _MOST_STEPS = 1e-13, 100
 
 @dataclass(frozen=True)
 class Mixture:
-    """Σ_s w_s N(y | m_s, v_s) at n points: means, variances (S, n), weights (S,)."""
+    """Σ_s w_s N(y | m_s, v_s) at n points: means, variances and weights (S, n)."""
 
     means: np.ndarray
     variances: np.ndarray
@@ -23,12 +23,12 @@ class Mixture:
 
     def moments(self) -> tuple[np.ndarray, np.ndarray]:
         """Mean (n,) and variance (n,)."""
-        mean = self.weights @ self.means
-        return mean, self.weights @ (self.variances + (self.means - mean) ** 2)
+        mean = (self.weights * self.means).sum(0)
+        return mean, (self.weights * (self.variances + (self.means - mean) ** 2)).sum(0)
 
     def log_density(self, y: np.ndarray) -> np.ndarray:
         """log p(y_i) (n,)."""
-        terms = np.log(self.weights)[:, None] - 0.5 * (
+        terms = np.log(np.maximum(self.weights, 1e-300)) - 0.5 * (
             (y - self.means) ** 2 / self.variances + np.log(2 * np.pi * self.variances)
         )
         largest = terms.max(0)
@@ -37,13 +37,13 @@ class Mixture:
     def cdf(self, y: np.ndarray) -> np.ndarray:
         """P(Y_i <= y_i) (n,)."""
         below = 0.5 * _erfc((self.means - y) / np.sqrt(2.0 * self.variances))
-        return np.clip(self.weights @ below, 0.0, 1.0)
+        return np.clip((self.weights * below).sum(0), 0.0, 1.0)
 
     def crps(self, y: np.ndarray) -> np.ndarray:
         """Continuous ranked probability score (n,): E|Y − y| − ½ E|Y − Y'|."""
         from manifoldgp.metrics import mixture_spread
 
-        miss = self.weights @ _expected_size(y - self.means, self.variances)
+        miss = (self.weights * _expected_size(y - self.means, self.variances)).sum(0)
         return miss - mixture_spread(self.means, self.variances, self.weights, _spread_by_pairs)
 
     def quantile(self, q: float) -> np.ndarray:
@@ -53,12 +53,13 @@ class Mixture:
         """
         stds = np.sqrt(self.variances)
         each = self.means + stds * NormalDist().inv_cdf(q)
-        low, high, found = each.min(0), each.max(0), self.weights @ each
+        low, high, found = each.min(0), each.max(0), (self.weights * each).sum(0)
+        weights = self.weights
         open_rows, y, means, move, smallest = np.arange(len(found)), found, self.means, high - low, _SAME * stds.max(0)
         for _ in range(_MOST_STEPS):
             u = (y - means) / stds
-            off = self.weights @ (0.5 * _erfc(-u / math.sqrt(2.0))) - q
-            slope = self.weights @ (np.exp(-0.5 * u * u) / stds) / math.sqrt(2.0 * math.pi)
+            off = (weights * (0.5 * _erfc(-u / math.sqrt(2.0)))).sum(0) - q
+            slope = (weights * (np.exp(-0.5 * u * u) / stds)).sum(0) / math.sqrt(2.0 * math.pi)
             low, high = np.where(off < 0, y, low), np.where(off < 0, high, y)
             step = y - off / np.maximum(slope, 1e-300)
             shown = np.maximum(smallest, _SAME * np.abs(y))
@@ -70,31 +71,35 @@ class Mixture:
             if not moving.any():
                 break
             open_rows, y, move, low, high, smallest = (a[moving] for a in (open_rows, following, move, low, high, smallest))
-            means, stds = means[:, moving], stds[:, moving]
+            means, stds, weights = means[:, moving], stds[:, moving], weights[:, moving]
         return found
 
     def trimmed(self) -> Mixture:
         """Without components of no weight, whose logarithm would be none either."""
-        kept = self.weights > 0
+        kept = (self.weights > 0).any(1)
         return self if kept.all() else Mixture(self.means[kept], self.variances[kept], self.weights[kept])
 
     def over_draws(self, draws: int, recentred: np.ndarray) -> Mixture:
         """The mixture at points of which the input is uncertain; as of ``inference.mixtures.Predictive``."""
         S = len(self.means)
-        means, variances = (A.reshape(S, -1, draws + 1) for A in (self.means, self.variances))
-        around = means[..., -1:] + means[..., :-1] - means[..., :-1].mean(-1, keepdims=True)
-        means = np.where(recentred[:, None], around, means[..., :-1])
-        variances = np.where(recentred[:, None], variances[..., -1:], variances[..., :-1])
-        means, variances = (np.swapaxes(A, 1, 2).reshape(S * draws, -1) for A in (means, variances))
-        return replace(self, means=means, variances=variances, weights=np.repeat(self.weights / draws, draws))
+
+        def of_draws(each: np.ndarray, own: np.ndarray | float = 0.0) -> np.ndarray:
+            """What the draws have, and points that are recentred what the last column has; as (S · draws, n)."""
+            each = each.reshape(S, -1, draws + 1)
+            found = np.where(recentred[:, None], each[..., -1:] + own, each[..., :-1])
+            return np.swapaxes(found, 1, 2).reshape(S * draws, -1)
+
+        around = self.means.reshape(S, -1, draws + 1)[..., :-1]
+        means = of_draws(self.means, around - around.mean(-1, keepdims=True))
+        return Mixture(means, of_draws(self.variances), of_draws(self.weights / draws))
 
 
 def _spread_by_pairs(means: np.ndarray, variances: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """½ E|Y − Y'| (n,) of two draws from a mixture: of each pair of components once."""
-    found = weights**2 @ np.sqrt(variances / np.pi)  # of a component with itself
+    found = (weights**2 * np.sqrt(variances / np.pi)).sum(0)  # of a component with itself
     for s in range(len(means) - 1):
         apart = _expected_size(means[s] - means[s + 1 :], variances[s] + variances[s + 1 :])
-        found += weights[s] * (weights[s + 1 :] @ apart)
+        found += weights[s] * (weights[s + 1 :] * apart).sum(0)
     return found
 
 
