@@ -65,7 +65,7 @@ OTHER: dict[tuple[type[Options], str], Any] = {
     (Stack, "gp_starts"): 3, (Stack, "warm_members"): 3, (Stack, "cold_members"): 1, (Stack, "own_members"): 21, (Stack, "deals"): 2, (Stack, "fold_members"): 1,
     (Stack, "hidden"): 3, (Stack, "q"): 1, (Stack, "gp_iterations"): 2, (Stack, "warm_iterations"): 2, (Stack, "steps"): (4,), (Stack, "polish"): 1,
     (Stack, "temperature"): 1000.0, (Stack, "variance_factors"): (1.0, 9.0), (Stack, "gp_prior"): 3.0, (Stack, "spread_prior"): 3.0, (Stack, "own_rows"): 5, (Stack, "learn_rows"): 12,
-    (Stack, "keep"): 100.0, (Stack, "go_on"): 100.0, (Stack, "search"): Search(depth=1, beam=1, kernels=("linear",), max_iter=2),
+    (Stack, "keep"): 100.0, (Stack, "go_on"): 100.0, (Stack, "certainty"): 2.0, (Stack, "search"): Search(depth=1, beam=1, kernels=("linear",), max_iter=2),
     (Fast, "gp_starts"): 2, (Fast, "gp_iterations"): 2, (Fast, "warm_members"): 2, (Fast, "warm_iterations"): 2, (Fast, "cold_members"): 2,
     (Fast, "cold_iterations"): 2, (Fast, "hidden"): 3, (Fast, "q"): 1,
     (Restarts, "restarts"): 3, (Restarts, "max_iter"): 3, (Restarts, "temperature"): 1000.0,

@@ -16,7 +16,7 @@ from manifoldgp.averaging import fold_training as on_folds
 from manifoldgp.averaging.averages import FoldChoice
 from manifoldgp.averaging.fast import widening
 from manifoldgp.averaging.fold_contest import FoldContest
-from manifoldgp.averaging.fold_groups import Group
+from manifoldgp.averaging.fold_groups import Group, Predicted
 from manifoldgp.averaging.fold_predictions import make_batch, predict_held_out
 from manifoldgp.averaging.folds import held_out_in_turn
 from manifoldgp.averaging.members import nested_gp, plain_gp, warm_and_cold
@@ -25,6 +25,8 @@ from manifoldgp.averaging.stacking import Candidates, HeldOutReport
 from manifoldgp.cli._summary import summary_of
 from manifoldgp.errors import FitWarning, InputError
 from manifoldgp.features import MLP, PCA, Nested
+from manifoldgp.inference.certainty import Certainty
+from manifoldgp.inference.ensemble import Ensemble
 from manifoldgp.inference.exact_posterior import condition
 from manifoldgp.kernels import Constant, Matern52, SquaredExponential
 from manifoldgp.model import Data, Model
@@ -565,8 +567,8 @@ def test_a_step_that_makes_held_out_rows_less_likely_is_taken_back(monkeypatch):
 
     def worse_after_the_first_step(contest, group, folds):
         found = honest(contest, group, folds)
-        log_density, cdf = found.mixture
-        return replace(found, mixture=(log_density - 10.0 * (group.iterations == 20), cdf))
+        worse = replace(found.each, log_density=found.each.log_density - 10.0 * (group.iterations == 20))
+        return Predicted.of(found.members, worse, found.inner, found.by_row)
 
     monkeypatch.setattr(FoldContest, "predict", worse_after_the_first_step)
     average, phases = averaged(X, y, steps=(5, 20, 60))
@@ -775,3 +777,49 @@ def test_narrow_copies_are_in_the_choice_from_a_hundred_rows_on():
         for n in (90, 120)
     ]
     assert factors == [(1.0, 4.0, 16.0), (1.0, 4.0, 16.0, 0.25)]
+
+
+def test_members_of_the_folds_predict_what_was_reported_of_held_out_rows():
+    """Weights that follow how sure members are: the ensemble's at rows that a fold held out are those that were found there."""
+    X, y = cliff(3, 90)
+    data = standardised(X, y)
+    held = np.arange(0, 90, 3)
+    with training_threads() as workers:
+        trainer = Trainer(torch.Generator().manual_seed(0), workers)
+        settings = Stack(warm_members=1, cold_members=1, own_members=1, fold_members=2, certainty=1.0)
+        template = Model(MLP((4, 2)))
+        gp = trainer.fit("plain GP", plain_gp(template), data, 1, 5)
+        course = on_folds.OnFolds(template, make_batch(data, [held]), settings, trainer, np.random.default_rng(0))
+        weights, report = course.weigh(gp.values(np.array([0])))
+    shares = [final_members.Share(own, at) for own, at in zip(weights, report.usual, strict=True)]
+    found = final_members.conditioned(course.groups, dict(zip(course.groups, shares, strict=True)))
+    kept = np.setdiff1d(np.arange(90), held)
+    blocks = [
+        batch.conditioned(np.arange(len(batch.objective)), Data(data.X[kept], data.y[kept]), None) for batch in found.batches
+    ]
+    with np.errstate(divide="ignore"):
+        logs = [torch.from_numpy(np.log(own)) for own in found.weights]
+    ensemble = Ensemble(
+        blocks, logs, settings.variance_factors, certainty=Certainty(1.0, [torch.from_numpy(each) for each in found.usual])
+    )
+    np.testing.assert_allclose(
+        ensemble.predict(data.X[held]).log_density(data.y[held]), report.log_density["stack"], rtol=1e-6, atol=1e-6
+    )
+    np.testing.assert_allclose(ensemble.mean(data.X[held]), report.mean, rtol=1e-6, atol=1e-6)
+
+
+def test_a_member_that_says_it_is_guessing_does_not_decide():
+    """Two clusters of rows, one of them smooth, one of them noisy: who is surer of a row counts more, which held-out rows are likelier by."""
+    rng = np.random.default_rng(0)
+    X = np.concatenate([rng.uniform(-1, 0, 100), rng.uniform(0, 1, 100)])[:, None]
+    y = np.where(X[:, 0] < 0, np.sin(40 * X[:, 0]), 0.001 * rng.normal(size=200))
+    follows, same = (
+        ManifoldGPRegressor(averaging=Stack(deals=1, own_members=2, certainty=certainty)).fit(X, y) for certainty in (None, 0.0)
+    )
+    gain = follows.held_out_[0].log_density["stack"] - same.held_out_[0].log_density["stack"]
+    assert follows.held_out_[0].exponent in (0.5, 1.0)
+    assert gain.mean() > 0.0
+    assert same.held_out_[0].exponent == 0.0
+    assert same.ensembles_[0].certainty is None
+    assert "power of variances that weights follow" in follows.diagnose().numbers
+    assert "count more where they are surer" in str(follows.diagnose())

@@ -19,7 +19,9 @@ from manifoldgp.averaging.stacking import (
     log_mixture,
     stacking_weights,
     tempered_weights,
+    weights_at,
 )
+from manifoldgp.averaging.sure_members import Followed
 from manifoldgp.averaging.verdict import (
     _weights_in_words,
     coverage,
@@ -264,8 +266,14 @@ def substitutes():
     rng = np.random.default_rng(0)
     plain = rng.normal(size=(1, 200))
     better = plain + 1.0
-    groups = {"plain GP": plain, "warm": better, "cold": better - 1e-6, "own": plain}
-    return Candidates.of({name: (density, np.full_like(density, 0.5)) for name, density in groups.items()})
+    return substitutes_of({"plain GP": plain, "warm": better, "cold": better - 1e-6, "own": plain})
+
+
+def substitutes_of(groups):
+    """Groups with these log densities (1, n), which count the same at every row."""
+    return Candidates.of(
+        {name: Followed(density, np.full_like(density, 0.5), np.zeros(density.shape[1])) for name, density in groups.items()}
+    )
 
 
 def test_of_two_groups_that_say_the_same_one_is_needed():
@@ -284,6 +292,48 @@ def test_of_two_groups_that_say_the_same_one_is_needed():
     assert not candidates.better_than_gp("own")
 
 
+def test_members_that_count_by_certainty_have_the_shares_that_rows_give_them():
+    """At the optimum the average share of a candidate is that of the rows that it answers for, pseudo-rows included."""
+    rng = np.random.default_rng(0)
+    log_density, counts = rng.normal(size=(4, 200)), rng.normal(size=(4, 200))
+    votes = np.array([0.0, 3.0, 1.0, 2.0])
+    weights = stacking_weights(log_density, votes, counts=counts)
+    at_rows = weights_at(weights, counts)
+    np.testing.assert_allclose(at_rows.sum(0), 1.0)
+    answered = at_rows * np.exp(log_density - log_mixture(log_density, at_rows))
+    np.testing.assert_allclose(at_rows.mean(1), (answered.sum(1) + votes) / 206.0, atol=1e-5)
+    value = log_mixture(log_density, weights_at(stacking_weights(log_density, counts=counts), counts)).sum()
+    for _ in range(50):  # without votes it is the greatest likelihood there is
+        other = weights_at(rng.dirichlet(np.ones(4)), counts)
+        assert log_mixture(log_density, other).sum() <= value + 1e-3
+
+
+def test_members_that_are_equally_sure_everywhere_have_constant_weights():
+    log_density = np.random.default_rng(1).normal(size=(3, 100))
+    np.testing.assert_allclose(
+        stacking_weights(log_density, 2.0, counts=np.full((3, 100), -7.0)), stacking_weights(log_density, 2.0), atol=1e-6
+    )
+
+
+def test_a_report_of_weights_that_follow_certainty_says_what_they_are_at_every_row():
+    rng, n = np.random.default_rng(2), 150
+    sd = {name: np.exp(rng.normal(size=(2, n))) for name in ("plain GP", "cold")}
+    y = rng.normal(size=n) * sd["plain GP"][0]
+    said = {}
+    for name, each in sd.items():
+        log_density = -0.5 * (y / each) ** 2 - np.log(each)
+        said[name] = Followed.of(log_density[None], np.full((1, 2, n), 0.5), each**2, np.array([0.7, 0.3]), 1.0)
+        w = np.array([[0.7], [0.3]]) / each**2
+        np.testing.assert_allclose(said[name].counts, np.log(w.sum(0)))
+        np.testing.assert_allclose(said[name].log_density[0], np.log((w * np.exp(log_density)).sum(0) / w.sum(0)))
+    candidates = Candidates.of(said, 1.0)
+    weights, report = Weighing((1.0,), 0.05, 0.02).weights(candidates)
+    at_rows = report.weights_at(candidates.counts)
+    np.testing.assert_allclose(at_rows.mean(-1), weights)
+    np.testing.assert_allclose(weights.sum(), 1.0)
+    np.testing.assert_allclose(log_mixture(candidates.log_density[:, 0], at_rows[:, 0]), report.log_density["stack"])
+
+
 @pytest.mark.parametrize("best", ["plain GP", "rough GP", "additive GP"])
 def test_pseudo_rows_vote_for_the_best_of_the_plain_gps(best):
     """Another group is better by chance alone: the plain GP that predicts best keeps a share."""
@@ -291,7 +341,7 @@ def test_pseudo_rows_vote_for_the_best_of_the_plain_gps(best):
     names = ("plain GP", "rough GP", "additive GP", "cold")
     density = {name: rng.normal(size=(1, 100)) + (0.5 if name == best else 0.0) for name in names}
     density["cold"] = density[best] + 0.3 * rng.normal(size=(1, 100))
-    candidates = Candidates.of({name: (each, np.full_like(each, 0.5)) for name, each in density.items()})
+    candidates = substitutes_of(density)
     assert candidates.names[candidates.best_plain()] == best
     without, with_votes = (Weighing((1.0,), votes, 0.02).weights(candidates)[0].sum(1) for votes in (0.0, 1.0))
     gained = dict(zip(names, with_votes - without, strict=True))

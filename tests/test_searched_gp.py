@@ -10,7 +10,7 @@ import torch
 from manifoldgp import KernelSearch, ManifoldGPRegressor, Search, Single, Stack, load
 from manifoldgp._system.threads import Workers
 from manifoldgp.averaging.averages import FoldChoice
-from manifoldgp.averaging.final_members import conditioned, mixed
+from manifoldgp.averaging.final_members import Share, conditioned, mixed
 from manifoldgp.averaging.fold_contest import FoldContest
 from manifoldgp.averaging.fold_groups import Group
 from manifoldgp.averaging.fold_predictions import make_batch
@@ -141,8 +141,11 @@ def test_a_kernel_of_its_own_for_every_fold_predicts_that_fold():
     for k, group in enumerate(groups):
         alone = contest.predict(group, contest.folds.part(k, 3))
         rows = np.arange(k, 24, 3)
-        for both, own in zip(together.mixture, alone.mixture, strict=True):
-            np.testing.assert_array_equal(both[:, rows], own)
+        for exponent in (0.0, 1.0):
+            both, own = together.following(exponent), alone.following(exponent)
+            np.testing.assert_array_equal(both.log_density[:, rows], own.log_density)
+            np.testing.assert_array_equal(both.cdf[:, rows], own.cdf)
+            np.testing.assert_array_equal(both.counts[rows], own.counts)
 
 
 def test_kernels_of_the_folds_count_the_same_and_are_not_mixed_up():
@@ -153,9 +156,10 @@ def test_kernels_of_the_folds_count_the_same_and_are_not_mixed_up():
     assert both.size == 2
     weights, report = contest.weights(list(contest.groups))
     assert np.isfinite(report.mean).all()
-    batches, of_members = mixed([conditioned({SEARCHED_GP: both}, {SEARCHED_GP: np.array([0.6, 0.4])})])
-    assert [type(batch.model.kernel) for batch in batches] == [Matern32, Periodic]
-    np.testing.assert_allclose(of_members, [[[0.3], [0.2]]] * 2)
+    found = mixed([conditioned({SEARCHED_GP: both}, {SEARCHED_GP: Share(np.array([0.6, 0.4]), -2.0)})])
+    assert [type(batch.model.kernel) for batch in found.batches] == [Matern32, Periodic]
+    np.testing.assert_allclose(found.weights, [[[0.3], [0.2]]] * 2)
+    np.testing.assert_allclose(found.usual, [[-2.0], [-2.0]])
     assert weights.shape == (2, len(Stack().variance_factors))
 
 

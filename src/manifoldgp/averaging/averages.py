@@ -52,7 +52,8 @@ class SamplingReport:
 class Averaged:
     """Trained architectures, the weights (F, R) of the starts of each under each variance factor, and what held-out rows or chains said (if asked).
 
-    nearness: how members are conditioned on many rows; None: exactly.
+    nearness: how members are conditioned on many rows; None: exactly. exponent, usual: how weights follow variances, and for each architecture the log variances (R,) at which
+    members count as their weights say; zero and None: not at all.
     """
 
     trained: list[Trained]
@@ -61,6 +62,8 @@ class Averaged:
     report: HeldOutReport | None = None
     sampling: SamplingReport | None = None
     nearness: Nearness | None = None
+    exponent: float = 0.0
+    usual: list[np.ndarray] | None = None
 
 
 @dataclass(frozen=True)

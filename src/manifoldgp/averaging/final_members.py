@@ -7,8 +7,8 @@ A member of the folds is the very one that was weighed, however far it came; it 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -36,25 +36,50 @@ RETRAINED_BELOW = 600
 SAME_OPTIMUM = 0.01
 """Nats by which the objectives of two starts differ at most that ended at the same optimum."""
 
-Weighted = tuple[list[Trained], list[np.ndarray]]
-"""Architectures with the weights (F, R) of their members under every variance factor."""
+
+@dataclass(frozen=True)
+class Share:
+    """What a group counts: its weights (F,) under every variance factor, and the log variance at which its members count so where weights follow it."""
+
+    weights: np.ndarray
+    usual: float = 0.0
 
 
-def conditioned(groups: dict[str, Group], share: dict[str, np.ndarray]) -> Weighted:
-    """The members of the folds. share: weights (F,) of each group."""
-    batches: list[Trained] = []
-    weights: list[np.ndarray] = []
+@dataclass(frozen=True)
+class Weighted:
+    """Architectures, weights (F, R) of their members under every variance factor, and the log variances (R,) at which these count so."""
+
+    batches: list[Trained]
+    weights: list[np.ndarray]
+    usual: list[np.ndarray]
+
+    def add(self, batch: Trained, inner: Mapping[str, np.ndarray], share: Mapping[str, Share]) -> None:
+        """One architecture with the weights (R,) of its members in each group, by name."""
+        self.batches.append(batch)
+        self.weights.append(np.zeros((len(next(iter(share.values())).weights), len(batch.objective))))
+        self.usual.append(np.zeros(len(batch.objective)))
+        self.also(len(self.batches) - 1, inner, share)
+
+    def also(self, place: int, inner: Mapping[str, np.ndarray], share: Mapping[str, Share]) -> None:
+        """Members of further groups among those of an architecture that is there."""
+        for name, own in inner.items():
+            self.weights[place] += share[name].weights[:, None] * own
+            self.usual[place][own > 0] = share[name].usual
+
+
+def conditioned(groups: dict[str, Group], share: Mapping[str, Share]) -> Weighted:
+    """The members of the folds, with what their groups count."""
+    found = Weighted([], [], [])
     each = [(name, part, len(group.further) + 1) for name, group in groups.items() for part in group.by_architecture()]
     for name, group, architectures in each:
-        own = share[name][:, None] * group.weights() / architectures
-        same = next((b for b, batch in enumerate(batches) if batch.result is group.batch.result), None)
+        inner = {name: group.weights() / architectures}
+        same = next((b for b, batch in enumerate(found.batches) if batch.result is group.batch.result), None)
         if same is None:
-            batches.append(replace(group.batch, group=name))
-            weights.append(own)
+            found.add(replace(group.batch, group=name), inner, share)
         else:  # warm and cold members are one batch
-            batches[same] = replace(batches[same], group="nested")
-            weights[same] = weights[same] + own
-    return batches, weights
+            found.batches[same] = replace(found.batches[same], group="nested")
+            found.also(same, inner, share)
+    return found
 
 
 def retrained(
@@ -62,11 +87,11 @@ def retrained(
     data: Data,
     plain: dict[str, Trained],
     groups: dict[str, Group],
-    share: dict[str, np.ndarray],
+    share: Mapping[str, Share],
     settings: Stack,
     trainer: Trainer,
 ) -> Weighted:
-    """Members trained on all rows, of the groups that carry weight. share: weights (F,) of each group.
+    """Members trained on all rows, of the groups that carry weight.
 
     plain: the plain and the searched GP of all rows, as far as they are trained; all deals share them.
     """
@@ -74,10 +99,13 @@ def retrained(
         plain[PLAIN] = _plain(data, groups[PLAIN], settings.starts_for(len(data.y)), trainer)
     gp = plain[PLAIN]
     best = gp.best() if len(gp.order) else None
-    batches, weights = [gp], [share[PLAIN][:, None] * _of_optima(gp)]
-    left = {name: of_group for name, of_group in share.items() if name != PLAIN and of_group.any()}
+    found = Weighted([], [], [])
+    left = {name: of_group for name, of_group in share.items() if name != PLAIN and of_group.weights.any()}
     if best is None or gp.cut_short[best]:  # those of the folds went on from it, or could be trained
-        weights[0], left[PLAIN] = np.zeros_like(weights[0]), share[PLAIN]
+        left[PLAIN] = share[PLAIN]
+        found.add(gp, {}, share)
+    else:
+        found.add(gp, {PLAIN: _of_optima(gp)}, share)
     base = pick(groups[PLAIN].values, np.zeros(1, dtype=int)) if best is None else gp.values(np.array([best]))
 
     def wanted(*names: str) -> bool:
@@ -85,10 +113,10 @@ def retrained(
 
     def add(batch: Trained, inner: dict[str, np.ndarray]) -> None:
         """A batch with the weights (R,) of its members in each group, by name; a group none of whose members came to its end has only zeros."""
-        batches.append(batch)
-        weights.append(np.zeros((len(share[PLAIN]), len(batch.objective))))
-        for name in [name for name in inner if name in left and inner[name].any()]:
-            weights[-1] += left.pop(name)[:, None] * inner[name]
+        ended = {name: own for name, own in inner.items() if name in left and own.any()}
+        found.add(batch, ended, share)
+        for name in ended:
+            del left[name]
 
     for name in (ROUGH_GP, ADDITIVE_GP):
         if wanted(name):
@@ -96,8 +124,8 @@ def retrained(
             add(full, {name: _by_evidence(full, settings)})
     if wanted(SEARCHED_GP) and SEARCHED_GP not in plain:
         assert settings.search is not None
-        found = searched(settings.search, template, data, trainer.within(FOR_SEARCH))
-        plain |= {} if found is None else {SEARCHED_GP: found}
+        kernel = searched(settings.search, template, data, trainer.within(FOR_SEARCH))
+        plain |= {} if kernel is None else {SEARCHED_GP: kernel}
     if SEARCHED_GP in left and SEARCHED_GP in plain:
         add(plain[SEARCHED_GP], {SEARCHED_GP: _by_evidence(plain[SEARCHED_GP], settings)})
     if wanted(WARM, COLD):
@@ -109,27 +137,32 @@ def retrained(
         full = _rough(data, groups[ROUGH], groups.get(ROUGH_GP, groups[PLAIN]), settings, trainer)
         add(full, {ROUGH: equal_weights(full, np.ones(settings.cold_members, dtype=bool))})
     if wanted(OWN):
-        full = _own(template, data, _own_count(left[OWN].sum(), len(data.y), settings), settings, trainer, groups[OWN])
+        full = _own(template, data, _own_count(left[OWN].weights.sum(), len(data.y), settings), settings, trainer, groups[OWN])
         add(full, {OWN: _by_evidence(full, settings)})
     of_folds = conditioned({name: groups[name] for name in left}, left)
-    return batches + of_folds[0], weights + of_folds[1]
+    return Weighted(found.batches + of_folds.batches, found.weights + of_folds.weights, found.usual + of_folds.usual)
 
 
 def mixed(stacks: Sequence[Weighted]) -> Weighted:
     """The equal mixture of several stacks of the same rows."""
-    batches: list[Trained] = []
-    weights: list[np.ndarray] = []
-    for batch, own in (pair for stack in stacks for pair in zip(*stack, strict=True)):
-        own = own / len(stacks)
-        same = next((b for b, other in enumerate(batches) if batch.is_like(other)), None)
+    found = Weighted([], [], [])
+    each = [part for stack in stacks for part in zip(stack.batches, stack.weights, stack.usual, strict=True)]
+    for batch, weights, usual in each:
+        own = weights / len(stacks)
+        same = next((b for b, other in enumerate(found.batches) if batch.is_like(other)), None)
         if same is None:
-            batches.append(batch)
-            weights.append(own)
-        elif batch.result is batches[same].result:
-            weights[same] = weights[same] + own
+            found.batches.append(batch)
+            found.weights.append(own)
+            found.usual.append(usual)
+        elif batch.result is found.batches[same].result:
+            both = np.stack([found.weights[same].sum(0), own.sum(0)])
+            between = (both * np.stack([found.usual[same], usual])).sum(0) / np.maximum(both.sum(0), 1e-300)
+            found.weights[same], found.usual[same] = found.weights[same] + own, between
         else:
-            batches[same], weights[same] = batches[same].joined_by(batch), np.concatenate([weights[same], own], axis=1)
-    return batches, weights
+            found.batches[same] = found.batches[same].joined_by(batch)
+            found.weights[same] = np.concatenate([found.weights[same], own], axis=1)
+            found.usual[same] = np.concatenate([found.usual[same], usual])
+    return found
 
 
 def _plain(data: Data, group: Group, starts: int, trainer: Trainer) -> Trained:

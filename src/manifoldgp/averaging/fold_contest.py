@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from scipy.special import logsumexp, ndtr
 
 from manifoldgp.averaging.fold_groups import Group, Predicted, candidates_of
 from manifoldgp.averaging.fold_predictions import Folds, HeldOut, predict_held_out
 from manifoldgp.averaging.kinds import PLAIN
 from manifoldgp.averaging.stacking import Candidates, HeldOutReport
+from manifoldgp.averaging.sure_members import best_of
 from manifoldgp.training.trainer import Trainer
 
 if TYPE_CHECKING:
@@ -127,12 +127,9 @@ class FoldContest:
     def predict(self, group: Group, folds: Folds) -> Predicted:
         """What a group says about the held-out rows of these folds."""
         said = tuple(self._said(part, theirs) for part, theirs in _with_folds(group, folds))
-        each, members = HeldOut.joined(said), group.inner.shape[1]
-        self._ranks.follow_first_(torch.from_numpy(each.score), torch.from_numpy(each.log_density))  # one decision for all
-        shape = (len(each.log_density), folds.count, members, -1)
-        w = np.concatenate([part.inner for part, _ in _with_folds(group, folds)])[None, :, :, None]
-        log_density = np.asarray(logsumexp(each.log_density.reshape(shape), axis=2, b=w))
-        return Predicted((folds.by_row(log_density), folds.by_row((w * ndtr(each.score.reshape(shape))).sum(2))), said)
+        each = HeldOut.joined(said)
+        self._ranks.follow_first_(*map(torch.from_numpy, (each.score, each.log_density, each.variance)))  # one decision for all
+        return Predicted.of(said, each, np.concatenate([part.inner for part, _ in _with_folds(group, folds)]), folds.by_row)
 
     def _said(self, group: Group, folds: Folds) -> HeldOut:
         """What each member of one architecture says."""
@@ -143,26 +140,35 @@ class FoldContest:
     def weights(self, kept: list[str]) -> tuple[np.ndarray, HeldOutReport]:
         """Weights (G, F) of the groups, zero for those that are not kept, and what held-out rows say: with the stack's means of them, their targets, and the groups
         that were stopped on their way."""
-        weights, report = self.settings.weighing.weights(self.candidates, kept)
+        weights, report = self._weighed(kept)
         stopped = tuple(name for name, group in self.groups.items() if group.cut_short)
         observed = self.deciding.by_row(self.deciding.y.cpu().numpy())
-        return weights, replace(report, mean=self._mean(report.weights), observed=observed, cut_short=stopped)
+        return weights, replace(report, mean=self._mean(report), observed=observed, cut_short=stopped)
 
-    def _mean(self, weights: np.ndarray) -> np.ndarray:
-        """Of the stack with these weights (G, F), for every held-out row (n,)."""
+    def _weighed(self, kept: list[str]) -> tuple[np.ndarray, HeldOutReport]:
+        """With weights that follow how sure members are, as far as held-out rows are likelier with it."""
+        stacks = [
+            self.settings.weighing.weights(candidates_of(self._predicted, exponent), kept) for exponent in self.settings.exponents
+        ]
+        return stacks[best_of([report.log_density["stack"] for _, report in stacks], 0.5 * self.settings.keep)]
+
+    def _mean(self, report: HeldOutReport) -> np.ndarray:
+        """Of the stack that is reported, for every held-out row (n,)."""
         folds = self.deciding
         mean = np.zeros(folds.by_row(folds.y.cpu().numpy()).shape)
-        for (name, group), own in zip(self.groups.items(), weights, strict=True):
+        at_rows = report.weights_at(candidates_of(self._predicted, report.exponent).counts)
+        for (name, group), own in zip(self.groups.items(), at_rows, strict=True):
             if own.any():
-                parts = zip(_with_folds(group, folds), self._predicted[name].members, strict=True)
-                mixed = np.concatenate([self._mixed_mean(part, said) for (part, _), said in parts], axis=1)
-                mean += np.tensordot(own, folds.by_row(mixed), 1)
+                predicted = self._predicted[name]
+                parts = zip(_with_folds(group, folds), predicted.members, strict=True)
+                each = np.concatenate([self._means(part, said) for (part, _), said in parts], axis=1)
+                mean += (own * folds.by_row((predicted.weights_inside(report.exponent) * each).sum(2))).sum(0)
         return mean
 
-    def _mixed_mean(self, group: Group, said: HeldOut) -> np.ndarray:
-        """Means (F, K, m) of the mixture of one architecture's members."""
+    def _means(self, group: Group, said: HeldOut) -> np.ndarray:
+        """Means (F, K, members, m) of one architecture's members."""
         each = said.means(group.batch.model, group.values, self.settings.variance_factors)
-        return (group.inner[None, :, :, None] * each.reshape(len(each), *group.inner.shape, -1)).sum(2)
+        return each.reshape(len(each), *group.inner.shape, -1)
 
 
 def _with_folds(group: Group, folds: Folds) -> list[tuple[Group, Folds]]:

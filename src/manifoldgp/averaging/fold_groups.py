@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.special import ndtr
 
 from manifoldgp.averaging.fold_predictions import HeldOut
 from manifoldgp.averaging.members import pick
 from manifoldgp.averaging.stacking import Candidates, tempered_weights
+from manifoldgp.averaging.sure_members import Followed, followed_weights
 from manifoldgp.model import Data
 from manifoldgp.parameters import Tree
 from manifoldgp.training.optimizer import Curvature
@@ -85,15 +88,46 @@ class Group:
 
 @dataclass(frozen=True)
 class Predicted:
-    """What a group says about held-out rows: log densities and CDFs (F, N) of its mixture, and what each of its members says, architecture by architecture."""
+    """What a group says about held-out rows: its mixture with equal weights everywhere, and what each of its members says, architecture by architecture.
 
-    mixture: tuple[np.ndarray, np.ndarray]
+    each: all of these, fold by fold and the same on all ranks. inner: (K, members) their weights. by_row: of the folds that were asked.
+    """
+
+    mixture: Followed
     members: tuple[HeldOut, ...]
+    each: HeldOut
+    inner: np.ndarray
+    by_row: Callable[[np.ndarray], np.ndarray]
+
+    @staticmethod
+    def of(
+        members: tuple[HeldOut, ...], each: HeldOut, inner: np.ndarray, by_row: Callable[[np.ndarray], np.ndarray]
+    ) -> Predicted:
+        """With the mixture that is made of them."""
+        return Predicted(_followed(each, inner, by_row, 0.0), members, each, inner, by_row)
+
+    def following(self, exponent: float) -> Followed:
+        """The mixture whose members count by how sure they are."""
+        return _followed(self.each, self.inner, self.by_row, exponent) if exponent else self.mixture
+
+    def weights_inside(self, exponent: float) -> np.ndarray:
+        """Of the members in this mixture at every row of their folds (K, members, m)."""
+        return followed_weights(self._variance(), self.inner, exponent)[0]
+
+    def _variance(self) -> np.ndarray:
+        return self.each.variance.reshape(*self.inner.shape, -1)
 
 
-def candidates_of(predicted: dict[str, Predicted]) -> Candidates:
+def _followed(each: HeldOut, inner: np.ndarray, by_row: Callable[[np.ndarray], np.ndarray], exponent: float) -> Followed:
+    shape = (len(each.log_density), *inner.shape, -1)
+    log_density, cdf = each.log_density.reshape(shape), ndtr(each.score.reshape(shape))
+    found = Followed.of(log_density, cdf, each.variance.reshape(shape[1:]), inner, exponent)
+    return Followed(by_row(found.log_density), by_row(found.cdf), by_row(found.counts))
+
+
+def candidates_of(predicted: dict[str, Predicted], exponent: float = 0.0) -> Candidates:
     """What the groups say, side by side."""
-    return Candidates.of({name: found.mixture for name, found in predicted.items()})
+    return Candidates.of({name: found.following(exponent) for name, found in predicted.items()}, exponent)
 
 
 def equal_weights_of(objective: np.ndarray, K: int) -> np.ndarray:

@@ -59,9 +59,10 @@ class Course:
                 break
         self._condition_everyone()
 
-    def candidates(self, changed: Mapping[str, Group] | None = None) -> Candidates:
-        """What all groups predict, some of them changed."""
-        return Candidates.of({name: group.mixture() for name, group in {**self.groups, **(changed or {})}.items()})
+    def candidates(self, changed: Mapping[str, Group] | None = None, exponent: float = 0.0) -> Candidates:
+        """What all groups predict, some of them changed. exponent: of their variances, in which members count."""
+        groups = {**self.groups, **(changed or {})}
+        return Candidates.of({name: group.mixture(exponent) for name, group in groups.items()}, exponent)
 
     def _some(self, changed: Mapping[str, Group] | None = None) -> Candidates:
         """The same for some of the held-out rows: enough for a decision."""
@@ -188,7 +189,7 @@ class Course:
 
     def _step(self, names: list[str], step: int, source: ModelRows) -> list[str]:
         """Train groups on to a step; each stays as it was unless that gains something. Those that gained enough to go on."""
-        names = sorted(names, key=lambda name: -float(self.groups[name].mixture()[0][0].mean()))
+        names = sorted(names, key=lambda name: -float(self.groups[name].mixture().log_density[0].mean()))
         while names and not self.training.affordable(
             sum(self._step_cost(self.groups[name], step, source) for name in names), _CLIMB
         ):
@@ -238,7 +239,7 @@ class Course:
         """The groups that may be trained on: those that add more than next to nothing to the stack, and the one that is best alone."""
         names = [name for name, group in self.groups.items() if not group.kind.plain and group.kind.start != "warm"]
         needed = self._missed(0.5 * self.settings.keep)
-        best = max(names, key=lambda name: float(self.groups[name].mixture()[0][0].mean()), default="")
+        best = max(names, key=lambda name: float(self.groups[name].mixture().log_density[0].mean()), default="")
         return [name for name in names if name in needed or name == best]
 
     def _gain(self, changed: Mapping[str, Group]) -> float:

@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from scipy.special import logsumexp, ndtr
+from scipy.special import ndtr
 
 from manifoldgp.averaging.sparse_kinds import Kind
 from manifoldgp.averaging.stacking import stacking_weights
+from manifoldgp.averaging.sure_members import Followed, followed_weights
 from manifoldgp.inference.mixtures import Predictive, Warp
 from manifoldgp.inference.sparse_posterior import SparsePosterior, joined
 from manifoldgp.model import Data
@@ -26,12 +27,13 @@ _LOG_2PI = math.log(2 * math.pi)
 
 @dataclass(frozen=True)
 class Scored:
-    """A member, what it knows of its rows, and what it predicts: log densities and CDFs (F, n) of held-out targets under the variance factors."""
+    """A member, what it knows of its rows, and what it predicts: log densities and CDFs (F, n) of held-out targets under the variance factors, and its variances (n,) of these."""
 
     member: Member
     posterior: SparsePosterior
     log_density: np.ndarray
     cdf: np.ndarray
+    variance: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -56,16 +58,18 @@ class Group:
         R, n = log_density.shape
         return stacking_weights(log_density, _EQUAL * n / R)
 
-    def mixture(self) -> tuple[np.ndarray, np.ndarray]:
-        """Log densities and CDFs (F, n) of the members' mixture."""
-        w = self.inner()[:, None, None]
-        log_density = logsumexp(np.stack([s.log_density for s in self.scored]), axis=0, b=w)
-        return np.asarray(log_density), (w * np.stack([s.cdf for s in self.scored])).sum(0)
+    def mixture(self, exponent: float = 0.0) -> Followed:
+        """The members' mixture. exponent: of their variances, in which they count."""
+        log_density, cdf = (np.stack(said, axis=-2) for said in zip(*((s.log_density, s.cdf) for s in self.scored), strict=True))
+        return Followed.of(log_density, cdf, self._variance(), self.inner(), exponent)
 
-    def means(self, held: Data, factors: Sequence[float]) -> np.ndarray:
+    def _variance(self) -> np.ndarray:
+        return np.stack([s.variance for s in self.scored])
+
+    def means(self, held: Data, factors: Sequence[float], exponent: float) -> np.ndarray:
         """Means of held-out targets (F, n) under the variance factors, in the model's units."""
-        each = [member_means(scored.posterior, held, factors) for scored in self.scored]
-        return np.tensordot(self.inner(), np.stack(each), 1)
+        each = np.stack([member_means(scored.posterior, held, factors) for scored in self.scored], axis=-2)
+        return (followed_weights(self._variance(), self.inner(), exponent)[0] * each).sum(-2)
 
     def trained(self, held: Data, used: bool) -> list[tuple[Trained, np.ndarray]]:
         """Tables of the members with their inner weights (R,); members of one model and number of inducing points are together.
@@ -100,7 +104,7 @@ def scored(member: Member, posterior: SparsePosterior, held: Data, factors: Sequ
     factor = torch.tensor(list(factors), dtype=mean.dtype, device=mean.device)[:, None]
     score = (z - mean) / (factor * variance).sqrt()
     log_density = -0.5 * (score**2 + (factor * variance).log() + _LOG_2PI) + log_slope
-    return Scored(member, posterior, log_density.cpu().numpy(), ndtr(score.cpu().numpy()))
+    return Scored(member, posterior, log_density.cpu().numpy(), ndtr(score.cpu().numpy()), variance[0].cpu().numpy())
 
 
 @torch.no_grad()

@@ -17,6 +17,7 @@ from manifoldgp.averaging.averages import Averaged, FoldChoice
 from manifoldgp.averaging.folds import make_folds
 from manifoldgp.averaging.sparse_course import ALL_ROWS, MORE_MEMBERS, MORE_POINTS, PLAIN_PHASE, Course, step_phase
 from manifoldgp.averaging.sparse_training import FEW_ITERATIONS, FEW_ROWS, GroupTraining, compared_rows, inducing_for
+from manifoldgp.averaging.sure_members import best_of
 from manifoldgp.errors import InputError
 from manifoldgp.model import Model
 from manifoldgp.training.model_rows import ModelRows, sampled
@@ -66,22 +67,28 @@ def fit_sparse_stack(template: Model, rows: ModelRows, trainer: SparseTrainer, f
 def weighed(course: Course) -> Averaged:
     """The members of a course with their weights, conditioned on the held-out rows where they predict."""
     settings, held = course.settings, course.training.held
-    candidates = course.candidates()
-    weights, report = course.weighing.weights(candidates, course.needed())
+    needed = course.needed()
+    stacks = [course.weighing.weights(course.candidates(exponent=exponent), needed) for exponent in settings.exponents]
+    weights, report = stacks[best_of([report.log_density["stack"] for _, report in stacks], 0.5 * settings.keep)]
     factors, groups = tuple(settings.variance_factors), list(course.groups.values())
-    trained, of_members = [], []
-    for group, weight in zip(groups, weights, strict=True):
+    trained, of_members, usual_of = [], [], []
+    usual = np.zeros(len(groups)) if report.usual is None else report.usual
+    for group, weight, at in zip(groups, weights, usual, strict=True):
         for table, inner in group.trained(held, used=bool(weight.any())):
             trained.append(table)
             of_members.append(weight[:, None] * inner)
-    used = [(group, weight) for group, weight in zip(groups, weights, strict=True) if weight.any()]
+            usual_of.append(np.full(len(inner), at))
+    at_rows, exponent = report.weights_at(course.candidates(exponent=report.exponent).counts), report.exponent
+    used = [(group, weight) for group, weight in zip(groups, at_rows, strict=True) if weight.any()]
     report = replace(
         report,
-        mean=sum(np.tensordot(weight, group.means(held, factors), 1) for group, weight in used),
+        mean=sum((weight * group.means(held, factors, exponent)).sum(0) for group, weight in used),
         observed=held.y.cpu().numpy(),
         cut_short=tuple(dict.fromkeys(table.group for table in trained if table.cut_short.any())),
     )
-    return Averaged(trained, of_members, factors, report)
+    return Averaged(
+        trained, of_members, factors, replace(report, usual=None), exponent=exponent, usual=usual_of if exponent else None
+    )
 
 
 def plan_sparse_stack(N: int, method: Sparse, settings: Stack) -> Plan:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from manifoldgp.averaging.averages import SEARCH_EXPECTED, Averaged, Averaging, Fitted, FoldChoice, number_of
-from manifoldgp.averaging.final_members import RETRAINED_BELOW, Weighted, conditioned, mixed, retrained
+from manifoldgp.averaging.final_members import RETRAINED_BELOW, Share, Weighted, conditioned, mixed, retrained
 from manifoldgp.averaging.fold_predictions import make_batch, sample_of
 from manifoldgp.averaging.fold_steps import FINE_STEPS, FINE_STEPS_FROM, SCREEN_FROM, SCREEN_ROWS, STEPS
 from manifoldgp.averaging.fold_training import OnFolds
@@ -30,15 +30,17 @@ from manifoldgp.averaging.sparse_kinds import kinds_of
 from manifoldgp.averaging.sparse_stack import fit_sparse_stack, plan_sparse_stack
 from manifoldgp.averaging.stack_plan import plan_stack
 from manifoldgp.averaging.stacking import PLAIN_GPS, HeldOutReport, Weighing, stacking_weights
+from manifoldgp.averaging.sure_members import EXPONENTS
 from manifoldgp.data.inputs import positive_number, whole_number
 from manifoldgp.errors import InputError
+from manifoldgp.inference.certainty import MOST_CERTAIN
 from manifoldgp.inference.local_posterior import Nearness
 from manifoldgp.model import Data, Model
 from manifoldgp.training.model_rows import ModelRows
 from manifoldgp.training.plan import Plan, slower_by_inputs
 from manifoldgp.training.settings import Method, Sparse
 from manifoldgp.training.sparse_trainer import SparseTrainer
-from manifoldgp.training.trained import Trained
+from manifoldgp.training.trained import Earlier, Trained
 from manifoldgp.training.trainer import LOST_MARGIN, Trainer
 
 FOR_PLAIN, FOR_FOLDS, FOR_RETRAINING = 0.25, 0.8, 0.85
@@ -114,6 +116,9 @@ class Stack(Averaging):
     search
         How kernels are searched for, such as ``Search(depth=3, beam=1)``: one more plain GP, with a search on every fold and one on all rows, which takes minutes. Up to
         3,000 rows. None: nobody searches.
+    certainty
+        How weights follow how sure members are: at every point they are in proportion to variances to the power of −certainty. 0: they are the same everywhere.
+        None: 0, 1/2 or 1, whichever makes held-out rows likeliest.
 
     Examples
     --------
@@ -143,6 +148,7 @@ class Stack(Averaging):
     keep: float = 0.005
     go_on: float = 0.02
     search: Averaging | None = None
+    certainty: float | None = None
 
     def check(self) -> None:
         if self.gp_starts is not None:
@@ -166,6 +172,8 @@ class Stack(Averaging):
         for name in ("keep", "go_on"):
             if math.isnan(number_of(getattr(self, name))):
                 raise InputError(f"{name} must be a number, in nats a row; got {getattr(self, name)!r}.")
+        if self.certainty is not None and not 0.0 <= number_of(self.certainty) <= MOST_CERTAIN:
+            raise InputError(f"certainty must be a power from 0 to {MOST_CERTAIN:g}, or None; got {self.certainty!r}.")
         if self.search is not None:
             if not isinstance(self.search, Averaging):
                 raise InputError(SEARCH_EXPECTED.format(self.search))
@@ -179,7 +187,7 @@ class Stack(Averaging):
     local_up_to = 1_000_000
     sparse_obeys = (
         "warm_members", "cold_members", "own_members", "fold_members", "hidden", "q", "warm_iterations", "steps", "variance_factors", "gp_prior",
-        "spread_prior", "keep", "go_on",
+        "spread_prior", "keep", "go_on", "certainty",
     )  # fmt: skip
     sparse_words = (
         "the members of a sparse stack go on from step to step on the same rows, and are weighed by held-out rows alone."
@@ -189,6 +197,11 @@ class Stack(Averaging):
     def weighing(self) -> Weighing:
         """How the groups are weighed."""
         return Weighing(tuple(self.variance_factors), self.gp_prior, self.spread_prior)
+
+    @property
+    def exponents(self) -> tuple[float, ...]:
+        """Powers of variances in which members may count."""
+        return EXPONENTS if self.certainty is None else (self.certainty,)
 
     def why_not_local(self) -> str | None:
         words = "what a searched kernel knows of a point, a period or a trend, lies far from it."
@@ -246,7 +259,7 @@ class Stack(Averaging):
             )
         # The seed itself: nothing is drawn from the generator, so that the plain GP (of the first target) has the very starts of a GPRegressor.
         seed, N = trainer.generator.initial_seed(), len(data.y)
-        settings = replace(self, variance_factors=_factors_for(N, tuple(self.variance_factors)))
+        settings = replace(self._as_before(trainer.earlier), variance_factors=_factors_for(N, tuple(self.variance_factors)))
         if folds.ordered and N < SHORT_STRETCH:
             settings = replace(settings, variance_factors=_wider(settings.variance_factors))
         rng = np.random.default_rng(seed if trainer.earlier is None else [seed, trainer.earlier.fits])
@@ -270,7 +283,11 @@ class Stack(Averaging):
         return plan_sparse_stack(N, method, self)
 
     def fit_sparse(self, model: Model, rows: ModelRows, trainer: SparseTrainer, folds: FoldChoice) -> Averaged:
-        return fit_sparse_stack(model, rows, trainer, folds, self)
+        return fit_sparse_stack(model, rows, trainer, folds, self._as_before(trainer.earlier))
+
+    def _as_before(self, earlier: Earlier | None) -> Stack:
+        """With the power of variances of an earlier fit, whose members will predict beside the new ones."""
+        return self if earlier is None else replace(self, certainty=earlier.exponent)
 
 
 def _factors_for(N: int, factors: tuple[float, ...]) -> tuple[float, ...]:
@@ -338,25 +355,37 @@ def fit_stack(
                 raise
             trainer.interrupt()
             break
-        share = dict(zip(course.groups, weights, strict=True))
+        usual = np.zeros(len(weights)) if report.usual is None else report.usual
+        share = {name: Share(own, float(at)) for name, own, at in zip(course.groups, weights, usual, strict=True)}
         found = _that_predict(template, data, plain, course, share, trainer) if few else conditioned(course.groups, share)
-        finished = not report.cut_short and not any(batch.cut_short.any() for batch in found[0])
+        finished = not report.cut_short and not any(batch.cut_short.any() for batch in found.batches)
         if stacks and not (
             finished and set(report.groups) == {name for name in reports[0].groups if networks or name in PLAIN_GPS}
         ):
             break  # those that came to their end before are better
         stacks.append(found)
         reports.append(report)
+        settings = replace(settings, certainty=report.exponent)  # one for all deals: their members predict together
         now = trainer.now()
         each = (now - begin) / len(stacks)
         networks = len(stacks) == 1 or any(_learned(report) >= NEGLIGIBLE for report in reports)
         if not finished or trainer.late or now + 1.2 * each > trainer.deadline:
             break
-    return Averaged(*mixed(stacks), tuple(settings.variance_factors), HeldOutReport.averaged(reports), nearness=trainer.nearness)
+    whole, report = mixed(stacks), HeldOutReport.averaged(reports)
+    usual = whole.usual if report.exponent else None
+    return Averaged(
+        whole.batches,
+        whole.weights,
+        tuple(settings.variance_factors),
+        report,
+        nearness=trainer.nearness,
+        exponent=report.exponent,
+        usual=usual,
+    )
 
 
 def _that_predict(
-    template: Model, data: Data, plain: dict[str, Trained], course: OnFolds, share: dict[str, np.ndarray], trainer: Trainer
+    template: Model, data: Data, plain: dict[str, Trained], course: OnFolds, share: dict[str, Share], trainer: Trainer
 ) -> Weighted:
     """Members trained anew on all rows; those of the folds where Ctrl-C ends that."""
     try:

@@ -8,30 +8,62 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import logsumexp, ndtr
 
+from manifoldgp.averaging.sure_members import Followed
+
 
 def stacking_weights(
-    log_density: np.ndarray, prior_counts: np.ndarray | float = 0.0, iterations: int = 500, short: float = 0.0
+    log_density: np.ndarray,
+    prior_counts: np.ndarray | float = 0.0,
+    iterations: int = 500,
+    short: float = 0.0,
+    counts: np.ndarray | None = None,
 ) -> np.ndarray:
     """Weights w (S,) that maximise Σ_i log Σ_s w_s p_s(y_i) + Σ_s a_s log w_s, by EM (Yao et al. 2018, with a Dirichlet(1 + a) prior).
 
     log_density: (S, n), of held-out rows under each of S candidates. prior_counts: a (S,), pseudo-rows that each candidate is sure of.
     short: nats a row by which the maximum may be missed. The slope along w_s is (n + Σ a) times what EM multiplies w_s by, so the largest of these says how much is missed at most.
+    counts: log g (S, n), where candidate s counts w_s g_si at row i: then Σ_i log (Σ_s w_s g_si p_si / Σ_s w_s g_si) is maximised, and EM's step sets the average share of a candidate
+    instead of its weight (:func:`shares_of`), which is the same for equal g.
 
     >>> stacking_weights(np.log([[0.9, 0.9], [0.1, 0.1]])).round(3)
     array([1., 0.])
     """
     S, n = log_density.shape
-    counts = np.broadcast_to(np.asarray(prior_counts, dtype=float), (S,))
+    prior = np.broadcast_to(np.asarray(prior_counts, dtype=float), (S,))
     density = np.exp(np.maximum(log_density - log_density.max(0), -500.0))  # of the likeliest candidate's; 1e-217 at least
+    if counts is not None:
+        return _weights_by_counts(density, np.exp(np.maximum(counts - counts.max(0), -500.0)), prior, iterations)
     weights = np.full(S, 1.0 / S)
     for _ in range(iterations):
         responsible = weights * (density @ (1.0 / (weights @ density)))  # rows that each candidate answers for
-        updated = (responsible + counts) / (n + counts.sum())
+        updated = (responsible + prior) / (n + prior.sum())
         moved, enough = np.abs(updated - weights).max(), short > 0.0 and bool((updated <= (1.0 + short) * weights).all())
         weights = updated
         if moved < 1e-7 or enough:
             break
     return weights
+
+
+def _weights_by_counts(density: np.ndarray, counts: np.ndarray, prior: np.ndarray, iterations: int) -> np.ndarray:
+    """The same where candidates count g (S, n) at the rows: w_s such that the average of w_s g_si / Σ_t w_t g_ti is what EM finds."""
+    (S, n), joint = density.shape, density * counts
+    weights, shares = np.full(S, 1.0 / S), np.zeros(S)
+    for _ in range(iterations):
+        responsible = weights * (joint @ (1.0 / (weights @ joint)))
+        updated = (responsible + prior) / (n + prior.sum())
+        moved, shares = np.abs(updated - shares).max(), updated
+        weights = shares / np.maximum(counts @ (1.0 / (weights @ counts)) / n, 1e-300)
+        weights /= weights.sum()
+        if moved < 1e-7:
+            break
+    return weights
+
+
+def weights_at(weights: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """w_s g_si / Σ_t w_t g_ti (S, n), for weights w (S,) and log g (S, n)."""
+    with np.errstate(divide="ignore"):
+        log_weights = np.log(weights)[:, None] + counts
+    return np.exp(log_weights - logsumexp(log_weights, axis=0))
 
 
 def tempered_weights(objective: np.ndarray, temperature: float = 10.0) -> np.ndarray:
@@ -62,9 +94,9 @@ def doubt(gain: np.ndarray) -> float:
 
 
 def log_mixture(log_density: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """log Σ_s w_s p_s (n,) for log p (S, n)."""
+    """log Σ_s w_s p_s (n,) for log p (S, n) and weights (S,), or (S, n) of their own at every row."""
     with np.errstate(divide="ignore"):
-        return np.asarray(logsumexp(np.log(weights)[:, None] + log_density, axis=0))
+        return np.asarray(logsumexp(np.log(weights).reshape(len(weights), -1) + log_density, axis=0))
 
 
 def _equal_mixture(log_densities: Sequence[np.ndarray]) -> np.ndarray:
@@ -86,6 +118,7 @@ class HeldOutReport:
     weights: (G, F) by group and variance factor. mean, observed: the stack's predictive means of the held-out rows and their targets (n,), standardised.
     cut_short: groups whose training on the folds was stopped on its way. ordered: whether rows are in order of time.
     together: (n,) numbers of groups, or of stretches of time, whose rows may err together; None: of rows that know nothing of each other.
+    exponent: of members' variances, where weights follow how sure they are: weights are averages over the held-out rows then. usual: (G,) log variances at which groups count as their weights say.
     """
 
     groups: tuple[str, ...]
@@ -98,6 +131,16 @@ class HeldOutReport:
     cut_short: tuple[str, ...] = ()
     ordered: bool = False
     together: np.ndarray | None = None
+    exponent: float = 0.0
+    usual: np.ndarray | None = None
+
+    def weights_at(self, counts: np.ndarray | None) -> np.ndarray:
+        """Weights (G, F, n) of the groups at rows where they count log g (G, n); (G, F, 1) where they are the same everywhere."""
+        if self.usual is None or counts is None:
+            return self.weights[..., None]
+        G, F = self.weights.shape
+        following = counts + self.exponent * self.usual[:, None]
+        return weights_at(self.weights.ravel(), following.repeat(F, 0)).reshape(G, F, -1)
 
     @staticmethod
     def averaged(reports: Sequence[HeldOutReport]) -> HeldOutReport:
@@ -112,16 +155,22 @@ class HeldOutReport:
         }
         pit = np.mean([report.pit for report in reports], axis=0)
         means = [report.mean for report in reports if report.mean is not None]
-        return replace(first, weights=weights, pit=pit, log_density=log_density, mean=np.mean(means, axis=0) if means else None)
+        mean = np.mean(means, axis=0) if means else None
+        return replace(first, weights=weights, pit=pit, log_density=log_density, mean=mean, usual=None)
 
 
 @dataclass(frozen=True)
 class Candidates:
-    """Groups, the plain GP first: mixture log densities (G, F, n) and CDFs (G, F, n) of held-out rows."""
+    """Groups, the plain GP first: mixture log densities (G, F, n) and CDFs (G, F, n) of held-out rows.
+
+    counts: (G, n) what each group counts at a row, as a logarithm, by variances to the power of −exponent; None: everywhere the same.
+    """
 
     names: list[str]
     log_density: np.ndarray
     cdf: np.ndarray
+    counts: np.ndarray | None = None
+    exponent: float = 0.0
 
     def better_than_gp(self, name: str) -> bool:
         """Whether a group alone predicts held-out rows better than any other plain GP alone."""
@@ -140,12 +189,15 @@ class Candidates:
     def only(self, chosen: np.ndarray) -> Candidates:
         """Some of the groups (G,)."""
         names = [name for name, is_chosen in zip(self.names, chosen, strict=True) if is_chosen]
-        return Candidates(names, self.log_density[chosen], self.cdf[chosen])
+        counts = None if self.counts is None else self.counts[chosen]
+        return Candidates(names, self.log_density[chosen], self.cdf[chosen], counts, self.exponent)
 
     @staticmethod
-    def of(predicted: dict[str, tuple[np.ndarray, np.ndarray]]) -> Candidates:
-        """From log densities and CDFs (F, n) by group."""
-        return Candidates(list(predicted), *(np.stack(kind) for kind in zip(*predicted.values(), strict=True)))
+    def of(predicted: dict[str, Followed], exponent: float = 0.0) -> Candidates:
+        """From mixtures of members that count by how sure they are, with this exponent."""
+        each = [(one.log_density, one.cdf, one.counts) for one in predicted.values()]
+        log_density, cdf, counts = (np.stack(part) for part in zip(*each, strict=True))
+        return Candidates(list(predicted), log_density, cdf, counts if exponent else None, exponent)
 
 
 @dataclass(frozen=True)
@@ -157,33 +209,46 @@ class Weighing:
     spread_prior: float
 
     def weights(self, candidates: Candidates, among: Collection[str] | None = None) -> tuple[np.ndarray, HeldOutReport]:
-        """Stacking weights (G, F), and the report of held-out densities. among: the others' weights are zero."""
+        """Stacking weights (G, F), averages over the rows where they differ, and the report of held-out densities. among: the others' weights are zero."""
         held_out, cdf, N = candidates.log_density, candidates.cdf, candidates.log_density.shape[-1]
         takes_part = candidates.which(among)
-        weights = np.zeros(held_out.shape[:2])
-        weights[takes_part], stack = self._weighed(candidates.only(takes_part))
+        weights, at_rows = np.zeros(held_out.shape[:2]), np.zeros(held_out.shape)
+        weights[takes_part], at_rows[takes_part], stack = self._weighed(candidates.only(takes_part))
         plain = candidates.which(PLAIN_GPS)
         of_plain = held_out[plain].reshape(-1, N)
         control = stacking_weights(of_plain, self.spread_prior * N / len(of_plain))
         log_density = {name: held_out[g, 0] for g, name in enumerate(candidates.names)}
         log_density["control"] = log_mixture(of_plain, control)
         log_density["stack"] = stack
-        pit = np.clip((weights[..., None] * cdf).sum((0, 1)), 0.0, 1.0)  # the weights sum to one up to rounding
-        return weights, HeldOutReport(tuple(candidates.names), self.variance_factors, weights.copy(), log_density, pit)
+        pit = np.clip((at_rows * cdf).sum((0, 1)), 0.0, 1.0)  # the weights sum to one up to rounding
+        report = HeldOutReport(tuple(candidates.names), self.variance_factors, weights.copy(), log_density, pit)
+        if not candidates.exponent:
+            return weights, report
+        shares, usual = at_rows.mean(-1), np.zeros(len(weights))
+        some = shares.any(1)
+        usual[some] = np.log(weights[some].sum(1) / shares[some].sum(1)) / candidates.exponent
+        return shares, replace(report, weights=shares.copy(), exponent=candidates.exponent, usual=usual)
 
-    def _weighed(self, candidates: Candidates, short: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
-        """Weights (G, F) of all candidates, and log densities (n,) of the stack. short: as in :func:`stacking_weights`."""
+    def _weighed(self, candidates: Candidates, short: float = 0.0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Weights (G, F) of all candidates, what they are at every row (G, F, n), and log densities (n,) of the stack. short: as in :func:`stacking_weights`."""
         part = candidates.log_density
         G, F, N = part.shape
+        counts = None if candidates.counts is None else candidates.counts.repeat(F, 0)
         table, prior = part.reshape(G * F, N), np.full((G, F), self.spread_prior * N / (G * F))
-        unaided, floor = log_mixture(table, stacking_weights(table, prior.ravel(), short=short)), candidates.best_plain()
-        prior[floor, 0] += self.gp_prior * N * doubt(unaided - part[floor, 0])
-        weights = stacking_weights(table, prior.ravel(), short=short)
-        return weights.reshape(G, F), log_mixture(table, weights)
+
+        def found() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+            weights = stacking_weights(table, prior.ravel(), short=short, counts=counts)
+            at_rows = np.broadcast_to(weights[:, None], table.shape) if counts is None else weights_at(weights, counts)
+            return weights, at_rows, log_mixture(table, weights if counts is None else at_rows)
+
+        floor = candidates.best_plain()
+        prior[floor, 0] += self.gp_prior * N * doubt(found()[2] - part[floor, 0])
+        weights, at_rows, stack = found()
+        return weights.reshape(G, F), at_rows.reshape(G, F, N), stack
 
     def value(self, candidates: Candidates, among: Collection[str] | None = None) -> float:
         """Held-out log density of the stack, nats a row, to VALUED."""
-        return float(self._weighed(candidates.only(candidates.which(among)), VALUED)[1].mean())
+        return float(self._weighed(candidates.only(candidates.which(among)), VALUED)[2].mean())
 
     def needed(self, candidates: Candidates, optional: Collection[str], keep: float) -> list[str]:
         """The groups without those that add little: optional ones go, the one that is missed least first, while the stack loses less than ``keep`` nats a row by all that went."""

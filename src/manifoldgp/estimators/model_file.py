@@ -37,6 +37,7 @@ from manifoldgp.estimators.kernel_choice import KernelChoice
 from manifoldgp.estimators.noisy_inputs import InputNoise
 from manifoldgp.estimators.size_limit import SizeLimit
 from manifoldgp.features import Features, Identity, Nested, as_features
+from manifoldgp.inference.certainty import MOST_CERTAIN
 from manifoldgp.inference.exact_posterior import Posterior
 from manifoldgp.means import as_mean
 from manifoldgp.predictor import Predictor
@@ -377,6 +378,7 @@ def _pack_report(report: HeldOutReport | None, name: str, tensors: dict[str, Ten
         "cut_short": list(report.cut_short),
         "ordered": report.ordered,
         "together": report.together is not None,
+        "exponent": report.exponent,
         "groups": list(report.groups),
         "variance_factors": list(report.variance_factors),
         "densities": list(report.log_density),
@@ -400,4 +402,7 @@ def _unpack_report(plain: Any, name: str, tensors: dict[str, Tensor]) -> HeldOut
     together = None
     if plain.get("together", False) is True:
         together = take(tensors, f"{name}.together", (len(pit),), torch.int64, NOT_NEGATIVE).cpu().numpy()
-    return HeldOutReport(groups, factors, weights, log_density, pit, means[0], means[1], cut_short, ordered, together)
+    exponent = float(plain.get("exponent", 0.0))
+    if not 0.0 <= exponent <= MOST_CERTAIN:
+        raise FileFormatError(f"Weights should follow a power of variances from 0 to {MOST_CERTAIN:g}; the file says {exponent}.")
+    return HeldOutReport(groups, factors, weights, log_density, pit, means[0], means[1], cut_short, ordered, together, exponent)

@@ -81,9 +81,13 @@ def _continuing(estimator: ManifoldGPRegressor, seconds: float | None) -> Manifo
     of_targets = zip(estimator.ensembles_, estimator.held_out_, strict=True)
     later._continues = (
         replace(estimator._draws, earlier=fits),
-        [Earlier(fits, ensemble.blocks, _idle(report)) for ensemble, report in of_targets],
+        [Earlier(fits, ensemble.blocks, _idle(report), _exponent(ensemble)) for ensemble, report in of_targets],
     )
     return later
+
+
+def _exponent(ensemble: Ensemble) -> float:
+    return 0.0 if ensemble.certainty is None else ensemble.certainty.exponent
 
 
 def _idle(report: HeldOutReport | None) -> frozenset[str]:
@@ -155,13 +159,15 @@ def _join(estimator: ManifoldGPRegressor, later: ManifoldGPRegressor, shares: li
 
 def _joined(earlier: Ensemble, later: Ensemble, weights: tuple[float, float]) -> Ensemble:
     """The mixture of two ensembles; one without weight is left out."""
-    blocks, log_weights, data = [], [], earlier.blocks[0].data
+    blocks, log_weights, usual, data = [], [], [], earlier.blocks[0].data
     for ensemble, weight in zip((earlier, later), weights, strict=True):
         if weight > 0.0:
             blocks += [replace(block, data=data) for block in ensemble.blocks]  # type: ignore[type-var]  # all posteriors are dataclasses
             log_weights += [each + float(np.log(weight)) for each in ensemble.log_weights]
+            usual += [] if ensemble.certainty is None else ensemble.certainty.usual
     total = torch.cat([each.flatten() for each in log_weights]).logsumexp(0)
-    return replace(earlier, blocks=blocks, log_weights=[each - total for each in log_weights])
+    certainty = None if earlier.certainty is None else replace(earlier.certainty, usual=usual)
+    return replace(earlier, blocks=blocks, log_weights=[each - total for each in log_weights], certainty=certainty)
 
 
 def _reweighed(starts: np.ndarray, weights: list[float]) -> np.ndarray:

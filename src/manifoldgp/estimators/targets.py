@@ -21,6 +21,7 @@ from manifoldgp.data.scaling import Standardizer
 from manifoldgp.errors import InputError, warn
 from manifoldgp.estimators.arguments import RunSettings
 from manifoldgp.features import Identity
+from manifoldgp.inference.certainty import Certainty
 from manifoldgp.inference.ensemble import Ensemble
 from manifoldgp.inference.exact_posterior import Posterior, condition
 from manifoldgp.inference.local_posterior import LocalPosterior, Nearness
@@ -197,8 +198,8 @@ def _fitted(average: Averaged, data: Data | None, output: int, y_scaler: Standar
     """Drop members that carry next to no weight, and condition the others on all rows."""
     offset, scale = float(y_scaler.offset[output]), float(y_scaler.scale[output])
     log_scale = float(np.log(scale))
-    blocks, log_weights, tables, histories = [], [], [], []
-    for trained, weights in zip(average.trained, average.weights, strict=True):
+    blocks, log_weights, usual, tables, histories = [], [], [], [], []
+    for place, (trained, weights) in enumerate(zip(average.trained, average.weights, strict=True)):
         kept, weights = without_lightest(weights)
         table = trained.table(weights.sum(0), kept, output, log_scale)
         tables.append(table)
@@ -208,10 +209,13 @@ def _fitted(average: Averaged, data: Data | None, output: int, y_scaler: Standar
             if trained.posterior is None and blocks[-1].rows != trained.rows[0]:
                 _tell_of_all_rows(table, kept, blocks[-1], int(trained.rows[0]), log_scale)
             log_weights.append(np.log(np.maximum(weights[:, kept], 1e-300)))
+            if average.usual is not None:
+                usual.append(torch.as_tensor(average.usual[place][kept], device=blocks[-1].device))
     total = np.logaddexp.reduce(np.concatenate([w.ravel() for w in log_weights]))
     on_device = [torch.as_tensor(w - total, device=block.device) for w, block in zip(log_weights, blocks, strict=True)]
     starts = np.concatenate(tables)
-    ensemble = Ensemble(blocks, on_device, average.variance_factors, offset, scale)
+    certainty = Certainty(average.exponent, usual) if average.exponent else None
+    ensemble = Ensemble(blocks, on_device, average.variance_factors, offset, scale, certainty)
     heaviest = float(starts["nlml"][np.argmax(starts["weight"])])
     search = average.search if isinstance(average, Searched) else None
     return FittedTarget(ensemble, starts, histories, heaviest, average.report, average.sampling, search)

@@ -14,6 +14,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+MOST_CERTAIN = 8.0
+"""The largest exponent: beyond, the surest member alone would count, right or wrong."""
+
 
 @dataclass(frozen=True)
 class Certainty:

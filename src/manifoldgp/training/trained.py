@@ -148,11 +148,13 @@ class Trained:
 
 @dataclass(frozen=True)
 class Earlier:
-    """What fits of one target to the same rows left before this one: their number, the posteriors that predict, and groups that were tried and found of no use."""
+    """What fits of one target to the same rows left before this one: their number, the posteriors that predict, groups that were tried and found of no use, and the power of their
+    variances in which members count."""
 
     fits: int
     blocks: Sequence[Conditioned]
     idle: frozenset[str] = frozenset()
+    exponent: float = 0.0
 
     def best_of(self, model: Model) -> Tree | None:
         """The values, without batch, of the first member that is this very model; None where there is none."""

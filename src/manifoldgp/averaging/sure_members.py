@@ -1,0 +1,56 @@
+"""Members that count more where they are surer, on held-out rows: what their mixtures say, and which exponent says it best.
+
+A member counts in proportion to v^(−β), v being its variance of y at a row (:mod:`manifoldgp.inference.certainty`), inside its group and between groups. A mixture with weights that are the
+same everywhere (β = 0) forgives a member that knows nothing of a row, if another one does: the row is likely enough. Its mean forgives nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import logsumexp
+
+EXPONENTS = (0.0, 0.5, 1.0)
+"""Those that are tried, in this order: a larger one has to earn its place."""
+
+
+@dataclass(frozen=True)
+class Followed:
+    """The mixture of a group's members, each weighed by how sure it is: log densities and CDFs (F, ..., n), and log Σ_r w_r v_r^(−β) (..., n), what the group as a whole counts at a row."""
+
+    log_density: np.ndarray
+    cdf: np.ndarray
+    counts: np.ndarray
+
+    @staticmethod
+    def of(log_density: np.ndarray, cdf: np.ndarray, variance: np.ndarray, inner: np.ndarray, exponent: float) -> Followed:
+        """From what members say, log densities and CDFs (F, ..., R, n) and variances (..., R, n); inner: their weights (..., R)."""
+        w, counts = followed_weights(variance, inner, exponent)
+        return Followed(np.asarray(logsumexp(log_density, axis=-2, b=w)), (w * cdf).sum(-2), counts)
+
+
+def followed_weights(variance: np.ndarray, inner: np.ndarray, exponent: float) -> tuple[np.ndarray, np.ndarray]:
+    """Weights (..., R, n) of members with these variances (..., R, n) and weights (..., R) that are proportional to v^(−exponent), and log Σ_r w_r v_r^(−exponent) (..., n)."""
+    if not exponent:
+        return np.broadcast_to(inner[..., None], variance.shape), np.zeros((*variance.shape[:-2], variance.shape[-1]))
+    known = np.nan_to_num(variance, nan=1e300)  # a member whose covariance has no factor knows nothing
+    with np.errstate(divide="ignore"):
+        weights = np.log(inner)[..., None] - exponent * np.log(known)
+    counts = np.asarray(logsumexp(weights, axis=-2))
+    return np.exp(weights - counts[..., None, :]), counts
+
+
+def best_of(stacks: Sequence[np.ndarray], least: float) -> int:
+    """Which of several stacks predicts held-out rows best, by their log densities (n,): a later one where it gains ``least`` nats a row over the best before it, and more than its standard error.
+
+    >>> best_of([np.zeros(100), np.full(100, 0.1), np.full(100, 0.101)], 0.0025)
+    1
+    """
+    best = 0
+    for later in range(1, len(stacks)):
+        gain = stacks[later] - stacks[best]
+        if gain.mean() > max(least, gain.std() / np.sqrt(len(gain))):
+            best = later
+    return best
