@@ -378,12 +378,13 @@ def test_the_decimal_sign_of_a_pasted_table_is_that_of_its_file(chromium, tmp_pa
 
 def test_units_are_found_on_the_page_where_tables_find_them(chromium, tmp_path):
     rng = np.random.default_rng(1)
-    firsts, others = ["m", "°C", "m", "°C", "kg", "-", "na", "", "3"], ["0,5", "1", "", "-", "2 kg", "x"]
+    firsts, others = ["m", "°C", "1/s", "°C", "kg", "-", "na", "", "3"], ["0,5", "1", "", "-", "2 kg", "x"]
     tables = []
     for _ in range(300):
         rows, columns = rng.integers(2, 5), rng.integers(2, 5)
         below = rng.choice(others, (rows, columns), p=[0.42, 0.42, 0.06, 0.06, 0.0, 0.04])
         tables.append([rng.choice(firsts, columns).tolist(), *below.tolist()])
+    tables += [[["m", "1/s", "K"], *[["1", cell, "2"]] * 3] for cell in ("2", "2/s")]
     functions = (resources.files("manifoldgp.inspection") / "live.js").read_text(encoding="utf-8")
     functions = (
         functions.split("// Distance from")[0]
