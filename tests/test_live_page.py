@@ -17,7 +17,7 @@ from pandas._libs.parsers import STR_NA_VALUES
 
 from browser import browse, outcome_of, with_script
 from drawn_estimators import every_part, make_inputs, rounding
-from manifoldgp import GPRegressor
+from manifoldgp import GPRegressor, inspection
 from manifoldgp.data.encoding import TableEncoding
 from manifoldgp.data.table_files import read_table
 from manifoldgp.data.written_numbers import NO_VALUE, _units_row, decimal_sign, read_numbers
@@ -346,6 +346,15 @@ def test_a_row_of_units_is_left_out_where_tables_leave_it_out(chromium, tmp_path
     rows, said = outcome_of(dom)
     assert rows == read == 3 + (below != "" and not units)
     assert ("The row of units below the names is left out." in said) == units
+
+
+def test_controls_have_the_numbers_of_the_table():
+    """The low end of a 0/1 column was 3.5e-18: what standardising leaves in the last digits."""
+    X = np.c_[np.arange(34) == 3, np.linspace(-1, 1, 34).round(2)].astype(float)
+    model = GPRegressor(restarts=1, max_iter=3).fit(X, X.sum(1))
+    view: Any = SimpleNamespace(model=model, encoding=None, inputs=["wet", "speed"], X=inspection.chosen_inputs(model, None))
+    ends = [(column["low"], column["high"], column["start"]) for column in page_live._columns(view, 33)]
+    assert ends == [(0.0, 1.0, 0.0), (-1.0, 1.0, 1.0)]
 
 
 def test_the_decimal_sign_of_a_pasted_table_is_that_of_its_file(chromium, tmp_path):

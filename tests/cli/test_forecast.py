@@ -109,8 +109,8 @@ def test_a_value_that_stands_for_nothing_is_told(months):
 def test_the_time_of_the_draws_is_told_beside_that_of_the_training(months):
     """Three seconds were announced, and it took twenty: functions are drawn for longer than the model is trained."""
     told = mgp("forecast", "sales.csv", "--target", "sales", "--horizon", "2", "--lags", "2", "--out", "next.csv").err
-    assert re.search(r"^Training on 60 values: (about \d+ s|less than a second)", told, re.MULTILINE)
-    assert re.search(r"^Drawing 300 futures of 2 steps: (about \d+ s|less than a second)$", told, re.MULTILINE)
+    assert re.search(r"^Training on 60 values: (about \d+ s|a second or less)", told, re.MULTILINE)
+    assert re.search(r"^Drawing 300 futures of 2 steps: (about \d+ s|a second or less)$", told, re.MULTILINE)
 
 
 def test_uneven_numbers_are_not_advised_to_go_by_dates(tmp_path, monkeypatch):

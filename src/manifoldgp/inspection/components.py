@@ -87,7 +87,7 @@ def components(
     found = Decomposition.of(block, member)
     inputs, on_features = input_words(model, found), not isinstance(found.posterior.model.features, Identity)
     given = found.posterior.H[0] if on_features else found.posterior.data.X
-    X = given.cpu().numpy() if on_features else model.x_scaler_.undo(given.cpu().numpy())
+    X = given.cpu().numpy() if on_features else model.x_scaler_.as_given(given.cpu().numpy())
     ends = np.full(X.shape[1], np.nan) if upto is None else np.asarray(upto, dtype=float).reshape(-1)
     if len(ends) != X.shape[1]:
         what = "features" if on_features else "inputs"
