@@ -244,7 +244,7 @@ def test_an_encoding_that_does_not_fit_the_model_is_refused(saved, tmp_path):
     header, tensors = container.read(saved[1])
     header["table"]["columns"].pop()
     container.write(tmp_path / "changed.mgp", header, tensors)
-    with pytest.raises(FileFormatError, match="table has 4 inputs and 1 targets; its model has 5 and 1"):
+    with pytest.raises(FileFormatError, match="table has 4 inputs and 1 target; its model has 5 and 1"):
         manifoldgp.load(tmp_path / "changed.mgp")
     header["table"].pop("columns")
     container.write(tmp_path / "changed.mgp", header, tensors)

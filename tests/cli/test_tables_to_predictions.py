@@ -317,7 +317,7 @@ def test_the_page_counts_rows_as_their_tables_do(here):
     new.to_csv("new.csv", index=False)
     mgp("report", "m.mgp", "--test", "new.csv", "--out", "new.html")
     assert _first_of_the_worst("new.html") == "8"
-    with pytest.warns(UserWarning, match="rows have"):
+    with pytest.warns(UserWarning, match="rows? ha(ve|s)"):
         frame = GPRegressor(restarts=1, max_iter=5, missing="drop").fit(table[["x", "floor"]], table["y"])
     write_model_report(frame, "frame.html")
     assert _first_of_the_worst("frame.html") == "21"
@@ -564,7 +564,7 @@ def test_a_constant_target_is_told_before_the_training_and_on_the_page(here):
     (here / "same.csv").write_text("\n".join(["x,y [N]", *(f"{n},2.5" for n in range(20))]))
     told = mgp("fit", "same.csv", "--target", "y [N]", "--averaging", "plain", "--out", "same.mgp").err
     assert "warning: y [N] is 2.5 in every row: there is nothing to learn." in told
-    assert told.index("nothing to learn") < told.index("20 rows, a plain GP, --method exact: about")
+    assert told.index("nothing to learn") < told.index("20 rows, a plain GP, --method exact: a")
     mgp("report", "same.mgp", "--out", "same.html")
     page = (here / "same.html").read_text(encoding="utf-8")
     assert "y [N] is 2.5 N in every training row: there is nothing to learn" in page

@@ -51,6 +51,15 @@ def verb(count: int, one: str, several: str) -> str:
     return one if count == 1 else several
 
 
+def counted(count: int, what: str) -> str:
+    """So many things of a kind.
+
+    >>> counted(1, "row"), counted(1200, "row")
+    ('1 row', '1,200 rows')
+    """
+    return f"{count:,} {what}{verb(count, '', 's')}"
+
+
 def explained_share(value: float) -> str:
     """R² with two digits after the point, or as many as it takes to tell it from 1.
 

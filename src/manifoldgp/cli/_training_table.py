@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from manifoldgp._system.plain_text import digits, listed_names, option, verb
+from manifoldgp._system.plain_text import counted, digits, listed_names, option, verb
 from manifoldgp.cli._messages import Messages
 from manifoldgp.cli._models import tell_rows_without_target
 from manifoldgp.cli._options import column_names
@@ -147,14 +147,14 @@ def _say_what_was_read(training: Training, rows: int, messages: Messages, ordere
     encoding = training.encoding
     inputs, several = listed_names([column.name for column in encoding.columns]), len(encoding.targets)
     messages.note(
-        f"{rows} rows; inputs: {inputs}; {verb(several, 'target', 'targets')}: {listed_names(list(map(encoding.label, encoding.targets)))}"
+        f"{counted(rows, 'row')}; inputs: {inputs}; {verb(several, 'target', 'targets')}: {listed_names(list(map(encoding.label, encoding.targets)))}"
     )
     tell_rows_without_target(training.without_target, rows, messages)
     _tell_gaps(training, rows - training.without_target, messages)
     if empty := training.empty:
         which = f"{verb(len(empty), 'row', 'rows')} {listed_names(list(map(str, empty)), 4)}"
         messages.warn(
-            f"{len(empty)} of {rows} rows {verb(len(empty), 'has a target but no input and is', 'have a target but no input and are')} left out ({which}): "
+            f"{len(empty)} of {counted(rows, 'row')} {verb(len(empty), 'has a target but no input and is', 'have a target but no input and are')} left out ({which}): "
             f"such {verb(len(empty), 'a row holds', 'rows hold')} a mean or a sum as a rule."
         )
     for target in encoding.targets:
@@ -196,7 +196,9 @@ def _say_what_was_read(training: Training, rows: int, messages: Messages, ordere
     if not ordered:
         _warn_of_row_numbers(training.X, messages)
     if encoding.group:
-        messages.note(f"{encoding.group}: {len(set(training.groups))} labels of rows that belong together; not an input")
+        messages.note(
+            f"{encoding.group}: {counted(len(set(training.groups)), 'label')} of rows that belong together; not an input"
+        )
     if encoding.constant:
         messages.note(f"Left out, because they have one value at most: {', '.join(encoding.constant)}")
     if encoding.row_names:
@@ -266,7 +268,7 @@ def _tell_gaps(training: Training, rows: int, messages: Messages) -> None:
         return
     worst = sorted(training.gaps, key=lambda name: -training.gaps[name])
     each = ", ".join(f"{name} in {training.gaps[name]}" for name in worst[:4]) + (", ..." if len(worst) > 4 else "")
-    lacking = f"{training.left_out} of {rows} rows {verb(training.left_out, 'has', 'have')} missing inputs"
+    lacking = f"{training.left_out} of {counted(rows, 'row')} {verb(training.left_out, 'has', 'have')} missing inputs"
     told = f"{lacking} and {verb(training.left_out, 'is', 'are')} left out ({each})."
     if 2 * training.left_out < rows:
         messages.note(told)

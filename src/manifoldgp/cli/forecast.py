@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from manifoldgp._system.plain_text import option, verb
+from manifoldgp._system.plain_text import counted, option, verb
 from manifoldgp.cli._interruption import Interruption
 from manifoldgp.cli._messages import Messages, print_json
 from manifoldgp.cli._options import TABLE_HELP, Json, Quiet, pictures_of, refuse_overwriting
@@ -94,7 +94,9 @@ def forecast(
     if json:
         print_json(summary)
     elif out != "-":
-        messages.note(f"Wrote {horizon} steps to {out}, learned from {len(series)} values in {summary['seconds']:.1f} s")
+        messages.note(
+            f"Wrote {counted(horizon, 'step')} to {out}, learned from {counted(len(series), 'value')} in {summary['seconds']:.1f} s"
+        )
 
 
 def _learnt(series: Any, settings: dict[str, Any], outputs: int, messages: Messages) -> Forecaster:
@@ -103,7 +105,7 @@ def _learnt(series: Any, settings: dict[str, Any], outputs: int, messages: Messa
     from manifoldgp.cli._fit_progress import FitProgress
 
     with Interruption() as interruption:
-        progress = FitProgress(outputs, messages, interruption, title=f"Training on {len(series)} values")
+        progress = FitProgress(outputs, messages, interruption, title=f"Training on {counted(len(series), 'value')}")
         try:
             with progress, progress.interruptible():
                 model = Forecaster(**settings, callback=progress).fit(series)
@@ -128,8 +130,7 @@ def _drawn(model: Forecaster, horizon: int, messages: Messages) -> Forecast:
     begin = time.perf_counter()
     model.forecast(horizon, draws=_TRIED)
     seconds = (time.perf_counter() - begin) * _DRAWS / _TRIED
-    steps = f"{horizon} {verb(horizon, 'step', 'steps')}"
-    with messages.working(f"Drawing {_DRAWS} futures of {steps}: {about(seconds)}"):
+    with messages.working(f"Drawing {_DRAWS} futures of {counted(horizon, 'step')}: {about(seconds)}"):
         return model.forecast(horizon, draws=_DRAWS)
 
 
@@ -204,7 +205,9 @@ def _even(series: Any, every: str, messages: Messages) -> Any:
     found = numbers.sort_index().resample(step).mean()
     lacking = int(found.isna().any(axis=1).sum())
     gaps = f", {lacking} of them without a value" if lacking else ""
-    messages.note(f"{len(series)} rows become {len(found)} {verb(len(found), 'step', 'steps')} of {every}{gaps}.")
+    messages.note(
+        f"{counted(len(series), 'row')} {verb(len(series), 'becomes', 'become')} {counted(len(found), 'step')} of {every}{gaps}."
+    )
     return found if series.ndim == 2 else found[series.name]
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from manifoldgp._system.plain_text import counted
 from manifoldgp._system.real_numbers import as_numbers
 from manifoldgp.data.dates import as_times, holds_times, pandas
 from manifoldgp.data.frames import as_frame, column_names, is_series
@@ -58,7 +59,9 @@ class EvenSeries:
     def extended(self, more: EvenSeries) -> EvenSeries:
         """The series with more values after its last; those that bring times along must begin at the next step."""
         if more.values.shape[1] != self.values.shape[1]:
-            raise InputError(f"The series has {self.values.shape[1]} columns; the new values have {more.values.shape[1]}.")
+            raise InputError(
+                f"The series has {counted(self.values.shape[1], 'column')}; the new values have {more.values.shape[1]}."
+            )
         expected: Any = self.following(len(more))
         dated = not isinstance(more.times, np.ndarray)
         if dated != (not isinstance(self.times, np.ndarray)):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from manifoldgp._system.plain_text import listed_names, verb, without_columns
+from manifoldgp._system.plain_text import counted, listed_names, verb, without_columns
 from manifoldgp.data.columns import column_of, missing_in, rows_where
 from manifoldgp.data.dates import PERIODS
 from manifoldgp.errors import InputError
@@ -25,12 +25,12 @@ def gaps_in_words(gaps: Mapping[str, np.ndarray], index: Any) -> list[str]:
     """Which rows (n,) of each column have no value; many columns in one sentence."""
     if len(gaps) <= _TOLD_ONE_BY_ONE:
         return [
-            f"Values are missing or infinite in column {name!r} in {int(missing.sum())} of {len(missing)} rows ({rows_where(missing, index)})."
+            f"Values are missing or infinite in column {name!r} in {int(missing.sum())} of {counted(len(missing), 'row')} ({rows_where(missing, index)})."
             for name, missing in gaps.items()
         ]
     rows = len(next(iter(gaps.values())))
     each = ", ".join(f"{name!r} in {int(missing.sum())}" for name, missing in gaps.items())
-    return [f"Values are missing or infinite in {len(gaps)} columns, of {rows} rows: {each}."]
+    return [f"Values are missing or infinite in {counted(len(gaps), 'column')}, of {counted(rows, 'row')}: {each}."]
 
 
 def refuse_missing_values(table: DataFrame, columns: Sequence[str]) -> None:
