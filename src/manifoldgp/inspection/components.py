@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from manifoldgp._system.plain_text import counted
 from manifoldgp.errors import InputError
 from manifoldgp.inspection.chosen_rows import output_index
 from manifoldgp.inspection.curves import span
@@ -90,8 +91,8 @@ def components(
     X = given.cpu().numpy() if on_features else model.x_scaler_.as_given(given.cpu().numpy())
     ends = np.full(X.shape[1], np.nan) if upto is None else np.asarray(upto, dtype=float).reshape(-1)
     if len(ends) != X.shape[1]:
-        what = "features" if on_features else "inputs"
-        raise InputError(f"upto needs one value for each of the {X.shape[1]} {what}; got {len(ends)}.")
+        what = "feature" if on_features else "input"
+        raise InputError(f"upto needs one value for each of the {counted(X.shape[1], what)}; got {len(ends)}.")
     drawn = []
     for part, share in zip(found.parts, found.shares(), strict=True):
         places = inputs_of(part.kernel)
