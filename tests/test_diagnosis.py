@@ -309,8 +309,9 @@ def test_inputs_are_counted_as_the_table_has_them():
     floor[[3, 7]] = None
     frame = pd.DataFrame({"x": rng.normal(size=60), "z": rng.normal(size=60), "floor": floor})
     frame["sum"] = frame["x"] + frame["z"]
-    told = gp(restarts=1, missing="impute").fit(frame, frame["x"] ** 2).diagnose().remarks
-    assert "The 4 inputs span only 3 dimensions: some follow from the others." in told
+    found = gp(restarts=1, missing="impute").fit(frame, frame["x"] ** 2).diagnose()
+    assert "The 4 inputs span only 3 dimensions: some follow from the others." in found.remarks
+    assert (found.numbers["inputs"], found.numbers["numbers that the inputs become"]) == (4, 10)
 
 
 def test_short_length_scales_of_flags_are_not_remarked():

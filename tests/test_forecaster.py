@@ -362,7 +362,7 @@ def in_series(**changes):
 
 
 @pytest.mark.parametrize(("change", "words"), [
-    (in_windows(lags=[1, 2, 10**9]), "windows have 1000000001 values"),
+    (in_windows(lags=[1, 2, 10**9]), "windows have 1,000,000,001 values"),
     (in_windows(lags=[1, 1, 2]), "lags"), (in_windows(lags="abc"), "lags"), (in_windows(lags=10**12), "iterable"),
     (in_windows(differences=2), "neither yes nor no"), (in_windows(clock=0), "neither yes nor no"), (in_windows(period=0.0), "period"),
     ({"lags": "abc"}, "lags"), ({"lags": [2, 2]}, "lags"), ({"period": "yearly"}, "period"), ({"period": 10**400}, "too large"), ({"difference": 1}, "difference"),

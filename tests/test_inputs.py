@@ -201,7 +201,7 @@ def test_warm_start_from_another_architecture_is_refused(fitted):
         mgp(warm_start_from=fitted).fit(X, Y)
     with pytest.raises(InputError, match=r"Warm start: 'kernel.lengthscale' has shape \(2,\) in the other model"):
         gp(warm_start_from=fitted).fit(X[:, :1], Y)
-    with pytest.raises(InputError, match="warm_start_from has 1 targets; this data has more"):
+    with pytest.raises(InputError, match="warm_start_from has 1 target; this data has more"):
         gp(warm_start_from=fitted).fit(X, np.c_[Y, Y])
 
 
@@ -240,9 +240,9 @@ def test_nothing_works_before_fit(call):
     (lambda m: m.sample_y(X, 1.5), "n_samples must be a whole number of at least 1; got 1.5"),
     (lambda m: m.log_predictive_density(X, Y[:3]), r"Expected targets of shape \(12, 1\) for these inputs; got \(3, 1\)"),
     (lambda m: m.log_predictive_density(X, np.c_[Y, Y]), r"Expected targets of shape \(12, 1\) .* got \(12, 2\)"),
-    (lambda m: m.log_predictive_density(X, with_entry(Y, np.nan)), r"1 of 12 targets are missing \(NaN\). Leave these rows out"),
-    (lambda m: m.predict_cdf(X, with_entry(Y, np.nan)), "1 of 12 targets are missing"),
-    (lambda m: m.update(X, with_entry(Y, np.nan)), "1 of 12 targets are missing"),
+    (lambda m: m.log_predictive_density(X, with_entry(Y, np.nan)), r"1 of 12 targets is missing \(NaN\). Leave these rows out"),
+    (lambda m: m.predict_cdf(X, with_entry(Y, np.nan)), "1 of 12 targets is missing"),
+    (lambda m: m.update(X, with_entry(Y, np.nan)), "1 of 12 targets is missing"),
     (lambda m: m.update(X[:2], Y[:3]), r"Expected targets of shape \(2, 1\) for these inputs; got \(3, 1\)"),
 ])  # fmt: skip
 def test_wrong_questions_to_a_fitted_model(fitted, call, message):

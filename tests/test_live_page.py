@@ -17,7 +17,7 @@ from pandas._libs.parsers import STR_NA_VALUES
 
 from browser import browse, outcome_of, with_script
 from drawn_estimators import every_part, make_inputs, rounding
-from manifoldgp import GPRegressor
+from manifoldgp import GPRegressor, inspection
 from manifoldgp.data.encoding import TableEncoding
 from manifoldgp.data.table_files import read_table
 from manifoldgp.data.written_numbers import NO_VALUE, _units_row, decimal_sign, read_numbers
@@ -348,6 +348,15 @@ def test_a_row_of_units_is_left_out_where_tables_leave_it_out(chromium, tmp_path
     assert ("The row of units below the names is left out." in said) == units
 
 
+def test_controls_have_the_numbers_of_the_table():
+    """The low end of a 0/1 column was 3.5e-18: what standardising leaves in the last digits."""
+    X = np.c_[np.arange(34) == 3, np.linspace(-1, 1, 34).round(2)].astype(float)
+    model = GPRegressor(restarts=1, max_iter=3).fit(X, X.sum(1))
+    view: Any = SimpleNamespace(model=model, encoding=None, inputs=["wet", "speed"], X=inspection.chosen_inputs(model, None))
+    ends = [(column["low"], column["high"], column["start"]) for column in page_live._columns(view, 33)]
+    assert ends == [(0.0, 1.0, 0.0), (-1.0, 1.0, 1.0)]
+
+
 def test_the_decimal_sign_of_a_pasted_table_is_that_of_its_file(chromium, tmp_path):
     rng = np.random.default_rng(0)
     cells = [
@@ -378,12 +387,13 @@ def test_the_decimal_sign_of_a_pasted_table_is_that_of_its_file(chromium, tmp_pa
 
 def test_units_are_found_on_the_page_where_tables_find_them(chromium, tmp_path):
     rng = np.random.default_rng(1)
-    firsts, others = ["m", "°C", "m", "°C", "kg", "-", "na", "", "3"], ["0,5", "1", "", "-", "2 kg", "x"]
+    firsts, others = ["m", "°C", "1/s", "°C", "kg", "-", "na", "", "3"], ["0,5", "1", "", "-", "2 kg", "x"]
     tables = []
     for _ in range(300):
         rows, columns = rng.integers(2, 5), rng.integers(2, 5)
         below = rng.choice(others, (rows, columns), p=[0.42, 0.42, 0.06, 0.06, 0.0, 0.04])
         tables.append([rng.choice(firsts, columns).tolist(), *below.tolist()])
+    tables += [[["m", "1/s", "K"], *[["1", cell, "2"]] * 3] for cell in ("2", "2/s")]
     functions = (resources.files("manifoldgp.inspection") / "live.js").read_text(encoding="utf-8")
     functions = (
         functions.split("// Distance from")[0]

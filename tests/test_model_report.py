@@ -158,8 +158,8 @@ def test_pages_stay_small_and_say_what_is_left_out(tmp_path):
     ("arguments", "message"),
     [
         ({"X": [[1.0]]}, "Test rows need both X and y"),
-        ({"columns": ["a", "b", "c"]}, "columns must name the 1 inputs, or the 1 inputs and then the 1 targets"),
-        ({"columns": "x"}, "columns must name the 1 inputs"),
+        ({"columns": ["a", "b", "c"]}, "columns must name the 1 input, or the 1 input and then the 1 target"),
+        ({"columns": "x"}, "columns must name the 1 input"),
     ],
 )
 def test_wrong_arguments_are_refused_and_no_file_is_left(arguments, message, tmp_path):

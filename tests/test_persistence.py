@@ -407,8 +407,8 @@ def tensors_have_more_than_one_row(saved, name):
 @pytest.mark.parametrize(("change", "message"), [
     (lambda h, t: h.pop("settings"), "is incomplete or inconsistent"),
     (lambda h, t: h.update(estimator="OtherRegressor"), "is incomplete or inconsistent .*OtherRegressor"),
-    (lambda h, t: h.update(ensembles=[]), "targets or feature names do not match its 1 targets and 3 inputs"),
-    (lambda h, t: h.update(feature_names=["a"]), "targets or feature names do not match its 1 targets and 3 inputs"),
+    (lambda h, t: h.update(ensembles=[]), "targets or feature names do not match its 1 target and 3 inputs"),
+    (lambda h, t: h.update(feature_names=["a"]), "targets or feature names do not match its 1 target and 3 inputs"),
     (lambda h, t: h.update(starts=[[1, 2]]), "is incomplete or inconsistent"),
     (lambda h, t: h["settings"]["items"].update(colour="red"), "is incomplete or inconsistent .*colour"),
     (lambda h, t: h["ensembles"][0]["models"][0].update({"class": "os.system"}), "names an unknown part 'os.system'. If it is a class of your own, import or define it"),

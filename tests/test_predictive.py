@@ -242,6 +242,21 @@ def test_the_warping_is_monotone_and_its_inverse_inverts(terms, height, steepnes
     torch.testing.assert_close(back, y, rtol=1e-7, atol=1e-7 * float(values["height"].sum(-1).max() + 1))
 
 
+def test_a_few_slow_roots_keep_no_others_waiting(monkeypatch):
+    """All values had taken the steps of the slowest one, 16 here and 31 after a fit: 8 seconds for 960 predictions."""
+    draw = torch.Generator().manual_seed(0)
+    height, steepness, centre = (torch.randn(40, 3, generator=draw, dtype=torch.float64) for _ in range(3))
+    values, z = (
+        {"height": height.exp(), "steepness": steepness.exp(), "centre": centre},
+        3.0 * torch.randn(40, 500, generator=draw, dtype=torch.float64),
+    )
+    plain, computed = TanhWarping.forward, []
+    monkeypatch.setattr(TanhWarping, "forward", lambda self, v, y: (computed.append(y.numel()), plain(self, v, y))[1])
+    y = TanhWarping().inverse(values, z)
+    assert sum(computed) < 12 * z.numel()
+    torch.testing.assert_close(plain(TanhWarping(), values, y)[0], z, rtol=0, atol=1e-12)
+
+
 def test_shorthands_of_the_warping():
     assert as_warping(None) == NoWarping()
     assert as_warping("tanh") == TanhWarping()

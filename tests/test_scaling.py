@@ -23,6 +23,21 @@ def test_not_active_is_the_identity():
     np.testing.assert_array_equal(scaler.apply(A), A)
 
 
+def test_columns_are_given_back_to_people_without_a_trace_of_standardising():
+    """The 0 of a 0/1 column had come back as 3.5e-18; numbers that have many digits keep them."""
+    rng = np.random.default_rng(0)
+    flag = (np.arange(34) == 3).astype(float)
+    A = np.c_[flag, np.round(rng.normal(size=34), 2), 1.7e9 + rng.integers(0, 1_000_000, 34), np.full(34, 0.3)]
+    scaler = Standardizer.fit(A)
+    assert 0.0 < scaler.undo(scaler.apply(A))[:, 0].min() < 1e-15
+    np.testing.assert_array_equal(scaler.as_given(scaler.apply(A)), A)
+    B = rng.normal(size=(1000, 2))
+    scaler = Standardizer.fit(B)
+    np.testing.assert_allclose(scaler.as_given(scaler.apply(B)), B, rtol=0, atol=1e-14)
+    same = Standardizer.fit(B, active=False)
+    np.testing.assert_array_equal(same.as_given(B), B)
+
+
 @pytest.mark.parametrize("value", [0.0, 0.1, 1e-200, -3e20, 1 / 3])
 def test_a_constant_column_becomes_zero_and_is_not_blown_up(value):
     A = np.full((7, 1), value)

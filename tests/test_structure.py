@@ -370,7 +370,7 @@ def test_pictures_show_every_part_with_its_band(found):
     assert shown[0].x1[-1] == 2008.0
     figure = plots.plot_components(found, upto=[2008.0], least=0.0)
     assert len([ax for ax in figure.axes if ax.get_title(loc="left")]) == len(shown)
-    with pytest.raises(InputError, match="one value for each of the 1 inputs"):
+    with pytest.raises(InputError, match="one value for each of the 1 input"):
         inspection.components(found, upto=[1.0, 2.0])
 
 

@@ -244,7 +244,7 @@ def test_an_encoding_that_does_not_fit_the_model_is_refused(saved, tmp_path):
     header, tensors = container.read(saved[1])
     header["table"]["columns"].pop()
     container.write(tmp_path / "changed.mgp", header, tensors)
-    with pytest.raises(FileFormatError, match="table has 4 inputs and 1 targets; its model has 5 and 1"):
+    with pytest.raises(FileFormatError, match="table has 4 inputs and 1 target; its model has 5 and 1"):
         manifoldgp.load(tmp_path / "changed.mgp")
     header["table"].pop("columns")
     container.write(tmp_path / "changed.mgp", header, tensors)
@@ -780,6 +780,20 @@ def test_a_row_of_units_is_left_out_and_told(tmp_path):
     assert table["T"].tolist() == [1.5, 2.5]
     file.write_text("word,T\nhard,error\nsoft,1\nsoft,2\n", encoding="utf-8")
     assert len(read_table(file)) == 3  # one bad value is no row of units
+
+
+def test_units_of_a_row_may_stand_in_brackets_and_begin_with_a_digit(tmp_path):
+    """`[m]` had become `H [[m]]`, and a row with 1/min was taken for values."""
+    file = tmp_path / "pump.csv"
+    file.write_text("H,n,L\n[m],1/min,(dB(A))\n1.5,900,60\n2.5,950,61\n", encoding="utf-8")
+    with pytest.warns(FitWarning, match=r"holds units or words \(m, 1/min, dB\(A\)\); it is left out"):
+        table = read_table(file)
+    assert table["n"].tolist() == [900, 950]
+    assert units_of(table) == {"H": "m", "n": "1/min", "L": "dB(A)"}
+    assert TableEncoding.learn(table, ["L"]).label("H") == "H [m]"
+    file.write_text("state,n\nlow,1/min\nhigh,3/min\nhigh,4/min\n", encoding="utf-8")
+    with pytest.warns(FitWarning, match="'1/min' is 1"):
+        assert len(read_table(file)) == 3  # numbers of so many a minute are values
 
 
 def test_numbers_with_the_decimal_sign_of_their_file_need_no_warning(tmp_path):

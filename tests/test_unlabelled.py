@@ -83,10 +83,10 @@ def test_tables_with_text_and_gaps():
     more = table[20:].copy()
     more.iloc[0, 0] = np.nan
     model = mgp(ENCODER, missing="impute").fit(table[KNOWN], Y[KNOWN], unlabelled=more[1:])
-    with pytest.warns(FitWarning, match="1 of 40 rows of unlabelled have missing inputs or unknown categories, and are left out"):
+    with pytest.warns(FitWarning, match="1 of 40 rows of unlabelled has missing inputs or unknown categories, and is left out"):
         same_predictions(model, mgp(ENCODER, missing="impute").fit(table[KNOWN], Y[KNOWN], unlabelled=more), table)
     more.iloc[0, [0, 4]] = 1.0, "lava"
-    with pytest.warns(FitWarning, match="unknown categories, and are left out") as told:
+    with pytest.warns(FitWarning, match="unknown categories, and is left out") as told:
         mgp(ENCODER, missing="impute").fit(table[KNOWN], Y[KNOWN], unlabelled=more)
     assert not [str(one.message) for one in told if "are predicted as" in str(one.message)]
 

@@ -9,11 +9,14 @@ import torch
 from torch import Tensor
 
 from manifoldgp.errors import InputError
-from manifoldgp.parameters import LogNormal, Normal, Parameter, Tree, log_normal_law, normal_law
+from manifoldgp.parameters import LogNormal, Normal, Parameter, Tree, log_normal_law, map_leaves, normal_law
 from manifoldgp.registry import register
 
 _SAME, _MOST_STEPS = 1e-12, 60
 """A step that shows no longer, relative to standardised targets; and steps at most."""
+
+_FEW = 0.3
+"""Share of roots that go on alone: gathering them costs about a step."""
 
 
 class TargetWarping(Protocol):
@@ -77,16 +80,27 @@ class TanhWarping:
         with torch.no_grad():
             reach = values["height"].sum(-1, keepdim=True)
             low, high = z - reach, z + reach
-            y, move = z + torch.zeros_like(low), high - low
-            for _ in range(_MOST_STEPS):
-                value, log_slope = self.forward(values, y)
-                smallest = _SAME * (1.0 + y.abs())
-                y, low, high, move = bracketed_step(y, value - z, log_slope.exp(), low, high, move, smallest)
-                if bool((move <= smallest).all()):
-                    break
+            z_each = z + torch.zeros_like(low)
+            y = self._roots(values, z_each, z_each, low, high, high - low)
         for _ in range(2):
             value, log_slope = self.forward(values, y)
             y = y - (value - z) / log_slope.exp()
+        return y
+
+    def _roots(self, values: Tree, z: Tensor, y: Tensor, low: Tensor, high: Tensor, move: Tensor) -> Tensor:
+        """y with g(y) = z between low and high, all (*B, n), from y on. Most are there after a few steps: where few are left they go on alone."""
+        for _ in range(_MOST_STEPS):
+            value, log_slope = self.forward(values, y)
+            smallest = _SAME * (1.0 + y.abs())
+            y, low, high, move = bracketed_step(y, value - z, log_slope.exp(), low, high, move, smallest)
+            going = move > smallest
+            left = int(going.sum())
+            if left == 0:
+                break
+            if left < _FEW * y.numel():
+                own = map_leaves(lambda leaf, to=y.shape, at=going: leaf[..., None, :].expand(*to, leaf.shape[-1])[at], values)
+                z, start, low, high, move = (part[going][:, None] for part in (z, y, low, high, move))
+                return y.masked_scatter(going, self._roots(own, z, start, low, high, move))
         return y
 
 

@@ -215,6 +215,20 @@ def test_a_budget_bounds_the_time_left(monkeypatch):
     assert any("about 20 s left" in line for line in drawn(messages))
 
 
+def test_of_a_second_or_less_no_more_is_said(monkeypatch):
+    """A fit of 0.2 s had been said to take about 1 s."""
+    monkeypatch.setattr("manifoldgp.training.progress.seconds_a_unit", lambda: 0.012 * torch.get_num_threads())
+    messages = terminal()
+    with FitProgress(1, messages, Interruption()) as progress:
+        progress.begin(0, Plan((Phase("first", 10, 100.0, 10),), title="40 rows"))
+        progress.enter("first")
+        progress(np.array([5]), np.zeros(1))
+        progress.bar.progress.refresh()
+    told = drawn(messages)
+    assert "40 rows: a second or less" in told
+    assert not [line for line in told if "about" in line]
+
+
 def test_a_budget_is_told_in_advance_by_its_option():
     messages = terminal()
     with FitProgress(1, messages, Interruption(), budget=30.0) as progress:

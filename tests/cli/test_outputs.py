@@ -10,12 +10,15 @@ import sys
 import warnings
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
 import manifoldgp
 from command_line import ENVIRONMENT, fails, mgp
+from manifoldgp import GPRegressor
 from manifoldgp.cli._messages import Messages
+from manifoldgp.errors import FitWarning
 from manifoldgp.inspection.page import write_model_report
 
 
@@ -135,3 +138,21 @@ def test_the_header_of_a_c_model_names_inputs_and_targets(here):
     header = Path("m.h").read_text(encoding="utf-8")
     assert "   x: x1, x2, surface=hard, surface=soft\n" in header
     assert "   mean and std: y\n" in header
+
+
+def test_one_thing_is_one(tmp_path, monkeypatch):
+    """`1 rows`, `1 predictions`, `1 of 1 rows`: a table of one row is the commonest to predict."""
+    monkeypatch.chdir(tmp_path)
+    rows = pd.DataFrame({"x": np.arange(30.0), "y": np.arange(30.0) ** 2})
+    rows.to_csv("data.csv", index=False)
+    mgp("fit", "data.csv", "-t", "y", "--out", "m.mgp", "--averaging", "single", "--restarts", "1", "--max-iter", "1")
+    rows[:1].assign(x=99.0).to_csv("one.csv", index=False)
+    told = mgp("predict", "m.mgp", "one.csv", "--out", "p.csv").err
+    assert "1 of 1 row lies outside the training rows" in told
+    assert "Wrote 1 prediction to p.csv" in told
+    shown = mgp("score", "m.mgp", "one.csv").out
+    assert shown.splitlines()[0].strip() == "1 row"
+    told = mgp("forecast", "data.csv", "-t", "y", "-n", "1", "--lags", "1", "--out", "f.csv").err
+    assert "Wrote 1 step to f.csv" in told
+    with pytest.warns(FitWarning, match=r"1 of 30 rows has a missing target \(NaN\)"):
+        GPRegressor(restarts=1, max_iter=2).fit(rows[["x"]], rows["y"].where(rows["x"] > 0))

@@ -19,6 +19,7 @@ from command_line import fails, mgp
 from manifoldgp import GPRegressor, Single
 from manifoldgp.cli._messages import in_options
 from manifoldgp.cli._training_table import _warn_of_copies
+from manifoldgp.data.table_checks import summaries_below
 from manifoldgp.errors import InputError
 from manifoldgp.inspection.page import write_model_report
 
@@ -317,7 +318,7 @@ def test_the_page_counts_rows_as_their_tables_do(here):
     new.to_csv("new.csv", index=False)
     mgp("report", "m.mgp", "--test", "new.csv", "--out", "new.html")
     assert _first_of_the_worst("new.html") == "8"
-    with pytest.warns(UserWarning, match="rows have"):
+    with pytest.warns(UserWarning, match="rows? ha(ve|s)"):
         frame = GPRegressor(restarts=1, max_iter=5, missing="drop").fit(table[["x", "floor"]], table["y"])
     write_model_report(frame, "frame.html")
     assert _first_of_the_worst("frame.html") == "21"
@@ -564,7 +565,7 @@ def test_a_constant_target_is_told_before_the_training_and_on_the_page(here):
     (here / "same.csv").write_text("\n".join(["x,y [N]", *(f"{n},2.5" for n in range(20))]))
     told = mgp("fit", "same.csv", "--target", "y [N]", "--averaging", "plain", "--out", "same.mgp").err
     assert "warning: y [N] is 2.5 in every row: there is nothing to learn." in told
-    assert told.index("nothing to learn") < told.index("20 rows, a plain GP, --method exact: about")
+    assert told.index("nothing to learn") < told.index("20 rows, a plain GP, --method exact: a")
     mgp("report", "same.mgp", "--out", "same.html")
     page = (here / "same.html").read_text(encoding="utf-8")
     assert "y [N] is 2.5 N in every training row: there is nothing to learn" in page
@@ -868,3 +869,27 @@ def test_a_large_model_predicts_by_a_quick_program_and_says_what_that_loses(tmp_
     monkeypatch.setattr("manifoldgp.cli._answers._ROWS_AT_ONCE", 3)
     in_pieces = pd.read_csv(io.StringIO(mgp("predict", "m.mgp", "new.csv").out))
     np.testing.assert_allclose(in_pieces, one, rtol=1e-9)
+
+
+def test_sums_and_means_below_a_table_are_left_out_and_told(here):
+    """A total was trained on like any other row; it has a word in the first cell and numbers in all others."""
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame({"id": [f"p{k}" for k in range(30)], "x": rng.normal(10, 2, 30).round(2), "z": rng.integers(1, 9, 30)})
+    rows["y"] = (3 * rows["x"] + rows["z"]).round(2)
+    numbers = rows.drop(columns="id")
+    below = [{"id": "Total", **numbers.sum()}, {"id": "Mean", **numbers.mean().round(2)}]
+    pd.concat([rows, pd.DataFrame(below)]).to_csv("data.csv", index=False)
+    told = mgp("fit", "data.csv", "-t", "y", "--out", "m.mgp", *FAST).err
+    assert "warning: Rows 31, 32 at the end of the table hold sums or means of all rows above, and are left out." in told
+    model = manifoldgp.load("m.mgp")
+    assert model.ensembles_[0].blocks[0].rows == 30
+    assert model.table_encoding_.rows_left_out == (30, 31)
+    rows.to_csv("data.csv", index=False)
+    assert "sums or means" not in mgp("fit", "data.csv", "-t", "y", "--out", "m.mgp", *FAST).err
+
+
+def test_ordinary_rows_are_no_sums():
+    rng = np.random.default_rng(0)
+    tables = [rng.integers(0, 5, (rng.integers(4, 30), rng.integers(2, 6))).astype(float) for _ in range(500)]
+    tables += [rng.normal(size=(rng.integers(2, 12), 3)).round(1) for _ in range(500)]
+    assert sum(map(summaries_below, tables)) == 0

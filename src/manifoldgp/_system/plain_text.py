@@ -51,6 +51,15 @@ def verb(count: int, one: str, several: str) -> str:
     return one if count == 1 else several
 
 
+def counted(count: int, what: str) -> str:
+    """So many things of a kind.
+
+    >>> counted(1, "row"), counted(1200, "row")
+    ('1 row', '1,200 rows')
+    """
+    return f"{count:,} {what}{verb(count, '', 's')}"
+
+
 def explained_share(value: float) -> str:
     """R² with two digits after the point, or as many as it takes to tell it from 1.
 
@@ -127,11 +136,27 @@ def feature_name(number: int) -> str:
     return f"feature {number + 1}"
 
 
+_INSIDE = r"((?:[^\[\]()]|\([^\[\]()]*\)|\[[^\[\]()]*\])+)"
+_IN_BRACKETS = re.compile(rf"(?:\[{_INSIDE}\]|\({_INSIDE}\))\s*$")
+"""Brackets at the end of a text, which may hold others, as in [dB(A)]."""
+
+
 def unit_of(name: str) -> str:
     """The unit of a quantity, where its name ends in one, to be put behind a number.
 
-    >>> unit_of("force [N]"), unit_of("speed (m/s)"), unit_of("share [%]"), unit_of("mpg"), unit_of("satisfaction (0-10)")
-    (' N', ' m/s', ' %', '', '')
+    >>> unit_of("force [N]"), unit_of("speed (m/s)"), unit_of("share [%]"), unit_of("mpg"), unit_of("satisfaction (0-10)"), unit_of("L [dB(A)]")
+    (' N', ' m/s', ' %', '', '', ' dB(A)')
     """
-    found = re.search(r"[\[(](?=[^\[\]()]*[^\W\d_]|[%‰°$€£¥])([^\[\]()]+)[\])]\s*$", name)
-    return f" {found[1].strip().lstrip('/')}" if found else ""
+    found = _IN_BRACKETS.search(name)
+    unit = (found[1] or found[2]).strip() if found else ""
+    return f" {unit.lstrip('/')}" if re.search(r"[^\W\d_]|^[%‰°$€£¥]", unit) else ""
+
+
+def without_brackets(text: str) -> str:
+    """A text without the brackets around all of it.
+
+    >>> without_brackets("[m]"), without_brackets("(dB(A))"), without_brackets("(m)/(s)"), without_brackets("dB(A)")
+    ('m', 'dB(A)', '(m)/(s)', 'dB(A)')
+    """
+    found = _IN_BRACKETS.fullmatch(text.strip())
+    return (found[1] or found[2]).strip() if found else text.strip()

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from manifoldgp._system.plain_text import counted
 from manifoldgp.averaging.averages import Averaged, Averaging, Fitted, FoldChoice
 from manifoldgp.data.inputs import whole_number
 from manifoldgp.errors import InputError
@@ -122,6 +123,6 @@ def alone(trained: Trained) -> Averaged:
 def member_values(estimator: Any, output: int) -> Tree:
     """The heaviest member of a fitted estimator, without batch dimension."""
     if output >= len(estimator.ensembles_):
-        raise InputError(f"warm_start_from has {len(estimator.ensembles_)} targets; this data has more.")
+        raise InputError(f"warm_start_from has {counted(len(estimator.ensembles_), 'target')}; this data has more.")
     block, member = estimator.ensembles_[output].heaviest()
     return map_leaves(lambda leaf: leaf[member], block.values)

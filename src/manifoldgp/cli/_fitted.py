@@ -41,9 +41,9 @@ def checked_places(out: Path, replace_if_interrupted: bool, files: list[str], mo
 
 
 def save_fitted(fitted: Fitted, place: Path, messages: Messages) -> list[str]:
-    """Write the model, with a summary for ``mgp inspect``; returns the remarks of its diagnosis.
+    """Write the model, with a summary for ``mgp inspect`` and a program for ``mgp predict``; returns the remarks of its diagnosis.
 
-    What was interrupted is written first and looked at afterwards: whoever sent the signal may not wait.
+    What was interrupted is written first and once more when it has been looked at: whoever sent the signal may not wait.
     """
     from manifoldgp._system.threads import threads_for
     from manifoldgp.cli._summary import summary_of
@@ -51,7 +51,6 @@ def save_fitted(fitted: Fitted, place: Path, messages: Messages) -> list[str]:
 
     if fitted.interrupted:
         fitted.model.save(place)
-        return fitted.model.diagnose().remarks
     with threads_for(fitted.model.ensembles_[0].blocks[0].rows):
         try:
             diagnosis = fitted.model.diagnose()
@@ -59,20 +58,21 @@ def save_fitted(fitted: Fitted, place: Path, messages: Messages) -> list[str]:
         except Exception:
             fitted.model.save(place)  # a model that cannot be diagnosed is a model all the same
             raise
-        model_file.save(fitted.model, place, summary, _small_predictor(fitted.model, messages))
+        model_file.save(fitted.model, place, summary, _small_predictor(fitted, messages))
     return diagnosis.remarks
 
 
-def _small_predictor(model: Any, messages: Messages) -> Any:
+def _small_predictor(fitted: Fitted, messages: Messages) -> Any:
     """The model as a program that ``mgp predict`` and ``mgp score`` run without PyTorch, where one can be written and is small.
 
-    Where the whole program is not, one that is distilled takes its place, which says what it loses.
+    Where the whole program is not, one that is distilled takes its place, which says what it loses; not after an interruption, for that takes some seconds.
     """
     from manifoldgp.errors import InputError
     from manifoldgp.estimators.program_targets import small_predictor
 
     try:
-        predictor = small_predictor(model, _SMALL_PROGRAM, _LOST, lambda: messages.note(_SEARCHING))
+        lost = None if fitted.interrupted else _LOST
+        predictor = small_predictor(fitted.model, _SMALL_PROGRAM, lost, lambda: messages.note(_SEARCHING))
     except InputError:  # parts that only code can express
         return None
     return predictor if predictor is not None and predictor.gives_mixtures else None

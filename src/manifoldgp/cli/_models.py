@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from manifoldgp._system.plain_text import argument, digits, verb
+from manifoldgp._system.plain_text import argument, counted, digits, verb
 from manifoldgp.cli._messages import Messages
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def encoding_of(model: Any, table: Any = None, targets: Sequence[str] = ()) -> T
         names = [str(name) for name in table.columns if name not in targets]
         if len(names) != model.n_features_in_:
             raise InputError(
-                f"The model was fitted on an array with {model.n_features_in_} columns, and the table has {len(names)} inputs: "
+                f"The model was fitted on an array with {counted(model.n_features_in_, 'column')}, and the table has {counted(len(names), 'input')}: "
                 f"{', '.join(names[:12])}. Hand in a table with these inputs only, in the same order."
             )
     return TableEncoding(tuple(Column(name) for name in names), tuple(targets or named))
@@ -157,7 +157,7 @@ def _warn_of_rows_outside(encoding: TableEncoding, X: Any, messages: Messages) -
     listed = " and ".join(filter(None, [", ".join(named[:-1]), named[-1]]))
     count = int(np.any(list(found.values()), axis=0).sum())
     messages.warn(
-        f"{count} of {len(X)} rows {verb(count, 'lies', 'lie')} outside the training rows in {listed}: predictions there are extrapolations."
+        f"{count} of {counted(len(X), 'row')} {verb(count, 'lies', 'lie')} outside the training rows in {listed}: predictions there are extrapolations."
     )
 
 
@@ -172,7 +172,9 @@ def tell_what_is_lost(lost: str, messages: Messages) -> None:
 def tell_rows_without_target(count: int, rows: int, messages: Messages) -> None:
     """How many rows of a table cannot be learned from or compared with."""
     if count:
-        messages.note(f"{count} of {rows} rows {verb(count, 'has', 'have')} no target and {verb(count, 'is', 'are')} left out.")
+        messages.note(
+            f"{count} of {counted(rows, 'row')} {verb(count, 'has', 'have')} no target and {verb(count, 'is', 'are')} left out."
+        )
 
 
 def tell_rows_left_out(query: Query, messages: Messages) -> None:
@@ -182,4 +184,6 @@ def tell_rows_left_out(query: Query, messages: Messages) -> None:
     bad = query.reasons != ""
     if bad.any():
         where = rows_where(bad, query.numbers)
-        messages.warn(f"{int(bad.sum())} of {len(bad)} rows cannot be predicted ({where}); the first: {query.reasons[bad][0]}.")
+        messages.warn(
+            f"{int(bad.sum())} of {counted(len(bad), 'row')} cannot be predicted ({where}); the first: {query.reasons[bad][0]}."
+        )

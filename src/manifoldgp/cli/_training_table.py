@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from manifoldgp._system.plain_text import digits, listed_names, option, verb
+from manifoldgp._system.plain_text import counted, digits, listed_names, option, verb
 from manifoldgp.cli._messages import Messages
 from manifoldgp.cli._models import tell_rows_without_target
 from manifoldgp.cli._options import column_names
@@ -21,7 +21,7 @@ class Training:
     """Rows with a target: X a DataFrame with the input columns, y a Series or DataFrame, noise (N,) and groups (N,) or None; without_target: rows left out.
 
     gaps: of the rows that were left out for missing inputs, how many lack each column; left_out: how many rows these are. empty: the numbers, from 1 on, of those
-    that were left out because they have no input at all.
+    that were left out because they have no input at all; summaries: because they are sums or means of all rows above.
     """
 
     X: Any
@@ -33,6 +33,7 @@ class Training:
     gaps: Mapping[str, int]
     left_out: int
     empty: tuple[int, ...]
+    summaries: tuple[int, ...]
 
 
 def read_training(
@@ -87,6 +88,10 @@ def read_training(
     empty = _without_input(table, encoding)
     if empty.any():
         table, encoding = table[~empty], learn(table[~empty])
+    summaries = table.index[_summaries(table, encoding) :]
+    if len(summaries):
+        table = table.drop(index=summaries)
+        encoding = learn(table)
     table, gaps, left_out = _without_gaps(table, encoding)
     groups = None
     if group is not None:
@@ -108,6 +113,7 @@ def read_training(
         gaps,
         left_out,
         tuple(int(row) + 1 for row in np.flatnonzero(~unlabelled)[empty]),
+        tuple(int(row) + 1 for row in summaries),
     )
     _say_what_was_read(training, rows, messages, ordered)
     return training
@@ -138,6 +144,17 @@ def _without_input(table: Any, encoding: TableEncoding) -> Any:
     return np.all(list(found.values()), axis=0)
 
 
+def _summaries(table: Any, encoding: TableEncoding) -> int:
+    """Where the rows begin that sum up those above: a total or a mean below a sheet, which is no row of its own."""
+    import numpy as np
+
+    from manifoldgp.data.columns import target_numbers
+    from manifoldgp.data.table_checks import summaries_below
+
+    names = [*encoding.targets, *(column.name for column in encoding.columns if column.kind == "number")]
+    return len(table) - summaries_below(np.stack([target_numbers(name, table[name]) for name in names], 1))
+
+
 def _say_what_was_read(training: Training, rows: int, messages: Messages, ordered: bool) -> None:
     from manifoldgp.data.codes import are_codes
     from manifoldgp.data.columns import spellings_alike
@@ -147,15 +164,20 @@ def _say_what_was_read(training: Training, rows: int, messages: Messages, ordere
     encoding = training.encoding
     inputs, several = listed_names([column.name for column in encoding.columns]), len(encoding.targets)
     messages.note(
-        f"{rows} rows; inputs: {inputs}; {verb(several, 'target', 'targets')}: {listed_names(list(map(encoding.label, encoding.targets)))}"
+        f"{counted(rows, 'row')}; inputs: {inputs}; {verb(several, 'target', 'targets')}: {listed_names(list(map(encoding.label, encoding.targets)))}"
     )
     tell_rows_without_target(training.without_target, rows, messages)
     _tell_gaps(training, rows - training.without_target, messages)
     if empty := training.empty:
         which = f"{verb(len(empty), 'row', 'rows')} {listed_names(list(map(str, empty)), 4)}"
         messages.warn(
-            f"{len(empty)} of {rows} rows {verb(len(empty), 'has a target but no input and is', 'have a target but no input and are')} left out ({which}): "
+            f"{len(empty)} of {counted(rows, 'row')} {verb(len(empty), 'has a target but no input and is', 'have a target but no input and are')} left out ({which}): "
             f"such {verb(len(empty), 'a row holds', 'rows hold')} a mean or a sum as a rule."
+        )
+    if sums := training.summaries:
+        which = f"{verb(len(sums), 'Row', 'Rows')} {listed_names(list(map(str, sums)))}"
+        messages.warn(
+            f"{which} at the end of the table {verb(len(sums), 'holds', 'hold')} sums or means of all rows above, and {verb(len(sums), 'is', 'are')} left out."
         )
     for target in encoding.targets:
         warn_of_nines(training.y if training.y.ndim == 1 else training.y[target], messages)
@@ -196,7 +218,9 @@ def _say_what_was_read(training: Training, rows: int, messages: Messages, ordere
     if not ordered:
         _warn_of_row_numbers(training.X, messages)
     if encoding.group:
-        messages.note(f"{encoding.group}: {len(set(training.groups))} labels of rows that belong together; not an input")
+        messages.note(
+            f"{encoding.group}: {counted(len(set(training.groups)), 'label')} of rows that belong together; not an input"
+        )
     if encoding.constant:
         messages.note(f"Left out, because they have one value at most: {', '.join(encoding.constant)}")
     if encoding.row_names:
@@ -266,7 +290,7 @@ def _tell_gaps(training: Training, rows: int, messages: Messages) -> None:
         return
     worst = sorted(training.gaps, key=lambda name: -training.gaps[name])
     each = ", ".join(f"{name} in {training.gaps[name]}" for name in worst[:4]) + (", ..." if len(worst) > 4 else "")
-    lacking = f"{training.left_out} of {rows} rows {verb(training.left_out, 'has', 'have')} missing inputs"
+    lacking = f"{training.left_out} of {counted(rows, 'row')} {verb(training.left_out, 'has', 'have')} missing inputs"
     told = f"{lacking} and {verb(training.left_out, 'is', 'are')} left out ({each})."
     if 2 * training.left_out < rows:
         messages.note(told)

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from manifoldgp._system.plain_text import counted
 from manifoldgp.cli._messages import Messages, output, print_json
 from manifoldgp.cli._options import Json, Quiet
 
@@ -32,7 +33,7 @@ def bench(
     results = []
     for N in rows or (100, 200, 400):
         for name, make in _estimators().items():
-            messages.note(f"{N} rows, {name} ...")
+            messages.note(f"{counted(N, 'row')}, {name} ...")
             results.append({"rows": N, "estimator": name} | _measure(make, N, messages))
     if json:
         print_json({"test_rows": _TEST_ROWS, "starts": _STARTS, "results": results})

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from manifoldgp._system.plain_text import digits
+from manifoldgp._system.plain_text import counted, digits
 from manifoldgp.cli._interruption import Interruption
 from manifoldgp.cli._messages import Messages, output, print_json
 from manifoldgp.cli._options import (
@@ -152,7 +152,11 @@ def _show(found: Comparison) -> None:
 
     console = output()
     table = Table(
-        box=None, pad_edge=False, header_style="bold", title=f"{len(found.y)} rows; {found.held_out}", title_justify="left"
+        box=None,
+        pad_edge=False,
+        header_style="bold",
+        title=f"{counted(len(found.y), 'row')}; {found.held_out}",
+        title_justify="left",
     )
     table.add_column("model", no_wrap=True)
     for name in ("RMSE", "MAE", "CRPS", "above the best", "NLPP", "in 95 %", "s a fold"):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from manifoldgp._system.plain_text import verb
+from manifoldgp._system.plain_text import counted
 from manifoldgp.cli._fitted import checked_places, end_interrupted, refuse_unfinished
 from manifoldgp.cli._interruption import Interruption
 from manifoldgp.cli._messages import Messages, output, print_json
@@ -82,7 +82,7 @@ def fit(
             raise typer.Exit(interruption.exit_code) from None
     rows = sum(map(len, recorded.runs)) - len(recorded)
     learnt, runs = len(model.space_.learnt), len(recorded)
-    told = f"{learnt} {verb(learnt, 'state', 'states')} from {rows} steps of {runs} {verb(runs, 'run', 'runs')}"
+    told = f"{counted(learnt, 'state')} from {counted(rows, 'step')} of {counted(runs, 'run')}"
     messages.note(f"Learnt {told}; wrote {place}")
     if interrupted:
         end_interrupted(place, out, interruption)
@@ -127,7 +127,7 @@ def rollout(
         columns = {name: found.mean, f"{name}_lower": lower, f"{name}_upper": upper}
         parts |= {column: _without_traces(values[:, i]) for column, values in columns.items()}
     write_table(pd.DataFrame(parts), out)
-    messages.note(f"{found.horizon} steps by {found.method}" + ("" if out == "-" else f"; wrote {out}"))
+    messages.note(f"{counted(found.horizon, 'step')} by {found.method}" + ("" if out == "-" else f"; wrote {out}"))
 
 
 @dynamics.command()
@@ -190,7 +190,7 @@ def _fit_watched(
 
     outputs, rows = model.learnt_states(recorded), sum(map(len, recorded.runs)) - len(recorded)
     watched = averaging is Averaging.plain or can_be_watched(averaging.value)
-    title = f"{rows:,} steps, --averaging {averaging.value}"
+    title = f"{counted(rows, 'step')}, --averaging {averaging.value}"
     progress = FitProgress(outputs, messages, interruption, watched=watched, title=title)
     regressor: Any = model.regressor
     with messages.warnings_as_messages(), progress, progress.interruptible():

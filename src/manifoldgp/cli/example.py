@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from manifoldgp._system.plain_text import argument
+from manifoldgp._system.plain_text import argument, counted
 from manifoldgp.cli._messages import Messages
 from manifoldgp.cli._options import Quiet
 
@@ -29,4 +29,6 @@ def example(
 
     write_table(pandas().DataFrame(example_table(rows, seed)), out)
     if out != "-":
-        Messages(quiet).note(f"Wrote {rows} rows to {out}. Next: mgp fit {argument(out)} --target y --group run --out model.mgp")
+        Messages(quiet).note(
+            f"Wrote {counted(rows, 'row')} to {out}. Next: mgp fit {argument(out)} --target y --group run --out model.mgp"
+        )

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from manifoldgp._system.plain_text import argument, verb
+from manifoldgp._system.plain_text import argument, counted, verb
 from manifoldgp._system.torchrun import is_first, launched
 from manifoldgp.cli._fit_arguments import FitOptions
 from manifoldgp.cli._fitted import Fitted, checked_places, end_interrupted, refuse_unfinished, save_fitted
@@ -259,7 +259,7 @@ def _fit_shared(
         model = fit_files(files, target, out, columns=columns, noise_std=noise, ordered=ordered, verbose=shown, **arguments)
     if first:
         rows = model.ensembles_[0].blocks[0].rows
-        messages.note(f"{rows:,} rows, NLML {'at most ' if model.method_ == 'sparse' else ''}{model.nlml_:.6g}")
+        messages.note(f"{counted(rows, 'row')}, NLML {'at most ' if model.method_ == 'sparse' else ''}{model.nlml_:.6g}")
         fitted = Fitted(model, time.perf_counter() - begin, False)
         say_how_long(fitted, messages)
         say_what_was_fitted(fitted, model.diagnose().remarks, rows, None, out, messages, json)
@@ -313,7 +313,7 @@ def fit_table(
                 model = _earlier(more, model)
                 model.fit_more(training.X, training.y, seconds=arguments["time_budget"], **rows)
         except (MemoryError, RuntimeError) as error:
-            error.add_note(f"The table has {len(training.X):,} rows.")
+            error.add_note(f"The table has {counted(len(training.X), 'row')}.")
             raise
     refuse_unfinished(progress, outputs, interruption.exit_code)
     model.table_encoding_ = training.encoding  # pyright: ignore[reportAttributeAccessIssue]

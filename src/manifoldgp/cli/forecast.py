@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from manifoldgp._system.plain_text import option, verb
+from manifoldgp._system.plain_text import counted, option, verb
 from manifoldgp.cli._interruption import Interruption
 from manifoldgp.cli._messages import Messages, print_json
 from manifoldgp.cli._options import TABLE_HELP, Json, Quiet, pictures_of, refuse_overwriting
@@ -75,11 +75,11 @@ def forecast(
         series = _series(read, target, column, messages)
         _warn_of_nines_in(read[target], messages)
         if every is not None:
-            series = _even(series, every, messages)
+            series = _even(series, every, _period(period), messages)
         model = _learnt(series, {"lags": lags, "period": _period(period), "random_state": seed}, len(target), messages)
         found = _drawn(model, horizon, messages)
         if column is None and (times := _times_in(read, target)):
-            messages.note(f"Rows are counted from 0. {times[0]} looks like the time: {option('--time', times[0])} goes on by it.")
+            messages.note(_counted_rows(read[times[0]], times[0]))
     table = found.to_frame(level)
     if column in table.columns:
         raise InputError(f"The time is a column named like a part of the forecast: {column}. Rename it in the table.")
@@ -94,7 +94,9 @@ def forecast(
     if json:
         print_json(summary)
     elif out != "-":
-        messages.note(f"Wrote {horizon} steps to {out}, learned from {len(series)} values in {summary['seconds']:.1f} s")
+        messages.note(
+            f"Wrote {counted(horizon, 'step')} to {out}, learned from {counted(len(series), 'value')} in {summary['seconds']:.1f} s"
+        )
 
 
 def _learnt(series: Any, settings: dict[str, Any], outputs: int, messages: Messages) -> Forecaster:
@@ -103,7 +105,7 @@ def _learnt(series: Any, settings: dict[str, Any], outputs: int, messages: Messa
     from manifoldgp.cli._fit_progress import FitProgress
 
     with Interruption() as interruption:
-        progress = FitProgress(outputs, messages, interruption, title=f"Training on {len(series)} values")
+        progress = FitProgress(outputs, messages, interruption, title=f"Training on {counted(len(series), 'value')}")
         try:
             with progress, progress.interruptible():
                 model = Forecaster(**settings, callback=progress).fit(series)
@@ -128,8 +130,7 @@ def _drawn(model: Forecaster, horizon: int, messages: Messages) -> Forecast:
     begin = time.perf_counter()
     model.forecast(horizon, draws=_TRIED)
     seconds = (time.perf_counter() - begin) * _DRAWS / _TRIED
-    steps = f"{horizon} {verb(horizon, 'step', 'steps')}"
-    with messages.working(f"Drawing {_DRAWS} futures of {steps}: {about(seconds)}"):
+    with messages.working(f"Drawing {_DRAWS} futures of {counted(horizon, 'step')}: {about(seconds)}"):
         return model.forecast(horizon, draws=_DRAWS)
 
 
@@ -184,12 +185,28 @@ def _series(table: Any, target: list[str], column: str | None, messages: Message
     return chosen[target[0]] if len(target) == 1 else chosen
 
 
-def _even(series: Any, every: str, messages: Messages) -> Any:
-    """Means over steps of the dates; steps in which nothing was recorded stay empty."""
+def _counted_rows(times: Any, name: str) -> str:
+    """What is lost where rows are counted, though a column holds the time."""
+    from manifoldgp.data.dates import as_times, holds_times
+    from manifoldgp.data.series import unit_between
+
+    by_time = option("--time", name)
+    unit = unit_between(as_times(times.dropna())[0]) if holds_times(times.dropna()) else None
+    if unit is None:
+        return f"Rows are counted from 0. {name} looks like the time: {by_time} goes on by it."
+    return (
+        f"Rows are counted from 0, and {name} has uneven steps: the model does not see what depends on the date, such as the day of the week, "
+        f"and intervals are as wide as that makes them. {by_time} --every {unit} goes by the dates."
+    )
+
+
+def _even(series: Any, every: str, period: float | str | None, messages: Messages) -> Any:
+    """Means over steps of the dates; weekdays on which nothing was ever recorded are no steps, short gaps are filled, and others stay empty."""
     from pandas import DatetimeIndex, Series
     from pandas.tseries.frequencies import to_offset
 
     from manifoldgp.data.columns import target_numbers
+    from manifoldgp.data.series import short_gaps_filled, without_closed_days
 
     try:
         step = to_offset(every)
@@ -201,10 +218,22 @@ def _even(series: Any, every: str, messages: Messages) -> Any:
         raise typer.BadParameter("--every goes by dates. Name their column with --time.")
     columns = series.to_frame() if series.ndim == 1 else series
     numbers = columns.apply(lambda column: Series(target_numbers(str(column.name), column.reset_index(drop=True)), columns.index))
-    found = numbers.sort_index().resample(step).mean()
+    found: Any
+    found, closed = without_closed_days(numbers.sort_index().resample(step).mean())
+    if closed:
+        messages.note(f"Nothing was recorded on any {' or '.join(closed)}: these days are no steps.")
     lacking = int(found.isna().any(axis=1).sum())
-    gaps = f", {lacking} of them without a value" if lacking else ""
-    messages.note(f"{len(series)} rows become {len(found)} {verb(len(found), 'step', 'steps')} of {every}{gaps}.")
+    turn = period if isinstance(period, float) else 7 - len(closed) if found.index.freqstr in ("D", "C") else None
+    found = short_gaps_filled(found, None if turn is None else round(turn))
+    filled = lacking - int(found.isna().any(axis=1).sum())
+    gaps = (
+        f", {lacking} of them without a value" + (f" ({filled} filled in from those around them)" if filled else "")
+        if lacking
+        else ""
+    )
+    messages.note(
+        f"{counted(len(series), 'row')} {verb(len(series), 'becomes', 'become')} {counted(len(found), 'step')} of {every}{gaps}."
+    )
     return found if series.ndim == 2 else found[series.name]
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from manifoldgp._system.plain_text import counted
 from manifoldgp.cli._messages import Messages, print_json
 from manifoldgp.cli._options import TABLE_HELP, AllowUnknown, Exact, Json, ModelFile, Quiet, refuse_overwriting
 
@@ -83,7 +84,7 @@ def predict(
             "seconds": round(seconds, 4),
         })  # fmt: skip
     elif out != "-":
-        messages.note(f"Wrote {int(good.sum())} predictions to {out}")
+        messages.note(f"Wrote {counted(int(good.sum()), 'prediction')} to {out}")
 
 
 def _levels(given: str) -> dict[str, float]:

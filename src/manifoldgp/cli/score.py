@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from manifoldgp._system.plain_text import digits, visible
+from manifoldgp._system.plain_text import counted, digits, visible
 from manifoldgp.cli._messages import Messages, output, print_json
 from manifoldgp.cli._options import TABLE_HELP, AllowUnknown, Exact, Json, ModelFile, Quiet
 
@@ -135,7 +135,7 @@ def _show(scores: dict[str, dict[str, float]], rows: int) -> None:
         for name, found in scores.items():
             _show({name: found}, rows)
         return
-    table = Table(box=None, pad_edge=False, header_style="bold", title=f"{rows} rows", title_justify="left")
+    table = Table(box=None, pad_edge=False, header_style="bold", title=counted(rows, "row"), title_justify="left")
     table.add_column("")
     for name in scores:
         table.add_column(visible(name), justify="right")

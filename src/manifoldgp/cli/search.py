@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from manifoldgp._system.plain_text import argument
+from manifoldgp._system.plain_text import argument, counted
 from manifoldgp.cli._fitted import Fitted, checked_places, refuse_unfinished, save_fitted
 from manifoldgp.cli._interruption import Interruption
 from manifoldgp.cli._messages import Messages, output, print_json, size_in_words
@@ -143,7 +143,9 @@ def _say(fitted: Fitted, training: Training, place: Path | None, pictures: list[
         for structure in found:
             output().print(str(structure), soft_wrap=True)
     for report in fitted.model.search_:
-        messages.note(f"{len(report.candidates)} expressions in {fitted.seconds:.1f} s; the search ended because {report.ended}.")
+        messages.note(
+            f"{counted(len(report.candidates), 'expression')} in {fitted.seconds:.1f} s; the search ended because {report.ended}."
+        )
     if pictures:
         messages.note(f"The parts: {', '.join(map(str, pictures))}")
     if place is not None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from manifoldgp import metrics
-from manifoldgp._system.plain_text import digits
+from manifoldgp._system.plain_text import counted, digits
 from manifoldgp.averaging.differences import CLEAR, Difference, paired
 from manifoldgp.comparison.held_out import RowScores
 from manifoldgp.errors import InputError
@@ -214,7 +214,7 @@ class Comparison:
         unfinished = [f"{row.name}: {row.status}" for row in self.rows if not row.done]
         return "\n".join(
             [
-                f"{len(self.y)} rows, {self.held_out}",
+                f"{counted(len(self.y), 'row')}, {self.held_out}",
                 *shown,
                 *unfinished,
                 "",

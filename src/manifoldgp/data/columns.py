@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from manifoldgp._system.plain_text import without_columns
+from manifoldgp._system.plain_text import counted, without_columns
 from manifoldgp.data.codes import are_codes
 from manifoldgp.data.dates import (
     ORDERS,
@@ -286,7 +286,7 @@ def _time_column(name: str, values: Series, cyclic: tuple[str, ...]) -> Column:
         raise UnusableColumn(_unclear_time(name, values), name)
     if wrong.any():
         raise UnusableColumn(
-            f"Column {name!r} holds dates, and in {wrong.sum()} of {len(values)} rows something else: {_quoted(values[wrong])} "
+            f"Column {name!r} holds dates, and in {wrong.sum()} of {counted(len(values), 'row')} something else: {_quoted(values[wrong])} "
             f"({rows_where(wrong, values.index)}).",
             name,
         )
@@ -360,7 +360,7 @@ def _category(name: str, values: Series) -> Column:
         if 0.0 < others.mean() < 0.5:
             raise _texts_among_numbers(name, values, others)
         raise RowNames(
-            f"Column {name!r} has {len(categories)} different texts in {len(values)} rows, {once} of which occur once, such as {_quoted(categories)}: "
+            f"Column {name!r} has {len(categories)} different texts in {counted(len(values), 'row')}, {once} of which occur once, such as {_quoted(categories)}: "
             "a name of each row, or free text, not a category.",
             name,
         )
@@ -370,7 +370,7 @@ def _category(name: str, values: Series) -> Column:
 def _texts_among_numbers(name: str, values: Series, others: np.ndarray) -> UnusableColumn:
     """others: which of the values (n,) are no numbers."""
     return UnusableColumn(
-        f"Column {name!r} holds numbers, and text in {others.sum()} of {len(values)} rows: {_quoted(values[others])} "
+        f"Column {name!r} holds numbers, and text in {others.sum()} of {counted(len(values), 'row')}: {_quoted(values[others])} "
         f"({rows_where(others, values.index)}).",
         name,
     )

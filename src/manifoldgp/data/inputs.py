@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_array, check_consistent_length, validate_data
 
+from manifoldgp._system.plain_text import counted, verb
 from manifoldgp._system.real_numbers import as_meant
 from manifoldgp.data.codes import are_codes
 from manifoldgp.data.scaling import Standardizer
@@ -82,8 +83,10 @@ def training_table(
     _refuse_extreme_units(A[kept], "X")
     _refuse_extreme_units(Y[kept], "y")
     if len(kept) < len(Y):
-        fate = "only inform the features" if uses_unlabelled else "are left out of the fit"
-        warn(f"{len(Y) - len(kept)} of {len(Y)} rows have a missing target (NaN) and {fate}.")
+        out = len(Y) - len(kept)
+        informs, is_out = verb(out, "informs", "inform"), verb(out, "is", "are")
+        fate = f"only {informs} the features" if uses_unlabelled else f"{is_out} left out of the fit"
+        warn(f"{out} of {counted(len(Y), 'row')} {verb(out, 'has', 'have')} a missing target (NaN) and {fate}.")
     return TrainingTable(A[kept], Y[kept], noise, kept, len(Y), flat, np.delete(A, kept, 0))
 
 
@@ -144,7 +147,9 @@ def target_table(estimator: Fitted, y: ArrayLike, rows: int) -> np.ndarray:
         raise InputError(f"Expected targets of shape ({rows}, {outputs}) for these inputs; got {Y.shape}.")
     missing = int(np.isnan(Y).any(1).sum())
     if missing:
-        raise InputError(f"{missing} of {rows} targets are missing (NaN). Leave these rows out.")
+        raise InputError(
+            f"{missing} of {counted(rows, 'target')} {verb(missing, 'is', 'are')} missing (NaN). Leave these rows out."
+        )
     return Y
 
 
@@ -353,6 +358,6 @@ def refuse_too_many_rows(N: int, matrices: int = 3) -> None:
     if needed > 0.9 * available:
         largest = int((0.9 * available / (8 * matrices)) ** 0.5)
         raise InputError(
-            f"{N:,} rows at once need {_size(needed)} of memory; {_size(available)} are free. "
-            f"Use at most {largest:,} rows at once, or fit with method='sparse', whose memory does not grow with the rows."
+            f"{counted(N, 'row')} at once need {_size(needed)} of memory; {_size(available)} are free. "
+            f"Use at most {counted(largest, 'row')} at once, or fit with method='sparse', whose memory does not grow with the rows."
         )

@@ -92,6 +92,17 @@ class Standardizer:
         known = U * self.scales + self.offsets
         return np.where(self.place >= 0, known[..., self.place], self.offset)
 
+    def as_given(self, U: np.ndarray) -> np.ndarray:
+        """The columns (..., D) for people: without what standardising and undoing it leave in the last digits, 0 and not 2.776e-17."""
+        return self._without_trace(self.undo(U)) if self.active else self.undo(U)
+
+    def _without_trace(self, A: np.ndarray) -> np.ndarray:
+        """Numbers of columns A (..., D), where one of few digits is as near as the trace can be: that one."""
+        trace = 8.0 * np.finfo(float).eps * (np.abs(self.offset) + self.scale + np.abs(A))
+        places = -np.ceil(np.log10(1e3 * trace.reshape(-1, A.shape[-1]).max(0))).astype(int)
+        short = np.stack([np.round(A[..., d], int(place)) for d, place in enumerate(places)], -1) + 0.0  # + 0.0: no −0.0
+        return np.where(np.abs(A - short) <= trace, short, A)
+
     def of_columns(self, found: np.ndarray) -> np.ndarray:
         """What belongs to each input of the model (..., C), as what belongs to each column (..., D): zero where it has no effect."""
         spread = np.zeros((*found.shape[:-1], len(self.place)))

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from manifoldgp._system.plain_text import counted
 from manifoldgp._system.real_numbers import as_numbers
 from manifoldgp.data.dates import as_times, holds_times, pandas
 from manifoldgp.data.frames import as_frame, column_names, is_series
 from manifoldgp.errors import InputError
 
 if TYPE_CHECKING:
-    from pandas import Index
+    from pandas import DataFrame, Index, Series
 
 _UNEVEN = 0.02
 """Steps of time may differ by this share of their median, as clocks do."""
@@ -58,7 +59,9 @@ class EvenSeries:
     def extended(self, more: EvenSeries) -> EvenSeries:
         """The series with more values after its last; those that bring times along must begin at the next step."""
         if more.values.shape[1] != self.values.shape[1]:
-            raise InputError(f"The series has {self.values.shape[1]} columns; the new values have {more.values.shape[1]}.")
+            raise InputError(
+                f"The series has {counted(self.values.shape[1], 'column')}; the new values have {more.values.shape[1]}."
+            )
         expected: Any = self.following(len(more))
         dated = not isinstance(more.times, np.ndarray)
         if dated != (not isinstance(self.times, np.ndarray)):
@@ -207,6 +210,51 @@ def _frequency(index: Any, step: Any) -> Any:
         whole = pd.date_range(index[0], periods=len(index), freq=_usual(index)) if len(index) > 1 else index
         _refuse_uneven(False, index, whole)
     return pd.tseries.frequencies.to_offset(found)
+
+
+_LONG_GAP = 4
+"""Steps without a value that are not filled in."""
+
+_UNITS = {"W": 7 * 86_400.0, "D": 86_400.0, "h": 3600.0, "min": 60.0, "s": 1.0}
+"""Steps of time by their names in pandas, in seconds."""
+
+
+def unit_between(times: Series) -> str | None:
+    """The largest unit of time that is no longer than most steps between rows, where the steps are uneven; None where they are even."""
+    try:
+        even_series(pandas().Series(0.0, index=pandas().DatetimeIndex(times).tz_localize(None)))
+    except InputError:
+        step = times.sort_values().diff().median().total_seconds()
+        return next((unit for unit, seconds in _UNITS.items() if seconds <= 1.5 * step), "s")
+    return None
+
+
+def without_closed_days(table: DataFrame) -> tuple[DataFrame, list[str]]:
+    """A table of days without those days of the week on which it has no value in three weeks or more, and their names: no step of time goes there."""
+    pd = pandas()
+    days: Any = table.index
+    if days.freqstr != "D" or len(table) < 21:
+        return table, []
+    open_days = days[table.notna().any(axis=1)].day_name()
+    week = pd.date_range("2024-01-01", periods=7).day_name()
+    closed = [day for day in week if day not in open_days]
+    if not closed:
+        return table, []
+    mask = " ".join(day[:3] for day in week if day not in closed)
+    step = pd.offsets.CustomBusinessDay(weekmask=mask)
+    return table.set_axis(days).loc[~days.day_name().isin(closed)].asfreq(step), closed
+
+
+def short_gaps_filled(table: DataFrame, turn: int | None) -> DataFrame:
+    """Gaps of a few steps filled in: with the mean of what stands one turn (a week, say) before and after, or else on the line between their ends."""
+    found = {}
+    for name, values in table.items():
+        missing: Any = values.isna()
+        length: Any = missing.groupby((~missing).cumsum()).transform("sum")
+        line = values.interpolate(limit_area="inside")
+        around = line if turn is None else pandas().concat([values.shift(turn), values.shift(-turn)], axis=1).mean(axis=1)
+        found[name] = values.mask(missing & (length < _LONG_GAP), around.fillna(line))
+    return pandas().DataFrame(found, index=table.index)
 
 
 def _usual(index: Any) -> Any:

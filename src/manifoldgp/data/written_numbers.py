@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from manifoldgp._system.plain_text import without_brackets
 from manifoldgp.data.codes import padded
 from manifoldgp.data.dates import pandas
 from manifoldgp.errors import warn
@@ -26,6 +27,9 @@ _UNIT = r"(?!(?:[aApP][mM]|[eE])$)(?:[^\W\d_]|[°%‰µΩ/²³·$€£¥]){0,10}
 
 UNITS = "units"
 """Under which name a DataFrame's attrs keep those of its columns."""
+
+_PER = re.compile(r"1\s*(/\s*(?:[^\W\d_]|[°%‰]).*)")
+"""A unit that begins like a number: 1/min."""
 
 _SPACES = "'’ \u00a0\u202f"
 
@@ -297,11 +301,19 @@ def _units_row(table: DataFrame, decimal: str) -> dict[Any, str]:
         return {}
     first = {name: value for name, value in table.iloc[0].items() if not pandas().isna(value)}
     if not first or any(
-        not isinstance(value, str) or len(value) > 12 or read_numbers([value], decimal) for value in first.values()
+        not isinstance(value, str) or len(value) > 12 or _begins_numbers(value, table[name].iloc[1:], decimal)
+        for name, value in first.items()
     ):
         return {}
     below = [name for name in _text_columns(table) if _numbers_below(table[name], decimal)]
-    return {name: value.strip() for name, value in first.items()} if len(below) > 1 else {}
+    return {name: without_brackets(value) for name, value in first.items()} if len(below) > 1 else {}
+
+
+def _begins_numbers(cell: str, below: Iterable[object], decimal: str) -> bool:
+    """Whether the first cell of a column is a number; 1/min is a unit, unless others end in it."""
+    per = _PER.fullmatch(cell.strip())
+    is_unit = per is not None and not any(str(value).strip().endswith(per[1]) for value in below)
+    return not is_unit and read_numbers([cell], decimal) is not None
 
 
 def _numbers_below(values: Iterable[object], decimal: str) -> bool:

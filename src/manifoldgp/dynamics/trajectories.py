@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from manifoldgp._system.plain_text import counted
 from manifoldgp._system.real_numbers import as_numbers
 from manifoldgp.data.frames import as_frame
 from manifoldgp.data.table_files import read_table
@@ -196,7 +197,7 @@ def _split(
         if runs is not None or time is not None:
             raise InputError("A list has one array a run: runs and time go with one long array. Leave them out, and give dt.")
         if actions is not None and (not isinstance(actions, (list, tuple)) or len(actions) != len(states)):
-            raise InputError(f"There are {len(states)} runs of states; actions must be a list of as many arrays.")
+            raise InputError(f"states are those of {counted(len(states), 'run')}; actions must be a list of as many arrays.")
         given = [None] * len(states) if actions is None else list(actions)
         return [_run(str(i), x, u) for i, (x, u) in enumerate(zip(states, given, strict=True))]
     X = _table(states, "states")
@@ -221,7 +222,9 @@ def _run(label: str, states: ArrayLike, actions: ArrayLike | None) -> Run:
     if len(U) == len(X) - 1:
         U = np.concatenate([U, U[-1:]])  # nothing follows the last row, so that its action does nothing
     if len(U) != len(X):
-        raise InputError(f"Run {label!r} has {len(X)} states and {len(U)} actions; one action a state was expected.")
+        raise InputError(
+            f"Run {label!r} has {counted(len(X), 'state')} and {counted(len(U), 'action')}; one action a state was expected."
+        )
     return Run(label, X, U)
 
 
@@ -238,7 +241,7 @@ def _check(run: Run, S: int, A: int) -> None:
         raise InputError(f"Run {run.label!r} has one row, and no next state to learn from. Leave it out.")
     if (run.states.shape[1], run.actions.shape[1]) != (S, A):
         raise InputError(
-            f"Run {run.label!r} has {run.states.shape[1]} states and {run.actions.shape[1]} actions; the first one has {S} and {A}."
+            f"Run {run.label!r} has {counted(run.states.shape[1], 'state')} and {counted(run.actions.shape[1], 'action')}; the first one has {S} and {A}."
         )
     bad = np.array(~np.isfinite(run.states).all(1))
     bad[:-1] |= ~np.isfinite(run.actions[:-1]).all(1)

@@ -128,7 +128,7 @@ def _diagnose_output(estimator: ManifoldGPRegressor, ensemble: Ensemble, output:
     block, member = ensemble.heaviest()
     posterior = block.only(torch.tensor([member]))
     N = posterior.rows
-    numbers: dict[str, Any] = {"rows": N, "inputs": posterior.data.X.shape[1], "features": posterior.features}
+    numbers: dict[str, Any] = {"rows": N, **_input_numbers(estimator, posterior), "features": posterior.features}
     remarks: list[str] = []
     if np.ptp(posterior.data.y.cpu().numpy()) == 0.0:
         return Diagnosis(
@@ -443,6 +443,13 @@ def _feature_space(estimator: ManifoldGPRegressor, posterior: Conditioned, numbe
         remarks.append(
             f"The {given} inputs span only {_dimensions(given - lost)}{_sample(posterior)}: some follow from the others."
         )
+
+
+def _input_numbers(estimator: ManifoldGPRegressor, posterior: Conditioned) -> dict[str, int]:
+    """How many inputs there are, as the table or array has them, and how many numbers the model sees for them where these are more."""
+    encoding = getattr(estimator, "table_encoding_", None)
+    inputs, seen = estimator.n_features_in_ if encoding is None else len(encoding.columns), posterior.data.X.shape[1]
+    return {"inputs": inputs} | ({"numbers that the inputs become": seen} if seen > inputs else {})
 
 
 def _table_inputs(estimator: ManifoldGPRegressor) -> int | None:

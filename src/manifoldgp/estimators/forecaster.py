@@ -11,6 +11,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
+from manifoldgp._system.plain_text import counted
 from manifoldgp._system.real_numbers import as_numbers
 from manifoldgp.averaging import Single
 from manifoldgp.data import inputs
@@ -126,7 +127,7 @@ class Forecaster(BaseEstimator):
         rows, changes = windows.rows(series.values, further)
         if len(rows) < _LEAST_ROWS:
             raise InputError(
-                f"{len(series)} values hold {len(rows)} windows of {windows.length} without gaps and with a next value; {_LEAST_ROWS} are needed. "
+                f"{counted(len(series), 'value')} hold {counted(len(rows), 'window')} of {windows.length} without gaps and with a next value; {_LEAST_ROWS} are needed. "
                 "Give more values, or fewer lags."
             )
         model = self._model(windows, series.values.shape[1], rows, guess)
@@ -167,7 +168,7 @@ class Forecaster(BaseEstimator):
         past = series.values[::-1][: windows.length]
         if not np.isfinite(past).all():
             raise InputError(
-                f"One of the last {windows.length} values is missing, and a forecast goes on from them. Fill it in, by y.interpolate() for example."
+                f"One of the last {counted(windows.length, 'value')} is missing, and a forecast goes on from them. Fill it in, by y.interpolate() for example."
             )
         further = _further(X, horizon, "forecast")
         if (further is None) != (self._inputs is None) or (
@@ -254,7 +255,7 @@ class Forecaster(BaseEstimator):
         model._inputs = _further(plain["inputs"], len(series), "fit")
         model.period_ = None if plain["period_"] is None else inputs.positive_number(plain["period_"], "period")
         if windows.length >= len(series):  # before anything of that size is made
-            raise ValueError(f"its windows have {windows.length} values, and its series {len(series)}")
+            raise ValueError(f"its windows have {counted(windows.length, 'value')}, and its series {len(series)}")
         known, width = windows.known(np.arange(0), None if model._inputs is None else model._inputs[:0]), series.values.shape[1]
         if (len(windows.lags) * width + known.shape[1], width) != (regressor.n_features_in_, regressor.n_outputs_):
             raise ValueError("its regression has other columns than its windows")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from manifoldgp._system.plain_text import verb
 from manifoldgp.averaging import Averaging, Fast, Stack
 from manifoldgp.data.sources import ArrayRows, RowSource, Survey, survey
 from manifoldgp.errors import InputError, warn
@@ -121,7 +122,8 @@ def surveyed(source: RowSource, ranks: Ranks) -> Survey:
     if total.rows < 2:
         raise InputError(f"At least 2 rows with a target are needed; there {'is' if total.rows == 1 else 'are'} {total.rows}.")
     if total.left_out and ranks.first:
-        warn(f"{total.left_out:,} of {source.total:,} rows have a missing target (NaN) and are left out of the fit.")
+        has, is_out = verb(total.left_out, "has", "have"), verb(total.left_out, "is", "are")
+        warn(f"{total.left_out:,} of {source.total:,} rows {has} a missing target (NaN) and {is_out} left out of the fit.")
     return total
 
 

@@ -26,6 +26,7 @@ from manifoldgp._system.model_header import (
     existing,
     refuse_other_checksum,
 )
+from manifoldgp._system.plain_text import counted
 from manifoldgp.averaging.stacking import HeldOutReport
 from manifoldgp.data.encoding import TableEncoding
 from manifoldgp.data.scaling import Standardizer
@@ -262,7 +263,9 @@ def _unpack(
     estimator.x_scaler_, estimator.y_scaler_ = _unpack_scaler(tensors, "x", D), _unpack_scaler(tensors, "y", targets)
     inputs = len(estimator.x_scaler_.columns)
     if len(header["ensembles"]) != targets or len(header["feature_names"]) not in (0, D):
-        raise FileFormatError(f"The file's targets or feature names do not match its {targets} targets and {D} inputs.")
+        raise FileFormatError(
+            f"The file's targets or feature names do not match its {counted(targets, 'target')} and {counted(D, 'input')}."
+        )
     estimator.ensembles_ = [
         from_tensors(plain, f"ensemble{o}", tensors, placed, inputs) for o, plain in enumerate(header["ensembles"])
     ]
@@ -332,12 +335,12 @@ def _unpack_encoding(plain: Any, names: list[str], D: int, targets: int) -> Tabl
     encoding = TableEncoding.from_plain(plain)
     if len(encoding.names) != D or len(encoding.targets) != targets:
         raise FileFormatError(
-            f"The file's table has {len(encoding.names)} inputs and {len(encoding.targets)} targets; its model has {D} and {targets}."
+            f"The file's table has {counted(len(encoding.names), 'input')} and {counted(len(encoding.targets), 'target')}; its model has {D} and {targets}."
         )
     if names and tuple(names) != encoding.names:
         raise FileFormatError("The file's table becomes other columns than those that its model was fitted to.")
     if encoding.donors is not None and any(len(row) != D for row in encoding.donors.rows):
-        raise FileFormatError(f"The rows that the file's table takes values from do not have {D} columns.")
+        raise FileFormatError(f"The rows that the file's table takes values from do not have {counted(D, 'column')}.")
     return encoding
 
 

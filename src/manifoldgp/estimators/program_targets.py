@@ -45,9 +45,9 @@ def to_predictor(estimator: ManifoldGPRegressor, max_members: int | None = None,
 
 
 def small_predictor(
-    estimator: ManifoldGPRegressor, most_bytes: int, tolerance: float, searching: Callable[[], object] = lambda: None
+    estimator: ManifoldGPRegressor, most_bytes: int, tolerance: float | None, searching: Callable[[], object] = lambda: None
 ) -> Predictor | None:
-    """The predictor if it is small, else one of a quarter of that size at most that loses at most ``tolerance`` nats a row and says so; else None.
+    """The predictor if it is small, else one of a quarter of that size at most that loses at most ``tolerance`` nats a row and says so (None: there is no other one); else None.
 
     searching: called before few points are looked for, which takes some ten seconds of processor time; members in cells for which it would take more have no small predictor.
     """
@@ -60,6 +60,8 @@ def small_predictor(
     ensembles, words = _whole(estimator.ensembles_)
     if program_bytes(ensembles) <= most_bytes:
         return _predictor(estimator, ensembles, words=words)
+    if tolerance is None:
+        return None
     searching()
     smaller = distilled(ensembles, None, tolerance, _SECONDS)
     if program_bytes([d.ensemble for d in smaller], [d.few for d in smaller]) > most_bytes // 4:

@@ -21,6 +21,7 @@ from scipy.special import ndtri
 from scipy.stats import qmc
 from torch import Tensor
 
+from manifoldgp._system.plain_text import counted
 from manifoldgp.data.inputs import whole_number
 from manifoldgp.errors import InputError
 from manifoldgp.estimators.arguments import generator_of
@@ -101,7 +102,7 @@ def sensitivity(
 ) -> Sensitivity:
     """The indices of one target's f. law None: normal where the kernel has a closed form, uniform elsewhere."""
     if not 0 <= output < len(estimator.ensembles_):
-        raise InputError(f"There are {len(estimator.ensembles_)} targets, counted from 0; got output={output!r}.")
+        raise InputError(f"The model has {counted(len(estimator.ensembles_), 'target')}, counted from 0; got output={output!r}.")
     whole_number(samples, "samples", least=64)
     ensemble = estimator.ensembles_[output]
     closed = _closed_form_of(ensemble)

@@ -120,7 +120,7 @@ def input_words(estimator: ManifoldGPRegressor, found: Decomposition) -> list[In
     D = estimator.n_features_in_
     names = getattr(estimator, "feature_names_in_", ["x"] if D == 1 else [f"x{d}" for d in range(D)])
     scaler = estimator.x_scaler_
-    X = scaler.undo(found.posterior.data.X.cpu().numpy())
+    X = scaler.as_given(found.posterior.data.X.cpu().numpy())
     low, high = np.min(X, 0), np.max(X, 0)
     told = zip(scaler.columns.tolist(), scaler.offsets.tolist(), scaler.scales.tolist(), strict=True)
     return [InputWords(one_line(str(names[d])), float(low[d]), float(high[d]), offset, scale) for d, offset, scale in told]

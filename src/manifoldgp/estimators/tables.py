@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from manifoldgp._system.plain_text import counted, verb
 from manifoldgp.data import inputs
 from manifoldgp.data.columns import Column
 from manifoldgp.data.dates import pandas
@@ -65,7 +66,7 @@ def training_rows(
     names = column_names(y) or (["y"] if Y.shape[1] == 1 else [f"y{o}" for o in range(Y.shape[1])])
     table = _named_columns(X) if frame is None else frame
     if len(table) != len(Y):
-        raise InputError(f"X has {len(table)} rows and y has {len(Y)}. They must have as many.")
+        raise InputError(f"X has {counted(len(table), 'row')} and y has {len(Y)}. They must have as many.")
     if frame is None and estimator.cyclic:
         raise InputError("cyclic is about columns of dates, and X is an array of numbers. Hand in a frame, or leave cyclic out.")
     encoding = _of_array(table, names, estimator.missing) if frame is None else _of_frame(estimator, table, names, Y)
@@ -76,9 +77,12 @@ def training_rows(
         return rows
     if kept.sum() < 2:
         raise InputError(
-            f"{int(kept.sum())} of {len(kept)} rows have all their inputs; at least 2 are needed. Use missing='impute'."
+            f"{int(kept.sum())} of {counted(len(kept), 'row')} {verb(int(kept.sum()), 'has', 'have')} all inputs; at least 2 are needed. Use missing='impute'."
         )
-    warn(f"{int((~kept).sum())} of {len(kept)} rows have missing inputs and are left out of the fit (missing='drop').")
+    out = int((~kept).sum())
+    warn(
+        f"{out} of {counted(len(kept), 'row')} {verb(out, 'has', 'have')} missing inputs and {verb(out, 'is', 'are')} left out of the fit (missing='drop')."
+    )
     std = None if input_std is None else of_rows(input_std, kept)
     return TrainingRows(rows.X, rows.y, _chosen(noise_std, kept), _chosen(groups, kept), std)
 

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from manifoldgp._system.plain_text import counted
 from manifoldgp._system.threads import threads_for, training_threads
 from manifoldgp.averaging import Averaging, Single, Stack
 from manifoldgp.averaging.averages import Averaged, FoldChoice, SamplingReport
@@ -114,7 +115,7 @@ def titled(plan: Plan, rows: int, model: Model, averaging: Averaging, method: st
         return plan
     plain = isinstance(averaging, Single) and isinstance(model.features, Identity)
     trained = "a plain GP" if plain else f"averaging={averaging.shorthand()!r}"
-    return replace(plan, title=f"{rows:,} rows, {trained}, method={method!r}" + (f", {part}" if part else ""))
+    return replace(plan, title=f"{counted(rows, 'row')}, {trained}, method={method!r}" + (f", {part}" if part else ""))
 
 
 def fit_sparse(
@@ -180,7 +181,7 @@ def bound_model(model: Model, X: Tensor) -> Model:
     try:
         return model.bind(X)
     except RuntimeError as error:  # PyTorch's way to say that sizes do not fit
-        raise InputError(f"The features cannot be computed for inputs with {X.shape[1]} columns: {error}") from error
+        raise InputError(f"The features cannot be computed for inputs with {counted(X.shape[1], 'column')}: {error}") from error
 
 
 def refuse_too_little_memory(inducing: int) -> None:
@@ -249,7 +250,7 @@ def _tell_of_all_rows(table: np.ndarray, kept: np.ndarray, posterior: Conditione
     nlml = posterior.bound if isinstance(posterior, SparsePosterior) else posterior.nlml()
     table["nlml"][kept] = nlml.cpu().numpy() + posterior.rows * log_scale
     table["objective"] = table["nlml"] + np.nan_to_num(prior)
-    table["status"][kept] = f"trained on {learnt_from:,} rows"
+    table["status"][kept] = f"trained on {counted(learnt_from, 'row')}"
 
 
 def _on_shared_features(

@@ -11,6 +11,7 @@ import torch
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
+from manifoldgp._system.plain_text import counted, verb
 from manifoldgp.data import inputs
 from manifoldgp.errors import InputError
 from manifoldgp.estimators.tables import query_rows
@@ -44,8 +45,9 @@ def model_inputs(estimator: Predicting, X: Table) -> Tensor:
     points = model_points(estimator, X)
     if points.every_row_is_known:
         return points.known
+    lacking = points.rows - len(points.known)
     raise InputError(
-        f"{points.rows - len(points.known)} of {points.rows} rows have missing inputs or unknown categories. predict, predict_quantiles, predict_cdf and "
+        f"{lacking} of {counted(points.rows, 'row')} {verb(lacking, 'has', 'have')} missing inputs or unknown categories. predict, predict_quantiles, predict_cdf and "
         "log_predictive_density can do with them; this cannot. Leave these rows out, or fill them in."
     )
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from manifoldgp._system.plain_text import counted, verb
 from manifoldgp.data import inputs
 from manifoldgp.data.scaling import Standardizer, canonical_rows
 from manifoldgp.errors import InputError, warn
@@ -45,8 +46,9 @@ def unlabelled_inputs(
     more = inputs.more_inputs(estimator, tables.query_rows(estimator, unlabelled, tell=False).X, allow_missing=encoded)
     known = np.asarray(~np.isnan(more).any(1))
     if not known.all():
+        out = int((~known).sum())
         warn(
-            f"{int((~known).sum())} of {len(known)} rows of unlabelled have missing inputs or unknown categories, and are left out."
+            f"{out} of {counted(len(known), 'row')} of unlabelled {verb(out, 'has', 'have')} missing inputs or unknown categories, and {verb(out, 'is', 'are')} left out."
         )
     return np.concatenate([table.without_target, more[known]])
 

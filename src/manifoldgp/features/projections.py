@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from manifoldgp._system.plain_text import counted
 from manifoldgp.errors import InputError
 from manifoldgp.features.feature_map import ClosedForm, Features, positive_integer
 from manifoldgp.features.layers import adjacent, affine
@@ -139,7 +140,7 @@ class FixedLinear(Features):
         D, matrix = X.shape[-1], X.new_tensor(self.matrix)
         if len(matrix) != D:
             raise InputError(
-                f"The matrix of FixedLinear has {len(matrix)} rows, and the inputs have {D} columns; they must agree."
+                f"The matrix of FixedLinear has {counted(len(matrix), 'row')}, and the inputs have {counted(D, 'column')}; they must agree."
             )
         return constants(matrix=matrix, offset=X.new_tensor(self.offset))
 

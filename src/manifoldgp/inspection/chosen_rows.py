@@ -126,9 +126,9 @@ def training_rows(model: ManifoldGPRegressor, output: int = 0, most: int | None 
     except AttributeError as error:
         raise InputError(f"This {type(model).__name__} does not keep its training rows. Give rows: X=..., y=....") from error
     place = thinned(len(y), most)
-    scale, offset = model.y_scaler_.scale[output], model.y_scaler_.offset[output]
-    X = model.x_scaler_.undo(X[place])
-    return Rows(X, y[place] * scale + offset, X, place, len(y), False)
+    X, Y = model.x_scaler_.as_given(X[place]), np.zeros((len(place), model.n_outputs_))
+    Y[:, output] = y[place]
+    return Rows(X, model.y_scaler_.as_given(Y)[:, output], X, place, len(y), False)
 
 
 def chosen_rows(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from manifoldgp._system.plain_text import counted
 from manifoldgp.errors import InputError
 from manifoldgp.inspection.chosen_rows import output_index
 from manifoldgp.inspection.curves import span
@@ -87,11 +88,11 @@ def components(
     found = Decomposition.of(block, member)
     inputs, on_features = input_words(model, found), not isinstance(found.posterior.model.features, Identity)
     given = found.posterior.H[0] if on_features else found.posterior.data.X
-    X = given.cpu().numpy() if on_features else model.x_scaler_.undo(given.cpu().numpy())
+    X = given.cpu().numpy() if on_features else model.x_scaler_.as_given(given.cpu().numpy())
     ends = np.full(X.shape[1], np.nan) if upto is None else np.asarray(upto, dtype=float).reshape(-1)
     if len(ends) != X.shape[1]:
-        what = "features" if on_features else "inputs"
-        raise InputError(f"upto needs one value for each of the {X.shape[1]} {what}; got {len(ends)}.")
+        what = "feature" if on_features else "input"
+        raise InputError(f"upto needs one value for each of the {counted(X.shape[1], what)}; got {len(ends)}.")
     drawn = []
     for part, share in zip(found.parts, found.shares(), strict=True):
         places = inputs_of(part.kernel)

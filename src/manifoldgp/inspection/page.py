@@ -12,7 +12,7 @@ import numpy as np
 
 from manifoldgp import inspection
 from manifoldgp._system.files import refuse_unwritable, write_whole
-from manifoldgp._system.plain_text import visible
+from manifoldgp._system.plain_text import counted, visible
 from manifoldgp._system.threads import threads_for
 from manifoldgp.errors import InputError
 from manifoldgp.inspection import page_charts, page_errors, page_relevance, page_trust
@@ -135,7 +135,7 @@ def _training(view: ModelView, charts: list[Spec]) -> str:
 
 def _data(view: ModelView) -> str:
     hidden = view.model.n_outputs_ - len(view.targets)
-    note = f" The page shows the first {MOST_TARGETS} of {view.model.n_outputs_} targets." if hidden else ""
+    note = f" The page shows the first {MOST_TARGETS} of {counted(view.model.n_outputs_, 'target')}." if hidden else ""
     return f"<h2>The data</h2><p>{words.data(view)}{note}</p>{data_table(view)}"
 
 

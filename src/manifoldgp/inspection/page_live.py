@@ -105,9 +105,8 @@ def _column(column: Column, X: np.ndarray, begin: int) -> Spec:
         return spec | {"kind": "number", "name": column.names[0]}
     first = datetime.fromisoformat(column.time.origin)
     origin, unit = first.timestamp() * 1e3, UNITS[column.time.unit] * 1e3
-    whole = bool((np.abs(x - np.round(x)) < 1e-6).all())  # standardising and back leaves a trace in the last digits
-    days = whole and column.time.unit == "days" and first.time() == time()
-    places = {name: origin + unit * (round(spec[name]) if whole else spec[name]) for name in ("low", "high", "start")}
+    days = bool((x == np.round(x)).all()) and column.time.unit == "days" and first.time() == time()
+    places = {name: origin + unit * spec[name] for name in ("low", "high", "start")}
     scale = {"origin": origin, "unit": unit, "cyclic": list(column.time.cyclic), "order": column.time.order}
     return spec | places | scale | {"days": days}
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from manifoldgp import inspection
-from manifoldgp._system.plain_text import one_line
+from manifoldgp._system.plain_text import counted, one_line
 from manifoldgp.averaging.stacking import HeldOutReport
 from manifoldgp.errors import InputError
 from manifoldgp.inspection.table_columns import TableColumn, column_strengths, table_columns
@@ -235,7 +235,7 @@ def _names(model: ManifoldGPRegressor, columns: Sequence[str] | None) -> tuple[l
     if columns is not None:
         if isinstance(columns, str) or len(columns) not in (D, D + outputs):
             raise InputError(
-                f"columns must name the {D} inputs, or the {D} inputs and then the {outputs} targets; got {columns!r}."
+                f"columns must name the {counted(D, 'input')}, or the {counted(D, 'input')} and then the {counted(outputs, 'target')}; got {columns!r}."
             )
         known[: len(columns)] = [str(name) for name in columns]
     shown = [one_line(name) for name in known]

@@ -8,7 +8,7 @@ from html import escape
 import numpy as np
 
 from manifoldgp import inspection, metrics
-from manifoldgp._system.plain_text import digits, explained_share, one_line, unit_of
+from manifoldgp._system.plain_text import counted, digits, explained_share, one_line, unit_of
 from manifoldgp.averaging import as_averaging
 from manifoldgp.averaging.stacking import PLAIN_GPS
 from manifoldgp.averaging.verdict import errors_of, interval_remarks
@@ -188,7 +188,7 @@ def lead(view: ModelView) -> str:
     given = _given_inputs(view)
     names = given if len(given) <= 8 else [*given[:7], f"{len(given) - 7} more"]
     return (
-        f"This model predicts {_strong([t.name for t in view.targets])} from {_strong(names)}. It was trained on {view.trained_rows:,} rows. For every new row it "
+        f"This model predicts {_strong([t.name for t in view.targets])} from {_strong(names)}. It was trained on {counted(view.trained_rows, 'row')}. For every new row it "
         "gives an expected value and how sure it is of it. This page shows what it predicts, how far that can be trusted, and how to use it."
     )
 
@@ -223,7 +223,7 @@ def prediction(view: ModelView) -> str:
     shown = min(len(view.columns), MOST_SLICES)
     words = any(column.words(view.X[:1]) is not None for column in view.strongest[:shown])
     of_words = " Of a category: the mean prediction and the mean interval of the rows of each." if words else ""
-    which = "" if shown == len(view.columns) else f" The {shown} inputs that matter most can be chosen."
+    which = "" if shown == len(view.columns) else f" The {counted(shown, 'input')} that matter most can be chosen."
     return (
         f"<b>What happens to the prediction when one input varies</b> and the others go along as they do in the data (accumulated local effects: rows are moved to values nearby, "
         f"never far from where rows are): line, mean; {interval}. Ticks at the bottom show where training rows are. The vertical scale is the same for all inputs.{of_words}{which}"
@@ -238,7 +238,7 @@ def observed(view: ModelView) -> str:
         else f"{_training_rows(view)}, but each is predicted from all the others (leave-one-out), so this is not the fit to known values."
     )
     some = target.shown.total > 600
-    note = f" At most 600 of {target.shown.total:,} rows are drawn." if some else ""
+    note = f" At most 600 of {counted(target.shown.total, 'row')} are drawn." if some else ""
     return f"<b>Predicted against observed.</b> On the dashed diagonal a prediction is exact; bars are 95 % intervals, and most should cross the diagonal. {how}{note}"
 
 
@@ -261,12 +261,12 @@ def worst(view: ModelView) -> str:
     easier = any(target.shown.left_out and target.held_out is not None for target in view.targets)
     encoding = getattr(view.model, "table_encoding_", None)
     told = view.test_numbers is not None or (encoding is not None and encoding.rows_left_out is not None)
-    counted = (
+    numbered = (
         "as in the table, of several files through all of them; a row of units below the names is not counted."
         if told
         else "without those that were left out because the target or an input is missing."
     )
-    return _WORST + counted + _EASIER * easier
+    return _WORST + numbered + _EASIER * easier
 
 
 def features(view: ModelView, shown: bool) -> str:
@@ -274,13 +274,13 @@ def features(view: ModelView, shown: bool) -> str:
         return "This model has no learned features: it works on the inputs as they are (a plain Gaussian process)."
     found = inspection.learned_features(view.model, view.X[:1], output=0)
     Q = found.H.shape[1]
-    text = f"A learned map takes {_inputs(view)} to {_count(Q, 'feature')}, and the Gaussian process works on these."
+    text = f"A learned map takes {_inputs(view)} to {counted(Q, 'feature')}, and the Gaussian process works on these."
     if found.weight < 0.999:
         text += f" Of the many members with learned features this is the one with the most weight (group {escape(found.group)}, {100 * found.weight:.0f} % of the prediction)."
     if len(view.inputs) == 1:
         text += f" Shown as functions of {escape(view.inputs[0])}{', and by the directions in which they spread most' if Q > 2 else ''}."
     elif Q > 2:
-        text += f" {Q} features do not fit on a screen: shown are the directions in which they spread most."
+        text += f" {counted(Q, 'feature')} do not fit on a screen: shown are the directions in which they spread most."
     return text + _thinned(view)
 
 
@@ -348,12 +348,16 @@ def _groups(view: ModelView) -> list[str]:
 def _inputs(view: ModelView) -> str:
     """How many columns of the table are inputs, and how many numbers the model sees for them."""
     columns, numbers = len(view.columns), len(view.inputs)
-    return _count(columns, "input") + (f" ({_count(numbers, 'number')})" if numbers != columns else "")
+    return counted(columns, "input") + (f" ({counted(numbers, 'number')})" if numbers != columns else "")
 
 
 def data(view: ModelView) -> str:
-    sizes = f"{view.trained_rows:,} rows, {_inputs(view)}, {_count(view.model.n_outputs_, 'target')}"
-    sample = f" The numbers below are those of a sample of {len(view.X):,} rows, which the model keeps." if view.sampled else ""
+    sizes = f"{counted(view.trained_rows, 'row')}, {_inputs(view)}, {counted(view.model.n_outputs_, 'target')}"
+    sample = (
+        f" The numbers below are those of a sample of {counted(len(view.X), 'row')}, which the model keeps."
+        if view.sampled
+        else ""
+    )
     return f"What the model was trained on: {sizes}.{sample} Outside these ranges it extrapolates: trust it less there."
 
 
@@ -406,18 +410,18 @@ def _calibration_rows(view: ModelView) -> str:
     n = len(target.calibration.pit)
     return {
         "test rows": f"From {n:,} test rows, which the model has not seen.",
-        "held-out rows": f"From {n:,} training rows that were held out: no model that predicts them has seen them.",
-        "leave-one-out": f"From {n:,} training rows, each predicted from all the others by parameters that have seen it: a little too kind.",
+        "held-out rows": f"From {counted(n, 'training row')} that were held out: no model that predicts them has seen them.",
+        "leave-one-out": f"From {counted(n, 'training row')}, each predicted from all the others by parameters that have seen it: a little too kind.",
     }[target.calibration.source]
 
 
 def _thinned(view: ModelView) -> str:
     drawn = len(view.targets[0].rows.y)
-    return f" {drawn:,} of {view.trained_rows:,} training rows are drawn." if drawn < view.trained_rows else ""
+    return f" {drawn:,} of {counted(view.trained_rows, 'training row')} are drawn." if drawn < view.trained_rows else ""
 
 
 def _training_rows(view: ModelView) -> str:
-    return f"A sample of {len(view.X):,} training rows" if view.sampled else "Training rows"
+    return f"A sample of {counted(len(view.X), 'training row')}" if view.sampled else "Training rows"
 
 
 def _typical_error(view: ModelView, target: TargetView) -> tuple[float, str]:
@@ -431,10 +435,6 @@ def _typical_error(view: ModelView, target: TargetView) -> tuple[float, str]:
 
 def _source(target: TargetView) -> str:
     return {"leave-one-out": "rows left out"}.get(target.calibration.source, target.calibration.source)
-
-
-def _count(n: int, what: str) -> str:
-    return f"{n} {what}" if n == 1 else f"{n} {what}s"
 
 
 def _list(names: list[str], last: str = "and") -> str:

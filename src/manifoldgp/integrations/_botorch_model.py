@@ -17,6 +17,7 @@ from gpytorch.distributions import MultivariateNormal
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
+from manifoldgp._system.plain_text import counted
 from manifoldgp.errors import InputError
 from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
 from manifoldgp.estimators.units import scaled_tensor
@@ -61,7 +62,9 @@ class ManifoldGPModel(Model, FantasizeMixin):
         if posterior not in _POSTERIORS:
             raise InputError(f"posterior must be one of {', '.join(map(repr, _POSTERIORS))}; got {posterior!r}.")
         if not 0 <= output < len(estimator.ensembles_):
-            raise InputError(f"output must name one of the {len(estimator.ensembles_)} targets, counted from 0; got {output!r}.")
+            raise InputError(
+                f"output must name one of the {counted(len(estimator.ensembles_), 'target')}, counted from 0; got {output!r}."
+            )
         ensemble = estimator.ensembles_[output]
         self.kind = posterior
         self.ensemble: Ensemble | None = ensemble  # what functions are drawn from; None of batches of models

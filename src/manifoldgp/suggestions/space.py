@@ -207,7 +207,7 @@ def model_columns(model: ManifoldGPRegressor) -> list[str]:
 def training_inputs(model: ManifoldGPRegressor, output: int = 0) -> np.ndarray:
     """The inputs (n, D) of the rows that the model keeps, in original units."""
     data = model.ensembles_[output].blocks[0].data
-    return model.x_scaler_.undo(data.X.detach().cpu().numpy())
+    return model.x_scaler_.as_given(data.X.detach().cpu().numpy())
 
 
 def _usual(model: ManifoldGPRegressor) -> dict[str, Domain | None]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from manifoldgp._system.plain_text import counted
 from manifoldgp._system.threads import threads_for
 from manifoldgp.data.columns import pandas
 from manifoldgp.errors import InputError
@@ -159,7 +160,7 @@ def _where(inside: int, rows: int) -> str:
     if inside == rows:
         return "in the training rows"
     return (
-        f"in the {inside} of {rows} training rows that are possible"
+        f"in the {inside} of {counted(rows, 'training row')} that are possible"
         if inside
         else "among possible experiments, which no training row is,"
     )

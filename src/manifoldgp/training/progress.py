@@ -290,12 +290,12 @@ def in_advance(plan: Plan, seconds: float, budget: float | None) -> str:
 
 
 def about(seconds: float) -> str:
-    """An estimate of seconds, as a person says it.
+    """An estimate of seconds, as a person says it; of short times none is right to a second.
 
-    >>> about(0.4), about(42.0)
-    ('less than a second', 'about 42 s')
+    >>> about(0.1), about(1.4), about(42.0)
+    ('a second or less', 'a second or less', 'about 42 s')
     """
-    return "less than a second" if seconds < 0.5 else f"about {clock(seconds)}"
+    return "a second or less" if seconds < 1.5 else f"about {clock(seconds)}"
 
 
 def clock(seconds: float) -> str:

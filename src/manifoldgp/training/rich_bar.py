@@ -10,7 +10,7 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn,
 from rich.table import Column
 from rich.text import Text
 
-from manifoldgp.training.progress import clock
+from manifoldgp.training.progress import about
 
 
 class RichBar:
@@ -65,4 +65,4 @@ class TimeLeft(ProgressColumn):
             return Text("")
         if self._end is None:
             return Text("estimating time left", style="dim")
-        return Text(f"about {clock(max(self._end - time.perf_counter(), 0.0))} left")
+        return Text(f"{about(max(self._end - time.perf_counter(), 0.0))} left")
