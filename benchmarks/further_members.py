@@ -2,16 +2,14 @@
 
     python benchmarks/further_members.py --out benchmarks/results/further        # everything; finished fits are not run again
     python benchmarks/further_members.py --only boston concrete --rows 100       # a part of it
-    python benchmarks/further_members.py --rows 3000 --kinds                     # no kind: the stack itself, and weights by region
+    python benchmarks/further_members.py --rows 3000 --kinds                     # no kind: what parts of the stack itself are worth
     python benchmarks/further_members.py --table                                 # print the tables of finished fits
 
 What is tried (benchmarks/further_kinds.py): noise that follows the inputs within bounds, arcsine and linear kernels, Student-t noise, hyperparameters drawn from a Laplace approximation,
 inputs and targets on learnt scales. A kind is trained on the folds of the stack's first deal; stacking gives it a weight beside the
 whole stack, and test rows tell what that is worth: the difference of NLPP (standardised y, negative is better) and the ratio of RMSE. Beside them three things that
-concern the stack itself: several deals of the rows (against one), weights by region, and, where it is asked for (``--search``), a kernel search as one more group, all with one deal of the rows.
-Regions are thirds of the stack's own predictions; their weights, drawn
-towards the common ones, are found on nine tenths of the held-out rows and scored on the last, in turn; from 600 rows on,
-where members of the folds predict, also found on all of them and scored on test rows.
+concern the stack itself: several deals of the rows (against one), weights that follow how sure members are (against constant ones), and, where it is asked for (``--search``),
+a kernel search as one more group, with one deal of the rows.
 
 Kinds are chosen by what they do on the CHOOSING sets, and the others tell whether that was right.
 """
@@ -20,7 +18,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import time
 import warnings
 from pathlib import Path
@@ -32,7 +29,6 @@ from further_kinds import KINDS, Tried
 from honesty import recorded
 from manifoldgp import ManifoldGPRegressor, Search, Stack
 from manifoldgp.averaging import stack
-from manifoldgp.averaging.final_members import RETRAINED_BELOW
 from manifoldgp.averaging.fold_training import OnFolds
 from manifoldgp.averaging.kinds import SEARCHED_GP
 from manifoldgp.averaging.stacking import doubt, log_mixture, stacking_weights
@@ -42,16 +38,13 @@ from study import CHOOSING, REPORTING, subset
 MORE = ("airfoil", "bike", "elevators", "pol")
 """Further sets to report on."""
 
-ROWS, MOST_DRAWN, MOST_DEALT, REGIONS_FROM = (100, 200, 500), 200, 300, 450
-"""Rows of the study; up to how many hyperparameters are drawn and rows dealt more than once; from how many on regions have weights."""
-
-STRENGTH = 30.0
-"""Pseudo-rows that vote for the common weights in every region."""
+ROWS, MOST_DRAWN, MOST_DEALT = (100, 200, 500), 200, 300
+"""Rows of the study; up to how many hyperparameters are drawn and rows dealt more than once."""
 
 SEARCH = Search(depth=3, beam=1, kernels=("se", "linear"), max_iter=40)
 """The search that is tried as a group of the stack: of few kernels, since every input brings candidates of its own."""
 
-IN_THE_STACK = ("several deals (in the stack)", "weights by region", "searched GP", "weights by region, test rows")
+IN_THE_STACK = ("several deals (in the stack)", "weights that follow certainty (in the stack)", "searched GP")
 
 
 def main() -> None:
@@ -180,15 +173,10 @@ class Trial:
         }
 
     def parts_of_the_stack(self) -> dict[str, dict[str, float]]:
-        """What the stack would lose with one deal, and what weights by region would gain."""
-        rows = len(self.given[1])
-        report, found = self.model.held_out_[0], {}
-        if rows <= MOST_DEALT:
+        """What the stack would lose with one deal, and with constant weights."""
+        found = {IN_THE_STACK[1]: self._gained_over(ManifoldGPRegressor(averaging=Stack(certainty=0.0)))}
+        if len(self.given[1]) <= MOST_DEALT:
             found[IN_THE_STACK[0]] = self._gained_over(ManifoldGPRegressor(averaging=Stack(deals=1)))
-        if rows >= REGIONS_FROM and len(report.mean) >= REGIONS_FROM:
-            found[IN_THE_STACK[1]] = {"d": round(-self._gain_by_region(), 4), "ratio": float("nan"), "weight": 1.0, "time": 0.0}
-            if rows >= RETRAINED_BELOW:
-                found[IN_THE_STACK[3]] = self._by_region_on_test_rows()
         return found
 
     def with_search(self) -> dict[str, float]:
@@ -211,56 +199,6 @@ class Trial:
         other.fit(X, y, **options)
         seconds = self.seconds - (time.process_time() - begin)
         return self._against(self._scored(*self._said(other)), self.score, 1.0, seconds)
-
-    @torch.no_grad()
-    def _by_region_on_test_rows(self) -> dict[str, float]:
-        """What weights by region, found on all held-out rows, change on test rows."""
-        course, report, scale = self.tried.course, self.model.held_out_[0], float(self.model.y_scaler_.scales[0])
-        G, F = report.weights.shape
-        factors, y = torch.tensor(self.tried.factors)[:, None, None], self.y_test
-        log_density, mean = torch.zeros(G, F, len(y), dtype=torch.float64), torch.zeros(G, len(y), dtype=torch.float64)
-        for g, name in enumerate(report.groups):
-            group = course.groups[name]
-            posterior, w = group.batch.conditioned(group.chosen, self.tried.data), torch.tensor(group.weights()[group.chosen])
-            each, variance = posterior.mean_and_variance(self.X_test)
-            variance = factors * (variance + posterior.noise_variance()[:, None])
-            of_members = -0.5 * ((y - each) ** 2 / variance + (2 * math.pi * variance).log())
-            log_density[g], mean[g] = (of_members + w.log()[:, None]).logsumexp(1), w @ each
-        table, own_mean = log_density.reshape(G * F, -1).numpy(), mean.numpy()
-        held_out = course.contest.candidates.log_density.reshape(G * F, -1)
-        cuts, common = np.quantile(report.mean, (1 / 3, 2 / 3)), report.weights.ravel()
-        region_of, region = np.digitize(report.mean, cuts), np.digitize(report.weights.sum(1) @ own_mean, cuts)
-        before, after, moved = log_mixture(table, common), np.zeros(len(y)), np.zeros(len(y))
-        assert abs(before.mean() - np.log(scale) - self.log_density.mean()) < 0.01, (
-            "the same mixture, but for members without weight"
-        )
-        for r in range(3):
-            own = stacking_weights(held_out[:, region_of == r], STRENGTH * common + 1e-9)
-            after[region == r] = log_mixture(table[:, region == r], own)
-            moved[region == r] = own.reshape(G, F).sum(1) @ own_mean[:, region == r]
-        scores = [
-            self._scored(said - np.log(scale), self._offset + scale * m)
-            for said, m in ((before, report.weights.sum(1) @ own_mean), (after, moved))
-        ]
-        return self._against(*scores, 1.0, 0.0)
-
-    def _gain_by_region(self) -> float:
-        """Nats a row of held-out rows that weights of their own for thirds of the predicted means gain over common ones."""
-        candidates, report = self.tried.course.contest.candidates, self.model.held_out_[0]
-        G, F, _ = candidates.log_density.shape
-        table = candidates.log_density.reshape(G * F, -1)
-        table = table[:, np.isfinite(table).all(0)]
-        region = np.digitize(report.mean, np.quantile(report.mean, (1 / 3, 2 / 3)))
-        unit = np.arange(table.shape[1]) if report.together is None else report.together
-        tenth, gains = (np.random.default_rng(0).permutation(unit.max() + 1) % 10)[unit], []
-        for t in range(10):
-            learn, test = tenth != t, tenth == t
-            common = stacking_weights(table[:, learn], 0.02 * learn.sum() / len(table))
-            for r in range(3):
-                own = stacking_weights(table[:, learn & (region == r)], STRENGTH * common + 1e-9)
-                rows = test & (region == r)
-                gains.append(log_mixture(table[:, rows], own) - log_mixture(table[:, rows], common))
-        return float(np.concatenate(gains).mean())
 
 
 def _learnt(course: OnFolds) -> Data:
