@@ -123,7 +123,7 @@ class Ensemble:
             inputs = chunk.detach().clone().requires_grad_()
             with torch.enable_grad():
                 moments = [block.moments(inputs, variance=self.certainty is not None)[:2] for block in self.blocks]
-                weights = self._member_weights_at([variance for _, variance in moments])
+                weights = self.member_weights_at([variance for _, variance in moments])
                 mean = torch.stack([(w * m).sum(0) for w, (m, _) in zip(weights, moments, strict=True)]).sum(0)
             pieces.append(_slope(mean, inputs))
         return torch.cat(pieces)
@@ -149,7 +149,7 @@ class Ensemble:
             w = log_weights.exp()
             spreads.append((factors @ w / w.sum(0).clamp_min(torch.finfo(w.dtype).tiny))[:, None])
         # Entry (i, j) of a member's covariance has the weight √(w(x_i) w(x_j)).
-        roots = [w.sqrt().expand(len(w), len(X)) for w in self._member_weights_at(variances)]
+        roots = [w.sqrt().expand(len(w), len(X)) for w in self.member_weights_at(variances)]
         m, root = torch.cat(means), torch.cat(roots)
         centre = (root**2 * m).sum(0)
         deviation = (m - centre) * root
@@ -216,7 +216,7 @@ class Ensemble:
         """Weight of each member (R_b,), block by block, variance factors added up."""
         return [w.exp().sum(0) for w in self.log_weights]
 
-    def _member_weights_at(self, variances: Sequence[Tensor]) -> list[Tensor]:
+    def member_weights_at(self, variances: Sequence[Tensor]) -> list[Tensor]:
         """Weight of each member (R_b, 1), or (R_b, n) where it follows the variances (R_b, n) of f, block by block."""
         if self.certainty is None:
             return [w[:, None] for w in self.member_weights()]
