@@ -283,7 +283,8 @@ def _loss(ensemble: Ensemble, exact: Sequence[tuple[Tensor, Tensor]], members: d
     fewer = [(mean.clone(), variance.clone()) for mean, variance in exact]
     for (b, r), member in members.items():
         fewer[b][0][r], fewer[b][1][r] = member.moments()
-    before, after = (ensemble.member_weights_at([variance for _, variance in moments]) for moments in (exact, fewer))
+    observed = [ensemble.observed([variance for _, variance in moments]) for moments in (exact, fewer)]
+    before, after = map(ensemble.member_weights_at, observed)
     lost = _moved(torch.cat(before), torch.cat(after)) + torch.zeros_like(exact[0][0][0])
     for (b, r), member in members.items():
         lost += before[b][r] * member.losses()
