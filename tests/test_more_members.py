@@ -9,11 +9,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
 import manifoldgp
+from drawn_estimators import drawn_estimator
 from manifoldgp import GPRegressor, ManifoldGPRegressor, Restarts, Single, Stack
 from manifoldgp.averaging.stacking import tempered_weights
 from manifoldgp.errors import FitWarning, InputError
+from manifoldgp.estimators.more_members import _joined
+from manifoldgp.features import MLP
+from manifoldgp.model import Model
 from short_fits import SHORT_STACK, few_starts, short_stack
 
 rng = np.random.default_rng(0)
@@ -48,6 +53,22 @@ def test_new_members_join_a_stack_and_the_old_ones_stay(stack, fitted):
     kept = more.starts_["weight"][: len(stack.starts_)]  # in the proportions that they had
     np.testing.assert_allclose(kept / kept.sum(), stack.starts_["weight"] / stack.starts_["weight"].sum(), atol=1e-12)
     assert not np.array_equal(more.predict(X), stack.predict(X))
+
+
+def test_weights_that_follow_variances_do_so_in_both_fits_together():
+    """With the average power, and usual variances of both; members of a fit that has none are as usual where rows are left out."""
+    parts = [(Model(), 1), (Model(features=MLP((3, 2))), 2)]
+    (one,), (other,) = (drawn_estimator(parts, exponents=e).ensembles_ for e in ((2.0,), (1.0,)))
+    both = _joined(one, other, (0.25, 0.75))
+    assert both.certainty.exponent == pytest.approx(1.25)
+    assert all(map(torch.equal, both.certainty.usual, [*one.certainty.usual, *other.certainty.usual]))
+    assert _joined(one, other, (0.0, 1.0)).certainty.exponent == other.certainty.exponent
+    half = _joined(replace(one, certainty=None), other, (0.5, 0.5))
+    assert half.certainty.exponent == 0.5
+    variances = one.blocks[1].left_out(torch.arange(len(one.blocks[1].data.y)))[1]
+    torch.testing.assert_close(half.certainty.usual[1], variances.log().mean(-1))
+    assert torch.isfinite(half.predict(one.blocks[0].data.X).moments()[0]).all()
+    assert _joined(replace(one, certainty=None), replace(other, certainty=None), (0.5, 0.5)).certainty is None
 
 
 def test_held_out_rows_speak_of_both_fits_together(stack, fitted):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ from manifoldgp.data import inputs
 from manifoldgp.data.sources import RowSource
 from manifoldgp.errors import InputError
 from manifoldgp.estimators import fitting
+from manifoldgp.inference.certainty import Certainty
 from manifoldgp.inference.ensemble import Ensemble
 from manifoldgp.training.settings import Sparse
 from manifoldgp.training.trained import Earlier
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from manifoldgp.data.inputs import Table
     from manifoldgp.data.scaling import Standardizer
     from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
+
+_ROWS = 500
+"""Training rows, at most about so many, at which usual variances are found."""
 
 
 def fit_more(
@@ -156,12 +160,29 @@ def _join(estimator: ManifoldGPRegressor, later: ManifoldGPRegressor, shares: li
 def _joined(earlier: Ensemble, later: Ensemble, weights: tuple[float, float]) -> Ensemble:
     """The mixture of two ensembles; one without weight is left out."""
     blocks, log_weights, data = [], [], earlier.blocks[0].data
-    for ensemble, weight in zip((earlier, later), weights, strict=True):
-        if weight > 0.0:
-            blocks += [replace(block, data=data) for block in ensemble.blocks]  # type: ignore[type-var]  # all posteriors are dataclasses
-            log_weights += [each + float(np.log(weight)) for each in ensemble.log_weights]
+    weighed = [(ensemble, weight) for ensemble, weight in zip((earlier, later), weights, strict=True) if weight > 0.0]
+    for ensemble, weight in weighed:
+        blocks += [replace(block, data=data) for block in ensemble.blocks]  # type: ignore[type-var]  # all posteriors are dataclasses
+        log_weights += [each + float(np.log(weight)) for each in ensemble.log_weights]
     total = torch.cat([each.flatten() for each in log_weights]).logsumexp(0)
-    return replace(earlier, blocks=blocks, log_weights=[each - total for each in log_weights])
+    certainty = _joined_certainty(weighed)
+    return replace(earlier, blocks=blocks, log_weights=[each - total for each in log_weights], certainty=certainty)
+
+
+def _joined_certainty(weighed: Sequence[tuple[Ensemble, float]]) -> Certainty | None:
+    """How weights of the mixture follow variances: by the average power. Members of an ensemble that has none are as usual at training rows that are left out."""
+    if all(ensemble.certainty is None for ensemble, _ in weighed):
+        return None
+    power = sum(weight * e.certainty.exponent for e, weight in weighed if e.certainty is not None) / sum(w for _, w in weighed)
+    usual = [each for e, _ in weighed for each in (_left_out_usual(e) if e.certainty is None else e.certainty.usual)]
+    return Certainty(power, usual)
+
+
+def _left_out_usual(ensemble: Ensemble) -> list[torch.Tensor]:
+    """Logarithms (R_b,) of the members' usual variances of y, geometric means over training rows that are left out, block by block."""
+    data = ensemble.blocks[0].data
+    rows = torch.arange(0, len(data.y), -(-len(data.y) // _ROWS), device=data.y.device)
+    return [block.left_out(rows)[1].log().mean(-1) for block in ensemble.blocks]
 
 
 def _reweighed(starts: np.ndarray, weights: list[float]) -> np.ndarray:
