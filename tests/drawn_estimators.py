@@ -10,6 +10,7 @@ from manifoldgp import features, kernels
 from manifoldgp import means as prior_means
 from manifoldgp.data.scaling import Standardizer
 from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
+from manifoldgp.inference.certainty import Certainty
 from manifoldgp.inference.ensemble import Ensemble
 from manifoldgp.inference.exact_posterior import condition
 from manifoldgp.model import Data, Model
@@ -92,8 +93,18 @@ def make_inputs(rows: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).normal(size=(rows, D)) * [0.5, 2.0, 3.0] + [1.0, 0.0, 60.0]
 
 
-def drawn_estimator(parts, targets: int = 1, factors: tuple[float, ...] = (1.0,), flat: bool = True, seed: int = 0):
-    """A fitted ManifoldGPRegressor. parts: (model, members) for each block; weights are drawn, one member alone has weight one."""
+def drawn_estimator(
+    parts,
+    targets: int = 1,
+    factors: tuple[float, ...] = (1.0,),
+    flat: bool = True,
+    seed: int = 0,
+    exponents: tuple[float, ...] = (),
+):
+    """A fitted ManifoldGPRegressor. parts: (model, members) for each block; weights are drawn, one member alone has weight one.
+
+    exponents: for each target how weights follow how sure members are; 0: not at all.
+    """
     rng, generator = np.random.default_rng(seed), torch.Generator().manual_seed(seed)
     X, Y = make_inputs(N, seed), rng.normal(size=(N, targets)) * 3.0 + 40.0
     estimator = ManifoldGPRegressor()
@@ -113,9 +124,16 @@ def drawn_estimator(parts, targets: int = 1, factors: tuple[float, ...] = (1.0,)
         total = sum(w.sum() for w in weights)
         logs = [torch.from_numpy(np.log(w / total)) for w in weights]
         offset, scale = float(estimator.y_scaler_.offset[o]), float(estimator.y_scaler_.scale[o])
-        estimator.ensembles_.append(Ensemble(blocks, logs, factors, offset, scale))
+        certainty = drawn_certainty(blocks, exponents[o], seed) if exponents and exponents[o] else None
+        estimator.ensembles_.append(Ensemble(blocks, logs, factors, offset, scale, certainty))
     estimator.n_features_in_, estimator.n_outputs_, estimator._flat = D, targets, flat and targets == 1
     return estimator
+
+
+def drawn_certainty(blocks, exponent: float, seed: int = 0) -> Certainty:
+    """Weights that follow how sure the members of these blocks are, whose usual variances are drawn."""
+    rng = np.random.default_rng(seed + 1)
+    return Certainty(exponent, [torch.from_numpy(rng.normal(-1.5, 0.5, size=block.members)) for block in blocks])
 
 
 def drawn_pair(features_name: str, kernel_name: str, members: int = 2):
@@ -137,6 +155,11 @@ def every_part():
     ]
     yield drawn_estimator(mixed, factors=(0.5, 2.0))
     yield drawn_estimator(mixed, targets=3)
+    yield drawn_estimator(mixed, factors=(0.5, 2.0), exponents=(0.7,))
+    yield drawn_estimator(mixed, targets=3, exponents=(2.0, 0.0, 0.7))
+    yield drawn_estimator(
+        [(Model(features=features.MLP((3, 4)), warping=TanhWarping(2)), 2)], factors=(0.5, 2.0), exponents=(1.5,)
+    )
 
 
 def rounding(estimator, X):

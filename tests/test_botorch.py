@@ -11,6 +11,7 @@ import pytest
 import torch
 from sklearn.base import clone
 
+from drawn_estimators import drawn_certainty
 from manifoldgp import GPRegressor, ManifoldGPRegressor
 from manifoldgp._system.linalg import pivot_error
 from manifoldgp.errors import InputError
@@ -51,7 +52,16 @@ def estimators():
         "mean": mgp("restarts", mean="linear", kernel="matern52"),
         "plain": GPRegressor(restarts=2),
     }
-    return {name: e.fit(X, Y) for name, e in kinds.items()}
+    fitted = {name: e.fit(X, Y) for name, e in kinds.items()}
+    return fitted | {"followed": followed(fitted["stack"])}
+
+
+def followed(estimator):
+    """The same estimator with weights that follow how sure its members are."""
+    other, (ensemble,) = clone(estimator), estimator.ensembles_
+    vars(other).update(vars(estimator))
+    other.ensembles_ = [replace(ensemble, certainty=drawn_certainty(ensemble.blocks, 1.2))]
+    return other
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +69,7 @@ def warped():
     return mgp("restarts", target_warping="tanh").fit(X, Y)
 
 
-@pytest.fixture(params=["single", "restarts", "fast", "stack", "mean", "plain"])
+@pytest.fixture(params=["single", "restarts", "fast", "stack", "mean", "plain", "followed"])
 def estimator(request, estimators):
     return estimators[request.param]
 
@@ -105,7 +115,9 @@ def test_a_t_batch_is_a_loop(estimator):
         torch.testing.assert_close(together.variance[i, 0], alone.variance, rtol=1e-8, atol=1e-11)
 
 
-def test_draws_have_the_mixture_mean_and_joint_covariance(estimator):
+@pytest.mark.parametrize("name", ["single", "restarts", "fast", "stack", "mean", "plain"])
+def test_draws_have_the_mixture_mean_and_joint_covariance(estimators, name):
+    estimator = estimators[name]
     posterior = ManifoldGPModel(estimator).posterior(NEW[:3])
     samples = SobolQMCNormalSampler(torch.Size([2**14]), seed=0)(posterior)[..., 0]
     mean, C = estimator.predict(NEW[:3].numpy(), return_cov=True, latent=True)
@@ -131,12 +143,33 @@ def test_each_draw_takes_one_component_for_all_points(estimators):
     torch.testing.assert_close(general[:, 1], draws[:, 1].flip(0), rtol=1e-12, atol=1e-12)
 
 
-def test_quantiles_and_densities_are_those_of_the_estimator(estimators):
-    posterior = ManifoldGPModel(estimators["fast"]).posterior(NEW, observation_noise=True)
-    expected = estimators["fast"].predict_quantiles(NEW.numpy(), q=(0.1, 0.9))
+@pytest.mark.parametrize("batch", [(5, 1), (1, 5)])
+def test_draws_take_a_component_by_its_weights_at_their_own_points(estimators, batch):
+    """At one point exactly by the weights there; of several points together by the average."""
+    posterior = ManifoldGPModel(estimators["followed"]).posterior(NEW.reshape(*batch, 2))
+    weights = posterior.log_weights.exp()
+    assert weights.shape == (len(posterior.member), *batch)
+    assert float((weights.amax((1, 2)) - weights.amin((1, 2))).max()) > 0.05
+    torch.testing.assert_close(weights.sum(0), torch.ones(batch, dtype=torch.float64))
+    u = torch.special.ndtri((torch.arange(20_000, dtype=torch.float64) + 0.5) / 20_000)[:, None].expand(-1, batch[0])
+    chosen = posterior._chosen(u)
+    for s in range(len(weights)):
+        torch.testing.assert_close((chosen == s).double().mean(0), weights[s].mean(-1), rtol=0, atol=1e-4)
+    samples = SobolQMCNormalSampler(torch.Size([2**13]), seed=0)(posterior)[..., 0]
+    if batch == (5, 1):
+        torch.testing.assert_close(
+            samples.mean(0), posterior.mean[..., 0], rtol=0, atol=0.05 * float(posterior.variance.max()) ** 0.5
+        )
+        torch.testing.assert_close(samples.var(0), posterior.variance[..., 0], rtol=0.05, atol=0)
+
+
+@pytest.mark.parametrize("name", ["fast", "followed"])
+def test_quantiles_and_densities_are_those_of_the_estimator(estimators, name):
+    posterior = ManifoldGPModel(estimators[name]).posterior(NEW, observation_noise=True)
+    expected = estimators[name].predict_quantiles(NEW.numpy(), q=(0.1, 0.9))
     np.testing.assert_allclose(posterior.quantile(torch.tensor([0.1, 0.9]))[..., 0].numpy().T, expected, rtol=1e-8)
     at = posterior.mean + 0.5 * posterior.variance.sqrt()
-    density = estimators["fast"].log_predictive_density(NEW.numpy(), at[:, 0].numpy())
+    density = estimators[name].log_predictive_density(NEW.numpy(), at[:, 0].numpy())
     np.testing.assert_allclose(posterior.density(at).log()[:, 0].numpy(), density, atol=1e-5)
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
+from drawn_estimators import drawn_certainty
 from manifoldgp import GPRegressor, Single, Sparse
 from manifoldgp.errors import InputError
 from manifoldgp.inference.exact_posterior import condition
@@ -32,22 +35,27 @@ def test_by_default_they_are_quantiles(plain):
     np.testing.assert_array_equal(plain.predict_interval(NEW, 0.9), plain.predict_quantiles(NEW, (0.05, 0.95)))
 
 
-@pytest.mark.parametrize("kind", ["plain", "average"])
+@pytest.fixture(scope="module")
+def followed():
+    """Weights that follow how sure members are."""
+    model = manifold((2,), averaging=few_starts("restarts")).fit(X, Y)
+    (ensemble,) = model.ensembles_
+    model.ensembles_ = [replace(ensemble, certainty=drawn_certainty(ensemble.blocks, 2.0))]
+    return model
+
+
+@pytest.mark.parametrize("kind", ["plain", "average", "followed"])
 def test_jackknife_plus_is_what_leaving_out_row_by_row_gives(kind, request):
     model = request.getfixturevalue(kind)
     ensemble, scale = model.ensembles_[0], model.y_scaler_
     U, V = (np.ascontiguousarray(model.x_scaler_.apply(A)) for A in (X, NEW))
     means, errors = [], []
     for i in range(30):
-        at_new, at_row = np.zeros(7), 0.0
-        for block, weights in zip(ensemble.blocks, ensemble.member_weights(), strict=True):
-            kept = np.delete(np.arange(30), i)
-            without = condition(block.model, block.values, Data(block.data.X[kept], block.data.y[kept], None))
-            new, row = (without.mean_and_variance(torch.as_tensor(A))[0].numpy() for A in (V, U[i : i + 1]))
-            at_new += weights.numpy() @ new
-            at_row += float(weights.numpy() @ row[:, 0])
-        means.append(at_new)
-        errors.append(abs(float(ensemble.blocks[0].data.y[i]) - at_row))
+        kept = np.delete(np.arange(30), i)
+        blocks = [condition(b.model, b.values, Data(b.data.X[kept], b.data.y[kept], None)) for b in ensemble.blocks]
+        without = replace(ensemble, blocks=blocks, offset=0.0, scale=1.0)
+        means.append(without.mean(torch.as_tensor(V)).numpy())
+        errors.append(abs(float(ensemble.blocks[0].data.y[i] - without.mean(torch.as_tensor(U[i : i + 1])))))
     low, high = (np.sort(np.array(means) + sign * np.array(errors)[:, None], axis=0) for sign in (-1, 1))
     expected = scale.offset[0] + scale.scale[0] * np.stack([low[3 - 1], high[28 - 1]], 1)  # floor(0.1 * 31) and ceil(0.9 * 31)
     np.testing.assert_allclose(model.predict_interval(NEW, 0.9, conformal="jackknife+"), expected, rtol=1e-5, atol=1e-6)

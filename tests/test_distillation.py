@@ -1,6 +1,7 @@
 """Averages distilled into fewer members: what is kept, what it loses, and how that is said."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -22,6 +23,12 @@ def estimator():
     return drawn_estimator([(Model(), 2), (Model(features=MLP((4, 2))), 4)], factors=(1.0, 4.0))
 
 
+@pytest.fixture(scope="module")
+def followed():
+    """The same, with weights that follow how sure members are."""
+    return drawn_estimator([(Model(), 2), (Model(features=MLP((4, 2))), 4)], factors=(1.0, 4.0), exponents=(1.5,))
+
+
 def kl_by_draws(whole, small, rows, count=300):
     """KL(whole || small) a row, of predictions with each row left out, by drawing."""
     p, q = whole.left_out(rows), small.left_out(rows)
@@ -40,6 +47,26 @@ def test_fewer_members_lose_more_and_the_loss_is_that_of_draws(estimator):
         rows = np.arange(len(estimator.ensembles_[0].blocks[0].data.y))
         assert loss.nats == pytest.approx(kl_by_draws(estimator.ensembles_[0], small, rows), rel=0.1, abs=0.02)
         assert float(torch.cat([w.reshape(-1) for w in small.log_weights]).exp().sum()) == pytest.approx(1.0)
+
+
+def test_weights_that_follow_variances_do_so_in_fewer_members(followed):
+    (ensemble,) = followed.ensembles_
+    rows = np.arange(len(ensemble.blocks[0].data.y))
+    for most in (1, 3):
+        (found,) = distilled([ensemble], most, None)
+        assert found.ensemble.certainty == ensemble.certainty
+        assert found.loss.nats == pytest.approx(kl_by_draws(ensemble, found.ensemble, rows), rel=0.1, abs=0.02)
+        assert float(torch.cat([w.reshape(-1) for w in found.ensemble.log_weights]).exp().sum()) == pytest.approx(1.0)
+    blind = replace(found.ensemble, certainty=None)
+    assert kl_by_draws(ensemble, blind, rows) > 1.1 * found.loss.nats
+
+
+def test_the_predictor_of_fewer_members_is_their_ensemble(followed):
+    (found,) = distilled(followed.ensembles_, 3, None)
+    p, U = followed.predictor(max_members=3), torch.from_numpy(followed.x_scaler_.apply(X))
+    mean, variance = (moment.numpy() for moment in found.ensemble.predict(U).moments())
+    np.testing.assert_allclose(p(X), mean, rtol=1e-9)
+    np.testing.assert_allclose(p(X, return_std=True)[1] ** 2, variance, rtol=1e-8)
 
 
 def test_as_few_members_as_the_tolerance_allows(estimator):
@@ -119,3 +146,18 @@ def test_em_finds_the_least_kl_among_the_components_that_have_weight():
     inside = w > 1e-6
     np.testing.assert_allclose(points.pull(w)[inside], 1.0, atol=1e-3)
     assert (points.pull(w)[[0, 2, 3]] <= 1.0 + 1e-3).all()
+
+
+def test_steps_reach_the_least_kl_where_weights_follow_something():
+    """Better weights than those found are not among many that were drawn, near them and far from them."""
+    rng, n = np.random.default_rng(0), 40
+    sure = np.exp(rng.normal(size=(4, n)))
+    points = _Points(rng.uniform(0.1, 2.0, (4, 10 * n)) * np.tile(sure, 10), np.full(10 * n, 1 / (10 * n)), np.arange(4), sure)
+    start = np.full(4, 0.25)
+    w = points.refined(start, 3000)
+    assert w.sum() == pytest.approx(1.0)
+    each = [points.nats(points.refined(start, k)) for k in range(6)]
+    assert all(later <= earlier for earlier, later in pairwise(each))
+    for spread in (0.1, 1.0, 10.0):
+        for other in rng.dirichlet(w / spread + 1e-3, size=200):
+            assert points.nats(np.maximum(other, 1e-12)) >= points.nats(w) - 1e-9

@@ -56,8 +56,12 @@ def estimator():
     return conditioned([(Model(), 1), (Model(features=MLP((4, 2)), kernel=Matern32()), 2)], SMOOTH, factors=(1.0, 4.0))
 
 
-def test_what_is_lost_at_other_rows_is_what_was_allowed(estimator):
+@pytest.mark.parametrize("exponents", [(), (1.0,)])
+def test_what_is_lost_at_other_rows_is_what_was_allowed(exponents):
+    models = [(Model(), 1), (Model(features=MLP((4, 2)), kernel=Matern32()), 2)]
+    estimator = conditioned(models, SMOOTH, factors=(1.0, 4.0), exponents=exponents)
     p, X = estimator.predictor(tolerance=TOLERANCE), new_rows(estimator)
+    assert "few points" in p.distilled
     whole = estimator.ensembles_[0].predict(torch.from_numpy(estimator.x_scaler_.apply(X)))
     (few,) = p.mixtures(X)
     y = whole.sample(200, torch.Generator().manual_seed(0))
@@ -66,6 +70,23 @@ def test_what_is_lost_at_other_rows_is_what_was_allowed(estimator):
     mean, std = estimator.predict(X, return_std=True)
     np.testing.assert_allclose(p(X), mean, atol=0.2 * std.min())
     np.testing.assert_allclose(p(X, return_std=True)[1], std, rtol=0.2)
+
+
+def test_weights_that_move_are_part_of_the_loss():
+    """Two members of the same law, of which the power makes one count where the other counted: each by itself loses little."""
+    estimator = conditioned([(Model(), 2)], SMOOTH, exponents=(1.0,))
+    (ensemble,) = estimator.ensembles_
+    X = torch.from_numpy(np.random.default_rng(0).normal(size=(400, 3)))
+    mean, variance = ensemble.blocks[0].mean_and_variance(X)
+    few = SimpleNamespace(
+        weight=0.5, few_variance=variance, losses=lambda: 0.0 * mean[0], moments=lambda: (mean[0], 1.2 * variance[0])
+    )
+    loss = few_points._loss(ensemble, [(mean, variance)], {(0, 0): few})
+    w, q = (
+        ensemble.predict(X).log_weights,
+        ensemble.mixture([(mean, torch.stack([1.2 * variance[0], variance[1]]))]).log_weights,
+    )
+    assert loss.nats >= float((w.exp() * (w - q)).sum(0)[few_points._PROBES :].mean()) > 0.0
 
 
 def test_a_smaller_tolerance_takes_more_points_and_loses_less(estimator):

@@ -81,6 +81,28 @@ def test_what_a_forged_model_says_is_held_against_its_tensors(tmp_path, change, 
         manifoldgp.load(path)
 
 
+def first_ensemble(**named):
+    return lambda header, tensors: header["ensembles"][0].update(named)
+
+
+@pytest.mark.parametrize(("change", "message"), [
+    (first_ensemble(certainty=0.0), "a power between 0 and 8; the file says 0"),
+    (first_ensemble(certainty=-1.0), "a power between 0 and 8"),
+    (first_ensemble(certainty=float("nan")), "a power between 0 and 8"),
+    (first_ensemble(certainty=10**30), "a power between 0 and 8"),
+    (first_ensemble(certainty="1.0"), "a power between 0 and 8; the file says '1.0'"),
+    (first_ensemble(certainty=True), "a power between 0 and 8"),
+    (lambda header, tensors: tensors.pop("ensemble0.block0.usual"), "no tensor 'usual'"),
+    (scaled("ensemble0.block0.usual", np.nan), "'usual' should be logarithms of variances"),
+    (scaled("ensemble0.block0.usual", 1e300), "'usual' should be logarithms of variances"),
+    (lambda header, tensors: tensors.update({"ensemble0.block0.usual": torch.zeros(90, dtype=torch.float64)}), "'usual' should be torch.float64 of shape"),
+])  # fmt: skip
+def test_how_weights_follow_variances_is_held_against_the_members(tmp_path, change, message):
+    path = forged(tmp_path / "forged.mgp", change, number=3)
+    with pytest.raises(FileFormatError, match=message):
+        manifoldgp.load(path)
+
+
 @pytest.fixture(scope="module")
 def of_a_table(tmp_path_factory):
     """A model file of a table with dates, many levels and missing values."""
@@ -190,6 +212,11 @@ def appended(header, *instructions):
      {"slot900": np.zeros((30_000, 1)), "slot901": np.zeros((1, 30_000))}, "makes up to 900000000 numbers by 'add'"),
     (lambda h: appended(h, ["pick", [h["outputs"]["mean"]], 900, {"index": "0"}]), {}, "is no setting"),
     (lambda h: h["outputs"].update(mean=h["outputs"]["std"], std=1), {}, "should give finite numbers as std"),
+    (lambda h: h["facts"]["mixture"].update(exponents=[1.0]), {}, "which do not fit"),
+    (lambda h: h["facts"]["mixture"].update(exponents=[-1.0], log_usual=[1.0]), {}, "which do not fit"),
+    (lambda h: h["facts"]["mixture"].update(exponents=[1.0], log_usual=[1.0, 1.0]), {}, "which do not fit"),
+    (lambda h: h["facts"]["mixture"].update(owner=[1]), {}, "should be of 1 targets, counted from 0"),
+    (lambda h: h["facts"]["mixture"].update(weights=[[1.0, 1.0]]), {}, "which do not fit"),
 ])  # fmt: skip
 def test_what_a_forged_predictor_says_is_tried_out(tmp_path, change, arrays, message):
     path = archive(tmp_path / "forged.npz", change, arrays)

@@ -9,11 +9,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
 import manifoldgp
+from drawn_estimators import drawn_estimator
 from manifoldgp import GPRegressor, ManifoldGPRegressor, Restarts, Single, Stack
 from manifoldgp.averaging.stacking import tempered_weights
 from manifoldgp.errors import FitWarning, InputError
+from manifoldgp.estimators.more_members import _joined
+from manifoldgp.features import MLP
+from manifoldgp.model import Model
 from short_fits import SHORT_STACK, few_starts, short_stack
 
 rng = np.random.default_rng(0)
@@ -48,6 +53,21 @@ def test_new_members_join_a_stack_and_the_old_ones_stay(stack, fitted):
     kept = more.starts_["weight"][: len(stack.starts_)]  # in the proportions that they had
     np.testing.assert_allclose(kept / kept.sum(), stack.starts_["weight"] / stack.starts_["weight"].sum(), atol=1e-12)
     assert not np.array_equal(more.predict(X), stack.predict(X))
+
+
+def test_weights_that_follow_variances_do_so_in_both_fits_together():
+    """With the power of the first fit, which the second one takes over, and the usual variances of both."""
+    parts = [(Model(), 1), (Model(features=MLP((3, 2))), 2)]
+    one, other = (drawn_estimator(parts, exponents=(1.0,)).ensembles_[0] for _ in range(2))
+    both = _joined(one, other, (0.25, 0.75))
+    assert both.certainty.exponent == 1.0
+    assert all(map(torch.equal, both.certainty.usual, [*one.certainty.usual, *other.certainty.usual]))
+    assert len(_joined(one, other, (0.0, 1.0)).certainty.usual) == len(other.blocks)
+    settings = replace(SMALL, certainty=0.5)
+    model = ManifoldGPRegressor(MLP((4, 2)), averaging=settings).fit(X, Y)
+    model.averaging = replace(SMALL, certainty=None)
+    assert model.fit_more(X, Y).ensembles_[0].certainty.exponent == 0.5
+    assert torch.isfinite(both.predict(one.blocks[0].data.X).moments()[0]).all()
 
 
 def test_held_out_rows_speak_of_both_fits_together(stack, fitted):

@@ -39,6 +39,7 @@ from manifoldgp import (
 from manifoldgp.errors import FileFormatError, InputError
 from manifoldgp.estimators import model_file as container
 from manifoldgp.estimators.descriptions import describe, rebuild
+from manifoldgp.inference.certainty import Certainty
 from manifoldgp.registry import registered
 from short_fits import manifold as estimator
 
@@ -184,6 +185,17 @@ def test_targets_and_noise_there_and_back_before_and_after_an_update(tmp_path, y
     for m in (model, loaded):
         m.update(X[:2], y[:2], noise_std=None if noise is None else noise[:2])
     np.testing.assert_array_equal(loaded.predict(NEW), model.predict(NEW))
+
+
+def test_weights_that_follow_variances_there_and_back(tmp_path):
+    model = mgp(averaging="restarts", restarts=3).fit(X, Y)
+    (plain,) = model.ensembles_
+    assert same_after_loading(model, tmp_path / "plain").ensembles_[0].certainty is None
+    usual = [torch.from_numpy(RNG.normal(size=block.members)) for block in plain.blocks]
+    model.ensembles_ = [dataclasses.replace(plain, certainty=Certainty(0.7, usual))]
+    (loaded,) = same_after_loading(model, tmp_path / "model").ensembles_
+    assert loaded.certainty.exponent == 0.7
+    assert all(map(torch.equal, loaded.certainty.usual, usual))
 
 
 @pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame], ids=["pandas", "polars"])

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from drawn_estimators import drawn_certainty
 from fitted_models import fitted
 from manifoldgp import PCA, GaussianNoise, GPRegressor, Linear, ManifoldGPRegressor, Restarts, Single, Sparse, means
 from manifoldgp.errors import InputError
@@ -112,10 +113,65 @@ def test_certain_inputs_give_the_plain_prediction(method):
     assert np.abs(moments.input_covariance).max() < 1e-6
 
 
+def followed(model, exponent=1.5):
+    """The same model with unequal weights that follow how sure its members are."""
+    for o, ensemble in enumerate(model.ensembles_):
+        weights = torch.tensor([[0.3, 0.2], [0.1, 0.4]], dtype=torch.float64).log()
+        certainty = drawn_certainty(ensemble.blocks, exponent, seed=o)
+        model.ensembles_[o] = replace(ensemble, log_weights=[weights], variance_factors=(1.0, 4.0), certainty=certainty)
+    return model
+
+
 @pytest.mark.parametrize("method", ["closed form", "samples"])
-def test_moments_are_differentiable(method):
+def test_weights_that_follow_variances_are_those_of_plain_predictions_at_certain_inputs(method):
+    model = followed(MODELS["linear features"]().fit(X, Y))
+    for latent in (False, True):
+        mean, std = model.predict(MU, return_std=True, latent=latent)
+        moments = model.predict_moments(MU, np.zeros((3, 3)), method=method, latent=latent)
+        np.testing.assert_allclose(moments.mean, mean, rtol=1e-6)
+        np.testing.assert_allclose(np.sqrt(moments.variance), std, rtol=1e-3)
+    blind = replace(model.ensembles_[0], certainty=None)
+    assert abs(float(blind.mean(torch.as_tensor(model.x_scaler_.apply(MU)))[0]) - mean[0, 0]) > 1e-3
+
+
+def test_weights_at_uncertain_inputs_follow_what_each_member_expects_there():
+    """The mixture of members that were asked one by one, with their own variances of y."""
+    model = followed(MODELS["linear features"]().fit(X, Y))
+    found = model.predict_moments(MU, SIGMA, method="closed form")
+    ensembles = model.ensembles_
+
+    def member(ensemble, r, factors):
+        one = ensemble.log_weights[0].new_tensor(factors) / sum(factors)
+        log_weights, blocks = [one.log()[:, None]], [b.only(torch.tensor([r])) for b in ensemble.blocks]
+        return replace(ensemble, blocks=blocks, log_weights=log_weights, certainty=None)
+
+    for o, ensemble in enumerate(ensembles):
+        means, variances, weights = [], [], []
+        for r in range(2):
+            w = ensemble.log_weights[0][:, r].exp().tolist()
+            model.ensembles_ = [member(e, r, w) for e in ensembles]
+            alone, latent = (model.predict_moments(MU, SIGMA, method="closed form", latent=latent) for latent in (False, True))
+            factor = (w[0] + 4.0 * w[1]) / sum(w)
+            noise = float(ensemble.blocks[0].noise_variance()[r])
+            own = latent.variance[:, o] / factor / ensemble.scale**2 + noise
+            means.append(alone.mean[:, o])
+            variances.append(alone.variance[:, o])
+            weights.append(sum(w) * (float(ensemble.certainty.usual[0][r].exp()) / own) ** 1.5)
+        weights = np.stack(weights) / np.sum(weights, 0)
+        mean = (weights * means).sum(0)
+        np.testing.assert_allclose(found.mean[:, o], mean, rtol=1e-9)
+        expected = (weights * (np.stack(variances) + (np.stack(means) - mean) ** 2)).sum(0)
+        np.testing.assert_allclose(found.variance[:, o], expected, rtol=1e-7)
+
+
+@pytest.mark.parametrize("follows", [False, True])
+@pytest.mark.parametrize("method", ["closed form", "samples"])
+def test_moments_are_differentiable(method, follows):
     noise = GaussianNoise(floor=0.3)  # weights that hardly cancel, so that differences have digits
     model = GPRegressor(mean="linear", noise=noise, restarts=1, max_iter=30).fit(X, Y)
+    if follows:
+        two = Restarts(restarts=2, max_iter=15)
+        model = followed(ManifoldGPRegressor(Linear(2), noise=noise, averaging=two).fit(X, Y))
 
     def moments(mu, factor):
         found = model.predict_moments(mu, factor @ factor.mT, method=method, samples=16)

@@ -78,7 +78,7 @@ def test_float_keeps_four_digits(estimators, tmp_path):
 def test_every_operation_has_loops_and_slopes():
     for operation in OPERATIONS.values():
         assert "view" in operation.forms or {"loops", "slopes"} <= set(operation.forms) | (
-            {"slopes"} if operation.name == "mixture_std" else set()
+            {"slopes"} if operation.name in ("mixture_std", "certain_std") else set()
         )
 
 

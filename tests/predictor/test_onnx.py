@@ -71,6 +71,13 @@ def test_mixtures_means_and_several_targets(factors, tmp_path):
     ]
     for targets in (1, 3):
         assert_agrees(drawn_estimator(parts, targets, factors), tmp_path / "model.onnx")
+        followed = drawn_estimator(parts, targets, factors, exponents=(0.7, 0.0, 2.0)[:targets])
+        assert_agrees(followed, tmp_path / "model.onnx")
+        assert_agrees(followed, tmp_path / "model.onnx", latent=True)
+        mean, std = run(followed, tmp_path / "model.onnx", X, dtype="float32")
+        expected = followed.predictor()(X.astype(np.float32), return_std=True)
+        np.testing.assert_allclose(mean, expected[0], rtol=1e-3)
+        np.testing.assert_allclose(std, expected[1], rtol=1e-2)
         assert_agrees(drawn_estimator(parts[:1], targets, factors, flat=False), tmp_path / "model.onnx")
 
 
@@ -78,7 +85,9 @@ def test_mixtures_means_and_several_targets(factors, tmp_path):
 def test_warped_targets(latent, tmp_path):
     model = Model(features=MLP((4, 2)), warping=TanhWarping(2))
     for members, targets in ((1, 1), (2, 2)):
-        assert_agrees(drawn_estimator([(model, members)], targets, (0.5, 2.0)), tmp_path / "model.onnx", latent=latent)
+        for exponents in ((), (0.7, 2.0)[:targets]):
+            estimator = drawn_estimator([(model, members)], targets, (0.5, 2.0), exponents=exponents)
+            assert_agrees(estimator, tmp_path / "model.onnx", latent=latent)
 
 
 def test_arcsine_has_full_precision(tmp_path):

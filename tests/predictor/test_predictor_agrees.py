@@ -88,6 +88,49 @@ def test_several_warped_targets():
     assert_agrees(drawn_estimator(models, targets=2), X=X[:2])
 
 
+FOLLOWED = [(Model(), 1), (Model(features=Nested(4, 2)), 3), (Model(features=MLP((6, 2))), 2)]
+
+
+@pytest.mark.parametrize("factors", [(1.0,), (0.5, 3.0)])
+def test_weights_that_follow_how_sure_members_are(factors):
+    for targets, exponents in ((1, (0.7,)), (3, (2.0, 0.0, 0.4))):
+        p = assert_agrees(drawn_estimator(FOLLOWED, targets, factors, exponents=exponents))
+        assert "certainty" in {i.operation for i in p.program.instructions}
+    warped = [(Model(features=MLP((6, 2)), warping=TanhWarping(2)), 1), (Model(warping=TanhWarping(2)), 2)]
+    for targets, exponents in ((1, (0.7,)), (2, (0.0, 1.5))):
+        assert_agrees(drawn_estimator(warped, targets, factors, exponents=exponents), X=X[:2])
+    assert_agrees(drawn_estimator([*FOLLOWED, *warped], factors=factors, exponents=(0.7,)), X=X[:2])
+
+
+def test_weights_that_follow_nothing_take_no_operation():
+    for exponents in ((), (0.0,)):
+        p = drawn_estimator(FOLLOWED, exponents=exponents).predictor()
+        assert {i.operation for i in p.program.instructions}.isdisjoint({"certainty", "certain_std"})
+        assert "exponents" not in p.facts()["mixture"]
+
+
+@pytest.mark.parametrize("exponents", [(), (0.7, 0.0)])
+def test_mixtures_are_those_of_predict_with_known_noise_too(exponents):
+    estimator = drawn_estimator(FOLLOWED, targets=2, factors=(0.5, 2.0), exponents=exponents)
+    p, U = estimator.predictor(), torch.from_numpy(estimator.x_scaler_.apply(X))
+    for known in (None, np.linspace(0.0, 9.0, len(X))):
+        for ensemble, found in zip(estimator.ensembles_, p.mixtures(X, known), strict=True):
+            noise = None if known is None else torch.from_numpy(known) / ensemble.scale**2
+            expected = ensemble.predict(U, known_noise=noise)
+            y = expected.quantile(0.3)
+            np.testing.assert_allclose(found.log_density(y.numpy()), expected.log_density(y).numpy(), rtol=1e-7, atol=1e-8)
+            np.testing.assert_allclose(found.cdf(y.numpy()), 0.3, rtol=1e-6)
+
+
+def test_a_member_that_is_far_surer_than_others_has_all_the_weight():
+    """Nothing overflows where powers of the variances would."""
+    estimator = drawn_estimator(FOLLOWED, exponents=(8.0,))
+    (ensemble,) = estimator.ensembles_
+    for usual in ensemble.certainty.usual:
+        usual[:] = torch.linspace(0.0, 300.0, len(usual))
+    assert_agrees(estimator)
+
+
 def test_members_that_agree_are_computed_once():
     estimator = drawn_estimator([(Model(features=PCA(2) >> MLP((4, 2))), 3)], targets=2)
     p = assert_agrees(estimator)

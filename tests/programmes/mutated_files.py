@@ -12,7 +12,7 @@ import warnings
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -43,6 +43,7 @@ from manifoldgp.dynamics import DynamicsModel, Trajectories
 from manifoldgp.errors import FileFormatError, ManifoldGPError
 from manifoldgp.estimators import model_file
 from manifoldgp.estimators.descriptions import ModulesError
+from manifoldgp.inference.certainty import Certainty
 
 from .cases import Case, ForbiddenError, require_usable
 from .configurations import SMALL_STACK
@@ -97,8 +98,10 @@ def _fitted() -> list[ManifoldGPRegressor]:
             features.RandomEmbedding(2), kernel=kernels.SpectralMixture(2), target_warping=TanhWarping(2), averaging=quick
         ).fit(X, y),
         ManifoldGPRegressor(features.PCA(2) >> features.MLP((2,)), mean="linear", averaging=quick).fit(X, np.stack([y, -y], 1)),
-        ManifoldGPRegressor(features.Kumaraswamy(), kernel="nn", averaging=Stack(own_members=1, deals=1)).fit(
-            X, y, noise_std=0.1
+        _by_certainty(
+            ManifoldGPRegressor(features.Kumaraswamy(), kernel="nn", averaging=Stack(own_members=1, deals=1)).fit(
+                X, y, noise_std=0.1
+            )
         ),
         ManifoldGPRegressor((2,), method=Sparse(inducing=4), averaging=quick).fit(X, y),
         GPRegressor(kernel=kernels.Matern32(dims=(0, 2)) + kernels.Linear() * kernels.Constant(), restarts=1, max_iter=2).fit(
@@ -106,6 +109,14 @@ def _fitted() -> list[ManifoldGPRegressor]:
         ),
         ManifoldGPRegressor(averaging=SMALL_STACK, method=Local(cell=3, near=6)).fit(X, y),
     ]
+
+
+def _by_certainty(model: ManifoldGPRegressor) -> ManifoldGPRegressor:
+    """The model with weights that follow how sure its members are."""
+    (ensemble,) = model.ensembles_
+    usual = [torch.linspace(-2.0, 0.0, block.members, dtype=torch.float64) for block in ensemble.blocks]
+    model.ensembles_ = [replace(ensemble, certainty=Certainty(0.7, usual))]
+    return model
 
 
 @cache

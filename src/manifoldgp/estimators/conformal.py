@@ -8,6 +8,8 @@ jackknife+   R_i = |y_i − m₋ᵢ(x_i)| of the N training rows, each left out;
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -31,7 +33,8 @@ if TYPE_CHECKING:
 
 WAYS = ("split", "jackknife+")
 NEEDS_EXACT = "conformal='jackknife+' needs the closed form of an exact model without target warping. Use conformal='split' with calibration=(X, y)."
-_CHUNK = 64
+_CHUNK, _NUMBERS = 64, 2**24
+"""Rows of X at a time, fewer where members and training rows are so many that each of them with every other would be more numbers."""
 
 
 def intervals(
@@ -75,27 +78,35 @@ def _jackknife_of(ensemble: TargetPredictor, U: Tensor, level: float) -> Tensor:
     N = blocks[0].rows
     rank = _rank(N, level, "training rows")
     y = blocks[0].data.y
-    miss = [block.alpha / torch.linalg.solve_triangular(block.L, _unit(block), upper=False).square().sum(-2) for block in blocks]
-    weights = ensemble.member_weights()
-    # m₋ᵢ(x_i) = z_i − α_i / (A⁻¹)_ii, averaged over the members
-    left_out = sum((w @ (block.z - m) for w, block, m in zip(weights, blocks, miss, strict=True)), torch.zeros_like(y))
+    ensemble = replace(ensemble, blocks=blocks)
+    precisions = [torch.linalg.solve_triangular(block.L, _unit(block), upper=False).square().sum(-2) for block in blocks]
+    # m₋ᵢ(x_i) = z_i − α_i / (A⁻¹)_ii with the variance 1 / (A⁻¹)_ii, averaged over the members
+    weights = ensemble.member_weights_at([1.0 / p for p in precisions])
+    left_out = torch.stack([(w * (b.z - b.alpha / p)).sum(0) for w, b, p in zip(weights, blocks, precisions, strict=True)]).sum(0)
     error = (y - left_out).abs()[:, None]
     bounds = []
-    for part in U.split(_CHUNK):
-        means = sum(
-            (_left_out_means(b, m, w, part) for b, m, w in zip(blocks, miss, weights, strict=True)), torch.zeros_like(y)[:, None]
-        )
+    for part in U.split(max(1, min(_CHUNK, _NUMBERS // (N * sum(block.members for block in blocks))))):
+        means = _left_out_means(ensemble, [_left_out(b, p, part) for b, p in zip(blocks, precisions, strict=True)])
         low, high = (means - error).sort(0).values[N - rank], (means + error).sort(0).values[rank - 1]
         bounds.append(torch.stack([low, high], -1))
     return ensemble.offset + ensemble.scale * torch.cat(bounds)
 
 
-def _left_out_means(block: Posterior, miss: Tensor, weights: Tensor, U: Tensor) -> Tensor:
-    """Σ_r w_r m₋ᵢ(x) (N, n) of a block's members: the prediction at x without row i."""
+def _left_out(block: Posterior, precision: Tensor, U: Tensor) -> tuple[Tensor, Tensor]:
+    """m₋ᵢ(x) and v₋ᵢ(x) (R, N, n) of a block's members: mean and variance of f at x without row i."""
     with torch.no_grad():
-        mean, _, V = block.moments(U)
+        mean, variance, V = block.moments(U)
         solved = torch.linalg.solve_triangular(block.L.mT, V, upper=True)  # A⁻¹ k(x)
-        return (weights[:, None, None] * (mean[:, None, :] - miss[:, :, None] * solved)).sum(0)
+        missed = solved / precision[:, :, None]
+        return mean[:, None, :] - block.alpha[:, :, None] * missed, variance[:, None, :] + missed * solved
+
+
+def _left_out_means(ensemble: Ensemble, found: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
+    """Σ_s w_s m₋ᵢ(x) (N, n), with the weights of the ensemble without row i at x. found: m₋ᵢ(x) and v₋ᵢ(x) of each block."""
+    shape = found[0][0].shape[1:]
+    flat = [(mean.flatten(1), variance.flatten(1)) for mean, variance in found]
+    weights = ensemble.member_weights_at(ensemble.observed([variance for _, variance in flat]))
+    return torch.stack([(w * mean).sum(0) for w, (mean, _) in zip(weights, flat, strict=True)]).sum(0).unflatten(0, shape)
 
 
 def _unit(block: Posterior) -> Tensor:

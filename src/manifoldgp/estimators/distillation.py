@@ -5,7 +5,11 @@ The whole mixture p predicts some training rows, each left out; a smaller one, q
     KL(p || q) = E_p[log p(y) − log q(y)],   averaged over these rows,
 
 which no row's own y enters. Members are added one by one, each time the one whose weight would lower KL fastest; then all weights of q are
-found anew by EM, which for given members reaches the least KL there is.
+found anew by EM, which for given members reaches the least KL there is. Where weights follow how sure members are, by factors g_s(x), they still do in q:
+
+    q(y|x) = Σ_s w_s g_s(x) p_s(y|x) / Σ_s w_s g_s(x),
+
+and steps that lower KL each time divide those of EM by E[g_s / Σ w g].
 """
 
 from __future__ import annotations
@@ -60,25 +64,39 @@ class Distilled:
 class _Points:
     """Where densities are compared. density (S, P): of each component, relative to the whole mixture's; weight (P,): of the points, together 1.
 
-    member (S,): which member a component belongs to.
+    member (S,): which member a component belongs to. sure (S, n): factors g of the weights at each of n rows, None where there are none; then density is times g, and points go
+    through all rows again and again.
     """
 
     density: np.ndarray
     weight: np.ndarray
     member: np.ndarray
+    sure: np.ndarray | None = None
 
     def nats(self, w: np.ndarray) -> float:
         """KL of the mixture with weights w (S,)."""
-        return float(-(self.weight @ np.log(w @ self.density)))
+        found = float(-(self.weight @ np.log(w @ self.density)))
+        return found if self.sure is None else found + float(self._rows @ np.log(w @ self.sure))
 
     def pull(self, w: np.ndarray) -> np.ndarray:
         """E_p[p_s / q] (S,): above one where more weight of a component lowers KL."""
-        return self.density @ (self.weight / (w @ self.density))
+        found = self.density @ (self.weight / (w @ self.density))
+        return found if self.sure is None else found / (self.sure @ (self._rows / (w @ self.sure)))
+
+    def only(self, inside: np.ndarray) -> _Points:
+        """Those of some components."""
+        return replace(self, density=self.density[inside], sure=None if self.sure is None else self.sure[inside])
+
+    @property
+    def _rows(self) -> np.ndarray:
+        """The weight of each row (n,)."""
+        assert self.sure is not None
+        return self.weight.reshape(-1, self.sure.shape[1]).sum(0)
 
     def refined(self, w: np.ndarray, iterations: int = _EM_ITERATIONS) -> np.ndarray:
         """EM: the least KL among mixtures of the components that have weight; the others stay without, so that only the former are computed."""
         inside = np.flatnonzero(w)
-        own, part = replace(self, density=self.density[inside]), w[inside]
+        own, part = self.only(inside), w[inside]
         for _ in range(iterations):
             updated = part * own.pull(part)
             moved = np.abs(updated - part).max()
@@ -140,7 +158,7 @@ def _distil(ensemble: Ensemble, most: int | None, tolerance: float, time_is_up: 
     used = np.flatnonzero(weights > 0)
     n = int(np.clip(_EVALUATIONS // (len(used) ** 2 * len(_NODES)), *_ROWS))
     rows = np.unique(np.linspace(0, len(ensemble.blocks[0].data.y) - 1, n).astype(int))
-    points = _points(ensemble.left_out(rows), _members(ensemble)[used], used)
+    points = _points(ensemble.left_out(rows), _members(ensemble)[used], used, np.log(weights[used]))
     count = len(np.unique(points.member))
     w = _selected(points, count if most is None else min(most, count), tolerance, time_is_up)
     kept = count if w is None else len(np.unique(points.member[w > 0]))
@@ -166,9 +184,12 @@ def _members(ensemble: Ensemble) -> np.ndarray:
     return np.concatenate(found)
 
 
-def _points(p: Predictive, member: np.ndarray, used: np.ndarray) -> _Points:
-    """Gauss-Hermite nodes of every component at every row, with the densities of all components there."""
-    weights = p.log_weights.exp()
+def _points(p: Predictive, member: np.ndarray, used: np.ndarray, shares: np.ndarray) -> _Points:
+    """Gauss-Hermite nodes of every component at every row, with the densities of all components there. shares: log weights of those in use, as they are without a point."""
+    everywhere = p.log_weights.ndim == 1
+    log_weights = p.log_weights.reshape(len(p.means), -1)
+    sure = log_weights[used] - torch.from_numpy(shares)[:, None].to(log_weights)
+    weights = log_weights.exp().expand_as(p.means).cpu().numpy()
     log_densities, point_weights = [], []
     n = p.means.shape[1]
     for node, node_weight in zip(_NODES.tolist(), (_NODE_WEIGHTS / _NODE_WEIGHTS.sum()).tolist(), strict=True):
@@ -176,12 +197,13 @@ def _points(p: Predictive, member: np.ndarray, used: np.ndarray) -> _Points:
         for s in used.tolist():
             z, log_slope = p.warp.forward(t[s])
             log_densities.append((-0.5 * ((z - p.means) ** 2 / p.variances + p.variances.log()) + log_slope)[used])
-            point_weights.append(np.full(n, node_weight * float(weights[s]) / n))
-    L = torch.cat(log_densities, 1)
-    whole = torch.logsumexp(p.log_weights[used][:, None] + L, 0)
+            point_weights.append(node_weight * weights[s] / n)
+    L, times = torch.cat(log_densities, 1), len(log_densities)
+    whole = torch.logsumexp((log_weights[used] if everywhere else log_weights[used].repeat(1, times)) + L, 0)
     total = np.concatenate(point_weights)
+    L = L if everywhere else L + sure.repeat(1, times)
     ratio = (L - whole).clamp_min(_SMALLEST).exp().cpu().numpy()
-    return _Points(ratio, total / total.sum(), member)
+    return _Points(ratio, total / total.sum(), member, None if everywhere else sure.exp().cpu().numpy())
 
 
 def _selected(points: _Points, most: int, tolerance: float, time_is_up: Callable[[], bool]) -> np.ndarray | None:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from manifoldgp.errors import FileFormatError
 from manifoldgp.estimators.descriptions import ModulesError, describe, rebuild
+from manifoldgp.inference.certainty import MOST_CERTAIN, Certainty
 from manifoldgp.inference.ensemble import Ensemble
 from manifoldgp.inference.exact_posterior import Posterior
 from manifoldgp.inference.local_posterior import FIRST_FEATURES, MOST_NEAR, LocalPosterior, Nearness, condition_locally
@@ -29,8 +30,9 @@ _FIELDS: dict[type, tuple[tuple[str, ...], tuple[str, ...]]] = {
 _ROUNDING = 1e-6
 
 
-FINITE, MODERATE, POSITIVE, NOT_NEGATIVE, PROBABILITY, LOGARITHM, NUMBER = (
-    "finite", "below 1e50 in size", "finite and positive", "finite and not negative", "between 0 and 1", "logarithms of weights or densities", "numbers",
+FINITE, MODERATE, POSITIVE, NOT_NEGATIVE, PROBABILITY, LOGARITHM, LOG_VARIANCE, NUMBER = (
+    "finite", "below 1e50 in size", "finite and positive", "finite and not negative", "between 0 and 1", "logarithms of weights or densities",
+    "logarithms of variances", "numbers",
 )  # fmt: skip
 """What the values of a tensor must be."""
 
@@ -41,6 +43,7 @@ _HOLDS: dict[str, Callable[[Tensor], Tensor]] = {
     NOT_NEGATIVE: lambda t: torch.isfinite(t) & (t >= 0),
     PROBABILITY: lambda t: (t >= 0) & (t <= 1),
     LOGARITHM: lambda t: t < math.inf,  # minus infinity: a weight of zero
+    LOG_VARIANCE: lambda t: t.abs() < 600,  # the variance and its inverse are numbers
     NUMBER: lambda t: ~t.isnan(),  # a module's buffer may hold an infinite bound
 }
 
@@ -86,6 +89,8 @@ def pack(ensemble: Ensemble, name: str, tensors: dict[str, Tensor], factors: tor
         for leaf, value in leaves(block.values):
             tensors[f"{prefix}.values.{leaf}"] = value
         tensors[f"{prefix}.log_weights"] = log_weights
+        if ensemble.certainty is not None:
+            tensors[f"{prefix}.usual"] = ensemble.certainty.usual[b]
     nearness = [list(astuple(b.nearness)) if isinstance(b, LocalPosterior) else None for b in ensemble.blocks]
     return {
         "models": [describe(block.model) for block in ensemble.blocks],
@@ -95,6 +100,7 @@ def pack(ensemble: Ensemble, name: str, tensors: dict[str, Tensor], factors: tor
         "bound_rows": [block.bound_rows if isinstance(block, SparsePosterior) else None for block in ensemble.blocks],
         **({} if factors == torch.float64 else {"rounded": True}),
         **({"nearness": nearness} if any(nearness) else {}),
+        **({} if ensemble.certainty is None else {"certainty": ensemble.certainty.exponent}),
         "variance_factors": list(ensemble.variance_factors),
         "offset": ensemble.offset,
         "scale": ensemble.scale,
@@ -126,7 +132,12 @@ def unpack(plain: Any, name: str, tensors: Mapping[str, Tensor], modules: Mappin
         raise FileFormatError(
             f"Scale and variance factors should be positive, and offsets finite; the file has {scale}, {factors} and {offset}."
         )
-    blocks, log_weights = [], []
+    certain = plain.get("certainty")
+    if certain is not None and not (type(certain) in (int, float) and 0.0 < certain <= MOST_CERTAIN):
+        raise FileFormatError(
+            f"Weights follow how sure members are by a power between 0 and {MOST_CERTAIN:g}; the file says {certain!r}."
+        )
+    blocks, log_weights, usual = [], [], []
     for b, described in enumerate(plain["models"]):
         model = rebuild(described, modules)
         prefix = f"{name}.block{b}."
@@ -140,10 +151,13 @@ def unpack(plain: Any, name: str, tensors: Mapping[str, Tensor], modules: Mappin
         else:
             blocks.append(_unpack_sparse(model, part, data, int(rows), int(plain["bound_rows"][b])))
         log_weights.append(take(part, "log_weights", (len(factors), blocks[-1].members), domain=LOGARITHM))
+        if certain is not None:
+            usual.append(take(part, "usual", (blocks[-1].members,), domain=LOG_VARIANCE))
     total = sum(float(block.exp().sum()) for block in log_weights)
     if not abs(total - 1.0) < _ROUNDING:
         raise FileFormatError(f"The weights of all members should sum to one; the file's sum to {total}.")
-    ensemble = Ensemble(blocks, log_weights, factors, offset, scale)
+    certainty = None if certain is None else Certainty(float(certain), usual)
+    ensemble = Ensemble(blocks, log_weights, factors, offset, scale, certainty)
     _refuse_other_than_numbers(ensemble, X[:2])
     return ensemble
 

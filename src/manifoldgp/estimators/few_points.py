@@ -92,7 +92,8 @@ def with_few_points(
     """Few points of each member of each block, None of one that stays as it is; together they lose at most ``tolerance`` nats a row.
 
     time_is_up: asked before each member; once it is, members keep all rows.
-    A mixture loses at most the weighted sum of what its members lose (KL is convex). Each member may bring the same to that sum, so that one of little weight may lose more.
+    A mixture loses at most the weighted sum of what its members lose (KL is convex), and where weights follow variances what these lose beside it. Each member may bring the same
+    to that sum, so that one of little weight may lose more.
     """
     X = probes(ensemble.blocks[0].data.X, 2 * _PROBES, torch.Generator().manual_seed(0))
     exact = [block.mean_and_variance(X) for block in ensemble.blocks]
@@ -272,13 +273,21 @@ class _Member:
         return map_leaves(lambda leaf: leaf[0], self.posterior.values)
 
 
+def _moved(before: Tensor, after: Tensor) -> Tensor:
+    """KL (n,) of weights (R, n) that follow variances where these are other ones: what a mixture may lose beyond what its members do."""
+    return torch.where(before > 0.0, before * (before / after).log(), 0.0).sum(0)
+
+
 def _loss(ensemble: Ensemble, exact: Sequence[tuple[Tensor, Tensor]], members: dict[tuple[int, int], _Member]) -> PointsLoss:
     """What was lost at the second half of the probes."""
     fewer = [(mean.clone(), variance.clone()) for mean, variance in exact]
-    lost = torch.zeros_like(exact[0][0][0])
     for (b, r), member in members.items():
         fewer[b][0][r], fewer[b][1][r] = member.moments()
-        lost += member.weight * member.losses()
+    observed = [ensemble.observed([variance for _, variance in moments]) for moments in (exact, fewer)]
+    before, after = map(ensemble.member_weights_at, observed)
+    lost = _moved(torch.cat(before), torch.cat(after)) + torch.zeros_like(exact[0][0][0])
+    for (b, r), member in members.items():
+        lost += before[b][r] * member.losses()
     (mean, variance), (other, spread) = (ensemble.mixture(moments).moments() for moments in (exact, fewer))
     shift = ((other - mean).abs() / variance.sqrt())[_PROBES:]
     ratio = ((spread / variance).sqrt() - 1.0).abs()[_PROBES:]

@@ -28,7 +28,8 @@ class Group:
 
     values: leaves (R, *shape). points (R, N, Q), alpha (R, N), whitener (R, J, J) on the first J points, noise (R,): of the posteriors, exact (J = N), sparse, or with few points.
     factor (R, N, N): the inverse of the whitener, L; None of other than exact posteriors.
-    owner (R,): the target of each. weights (R, F) and factors (F,): of its components. scale (R,): sd of its target.
+    owner (R,): the target of each. weights (R, F) and factors (F,): of its components. scale (R,): sd of its target. log_usual (R,): of its usual variance, where weights
+    follow variances.
     """
 
     model: Model
@@ -42,6 +43,7 @@ class Group:
     weights: np.ndarray
     factors: np.ndarray
     scale: np.ndarray
+    log_usual: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,7 @@ class _Part:
     block: Conditioned
     few: FewPoints | None
     weights: np.ndarray
+    log_usual: np.ndarray
     target: int
     ensemble: Ensemble
 
@@ -88,13 +91,14 @@ def grouped(ensembles: Sequence[Ensemble], few: _Few = None) -> list[Group]:
         points_of = None if few is None else few[target]
         for b, block in enumerate(ensemble.blocks):
             weights = ensemble.log_weights[b].exp().cpu().numpy().T
+            usual = np.zeros(block.members) if ensemble.certainty is None else _numpy(ensemble.certainty.usual[b])
             kept: list[int] = np.flatnonzero(weights.sum(1) > 0).tolist()
             own = [None] * block.members if points_of is None else points_of[b]
             whole = [r for r in kept if own[r] is None]
             for rows, points in [(whole, None), *(([r], own[r]) for r in kept if own[r] is not None)]:
                 if rows:
                     chosen = block.only(torch.as_tensor(rows, device=block.alpha.device))
-                    _put(_Part(chosen, points, weights[rows], target, ensemble), kinds)
+                    _put(_Part(chosen, points, weights[rows], usual[rows], target, ensemble), kinds)
     return [_stacked(kind) for kind in kinds]
 
 
@@ -138,6 +142,7 @@ def _stacked(parts: Sequence[_Part]) -> Group:
         weights=np.concatenate([part.weights for part in parts]),
         factors=np.array(parts[0].ensemble.variance_factors),
         scale=np.repeat([part.ensemble.scale for part in parts], counts),
+        log_usual=np.concatenate([part.log_usual for part in parts]),
     )
 
 

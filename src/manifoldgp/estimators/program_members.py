@@ -31,13 +31,18 @@ class Moments:
 
 @dataclass(frozen=True)
 class Components:
-    """R components of the targets' mixtures: with noise, and without. owner, weights, spreads (R,): target, w, w times variance factor."""
+    """R components of the targets' mixtures: with noise, and without. owner, weights, spreads (R,): target, w, w times variance factor.
+
+    gate: the slot of the variance (R, n), or (n,) for R = 1, that weights may follow, without a factor and before a target is unwarped. log_usual (R,): of its usual size there.
+    """
 
     observed: Moments
     latent: Moments
     owner: np.ndarray
     weights: np.ndarray
     spreads: np.ndarray
+    gate: int
+    log_usual: np.ndarray
 
 
 def components_of(group: Group, X: Rows) -> list[Components]:
@@ -46,14 +51,16 @@ def components_of(group: Group, X: Rows) -> list[Components]:
     if not isinstance(warping, (NoWarping, TanhWarping)):
         raise InputError(f"A predictor cannot express the target warping {warping!r}. Use None or 'tanh'.")
     warped = isinstance(warping, TanhWarping)
-    observed, latent = _moments(group, X, np.ones(1) if warped else group.scale)
+    scale = np.ones(1) if warped else group.scale
+    observed, latent = _moments(group, X, scale)
+    gate, usual = observed.variance, group.log_usual + np.log(scale**2)
     if not warped:
-        return [Components(observed, latent, group.owner, group.weights.sum(1), group.weights @ group.factors)]
+        return [Components(observed, latent, group.owner, group.weights.sum(1), group.weights @ group.factors, gate, usual)]
     found = []
     for factor, weights in zip(group.factors, group.weights.T, strict=True):
         if weights.any():
             with_noise, without = (_unwarped(group, X, moments, float(factor)) for moments in (observed, latent))
-            found.append(Components(with_noise, without, group.owner, weights, weights))
+            found.append(Components(with_noise, without, group.owner, weights, weights, gate, usual))
     return found
 
 

@@ -112,12 +112,13 @@ def _predictor(
     X = standardised(writer, scaler)
     components = [found for group in groups for found in components_of(group, X)]
     origins = np.array([ensemble.offset for ensemble in ensembles])
+    exponents = np.array([0.0 if e.certainty is None else e.certainty.exponent for e in ensembles])
     outputs = {}
     for prefix, moments in (("", [c.observed for c in components]), ("latent_", [c.latent for c in components])):
-        mean, std = _mixture(writer, components, moments, origins)
+        mean, std = _mixture(writer, components, moments, origins, exponents)
         for name, slot in ((f"{prefix}mean", mean), (f"{prefix}std", std)):
             outputs[name] = slot if estimator._flat else writer.do("transpose" if len(origins) > 1 else "column", slot)
-    mixture = _components(writer, groups, components, origins, outputs)
+    mixture = _components(writer, groups, components, origins, exponents, outputs)
     program = writer.program(outputs, 8 * max(rows_in_work(group) for group in groups))
     names = tuple(str(name) for name in getattr(estimator, "feature_names_in_", ()))
     encoding = getattr(estimator, "table_encoding_", None)
@@ -127,7 +128,12 @@ def _predictor(
 
 
 def _components(
-    writer: Writer, groups: Sequence[Group], components: Sequence[Components], origins: np.ndarray, outputs: dict[str, int]
+    writer: Writer,
+    groups: Sequence[Group],
+    components: Sequence[Components],
+    origins: np.ndarray,
+    exponents: np.ndarray,
+    outputs: dict[str, int],
 ) -> dict[str, Any] | None:
     """Add the outputs of all members, and tell whose they are and what they weigh; None for warped targets, whose members are no Gaussians."""
     factors = groups[0].factors.tolist()
@@ -139,7 +145,11 @@ def _components(
     outputs["component_means"] = _joined(writer, [c.observed.mean for c in components], lift)
     outputs["component_variances"] = _joined(writer, [c.observed.variance for c in components], lift)
     owner, weights = np.concatenate([g.owner for g in groups]), np.concatenate([g.weights for g in groups])
-    return {"owner": owner.tolist(), "weights": weights.tolist(), "factors": factors, "origins": origins.tolist()}
+    told = {"owner": owner.tolist(), "weights": weights.tolist(), "factors": factors, "origins": origins.tolist()}
+    if not exponents.any():
+        return told
+    usual = np.concatenate([c.log_usual for c in components])
+    return told | {"exponents": exponents.tolist(), "log_usual": usual.tolist()}
 
 
 def standardised(writer: Writer, scaler: Standardizer) -> Rows:
@@ -153,9 +163,9 @@ def standardised(writer: Writer, scaler: Standardizer) -> Rows:
 
 
 def _mixture(
-    writer: Writer, components: Sequence[Components], moments: Sequence[Moments], origins: np.ndarray
+    writer: Writer, components: Sequence[Components], moments: Sequence[Moments], origins: np.ndarray, exponents: np.ndarray
 ) -> tuple[int, int]:
-    """Slots of mean and standard deviation of the targets: (n,) for one, (O, n) for several."""
+    """Slots of mean and standard deviation of the targets: (n,) for one, (O, n) for several. exponents (O,): by which weights follow variances."""
     owner = np.concatenate([c.owner for c in components])
     weights, spreads = (np.concatenate([getattr(c, name) for c in components]) for name in ("weights", "spreads"))
     means, variances = [m.mean for m in moments], [m.variance for m in moments]
@@ -166,9 +176,17 @@ def _mixture(
         return writer.do("add", means[0], origin), writer.do("square_root", variances[0])
     M, V = (_joined(writer, slots, [len(c.owner) == 1 for c in components]) for slots in (means, variances))
     W, G = (w if targets == 1 else np.where(owner == np.arange(targets)[:, None], w, 0.0) for w in (weights, spreads))
-    mixed = writer.do("mix", M, writer.plain(W))
-    arguments = [M, V, mixed, writer.plain(W), writer.plain(G)] + ([writer.plain(owner)] if targets > 1 else [])
-    return writer.do("add", mixed, origin), writer.do("mixture_std", *arguments)
+    whose = [writer.plain(owner)] if targets > 1 else []
+    if not exponents.any():
+        mixed = writer.do("mix", M, writer.plain(W))
+        std = writer.do("mixture_std", M, V, mixed, writer.plain(W), writer.plain(G), *whose)
+        return writer.do("add", mixed, origin), std
+    gate = _joined(writer, [c.gate for c in components], [len(c.owner) == 1 for c in components])
+    usual = np.concatenate([c.log_usual for c in components])[:, None]
+    A = writer.do("certainty", gate, writer.plain(usual), writer.plain(exponents), writer.plain(W), *whose)
+    mixed = writer.do("mix", writer.do("multiply", A, M), writer.plain(W))
+    std = writer.do("certain_std", M, V, A, mixed, writer.plain(W), writer.plain(G), *whose)
+    return writer.do("add", mixed, origin), std
 
 
 def _joined(writer: Writer, slots: Sequence[int], lift: Sequence[bool]) -> int:

@@ -123,7 +123,7 @@ class Ensemble:
             inputs = chunk.detach().clone().requires_grad_()
             with torch.enable_grad():
                 moments = [block.moments(inputs, variance=self.certainty is not None)[:2] for block in self.blocks]
-                weights = self._member_weights_at([variance for _, variance in moments])
+                weights = self.member_weights_at(self.observed([variance for _, variance in moments]))
                 mean = torch.stack([(w * m).sum(0) for w, (m, _) in zip(weights, moments, strict=True)]).sum(0)
             pieces.append(_slope(mean, inputs))
         return torch.cat(pieces)
@@ -149,7 +149,7 @@ class Ensemble:
             w = log_weights.exp()
             spreads.append((factors @ w / w.sum(0).clamp_min(torch.finfo(w.dtype).tiny))[:, None])
         # Entry (i, j) of a member's covariance has the weight √(w(x_i) w(x_j)).
-        roots = [w.sqrt().expand(len(w), len(X)) for w in self._member_weights_at(variances)]
+        roots = [w.sqrt().expand(len(w), len(X)) for w in self.member_weights_at(self.observed(variances))]
         m, root = torch.cat(means), torch.cat(roots)
         centre = (root**2 * m).sum(0)
         deviation = (m - centre) * root
@@ -216,14 +216,17 @@ class Ensemble:
         """Weight of each member (R_b,), block by block, variance factors added up."""
         return [w.exp().sum(0) for w in self.log_weights]
 
-    def _member_weights_at(self, variances: Sequence[Tensor]) -> list[Tensor]:
-        """Weight of each member (R_b, 1), or (R_b, n) where it follows the variances (R_b, n) of f, block by block."""
+    def member_weights_at(self, observed: Sequence[Tensor]) -> list[Tensor]:
+        """Weight of each member (R_b, 1), or (R_b, n) where it follows the variances (R_b, n) of y, block by block."""
         if self.certainty is None:
             return [w[:, None] for w in self.member_weights()]
-        observed = [v + block.noise_variance()[:, None] for block, v in zip(self.blocks, variances, strict=True)]
         every = self.certainty.log_weights(self.log_weights, observed).exp()
         parts = every.split([w.numel() for w in self.log_weights])
         return [part.unflatten(0, w.shape).sum(0) for part, w in zip(parts, self.log_weights, strict=True)]
+
+    def observed(self, variances: Sequence[Tensor], known_noise: Tensor | float = 0.0) -> list[Tensor]:
+        """The variances of y of members with these variances of f (R_b, n), block by block."""
+        return [v + (block.noise_variance()[:, None] + known_noise) for block, v in zip(self.blocks, variances, strict=True)]
 
     def heaviest(self) -> tuple[Conditioned, int]:
         """The block and the member that carry the most weight."""
@@ -244,8 +247,7 @@ class Ensemble:
         self, moments: Sequence[tuple[Tensor, Tensor]], latent: bool = False, known_noise: Tensor | None = None
     ) -> Predictive:
         """The mixture whose members have these means and variances of f (R_b, n), block by block."""
-        own_noise = [block.noise_variance()[:, None] + (0.0 if known_noise is None else known_noise) for block in self.blocks]
-        observed = [variance + noise for (_, variance), noise in zip(moments, own_noise, strict=True)]
+        observed = self.observed([variance for _, variance in moments], 0.0 if known_noise is None else known_noise)
         variances = [variance for _, variance in moments] if latent else observed
         return self._mixture([mean for mean, _ in moments], variances, observed)
 

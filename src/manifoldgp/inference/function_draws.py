@@ -3,7 +3,8 @@
     f(x) | D = m(x) + k(x, points) alpha + √F (f₀(x) − k(x, points) c)
 
 f₀ is drawn from the prior as a sum of random ridges, c is what the data take back of it, and F is the variance factor of the component.
-A draw takes one member of the ensemble, with the probability of its weight, for all points.
+A draw takes one member of the ensemble, with the probability of its weight, for all points. Where weights follow variances that is its average share: a whole
+function has no other. Functions together then have members' shares everywhere, and `Ensemble.sample`, which draws at given points, those of each point.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ class EnsembleDraws:
 
 
 def draw_functions(ensemble: Ensemble, count: int, ridges: int, generator: torch.Generator) -> EnsembleDraws:
-    """``count`` functions of an ensemble; each takes a component with the probability of its weight."""
+    """``count`` functions of an ensemble; each takes a component with the probability of its weight, or of its average share where weights differ from point to point."""
     ensemble = ensemble.whole()
     flat = torch.cat([w.reshape(-1) for w in ensemble.log_weights]).exp().cpu()
     chosen, parts, first = torch.multinomial(flat, count, True, generator=generator), [], 0

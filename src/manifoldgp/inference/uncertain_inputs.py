@@ -2,7 +2,8 @@
 
     mean = Σ w m,   variance = Σ w (F E[v(x)] + var[m(x)] + (m − mean)²),   cov(x, f) = Σ w cov(x, m(x))
 
-over components with weight w, variance factor F, and a posterior with mean m(x) and variance v(x).
+over components with weight w, variance factor F, and a posterior with mean m(x) and variance v(x). Weights that follow variances follow, at an uncertain
+input, those that the members themselves expect of y there, E[v(x)] + var[m(x)] / F + noise; samples have those of each point.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import torch
 from torch import Tensor
 
 from manifoldgp.errors import InputError
+from manifoldgp.inference.certainty import Certainty
 from manifoldgp.inference.circle_inputs import CircleMember, Circles, circle_members, on_common_circles
 from manifoldgp.inference.ensemble import Ensemble
 from manifoldgp.inference.gaussian_inputs import Expected, GaussianMember, gaussian_members
@@ -54,12 +56,21 @@ class MomentsOfTargets:
 
 @dataclass(frozen=True)
 class _Target:
-    """The members of one target with a closed form, and their weights w (R,)."""
+    """The members of one target with a closed form, and their weights w (R,), which may follow variances."""
 
     members: Sequence[GaussianMember]
     weights: Tensor
     offset: float
     scale: float
+    certainty: Certainty | None = None
+
+    def weights_at(self, variances: Tensor) -> Tensor:
+        """Weights (R, 1), or (R, n) where they follow the members' variances (R, n) of f, whose factors are taken out of them."""
+        if self.certainty is None:
+            return self.weights[:, None]
+        factors, noise = zip(*((member.factor, member.noise) for member in self.members), strict=True)
+        own = variances / variances.new_tensor(factors)[:, None] + torch.stack(noise)[:, None]
+        return self.certainty.log_weights([self.weights.log()[None]], [own]).exp()
 
 
 class UncertainInputs:
@@ -112,11 +123,11 @@ class UncertainInputs:
         assert self._targets is not None
         at = [[member.at(mu, Sigma) for member in target.members] for target in self._targets]
         found = [_moments(target, expected, mu, Sigma, latent) for target, expected in zip(self._targets, at, strict=True)]
-        mean, variance, covariance = (torch.stack(parts, -1) for parts in zip(*found, strict=True))
+        mean, variance, covariance = (torch.stack(parts, -1) for parts in list(zip(*found, strict=True))[:3])
         output = torch.diag_embed(variance)
         for a, one in enumerate(self._targets):
             for b, other in enumerate(self._targets[:a]):
-                between = _between(one, other, at[a], at[b], Sigma)
+                between = _between((one, at[a], found[a][3]), (other, at[b], found[b][3]), Sigma)
                 output[:, a, b] = output[:, b, a] = between
         return MomentsOfTargets(mean, covariance, output)
 
@@ -172,35 +183,38 @@ def _target(ensemble: Ensemble, members: Sequence[GaussianMember]) -> _Target:
     w = weights.sum(0)
     mean_factors = (factors @ weights / w.clamp_min(torch.finfo(w.dtype).tiny)).tolist()
     scaled = [replace(member, factor=factor) for member, factor in zip(members, mean_factors, strict=True)]
-    return _Target(scaled, w, ensemble.offset, ensemble.scale)
+    certainty = (
+        None if ensemble.certainty is None else replace(ensemble.certainty, usual=[torch.cat([*ensemble.certainty.usual])])
+    )
+    return _Target(scaled, w, ensemble.offset, ensemble.scale, certainty)
 
 
 def _moments(
     target: _Target, expected: Sequence[Expected], mu: Tensor, Sigma: Tensor, latent: bool
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Mean (n,), variance (n,) and cov(x, f) (n, D)."""
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Mean (n,), variance (n,) and cov(x, f) (n, D); and the members' weights (R, 1) or (R, n)."""
     found = [one.moments(mu, Sigma) for one in expected]
     means, variances, covariances = (torch.stack(parts) for parts in zip(*found, strict=True))
+    w = target.weights_at(variances)
     if not latent:
         variances = variances + torch.stack([member.factor * member.noise for member in target.members])[:, None]
-    w = target.weights
-    mean = w @ means
-    variance = w @ (variances + (means - mean) ** 2)
+    mean = (w * means).sum(0)
+    variance = (w * (variances + (means - mean) ** 2)).sum(0)
     return (
         target.offset + target.scale * mean,
         target.scale**2 * variance,
-        target.scale * torch.einsum("r,rnd->nd", w, covariances),
+        target.scale * (w[..., None] * covariances).sum(0),
+        w,
     )
 
 
-def _between(one: _Target, other: _Target, mine: Sequence[Expected], theirs: Sequence[Expected], Sigma: Tensor) -> Tensor:
-    """cov(f, f') (n,) of two targets at the same input: their posteriors are independent, their means move together."""
-    pairs = [
-        w * v * a.covariance(b, Sigma)
-        for w, a in zip(one.weights, mine, strict=True)
-        for v, b in zip(other.weights, theirs, strict=True)
-    ]
-    return one.scale * other.scale * torch.stack(pairs).sum(0)
+def _between(
+    one: tuple[_Target, Sequence[Expected], Tensor], other: tuple[_Target, Sequence[Expected], Tensor], Sigma: Tensor
+) -> Tensor:
+    """cov(f, f') (n,) of two targets at the same input, each with its members there and their weights: their posteriors are independent, their means move together."""
+    (mine, at, weights), (theirs, there, others) = one, other
+    pairs = [w * v * a.covariance(b, Sigma) for w, a in zip(weights, at, strict=True) for v, b in zip(others, there, strict=True)]
+    return mine.scale * theirs.scale * torch.stack(pairs).sum(0)
 
 
 def normal_points(count: int, D: int) -> Tensor:

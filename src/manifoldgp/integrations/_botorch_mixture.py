@@ -17,6 +17,9 @@ from manifoldgp.integrations._botorch_members import root
 class MixturePosterior(Posterior):
     """p(f) = Σ_s w_s N(f | m_s, f_s C_s) at q points, jointly, in the units of y; components s are members with a variance factor.
 
+    Weights may differ from point to point. A draw then takes a component by their average over its q points, which is exact for q = 1, and its gradient
+    is that of the component, without what other points would do to the weights; moments, quantiles and densities have all of it.
+
     A draw takes one component for all q points. It is chosen by one more base sample u beside the q normal ones, through the inverse of
     the cumulated weights at Φ(u): with fixed base samples draws are differentiable in X, quasi-Monte-Carlo points stratify the
     components, and an acquisition value is the weighted average of the members' values. BoTorch's own convention, an ensemble dimension
@@ -30,8 +33,10 @@ class MixturePosterior(Posterior):
         Of the members, in model units.
     prior_variance : `(R, *T, q)`
         The size of the numbers that the covariances are differences of.
-    member, factor, log_weights : (S,)
-        The components: which member, times which variance factor, with which weight.
+    member, factor : (S,)
+        The components: which member, times which variance factor.
+    log_weights : (S,) or `(S, *T, q)`
+        Of the components, everywhere or at each point.
     warp
         The target warpings of the components.
     offset, scale
@@ -92,7 +97,8 @@ class MixturePosterior(Posterior):
         variances = self.covariances.diagonal(dim1=-2, dim2=-1).clamp_min(1e-300).flatten(1)
         means = self.means.flatten(1)[self.member]
         variances = self.factor[:, None] * variances[self.member]
-        return Predictive(means, variances, self.log_weights, self.warp, self.offset, self.scale)
+        log_weights = self.log_weights if self.log_weights.ndim == 1 else self.log_weights.flatten(1)
+        return Predictive(means, variances, log_weights, self.warp, self.offset, self.scale)
 
     @cached_property
     def _moments(self) -> tuple[Tensor, Tensor]:
@@ -110,15 +116,17 @@ class MixturePosterior(Posterior):
 
     @property
     def covariance_matrix(self) -> Tensor:
-        """Joint covariance `(*T, q, q)`: Σ w (f C + (m − mean)(m − mean)ᵀ); of targets without a warping."""
+        """Joint covariance `(*T, q, q)`: Σ w (f C + (m − mean)(m − mean)ᵀ), where points differ with √(w w') for w; of targets without a warping."""
         if not self.warp.trivial:
             raise NotImplementedError("The joint covariance of a warped target has no closed form; draw samples instead.")
-        weights, width = self.log_weights.exp(), self.means.shape[0]
-        zero = weights.new_zeros(width)
-        member, spread = zero.index_add(0, self.member, weights), zero.index_add(0, self.member, weights * self.factor)
-        deviation = self.means - torch.tensordot(member, self.means, 1)
-        outer = deviation[..., :, None] * deviation[..., None, :]
-        return self.scale**2 * (torch.tensordot(spread, self.covariances, 1) + torch.tensordot(member, outer, 1))
+        each = self.log_weights.exp().reshape(len(self.member), *(self.log_weights.shape[1:] or [1] * (self.means.ndim - 1)))
+        factor = self.factor.reshape(-1, *[1] * (each.ndim - 1))
+        zero = torch.zeros_like(each[: len(self.means)])
+        member, spread = (zero.index_add(0, self.member, part).expand_as(self.means) for part in (each, each * factor))
+        root, wide = (part.clamp_min(1e-300).sqrt() for part in (member, spread))
+        deviation = root * (self.means - (member * self.means).sum(0))
+        between = torch.einsum("r...i,r...j->...ij", deviation, deviation)
+        return self.scale**2 * (torch.einsum("r...i,r...ij,r...j->...ij", wide, self.covariances, wide) + between)
 
     def quantile(self, value: Tensor) -> Tensor:
         """Quantiles of the points' own distributions: `(*T, q, 1)`, or `(len(value), *T, q, 1)`."""
@@ -157,9 +165,16 @@ class MixturePosterior(Posterior):
         return root(self.covariances, self.prior_variance)
 
     def _chosen(self, u: Tensor) -> Tensor:
-        """The component of each normal number u."""
-        edges = self.log_weights.exp().cumsum(0)
-        return torch.searchsorted(edges / edges[-1], torch.special.ndtr(u).contiguous()).clamp_max(len(edges) - 1)
+        """The component of each normal number u (n, t)."""
+        weights = self.log_weights.detach().exp()
+        if weights.ndim > 1:  # of each batch
+            weights = weights.mean(-1).reshape(len(weights), -1).T
+        edges = weights.cumsum(-1)
+        uniform = torch.special.ndtr(u)
+        found = torch.searchsorted(
+            edges / edges[..., -1:], uniform.contiguous() if weights.ndim == 1 else uniform.T.contiguous()
+        ).clamp_max(edges.shape[-1] - 1)
+        return found if weights.ndim == 1 else found.T
 
     def _unwarped(self, z: Tensor, component: Tensor) -> Tensor:
         """g_s⁻¹(z) (n, t, q) with s = component (n, t)."""

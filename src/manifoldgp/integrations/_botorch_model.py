@@ -71,6 +71,7 @@ class ManifoldGPModel(Model, FantasizeMixin):
         self._members = [Members.of(block) for block in ensemble.blocks]
         self._offset, self._scale = ensemble.offset, ensemble.scale
         self._log_weights = torch.cat([w.reshape(-1) for w in ensemble.log_weights])
+        self._certainty, self._of_blocks = ensemble.certainty, ensemble.log_weights
         factors = torch.tensor(ensemble.variance_factors, dtype=torch.float64, device=self._log_weights.device)
         self._factor = torch.cat([factors.repeat_interleave(block.members) for block in ensemble.blocks])
         self._member = torch.cat(_component_members([block.members for block in ensemble.blocks], len(factors))).to(
@@ -131,10 +132,12 @@ class ManifoldGPModel(Model, FantasizeMixin):
         U = self._scaled(X)
         moments = [block.moments(U) for block in self._members]
         means, covariances, prior = (torch.cat(parts) for parts in zip(*moments, strict=True))
+        noise = self._noise(observation_noise, means.ndim - 1).expand(means.shape)
+        log_weights = self._weights_at(covariances.diagonal(dim1=-2, dim2=-1) + noise)
         if observation_noise is not False:
-            covariances = covariances + torch.diag_embed(self._noise(observation_noise, means.ndim - 1).expand(means.shape))
+            covariances = covariances + torch.diag_embed(noise)
         mixture = MixturePosterior(
-            means, covariances, prior, self._member, self._factor, self._log_weights, self._warp, self._offset, self._scale
+            means, covariances, prior, self._member, self._factor, log_weights, self._warp, self._offset, self._scale
         )
         gaussian = self._warp.trivial and (self.kind == "gaussian" or len(self._member) == 1)
         if self.kind == "gaussian" and not gaussian:
@@ -198,7 +201,14 @@ class ManifoldGPModel(Model, FantasizeMixin):
         if isinstance(observation_noise, Tensor):
             self._refuse_warped_noise(observation_noise)
             return learned + (observation_noise[..., 0] / self._scale**2).to(learned)
-        return learned if self._known_noise is None else learned + self._known_noise
+        return learned if self._known_noise is None or observation_noise is False else learned + self._known_noise
+
+    def _weights_at(self, variances: Tensor) -> Tensor:
+        """Log weights of the components (S,), or (S, *T, q) where they follow the members' variances (R, *T, q) of y."""
+        if self._certainty is None:
+            return self._log_weights
+        of_blocks = variances.flatten(1).split([block.count for block in self._members])
+        return self._certainty.log_weights(self._of_blocks, of_blocks).unflatten(-1, variances.shape[1:])
 
     def _refuse_warped_noise(self, noise: Tensor | None) -> None:
         if noise is not None and not isinstance(self._members[0].model.warping, NoWarping):

@@ -138,6 +138,31 @@ def _check_facts(facts: dict[str, Any]) -> None:
         raise FileFormatError(f"The file's feature_names should be {len(offset)} names, or none.")
     if type(outputs) is not int or outputs < 1 or type(facts["flat"]) is not bool or (facts["flat"] and outputs > 1):
         raise FileFormatError(f"The file's number of targets should be at least 1; it has {outputs!r}, flat={facts['flat']!r}.")
+    if facts["mixture"] is not None:
+        _check_mixture(facts["mixture"], outputs)
+
+
+def _check_mixture(mixture: dict[str, Any], outputs: int) -> None:
+    """Every member has its weights and a target, and where weights follow variances a usual one."""
+    owner, members = mixture["owner"], len(mixture["owner"])
+    numbers = {name: np.array(mixture[name], dtype=np.float64) for name in mixture if name != "owner"}
+    shapes = {
+        "weights": (members, len(mixture["factors"])),
+        "origins": (outputs,),
+        "exponents": (outputs,),
+        "log_usual": (members,),
+    }
+    if ("exponents" in mixture) != ("log_usual" in mixture) or any(
+        not np.isfinite(array).all()
+        or array.shape != shapes.get(name, array.shape)
+        or (name not in ("origins", "log_usual") and (array < 0.0).any())
+        for name, array in numbers.items()
+    ):
+        raise FileFormatError(
+            "The file's members should have finite weights, factors and variances, which do not fit. It is damaged or forged."
+        )
+    if not all(type(target) is int and 0 <= target < outputs for target in owner):
+        raise FileFormatError(f"The file's members should be of {outputs} targets, counted from 0. It is damaged or forged.")
 
 
 def _check(program: Program) -> None:

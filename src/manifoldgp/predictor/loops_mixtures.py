@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
 
 import numpy as np
@@ -10,7 +11,10 @@ import numpy as np
 from manifoldgp.predictor.loops import Array, Loops, plus, times
 from manifoldgp.predictor.operations_mixtures import (
     BISECTIONS,
+    LEAST,
     NEWTON_STEPS,
+    certain_std,
+    certainty,
     explained,
     members,
     mix,
@@ -18,6 +22,9 @@ from manifoldgp.predictor.operations_mixtures import (
     warped_moments,
     weighted,
 )
+
+FAR = 1e4
+"""More than any logarithm of a ratio of variances."""
 
 COLUMNS = 8
 """Columns of L⁻¹ that are added to the result in one pass over it."""
@@ -155,13 +162,60 @@ def _(c: Loops, out: Array, M: Array, W: Array) -> None:
 @mixture_std.backend("loops")
 def _(c: Loops, out: Array, M: Array, V: Array, mean: Array, W: Array, G: Array, owner: Array | None = None) -> None:
     """Weights of other targets' members are zero, so that nobody has to look up whose a member is."""
+    _std(c, out, M, V, None, mean, W, G)
+
+
+@certain_std.backend("loops")
+def _(c: Loops, out: Array, M: Array, V: Array, A: Array, mean: Array, W: Array, G: Array, owner: Array | None = None) -> None:
+    _std(c, out, M, V, A, mean, W, G)
+
+
+def _std(c: Loops, out: Array, M: Array, V: Array, A: Array | None, mean: Array, W: Array, G: Array) -> None:
     S = M.size
     with c.loop("o", out.size) as o:
         total = c.sum_in()
         with c.loop("i", S) as i:
             away, at = c.let(f"{M.at(i)} - {mean.at(o)}"), plus(times(o, S), i)
-            c.line(f"{total} += {G.at(at)} * {V.at(i)} + {W.at(at)} * {away} * {away};")
+            spread = f"{G.at(at)} * {V.at(i)} + {W.at(at)} * {away} * {away}"
+            c.line(f"{total} += {spread};" if A is None else f"{total} += {A.at(i)} * ({spread});")
         c.line(f"{out.at(o)} = m_sqrt({total});")
+
+
+@contextmanager
+def _own_members(c: Loops, o: str, S: int, W: Array) -> Iterator[tuple[str, str]]:
+    """A loop over the members that have weight in target o: the member, and its weight there."""
+    with c.loop("i", S) as i, c.block(f"if ({W.at(plus(times(o, S), i))} > 0) {{"):
+        yield i, W.at(plus(times(o, S), i))
+
+
+@certainty.backend("loops")
+def _(c: Loops, out: Array, V: Array, log_usual: Array, exponent: Array, W: Array, owner: Array | None = None) -> None:
+    """First log v/u, and from it how it compares with the least one of the target."""
+    S, least = V.size, c.number(LEAST)
+    with c.loop("i", S) as i:
+        c.line(f"{out.at(i)} = m_log({V.at(i)} > {least} ? {V.at(i)} : {least}) - {log_usual.at(i)};")
+    with c.loop("o", exponent.size) as o:
+        smallest, total = c.sum_in(c.number(FAR)), c.sum_in()
+        with _own_members(c, o, S, W) as (i, _):
+            c.line(f"if ({out.at(i)} < {smallest}) {smallest} = {out.at(i)};")
+        with _own_members(c, o, S, W) as (i, w):
+            c.line(f"{out.at(i)} = m_exp_negative({exponent.at(o)} * ({smallest} - {out.at(i)}));")
+            c.line(f"{total} += {w} * {out.at(i)};")
+        with _own_members(c, o, S, W) as (i, _):
+            c.line(f"{out.at(i)} /= {total};")
+
+
+@certainty.backend("slopes")
+def _(c: Loops, out: Array, V: Array, log_usual: Array, exponent: Array, W: Array, owner: Array | None = None) -> None:
+    """da_s/dv_t = −β a_s (1[s = t] − w_t a_t) / v_t."""
+    S, g = V.size, c.slope(out)
+    with c.loop("o", exponent.size) as o:
+        total = c.sum_in()
+        with _own_members(c, o, S, W) as (i, _):
+            c.line(f"{total} += {g.at(i)} * {out.at(i)};")
+        with _own_members(c, o, S, W) as (i, w):
+            change = f"{out.at(i)} * ({w} * {total} - {g.at(i)})"
+            c.line(f"{c.slope(V).at(i)} += {exponent.at(o)} * {change} / {V.at(i)};")
 
 
 class _Unwarped:

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 BISECTIONS, NEWTON_STEPS = 40, 2
 
+LEAST = 1e-300
+"""The smallest variance of which a logarithm is taken."""
+
 
 @operation
 def weighted(K: np.ndarray, a: np.ndarray) -> np.ndarray:
@@ -112,6 +115,70 @@ def mixture_std(
 def _(g: Graph, M: str, V: str, mean: str, W: str, G: str, owner: str | None = None) -> str:
     away = g.node("Sub", M, mean if owner is None else g.node("Gather", mean, owner, axis=0))
     return g.node("Sqrt", g.node("Add", g.node("MatMul", G, V), g.node("MatMul", W, g.node("Mul", away, away))))
+
+
+@operation
+def certainty(
+    V: np.ndarray, log_usual: np.ndarray, exponent: np.ndarray, W: np.ndarray, owner: np.ndarray | None = None
+) -> np.ndarray:
+    """A (S, n), by which weights change where members are more or less sure than usual: a_s ∝ (v_s / u_s)^−β, with Σ_s W_s a_s = 1 for each target.
+
+    log_usual (S, 1): log u_s. exponent (O,): β of each target. W: (S,), or (O, S) with owner (S,), the target of each member.
+    """
+    unsure = np.log(np.maximum(V, LEAST)) - log_usual
+    if owner is None:
+        return _relative(unsure, exponent, W)
+    A = np.empty_like(unsure)
+    for o, (power, w) in enumerate(zip(exponent, W, strict=True)):
+        own = owner == o
+        A[own] = _relative(unsure[own], power, w[own])
+    return A
+
+
+def _relative(unsure: np.ndarray, power: np.ndarray, w: np.ndarray) -> np.ndarray:
+    """exp(−β unsure) (R, n) of the members of one target, divided by its average; beside that of the surest member, so that nothing overflows."""
+    A = np.exp(-power * (unsure - unsure.min(0)))
+    A /= w @ A
+    return A
+
+
+@certainty.backend("onnx")
+def _(g: Graph, V: str, log_usual: str, exponent: str, W: str, owner: str | None = None) -> str:
+    least = g.constant(max(LEAST, float(np.finfo(g.dtype).tiny)))
+    unsure = g.node("Sub", g.node("Log", g.node("Max", V, least)), log_usual)
+    powers, weights = g.initializers[exponent], np.atleast_2d(g.initializers[W])
+    if owner is None:
+        return _relative_in_onnx(g, unsure, powers[0], weights[0])
+    parts, places = [], []
+    for o, (power, w) in enumerate(zip(powers, weights, strict=True)):
+        own = np.flatnonzero(g.initializers[owner] == o)
+        parts.append(_relative_in_onnx(g, g.node("Gather", unsure, g.axes(*own.tolist()), axis=0), power, w[own]))
+        places.append(own)
+    return g.node("Gather", g.node("Concat", *parts, axis=0), g.axes(*np.argsort(np.concatenate(places)).tolist()), axis=0)
+
+
+def _relative_in_onnx(g: Graph, unsure: str, power: np.ndarray, w: np.ndarray) -> str:
+    least = g.node("ReduceMin", unsure, axes=[0], keepdims=0)
+    A = g.node("Exp", g.node("Mul", g.node("Sub", unsure, least), g.constant(-power)))
+    return g.node("Div", A, g.node("MatMul", g.constant(w), A))
+
+
+@operation
+def certain_std(
+    M: np.ndarray, V: np.ndarray, A: np.ndarray, mean: np.ndarray, W: np.ndarray, G: np.ndarray, owner: np.ndarray | None = None
+) -> np.ndarray:
+    """``mixture_std`` with weights that change by the factors A (S, n) from point to point."""
+    D = M - (mean if owner is None else mean[owner])
+    D *= D
+    D *= A
+    return np.sqrt(G @ (A * V) + W @ D)
+
+
+@certain_std.backend("onnx")
+def _(g: Graph, M: str, V: str, A: str, mean: str, W: str, G: str, owner: str | None = None) -> str:
+    away = g.node("Sub", M, mean if owner is None else g.node("Gather", mean, owner, axis=0))
+    between = g.node("MatMul", W, g.node("Mul", A, g.node("Mul", away, away)))
+    return g.node("Sqrt", g.node("Add", g.node("MatMul", G, g.node("Mul", A, V)), between))
 
 
 @operation

@@ -11,6 +11,7 @@ from manifoldgp.errors import FileFormatError, InputError
 from manifoldgp.predictor.file import read, write
 from manifoldgp.predictor.interpreter import runner
 from manifoldgp.predictor.mixture import Mixture
+from manifoldgp.predictor.operations_mixtures import certainty
 from manifoldgp.predictor.program import COMPONENTS, VALUES, Program
 from manifoldgp.predictor.query import Query
 
@@ -36,7 +37,8 @@ class Predictor:
     table
         The encoding of the table that the model was fitted on, if any, as ``TableEncoding.to_plain`` wrote it: the predictor takes frames with its columns.
     mixture
-        For programs that give components: the target of each of the S members (``owner``), their weights (S, F) and the F variance factors.
+        For programs that give components: the target of each of the S members (``owner``), their weights (S, F) and the F variance factors; where weights follow
+        variances, the ``exponents`` (O,) by which they do, and the logarithms of usual variances (``log_usual``, (S,)).
     distilled
         What was left out of the fitted model, in a sentence; empty: nothing.
     """
@@ -89,14 +91,24 @@ class Predictor:
         owner, weights = np.array(self._mixture["owner"]), np.array(self._mixture["weights"])
         factors, origins = np.array(self._mixture["factors"]), self._mixture["origins"]
         variances = variances if noise is None else variances + noise
+        shares = self._weights_at(variances, owner, weights)
         return [
             Mixture(
                 np.tile(origin + means[owner == o], (len(factors), 1)),
                 np.concatenate([factor * variances[owner == o] for factor in factors]),
-                weights[owner == o].T.ravel(),
+                np.concatenate([weight[owner == o] for weight in shares]),
             ).trimmed()
             for o, origin in enumerate(origins)
         ]
+
+    def _weights_at(self, variances: np.ndarray, owner: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        """Weights (F, S, n) of the components, whose members have these variances (S, n) of y."""
+        each = np.repeat(weights.T[..., None], variances.shape[1], -1)
+        if self._mixture is None or "exponents" not in self._mixture:
+            return each
+        exponents, usual = np.array(self._mixture["exponents"]), np.array(self._mixture["log_usual"])[:, None]
+        own = np.where(owner == np.arange(len(exponents))[:, None], weights.sum(1), 0.0)
+        return each * certainty.numpy(variances, usual, exponents, own, owner)
 
     def facts(self) -> dict[str, Any]:
         """All but the program, as plain data."""

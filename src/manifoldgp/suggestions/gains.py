@@ -73,6 +73,7 @@ class Knowledge:
     """Expected reduction of the variance of f, averaged over the region of the data: Σ_s w_s mean_r C_s(r, x)² / (C_s(x, x) + σ_s²), in the units of y².
 
     C_s is the posterior covariance of member s, given the experiments that are already chosen; it does not depend on what they will give. Exact for given parameters.
+    w_s is the member's weight, or its average share where weights differ from point to point: what is learned counts for the whole region.
     """
 
     def __init__(self, model: ManifoldGPRegressor, output: int, reference: np.ndarray) -> None:
