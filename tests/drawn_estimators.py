@@ -133,7 +133,7 @@ def drawn_estimator(
 def drawn_certainty(blocks, exponent: float, seed: int = 0) -> Certainty:
     """Weights that follow how sure the members of these blocks are, whose usual variances are drawn."""
     rng = np.random.default_rng(seed + 1)
-    return Certainty(exponent, [torch.from_numpy(rng.normal(-1.5, 0.5, size=block.members)) for block in blocks])
+    return Certainty(exponent, 0.8, [torch.from_numpy(rng.normal(-1.5, 0.5, size=block.members)) for block in blocks])
 
 
 def drawn_pair(features_name: str, kernel_name: str, members: int = 2):

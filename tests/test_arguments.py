@@ -30,6 +30,7 @@ from manifoldgp import (
     Stack,
 )
 from manifoldgp.averaging import AVERAGINGS
+from manifoldgp.averaging.stacking import Weighing
 from manifoldgp.cli import _options as options
 from manifoldgp.cli._fit_arguments import KERNELS, OBEYED_BY, PLAIN
 from manifoldgp.dynamics import DynamicsModel, Trajectories
@@ -130,6 +131,8 @@ def test_no_argument_is_passed_over_in_silence(averaging, method, home, name, tm
     if name == "levels":  # as if these were many rows
         monkeypatch.setattr(coarse_to_fine, "LEAST_ROWS", len(MANY))
         monkeypatch.setattr(coarse_to_fine, "FIRST_ROWS", 40)
+    if name == "certainty":  # as if held-out rows were clearly likelier by it
+        monkeypatch.setattr(Weighing, "_share_of_following", lambda *_: 0.5)
     ways[home] = clone(ways[home]).set_params(**{name: value})
     data = data_for(name)
     try:
@@ -143,7 +146,7 @@ def test_no_argument_is_passed_over_in_silence(averaging, method, home, name, tm
         )
         return
     assert name != "checkpoint"
-    kind = name if name in ("levels", "shared_features") else "any"
+    kind = name if name in ("levels", "shared_features", "certainty") else "any"
     unchanged = before_of(averaging, method, kind)
     assert any(not np.array_equal(after[part], unchanged[part]) for part in after), f"{name} changed nothing"
 

@@ -34,6 +34,7 @@ from manifoldgp.noise import GaussianNoise
 from manifoldgp.parameters import LogNormal, map_leaves
 from manifoldgp.training.objective import TrainingObjective
 from manifoldgp.training.progress import PhaseWatcher
+from manifoldgp.training.trained import Earlier
 from manifoldgp.training.trainer import Trainer, Training
 from programmes import rank_statistics
 from short_fits import few_starts
@@ -568,7 +569,7 @@ def test_a_step_that_makes_held_out_rows_less_likely_is_taken_back(monkeypatch):
     def worse_after_the_first_step(contest, group, folds):
         found = honest(contest, group, folds)
         worse = replace(found.each, log_density=found.each.log_density - 10.0 * (group.iterations == 20))
-        return Predicted.of(found.members, worse, found.inner, found.by_row)
+        return Predicted.of(worse, found.inner, found.architectures, found.by_row)
 
     monkeypatch.setattr(FoldContest, "predict", worse_after_the_first_step)
     average, phases = averaged(X, y, steps=(5, 20, 60))
@@ -779,47 +780,87 @@ def test_narrow_copies_are_in_the_choice_from_a_hundred_rows_on():
     assert factors == [(1.0, 4.0, 16.0), (1.0, 4.0, 16.0, 0.25)]
 
 
-def test_members_of_the_folds_predict_what_was_reported_of_held_out_rows():
-    """Weights that follow how sure members are: the ensemble's at rows that a fold held out are those that were found there."""
-    X, y = cliff(3, 90)
-    data = standardised(X, y)
-    held = np.arange(0, 90, 3)
+def followed_course(data, held, following):
+    """A small stack of one fold and the members of that fold as an ensemble. following: the share in which weights follow how sure members are."""
+    template, settings = Model(MLP((4, 2))), Stack(warm_members=1, cold_members=1, own_members=1, fold_members=2)
     with training_threads() as workers:
-        trainer = Trainer(torch.Generator().manual_seed(0), workers)
-        settings = Stack(warm_members=1, cold_members=1, own_members=1, fold_members=2, certainty=1.0)
-        template = Model(MLP((4, 2)))
+        earlier = Earlier(1, (), exponent=1.0, following=following)
+        trainer = Trainer(torch.Generator().manual_seed(0), workers, earlier=earlier)
         gp = trainer.fit("plain GP", plain_gp(template), data, 1, 5)
         course = on_folds.OnFolds(template, make_batch(data, [held]), settings, trainer, np.random.default_rng(0))
-        weights, report = course.weigh(gp.values(np.array([0])))
-    shares = [final_members.Share(own, at) for own, at in zip(weights, report.usual, strict=True)]
+        weights, usual, report = course.weigh(gp.values(np.array([0])))
+    shares = [final_members.Share(own, at) for own, at in zip(weights, usual, strict=True)]
     found = final_members.conditioned(course.groups, dict(zip(course.groups, shares, strict=True)))
-    kept = np.setdiff1d(np.arange(90), held)
-    blocks = [
-        batch.conditioned(np.arange(len(batch.objective)), Data(data.X[kept], data.y[kept]), None) for batch in found.batches
-    ]
+    kept = np.setdiff1d(np.arange(len(data.y)), held)
+    seen = Data(data.X[kept], data.y[kept])
+    blocks = [batch.conditioned(np.arange(len(batch.objective)), seen, None) for batch in found.batches]
     with np.errstate(divide="ignore"):
         logs = [torch.from_numpy(np.log(own)) for own in found.weights]
-    ensemble = Ensemble(
-        blocks, logs, settings.variance_factors, certainty=Certainty(1.0, [torch.from_numpy(each) for each in found.usual])
-    )
-    np.testing.assert_allclose(
-        ensemble.predict(data.X[held]).log_density(data.y[held]), report.log_density["stack"], rtol=1e-6, atol=1e-6
-    )
+    certainty = Certainty(1.0, following, [torch.from_numpy(each) for each in found.usual])
+    return Ensemble(blocks, logs, settings.variance_factors, certainty=certainty), report, found
+
+
+def test_members_of_the_folds_predict_what_was_reported_of_held_out_rows():
+    """Weights that follow how sure members are: the ensemble's at rows that a fold held out are those that were found there."""
+    data, held = standardised(*cliff(3, 90)), np.arange(0, 90, 3)
+    ensemble, report, _ = followed_course(data, held, 0.6)
+    assert report.following == 0.6
+    density = ensemble.predict(data.X[held]).log_density(data.y[held])
+    np.testing.assert_allclose(density, report.log_density["stack"], rtol=1e-6, atol=1e-6)
     np.testing.assert_allclose(ensemble.mean(data.X[held]), report.mean, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(ensemble.predict(data.X[held]).cdf(data.y[held]), report.pit, rtol=1e-6, atol=1e-6)
+
+
+def test_a_whole_stack_counts_one_at_a_usual_row():
+    """So that the stacks of several deals count the same there: usual variances of one stack say nothing beside those of another by themselves."""
+    data, held = standardised(*cliff(3, 90)), np.arange(0, 90, 3)
+    ensemble, _, _ = followed_course(data, held, 0.6)
+    found = [block.mean_and_variance(data.X[held])[1] for block in ensemble.blocks]
+    observed = ensemble.observed(found)
+    counts = [
+        (log[:, :, None] + (usual[:, None] - variance.log())).flatten(0, 1)
+        for log, usual, variance in zip(ensemble.log_weights, ensemble.certainty.usual, observed, strict=True)
+    ]
+    assert float(torch.cat(counts).logsumexp(0).mean()) == pytest.approx(0.0, abs=1e-6)
+
+
+def test_stacks_that_share_a_batch_count_in_it_as_they_did():
+    """u^β of a member that two stacks have is the mean of theirs, by their weights."""
+    data = standardised(*cliff(3, 40))
+    with training_threads() as workers:
+        trainer = Trainer(torch.Generator().manual_seed(0), workers)
+        gp = trainer.fit("plain GP", plain_gp(Model()), data, 2, 5)
+    one = final_members.Weighted([gp], [np.array([[0.5, 0.5]])], [np.array([2.7, 0.0])])
+    other = final_members.Weighted([gp], [np.array([[0.5, 0.5]])], [np.array([-4.5, 0.0])])
+    both = final_members.mixed([one, other], 2.0)
+    np.testing.assert_allclose(both.usual[0], [0.5 * np.log(0.5 * np.exp(5.4) + 0.5 * np.exp(-9.0)), 0.0], atol=1e-12)
 
 
 def test_a_member_that_says_it_is_guessing_does_not_decide():
-    """Two clusters of rows, one of them smooth, one of them noisy: who is surer of a row counts more, which held-out rows are likelier by."""
+    """A smooth half and a flat one: who is surer of a row counts more, which held-out rows are likelier by."""
     rng = np.random.default_rng(0)
     X = np.concatenate([rng.uniform(-1, 0, 100), rng.uniform(0, 1, 100)])[:, None]
     y = np.where(X[:, 0] < 0, np.sin(40 * X[:, 0]), 0.001 * rng.normal(size=200))
     follows, same = (
-        ManifoldGPRegressor(averaging=Stack(deals=1, own_members=2, certainty=certainty)).fit(X, y) for certainty in (None, 0.0)
+        ManifoldGPRegressor(averaging=Stack(deals=1, own_members=2, certainty=certainty)).fit(X, y) for certainty in (1.0, 0.0)
     )
-    gain = follows.held_out_[0].log_density["stack"] - same.held_out_[0].log_density["stack"]
-    assert follows.held_out_[0].exponent in (0.5, 1.0)
-    assert gain.mean() > 0.0
-    assert same.held_out_[0].exponent == 0.0
+    ours, theirs = follows.held_out_[0], same.held_out_[0]
+    assert 0.0 < ours.following <= 0.9
+    assert ours.log_density["stack"].mean() > theirs.log_density["stack"].mean()
+    assert theirs.following == 0.0
     assert same.ensembles_[0].certainty is None
-    assert "power of variances that weights follow" in follows.diagnose().numbers
+    assert follows.diagnose().numbers["share in which members count by how sure they are"] == ours.following
     assert "count more where they are surer" in str(follows.diagnose())
+
+
+@pytest.mark.parametrize("certainty", [True, "1", math.nan, -1.0, 9.0, 1e-300, None, [1.0]])
+def test_a_power_of_variances_is_a_number(certainty):
+    with pytest.raises(InputError, match="certainty must be a power"):
+        ManifoldGPRegressor(averaging=Stack(certainty=certainty)).fit(*cliff(0, 20))
+
+
+def test_a_power_of_variances_may_be_any_kind_of_number(tmp_path):
+    X, y = cliff(0, 60)
+    model = ManifoldGPRegressor((4, 2), averaging=replace(few_starts("stack", 3, 60), certainty=np.float32(1.0))).fit(X, y)
+    model.save(tmp_path / "model.mgp")
+    assert np.array_equal(load(tmp_path / "model.mgp").predict(X), model.predict(X))

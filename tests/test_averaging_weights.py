@@ -13,6 +13,7 @@ from manifoldgp import ManifoldGPRegressor
 from manifoldgp.averaging.folds import make_folds
 from manifoldgp.averaging.stacking import (
     Candidates,
+    Follow,
     HeldOutReport,
     Weighing,
     doubt,
@@ -31,6 +32,7 @@ from manifoldgp.averaging.verdict import (
     interval_remarks,
 )
 from manifoldgp.errors import InputError
+from manifoldgp.training.trained import Earlier
 
 
 def test_stacking_maximises_the_penalised_log_score():
@@ -315,23 +317,84 @@ def test_members_that_are_equally_sure_everywhere_have_constant_weights():
     )
 
 
-def test_a_report_of_weights_that_follow_certainty_says_what_they_are_at_every_row():
-    rng, n = np.random.default_rng(2), 150
-    sd = {name: np.exp(rng.normal(size=(2, n))) for name in ("plain GP", "cold")}
-    y = rng.normal(size=n) * sd["plain GP"][0]
-    said = {}
-    for name, each in sd.items():
-        log_density = -0.5 * (y / each) ** 2 - np.log(each)
-        said[name] = Followed.of(log_density[None], np.full((1, 2, n), 0.5), each**2, np.array([0.7, 0.3]), 1.0)
-        w = np.array([[0.7], [0.3]]) / each**2
-        np.testing.assert_allclose(said[name].counts, np.log(w.sum(0)))
-        np.testing.assert_allclose(said[name].log_density[0], np.log((w * np.exp(log_density)).sum(0) / w.sum(0)))
-    candidates = Candidates.of(said, 1.0)
-    weights, report = Weighing((1.0,), 0.05, 0.02).weights(candidates)
-    at_rows = report.weights_at(candidates.counts)
-    np.testing.assert_allclose(at_rows.mean(-1), weights)
-    np.testing.assert_allclose(weights.sum(), 1.0)
-    np.testing.assert_allclose(log_mixture(candidates.log_density[:, 0], at_rows[:, 0]), report.log_density["stack"])
+def test_shares_are_found_where_rows_say_clearly_who_answers_for_them():
+    """Responsibilities stand still at once there, while weights are still on their way."""
+    log_density = np.where(np.arange(100) < 50, np.array([[0.0], [-40.0]]), np.array([[-40.0], [0.0]]))
+    counts = np.where(np.arange(100) < 50, np.array([[3.0], [0.0]]), np.array([[1.0], [0.0]]))
+    weights = stacking_weights(log_density, counts=counts)
+    np.testing.assert_allclose(weights_at(weights, counts).mean(1), 0.5, atol=1e-4)
+
+
+def candidates_that_know_their_half(n=400, wrong=False):
+    """Two groups of two members each; every member is surer of its half of the rows, rightly or wrongly."""
+    rng = np.random.default_rng(2)
+    first = np.arange(n) < n // 2
+    y, said, plain = rng.normal(size=n), {}, {}
+    for name, half in (("plain GP", first), ("cold", ~first)):
+        variance = np.where(half, 0.01, 1.0) * np.array([[1.0], [1.5]])
+        error = np.where(half != wrong, 0.1, 1.0) * rng.normal(size=(2, n))
+        log_density = -0.5 * (error**2 / variance + np.log(variance)) + 0.0 * y
+        given = log_density[None], np.full((1, 2, n), 0.5), variance, np.array([0.7, 0.3])
+        said[name], plain[name] = Followed.of(*given, 1.0), Followed.of(*given, 0.0)
+    return Candidates.of(said), Candidates.of(plain)
+
+
+def test_a_group_counts_what_its_members_do():
+    variance, inner = np.array([[0.1, 2.0], [0.4, 1.0]]), np.array([0.7, 0.3])
+    log_density = np.array([[[-1.0, -2.0], [-0.5, -3.0]]])
+    found = Followed.of(log_density, np.full((1, 2, 2), 0.5), variance, inner, 2.0)
+    w = inner[:, None] / variance**2
+    np.testing.assert_allclose(found.counts, np.log(w.sum(0)))
+    np.testing.assert_allclose(found.log_density[0], np.log((w * np.exp(log_density[0])).sum(0) / w.sum(0)))
+    np.testing.assert_allclose(found.cdf, 0.5)
+
+
+def test_members_that_know_nothing_or_everything_are_no_accident():
+    """A covariance without a factor, a variance of zero, a weight of zero."""
+    variance = np.array([[np.nan, 0.0], [1.0, 1.0]])
+    found = Followed.of(np.zeros((1, 2, 2)), np.full((1, 2, 2), 0.5), variance, np.array([0.5, 0.5]), 1.0)
+    assert np.isfinite(found.counts).all()
+    np.testing.assert_allclose(found.cdf, 0.5)
+    assert np.isfinite(Followed.of(np.zeros((1, 2, 2)), np.full((1, 2, 2), 0.5), variance, np.zeros(2), 1.0).log_density).all()
+
+
+def following(wrong=False, units=None, share=None):
+    followed, plain = candidates_that_know_their_half(wrong=wrong)
+    weighing = Weighing((1.0,), 0.05, 0.02)
+    weights, report = weighing.weights(plain)
+    n = plain.log_density.shape[-1]
+    asked = Follow(1.0, share, 0.0025)
+    return (
+        weighing.following(followed, weights, report, asked, np.arange(n) if units is None else units),
+        weights,
+        report,
+        followed,
+    )
+
+
+def test_held_out_rows_decide_how_much_follows_and_whether():
+    found, weights, before, followed = following()
+    assert found.report.following == pytest.approx(0.9)
+    assert found.report.log_density["stack"].mean() > before.log_density["stack"].mean() + 0.1
+    at_rows = weights_at(weights[:, 0], followed.counts + found.usual[:, None])
+    np.testing.assert_allclose(at_rows, found.at_rows, rtol=1e-9)
+    other = log_mixture(followed.log_density[:, 0], at_rows)
+    both = np.logaddexp(np.log(0.1) + before.log_density["stack"], np.log(0.9) + other)
+    np.testing.assert_allclose(found.report.log_density["stack"], both, rtol=1e-6)
+    wrongly = following(wrong=True)[0].report
+    assert wrongly.following == 0.0
+    assert wrongly.exponent == 0.0
+
+
+def test_rows_that_err_together_are_fewer_pieces_of_evidence():
+    assert following(units=np.zeros(400, dtype=int))[0].report.following == 0.0
+
+
+def test_a_later_fit_follows_as_an_earlier_one_does():
+    assert following(wrong=True, share=0.3)[0].report.following == 0.3
+    assert Follow.as_before(1.0, 0.005, Earlier(1, ())) is None
+    assert Follow.as_before(1.0, 0.005, Earlier(1, (), exponent=2.0, following=0.4)) == Follow(2.0, 0.4, 0.0)
+    assert Follow.as_before(0.0, 0.005, None) is None
 
 
 @pytest.mark.parametrize("best", ["plain GP", "rough GP", "additive GP"])
@@ -354,6 +417,7 @@ def test_held_out_probabilities_stay_below_one_whatever_the_weights_round_to():
     weighing = Weighing((1.0, 4.0), gp_prior=0.1, spread_prior=0.05)
     for seed in range(50):
         log_density = np.random.default_rng(seed).normal(size=(3, 2, 20))
-        _, report = weighing.weights(Candidates(["plain GP", "warm", "own"], log_density, np.ones_like(log_density)))
+        candidates = Candidates(["plain GP", "warm", "own"], log_density, np.ones_like(log_density), np.zeros((3, 20)))
+        _, report = weighing.weights(candidates)
         assert report.pit.max() <= 1.0
         np.testing.assert_allclose(report.pit, 1.0, rtol=1e-12)

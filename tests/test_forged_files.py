@@ -86,12 +86,15 @@ def first_ensemble(**named):
 
 
 @pytest.mark.parametrize(("change", "message"), [
-    (first_ensemble(certainty=0.0), "a power between 0 and 8; the file says 0"),
-    (first_ensemble(certainty=-1.0), "a power between 0 and 8"),
-    (first_ensemble(certainty=float("nan")), "a power between 0 and 8"),
-    (first_ensemble(certainty=10**30), "a power between 0 and 8"),
-    (first_ensemble(certainty="1.0"), "a power between 0 and 8; the file says '1.0'"),
-    (first_ensemble(certainty=True), "a power between 0 and 8"),
+    (first_ensemble(certainty=[0.0, 0.5]), r"a power between 0 and 8, in a share of at most 1; the file says \[0.0, 0.5\]"),
+    (first_ensemble(certainty=[-1.0, 0.5]), "a power between 0 and 8"),
+    (first_ensemble(certainty=[float("nan"), 0.5]), "a power between 0 and 8"),
+    (first_ensemble(certainty=[10**30, 0.5]), "a power between 0 and 8"),
+    (first_ensemble(certainty=[1.0, 0.0]), "a share of at most 1"),
+    (first_ensemble(certainty=[1.0, 1.5]), "a share of at most 1"),
+    (first_ensemble(certainty=["1.0", 0.5]), "the file says"),
+    (first_ensemble(certainty=[True, 0.5]), "the file says"),
+    (first_ensemble(certainty=1.0), "the file says 1.0"),
     (lambda header, tensors: tensors.pop("ensemble0.block0.usual"), "no tensor 'usual'"),
     (scaled("ensemble0.block0.usual", np.nan), "'usual' should be logarithms of variances"),
     (scaled("ensemble0.block0.usual", 1e300), "'usual' should be logarithms of variances"),

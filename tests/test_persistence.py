@@ -192,7 +192,7 @@ def test_weights_that_follow_variances_there_and_back(tmp_path):
     (plain,) = model.ensembles_
     assert same_after_loading(model, tmp_path / "plain").ensembles_[0].certainty is None
     usual = [torch.from_numpy(RNG.normal(size=block.members)) for block in plain.blocks]
-    model.ensembles_ = [dataclasses.replace(plain, certainty=Certainty(0.7, usual))]
+    model.ensembles_ = [dataclasses.replace(plain, certainty=Certainty(0.7, 0.8, usual))]
     (loaded,) = same_after_loading(model, tmp_path / "model").ensembles_
     assert loaded.certainty.exponent == 0.7
     assert all(map(torch.equal, loaded.certainty.usual, usual))

@@ -297,16 +297,16 @@ def test_a_covariance_without_a_factor_is_refused_by_name():
 # --------------------------------------------------------------------------------------------------------------- joint draws
 
 
-def make_ensemble(models, data, factors=(1.0, 4.0), members=2, seed=0, exponent=0.0):
+def make_ensemble(models, data, factors=(1.0, 4.0), members=2, seed=0, exponent=0.0, share=0.8):
     blocks = [condition(m, draw(m, data, members, seed + i), data) for i, m in enumerate(models)]
     log_weights = torch.log_softmax(normal(len(blocks), len(factors), members, seed=seed + 9), 0)
     log_weights = log_weights - torch.logsumexp(log_weights.reshape(-1), 0)
-    certainty = Certainty(exponent, list(normal(len(blocks), members, seed=seed + 8))) if exponent else None
+    certainty = Certainty(exponent, share, list(normal(len(blocks), members, seed=seed + 8))) if exponent else None
     return Ensemble(blocks, list(log_weights), factors, offset=3.0, scale=2.0, certainty=certainty)
 
 
 def test_weights_follow_how_sure_members_are():
-    """w_s(x) ∝ w_s (u_s / v_s(x))^β, member by member; v_s is the variance of y, also where that of f is asked for."""
+    """(1 − a) w_s + a r_s with r_s ∝ w_s (u_s / v_s(x))^β, member by member; v_s is the variance of y, also where that of f is asked for."""
     data, X = make_data(6), normal(4, D, seed=6)
     ensemble = make_ensemble([MODELS["plain"], MODELS["network, linear mean"]], data, exponent=0.7)
     slow = []
@@ -316,15 +316,31 @@ def test_weights_follow_how_sure_members_are():
                 v = block.mean_and_variance(X)[1][r] + block.noise_variance()[r]
                 slow.append(log_weights[f, r].exp() * (usual[r].exp() / v) ** 0.7)
     slow = torch.stack(slow)
+    same = torch.cat([w.flatten() for w in ensemble.log_weights]).exp()[:, None]
     for found in (ensemble.predict(X), ensemble.predict(X, latent=True)):
-        torch.testing.assert_close(found.log_weights.exp(), slow / slow.sum(0), rtol=1e-12, atol=0)
+        torch.testing.assert_close(found.log_weights.exp(), 0.2 * same + 0.8 * slow / slow.sum(0), rtol=1e-12, atol=0)
+    whole = replace(ensemble, certainty=replace(ensemble.certainty, share=1.0)).predict(X)
+    torch.testing.assert_close(whole.log_weights.exp(), slow / slow.sum(0), rtol=1e-12, atol=0)
+
+
+def test_no_point_is_less_likely_than_by_the_share_that_follows_nothing():
+    """However sure the surest member is, and however wrong."""
+    data, X = make_data(6), normal(4, D, seed=6)
+    ensemble = make_ensemble([MODELS["plain"], MODELS["network, linear mean"]], data)
+    usual = [
+        torch.tensor([600.0, -600.0], dtype=torch.float64),
+        torch.zeros(2, dtype=torch.float64),
+    ]  # one member counts wherever it may
+    for y in (torch.zeros(4, dtype=torch.float64), torch.full((4,), 50.0, dtype=torch.float64)):
+        follows = replace(ensemble, certainty=Certainty(2.0, 0.9, usual)).predict(X).log_density(y)
+        assert (follows >= ensemble.predict(X).log_density(y) + np.log(0.1) - 1e-9).all()
 
 
 def test_where_all_are_as_sure_as_usual_weights_are_what_they_are():
     data, X = make_data(6), normal(1, D, seed=6)
     ensemble = make_ensemble([MODELS["plain"], MODELS["network, linear mean"]], data)
     usual = [(b.mean_and_variance(X)[1][:, 0] + b.noise_variance()).log() for b in ensemble.blocks]
-    followed = replace(ensemble, certainty=Certainty(2.0, usual)).predict(X)
+    followed = replace(ensemble, certainty=Certainty(2.0, 0.7, usual)).predict(X)
     torch.testing.assert_close(followed.log_weights[:, 0], ensemble.predict(X).log_weights, rtol=0, atol=1e-12)
 
 

@@ -154,7 +154,7 @@ def test_kernels_of_the_folds_count_the_same_and_are_not_mixed_up():
     contest.add("plain GP", groups[0].on(2))
     contest.add(SEARCHED_GP, both)
     assert both.size == 2
-    weights, report = contest.weights(list(contest.groups))
+    weights, _, report = contest.weights(list(contest.groups))
     assert np.isfinite(report.mean).all()
     found = mixed([conditioned({SEARCHED_GP: both}, {SEARCHED_GP: Share(np.array([0.6, 0.4]), -2.0)})])
     assert [type(batch.model.kernel) for batch in found.batches] == [Matern32, Periodic]

@@ -146,7 +146,7 @@ def test_weights_at_uncertain_inputs_follow_what_each_member_expects_there():
         return replace(ensemble, blocks=blocks, log_weights=log_weights, certainty=None)
 
     for o, ensemble in enumerate(ensembles):
-        means, variances, weights = [], [], []
+        means, variances, weights, same, share = [], [], [], [], ensemble.certainty.share
         for r in range(2):
             w = ensemble.log_weights[0][:, r].exp().tolist()
             model.ensembles_ = [member(e, r, w) for e in ensembles]
@@ -156,8 +156,9 @@ def test_weights_at_uncertain_inputs_follow_what_each_member_expects_there():
             own = latent.variance[:, o] / factor / ensemble.scale**2 + noise
             means.append(alone.mean[:, o])
             variances.append(alone.variance[:, o])
+            same.append(sum(w))
             weights.append(sum(w) * (float(ensemble.certainty.usual[0][r].exp()) / own) ** 1.5)
-        weights = np.stack(weights) / np.sum(weights, 0)
+        weights = (1.0 - share) * np.array(same)[:, None] + share * np.stack(weights) / np.sum(weights, 0)
         mean = (weights * means).sum(0)
         np.testing.assert_allclose(found.mean[:, o], mean, rtol=1e-9)
         expected = (weights * (np.stack(variances) + (np.stack(means) - mean) ** 2)).sum(0)

@@ -115,7 +115,7 @@ def _by_certainty(model: ManifoldGPRegressor) -> ManifoldGPRegressor:
     """The model with weights that follow how sure its members are."""
     (ensemble,) = model.ensembles_
     usual = [torch.linspace(-2.0, 0.0, block.members, dtype=torch.float64) for block in ensemble.blocks]
-    model.ensembles_ = [replace(ensemble, certainty=Certainty(0.7, usual))]
+    model.ensembles_ = [replace(ensemble, certainty=Certainty(0.7, 0.8, usual))]
     return model
 
 

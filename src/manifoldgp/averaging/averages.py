@@ -38,6 +38,10 @@ class FoldChoice:
         return units_of(len(rows), None if self.groups is None else np.asarray(self.groups)[rows], self.ordered)
 
 
+RANDOM_ROWS = FoldChoice()
+"""Rows that know nothing of each other."""
+
+
 @dataclass(frozen=True)
 class SamplingReport:
     """How well NUTS chains mixed: worst R-hat and smallest bulk ESS over all parameters, share of divergent draws; the draws themselves."""
@@ -49,11 +53,20 @@ class SamplingReport:
 
 
 @dataclass(frozen=True)
+class Following:
+    """By which exponent of variances weights follow how sure members are, in which share of the mixture, and for each architecture the log variances (R,) at which members count as
+    their weights say."""
+
+    exponent: float
+    share: float
+    usual: list[np.ndarray]
+
+
+@dataclass(frozen=True)
 class Averaged:
     """Trained architectures, the weights (F, R) of the starts of each under each variance factor, and what held-out rows or chains said (if asked).
 
-    nearness: how members are conditioned on many rows; None: exactly. exponent, usual: how weights follow variances, and for each architecture the log variances (R,) at which
-    members count as their weights say; zero and None: not at all.
+    nearness: how members are conditioned on many rows; None: exactly. following: how weights follow variances; None: not at all.
     """
 
     trained: list[Trained]
@@ -62,8 +75,7 @@ class Averaged:
     report: HeldOutReport | None = None
     sampling: SamplingReport | None = None
     nearness: Nearness | None = None
-    exponent: float = 0.0
-    usual: list[np.ndarray] | None = None
+    following: Following | None = None
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from scipy.special import logsumexp
 
 from manifoldgp.averaging.fold_groups import Group
 from manifoldgp.averaging.fold_steps import GP_FOLD_ITERATIONS
@@ -143,8 +144,8 @@ def retrained(
     return Weighted(found.batches + of_folds.batches, found.weights + of_folds.weights, found.usual + of_folds.usual)
 
 
-def mixed(stacks: Sequence[Weighted]) -> Weighted:
-    """The equal mixture of several stacks of the same rows."""
+def mixed(stacks: Sequence[Weighted], exponent: float = 0.0) -> Weighted:
+    """The equal mixture of several stacks of the same rows. exponent: of variances, by which weights may follow them."""
     found = Weighted([], [], [])
     each = [part for stack in stacks for part in zip(stack.batches, stack.weights, stack.usual, strict=True)]
     for batch, weights, usual in each:
@@ -156,8 +157,10 @@ def mixed(stacks: Sequence[Weighted]) -> Weighted:
             found.usual.append(usual)
         elif batch.result is found.batches[same].result:
             both = np.stack([found.weights[same].sum(0), own.sum(0)])
-            between = (both * np.stack([found.usual[same], usual])).sum(0) / np.maximum(both.sum(0), 1e-300)
-            found.weights[same], found.usual[same] = found.weights[same] + own, between
+            share = both / np.maximum(both.sum(0), 1e-300)
+            log_counts = logsumexp(exponent * np.stack([found.usual[same], usual]), axis=0, b=np.maximum(share, 1e-300))
+            found.weights[same] = found.weights[same] + own
+            found.usual[same] = log_counts / exponent if exponent else found.usual[same]
         else:
             found.batches[same] = found.batches[same].joined_by(batch)
             found.weights[same] = np.concatenate([found.weights[same], own], axis=1)

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from manifoldgp.averaging.averages import RANDOM_ROWS, FoldChoice
 from manifoldgp.averaging.fold_groups import Group, Predicted, candidates_of
 from manifoldgp.averaging.fold_predictions import Folds, HeldOut, predict_held_out
 from manifoldgp.averaging.kinds import PLAIN
-from manifoldgp.averaging.stacking import Candidates, HeldOutReport
-from manifoldgp.averaging.sure_members import best_of
+from manifoldgp.averaging.stacking import Candidates, Follow, FollowingWeights, HeldOutReport
 from manifoldgp.training.trainer import Trainer
 
 if TYPE_CHECKING:
@@ -35,13 +35,16 @@ FACTOR_BYTES = 2**32
 class FoldContest:
     """Groups by name, and what they say about held-out rows. folds: all held-out rows, which find the weights. deciding: those that decide who is trained on.
 
-    late: whether there is no time left to ask whom the stack would miss.
+    late: whether there is no time left to ask whom the stack would miss. choice: which rows may err together.
     """
 
-    def __init__(self, folds: Folds, settings: Stack, trainer: Trainer, late: Callable[[], bool]) -> None:
+    def __init__(
+        self, folds: Folds, settings: Stack, trainer: Trainer, late: Callable[[], bool], choice: FoldChoice = RANDOM_ROWS
+    ) -> None:
         self.folds, self.deciding, self.settings, self._late = folds, folds, settings, late
         self.groups: dict[str, Group] = {}
         self._predicted: dict[str, Predicted] = {}
+        self._choice, self._follow = choice, Follow.as_before(settings.certainty, settings.keep, trainer.earlier)
         self._workers, self._nearness, self._ranks = trainer.workers, trainer.nearness, trainer.ranks
 
     def decide_by_few(self, scale: np.ndarray, rng: np.random.Generator) -> None:
@@ -126,10 +129,10 @@ class FoldContest:
 
     def predict(self, group: Group, folds: Folds) -> Predicted:
         """What a group says about the held-out rows of these folds."""
-        said = tuple(self._said(part, theirs) for part, theirs in _with_folds(group, folds))
-        each = HeldOut.joined(said)
+        each = HeldOut.joined([self._said(part, theirs) for part, theirs in _with_folds(group, folds)])
         self._ranks.follow_first_(*map(torch.from_numpy, (each.score, each.log_density, each.variance)))  # one decision for all
-        return Predicted.of(said, each, np.concatenate([part.inner for part, _ in _with_folds(group, folds)]), folds.by_row)
+        inner = [part.inner for part, _ in _with_folds(group, folds)]
+        return Predicted.of(each, np.concatenate(inner), len(inner), folds.by_row)
 
     def _said(self, group: Group, folds: Folds) -> HeldOut:
         """What each member of one architecture says."""
@@ -137,32 +140,41 @@ class FoldContest:
         factors = self.settings.variance_factors
         return predict_held_out(group.batch.model, group.values, of_members, factors, self._workers, self._nearness)
 
-    def weights(self, kept: list[str]) -> tuple[np.ndarray, HeldOutReport]:
-        """Weights (G, F) of the groups, zero for those that are not kept, and what held-out rows say: with the stack's means of them, their targets, and the groups
-        that were stopped on their way."""
-        weights, report = self._weighed(kept)
+    def weights(self, kept: list[str]) -> tuple[np.ndarray, np.ndarray, HeldOutReport]:
+        """Weights (G, F) of the groups, zero for those that are not kept, the log variances (G,) at which they count so, and what held-out rows say: with the stack's means of
+        them, their targets, and the groups that were stopped on their way."""
+        weights, report = self.settings.weighing.weights(self.candidates, kept)
+        mean, usual = self._mean(weights[..., None], 0.0), np.zeros(len(weights))
+        if self._follow is not None:
+            found = self._following(self._follow, weights, report)
+            share, report, usual = found.report.following, found.report, found.usual
+            if share:
+                split = weights / np.maximum(weights.sum(1, keepdims=True), 1e-300)
+                own = self._mean(split[..., None] * found.at_rows[:, None], report.exponent)
+                mean = (1.0 - share) * mean + share * own
         stopped = tuple(name for name, group in self.groups.items() if group.cut_short)
         observed = self.deciding.by_row(self.deciding.y.cpu().numpy())
-        return weights, replace(report, mean=self._mean(report), observed=observed, cut_short=stopped)
+        return weights, usual, replace(report, mean=mean, observed=observed, cut_short=stopped)
 
-    def _weighed(self, kept: list[str]) -> tuple[np.ndarray, HeldOutReport]:
-        """With weights that follow how sure members are, as far as held-out rows are likelier with it."""
-        stacks = [
-            self.settings.weighing.weights(candidates_of(self._predicted, exponent), kept) for exponent in self.settings.exponents
-        ]
-        return stacks[best_of([report.log_density["stack"] for _, report in stacks], 0.5 * self.settings.keep)]
+    def _following(self, asked: Follow, weights: np.ndarray, report: HeldOutReport) -> FollowingWeights:
+        """Weights that follow how sure members are, as far as held-out rows want it."""
+        where = self.deciding.where
+        rows = np.sort(where[where >= 0])
+        together = self._choice.together(rows)
+        units = np.arange(len(rows)) if together is None else together
+        candidates = candidates_of(self._predicted, asked.exponent)
+        return self.settings.weighing.following(candidates, weights, report, asked, units)
 
-    def _mean(self, report: HeldOutReport) -> np.ndarray:
-        """Of the stack that is reported, for every held-out row (n,)."""
+    def _mean(self, at_rows: np.ndarray, exponent: float) -> np.ndarray:
+        """For every held-out row (n,), of a stack in which groups count so much there (G, F, n), and members inside them by this exponent."""
         folds = self.deciding
         mean = np.zeros(folds.by_row(folds.y.cpu().numpy()).shape)
-        at_rows = report.weights_at(candidates_of(self._predicted, report.exponent).counts)
         for (name, group), own in zip(self.groups.items(), at_rows, strict=True):
             if own.any():
                 predicted = self._predicted[name]
-                parts = zip(_with_folds(group, folds), predicted.members, strict=True)
+                parts = zip(_with_folds(group, folds), predicted.of_architectures(), strict=True)
                 each = np.concatenate([self._means(part, said) for (part, _), said in parts], axis=1)
-                mean += (own * folds.by_row((predicted.weights_inside(report.exponent) * each).sum(2))).sum(0)
+                mean += (own * folds.by_row((predicted.weights_inside(exponent) * each).sum(2))).sum(0)
         return mean
 
     def _means(self, group: Group, said: HeldOut) -> np.ndarray:

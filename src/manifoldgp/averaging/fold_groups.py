@@ -88,23 +88,25 @@ class Group:
 
 @dataclass(frozen=True)
 class Predicted:
-    """What a group says about held-out rows: its mixture with equal weights everywhere, and what each of its members says, architecture by architecture.
+    """What a group says about held-out rows: its mixture with weights that are the same everywhere, and what each of its members says, fold by fold and the same on all ranks.
 
-    each: all of these, fold by fold and the same on all ranks. inner: (K, members) their weights. by_row: of the folds that were asked.
+    inner: (K, members) their weights. architectures: of which each has as many folds. by_row: of the folds that were asked.
     """
 
     mixture: Followed
-    members: tuple[HeldOut, ...]
     each: HeldOut
     inner: np.ndarray
+    architectures: int
     by_row: Callable[[np.ndarray], np.ndarray]
 
     @staticmethod
-    def of(
-        members: tuple[HeldOut, ...], each: HeldOut, inner: np.ndarray, by_row: Callable[[np.ndarray], np.ndarray]
-    ) -> Predicted:
+    def of(each: HeldOut, inner: np.ndarray, architectures: int, by_row: Callable[[np.ndarray], np.ndarray]) -> Predicted:
         """With the mixture that is made of them."""
-        return Predicted(_followed(each, inner, by_row, 0.0), members, each, inner, by_row)
+        return Predicted(_followed(each, inner, by_row, 0.0), each, inner, architectures, by_row)
+
+    def of_architectures(self) -> list[HeldOut]:
+        """What the members of each architecture say."""
+        return self.each.split(self.architectures)
 
     def following(self, exponent: float) -> Followed:
         """The mixture whose members count by how sure they are."""
@@ -112,10 +114,7 @@ class Predicted:
 
     def weights_inside(self, exponent: float) -> np.ndarray:
         """Of the members in this mixture at every row of their folds (K, members, m)."""
-        return followed_weights(self._variance(), self.inner, exponent)[0]
-
-    def _variance(self) -> np.ndarray:
-        return self.each.variance.reshape(*self.inner.shape, -1)
+        return followed_weights(self.each.variance.reshape(*self.inner.shape, -1), self.inner, exponent)[0]
 
 
 def _followed(each: HeldOut, inner: np.ndarray, by_row: Callable[[np.ndarray], np.ndarray], exponent: float) -> Followed:
@@ -127,7 +126,7 @@ def _followed(each: HeldOut, inner: np.ndarray, by_row: Callable[[np.ndarray], n
 
 def candidates_of(predicted: dict[str, Predicted], exponent: float = 0.0) -> Candidates:
     """What the groups say, side by side."""
-    return Candidates.of({name: found.following(exponent) for name, found in predicted.items()}, exponent)
+    return Candidates.of({name: found.following(exponent) for name, found in predicted.items()})
 
 
 def equal_weights_of(objective: np.ndarray, K: int) -> np.ndarray:

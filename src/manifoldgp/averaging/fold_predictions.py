@@ -215,6 +215,11 @@ class HeldOut:
             np.concatenate([p.variance for p in parts]),
         )
 
+    def split(self, parts: int) -> list[HeldOut]:
+        """The predictions of so many equal lots of members."""
+        lots = np.split(np.arange(len(self.mean)), parts)
+        return [HeldOut(self.score[:, lot], self.log_density[:, lot], self.mean[lot], self.variance[lot]) for lot in lots]
+
     @torch.no_grad()
     def means(self, model: Model, values: Tree, variance_factors: Sequence[float]) -> np.ndarray:
         """Means of y (F, R, m); zero where a covariance has no factor. values: of the members, leaves (R, ...)."""

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from manifoldgp.averaging.averages import RANDOM_ROWS, FoldChoice
 from manifoldgp.averaging.fold_contest import DECIDE_ABOVE, FoldContest
 from manifoldgp.averaging.fold_groups import Group, candidates_of, equal_weights_of, tempered_weights_of
 from manifoldgp.averaging.fold_predictions import Folds
@@ -79,7 +80,7 @@ SORTING = 60_000
 class OnFolds:
     """The groups of one stack on their way through the folds. contest: those that have begun, and what held-out rows say.
 
-    rough_base: plain GPs of the folds that rough members start around. networks: whether there are members with learned features.
+    rough_base: plain GPs of the folds that rough members start around. networks: whether there are members with learned features. choice: which rows may err together.
     """
 
     def __init__(
@@ -90,9 +91,10 @@ class OnFolds:
         trainer: Trainer,
         rng: np.random.Generator,
         networks: bool = True,
+        choice: FoldChoice = RANDOM_ROWS,
     ) -> None:
         self.template, self.folds, self.settings, self.rng, self.networks = template, folds, settings, rng, networks
-        self.contest = FoldContest(folds, settings, trainer, lambda: self.late)
+        self.contest = FoldContest(folds, settings, trainer, lambda: self.late, choice)
         self.rough_base: Tree | None = None
         self._end, self._conditioning = trainer.deadline, 0.0  # seconds for each member that predicts
         self.trainer = trainer.within(FOR_TRAINING, LEAST_KEPT)
@@ -111,8 +113,10 @@ class OnFolds:
         """Groups that an earlier fit to the same rows found of no use."""
         return frozenset() if self.trainer.earlier is None else self.trainer.earlier.idle
 
-    def weigh(self, gp_values: Tree) -> tuple[np.ndarray, HeldOutReport]:
-        """Train every group on every fold; weights (G, F) and their report. gp_values: a plain GP, leaves (1, *shape), where those of the folds start.
+    def weigh(self, gp_values: Tree) -> tuple[np.ndarray, np.ndarray, HeldOutReport]:
+        """Train every group on every fold; weights (G, F), the log variances (G,) at which groups count so, and their report.
+
+        gp_values: a plain GP, leaves (1, *shape), where those of the folds start.
 
         Ctrl-C ends training; groups that were finished are kept, the plain GP at least.
         """

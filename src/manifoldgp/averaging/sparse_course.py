@@ -62,13 +62,14 @@ class Course:
     def candidates(self, changed: Mapping[str, Group] | None = None, exponent: float = 0.0) -> Candidates:
         """What all groups predict, some of them changed. exponent: of their variances, in which members count."""
         groups = {**self.groups, **(changed or {})}
-        return Candidates.of({name: group.mixture(exponent) for name, group in groups.items()}, exponent)
+        return Candidates.of({name: group.mixture(exponent) for name, group in groups.items()})
 
     def _some(self, changed: Mapping[str, Group] | None = None) -> Candidates:
         """The same for some of the held-out rows: enough for a decision."""
         whole = self.candidates(changed)
         every = -(-whole.log_density.shape[-1] // _DECIDING_ROWS)
-        return replace(whole, log_density=whole.log_density[..., ::every], cdf=whole.cdf[..., ::every])
+        some = (part[..., ::every] for part in (whole.log_density, whole.cdf, whole.counts))
+        return Candidates(whole.names, *some)
 
     # ------------------------------------------------------------------------------------------------------------------------ phases
 
@@ -222,7 +223,7 @@ class Course:
         if keep > 0.0:
             weights, _ = self.weighing.weights(candidates)
             heavy = [g for g, share in enumerate(weights.sum(1)) if g == 0 or share >= _LIGHT]
-            candidates = Candidates([candidates.names[g] for g in heavy], candidates.log_density[heavy], candidates.cdf[heavy])
+            candidates = candidates.only(np.isin(np.arange(len(candidates.names)), heavy))
         return self.weighing.needed(candidates, candidates.names[1:], keep)
 
     def _shares(self) -> dict[str, float]:

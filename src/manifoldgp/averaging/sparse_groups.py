@@ -104,7 +104,7 @@ def scored(member: Member, posterior: SparsePosterior, held: Data, factors: Sequ
     factor = torch.tensor(list(factors), dtype=mean.dtype, device=mean.device)[:, None]
     score = (z - mean) / (factor * variance).sqrt()
     log_density = -0.5 * (score**2 + (factor * variance).log() + _LOG_2PI) + log_slope
-    return Scored(member, posterior, log_density.cpu().numpy(), ndtr(score.cpu().numpy()), variance[0].cpu().numpy())
+    return Scored(member, posterior, log_density.cpu().numpy(), ndtr(score.cpu().numpy()), variance[0].cpu().numpy().copy())
 
 
 @torch.no_grad()

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from manifoldgp.averaging.averages import Averaged, FoldChoice
+from manifoldgp.averaging.averages import Averaged, FoldChoice, Following
 from manifoldgp.averaging.folds import make_folds
 from manifoldgp.averaging.sparse_course import ALL_ROWS, MORE_MEMBERS, MORE_POINTS, PLAIN_PHASE, Course, step_phase
 from manifoldgp.averaging.sparse_training import FEW_ITERATIONS, FEW_ROWS, GroupTraining, compared_rows, inducing_for
-from manifoldgp.averaging.sure_members import best_of
+from manifoldgp.averaging.stacking import Follow, FollowingWeights, HeldOutReport
 from manifoldgp.errors import InputError
 from manifoldgp.model import Model
 from manifoldgp.training.model_rows import ModelRows, sampled
@@ -61,34 +61,54 @@ def fit_sparse_stack(template: Model, rows: ModelRows, trainer: SparseTrainer, f
         )
     course = Course(GroupTraining(template, rows.without(held_numbers), held, trainer, settings))
     course.run()
-    return weighed(course)
+    together = folds.together(held_numbers)
+    # rows without a target are held out by number, and say nothing
+    return weighed(course, together if together is not None and len(together) == len(held.y) else np.arange(len(held.y)))
 
 
-def weighed(course: Course) -> Averaged:
-    """The members of a course with their weights, conditioned on the held-out rows where they predict."""
+def weighed(course: Course, units: np.ndarray) -> Averaged:
+    """The members of a course with their weights, conditioned on the held-out rows where they predict. units (n,): held-out rows that may err together."""
     settings, held = course.settings, course.training.held
-    needed = course.needed()
-    stacks = [course.weighing.weights(course.candidates(exponent=exponent), needed) for exponent in settings.exponents]
-    weights, report = stacks[best_of([report.log_density["stack"] for _, report in stacks], 0.5 * settings.keep)]
+    weights, report = course.weighing.weights(course.candidates(), course.needed())
     factors, groups = tuple(settings.variance_factors), list(course.groups.values())
     trained, of_members, usual_of = [], [], []
-    usual = np.zeros(len(groups)) if report.usual is None else report.usual
+    found = _following(course, weights, report, units)
+    usual = np.zeros(len(groups)) if found is None else found.usual
     for group, weight, at in zip(groups, weights, usual, strict=True):
         for table, inner in group.trained(held, used=bool(weight.any())):
             trained.append(table)
             of_members.append(weight[:, None] * inner)
             usual_of.append(np.full(len(inner), at))
-    at_rows, exponent = report.weights_at(course.candidates(exponent=report.exponent).counts), report.exponent
-    used = [(group, weight) for group, weight in zip(groups, at_rows, strict=True) if weight.any()]
+    mean = _mean(course, weights[..., None], 0.0)
+    if found is not None and found.report.following:
+        report, share = found.report, found.report.following
+        split = weights / np.maximum(weights.sum(1, keepdims=True), 1e-300)
+        mean = (1.0 - share) * mean + share * _mean(course, split[..., None] * found.at_rows[:, None], report.exponent)
     report = replace(
         report,
-        mean=sum((weight * group.means(held, factors, exponent)).sum(0) for group, weight in used),
+        mean=mean,
         observed=held.y.cpu().numpy(),
         cut_short=tuple(dict.fromkeys(table.group for table in trained if table.cut_short.any())),
     )
-    return Averaged(
-        trained, of_members, factors, replace(report, usual=None), exponent=exponent, usual=usual_of if exponent else None
-    )
+    following = Following(report.exponent, report.following, usual_of) if report.following else None
+    return Averaged(trained, of_members, factors, report, following=following)
+
+
+def _following(course: Course, weights: np.ndarray, report: HeldOutReport, units: np.ndarray) -> FollowingWeights | None:
+    """Weights that follow how sure members are, where that is wanted."""
+    settings = course.settings
+    asked = Follow.as_before(settings.certainty, settings.keep, course.training.trainer.earlier)
+    if asked is None:
+        return None
+    return course.weighing.following(course.candidates(exponent=asked.exponent), weights, report, asked, units)
+
+
+def _mean(course: Course, at_rows: np.ndarray, exponent: float) -> np.ndarray:
+    """For every held-out row (n,), of a stack in which groups count so much there (G, F, n), and members inside them by this exponent."""
+    held, factors = course.training.held, tuple(course.settings.variance_factors)
+    used = [(group, own) for group, own in zip(course.groups.values(), at_rows, strict=True) if own.any()]
+    each = [(own * group.means(held, factors, exponent)).sum(0) for group, own in used]
+    return np.sum(each, axis=0)
 
 
 def plan_sparse_stack(N: int, method: Sparse, settings: Stack) -> Plan:

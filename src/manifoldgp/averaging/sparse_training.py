@@ -227,9 +227,8 @@ class GroupTraining:
         for (name, member), posterior in zip(everyone, self.members.posteriors([m for _, m in everyone], source), strict=True):
             if posterior is not None:
                 one = scored(member.conditioned(posterior), posterior, self.held, self.settings.variance_factors)
-                self.rows.ranks.follow_first_(
-                    torch.from_numpy(one.log_density), torch.from_numpy(one.cdf)
-                )  # one decision for all
+                said = map(torch.from_numpy, (one.log_density, one.cdf, one.variance))
+                self.rows.ranks.follow_first_(*said)  # one decision for all
                 group = found.get(name, Group(self.kinds[name], (), step))
                 found[name] = replace(group, scored=(*group.scored, one))
         return found

@@ -2,7 +2,8 @@
 
     p(y* | x*) = Σ_g Σ_f w_gf (1/R_g) Σ_r N(y* | m_gr, f · v_gr)
 
-over groups g, their members r and variance factors f. The weights maximise the held-out log density of this very mixture, found
+over groups g, their members r and variance factors f; in a share of it members count more where they are surer (:mod:`manifoldgp.inference.certainty`).
+The weights maximise the held-out log density of this very mixture, found
 with members trained on folds (:mod:`manifoldgp.averaging.fold_training`). The members that predict (:mod:`manifoldgp.averaging.final_members`) are trained anew on
 all rows where these are few; beyond, they are those of the folds, and know all rows.
 """
@@ -18,7 +19,16 @@ from typing import Any
 
 import numpy as np
 
-from manifoldgp.averaging.averages import SEARCH_EXPECTED, Averaged, Averaging, Fitted, FoldChoice, number_of
+from manifoldgp.averaging.averages import (
+    RANDOM_ROWS,
+    SEARCH_EXPECTED,
+    Averaged,
+    Averaging,
+    Fitted,
+    FoldChoice,
+    Following,
+    number_of,
+)
 from manifoldgp.averaging.final_members import RETRAINED_BELOW, Share, Weighted, conditioned, mixed, retrained
 from manifoldgp.averaging.fold_predictions import make_batch, sample_of
 from manifoldgp.averaging.fold_steps import FINE_STEPS, FINE_STEPS_FROM, SCREEN_FROM, SCREEN_ROWS, STEPS
@@ -30,17 +40,16 @@ from manifoldgp.averaging.sparse_kinds import kinds_of
 from manifoldgp.averaging.sparse_stack import fit_sparse_stack, plan_sparse_stack
 from manifoldgp.averaging.stack_plan import plan_stack
 from manifoldgp.averaging.stacking import PLAIN_GPS, HeldOutReport, Weighing, stacking_weights
-from manifoldgp.averaging.sure_members import EXPONENTS
 from manifoldgp.data.inputs import positive_number, whole_number
 from manifoldgp.errors import InputError
-from manifoldgp.inference.certainty import MOST_CERTAIN
+from manifoldgp.inference.certainty import LEAST_CERTAIN, MOST_CERTAIN
 from manifoldgp.inference.local_posterior import Nearness
 from manifoldgp.model import Data, Model
 from manifoldgp.training.model_rows import ModelRows
 from manifoldgp.training.plan import Plan, slower_by_inputs
 from manifoldgp.training.settings import Method, Sparse
 from manifoldgp.training.sparse_trainer import SparseTrainer
-from manifoldgp.training.trained import Earlier, Trained
+from manifoldgp.training.trained import Trained
 from manifoldgp.training.trainer import LOST_MARGIN, Trainer
 
 FOR_PLAIN, FOR_FOLDS, FOR_RETRAINING = 0.25, 0.8, 0.85
@@ -117,8 +126,8 @@ class Stack(Averaging):
         How kernels are searched for, such as ``Search(depth=3, beam=1)``: one more plain GP, with a search on every fold and one on all rows, which takes minutes. Up to
         3,000 rows. None: nobody searches.
     certainty
-        How weights follow how sure members are: at every point they are in proportion to variances to the power of −certainty. 0: they are the same everywhere.
-        None: 0, 1/2 or 1, whichever makes held-out rows likeliest.
+        In a share of the stack, as large as held-out rows want it, members count at every point in proportion to their variances there to the power of −certainty. 0: weights are
+        the same everywhere.
 
     Examples
     --------
@@ -148,7 +157,7 @@ class Stack(Averaging):
     keep: float = 0.005
     go_on: float = 0.02
     search: Averaging | None = None
-    certainty: float | None = None
+    certainty: float = 1.0
 
     def check(self) -> None:
         if self.gp_starts is not None:
@@ -172,8 +181,11 @@ class Stack(Averaging):
         for name in ("keep", "go_on"):
             if math.isnan(number_of(getattr(self, name))):
                 raise InputError(f"{name} must be a number, in nats a row; got {getattr(self, name)!r}.")
-        if self.certainty is not None and not 0.0 <= number_of(self.certainty) <= MOST_CERTAIN:
-            raise InputError(f"certainty must be a power from 0 to {MOST_CERTAIN:g}, or None; got {self.certainty!r}.")
+        power = math.nan if isinstance(self.certainty, (bool, str)) else number_of(self.certainty)
+        if power != 0.0 and not LEAST_CERTAIN <= power <= MOST_CERTAIN:
+            raise InputError(
+                f"certainty must be a power from {LEAST_CERTAIN:g} to {MOST_CERTAIN:g}, or 0; got {self.certainty!r}."
+            )
         if self.search is not None:
             if not isinstance(self.search, Averaging):
                 raise InputError(SEARCH_EXPECTED.format(self.search))
@@ -197,11 +209,6 @@ class Stack(Averaging):
     def weighing(self) -> Weighing:
         """How the groups are weighed."""
         return Weighing(tuple(self.variance_factors), self.gp_prior, self.spread_prior)
-
-    @property
-    def exponents(self) -> tuple[float, ...]:
-        """Powers of variances in which members may count."""
-        return EXPONENTS if self.certainty is None else (self.certainty,)
 
     def why_not_local(self) -> str | None:
         words = "what a searched kernel knows of a point, a period or a trend, lies far from it."
@@ -259,7 +266,7 @@ class Stack(Averaging):
             )
         # The seed itself: nothing is drawn from the generator, so that the plain GP (of the first target) has the very starts of a GPRegressor.
         seed, N = trainer.generator.initial_seed(), len(data.y)
-        settings = replace(self._as_before(trainer.earlier), variance_factors=_factors_for(N, tuple(self.variance_factors)))
+        settings = replace(self, certainty=float(self.certainty), variance_factors=_factors_for(N, tuple(self.variance_factors)))
         if folds.ordered and N < SHORT_STRETCH:
             settings = replace(settings, variance_factors=_wider(settings.variance_factors))
         rng = np.random.default_rng(seed if trainer.earlier is None else [seed, trainer.earlier.fits])
@@ -267,7 +274,7 @@ class Stack(Averaging):
         dealer = rng if trainer.earlier is None or N < RETRAINED_BELOW else np.random.default_rng(seed)
         X = data.X.cpu().numpy()
         deals = [held_out_in_turn(X, dealer, folds.groups, folds.ordered) for _ in range(self.deals_for(N))]
-        found = fit_stack(model, data, deals, settings, trainer, rng)
+        found = fit_stack(model, data, deals, settings, trainer, rng, folds)
         if found.report is None:
             return found
         report = replace(found.report, ordered=folds.ordered, together=folds.together(np.sort(np.concatenate(deals[0]))))
@@ -283,11 +290,7 @@ class Stack(Averaging):
         return plan_sparse_stack(N, method, self)
 
     def fit_sparse(self, model: Model, rows: ModelRows, trainer: SparseTrainer, folds: FoldChoice) -> Averaged:
-        return fit_sparse_stack(model, rows, trainer, folds, self._as_before(trainer.earlier))
-
-    def _as_before(self, earlier: Earlier | None) -> Stack:
-        """With the power of variances of an earlier fit, whose members will predict beside the new ones."""
-        return self if earlier is None else replace(self, certainty=earlier.exponent)
+        return fit_sparse_stack(model, rows, trainer, folds, replace(self, certainty=float(self.certainty)))
 
 
 def _factors_for(N: int, factors: tuple[float, ...]) -> tuple[float, ...]:
@@ -335,8 +338,9 @@ def fit_stack(
     settings: Stack,
     trainer: Trainer,
     rng: np.random.Generator,
+    choice: FoldChoice = RANDOM_ROWS,
 ) -> Averaged:
-    """Weights from the folds, and the members that predict. deals: held-out rows of each fold, once or several times."""
+    """Weights from the folds, and the members that predict. deals: held-out rows of each fold, once or several times. choice: which rows may err together."""
     few = len(data.y) < RETRAINED_BELOW
     sample = data if len(data.y) <= SCREEN_FROM else sample_of(data, SCREEN_ROWS, rng)
     first, model = trainer.within(FOR_PLAIN), plain_gp(template)
@@ -347,15 +351,14 @@ def fit_stack(
     begin = trainer.now()
     for held_out in deals:
         on_folds = trainer.within(FOR_FOLDS) if few else trainer
-        course = OnFolds(template, make_batch(data, held_out), settings, on_folds, rng, networks)
+        course = OnFolds(template, make_batch(data, held_out), settings, on_folds, rng, networks, choice)
         try:
-            weights, report = course.weigh(gp.values(np.array([gp.best()])))
+            weights, usual, report = course.weigh(gp.values(np.array([gp.best()])))
         except KeyboardInterrupt:
             if not stacks:
                 raise
             trainer.interrupt()
             break
-        usual = np.zeros(len(weights)) if report.usual is None else report.usual
         share = {name: Share(own, float(at)) for name, own, at in zip(course.groups, weights, usual, strict=True)}
         found = _that_predict(template, data, plain, course, share, trainer) if few else conditioned(course.groups, share)
         finished = not report.cut_short and not any(batch.cut_short.any() for batch in found.batches)
@@ -365,22 +368,19 @@ def fit_stack(
             break  # those that came to their end before are better
         stacks.append(found)
         reports.append(report)
-        settings = replace(settings, certainty=report.exponent)  # one for all deals: their members predict together
         now = trainer.now()
         each = (now - begin) / len(stacks)
         networks = len(stacks) == 1 or any(_learned(report) >= NEGLIGIBLE for report in reports)
         if not finished or trainer.late or now + 1.2 * each > trainer.deadline:
             break
-    whole, report = mixed(stacks), HeldOutReport.averaged(reports)
-    usual = whole.usual if report.exponent else None
+    whole, report = mixed(stacks, settings.certainty), HeldOutReport.averaged(reports)
     return Averaged(
         whole.batches,
         whole.weights,
         tuple(settings.variance_factors),
         report,
         nearness=trainer.nearness,
-        exponent=report.exponent,
-        usual=usual,
+        following=Following(report.exponent, report.following, whole.usual) if report.following else None,
     )
 
 

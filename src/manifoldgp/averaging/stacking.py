@@ -8,7 +8,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import logsumexp, ndtr
 
+from manifoldgp.averaging.differences import paired
 from manifoldgp.averaging.sure_members import Followed
+from manifoldgp.training.trained import Earlier
 
 
 def stacking_weights(
@@ -22,8 +24,8 @@ def stacking_weights(
 
     log_density: (S, n), of held-out rows under each of S candidates. prior_counts: a (S,), pseudo-rows that each candidate is sure of.
     short: nats a row by which the maximum may be missed. The slope along w_s is (n + Σ a) times what EM multiplies w_s by, so the largest of these says how much is missed at most.
-    counts: log g (S, n), where candidate s counts w_s g_si at row i: then Σ_i log (Σ_s w_s g_si p_si / Σ_s w_s g_si) is maximised, and EM's step sets the average share of a candidate
-    instead of its weight (:func:`shares_of`), which is the same for equal g.
+    counts: log g (S, n), where candidate s counts w_s g_si at row i: then Σ_i log (Σ_s w_s g_si p_si / Σ_s w_s g_si) is maximised, with pseudo-rows at which candidates count what
+    they do on average. EM's step sets the average share of a candidate instead of its weight, which is the same for equal g.
 
     >>> stacking_weights(np.log([[0.9, 0.9], [0.1, 0.1]])).round(3)
     array([1., 0.])
@@ -47,12 +49,13 @@ def stacking_weights(
 def _weights_by_counts(density: np.ndarray, counts: np.ndarray, prior: np.ndarray, iterations: int) -> np.ndarray:
     """The same where candidates count g (S, n) at the rows: w_s such that the average of w_s g_si / Σ_t w_t g_ti is what EM finds."""
     (S, n), joint = density.shape, density * counts
-    weights, shares = np.full(S, 1.0 / S), np.zeros(S)
+    weights = np.full(S, 1.0 / S)
     for _ in range(iterations):
         responsible = weights * (joint @ (1.0 / (weights @ joint)))
         updated = (responsible + prior) / (n + prior.sum())
-        moved, shares = np.abs(updated - shares).max(), updated
-        weights = shares / np.maximum(counts @ (1.0 / (weights @ counts)) / n, 1e-300)
+        times = np.maximum(counts @ (1.0 / (weights @ counts)) / n, 1e-300)  # a weight, and the average share that comes of it
+        moved = np.abs(updated - weights * times).max()
+        weights = updated / times
         weights /= weights.sum()
         if moved < 1e-7:
             break
@@ -106,6 +109,10 @@ def _equal_mixture(log_densities: Sequence[np.ndarray]) -> np.ndarray:
 VALUED = 1e-4
 """Nats a row to which the held-out log density of a stack is found where it is compared with another."""
 
+MOST_FOLLOWING = 0.9
+"""Share of a stack in which weights may follow how sure members are, at most: held-out rows lie among others, and say nothing of a gap between rows, where the surest may be wrong. So no point is ever
+less likely than a tenth of what it is with weights that are the same everywhere."""
+
 PLAIN_GPS = ("plain GP", "rough GP", "additive GP", "searched GP")
 """Groups without learned features: Gaussian processes on the inputs as they are. The best of them is what nobody should be worse than."""
 
@@ -118,7 +125,7 @@ class HeldOutReport:
     weights: (G, F) by group and variance factor. mean, observed: the stack's predictive means of the held-out rows and their targets (n,), standardised.
     cut_short: groups whose training on the folds was stopped on its way. ordered: whether rows are in order of time.
     together: (n,) numbers of groups, or of stretches of time, whose rows may err together; None: of rows that know nothing of each other.
-    exponent: of members' variances, where weights follow how sure they are: weights are averages over the held-out rows then. usual: (G,) log variances at which groups count as their weights say.
+    following: the share of the stack in which weights follow how sure members are, and exponent: that of their variances by which they do.
     """
 
     groups: tuple[str, ...]
@@ -132,15 +139,7 @@ class HeldOutReport:
     ordered: bool = False
     together: np.ndarray | None = None
     exponent: float = 0.0
-    usual: np.ndarray | None = None
-
-    def weights_at(self, counts: np.ndarray | None) -> np.ndarray:
-        """Weights (G, F, n) of the groups at rows where they count log g (G, n); (G, F, 1) where they are the same everywhere."""
-        if self.usual is None or counts is None:
-            return self.weights[..., None]
-        G, F = self.weights.shape
-        following = counts + self.exponent * self.usual[:, None]
-        return weights_at(self.weights.ravel(), following.repeat(F, 0)).reshape(G, F, -1)
+    following: float = 0.0
 
     @staticmethod
     def averaged(reports: Sequence[HeldOutReport]) -> HeldOutReport:
@@ -155,22 +154,21 @@ class HeldOutReport:
         }
         pit = np.mean([report.pit for report in reports], axis=0)
         means = [report.mean for report in reports if report.mean is not None]
-        mean = np.mean(means, axis=0) if means else None
-        return replace(first, weights=weights, pit=pit, log_density=log_density, mean=mean, usual=None)
+        mean, following = np.mean(means, axis=0) if means else None, float(np.mean([report.following for report in reports]))
+        return replace(first, weights=weights, pit=pit, log_density=log_density, mean=mean, following=following)
 
 
 @dataclass(frozen=True)
 class Candidates:
     """Groups, the plain GP first: mixture log densities (G, F, n) and CDFs (G, F, n) of held-out rows.
 
-    counts: (G, n) what each group counts at a row, as a logarithm, by variances to the power of −exponent; None: everywhere the same.
+    counts: (G, n) what each group counts at a row, as a logarithm.
     """
 
     names: list[str]
     log_density: np.ndarray
     cdf: np.ndarray
-    counts: np.ndarray | None = None
-    exponent: float = 0.0
+    counts: np.ndarray
 
     def better_than_gp(self, name: str) -> bool:
         """Whether a group alone predicts held-out rows better than any other plain GP alone."""
@@ -189,15 +187,40 @@ class Candidates:
     def only(self, chosen: np.ndarray) -> Candidates:
         """Some of the groups (G,)."""
         names = [name for name, is_chosen in zip(self.names, chosen, strict=True) if is_chosen]
-        counts = None if self.counts is None else self.counts[chosen]
-        return Candidates(names, self.log_density[chosen], self.cdf[chosen], counts, self.exponent)
+        return Candidates(names, self.log_density[chosen], self.cdf[chosen], self.counts[chosen])
 
     @staticmethod
-    def of(predicted: dict[str, Followed], exponent: float = 0.0) -> Candidates:
-        """From mixtures of members that count by how sure they are, with this exponent."""
+    def of(predicted: dict[str, Followed]) -> Candidates:
+        """From the mixtures of groups."""
         each = [(one.log_density, one.cdf, one.counts) for one in predicted.values()]
         log_density, cdf, counts = (np.stack(part) for part in zip(*each, strict=True))
-        return Candidates(list(predicted), log_density, cdf, counts if exponent else None, exponent)
+        return Candidates(list(predicted), log_density, cdf, counts)
+
+
+@dataclass(frozen=True)
+class Follow:
+    """By which exponent of their variances members are to count, and in which share of a stack; None: held-out rows decide, which have to gain ``least`` nats each."""
+
+    exponent: float
+    share: float | None
+    least: float
+
+    @staticmethod
+    def as_before(certainty: float, keep: float, earlier: Earlier | None) -> Follow | None:
+        """As the settings of a stack say, or as an earlier fit did, whose members predict beside the new ones; None: not at all."""
+        if earlier is not None:
+            return Follow(earlier.exponent, earlier.following, 0.0) if earlier.following else None
+        return Follow(certainty, None, 0.5 * keep) if certainty else None
+
+
+@dataclass(frozen=True)
+class FollowingWeights:
+    """A stack in a share of which weights follow how sure members are. usual: log variances (G,) at which groups count as their weights say. at_rows: what groups count in that share at
+    held-out rows (G, n). report: of the whole."""
+
+    usual: np.ndarray
+    at_rows: np.ndarray
+    report: HeldOutReport
 
 
 @dataclass(frozen=True)
@@ -209,46 +232,66 @@ class Weighing:
     spread_prior: float
 
     def weights(self, candidates: Candidates, among: Collection[str] | None = None) -> tuple[np.ndarray, HeldOutReport]:
-        """Stacking weights (G, F), averages over the rows where they differ, and the report of held-out densities. among: the others' weights are zero."""
+        """Stacking weights (G, F), and the report of held-out densities. among: the others' weights are zero."""
         held_out, cdf, N = candidates.log_density, candidates.cdf, candidates.log_density.shape[-1]
         takes_part = candidates.which(among)
-        weights, at_rows = np.zeros(held_out.shape[:2]), np.zeros(held_out.shape)
-        weights[takes_part], at_rows[takes_part], stack = self._weighed(candidates.only(takes_part))
+        weights = np.zeros(held_out.shape[:2])
+        weights[takes_part], stack = self._weighed(candidates.only(takes_part))
         plain = candidates.which(PLAIN_GPS)
         of_plain = held_out[plain].reshape(-1, N)
         control = stacking_weights(of_plain, self.spread_prior * N / len(of_plain))
         log_density = {name: held_out[g, 0] for g, name in enumerate(candidates.names)}
         log_density["control"] = log_mixture(of_plain, control)
         log_density["stack"] = stack
-        pit = np.clip((at_rows * cdf).sum((0, 1)), 0.0, 1.0)  # the weights sum to one up to rounding
-        report = HeldOutReport(tuple(candidates.names), self.variance_factors, weights.copy(), log_density, pit)
-        if not candidates.exponent:
-            return weights, report
-        shares, usual = at_rows.mean(-1), np.zeros(len(weights))
-        some = shares.any(1)
-        usual[some] = np.log(weights[some].sum(1) / shares[some].sum(1)) / candidates.exponent
-        return shares, replace(report, weights=shares.copy(), exponent=candidates.exponent, usual=usual)
+        pit = np.clip((weights[..., None] * cdf).sum((0, 1)), 0.0, 1.0)  # the weights sum to one up to rounding
+        return weights, HeldOutReport(tuple(candidates.names), self.variance_factors, weights.copy(), log_density, pit)
 
-    def _weighed(self, candidates: Candidates, short: float = 0.0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Weights (G, F) of all candidates, what they are at every row (G, F, n), and log densities (n,) of the stack. short: as in :func:`stacking_weights`."""
+    def _weighed(self, candidates: Candidates, short: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
+        """Weights (G, F) of all candidates, and log densities (n,) of the stack. short: as in :func:`stacking_weights`."""
         part = candidates.log_density
         G, F, N = part.shape
-        counts = None if candidates.counts is None else candidates.counts.repeat(F, 0)
         table, prior = part.reshape(G * F, N), np.full((G, F), self.spread_prior * N / (G * F))
+        unaided, floor = log_mixture(table, stacking_weights(table, prior.ravel(), short=short)), candidates.best_plain()
+        prior[floor, 0] += self.gp_prior * N * doubt(unaided - part[floor, 0])
+        weights = stacking_weights(table, prior.ravel(), short=short)
+        return weights.reshape(G, F), log_mixture(table, weights)
 
-        def found() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-            weights = stacking_weights(table, prior.ravel(), short=short, counts=counts)
-            at_rows = np.broadcast_to(weights[:, None], table.shape) if counts is None else weights_at(weights, counts)
-            return weights, at_rows, log_mixture(table, weights if counts is None else at_rows)
+    def following(
+        self, candidates: Candidates, weights: np.ndarray, report: HeldOutReport, asked: Follow, units: np.ndarray
+    ) -> FollowingWeights:
+        """How a stack with these weights (G, F) and this report follows what groups count at a row. units (n,): rows that may err together."""
+        part, some = candidates.log_density, np.flatnonzero(weights.sum(1) > 0.0)
+        of_groups = weights[some].sum(1)
+        split = weights[some] / of_groups[:, None]  # variance factors count in a group as they do without
+        own, counts = (np.stack([log_mixture(part[g], w) for g, w in zip(some, split, strict=True)]), candidates.counts[some])
+        raw = stacking_weights(own, self.spread_prior * part.shape[-1] / len(some), counts=counts)
+        at_rows = weights_at(raw, counts)
+        both = np.stack([report.log_density["stack"], log_mixture(own, at_rows)])
+        share = self._share_of_following(both, asked, units)
+        # The groups of a whole stack count one at a usual row, so that stacks of several deals do the same there.
+        log_raw = np.log(np.maximum(raw, 1e-300))
+        typical = float(np.asarray(logsumexp(log_raw[:, None] + counts, axis=0)).mean())
+        usual, everywhere = np.zeros(len(part)), np.zeros((len(part), part.shape[-1]))
+        usual[some], everywhere[some] = (log_raw - np.log(of_groups) - typical) / asked.exponent, at_rows
+        if not share:
+            return FollowingWeights(usual, everywhere, report)
+        cdf = np.stack([np.tensordot(w, candidates.cdf[g], 1) for g, w in zip(some, split, strict=True)])
+        pit = np.clip((1.0 - share) * report.pit + share * (at_rows * cdf).sum(0), 0.0, 1.0)
+        density = {**report.log_density, "stack": log_mixture(both, np.array([1.0 - share, share]))}
+        found = replace(report, pit=pit, log_density=density, exponent=asked.exponent, following=share)
+        return FollowingWeights(usual, everywhere, found)
 
-        floor = candidates.best_plain()
-        prior[floor, 0] += self.gp_prior * N * doubt(found()[2] - part[floor, 0])
-        weights, at_rows, stack = found()
-        return weights.reshape(G, F), at_rows.reshape(G, F, N), stack
+    def _share_of_following(self, both: np.ndarray, asked: Follow, units: np.ndarray) -> float:
+        """What the second of two stacks (2, n), whose weights follow, counts beside the first; nothing where held-out rows are not clearly likelier by it."""
+        if asked.share is not None:
+            return asked.share
+        share = min(MOST_FOLLOWING, float(stacking_weights(both, 0.5 * self.spread_prior * both.shape[1])[1]))
+        gain = paired(log_mixture(both, np.array([1.0 - share, share])) - both[0], units)
+        return share if gain.clear and gain.value > asked.least else 0.0
 
     def value(self, candidates: Candidates, among: Collection[str] | None = None) -> float:
         """Held-out log density of the stack, nats a row, to VALUED."""
-        return float(self._weighed(candidates.only(candidates.which(among)), VALUED)[2].mean())
+        return float(self._weighed(candidates.only(candidates.which(among)), VALUED)[1].mean())
 
     def needed(self, candidates: Candidates, optional: Collection[str], keep: float) -> list[str]:
         """The groups without those that add little: optional ones go, the one that is missed least first, while the stack loses less than ``keep`` nats a row by all that went."""

@@ -1,19 +1,18 @@
-"""Members that count more where they are surer, on held-out rows: what their mixtures say, and which exponent says it best.
+"""Members that count more where they are surer, on held-out rows: what their mixtures say, and how much of a stack held-out rows give to it.
 
-A member counts in proportion to v^(−β), v being its variance of y at a row (:mod:`manifoldgp.inference.certainty`), inside its group and between groups. A mixture with weights that are the
-same everywhere (β = 0) forgives a member that knows nothing of a row, if another one does: the row is likely enough. Its mean forgives nothing.
+A member counts in proportion to v^(−β), v being its variance at a row (:mod:`manifoldgp.inference.certainty`), inside its group and between groups. A mixture with weights that are the
+same everywhere forgives a member that knows nothing of a row, if another one does: the row is likely enough. Its mean forgives nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import logsumexp
 
-EXPONENTS = (0.0, 0.5, 1.0)
-"""Those that are tried, in this order: a larger one has to earn its place."""
+LEAST_VARIANCE, MOST_VARIANCE = 1e-300, 1e300
+"""Variances whose logarithms are numbers; a member whose covariance has no factor knows nothing, which is the most."""
 
 
 @dataclass(frozen=True)
@@ -35,22 +34,7 @@ def followed_weights(variance: np.ndarray, inner: np.ndarray, exponent: float) -
     """Weights (..., R, n) of members with these variances (..., R, n) and weights (..., R) that are proportional to v^(−exponent), and log Σ_r w_r v_r^(−exponent) (..., n)."""
     if not exponent:
         return np.broadcast_to(inner[..., None], variance.shape), np.zeros((*variance.shape[:-2], variance.shape[-1]))
-    known = np.nan_to_num(variance, nan=1e300)  # a member whose covariance has no factor knows nothing
-    with np.errstate(divide="ignore"):
-        weights = np.log(inner)[..., None] - exponent * np.log(known)
+    known = np.clip(np.nan_to_num(variance, nan=MOST_VARIANCE), LEAST_VARIANCE, MOST_VARIANCE)
+    weights = np.log(np.maximum(inner, 1e-300))[..., None] - exponent * np.log(known)
     counts = np.asarray(logsumexp(weights, axis=-2))
     return np.exp(weights - counts[..., None, :]), counts
-
-
-def best_of(stacks: Sequence[np.ndarray], least: float) -> int:
-    """Which of several stacks predicts held-out rows best, by their log densities (n,): a later one where it gains ``least`` nats a row over the best before it, and more than its standard error.
-
-    >>> best_of([np.zeros(100), np.full(100, 0.1), np.full(100, 0.101)], 0.0025)
-    1
-    """
-    best = 0
-    for later in range(1, len(stacks)):
-        gain = stacks[later] - stacks[best]
-        if gain.mean() > max(least, gain.std() / np.sqrt(len(gain))):
-            best = later
-    return best

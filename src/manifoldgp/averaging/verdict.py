@@ -26,8 +26,8 @@ def held_out_numbers(report: HeldOutReport, scale: float) -> dict[str, Any]:
     numbers: dict[str, Any] = {f"weight of {name}": float(w) for name, w in zip(report.groups, share, strict=True)}
     wide = np.array(report.variance_factors) > 1.0
     numbers["weight of widened copies"] = float(report.weights[:, wide].sum())
-    if report.exponent:
-        numbers["power of variances that weights follow"] = -report.exponent
+    if report.following:
+        numbers["share in which members count by how sure they are"] = report.following
     for name, log_density in report.log_density.items():
         numbers[f"held-out negative log density, {name}"] = float(-log_density.mean()) + math.log(scale)
     if report.mean is not None and report.observed is not None:
@@ -69,9 +69,10 @@ def held_out_remarks(report: HeldOutReport) -> list[str]:
         return [_untried_in_words(stopped, sum(share[name] for name in report.groups if name in PLAIN_GPS))]
     control = min(control, plain)
     remarks = [_weights_in_words(share, control - stack), _gain_in_words(the_plain, plain, control, stack)]
-    if report.exponent:
+    if report.following:
+        power = "" if report.exponent == 1.0 else f" to the power of {report.exponent:g}"
         remarks.append(
-            f"Members count more where they are surer, in proportion to their variances to the power of −{report.exponent:g}; the weights are averages over held-out rows."
+            f"In {100 * report.following:.0f} % of the prediction members count more where they are surer (by their variances there{power})."
         )
     best = min(learned, key=density.__getitem__)
     if density[best] > plain + _LITTLE and _clear(report.log_density[best_plain] - report.log_density[best], report.together):

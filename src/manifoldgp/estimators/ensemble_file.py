@@ -100,11 +100,23 @@ def pack(ensemble: Ensemble, name: str, tensors: dict[str, Tensor], factors: tor
         "bound_rows": [block.bound_rows if isinstance(block, SparsePosterior) else None for block in ensemble.blocks],
         **({} if factors == torch.float64 else {"rounded": True}),
         **({"nearness": nearness} if any(nearness) else {}),
-        **({} if ensemble.certainty is None else {"certainty": ensemble.certainty.exponent}),
+        **({} if ensemble.certainty is None else {"certainty": [ensemble.certainty.exponent, ensemble.certainty.share]}),
         "variance_factors": list(ensemble.variance_factors),
         "offset": ensemble.offset,
         "scale": ensemble.scale,
     }
+
+
+def _certainty_of(plain: Any) -> tuple[float, float] | None:
+    """By which exponent, and in which share, weights follow how sure members are, as a file says it."""
+    if plain is None:
+        return None
+    numbers = isinstance(plain, list) and len(plain) == 2 and all(type(number) in (int, float) for number in plain)
+    if not (numbers and 0.0 < plain[0] <= MOST_CERTAIN and 0.0 < plain[1] <= 1.0):
+        raise FileFormatError(
+            f"Weights follow how sure members are by a power between 0 and {MOST_CERTAIN:g}, in a share of at most 1; the file says {plain!r}."
+        )
+    return float(plain[0]), float(plain[1])
 
 
 @torch.no_grad()
@@ -132,11 +144,7 @@ def unpack(plain: Any, name: str, tensors: Mapping[str, Tensor], modules: Mappin
         raise FileFormatError(
             f"Scale and variance factors should be positive, and offsets finite; the file has {scale}, {factors} and {offset}."
         )
-    certain = plain.get("certainty")
-    if certain is not None and not (type(certain) in (int, float) and 0.0 < certain <= MOST_CERTAIN):
-        raise FileFormatError(
-            f"Weights follow how sure members are by a power between 0 and {MOST_CERTAIN:g}; the file says {certain!r}."
-        )
+    certain = _certainty_of(plain.get("certainty"))
     blocks, log_weights, usual = [], [], []
     for b, described in enumerate(plain["models"]):
         model = rebuild(described, modules)
@@ -156,7 +164,7 @@ def unpack(plain: Any, name: str, tensors: Mapping[str, Tensor], modules: Mappin
     total = sum(float(block.exp().sum()) for block in log_weights)
     if not abs(total - 1.0) < _ROUNDING:
         raise FileFormatError(f"The weights of all members should sum to one; the file's sum to {total}.")
-    certainty = None if certain is None else Certainty(float(certain), usual)
+    certainty = None if certain is None else Certainty(certain[0], certain[1], usual)
     ensemble = Ensemble(blocks, log_weights, factors, offset, scale, certainty)
     _refuse_other_than_numbers(ensemble, X[:2])
     return ensemble

@@ -381,7 +381,7 @@ def _pack_report(report: HeldOutReport | None, name: str, tensors: dict[str, Ten
         "cut_short": list(report.cut_short),
         "ordered": report.ordered,
         "together": report.together is not None,
-        "exponent": report.exponent,
+        "following": [report.exponent, report.following],
         "groups": list(report.groups),
         "variance_factors": list(report.variance_factors),
         "densities": list(report.log_density),
@@ -405,7 +405,11 @@ def _unpack_report(plain: Any, name: str, tensors: dict[str, Tensor]) -> HeldOut
     together = None
     if plain.get("together", False) is True:
         together = take(tensors, f"{name}.together", (len(pit),), torch.int64, NOT_NEGATIVE).cpu().numpy()
-    exponent = float(plain.get("exponent", 0.0))
-    if not 0.0 <= exponent <= MOST_CERTAIN:
-        raise FileFormatError(f"Weights should follow a power of variances from 0 to {MOST_CERTAIN:g}; the file says {exponent}.")
-    return HeldOutReport(groups, factors, weights, log_density, pit, means[0], means[1], cut_short, ordered, together, exponent)
+    exponent, following = map(float, plain.get("following", (0.0, 0.0)))
+    if not (0.0 <= exponent <= MOST_CERTAIN and 0.0 <= following <= 1.0):
+        raise FileFormatError(
+            f"Weights should follow a power of variances from 0 to {MOST_CERTAIN:g} in a share from 0 to 1; the file says {exponent} and {following}."
+        )
+    return HeldOutReport(
+        groups, factors, weights, log_density, pit, means[0], means[1], cut_short, ordered, together, exponent, following
+    )

@@ -81,13 +81,16 @@ def _continuing(estimator: ManifoldGPRegressor, seconds: float | None) -> Manifo
     of_targets = zip(estimator.ensembles_, estimator.held_out_, strict=True)
     later._continues = (
         replace(estimator._draws, earlier=fits),
-        [Earlier(fits, ensemble.blocks, _idle(report), _exponent(ensemble)) for ensemble, report in of_targets],
+        [_earlier(fits, ensemble, report) for ensemble, report in of_targets],
     )
     return later
 
 
-def _exponent(ensemble: Ensemble) -> float:
-    return 0.0 if ensemble.certainty is None else ensemble.certainty.exponent
+def _earlier(fits: int, ensemble: Ensemble, report: HeldOutReport | None) -> Earlier:
+    """What a fit of one target left."""
+    certainty = ensemble.certainty
+    follows = (0.0, 0.0) if certainty is None else (certainty.exponent, certainty.share)
+    return Earlier(fits, ensemble.blocks, _idle(report), *follows)
 
 
 def _idle(report: HeldOutReport | None) -> frozenset[str]:

@@ -112,13 +112,14 @@ def _predictor(
     X = standardised(writer, scaler)
     components = [found for group in groups for found in components_of(group, X)]
     origins = np.array([ensemble.offset for ensemble in ensembles])
-    exponents = np.array([0.0 if e.certainty is None else e.certainty.exponent for e in ensembles])
+    follows = [(0.0, 0.0) if e.certainty is None else (e.certainty.exponent, e.certainty.share) for e in ensembles]
+    exponents, shares = np.array(follows).T
     outputs = {}
     for prefix, moments in (("", [c.observed for c in components]), ("latent_", [c.latent for c in components])):
-        mean, std = _mixture(writer, components, moments, origins, exponents)
+        mean, std = _mixture(writer, components, moments, origins, exponents, shares)
         for name, slot in ((f"{prefix}mean", mean), (f"{prefix}std", std)):
             outputs[name] = slot if estimator._flat else writer.do("transpose" if len(origins) > 1 else "column", slot)
-    mixture = _components(writer, groups, components, origins, exponents, outputs)
+    mixture = _components(writer, groups, components, origins, exponents, shares, outputs)
     program = writer.program(outputs, 8 * max(rows_in_work(group) for group in groups))
     names = tuple(str(name) for name in getattr(estimator, "feature_names_in_", ()))
     encoding = getattr(estimator, "table_encoding_", None)
@@ -133,6 +134,7 @@ def _components(
     components: Sequence[Components],
     origins: np.ndarray,
     exponents: np.ndarray,
+    shares: np.ndarray,
     outputs: dict[str, int],
 ) -> dict[str, Any] | None:
     """Add the outputs of all members, and tell whose they are and what they weigh; None for warped targets, whose members are no Gaussians."""
@@ -149,7 +151,7 @@ def _components(
     if not exponents.any():
         return told
     usual = np.concatenate([c.log_usual for c in components])
-    return told | {"exponents": exponents.tolist(), "log_usual": usual.tolist()}
+    return told | {"exponents": exponents.tolist(), "following": shares.tolist(), "log_usual": usual.tolist()}
 
 
 def standardised(writer: Writer, scaler: Standardizer) -> Rows:
@@ -163,9 +165,14 @@ def standardised(writer: Writer, scaler: Standardizer) -> Rows:
 
 
 def _mixture(
-    writer: Writer, components: Sequence[Components], moments: Sequence[Moments], origins: np.ndarray, exponents: np.ndarray
+    writer: Writer,
+    components: Sequence[Components],
+    moments: Sequence[Moments],
+    origins: np.ndarray,
+    exponents: np.ndarray,
+    shares: np.ndarray,
 ) -> tuple[int, int]:
-    """Slots of mean and standard deviation of the targets: (n,) for one, (O, n) for several. exponents (O,): by which weights follow variances."""
+    """Slots of mean and standard deviation of the targets: (n,) for one, (O, n) for several. exponents, shares (O,): by which, and in which share, weights follow variances."""
     owner = np.concatenate([c.owner for c in components])
     weights, spreads = (np.concatenate([getattr(c, name) for c in components]) for name in ("weights", "spreads"))
     means, variances = [m.mean for m in moments], [m.variance for m in moments]
@@ -183,7 +190,7 @@ def _mixture(
         return writer.do("add", mixed, origin), std
     gate = _joined(writer, [c.gate for c in components], [len(c.owner) == 1 for c in components])
     usual = np.concatenate([c.log_usual for c in components])[:, None]
-    A = writer.do("certainty", gate, writer.plain(usual), writer.plain(exponents), writer.plain(W), *whose)
+    A = writer.do("certainty", gate, writer.plain(usual), writer.plain(exponents), writer.plain(shares), writer.plain(W), *whose)
     mixed = writer.do("mix", writer.do("multiply", A, M), writer.plain(W))
     std = writer.do("certain_std", M, V, A, mixed, writer.plain(W), writer.plain(G), *whose)
     return writer.do("add", mixed, origin), std

@@ -210,12 +210,13 @@ def _fitted(average: Averaged, data: Data | None, output: int, y_scaler: Standar
             if trained.posterior is None and blocks[-1].rows != trained.rows[0]:
                 _tell_of_all_rows(table, kept, blocks[-1], int(trained.rows[0]), log_scale)
             log_weights.append(np.log(np.maximum(weights[:, kept], 1e-300)))
-            if average.usual is not None:
-                usual.append(torch.as_tensor(average.usual[place][kept], device=blocks[-1].device))
+            if average.following is not None:
+                usual.append(torch.as_tensor(average.following.usual[place][kept], device=blocks[-1].device))
     total = np.logaddexp.reduce(np.concatenate([w.ravel() for w in log_weights]))
     on_device = [torch.as_tensor(w - total, device=block.device) for w, block in zip(log_weights, blocks, strict=True)]
     starts = np.concatenate(tables)
-    certainty = Certainty(average.exponent, usual) if average.exponent else None
+    follows, alone = average.following, sum(block.members for block in blocks) == 1
+    certainty = None if follows is None or alone else Certainty(follows.exponent, follows.share, usual)
     ensemble = Ensemble(blocks, on_device, average.variance_factors, offset, scale, certainty)
     heaviest = float(starts["nlml"][np.argmax(starts["weight"])])
     search = average.search if isinstance(average, Searched) else None

@@ -1,9 +1,10 @@
 """Weights that follow how sure members are: where a member knows little, others count more.
 
-    w_s(x) ∝ w_s (u_s / v_s(x))^β
+    w_s(x) = (1 − a) w_s + a r_s(x),      r_s(x) ∝ w_s (u_s / v_s(x))^β
 
-v_s(x) is the variance of y under member s at x, u_s its usual one, at which it counts as its weight w_s says. With β = 0 weights are the same everywhere. A constant weight lets a member that
-says itself that it is guessing, say between neighbourhoods that it has learnt, pull the mean as much as where it knows the answer.
+v_s(x) is the variance of the target under member s at x (before a target is unwarped), u_s its usual one, at which it counts as its weight w_s says. A weight that is the same everywhere lets a member
+that says itself that it is guessing, say between neighbourhoods that it has learnt, pull the mean as much as where it knows the answer. But the surest member is not always right, least of all
+where no rows are: so the share 1 − a of the prediction keeps the weights as they are, and no point is ever less likely than by that share of them.
 """
 
 from __future__ import annotations
@@ -14,22 +15,28 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-MOST_CERTAIN = 8.0
-"""The largest exponent: beyond, the surest member alone would count, right or wrong."""
+LEAST_CERTAIN, MOST_CERTAIN = 0.01, 8.0
+"""The smallest and the largest exponent: below, nothing follows, and beyond, the surest member alone would count, right or wrong."""
 
 
 @dataclass(frozen=True)
 class Certainty:
-    """How weights follow variances. exponent: β > 0. usual: log u_s (R_b,) of the members of every block."""
+    """How weights follow variances. exponent: β > 0. share: a, above 0 and at most 1. usual: log u_s (R_b,) of the members of every block."""
 
     exponent: float
+    share: float
     usual: Sequence[Tensor]
 
     def log_weights(self, log_weights: Sequence[Tensor], variances: Sequence[Tensor]) -> Tensor:
-        """log w_s(x) (S, n) of all components, block by block and factor by factor. log_weights: (F, R_b). variances: (R_b, n) of y, before any factor."""
+        """log w_s(x) (S, n) of all components, block by block and factor by factor. log_weights: (F, R_b). variances: (R_b, n), before any factor."""
         parts = []
         for own, usual, variance in zip(log_weights, self.usual, variances, strict=True):
             sure = self.exponent * (usual[:, None] - variance.clamp_min(1e-300).log())
             parts.append((own[:, :, None] + sure).flatten(0, 1))
-        every = torch.cat(parts)
-        return every - every.logsumexp(0)
+        following = torch.cat(parts)
+        following = following - following.logsumexp(0)
+        if self.share == 1.0:
+            return following
+        same = torch.cat([own.flatten() for own in log_weights])[:, None].expand_as(following)
+        part = following.new_tensor([1.0 - self.share, self.share]).log()
+        return torch.logaddexp(part[0] + same, part[1] + following)

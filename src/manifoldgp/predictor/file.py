@@ -150,9 +150,10 @@ def _check_mixture(mixture: dict[str, Any], outputs: int) -> None:
         "weights": (members, len(mixture["factors"])),
         "origins": (outputs,),
         "exponents": (outputs,),
+        "following": (outputs,),
         "log_usual": (members,),
     }
-    if ("exponents" in mixture) != ("log_usual" in mixture) or any(
+    if len({name in mixture for name in ("exponents", "following", "log_usual")}) > 1 or any(
         not np.isfinite(array).all()
         or array.shape != shapes.get(name, array.shape)
         or (name not in ("origins", "log_usual") and (array < 0.0).any())

@@ -189,7 +189,9 @@ def _own_members(c: Loops, o: str, S: int, W: Array) -> Iterator[tuple[str, str]
 
 
 @certainty.backend("loops")
-def _(c: Loops, out: Array, V: Array, log_usual: Array, exponent: Array, W: Array, owner: Array | None = None) -> None:
+def _(
+    c: Loops, out: Array, V: Array, log_usual: Array, exponent: Array, share: Array, W: Array, owner: Array | None = None
+) -> None:
     """First log v/u, and from it how it compares with the least one of the target."""
     S, least = V.size, c.number(LEAST)
     with c.loop("i", S) as i:
@@ -202,19 +204,22 @@ def _(c: Loops, out: Array, V: Array, log_usual: Array, exponent: Array, W: Arra
             c.line(f"{out.at(i)} = m_exp_negative({exponent.at(o)} * ({smallest} - {out.at(i)}));")
             c.line(f"{total} += {w} * {out.at(i)};")
         with _own_members(c, o, S, W) as (i, _):
-            c.line(f"{out.at(i)} /= {total};")
+            c.line(f"{out.at(i)} = 1 - {share.at(o)} + {share.at(o)} * {out.at(i)} / {total};")
 
 
 @certainty.backend("slopes")
-def _(c: Loops, out: Array, V: Array, log_usual: Array, exponent: Array, W: Array, owner: Array | None = None) -> None:
-    """da_s/dv_t = −β a_s (1[s = t] − w_t a_t) / v_t."""
+def _(
+    c: Loops, out: Array, V: Array, log_usual: Array, exponent: Array, share: Array, W: Array, owner: Array | None = None
+) -> None:
+    """With a_s = 1 − p + p b_s, in the share p: da_s/dv_t = −β p b_s (1[s = t] − w_t b_t) / v_t."""
     S, g = V.size, c.slope(out)
     with c.loop("o", exponent.size) as o:
-        total = c.sum_in()
+        total, part = c.sum_in(), share.at(o)
         with _own_members(c, o, S, W) as (i, _):
-            c.line(f"{total} += {g.at(i)} * {out.at(i)};")
-        with _own_members(c, o, S, W) as (i, w):
-            change = f"{out.at(i)} * ({w} * {total} - {g.at(i)})"
+            c.line(f"{total} += {g.at(i)} * ({out.at(i)} - 1 + {part});")
+        with _own_members(c, o, S, W) as (i, w), c.block(f"if ({part} > 0) {{"):
+            own = c.let(f"{out.at(i)} - 1 + {part}")
+            change = f"{own} * ({w} * {total} / {part} - {g.at(i)})"
             c.line(f"{c.slope(V).at(i)} += {exponent.at(o)} * {change} / {V.at(i)};")
 
 

@@ -119,48 +119,55 @@ def _(g: Graph, M: str, V: str, mean: str, W: str, G: str, owner: str | None = N
 
 @operation
 def certainty(
-    V: np.ndarray, log_usual: np.ndarray, exponent: np.ndarray, W: np.ndarray, owner: np.ndarray | None = None
+    V: np.ndarray,
+    log_usual: np.ndarray,
+    exponent: np.ndarray,
+    share: np.ndarray,
+    W: np.ndarray,
+    owner: np.ndarray | None = None,
 ) -> np.ndarray:
-    """A (S, n), by which weights change where members are more or less sure than usual: a_s ∝ (v_s / u_s)^−β, with Σ_s W_s a_s = 1 for each target.
+    """A (S, n), by which weights change where members are more or less sure than usual: in a share of each target's prediction a_s ∝ (v_s / u_s)^−β, in the rest one; Σ_s W_s a_s = 1.
 
-    log_usual (S, 1): log u_s. exponent (O,): β of each target. W: (S,), or (O, S) with owner (S,), the target of each member.
+    log_usual (S, 1): log u_s. exponent, share (O,): β and the share, of each target. W: (S,), or (O, S) with owner (S,), the target of each member.
     """
     unsure = np.log(np.maximum(V, LEAST)) - log_usual
     if owner is None:
-        return _relative(unsure, exponent, W)
+        return _relative(unsure, exponent, share, W)
     A = np.empty_like(unsure)
-    for o, (power, w) in enumerate(zip(exponent, W, strict=True)):
+    for o, (power, part, w) in enumerate(zip(exponent, share, W, strict=True)):
         own = owner == o
-        A[own] = _relative(unsure[own], power, w[own])
+        A[own] = _relative(unsure[own], power, part, w[own])
     return A
 
 
-def _relative(unsure: np.ndarray, power: np.ndarray, w: np.ndarray) -> np.ndarray:
+def _relative(unsure: np.ndarray, power: np.ndarray, share: np.ndarray, w: np.ndarray) -> np.ndarray:
     """exp(−β unsure) (R, n) of the members of one target, divided by its average; beside that of the surest member, so that nothing overflows."""
     A = np.exp(-power * (unsure - unsure.min(0)))
-    A /= w @ A
+    A *= share / (w @ A)
+    A += 1.0 - share
     return A
 
 
 @certainty.backend("onnx")
-def _(g: Graph, V: str, log_usual: str, exponent: str, W: str, owner: str | None = None) -> str:
+def _(g: Graph, V: str, log_usual: str, exponent: str, share: str, W: str, owner: str | None = None) -> str:
     least = g.constant(max(LEAST, float(np.finfo(g.dtype).tiny)))
     unsure = g.node("Sub", g.node("Log", g.node("Max", V, least)), log_usual)
-    powers, weights = g.initializers[exponent], np.atleast_2d(g.initializers[W])
+    powers, shares, weights = g.initializers[exponent], g.initializers[share], np.atleast_2d(g.initializers[W])
     if owner is None:
-        return _relative_in_onnx(g, unsure, powers[0], weights[0])
+        return _relative_in_onnx(g, unsure, powers[0], shares[0], weights[0])
     parts, places = [], []
-    for o, (power, w) in enumerate(zip(powers, weights, strict=True)):
+    for o, (power, part, w) in enumerate(zip(powers, shares, weights, strict=True)):
         own = np.flatnonzero(g.initializers[owner] == o)
-        parts.append(_relative_in_onnx(g, g.node("Gather", unsure, g.axes(*own.tolist()), axis=0), power, w[own]))
+        parts.append(_relative_in_onnx(g, g.node("Gather", unsure, g.axes(*own.tolist()), axis=0), power, part, w[own]))
         places.append(own)
     return g.node("Gather", g.node("Concat", *parts, axis=0), g.axes(*np.argsort(np.concatenate(places)).tolist()), axis=0)
 
 
-def _relative_in_onnx(g: Graph, unsure: str, power: np.ndarray, w: np.ndarray) -> str:
+def _relative_in_onnx(g: Graph, unsure: str, power: np.ndarray, share: np.ndarray, w: np.ndarray) -> str:
     least = g.node("ReduceMin", unsure, axes=[0], keepdims=0)
     A = g.node("Exp", g.node("Mul", g.node("Sub", unsure, least), g.constant(-power)))
-    return g.node("Div", A, g.node("MatMul", g.constant(w), A))
+    following = g.node("Div", A, g.node("MatMul", g.constant(w), A))
+    return g.node("Add", g.node("Mul", following, g.constant(share)), g.constant(1.0 - share))
 
 
 @operation

@@ -38,7 +38,7 @@ class Predictor:
         The encoding of the table that the model was fitted on, if any, as ``TableEncoding.to_plain`` wrote it: the predictor takes frames with its columns.
     mixture
         For programs that give components: the target of each of the S members (``owner``), their weights (S, F) and the F variance factors; where weights follow
-        variances, the ``exponents`` (O,) by which they do, and the logarithms of usual variances (``log_usual``, (S,)).
+        variances, the ``exponents`` (O,) by which they do, in which share (``following``, (O,)), and the logarithms of usual variances (``log_usual``, (S,)).
     distilled
         What was left out of the fitted model, in a sentence; empty: nothing.
     """
@@ -106,9 +106,9 @@ class Predictor:
         each = np.repeat(weights.T[..., None], variances.shape[1], -1)
         if self._mixture is None or "exponents" not in self._mixture:
             return each
-        exponents, usual = np.array(self._mixture["exponents"]), np.array(self._mixture["log_usual"])[:, None]
+        exponents, following, usual = (np.array(self._mixture[name]) for name in ("exponents", "following", "log_usual"))
         own = np.where(owner == np.arange(len(exponents))[:, None], weights.sum(1), 0.0)
-        return each * certainty.numpy(variances, usual, exponents, own, owner)
+        return each * certainty.numpy(variances, usual[:, None], exponents, following, own, owner)
 
     def facts(self) -> dict[str, Any]:
         """All but the program, as plain data."""

@@ -148,13 +148,14 @@ class Trained:
 
 @dataclass(frozen=True)
 class Earlier:
-    """What fits of one target to the same rows left before this one: their number, the posteriors that predict, groups that were tried and found of no use, and the power of their
-    variances in which members count."""
+    """What fits of one target to the same rows left before this one: their number, the posteriors that predict, groups that were tried and found of no use, by which exponent of
+    their variances members count, and in which share of the mixture."""
 
     fits: int
     blocks: Sequence[Conditioned]
     idle: frozenset[str] = frozenset()
     exponent: float = 0.0
+    following: float = 0.0
 
     def best_of(self, model: Model) -> Tree | None:
         """The values, without batch, of the first member that is this very model; None where there is none."""
