@@ -32,7 +32,7 @@ MAP = (
 )
 RELEVANCE = (
     "<b>How much the prediction typically changes when one input varies by one standard deviation</b> (slope of the prediction, root mean square over "
-    "training rows, times the spread of the input; of a category what other categories in its place, as often as they occur, do; in units of the target). "
+    "training rows, times the spread of the input, and at most what other values of it do; of a category what other categories in its place, as often as they occur, do; in units of the target). "
     "A short bar: the model hardly uses this input."
 )
 SOBOL = (
