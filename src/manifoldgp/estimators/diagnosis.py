@@ -98,13 +98,20 @@ def diagnose(estimator: ManifoldGPRegressor) -> Diagnosis:
     """Jitter, noise floor, length-scales, features, leave-one-out density and agreement of the starts of a fitted estimator."""
     parts = [_diagnose_output(estimator, ensemble, o) for o, ensemble in enumerate(estimator.ensembles_)]
     choice: KernelChoice | None = getattr(estimator, "kernel_choice_", None)
-    numbers, remarks = ({}, []) if choice is None else (choice.numbers(), [choice.remark()])
+    numbers, remarks = ({}, []) if choice is None else _of_choice(estimator, choice)
     if estimator.interrupted_:
         remarks.insert(0, INTERRUPTED)
     _input_noise(estimator, numbers, remarks)
     found = Diagnosis.of_targets(parts)
     both = found.numbers | numbers if len(parts) == 1 else numbers | found.numbers
     return Diagnosis(both, remarks + found.remarks)
+
+
+def _of_choice(estimator: ManifoldGPRegressor, choice: KernelChoice) -> tuple[dict[str, Any], list[str]]:
+    """Which kernel held-out rows chose, and how large errors were there."""
+    errors = [choice.error_remark(o, _unit(estimator, o)) for o in range(len(choice.errors))]
+    named = [f"output {o}: {words}" if len(errors) > 1 else words for o, words in enumerate(errors)]
+    return choice.numbers(), [choice.remark(), *named]
 
 
 def _input_noise(estimator: ManifoldGPRegressor, numbers: dict, remarks: list) -> None:

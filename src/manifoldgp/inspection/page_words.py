@@ -14,6 +14,7 @@ from manifoldgp.averaging.stacking import PLAIN_GPS
 from manifoldgp.averaging.verdict import errors_of, interval_remarks
 from manifoldgp.data.encoding import TableEncoding
 from manifoldgp.estimators.early_end import early_end
+from manifoldgp.estimators.kernel_choice import KernelChoice
 from manifoldgp.inspection.page_tables import about_endings, say
 from manifoldgp.inspection.page_view import MOST_SLICES, ModelView, TargetView
 
@@ -116,9 +117,21 @@ def _kindness(view: ModelView, target: TargetView) -> str:
         return f", whole {whole} at a time"
     if not (target.shown.left_out and target.held_out is None):
         return ""
+    if words := _tried_kernels(view, target):
+        return words
     if encoding is not None and encoding.group is not None:
         return f" one at a time, the others of the same {escape(one_line(encoding.group))} known: a new one is harder, and not tried here"
     return " one at a time, by parameters that have seen them: new rows can be harder"
+
+
+def _tried_kernels(view: ModelView, target: TargetView) -> str:
+    """How large errors were on the rows that were held out while kernels were tried, if they were."""
+    choice: KernelChoice | None = getattr(view.model, "kernel_choice_", None)
+    if choice is None or not choice.errors:
+        return ""
+    whole = "rows" if choice.together is None else choice.together
+    error = digits(choice.errors[target.output]["RMSE"], 3) + escape(unit_of(target.name))
+    return f" one at a time; on held-out {escape(whole)}, where the kernel was chosen, the error was {error}"
 
 
 @dataclass(frozen=True)
