@@ -519,6 +519,13 @@ def test_a_row_of_texts_below_a_column_without_a_name_is_a_row(tmp_path):
     assert list(read_table(tmp_path / "a.csv").columns) == ["Unnamed: 0", "x", "y"]
 
 
+def test_nothing_known_is_written_with_and_without_blanks():
+    """k. A., as German offices write it, was a text among numbers."""
+    found = read_numbers(["224,2", "k. A.", "k.A.", "n. a.", "108", "109", "110"], decimal=",")
+    assert found is not None
+    np.testing.assert_array_equal(found.numbers, [224.2, math.nan, math.nan, math.nan, 108.0, 109.0, 110.0])
+
+
 def test_a_sheet_with_a_name_twice_is_refused_as_text_is(tmp_path):
     openpyxl = pytest.importorskip("openpyxl")
     book = openpyxl.Workbook()
