@@ -152,6 +152,16 @@ def test_a_category_has_no_influence_where_none_of_its_columns_has():
     assert "kernel.lengthscale: 1 input has no influence (length-scale above 1000 spreads): other." in remarks(model)
 
 
+def test_a_line_is_an_influence_however_long_its_length_scale():
+    """A squared exponential learns a line as a large variance at a large length-scale; an input that decided everything was said to have no influence."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"sold": rng.uniform(100, 5000, 60), "snow": rng.normal(size=60)})
+    model = gp(max_iter=20, kernel=SquaredExponential()).fit(frame, 38.5 * frame["sold"])
+    kernel, place = model.ensembles_[0].blocks[0].values["kernel"], model.x_scaler_.place
+    kernel["variance"][0], kernel["lengthscale"][0, place[[0, 1]]] = 1e8, torch.tensor([1e4, 1e9], dtype=torch.float64)
+    assert "1 input has no influence (length-scale above 1000 spreads): snow." in remarks(model)
+
+
 def test_what_one_of_many_members_does_is_said_of_it():
     model = ManifoldGPRegressor(averaging=Restarts(2, max_iter=5)).fit(X, Y)
     block, member = model.ensembles_[0].heaviest()
@@ -256,7 +266,8 @@ def test_length_scales_are_relative_to_the_features_that_their_kernel_sees():
     kernel = SquaredExponential(dims=(2, 0)) + Periodic(dims=(1,)) * Matern32(ard=False)
     one = torch.ones(1, 1, dtype=torch.float64)
     values = {"0": {"lengthscale": torch.tensor([[5.0, 7.0]])}, "1": {"0": {"lengthscale": one}, "1": {"lengthscale": 3 * one}}}
-    found = {name: (seen[1].tolist(), scales.tolist()) for name, seen, scales in _scaled_kernels(kernel, values, H, "kernel")}
+    parts = _scaled_kernels(kernel, values, torch.arange(H.shape[1]), "kernel")
+    found = {name: (H[1, places].tolist(), scales.tolist()) for name, places, scales in parts}
     assert found == {
         "kernel.0.lengthscale": ([100.0, 1.0], [5.0, 7.0]),
         "kernel.1.1.lengthscale": ([1.0, 10.0, 100.0], [3.0]),

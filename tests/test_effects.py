@@ -134,6 +134,17 @@ def mixed():
     return frame, GPRegressor(restarts=2, max_iter=80).fit(frame, y)
 
 
+def test_a_dose_changes_the_prediction_by_no_more_than_there_is():
+    """At the foot of doses that span powers of ten slopes have no end: of a percentage the typical change was 13,000."""
+    dose = np.r_[np.linspace(0, 0.03, 40), np.linspace(0.05, 1, 20)]
+    frame = pd.DataFrame({"dose": dose, "x": np.random.default_rng(0).uniform(size=len(dose))})
+    y = 100 * np.tanh(dose / 0.01) + 20 * frame["x"]
+    model = GPRegressor("matern32", restarts=2, max_iter=80).fit(frame, y)
+    of_dose, of_x = view_of(model, None, None, None).targets[0].strength
+    assert of_dose < 2 * np.std(y)
+    assert of_x == pytest.approx(20 * frame["x"].std(ddof=0), rel=0.2)
+
+
 def test_a_page_ranks_and_shows_the_columns_of_the_table(mixed):
     """Categories were ranked by the slopes of their 0/1 columns, and the map and the worst rows had these columns."""
     frame, model = mixed

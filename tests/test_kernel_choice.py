@@ -9,10 +9,13 @@ import pandas as pd
 import pytest
 
 from command_line import mgp
-from manifoldgp import GPRegressor, ManifoldGPRegressor, load
+from manifoldgp import GPRegressor, ManifoldGPRegressor, inspection, load
 from manifoldgp.data import ArrayRows
 from manifoldgp.errors import InputError
 from manifoldgp.estimators import kernel_choice
+from manifoldgp.inspection.page_view import view_of
+from manifoldgp.inspection.page_words import headline
+from manifoldgp.metrics import rmse
 from manifoldgp.training.progress import PhaseWatcher
 
 RNG = np.random.default_rng(0)
@@ -44,6 +47,24 @@ def test_the_choice_is_told_and_kept(chosen, tmp_path):
     again = load(tmp_path / "model.mgp")
     assert again.kernel_choice_ == model.kernel_choice_
     assert again.kernel == "auto"
+
+
+def test_errors_of_the_kernel_are_those_of_held_out_stretches(tmp_path):
+    """A plain GP of rows in order of time had no other error than that of rows left out one at a time, the easy test."""
+    rng = np.random.default_rng(3)
+    walk = np.cumsum(rng.normal(size=80))
+    frame = pd.DataFrame({"t": np.arange(80.0), "x": rng.normal(size=80)})
+    model = GPRegressor(kernel="auto", restarts=1, max_iter=30).fit(frame, walk, ordered=True)
+    (errors,) = model.kernel_choice_.errors
+    assert errors["RMSE"] > 2 * rmse(walk, inspection.predictions(model).mean)
+    words = f"On 80 held-out rows, whole stretches of time at a time, the typical error (RMSE) with {model.kernel_choice_.kernel!r} is"
+    assert any(remark.startswith(words) for remark in model.diagnose().remarks)
+    assert "on held-out stretches of time, where the kernel was chosen, the error was" in headline(
+        view_of(model, None, None, None)
+    )
+    plain = model.kernel_choice_.to_plain()
+    del plain["errors"], plain["together"]  # as earlier versions wrote it
+    assert kernel_choice.KernelChoice(**plain).errors == []
 
 
 class Listener(PhaseWatcher):

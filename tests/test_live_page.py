@@ -257,6 +257,26 @@ def test_cells_without_a_value_are_those_of_tables(chromium, tmp_path):
     assert outcome_of(dom) == [among_numbers, [text for text in texts if text in STR_NA_VALUES]]
 
 
+def test_a_flag_is_chosen_as_the_table_has_it(chromium, tmp_path):
+    """It had a slider from 0 to 1."""
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(
+        {"contact": rng.uniform(size=40) < 0.5, "day": pd.date_range("2026-01-01", periods=40), "x": rng.normal(size=40)}
+    )
+    model = GPRegressor(restarts=1, max_iter=30).fit(table, table["x"] + 3.0 * table["contact"])
+    write_model_report(model, tmp_path / "m.html")
+    code = """
+      const box = document.querySelector("#live select"), said = () => document.querySelector(".said strong").textContent;
+      const of = (value) => { box.value = value; box.dispatchEvent(new Event("change")); return +said().split(": ")[1].replace("−", "-"); };
+      return [[...box.options].map((o) => o.textContent), of("true") - of("false"), document.querySelectorAll("#live input[type=range]").length];"""
+    page = with_script((tmp_path / "m.html").read_text(encoding="utf-8"), code, tmp_path / "m2.html")
+    dom, console = browse(chromium, page, tmp_path / "profile")
+    assert not console
+    options, difference, sliders = outcome_of(dom)
+    assert (options, sliders) == (["false", "true"], 2)
+    assert difference == pytest.approx(3.0, abs=0.5)
+
+
 @pytest.mark.parametrize("missing", ["impute", "error"])
 def test_rows_with_gaps_are_told_with_what_fills_them_in(chromium, tmp_path, missing):
     """A page said '"-" is not a number' of rows that mgp predict predicts."""

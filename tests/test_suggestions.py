@@ -124,10 +124,15 @@ def test_which_values_are_settings(x, levels):
         ("sqrt(a - 2) >= 0", [False, True, True]),
         ("1 / (a - 1) > 0", [True, True, True]),
         ("log(abs(-a)) < 1", [True, True, False]),
+        ("wet == true", [True, False, True]),
+        ("wet != True", [False, True, False]),
+        ("wet == 'False'", [False, True, False]),
+        ("wet == 1", [True, False, True]),
+        ("wet == 'yes'", [False, False, False]),
     ],
 )
 def test_conditions_are_computed(text, expected):
-    columns = {"a": np.array([1.0, 2.0, 3.0]), "b": np.array([0.0, 1.0, 2.0]), "c d": np.array(["ice", "sand", "ice"], object)}
+    columns = {"a": np.array([1.0, 2.0, 3.0]), "b": np.array([0.0, 1.0, 2.0]), "c d": np.array(["ice", "sand", "ice"], object), "wet": np.array([True, False, True])}  # fmt: skip
     assert Constraint.parse(text, list(columns)).holds(columns).tolist() == expected
 
 

@@ -490,6 +490,52 @@ def test_a_title_above_a_sheet_is_left_out(tmp_path):
     assert list(read_table(tmp_path / "a.xlsx").columns)[1:] == ["x", "y"]
 
 
+@pytest.mark.filterwarnings("ignore:The first row of .* holds units")
+def test_names_may_stand_in_two_rows(tmp_path):
+    """A name in merged cells stands above several columns; all but the first of them had no name, and were left out of fits."""
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    sheet = book.active
+    for row in (["day", "engine", None, "torque"], [None, "speed", "load", None], [None, "1/min", "%", "Nm"]):
+        sheet.append(row)
+    for k in range(5):
+        sheet.append([f"2026-01-0{k + 1}", 100.5 * k, 10 * k, 3.0 + k])
+    sheet.merge_cells("B1:C1")
+    book.save(tmp_path / "a.xlsx")
+    with pytest.warns(FitWarning, match=r"stand in two rows, one of them over several columns: day, speed, load, torque\."):
+        read = read_table(tmp_path / "a.xlsx")
+    assert read["load"].tolist() == [0, 10, 20, 30, 40]
+    assert units_of(read) == {"speed": "1/min", "load": "%", "torque": "Nm"}
+
+    (tmp_path / "a.csv").write_text("left;;right;;F\nx;y;x;y;\n" + "1,5;2;3;4;5,25\n" * 3)
+    with pytest.warns(FitWarning, match=r": left x, left y, right x, right y, F\. Rows are counted below both\."):
+        assert read_table(tmp_path / "a.csv").iloc[2].tolist() == [1.5, 2.0, 3.0, 4.0, 5.25]
+
+
+def test_a_row_of_texts_below_a_column_without_a_name_is_a_row(tmp_path):
+    (tmp_path / "a.csv").write_text("day,,y\n2026-01-01,dry,\n2026-01-02,wet,3.5\n2026-01-03,dry,4.5\n")
+    assert read_table(tmp_path / "a.csv").shape == (3, 3)
+    (tmp_path / "a.csv").write_text(",x,y\nfirst,1,2\nsecond,3,4\nthird,5,6\n")
+    assert list(read_table(tmp_path / "a.csv").columns) == ["Unnamed: 0", "x", "y"]
+
+
+def test_nothing_known_is_written_with_and_without_blanks():
+    """k. A., as German offices write it, was a text among numbers."""
+    found = read_numbers(["224,2", "k. A.", "k.A.", "n. a.", "108", "109", "110"], decimal=",")
+    assert found is not None
+    np.testing.assert_array_equal(found.numbers, [224.2, math.nan, math.nan, math.nan, 108.0, 109.0, 110.0])
+
+
+def test_a_sheet_with_a_name_twice_is_refused_as_text_is(tmp_path):
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    for row in (["x", "x", "y"], [1, 2, 3], [4, 5, 6]):
+        book.active.append(row)
+    book.save(tmp_path / "a.xlsx")
+    with pytest.raises(InputError, match=r"a.xlsx has several columns named x. Rename or remove them."):
+        read_table(tmp_path / "a.xlsx")
+
+
 def test_excel_files_need_their_extra_and_are_not_written(tmp_path, monkeypatch):
     (tmp_path / "a.xlsx").write_bytes(b"")
     monkeypatch.setitem(sys.modules, "openpyxl", None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -102,13 +103,16 @@ def errors_in_words(report: HeldOutReport, scale: float, unit: str = "") -> list
     """The error on held-out rows, in the units of y; scale: sd of y. unit: what stands behind its numbers."""
     if report.mean is None or report.observed is None:
         return []
-    found = errors_of(report.observed, report.mean, scale)
+    together = None if report.together is None else "stretches of time" if report.ordered else "groups"
+    return [said_errors(errors_of(report.observed, report.mean, scale), len(report.mean), together, unit)]
+
+
+def said_errors(found: Mapping[str, float], rows: int, together: str | None, unit: str, of: str = "") -> str:
+    """Errors on held-out rows in a sentence. together: what was held out whole. of: whose errors they are."""
     explained = f", R² {explained_share(found['R²'])}" if "R²" in found else ""
     explained += ": no better than always predicting the mean" if found.get("R²", 1.0) <= 0.0 else ""
-    whole = "" if report.together is None else f", whole {'stretches of time' if report.ordered else 'groups'} at a time,"
-    return [
-        f"On {len(report.mean):,} held-out rows{whole} the typical error (RMSE) is {digits(found['RMSE'], 3)}{unit}, the mean error (MAE) {digits(found['MAE'], 3)}{unit}{explained}."
-    ]
+    whole = "" if together is None else f", whole {together} at a time,"
+    return f"On {rows:,} held-out rows{whole} the typical error (RMSE){of} is {digits(found['RMSE'], 3)}{unit}, the mean error (MAE) {digits(found['MAE'], 3)}{unit}{explained}."
 
 
 def interval_remarks(pit: np.ndarray, together: np.ndarray | None = None, level: float = 0.95) -> list[str]:

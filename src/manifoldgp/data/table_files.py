@@ -19,13 +19,16 @@ from manifoldgp._system.plain_text import cell, one_line, visible
 from manifoldgp.data.codes import padded
 from manifoldgp.data.columns import pandas, text
 from manifoldgp.data.text_files import PACKED, TextSource, text_source, titles_above
-from manifoldgp.data.written_numbers import read_numbers, with_numbers, with_units
+from manifoldgp.data.written_numbers import NO_VALUE, UNITS, read_numbers, with_numbers, with_units
 from manifoldgp.errors import InputError, MissingExtraError, warn
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
 _TEXT, _TABBED, _PARQUET, _EXCEL = (".csv", ".txt"), (".tsv", ".tab"), (".parquet", ".pq"), (".xlsx", ".xlsm")
+_UNNAMED = re.compile(r"Unnamed: \d+")
+"""What pandas calls a column without a name."""
+
 _CALLED = {"parquet": "Parquet", "excel": "Excel"}
 
 
@@ -52,9 +55,43 @@ def read_table(path: str | Path) -> DataFrame:
     except (ValueError, UnicodeError, EOFError, KeyError, zipfile.BadZipFile) as error:  # what readers raise for damaged files
         raise InputError(f"{_called(name)} cannot be read as {_CALLED.get(kind, 'CSV')}: {one_line(str(error))}") from error
     table.columns = [str(column).strip() for column in table.columns]
-    _refuse_repeated(list(table.columns), name)
     table = table.reset_index(drop=True)
+    if kind != "parquet":
+        table = _named_by_two_rows(table, decimal, name)
+    _refuse_repeated(list(table.columns), name)
     return table if kind == "parquet" else with_numbers(table, decimal, _called(name))
+
+
+def _named_by_two_rows(table: DataFrame, decimal: str, file: str) -> DataFrame:
+    """The table with its first row among the names, where some have none of their own: a name in merged cells stands above several columns."""
+    names = _names_of_two_rows(table, decimal)
+    if names is None:
+        return table
+    warn(
+        f"The names of {_called(file)} stand in two rows, one of them over several columns: {', '.join(map(visible, names))}. Rows are counted below both."
+    )
+    renamed = dict(zip(table.columns, names, strict=True))
+    units = {renamed[name]: unit for name, unit in table.attrs.pop(UNITS, {}).items()}
+    return with_units(table.iloc[1:].reset_index(drop=True).infer_objects().rename(columns=renamed), units)
+
+
+def _names_of_two_rows(table: DataFrame, decimal: str) -> list[str] | None:
+    """Names of columns by what stands in the first row below those that several share; None where that row is one of units or of the table."""
+    if len(table) < 3:
+        return None
+    words = ["" if pandas().isna(value) or str(value).strip() in NO_VALUE else str(value).strip() for value in table.iloc[0]]
+    lacks = [bool(_UNNAMED.fullmatch(name)) for name in table.columns]
+    if not any(map(all, zip(lacks[1:], words[1:], strict=True))) or any(read_numbers([word], decimal) for word in words if word):
+        return None
+    cells = [list(column) for (_, column), word in zip(table.items(), words, strict=True) if word]
+    if not any(read_numbers(column[start:], decimal) for column in cells for start in (1, 2)):  # units may stand below
+        return None
+    groups: list[str] = []
+    for name, unnamed, word in zip(table.columns, lacks, words, strict=True):
+        groups.append(name if not unnamed else groups[-1] if groups and word else "")
+    both = [f"{group} {word}".strip() or name for name, group, word in zip(table.columns, groups, words, strict=True)]
+    short = [word if word and groups.count(group) > 1 else long for group, word, long in zip(groups, words, both, strict=True)]
+    return short if len(set(short)) == len(short) else both
 
 
 def table_names(paths: Sequence[str | Path]) -> list[str]:
@@ -242,6 +279,7 @@ def _read_excel(name: str) -> Any:
         titles = titles_above(_cells(first))
         _tell_titles(titles, name)
         header = int(first.index[titles]) if len(first) else 0
+        _refuse_repeated(_cells(first)[titles] if len(first) else [], name)  # pandas would rename them
         found = pandas().read_excel(book, sheet, header=header, dtype=object)  # else codes in cells of text become numbers
         found = _as_shown(found, book.book[sheet], header, name)
         return found.dropna(how="all").infer_objects()  # without rows that only look used

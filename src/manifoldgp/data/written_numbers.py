@@ -18,7 +18,7 @@ from manifoldgp.errors import warn
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
 
-NO_VALUE = {"?", "-", "--", "–", "—", ".", "n.a.", "n/a", "na", "k.a.", "nan", ""}
+NO_VALUE = {"?", "-", "--", "–", "—", ".", "n.a.", "n. a.", "n/a", "na", "k.a.", "k. a.", "nan", ""}
 """Signs for "no value" among numbers, in small letters."""
 
 _CURRENCY = "$€£¥"

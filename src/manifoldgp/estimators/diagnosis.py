@@ -52,6 +52,8 @@ _FAR = 1e3
 _LEFT_OUT = 1000
 _LISTED = 6
 _NEAR = 1e-3
+_UNFELT = 0.01
+"""Changes of y below this, in its standard deviations, are no influence of an input."""
 
 
 @dataclass(frozen=True)
@@ -96,13 +98,20 @@ def diagnose(estimator: ManifoldGPRegressor) -> Diagnosis:
     """Jitter, noise floor, length-scales, features, leave-one-out density and agreement of the starts of a fitted estimator."""
     parts = [_diagnose_output(estimator, ensemble, o) for o, ensemble in enumerate(estimator.ensembles_)]
     choice: KernelChoice | None = getattr(estimator, "kernel_choice_", None)
-    numbers, remarks = ({}, []) if choice is None else (choice.numbers(), [choice.remark()])
+    numbers, remarks = ({}, []) if choice is None else _of_choice(estimator, choice)
     if estimator.interrupted_:
         remarks.insert(0, INTERRUPTED)
     _input_noise(estimator, numbers, remarks)
     found = Diagnosis.of_targets(parts)
     both = found.numbers | numbers if len(parts) == 1 else numbers | found.numbers
     return Diagnosis(both, remarks + found.remarks)
+
+
+def _of_choice(estimator: ManifoldGPRegressor, choice: KernelChoice) -> tuple[dict[str, Any], list[str]]:
+    """Which kernel held-out rows chose, and how large errors were there."""
+    errors = [choice.error_remark(o, _unit(estimator, o)) for o in range(len(choice.errors))]
+    named = [f"output {o}: {words}" if len(errors) > 1 else words for o, words in enumerate(errors)]
+    return choice.numbers(), [choice.remark(), *named]
 
 
 def _input_noise(estimator: ManifoldGPRegressor, numbers: dict, remarks: list) -> None:
@@ -358,14 +367,17 @@ def _may_be_noise_free(held_out: HeldOutReport | None) -> bool:
 def _lengthscales(estimator: ManifoldGPRegressor, posterior: Conditioned, whose: str, numbers: dict, remarks: list) -> None:
     names = _column_names(estimator)
     seen = estimator.x_scaler_.columns if isinstance(posterior.model.features, Identity) else np.empty(0, dtype=int)
-    for name, H, lengthscale in _scaled_kernels(
-        posterior.model.kernel, posterior.values.get("kernel", {}), _training_features(posterior), "kernel"
+    features, values = _training_features(posterior), posterior.values.get("kernel", {})
+    for name, places, lengthscale in _scaled_kernels(
+        posterior.model.kernel, values, torch.arange(features.shape[1], device=features.device), "kernel"
     ):
+        H = features[:, places]
         relative = lengthscale / H.std(0).clamp_min(1e-300)
         alone = torch.tensor(
             [2 * len(torch.unique(column)) > len(column) for column in H.T], device=H.device
         )  # rows with the same value share all the same
         far, near = (relative > _FAR).cpu().numpy(), ((relative < _NEAR) & alone).cpu().numpy()
+        far[far] = [_prior_change(posterior, features, int(d)) < _UNFELT for d in places[torch.from_numpy(far).to(places.device)]]
         what = "input" if len(seen) == len(relative) else "feature"
         numbers |= (
             _by_input(name, relative.cpu().numpy(), names, seen)
@@ -413,13 +425,25 @@ def _without_influence(estimator: ManifoldGPRegressor, names: Sequence[str], far
     return [name for name, own in columns.items() if own - left_out and own - left_out <= far]
 
 
-def _scaled_kernels(kernel: Kernel, values: Tree, H: Tensor, name: str) -> Iterator[tuple[str, Tensor, Tensor]]:
-    """Name, features (N, Q) and length-scales (Q,) or (1,) of every part of a kernel whose length-scales are distances of features."""
-    H = H if kernel.dims is None else H[:, list(kernel.dims)]
+def _scaled_kernels(kernel: Kernel, values: Tree, places: Tensor, name: str) -> Iterator[tuple[str, Tensor, Tensor]]:
+    """Name, places of the features (Q,) and length-scales (Q,) or (1,) of every part of a kernel whose length-scales are distances of features."""
+    places = places if kernel.dims is None else places[list(kernel.dims)]
     for i, part in enumerate(getattr(kernel, "parts", ())):
-        yield from _scaled_kernels(part, values.get(str(i), {}), H, f"{name}.{i}")
+        yield from _scaled_kernels(part, values.get(str(i), {}), places, f"{name}.{i}")
     if "lengthscale" in values and not isinstance(kernel, Periodic):  # the periodic one is relative to the period
-        yield f"{name}.lengthscale", H, values["lengthscale"][0]
+        yield f"{name}.lengthscale", places, values["lengthscale"][0]
+
+
+def _prior_change(posterior: Conditioned, H: Tensor, d: int) -> float:
+    """The standard deviation, in units of sd(y), by which functions of the prior change as feature d moves by its spread: a line is a large variance at a large length-scale."""
+    some = H[:: max(1, len(H) // 20)]
+    moved = some.clone()
+    moved[:, d] += H[:, d].std()
+    with torch.no_grad():
+        K = posterior.model.kernel.matrix(posterior.values["kernel"], torch.cat([some, moved])[None])[0]
+    n = len(some)
+    change = K.diagonal()[:n] + K.diagonal()[n:] - 2.0 * K.diagonal(n)
+    return float(change.mean().clamp_min(0.0)) ** 0.5
 
 
 def _training_features(posterior: Conditioned) -> Tensor:

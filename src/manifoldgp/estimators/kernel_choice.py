@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 import warnings
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.utils import check_random_state
 
 from manifoldgp.averaging.folds import held_out_in_turn
+from manifoldgp.averaging.verdict import errors_of, said_errors
 from manifoldgp.data import inputs
 from manifoldgp.data.sources import RowSource
 from manifoldgp.errors import InputError, ManifoldGPError
@@ -60,6 +61,10 @@ class KernelChoice:
         How many rows were held out.
     seconds
         How long the trials took.
+    errors
+        RMSE, MAE and R² of the one that was taken on the held-out rows, in units of y, by target.
+    together
+        What was held out whole: "stretches of time", "groups", or None, single rows.
     """
 
     kernel: str
@@ -68,6 +73,8 @@ class KernelChoice:
     screened: dict[str, float]
     rows: int
     seconds: float
+    errors: list[dict[str, float]] = field(default_factory=list)
+    together: str | None = None
 
     def numbers(self) -> dict[str, Any]:
         """For a diagnosis."""
@@ -84,6 +91,10 @@ class KernelChoice:
         return (
             f"kernel='auto' took {self.kernel!r}: on {self.rows:,} held-out rows it has the best log density a row{ahead}.{early}"
         )
+
+    def error_remark(self, output: int, unit: str) -> str:
+        """The errors of the one that was taken in a sentence, for one target."""
+        return said_errors(self.errors[output], self.rows, self.together, unit, f" with {self.kernel!r}")
 
     def to_plain(self) -> dict[str, Any]:
         """As JSON can hold it."""
@@ -140,6 +151,8 @@ def choose_kernel(
         screened,
         len(found[best]),
         time.perf_counter() - begin,
+        trials.errors(best, len(found[best])),
+        "groups" if labels is not None else "stretches of time" if ordered else None,
     )
 
 
@@ -159,6 +172,7 @@ class _Trials:
         self.watch: Watch = nobody
         self._starts, self._stopped, self._trained = min(2, estimator.restarts), False, Counter[str]()
         self._order = rng.permutation(len(X))
+        self._predicted: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {}
         budget = estimator.time_budget  # half of it for all trials, if each of them needed its share
         self._seconds = None if budget is None else 0.5 * budget / (len(CANDIDATES) * (len(folds) + 1))
 
@@ -197,6 +211,12 @@ class _Trials:
         """log p(y_i | x_i) of the held-out rows, a fold after another; FINAL_ROWS at most are trained on, and asked for, in each."""
         return np.concatenate([self._on_fold(kernel, fold, FINAL_ROWS, FINAL_ITERATIONS, _ALL_FOLDS) for fold in self._folds])
 
+    def errors(self, kernel: str, rows: int) -> list[dict[str, float]]:
+        """RMSE, MAE and R² of a kernel on so many held-out rows, by target; none where it could not be trained on a fold."""
+        pairs = self._predicted.get(kernel, [])
+        observed, mean = (np.concatenate(parts) for parts in zip(*pairs, strict=True)) if pairs else np.empty((2, 0, 0))
+        return [errors_of(observed[:, o], mean[:, o]) for o in range(observed.shape[1])] if len(observed) == rows else []
+
     def _on_fold(self, kernel: str, fold: np.ndarray, rows: int, iterations: int, phase: str) -> np.ndarray:
         train, test = self._some(np.setdiff1d(np.arange(len(self._X)), fold), rows), self._some(fold, rows)
         model = _unfitted(self._estimator).set_params(
@@ -210,6 +230,9 @@ class _Trials:
             try:
                 model.fit(self._X[train], self._Y[train], noise_std=noise[0])
                 found = np.maximum(model.log_predictive_density(self._X[test], self._Y[test], noise_std=noise[1]), _IMPOSSIBLE)
+                if phase == _ALL_FOLDS:
+                    means = np.reshape(model.predict(self._X[test]), (len(test), -1))
+                    self._predicted.setdefault(kernel, []).append((self._Y[test], means))
             except ManifoldGPError:  # a kernel that cannot be trained here is not chosen
                 found = np.full(len(test), _IMPOSSIBLE)
         if self._stopped:  # nothing is trained yet that could be kept

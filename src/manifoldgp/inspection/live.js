@@ -49,7 +49,7 @@ function writtenNumber(text, usual) {
   return NaN;
 }
 // Cells without a value, as tables are read: those of pandas in every column, and the signs of data/written_numbers.py among numbers.
-const EMPTY = /^(?:|#N\/A|#N\/A N\/A|#NA|-?1\.#IND|-?1\.#QNAN|-?nan|-?NaN|<NA>|N\/A|n\/a|NA|NULL|null|None)$/, NO_NUMBER = /^(?:[?.–—-]|--|n\.a\.|k\.a\.|n\/a|na|nan)$/i;
+const EMPTY = /^(?:|#N\/A|#N\/A N\/A|#NA|-?1\.#IND|-?1\.#QNAN|-?nan|-?NaN|<NA>|N\/A|n\/a|NA|NULL|null|None)$/, NO_NUMBER = /^(?:[?.–—-]|--|n\. ?a\.|k\. ?a\.|n\/a|na|nan)$/i;
 const lacking = (column, text) => EMPTY.test(text) || (column.kind === "number" && NO_NUMBER.test(text));
 // The decimal sign of a column: that of the table, unless only the other one reads all of its cells.
 function signOf(cells, usual) {
@@ -138,9 +138,9 @@ const REACH = 1.959963984540054;
   }
   live.columns.forEach((column, c) => {
     const id = `live-${c}`, row = make("div", { class: "input" }, make("label", { for: id, text: column.label }));
-    if (column.kind === "category") {
-      const box = make("select", { id }, ...column.categories.map((name) => make("option", { value: name, text: name })));
-      box.value = column.start;
+    if (column.kind === "category" || column.kind === "flag") {
+      const box = make("select", { id }, ...(column.categories ?? ["false", "true"]).map((name) => make("option", { value: name, text: name })));
+      values[c] = box.value = column.categories ? column.start : String(column.start > 0.5);
       box.addEventListener("change", () => { values[c] = box.value; update(); });
       row.append(box);
     } else if (column.kind === "date") {
@@ -153,10 +153,10 @@ const REACH = 1.959963984540054;
       row.classList.add("dated");
       row.append(slider, field);
     } else {
-      const step = column.kind === "flag" ? 1 : "any", span = column.high - column.low || 1;
+      const span = column.high - column.low || 1;
       const short = (v) => +(+v).toPrecision(Math.min(5 + Math.max(0, Math.ceil(Math.log10(Math.abs(v) / span))), 15)); // five digits of the range
-      const slider = make("input", { id, type: "range", min: column.low, max: column.high, step: column.kind === "flag" ? 1 : span / 500, value: column.start });
-      const field = make("input", { type: "number", step, value: short(column.start), "aria-label": `${column.label}, exact value` });
+      const slider = make("input", { id, type: "range", min: column.low, max: column.high, step: span / 500, value: column.start });
+      const field = make("input", { type: "number", step: "any", value: short(column.start), "aria-label": `${column.label}, exact value` });
       values[c] = field.value;
       slider.addEventListener("input", () => { values[c] = field.value = short(slider.value); update(); });
       field.addEventListener("input", () => { values[c] = field.value; if (field.value !== "") slider.value = field.value; update(); });

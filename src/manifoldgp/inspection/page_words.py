@@ -14,6 +14,7 @@ from manifoldgp.averaging.stacking import PLAIN_GPS
 from manifoldgp.averaging.verdict import errors_of, interval_remarks
 from manifoldgp.data.encoding import TableEncoding
 from manifoldgp.estimators.early_end import early_end
+from manifoldgp.estimators.kernel_choice import KernelChoice
 from manifoldgp.inspection.page_tables import about_endings, say
 from manifoldgp.inspection.page_view import MOST_SLICES, ModelView, TargetView
 
@@ -32,7 +33,7 @@ MAP = (
 )
 RELEVANCE = (
     "<b>How much the prediction typically changes when one input varies by one standard deviation</b> (slope of the prediction, root mean square over "
-    "training rows, times the spread of the input; of a category what other categories in its place, as often as they occur, do; in units of the target). "
+    "training rows, times the spread of the input, and at most what other values of it do; of a category what other categories in its place, as often as they occur, do; in units of the target). "
     "A short bar: the model hardly uses this input."
 )
 SOBOL = (
@@ -43,7 +44,7 @@ SOBOL = (
 SCORES = (
     "Typical error: root mean squared difference between prediction and observation, in units of the target; beside it the errors of always predicting the training mean, "
     "and of a linear model (ridge) of the same inputs: <code>mgp compare</code> tries more models. "
-    "R²: share of the variation that is explained, 1 is perfect. NLPP: mean negative log density of what was observed, lower is better. "
+    "R²: share of the variation of these rows, around their own mean, that is explained, 1 is perfect. NLPP: mean negative log density of what was observed, lower is better. "
     "Held out: rows that the folds of the stack kept from the models that predict them. Left out: each training row is predicted from all the others, with "
     "parameters that have seen it; that flatters the model a little, and much where neighbours are alike, as rows of one run or of one moment are."
 )
@@ -116,9 +117,21 @@ def _kindness(view: ModelView, target: TargetView) -> str:
         return f", whole {whole} at a time"
     if not (target.shown.left_out and target.held_out is None):
         return ""
+    if words := _tried_kernels(view, target):
+        return words
     if encoding is not None and encoding.group is not None:
         return f" one at a time, the others of the same {escape(one_line(encoding.group))} known: a new one is harder, and not tried here"
     return " one at a time, by parameters that have seen them: new rows can be harder"
+
+
+def _tried_kernels(view: ModelView, target: TargetView) -> str:
+    """How large errors were on the rows that were held out while kernels were tried, if they were."""
+    choice: KernelChoice | None = getattr(view.model, "kernel_choice_", None)
+    if choice is None or not choice.errors:
+        return ""
+    whole = "rows" if choice.together is None else choice.together
+    error = digits(choice.errors[target.output]["RMSE"], 3) + escape(unit_of(target.name))
+    return f" one at a time; on held-out {escape(whole)}, where the kernel was chosen, the error was {error}"
 
 
 @dataclass(frozen=True)

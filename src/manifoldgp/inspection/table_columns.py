@@ -85,8 +85,9 @@ def column_strengths(
 ) -> np.ndarray:
     """The typical change of the posterior mean with each input (C,), in the units of y.
 
-    Of numbers it is that of `sensitivities`, a slope times a spread. What has no values between its categories, or between true and false, has no slope either:
-    rows get other values, as often as these occur, and the mean varies by so much (standard deviation over the values, root mean square over the rows).
+    What has no values between its categories, or between true and false, has no slope: rows get other values, as often as these occur, and the mean varies by so much
+    (standard deviation over the values, root mean square over the rows). Of numbers it is that of `sensitivities`, a slope times a spread, but at most what
+    other values do: a step has slopes without end, and so has the foot of a dose that spans powers of ten.
 
     Parameters
     ----------
@@ -94,10 +95,25 @@ def column_strengths(
         The rows that are looked at; at most ``most`` of them.
     """
     slopes = sensitivities(model, X, output=output, most=most)
+    rows = X[thinned(len(X), most)]
+    means = predictive(model, rows, output).moments()[0].cpu().numpy()
     squares = [
-        float((slopes[list(c.places)] ** 2).sum()) if c.is_number else _change_squared(model, X, c, output, most) for c in columns
+        min(float((slopes[list(column.places)] ** 2).sum()), _moved_squared(model, rows, means, column, output))
+        if column.is_number
+        else _change_squared(model, X, column, output, most)
+        for column in columns
     ]
     return np.sqrt(squares)
+
+
+def _moved_squared(model: ManifoldGPRegressor, X: np.ndarray, means: np.ndarray, column: TableColumn, output: int) -> float:
+    """Half the mean square by which the posterior mean at rows X (n, D) changes as a number takes the value of a row that is a quarter, a half or three quarters of all away."""
+    n, places = len(X), list(column.places)
+    order = np.argsort(X[:, places[0]], kind="stable")
+    away = np.maximum(1, (1 + np.arange(n) % 3) * n // 4)
+    moved = X.copy()
+    moved[:, places] = X[order[(np.argsort(order) + away) % n]][:, places]
+    return 0.5 * float(np.mean((predictive(model, moved, output).moments()[0].cpu().numpy() - means) ** 2))
 
 
 def _change_squared(model: ManifoldGPRegressor, X: np.ndarray, column: TableColumn, output: int, most: int) -> float:

@@ -28,6 +28,8 @@ _COMPARED: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
 }
+_TRUTH = {"true": 1.0, "false": 0.0}
+"""Numbers of flags, by how tables and people write these."""
 _SAME = 1e-9
 """Numbers this close are equal, as a share of the largest one in a comparison: 0.1 + 0.2 + 0.7 is 1."""
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
@@ -104,7 +106,7 @@ class Constraint:
 
     def _compared(self, compare: ast.cmpop, left: Any, right: Any, columns: Mapping[str, np.ndarray]) -> Any:
         """The comparison of two sides; numbers are the same up to rounding."""
-        sides = np.asarray(left), np.asarray(right)
+        sides = _as_flag(np.asarray(left), right), _as_flag(np.asarray(right), left)
         if any(side.dtype.kind not in "fi" for side in sides):
             return _COMPARED[type(compare)](left, right)
         used = [*sides, *(np.asarray(columns[name]) for name in self.named())]
@@ -122,7 +124,7 @@ class Constraint:
                 case ast.Constant():
                     return node.value if isinstance(node.value, str) else np.float64(node.value)  # pyright: ignore[reportArgumentType]
                 case ast.Name():
-                    return columns[self.names[node.id]]
+                    return columns[self.names[node.id]] if node.id in self.names else np.float64(_TRUTH[node.id])
                 case ast.UnaryOp():
                     value = self._value(node.operand, columns)
                     return -value if isinstance(node.op, ast.USub) else value
@@ -132,12 +134,19 @@ class Constraint:
                     return _FUNCTIONS[name](*(self._value(part, columns) for part in node.args))
         raise InputError(f"The condition {self.text!r} cannot be computed. {_HELP}")
 
+    def _asks_whether(self, node: ast.Constant | ast.Name) -> bool:
+        """Whether a part of the tree means true or false: in an equation, where no column is called so."""
+        named = isinstance(node, ast.Name) and node.id in self.names
+        return not named and all(isinstance(op, (ast.Eq, ast.NotEq)) for op in self.tree.ops)
+
     def _check(self, node: ast.expr, columns: Sequence[str]) -> None:
         """Refuse everything but numbers, texts, columns, arithmetic, comparisons and the functions above."""
         match node:
             case ast.Compare() if node is self.tree and all(type(op) in _COMPARED for op in node.ops):
                 parts = [node.left, *node.comparators]
             case ast.Constant() if type(node.value) in (int, float, str):
+                parts = []
+            case ast.Constant(value=bool()) | ast.Name(id="true" | "false") if self._asks_whether(node):
                 parts = []
             case ast.Name():
                 if self.names.get(node.id) not in columns:
@@ -155,3 +164,12 @@ class Constraint:
                 raise InputError(f"The condition {self.text!r} has a part that is not understood. {_HELP}")
         for part in parts:
             self._check(part, columns)
+
+
+def _as_flag(side: np.ndarray, other: Any) -> np.ndarray:
+    """True and false as the numbers that flags are, "True" too where the other side is no text."""
+    if side.dtype.kind == "b":
+        return side.astype(float)
+    if side.dtype.kind == "U" and side.ndim == 0 and np.asarray(other).dtype.kind in "fib":
+        return np.asarray(_TRUTH.get(str(side).casefold(), side))
+    return side
