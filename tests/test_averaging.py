@@ -329,6 +329,15 @@ def test_the_report_of_several_deals_is_that_of_their_mixture():
     np.testing.assert_allclose(found.pit, (both[0].pit + both[1].pit) / 2)
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_deal_that_does_not_follow_leaves_the_others_their_exponent(order):
+    follows = HeldOutReport(
+        ("plain GP",), (1.0,), np.ones((1, 1)), {"stack": np.zeros(3)}, np.ones(3) / 2, exponent=2.0, following=0.4
+    )
+    found = HeldOutReport.averaged([follows, replace(follows, exponent=0.0, following=0.0)][::order])
+    assert (found.exponent, found.following) == (2.0, 0.2)
+
+
 def test_a_deal_that_is_stopped_on_its_way_is_left_out(dealt):
     X, y, (once, _) = dealt
     seen = []

@@ -373,7 +373,7 @@ def test_more_held_out_rows_that_like_the_features_leave_the_plain_gp_less():
     log_density = rng.normal(size=(1, 1, 400)) + np.array([0.0, 0.3])[:, None, None]
     cdf = np.full((2, 1, 400), 0.5)
     weights, report = Weighing((1.0,), gp_prior=0.05, spread_prior=0.001).weights(
-        Candidates(["plain GP", "own"], log_density, cdf)
+        Candidates(["plain GP", "own"], log_density, cdf, np.zeros((2, 400)))
     )
     assert weights[0, 0] < 0.01  # the gain is beyond doubt: no pseudo-rows vote against it
     np.testing.assert_allclose(report.pit, 0.5)

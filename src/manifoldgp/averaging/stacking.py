@@ -155,7 +155,8 @@ class HeldOutReport:
         pit = np.mean([report.pit for report in reports], axis=0)
         means = [report.mean for report in reports if report.mean is not None]
         mean, following = np.mean(means, axis=0) if means else None, float(np.mean([report.following for report in reports]))
-        return replace(first, weights=weights, pit=pit, log_density=log_density, mean=mean, following=following)
+        found = replace(first, weights=weights, pit=pit, log_density=log_density, mean=mean, following=following)
+        return replace(found, exponent=max(report.exponent for report in reports))  # zero where a stack does not follow
 
 
 @dataclass(frozen=True)
