@@ -30,7 +30,7 @@ from manifoldgp import (
     Stack,
 )
 from manifoldgp.averaging import AVERAGINGS
-from manifoldgp.averaging.stacking import Weighing
+from manifoldgp.averaging.stacking import Follow
 from manifoldgp.cli import _options as options
 from manifoldgp.cli._fit_arguments import KERNELS, OBEYED_BY, PLAIN
 from manifoldgp.dynamics import DynamicsModel, Trajectories
@@ -132,7 +132,7 @@ def test_no_argument_is_passed_over_in_silence(averaging, method, home, name, tm
         monkeypatch.setattr(coarse_to_fine, "LEAST_ROWS", len(MANY))
         monkeypatch.setattr(coarse_to_fine, "FIRST_ROWS", 40)
     if name == "certainty":  # as if held-out rows were clearly likelier by it
-        monkeypatch.setattr(Weighing, "_share_of_following", lambda *_: 0.5)
+        monkeypatch.setattr(Follow, "as_before", lambda power, *_: Follow(power, 0.5, 0.0) if power else None)
     ways[home] = clone(ways[home]).set_params(**{name: value})
     data = data_for(name)
     try:

@@ -358,18 +358,16 @@ def test_members_that_know_nothing_or_everything_are_no_accident():
     assert np.isfinite(Followed.of(np.zeros((1, 2, 2)), np.full((1, 2, 2), 0.5), variance, np.zeros(2), 1.0).log_density).all()
 
 
-def following(wrong=False, units=None, share=None):
+def following(wrong=False, units=None, share=None, mean=0.0):
+    """A stack whose weights may follow; held-out targets are one, its means are zero, and these with weights that follow."""
     followed, plain = candidates_that_know_their_half(wrong=wrong)
     weighing = Weighing((1.0,), 0.05, 0.02)
     weights, report = weighing.weights(plain)
     n = plain.log_density.shape[-1]
-    asked = Follow(1.0, share, 0.0025)
-    return (
-        weighing.following(followed, weights, report, asked, np.arange(n) if units is None else units),
-        weights,
-        report,
-        followed,
-    )
+    report = replace(report, mean=np.zeros(n), observed=np.ones(n))
+    asked, own = Follow(1.0, share, 0.0025), np.broadcast_to(mean, n)
+    found = weighing.following(followed, weights, report, asked, np.arange(n) if units is None else units, lambda *_: own)
+    return found, weights, report, followed
 
 
 def test_held_out_rows_decide_how_much_follows_and_whether():
@@ -377,13 +375,20 @@ def test_held_out_rows_decide_how_much_follows_and_whether():
     assert found.report.following == pytest.approx(0.9)
     assert found.report.log_density["stack"].mean() > before.log_density["stack"].mean() + 0.1
     at_rows = weights_at(weights[:, 0], followed.counts + found.usual[:, None])
-    np.testing.assert_allclose(at_rows, found.at_rows, rtol=1e-9)
     other = log_mixture(followed.log_density[:, 0], at_rows)
     both = np.logaddexp(np.log(0.1) + before.log_density["stack"], np.log(0.9) + other)
     np.testing.assert_allclose(found.report.log_density["stack"], both, rtol=1e-6)
+    np.testing.assert_allclose(found.report.pit, 0.5)
     wrongly = following(wrong=True)[0].report
     assert wrongly.following == 0.0
     assert wrongly.exponent == 0.0
+
+
+@pytest.mark.parametrize(("mean", "share"), [(1.0, 0.9), (2.0, 0.5), (10.0, 0.1), (-1.0, 0.0)])
+def test_weights_follow_no_further_than_the_mean_comes_nearer(mean, share):
+    report = following(mean=mean)[0].report
+    assert report.following == pytest.approx(share)
+    np.testing.assert_allclose(report.mean, share * mean)
 
 
 def test_rows_that_err_together_are_fewer_pieces_of_evidence():

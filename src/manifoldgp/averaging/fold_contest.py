@@ -144,17 +144,13 @@ class FoldContest:
         """Weights (G, F) of the groups, zero for those that are not kept, the log variances (G,) at which they count so, and what held-out rows say: with the stack's means of
         them, their targets, and the groups that were stopped on their way."""
         weights, report = self.settings.weighing.weights(self.candidates, kept)
-        mean, usual = self._mean(weights[..., None], 0.0), np.zeros(len(weights))
-        if self._follow is not None:
-            found = self._following(self._follow, weights, report)
-            share, report, usual = found.report.following, found.report, found.usual
-            if share:
-                split = weights / np.maximum(weights.sum(1, keepdims=True), 1e-300)
-                own = self._mean(split[..., None] * found.at_rows[:, None], report.exponent)
-                mean = (1.0 - share) * mean + share * own
-        stopped = tuple(name for name, group in self.groups.items() if group.cut_short)
         observed = self.deciding.by_row(self.deciding.y.cpu().numpy())
-        return weights, usual, replace(report, mean=mean, observed=observed, cut_short=stopped)
+        stopped = tuple(name for name, group in self.groups.items() if group.cut_short)
+        report = replace(report, mean=self._mean(weights[..., None], 0.0), observed=observed, cut_short=stopped)
+        if self._follow is None:
+            return weights, np.zeros(len(weights)), report
+        found = self._following(self._follow, weights, report)
+        return weights, found.usual, found.report
 
     def _following(self, asked: Follow, weights: np.ndarray, report: HeldOutReport) -> FollowingWeights:
         """Weights that follow how sure members are, as far as held-out rows want it."""
@@ -163,7 +159,7 @@ class FoldContest:
         together = self._choice.together(rows)
         units = np.arange(len(rows)) if together is None else together
         candidates = candidates_of(self._predicted, asked.exponent)
-        return self.settings.weighing.following(candidates, weights, report, asked, units)
+        return self.settings.weighing.following(candidates, weights, report, asked, units, self._mean)
 
     def _mean(self, at_rows: np.ndarray, exponent: float) -> np.ndarray:
         """For every held-out row (n,), of a stack in which groups count so much there (G, F, n), and members inside them by this exponent."""

@@ -8,6 +8,7 @@ ones get further members. The members that predict are the very ones that were w
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ from manifoldgp.averaging.averages import Averaged, FoldChoice, Following
 from manifoldgp.averaging.folds import make_folds
 from manifoldgp.averaging.sparse_course import ALL_ROWS, MORE_MEMBERS, MORE_POINTS, PLAIN_PHASE, Course, step_phase
 from manifoldgp.averaging.sparse_training import FEW_ITERATIONS, FEW_ROWS, GroupTraining, compared_rows, inducing_for
-from manifoldgp.averaging.stacking import Follow, FollowingWeights, HeldOutReport
+from manifoldgp.averaging.stacking import Follow
 from manifoldgp.errors import InputError
 from manifoldgp.model import Model
 from manifoldgp.training.model_rows import ModelRows, sampled
@@ -71,36 +72,21 @@ def weighed(course: Course, units: np.ndarray) -> Averaged:
     settings, held = course.settings, course.training.held
     weights, report = course.weighing.weights(course.candidates(), course.needed())
     factors, groups = tuple(settings.variance_factors), list(course.groups.values())
+    report = replace(report, mean=_mean(course, weights[..., None], 0.0), observed=held.y.cpu().numpy())
+    asked, usual = Follow.as_before(settings.certainty, settings.keep, course.training.trainer.earlier), np.zeros(len(groups))
+    if asked is not None:
+        candidates, means = course.candidates(exponent=asked.exponent), partial(_mean, course)
+        found = course.weighing.following(candidates, weights, report, asked, units, means)
+        usual, report = found.usual, found.report
     trained, of_members, usual_of = [], [], []
-    found = _following(course, weights, report, units)
-    usual = np.zeros(len(groups)) if found is None else found.usual
     for group, weight, at in zip(groups, weights, usual, strict=True):
         for table, inner in group.trained(held, used=bool(weight.any())):
             trained.append(table)
             of_members.append(weight[:, None] * inner)
             usual_of.append(np.full(len(inner), at))
-    mean = _mean(course, weights[..., None], 0.0)
-    if found is not None and found.report.following:
-        report, share = found.report, found.report.following
-        split = weights / np.maximum(weights.sum(1, keepdims=True), 1e-300)
-        mean = (1.0 - share) * mean + share * _mean(course, split[..., None] * found.at_rows[:, None], report.exponent)
-    report = replace(
-        report,
-        mean=mean,
-        observed=held.y.cpu().numpy(),
-        cut_short=tuple(dict.fromkeys(table.group for table in trained if table.cut_short.any())),
-    )
+    report = replace(report, cut_short=tuple(dict.fromkeys(table.group for table in trained if table.cut_short.any())))
     following = Following(report.exponent, report.following, usual_of) if report.following else None
     return Averaged(trained, of_members, factors, report, following=following)
-
-
-def _following(course: Course, weights: np.ndarray, report: HeldOutReport, units: np.ndarray) -> FollowingWeights | None:
-    """Weights that follow how sure members are, where that is wanted."""
-    settings = course.settings
-    asked = Follow.as_before(settings.certainty, settings.keep, course.training.trainer.earlier)
-    if asked is None:
-        return None
-    return course.weighing.following(course.candidates(exponent=asked.exponent), weights, report, asked, units)
 
 
 def _mean(course: Course, at_rows: np.ndarray, exponent: float) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -141,6 +141,18 @@ class HeldOutReport:
     exponent: float = 0.0
     following: float = 0.0
 
+    def mixed_with(
+        self, log_density: np.ndarray, cdf: np.ndarray, mean: np.ndarray, exponent: float, share: float
+    ) -> HeldOutReport:
+        """Of a stack in a share of which weights follow variances; log densities, CDFs and means (n,) are those of this share. The report itself where the share is nothing."""
+        if not share:
+            return self
+        assert self.mean is not None
+        weights = np.array([1.0 - share, share])
+        density = {**self.log_density, "stack": log_mixture(np.stack([self.log_density["stack"], log_density]), weights)}
+        pit = np.clip(weights @ [self.pit, cdf], 0.0, 1.0)
+        return replace(self, pit=pit, log_density=density, mean=weights @ [self.mean, mean], exponent=exponent, following=share)
+
     @staticmethod
     def averaged(reports: Sequence[HeldOutReport]) -> HeldOutReport:
         """Of the equal mixture of several stacks, each of which held out the same rows in folds of its own; later ones may lack groups of the first."""
@@ -216,12 +228,26 @@ class Follow:
 
 @dataclass(frozen=True)
 class FollowingWeights:
-    """A stack in a share of which weights follow how sure members are. usual: log variances (G,) at which groups count as their weights say. at_rows: what groups count in that share at
-    held-out rows (G, n). report: of the whole."""
+    """Log variances (G,) at which groups count as their weights say, and what held-out rows say of a stack in a share of which weights follow variances."""
 
     usual: np.ndarray
-    at_rows: np.ndarray
     report: HeldOutReport
+
+
+Means = Callable[[np.ndarray, float], np.ndarray]
+"""What a stack expects of held-out rows (n,) in which groups count so much there (G, F, n), and members inside them by this exponent of their variances."""
+
+
+def nearest_share(report: HeldOutReport, mean: np.ndarray) -> float:
+    """The share a of other means (n,) with which (1 − a) m + a m′ is nearest to the held-out targets in the square, for the report's means m.
+
+    A density forgives a stack that is sure and wrong of a few rows; its mean forgives nothing.
+    """
+    assert report.mean is not None
+    assert report.observed is not None
+    towards = mean - report.mean
+    size = float(towards @ towards)
+    return min(max(float((report.observed - report.mean) @ towards) / size, 0.0), 1.0) if size else 1.0
 
 
 @dataclass(frozen=True)
@@ -258,7 +284,13 @@ class Weighing:
         return weights.reshape(G, F), log_mixture(table, weights)
 
     def following(
-        self, candidates: Candidates, weights: np.ndarray, report: HeldOutReport, asked: Follow, units: np.ndarray
+        self,
+        candidates: Candidates,
+        weights: np.ndarray,
+        report: HeldOutReport,
+        asked: Follow,
+        units: np.ndarray,
+        means: Means,
     ) -> FollowingWeights:
         """How a stack with these weights (G, F) and this report follows what groups count at a row. units (n,): rows that may err together."""
         part, some = candidates.log_density, np.flatnonzero(weights.sum(1) > 0.0)
@@ -267,28 +299,38 @@ class Weighing:
         own, counts = (np.stack([log_mixture(part[g], w) for g, w in zip(some, split, strict=True)]), candidates.counts[some])
         raw = stacking_weights(own, self.spread_prior * part.shape[-1] / len(some), counts=counts)
         at_rows = weights_at(raw, counts)
-        both = np.stack([report.log_density["stack"], log_mixture(own, at_rows)])
-        share = self._share_of_following(both, asked, units)
         # The groups of a whole stack count one at a usual row, so that stacks of several deals do the same there.
         log_raw = np.log(np.maximum(raw, 1e-300))
         typical = float(np.asarray(logsumexp(log_raw[:, None] + counts, axis=0)).mean())
-        usual, everywhere = np.zeros(len(part)), np.zeros((len(part), part.shape[-1]))
-        usual[some], everywhere[some] = (log_raw - np.log(of_groups) - typical) / asked.exponent, at_rows
+        usual, everywhere = np.zeros(len(part)), np.zeros(part.shape)
+        usual[some], everywhere[some] = (
+            (log_raw - np.log(of_groups) - typical) / asked.exponent,
+            split[..., None] * at_rows[:, None],
+        )
+        both = np.stack([report.log_density["stack"], log_mixture(own, at_rows)])
+        share = self._share_of_following(both, asked, units)
         if not share:
-            return FollowingWeights(usual, everywhere, report)
-        cdf = np.stack([np.tensordot(w, candidates.cdf[g], 1) for g, w in zip(some, split, strict=True)])
-        pit = np.clip((1.0 - share) * report.pit + share * (at_rows * cdf).sum(0), 0.0, 1.0)
-        density = {**report.log_density, "stack": log_mixture(both, np.array([1.0 - share, share]))}
-        found = replace(report, pit=pit, log_density=density, exponent=asked.exponent, following=share)
-        return FollowingWeights(usual, everywhere, found)
+            return FollowingWeights(usual, report)
+        mean = means(everywhere, asked.exponent)
+        if asked.share is None:
+            share = min(share, nearest_share(report, mean))
+            share = share if self._clearly_likelier(both, share, asked, units) else 0.0
+        return FollowingWeights(
+            usual, report.mixed_with(both[1], (everywhere * candidates.cdf).sum((0, 1)), mean, asked.exponent, share)
+        )
 
     def _share_of_following(self, both: np.ndarray, asked: Follow, units: np.ndarray) -> float:
         """What the second of two stacks (2, n), whose weights follow, counts beside the first; nothing where held-out rows are not clearly likelier by it."""
         if asked.share is not None:
             return asked.share
         share = min(MOST_FOLLOWING, float(stacking_weights(both, 0.5 * self.spread_prior * both.shape[1])[1]))
+        return share if self._clearly_likelier(both, share, asked, units) else 0.0
+
+    @staticmethod
+    def _clearly_likelier(both: np.ndarray, share: float, asked: Follow, units: np.ndarray) -> bool:
+        """Whether held-out rows are clearly likelier with this share of the second of two stacks (2, n)."""
         gain = paired(log_mixture(both, np.array([1.0 - share, share])) - both[0], units)
-        return share if gain.clear and gain.value > asked.least else 0.0
+        return gain.clear and gain.value > asked.least
 
     def value(self, candidates: Candidates, among: Collection[str] | None = None) -> float:
         """Held-out log density of the stack, nats a row, to VALUED."""
