@@ -223,7 +223,7 @@ def print_tables(out: Path) -> None:
         ]
         every = [r["kinds"][kind]["time"] for r in results if kind in r["kinds"]]
         if every:
-            print(f"| {kind} | " + " | ".join(cells) + f" | +{np.mean(every):.2f} |")
+            print(f"| {kind} | " + " | ".join(cells) + f" | {np.mean(every):+.2f} |")
 
 
 def _cell(found: list[dict[str, float]]) -> str:
