@@ -162,4 +162,33 @@ def test_long_gaps_stay_empty():
     found = short_gaps_filled(values, None)["y"]
     assert found.iloc[3] == 3.0
     assert found.isna().to_numpy().nonzero()[0].tolist() == [8, 9, 10, 11, 19]  # a long one, and the end
-    assert short_gaps_filled(values, 2)["y"].iloc[19] == 17.0
+    assert np.isnan(short_gaps_filled(values, 2)["y"].iloc[19])
+
+
+@pytest.mark.parametrize("missing", [1, 2, 15, 16, 27, 28])
+@pytest.mark.parametrize("turn", [None, 7, 8, 12])
+def test_a_short_gap_in_a_line_is_filled_with_the_line(missing, turn):
+    """Near either end one turn before or after alone stood in it: 500 between 560 and 580."""
+    line = pd.DataFrame({"y": 10.0 * np.arange(30)}, index=pd.date_range("2024-01-01", periods=30, freq="D"))
+    found = short_gaps_filled(line.mask(line == 10.0 * missing), turn)
+    np.testing.assert_allclose(found, line, rtol=1e-12)
+
+
+@pytest.mark.parametrize("missing", [4, 5, 75, 200, 396])
+def test_a_short_gap_is_filled_with_the_ups_and_downs_of_its_turn(missing):
+    """Those of a year's beginning, not of its mean, where they grow."""
+    days = np.arange(400)
+    sold = pd.DataFrame({"y": (1.0 + days / 200) * np.array([60, 65, 70, 72, 95, 140, 80])[days % 7] + days})
+    found = short_gaps_filled(sold.drop(missing).reindex(days), 7)
+    np.testing.assert_allclose(found, sold, rtol=0.04)
+
+
+def test_no_tenth_of_a_series_is_invented(tmp_path, monkeypatch):
+    """A log of every third day had become one of every day, two thirds of it invented."""
+    monkeypatch.chdir(tmp_path)
+    log = pd.DataFrame({"y": np.where(np.arange(60) % 3, np.nan, np.arange(60.0))}, index=pd.date_range("2024-01-01", periods=60))
+    pd.testing.assert_frame_equal(short_gaps_filled(log, 7), log)
+    log.dropna().rename_axis("date").to_csv("log.csv")
+    asked = ("forecast", "log.csv", "-t", "y", "-n", "2", "--time", "date", "--every", "D")
+    told = mgp(*asked, code=1).err
+    assert "20 rows become 58 steps of D, 38 of them without a value: a longer step than D leaves fewer." in told

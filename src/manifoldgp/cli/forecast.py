@@ -225,12 +225,10 @@ def _even(series: Any, every: str, period: float | str | None, messages: Message
     lacking = int(found.isna().any(axis=1).sum())
     turn = period if isinstance(period, float) else 7 - len(closed) if found.index.freqstr in ("D", "C") else None
     found = short_gaps_filled(found, None if turn is None else round(turn))
-    filled = lacking - int(found.isna().any(axis=1).sum())
-    gaps = (
-        f", {lacking} of them without a value" + (f" ({filled} filled in from those around them)" if filled else "")
-        if lacking
-        else ""
-    )
+    left = int(found.isna().any(axis=1).sum())
+    filled = f" ({lacking - left} filled in from those around them)" if left < lacking else ""
+    too_short = f": a longer step than {every} leaves fewer" if 10 * left > len(found) else ""
+    gaps = f", {lacking} of them without a value{filled}{too_short}" if lacking else ""
     messages.note(
         f"{counted(len(series), 'row')} {verb(len(series), 'becomes', 'become')} {counted(len(found), 'step')} of {every}{gaps}."
     )

@@ -215,6 +215,12 @@ def _frequency(index: Any, step: Any) -> Any:
 _LONG_GAP = 4
 """Steps without a value that are not filled in."""
 
+_MOST_FILLED = 0.1
+"""Values that are filled in, at most, as a share of those that were recorded."""
+
+_TURNS_ALIKE = 9
+"""Turns, four before and four after, over which their ups and downs are averaged: these grow and shrink in the course of years."""
+
 _UNITS = {"W": 7 * 86_400.0, "D": 86_400.0, "h": 3600.0, "min": 60.0, "s": 1.0}
 """Steps of time by their names in pandas, in seconds."""
 
@@ -246,15 +252,27 @@ def without_closed_days(table: DataFrame) -> tuple[DataFrame, list[str]]:
 
 
 def short_gaps_filled(table: DataFrame, turn: int | None) -> DataFrame:
-    """Gaps of a few steps filled in: with the mean of what stands one turn (a week, say) before and after, or else on the line between their ends."""
+    """Gaps of a few steps filled in: on the line between their ends, with the ups and downs that a turn (a week, say) has there. Where many values would be invented all gaps stay."""
     found = {}
     for name, values in table.items():
         missing: Any = values.isna()
         length: Any = missing.groupby((~missing).cumsum()).transform("sum")
-        line = values.interpolate(limit_area="inside")
-        around = line if turn is None else pandas().concat([values.shift(turn), values.shift(-turn)], axis=1).mean(axis=1)
-        found[name] = values.mask(missing & (length < _LONG_GAP), around.fillna(line))
+        ups = _ups_and_downs(values, turn)
+        line = (values - ups).interpolate(limit_area="inside") + ups
+        short = missing & (length < _LONG_GAP) & line.notna()
+        found[name] = values.mask(short, line) if short.sum() <= _MOST_FILLED * values.notna().sum() else values
     return pandas().DataFrame(found, index=table.index)
+
+
+def _ups_and_downs(values: Any, turn: int | None) -> Any:
+    """How far values lie from the mean of the turn around them, at the same place of some turns before and after; 0 where there are not two turns."""
+    none = pandas().Series(0.0, index=values.index)
+    if turn is None or turn < 2:
+        return none
+    deviation = values - values.interpolate(limit_area="inside").rolling(turn, center=True).mean()
+    at_one_place = deviation.groupby(np.arange(len(values)) % turn)
+    found = at_one_place.transform(lambda x: x.rolling(_TURNS_ALIKE, center=True, min_periods=1).mean())
+    return found if found.notna().all() else none
 
 
 def _usual(index: Any) -> Any:
