@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from command_line import fails, mgp
-from manifoldgp.data.series import short_gaps_filled
+from manifoldgp.data.series import short_gaps_filled, usual_step
 
 
 @pytest.fixture
@@ -192,3 +192,24 @@ def test_no_tenth_of_a_series_is_invented(tmp_path, monkeypatch):
     asked = ("forecast", "log.csv", "-t", "y", "-n", "2", "--time", "date", "--every", "D")
     told = mgp(*asked, code=1).err
     assert "20 rows become 58 steps of D, 38 of them without a value: a longer step than D leaves fewer." in told
+
+
+@pytest.mark.parametrize(
+    ("step", "days"), [("YS", 40), ("QS", 20), ("MS", 9), ("W", 2), ("3D", 0.9), ("D", 0.3), ("10min", 0.002)]
+)
+def test_uneven_dates_go_by_the_step_that_they_were_recorded_at(step, days):
+    """Months with uneven days were advised to go by weeks, four of five without a value."""
+    late = pd.to_timedelta(np.random.default_rng(0).uniform(0, days, 60), "D").round("s")
+    assert usual_step(pd.Series(pd.date_range("2015-01-01", periods=60, freq=step) + late)) == step
+
+
+def test_dates_that_no_step_fits_are_advised_none(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    bursts = [pd.date_range(f"2024-01-{day:02}", periods=10, freq="min") for day in range(1, 7)]
+    times = pd.Series(np.concatenate(bursts))
+    assert usual_step(times) is None
+    assert usual_step(times[:1]) is None
+    pd.DataFrame({"date": times, "y": np.arange(60.0)}).to_csv("log.csv", index=False)
+    told = mgp("forecast", "log.csv", "-t", "y", "-n", "1", "--lags", "1").err
+    assert "date has uneven steps" in told
+    assert "--every" not in told

@@ -188,15 +188,16 @@ def _series(table: Any, target: list[str], column: str | None, messages: Message
 def _counted_rows(times: Any, name: str) -> str:
     """What is lost where rows are counted, though a column holds the time."""
     from manifoldgp.data.dates import as_times, holds_times
-    from manifoldgp.data.series import unit_between
+    from manifoldgp.data.series import has_even_steps, usual_step
 
     by_time = option("--time", name)
-    unit = unit_between(as_times(times.dropna())[0]) if holds_times(times.dropna()) else None
-    if unit is None:
+    dates = as_times(times.dropna())[0] if holds_times(times.dropna()) else None
+    if dates is None or has_even_steps(dates):
         return f"Rows are counted from 0. {name} looks like the time: {by_time} goes on by it."
+    step = usual_step(dates)
     return (
         f"Rows are counted from 0, and {name} has uneven steps: the model does not see what depends on the date, such as the day of the week, "
-        f"and intervals are as wide as that makes them. {by_time} --every {unit} goes by the dates."
+        f"and intervals are as wide as that makes them." + (f" {by_time} --every {step} goes by the dates." if step else "")
     )
 
 

@@ -221,18 +221,47 @@ _MOST_FILLED = 0.1
 _TURNS_ALIKE = 9
 """Turns, four before and four after, over which their ups and downs are averaged: these grow and shrink in the course of years."""
 
-_UNITS = {"W": 7 * 86_400.0, "D": 86_400.0, "h": 3600.0, "min": 60.0, "s": 1.0}
-"""Steps of time by their names in pandas, in seconds."""
+_DAY = 86_400.0
+_UNITS = {
+    "YS": 365.25 * _DAY,
+    "QS": 91.3 * _DAY,
+    "MS": 30.44 * _DAY,
+    "W": 7 * _DAY,
+    "D": _DAY,
+    "h": 3600.0,
+    "min": 60.0,
+    "s": 1.0,
+}
+"""Steps of time by their names in pandas, in seconds, about: months and years have no one length."""
+
+_LONGER = 1.2
+"""A unit may be longer by this factor than most steps, as a month is than those from its end to the beginning of the next."""
 
 
-def unit_between(times: Series) -> str | None:
-    """The largest unit of time that is no longer than most steps between rows, where the steps are uneven; None where they are even."""
+def has_even_steps(times: Series) -> bool:
+    """Whether dates follow each other at even steps."""
     try:
         even_series(pandas().Series(0.0, index=pandas().DatetimeIndex(times).tz_localize(None)))
     except InputError:
-        step = times.sort_values().diff().median().total_seconds()
-        return next((unit for unit, seconds in _UNITS.items() if seconds <= 1.5 * step), "s")
-    return None
+        return False
+    return True
+
+
+def usual_step(times: Series) -> str | None:
+    """The step of time that uneven dates go by, as pandas writes it: 10min, D, MS. None where more than half of such steps would have no date.
+
+    >>> import pandas as pd
+    >>> usual_step(pd.Series(pd.to_datetime(["2026-01-03", "2026-02-01", "2026-03-05", "2026-04-02"])))
+    'MS'
+    """
+    seconds = np.unique((times - times.min()).dt.total_seconds())
+    if len(seconds) < 2:
+        return None
+    apart = float(np.median(np.diff(seconds)))
+    unit = next((unit for unit, length in _UNITS.items() if length <= _LONGER * apart), "s")
+    count = max(round(apart / _UNITS[unit]), 1)
+    places = np.floor(seconds / (count * _UNITS[unit]))
+    return f"{count if count > 1 else ''}{unit}" if 2 * len(np.unique(places)) > places[-1] else None
 
 
 def without_closed_days(table: DataFrame) -> tuple[DataFrame, list[str]]:
