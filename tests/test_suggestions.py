@@ -128,11 +128,24 @@ def test_which_values_are_settings(x, levels):
         ("wet != True", [False, True, False]),
         ("wet == 'False'", [False, True, False]),
         ("wet == 1", [True, False, True]),
+        ("said == true", [True, False, False]),
+        ("said != true", [False, True, True]),
+        ("False == said", [False, True, False]),
+        ("said == 'true'", [False, False, False]),
+        ("wet != said", [False, False, True]),
+        ("wet == dry", [False, False, True]),
+        ("wet + dry <= 1", [True, True, False]),
+        ("2 - wet == 1", [True, False, True]),
+        ("-wet < 0", [True, False, True]),
+        ("code != 5", [False, True, True]),
+        ("code < 7", [True, False, False]),
+        ("code == '5'", [True, False, False]),
         ("wet == 'yes'", [False, False, False]),
     ],
 )
 def test_conditions_are_computed(text, expected):
-    columns = {"a": np.array([1.0, 2.0, 3.0]), "b": np.array([0.0, 1.0, 2.0]), "c d": np.array(["ice", "sand", "ice"], object), "wet": np.array([True, False, True])}  # fmt: skip
+    columns = {"a": np.array([1.0, 2.0, 3.0]), "b": np.array([0.0, 1.0, 2.0]), "c d": np.array(["ice", "sand", "ice"], object), "wet": np.array([True, False, True]),
+               "dry": np.array([False, True, True]), "said": np.array(["True", "false", "unknown"], object), "code": np.array(["5", "07", "A"], object)}  # fmt: skip
     assert Constraint.parse(text, list(columns)).holds(columns).tolist() == expected
 
 

@@ -519,6 +519,52 @@ def test_a_row_of_texts_below_a_column_without_a_name_is_a_row(tmp_path):
     assert list(read_table(tmp_path / "a.csv").columns) == ["Unnamed: 0", "x", "y"]
 
 
+@pytest.mark.parametrize("text", [
+    "site,sensor,,y\nnorth,,k1,\nsouth,1,2,3\neast,2,3,4\nwest,3,4,5\n",
+    "material,x,\nsteel,NA,b\nwood,1,2\nsteel,4,3\niron,5,2\n",
+    "id,x,y,\nA1,n.a.,n.a.,note\nA2,1,2,\nA3,2,3,7\nA4,3,4,8\n",
+])  # fmt: skip
+def test_a_first_row_of_texts_and_gaps_is_a_row(tmp_path, text):
+    """`site,sensor,,y` above `north,,k1,` had become a column named site north, and the row was lost."""
+    (tmp_path / "a.csv").write_text(text)
+    table = read_table(tmp_path / "a.csv")
+    names, *rows = text.split()
+    assert list(table.columns)[:2] == names.split(",")[:2]
+    assert len(table) == len(rows)
+
+
+def test_names_below_others_may_stand_above_texts(tmp_path):
+    (tmp_path / "a.csv").write_text("sample,,oven,\nid,site,temp,time\nA1,north,200,5\nA2,south,220,6\nA3,west,240,7\n")
+    with pytest.warns(FitWarning):
+        table = read_table(tmp_path / "a.csv")
+    assert list(table.columns) == ["id", "site", "temp", "time"]
+    (tmp_path / "a.csv").write_text("sample,oven,\nid,temp,time\nA1,200,5\nA2,220,6\nA3,240,7\n")
+    with pytest.warns(FitWarning, match="two rows"):
+        assert list(read_table(tmp_path / "a.csv").columns) == ["sample id", "temp", "time"]
+
+
+@pytest.mark.parametrize("above", [[], ["Report of line 3", None, None, None]])
+@pytest.mark.parametrize("ending", ["csv", "xlsx"])
+def test_names_that_repeat_are_told_apart_by_those_above_them(tmp_path, ending, above):
+    """The upper ones fill half of their line, and it was left out as words about the table: several columns named inlet, outlet."""
+    rows = [above] * bool(above) + [
+        ["temp", None, "press", None],
+        ["inlet", "outlet"] * 2,
+        *([k, k + 1, k + 2, k + 3] for k in range(3)),
+    ]
+    file, sheet = tmp_path / f"a.{ending}", pd.DataFrame(rows)
+    if ending == "csv":
+        sheet.to_csv(file, index=False, header=False)
+    else:
+        pytest.importorskip("openpyxl")
+        sheet.to_excel(file, index=False, header=False)
+    with pytest.warns(FitWarning) as told:
+        table = read_table(file)
+    assert list(table.columns) == ["temp inlet", "temp outlet", "press inlet", "press outlet"]
+    np.testing.assert_array_equal(table, np.arange(3)[:, None] + np.arange(4))
+    assert ["left out" in str(warning.message) for warning in told] == [True] * bool(above) + [False]
+
+
 def test_nothing_known_is_written_with_and_without_blanks():
     """k. A., as German offices write it, was a text among numbers."""
     found = read_numbers(["224,2", "k. A.", "k.A.", "n. a.", "108", "109", "110"], decimal=",")
@@ -801,21 +847,16 @@ def test_a_table_from_a_spreadsheet_becomes_numbers_and_says_how(tmp_path):
     assert table["Art"].tolist() == ["gut", "gut", "schlecht"]
 
 
-def test_a_number_that_was_read_from_a_text_is_told_with_all_its_digits(tmp_path):
-    """'11,903.02' is 11903 stood there: a user has to take the decimals for lost."""
-    file = tmp_path / "a.csv"
-    file.write_text('Revenue ($),Visits,y\n"11,903.02","12,345,678",1\n"1,080.50","1,000,001",2\n', encoding="utf-8")
-    said = r"Revenue \(\$\) \('11,903\.02' is 11903\.02\), Visits \('12,345,678' is 12345678\)\."
+@pytest.mark.parametrize(("text", "said", "numbers"), [
+    ('Revenue ($),Visits,y\n"11,903.02","12,345,678",1\n"1,080.50","1,000,001",2\n',
+     r"Revenue \(\$\) \('11,903\.02' is 11903\.02\), Visits \('12,345,678' is 12345678\)\.", [11903.02, 1080.5]),
+    ("prix;surface\n118\u202f136 €;75,5\n87\u00a0500 €;60\n", r"read as numbers: prix \('118 136 €' is 118136\)\.", [118136, 87500]),
+])  # fmt: skip
+def test_a_number_that_was_read_from_a_text_is_told_as_it_can_be_read(tmp_path, text, said, numbers):
+    """'11,903.02' is 11903 stood there, with its decimals lost; and '118\\u202f136 €', with the narrow space that French spreadsheets write."""
+    (tmp_path / "a.csv").write_text(text, encoding="utf-8")
     with pytest.warns(FitWarning, match=said):
-        assert read_table(file)["Revenue ($)"].tolist() == [11903.02, 1080.5]
-
-
-def test_thousands_apart_by_narrow_spaces_are_told_with_plain_ones(tmp_path):
-    """Spreadsheets in French write them: '118\\u202f136 €' stood in the warning."""
-    file = tmp_path / "a.csv"
-    file.write_text("prix;surface\n118\u202f136 €;75,5\n87\u00a0500 €;60\n", encoding="utf-8")
-    with pytest.warns(FitWarning, match=r"read as numbers: prix \('118 136 €' is 118136\)\."):
-        assert read_table(file)["prix"].tolist() == [118136, 87500]
+        assert read_table(tmp_path / "a.csv").iloc[:, 0].tolist() == numbers
 
 
 def test_a_row_of_units_is_left_out_and_told(tmp_path):

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from command_line import fails, mgp
-from manifoldgp.data.series import short_gaps_filled
+from manifoldgp.data.series import short_gaps_filled, usual_step
 
 
 @pytest.fixture
@@ -162,4 +162,54 @@ def test_long_gaps_stay_empty():
     found = short_gaps_filled(values, None)["y"]
     assert found.iloc[3] == 3.0
     assert found.isna().to_numpy().nonzero()[0].tolist() == [8, 9, 10, 11, 19]  # a long one, and the end
-    assert short_gaps_filled(values, 2)["y"].iloc[19] == 17.0
+    assert np.isnan(short_gaps_filled(values, 2)["y"].iloc[19])
+
+
+@pytest.mark.parametrize("missing", [1, 2, 15, 16, 27, 28])
+@pytest.mark.parametrize("turn", [None, 7, 8, 12])
+def test_a_short_gap_in_a_line_is_filled_with_the_line(missing, turn):
+    """Near either end one turn before or after alone stood in it: 500 between 560 and 580."""
+    line = pd.DataFrame({"y": 10.0 * np.arange(30)}, index=pd.date_range("2024-01-01", periods=30, freq="D"))
+    found = short_gaps_filled(line.mask(line == 10.0 * missing), turn)
+    np.testing.assert_allclose(found, line, rtol=1e-12)
+
+
+@pytest.mark.parametrize("missing", [4, 5, 75, 200, 396])
+def test_a_short_gap_is_filled_with_the_ups_and_downs_of_its_turn(missing):
+    """Those of a year's beginning, not of its mean, where they grow."""
+    days = np.arange(400)
+    sold = pd.DataFrame({"y": (1.0 + days / 200) * np.array([60, 65, 70, 72, 95, 140, 80])[days % 7] + days})
+    found = short_gaps_filled(sold.drop(missing).reindex(days), 7)
+    np.testing.assert_allclose(found, sold, rtol=0.04)
+
+
+def test_no_tenth_of_a_series_is_invented(tmp_path, monkeypatch):
+    """A log of every third day had become one of every day, two thirds of it invented."""
+    monkeypatch.chdir(tmp_path)
+    log = pd.DataFrame({"y": np.where(np.arange(60) % 3, np.nan, np.arange(60.0))}, index=pd.date_range("2024-01-01", periods=60))
+    pd.testing.assert_frame_equal(short_gaps_filled(log, 7), log)
+    log.dropna().rename_axis("date").to_csv("log.csv")
+    asked = ("forecast", "log.csv", "-t", "y", "-n", "2", "--time", "date", "--every", "D")
+    told = mgp(*asked, code=1).err
+    assert "20 rows become 58 steps of D, 38 of them without a value: a longer step than D leaves fewer." in told
+
+
+@pytest.mark.parametrize(
+    ("step", "days"), [("YS", 40), ("QS", 20), ("MS", 9), ("W", 2), ("3D", 0.9), ("D", 0.3), ("10min", 0.002)]
+)
+def test_uneven_dates_go_by_the_step_that_they_were_recorded_at(step, days):
+    """Months with uneven days were advised to go by weeks, four of five without a value."""
+    late = pd.to_timedelta(np.random.default_rng(0).uniform(0, days, 60), "D").round("s")
+    assert usual_step(pd.Series(pd.date_range("2015-01-01", periods=60, freq=step) + late)) == step
+
+
+def test_dates_that_no_step_fits_are_advised_none(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    bursts = [pd.date_range(f"2024-01-{day:02}", periods=10, freq="min") for day in range(1, 7)]
+    times = pd.Series(np.concatenate(bursts))
+    assert usual_step(times) is None
+    assert usual_step(times[:1]) is None
+    pd.DataFrame({"date": times, "y": np.arange(60.0)}).to_csv("log.csv", index=False)
+    told = mgp("forecast", "log.csv", "-t", "y", "-n", "1", "--lags", "1").err
+    assert "date has uneven steps" in told
+    assert "--every" not in told

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from manifoldgp._system.plain_text import argument, counted, digits, verb
+from manifoldgp._system.plain_text import argument, counted, digits, listed_names, verb
 from manifoldgp.cli._messages import Messages
 
 if TYPE_CHECKING:
     from manifoldgp.data.encoding import TableEncoding
+    from manifoldgp.data.summary_rows import SummaryRows
 
 
 @dataclass(frozen=True)
@@ -174,6 +175,28 @@ def tell_rows_without_target(count: int, rows: int, messages: Messages) -> None:
     if count:
         messages.note(
             f"{count} of {counted(rows, 'row')} {verb(count, 'has', 'have')} no target and {verb(count, 'is', 'are')} left out."
+        )
+
+
+def without_summaries(encoding: TableEncoding, table: Any, messages: Messages) -> Any:
+    """The table without rows at its end that are certainly sums or means of those above, as a fit leaves them out."""
+    from manifoldgp.data.summary_rows import summary_rows
+
+    found = summary_rows(table, encoding)
+    tell_summaries(found, messages)
+    return table.drop(index=list(found.rows)) if found.certain else table
+
+
+def tell_summaries(found: SummaryRows, messages: Messages) -> None:
+    """Which rows at the end of a table are sums or means of all rows above, and whether they are left out."""
+    count = len(found.rows)
+    which = f"{verb(count, 'Row', 'Rows')} {listed_names([str(row + 1) for row in found.rows])} at the end of the table {verb(count, 'holds', 'hold')}"
+    if count and found.certain:
+        messages.warn(f"{which} sums or means of all rows above, and {verb(count, 'is', 'are')} left out.")
+    elif count:
+        messages.warn(
+            f"{which} means of all rows above, and {verb(count, 'is', 'are')} kept, as the centre point of an experiment is one too. "
+            f"If nothing was measured there, remove {verb(count, 'this row', 'these rows')} from the table."
         )
 
 

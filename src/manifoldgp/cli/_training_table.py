@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from manifoldgp._system.plain_text import counted, digits, listed_names, option, verb
 from manifoldgp.cli._messages import Messages
-from manifoldgp.cli._models import tell_rows_without_target
+from manifoldgp.cli._models import tell_rows_without_target, tell_summaries
 from manifoldgp.cli._options import column_names
 
 if TYPE_CHECKING:
     from manifoldgp.data.encoding import TableEncoding
+    from manifoldgp.data.summary_rows import SummaryRows
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,7 @@ class Training:
     """Rows with a target: X a DataFrame with the input columns, y a Series or DataFrame, noise (N,) and groups (N,) or None; without_target: rows left out.
 
     gaps: of the rows that were left out for missing inputs, how many lack each column; left_out: how many rows these are. empty: the numbers, from 1 on, of those
-    that were left out because they have no input at all; summaries: because they are sums or means of all rows above.
+    that were left out because they have no input at all; summaries: sums and means of all rows above, left out where that is certain.
     """
 
     X: Any
@@ -33,7 +34,7 @@ class Training:
     gaps: Mapping[str, int]
     left_out: int
     empty: tuple[int, ...]
-    summaries: tuple[int, ...]
+    summaries: SummaryRows
 
 
 def read_training(
@@ -57,6 +58,7 @@ def read_training(
 
     from manifoldgp.data.columns import pandas, target_numbers
     from manifoldgp.data.encoding import TableEncoding
+    from manifoldgp.data.summary_rows import summary_rows
     from manifoldgp.data.table_checks import refuse_missing_columns
     from manifoldgp.data.table_files import read_tables
     from manifoldgp.errors import InputError
@@ -88,9 +90,9 @@ def read_training(
     empty = _without_input(table, encoding)
     if empty.any():
         table, encoding = table[~empty], learn(table[~empty])
-    summaries = table.index[_summaries(table, encoding) :]
-    if len(summaries):
-        table = table.drop(index=summaries)
+    summaries = summary_rows(table, encoding)
+    if summaries.rows and summaries.certain:
+        table = table.drop(index=list(summaries.rows))
         encoding = learn(table)
     table, gaps, left_out = _without_gaps(table, encoding)
     groups = None
@@ -113,7 +115,7 @@ def read_training(
         gaps,
         left_out,
         tuple(int(row) + 1 for row in np.flatnonzero(~unlabelled)[empty]),
-        tuple(int(row) + 1 for row in summaries),
+        summaries,
     )
     _say_what_was_read(training, rows, messages, ordered)
     return training
@@ -144,17 +146,6 @@ def _without_input(table: Any, encoding: TableEncoding) -> Any:
     return np.all(list(found.values()), axis=0)
 
 
-def _summaries(table: Any, encoding: TableEncoding) -> int:
-    """Where the rows begin that sum up those above: a total or a mean below a sheet, which is no row of its own."""
-    import numpy as np
-
-    from manifoldgp.data.columns import target_numbers
-    from manifoldgp.data.table_checks import summaries_below
-
-    names = [*encoding.targets, *(column.name for column in encoding.columns if column.kind == "number")]
-    return len(table) - summaries_below(np.stack([target_numbers(name, table[name]) for name in names], 1))
-
-
 def _say_what_was_read(training: Training, rows: int, messages: Messages, ordered: bool) -> None:
     from manifoldgp.data.codes import are_codes
     from manifoldgp.data.columns import spellings_alike
@@ -174,11 +165,7 @@ def _say_what_was_read(training: Training, rows: int, messages: Messages, ordere
             f"{len(empty)} of {counted(rows, 'row')} {verb(len(empty), 'has a target but no input and is', 'have a target but no input and are')} left out ({which}): "
             f"such {verb(len(empty), 'a row holds', 'rows hold')} a mean or a sum as a rule."
         )
-    if sums := training.summaries:
-        which = f"{verb(len(sums), 'Row', 'Rows')} {listed_names(list(map(str, sums)))}"
-        messages.warn(
-            f"{which} at the end of the table {verb(len(sums), 'holds', 'hold')} sums or means of all rows above, and {verb(len(sums), 'is', 'are')} left out."
-        )
+    tell_summaries(training.summaries, messages)
     for target in encoding.targets:
         warn_of_nines(training.y if training.y.ndim == 1 else training.y[target], messages)
     for column in encoding.columns:

@@ -188,15 +188,16 @@ def _series(table: Any, target: list[str], column: str | None, messages: Message
 def _counted_rows(times: Any, name: str) -> str:
     """What is lost where rows are counted, though a column holds the time."""
     from manifoldgp.data.dates import as_times, holds_times
-    from manifoldgp.data.series import unit_between
+    from manifoldgp.data.series import has_even_steps, usual_step
 
     by_time = option("--time", name)
-    unit = unit_between(as_times(times.dropna())[0]) if holds_times(times.dropna()) else None
-    if unit is None:
+    dates = as_times(times.dropna())[0] if holds_times(times.dropna()) else None
+    if dates is None or has_even_steps(dates):
         return f"Rows are counted from 0. {name} looks like the time: {by_time} goes on by it."
+    step = usual_step(dates)
     return (
         f"Rows are counted from 0, and {name} has uneven steps: the model does not see what depends on the date, such as the day of the week, "
-        f"and intervals are as wide as that makes them. {by_time} --every {unit} goes by the dates."
+        f"and intervals are as wide as that makes them." + (f" {by_time} --every {step} goes by the dates." if step else "")
     )
 
 
@@ -225,12 +226,10 @@ def _even(series: Any, every: str, period: float | str | None, messages: Message
     lacking = int(found.isna().any(axis=1).sum())
     turn = period if isinstance(period, float) else 7 - len(closed) if found.index.freqstr in ("D", "C") else None
     found = short_gaps_filled(found, None if turn is None else round(turn))
-    filled = lacking - int(found.isna().any(axis=1).sum())
-    gaps = (
-        f", {lacking} of them without a value" + (f" ({filled} filled in from those around them)" if filled else "")
-        if lacking
-        else ""
-    )
+    left = int(found.isna().any(axis=1).sum())
+    filled = f" ({lacking - left} filled in from those around them)" if left < lacking else ""
+    too_short = f": a longer step than {every} leaves fewer" if 10 * left > len(found) else ""
+    gaps = f", {lacking} of them without a value{filled}{too_short}" if lacking else ""
     messages.note(
         f"{counted(len(series), 'row')} {verb(len(series), 'becomes', 'become')} {counted(len(found), 'step')} of {every}{gaps}."
     )

@@ -55,7 +55,7 @@ def _test_rows(model: Any, file: str, allow_unknown: bool, messages: Messages) -
     """Inputs and targets of a table, as the model takes them, and which rows they are, counted from 1; rows without target are left out."""
     import numpy as np
 
-    from manifoldgp.cli._models import encoding_of, prepare, tell_rows_left_out, tell_rows_without_target
+    from manifoldgp.cli._models import encoding_of, prepare, tell_rows_left_out, tell_rows_without_target, without_summaries
     from manifoldgp.data.table_files import read_table
     from manifoldgp.errors import InputError
 
@@ -66,7 +66,8 @@ def _test_rows(model: Any, file: str, allow_unknown: bool, messages: Messages) -
     if missing.all():
         raise InputError(f"No row of {file} has a value in {', '.join(encoding.targets)}: there is nothing to compare with.")
     tell_rows_without_target(int(missing.sum()), len(table), messages)
-    query = prepare(encoding, table[~missing], allow_unknown, messages)
+    table = without_summaries(encoding, table[~missing], messages)
+    query = prepare(encoding, table, allow_unknown, messages)
     tell_rows_left_out(query, messages)
-    good = query.reasons == ""
-    return query.X, Y[~missing][good], 1 + np.flatnonzero(~missing)[good]
+    rows = table.index[query.reasons == ""].to_numpy()
+    return query.X, Y[rows], 1 + rows

@@ -47,7 +47,7 @@ def score(
     import numpy as np
 
     from manifoldgp.cli._answers import in_pieces, open_answers
-    from manifoldgp.cli._models import prepare, tell_rows_left_out, tell_rows_without_target, tell_what_is_lost
+    from manifoldgp.cli._models import prepare, tell_rows_left_out, tell_rows_without_target, tell_what_is_lost, without_summaries
     from manifoldgp.data.table_files import read_table
     from manifoldgp.errors import InputError
 
@@ -65,10 +65,11 @@ def score(
     if missing.all():
         raise InputError(f"No row has a value in {', '.join(encoding.targets)}: there is nothing to compare with.")
     tell_rows_without_target(int(missing.sum()), len(table), messages)
-    query = prepare(encoding, table[~missing], allow_unknown, messages)
+    table = without_summaries(encoding, table[~missing], messages)
+    query = prepare(encoding, table, allow_unknown, messages)
     tell_what_is_lost(answers.lost, messages)
     tell_rows_left_out(query, messages)
-    Y = Y[~missing][query.reasons == ""]
+    Y = Y[table.index][query.reasons == ""]
     rows = len(Y)
     same = np.allclose(Y.std(0), answers.scales, rtol=1e-9, atol=0.0)  # as no other targets have, to the last digits
     if same and all(len(np.unique(y)) > _FEW_VALUES for y in Y.T):

@@ -215,18 +215,53 @@ def _frequency(index: Any, step: Any) -> Any:
 _LONG_GAP = 4
 """Steps without a value that are not filled in."""
 
-_UNITS = {"W": 7 * 86_400.0, "D": 86_400.0, "h": 3600.0, "min": 60.0, "s": 1.0}
-"""Steps of time by their names in pandas, in seconds."""
+_MOST_FILLED = 0.1
+"""Values that are filled in, at most, as a share of those that were recorded."""
+
+_TURNS_ALIKE = 9
+"""Turns, four before and four after, over which their ups and downs are averaged: these grow and shrink in the course of years."""
+
+_DAY = 86_400.0
+_UNITS = {
+    "YS": 365.25 * _DAY,
+    "QS": 91.3 * _DAY,
+    "MS": 30.44 * _DAY,
+    "W": 7 * _DAY,
+    "D": _DAY,
+    "h": 3600.0,
+    "min": 60.0,
+    "s": 1.0,
+}
+"""Steps of time by their names in pandas, in seconds, about: months and years have no one length."""
+
+_LONGER = 1.2
+"""A unit may be longer by this factor than most steps, as a month is than those from its end to the beginning of the next."""
 
 
-def unit_between(times: Series) -> str | None:
-    """The largest unit of time that is no longer than most steps between rows, where the steps are uneven; None where they are even."""
+def has_even_steps(times: Series) -> bool:
+    """Whether dates follow each other at even steps."""
     try:
         even_series(pandas().Series(0.0, index=pandas().DatetimeIndex(times).tz_localize(None)))
     except InputError:
-        step = times.sort_values().diff().median().total_seconds()
-        return next((unit for unit, seconds in _UNITS.items() if seconds <= 1.5 * step), "s")
-    return None
+        return False
+    return True
+
+
+def usual_step(times: Series) -> str | None:
+    """The step of time that uneven dates go by, as pandas writes it: 10min, D, MS. None where more than half of such steps would have no date.
+
+    >>> import pandas as pd
+    >>> usual_step(pd.Series(pd.to_datetime(["2026-01-03", "2026-02-01", "2026-03-05", "2026-04-02"])))
+    'MS'
+    """
+    seconds = np.unique((times - times.min()).dt.total_seconds())
+    if len(seconds) < 2:
+        return None
+    apart = float(np.median(np.diff(seconds)))
+    unit = next((unit for unit, length in _UNITS.items() if length <= _LONGER * apart), "s")
+    count = max(round(apart / _UNITS[unit]), 1)
+    places = np.floor(seconds / (count * _UNITS[unit]))
+    return f"{count if count > 1 else ''}{unit}" if 2 * len(np.unique(places)) > places[-1] else None
 
 
 def without_closed_days(table: DataFrame) -> tuple[DataFrame, list[str]]:
@@ -246,15 +281,27 @@ def without_closed_days(table: DataFrame) -> tuple[DataFrame, list[str]]:
 
 
 def short_gaps_filled(table: DataFrame, turn: int | None) -> DataFrame:
-    """Gaps of a few steps filled in: with the mean of what stands one turn (a week, say) before and after, or else on the line between their ends."""
+    """Gaps of a few steps filled in: on the line between their ends, with the ups and downs that a turn (a week, say) has there. Where many values would be invented all gaps stay."""
     found = {}
     for name, values in table.items():
         missing: Any = values.isna()
         length: Any = missing.groupby((~missing).cumsum()).transform("sum")
-        line = values.interpolate(limit_area="inside")
-        around = line if turn is None else pandas().concat([values.shift(turn), values.shift(-turn)], axis=1).mean(axis=1)
-        found[name] = values.mask(missing & (length < _LONG_GAP), around.fillna(line))
+        ups = _ups_and_downs(values, turn)
+        line = (values - ups).interpolate(limit_area="inside") + ups
+        short = missing & (length < _LONG_GAP) & line.notna()
+        found[name] = values.mask(short, line) if short.sum() <= _MOST_FILLED * values.notna().sum() else values
     return pandas().DataFrame(found, index=table.index)
+
+
+def _ups_and_downs(values: Any, turn: int | None) -> Any:
+    """How far values lie from the mean of the turn around them, at the same place of some turns before and after; 0 where there are not two turns."""
+    none = pandas().Series(0.0, index=values.index)
+    if turn is None or turn < 2:
+        return none
+    deviation = values - values.interpolate(limit_area="inside").rolling(turn, center=True).mean()
+    at_one_place = deviation.groupby(np.arange(len(values)) % turn)
+    found = at_one_place.transform(lambda x: x.rolling(_TURNS_ALIKE, center=True, min_periods=1).mean())
+    return found if found.notna().all() else none
 
 
 def _usual(index: Any) -> Any:

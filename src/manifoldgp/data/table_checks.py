@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,12 +19,6 @@ MISSING = ("error", "drop", "impute")
 """What can be done about missing inputs."""
 
 _TOLD_ONE_BY_ONE = 8
-
-_MOST_SUMMARIES = 4
-"""Rows of sums and means that a table ends in, at most."""
-
-_BY_CHANCE = 1e-3
-"""A row that is the mean of the others to so many digits that one in a thousand would be by chance is no row of its own."""
 
 
 def gaps_in_words(gaps: Mapping[str, np.ndarray], index: Any) -> list[str]:
@@ -73,38 +66,3 @@ def refuse_unknown_words(missing: str, cyclic: Sequence[str]) -> None:
         raise InputError(f"missing must be one of {', '.join(map(repr, MISSING))}; got {missing!r}.")
     if isinstance(cyclic, str) or not set(cyclic) <= set(PERIODS) or len(set(cyclic)) < len(cyclic):
         raise InputError(f"cyclic must be some of {PERIODS}, each once; got {cyclic!r}.")
-
-
-def summaries_below(A: np.ndarray) -> int:
-    """How many rows at the end of numbers A (N, C) are sums or means of all rows above, in every column that varies, two or more.
-
-    >>> A = np.random.default_rng(0).normal(5.0, 2.0, (20, 3)).round(2)
-    >>> summaries_below(A), summaries_below(np.r_[A, A.sum(0)[None], A.mean(0).round(2)[None]])
-    (0, 2)
-    """
-    for count in range(min(_MOST_SUMMARIES, len(A) // 2), 0, -1):
-        rows, below = A[:-count], A[-count:]
-        varies = np.nanstd(rows, 0) > 0.0 if len(rows) else np.zeros(0, dtype=bool)
-        if varies.sum() > 1 and all(_summarises(row[varies], rows[:, varies]) for row in below):
-            return count
-    return 0
-
-
-def _summarises(row: np.ndarray, rows: np.ndarray) -> bool:
-    """Whether a row (C,) is the sum or the mean of rows (n, C), as far as its digits tell, and hardly by chance."""
-    if not np.isfinite(row).all():
-        return False
-    digit = np.array([0.5 * _last_digit(value) for value in row.tolist()])
-    by_chance = np.prod(np.minimum(1.0, 2.0 * digit / np.nanstd(rows, 0)))
-    found = (np.nansum(rows, 0), np.nanmean(rows, 0))
-    near = [bool((np.abs(row - value) <= 1.01 * digit + 1e-9 * np.abs(value)).all()) for value in found]
-    return bool(by_chance < _BY_CHANCE) and any(near)
-
-
-def _last_digit(value: float) -> float:
-    """What one more in the last digit of a number is.
-
-    >>> _last_digit(12.25), _last_digit(300.0)
-    (0.01, 1.0)
-    """
-    return 1.0 if value.is_integer() else float(Decimal(1).scaleb(int(Decimal(repr(value)).as_tuple().exponent)))

@@ -83,8 +83,10 @@ def _names_of_two_rows(table: DataFrame, decimal: str) -> list[str] | None:
     lacks = [bool(_UNNAMED.fullmatch(name)) for name in table.columns]
     if not any(map(all, zip(lacks[1:], words[1:], strict=True))) or any(read_numbers([word], decimal) for word in words if word):
         return None
-    cells = [list(column) for (_, column), word in zip(table.items(), words, strict=True) if word]
-    if not any(read_numbers(column[start:], decimal) for column in cells for start in (1, 2)):  # units may stand below
+    numeric = [
+        bool(word) and _numbers_below(list(column), decimal) for (_, column), word in zip(table.items(), words, strict=True)
+    ]
+    if not _are_names(words, lacks, numeric):
         return None
     groups: list[str] = []
     for name, unnamed, word in zip(table.columns, lacks, words, strict=True):
@@ -92,6 +94,20 @@ def _names_of_two_rows(table: DataFrame, decimal: str) -> list[str] | None:
     both = [f"{group} {word}".strip() or name for name, group, word in zip(table.columns, groups, words, strict=True)]
     short = [word if word and groups.count(group) > 1 else long for group, word, long in zip(groups, words, both, strict=True)]
     return short if len(set(short)) == len(short) else both
+
+
+def _are_names(words: Sequence[str], lacks: Sequence[bool], numeric: Sequence[bool]) -> bool:
+    """Whether words in the first row are names: above one column of numbers, or above two where a word stands above texts in a column with a name of its own, as a row of the table has it.
+
+    lacks: columns without a name of their own; numeric: those with a word above numbers.
+    """
+    above_texts = any(word and not lack and not number for word, lack, number in zip(words, lacks, numeric, strict=True))
+    return sum(numeric) > above_texts
+
+
+def _numbers_below(column: Sequence[object], decimal: str) -> bool:
+    """Whether numbers stand below the first row, or below a row of units there."""
+    return any(read_numbers(column[start:], decimal) for start in (1, 2))
 
 
 def table_names(paths: Sequence[str | Path]) -> list[str]:

@@ -13,7 +13,7 @@ import statistics
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import accumulate, islice
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -164,6 +164,8 @@ def _encoding(name: str, held: bytes | None) -> str:
 def titles_above(rows: Sequence[Sequence[str]]) -> int:
     """How many of the first rows are words about the table: they fill at most half of its cells, and below them stands a row of names, which fills all and has no number.
 
+    The last one is a row of names too where these repeat, and it tells them apart as names in merged cells do.
+
     >>> titles_above([["Report"], ["a", "b"], ["1", "2"]]), titles_above([["", "a", "b"], ["0", "1", "2"]])
     (1, 0)
     """
@@ -173,10 +175,20 @@ def titles_above(rows: Sequence[Sequence[str]]) -> int:
         if len(filled) == width > 1:
             below = rows[number + 1 :]
             named = not any(_NUMBER.fullmatch(cell) for cell in cells) and below and all(len(row) == width for row in below)
-            return number if named else 0
+            return number - (number > 0 and _tells_apart(rows[number - 1], cells)) if named else 0
         if len(filled) > max(1, width // 2):
             return 0
     return 0
+
+
+def _tells_apart(above: Sequence[str], names: Sequence[str]) -> bool:
+    """Whether names that repeat differ with those in the row above, each of which stands for the empty cells behind it too.
+
+    >>> _tells_apart(["warm", "", "cold", ""], ["x", "y", "x", "y"]), _tells_apart(["a table", "", "", ""], ["x", "y", "x", "y"])
+    (True, False)
+    """
+    filled = list(accumulate(above, lambda last, cell: cell if cell.strip() else last))
+    return len(set(names)) < len(names) == len(above) == len(set(zip(filled, names, strict=False)))
 
 
 def _separates(separator: str, lines: Sequence[str]) -> bool:

@@ -106,7 +106,7 @@ class Constraint:
 
     def _compared(self, compare: ast.cmpop, left: Any, right: Any, columns: Mapping[str, np.ndarray]) -> Any:
         """The comparison of two sides; numbers are the same up to rounding."""
-        sides = _as_flag(np.asarray(left), right), _as_flag(np.asarray(right), left)
+        sides = _as_numbers(np.asarray(left), np.asarray(right)), _as_numbers(np.asarray(right), np.asarray(left))
         if any(side.dtype.kind not in "fi" for side in sides):
             return _COMPARED[type(compare)](left, right)
         used = [*sides, *(np.asarray(columns[name]) for name in self.named())]
@@ -122,14 +122,15 @@ class Constraint:
         with np.errstate(all="ignore"):  # what is not a number satisfies no condition
             match node:
                 case ast.Constant():
-                    return node.value if isinstance(node.value, str) else np.float64(node.value)  # pyright: ignore[reportArgumentType]
+                    return np.float64(node.value) if type(node.value) in (int, float) else node.value  # pyright: ignore[reportArgumentType]
                 case ast.Name():
-                    return columns[self.names[node.id]] if node.id in self.names else np.float64(_TRUTH[node.id])
+                    return columns[self.names[node.id]] if node.id in self.names else node.id == "true"
                 case ast.UnaryOp():
-                    value = self._value(node.operand, columns)
+                    value = _counted(self._value(node.operand, columns))
                     return -value if isinstance(node.op, ast.USub) else value
                 case ast.BinOp():
-                    return _TWO[type(node.op)](self._value(node.left, columns), self._value(node.right, columns))
+                    left, right = (_counted(self._value(part, columns)) for part in (node.left, node.right))
+                    return _TWO[type(node.op)](left, right)
                 case ast.Call(func=ast.Name(id=name)):
                     return _FUNCTIONS[name](*(self._value(part, columns) for part in node.args))
         raise InputError(f"The condition {self.text!r} cannot be computed. {_HELP}")
@@ -166,10 +167,20 @@ class Constraint:
             self._check(part, columns)
 
 
-def _as_flag(side: np.ndarray, other: Any) -> np.ndarray:
-    """True and false as the numbers that flags are, "True" too where the other side is no text."""
-    if side.dtype.kind == "b":
-        return side.astype(float)
-    if side.dtype.kind == "U" and side.ndim == 0 and np.asarray(other).dtype.kind in "fib":
-        return np.asarray(_TRUTH.get(str(side).casefold(), side))
-    return side
+def _counted(value: Any) -> Any:
+    """True and false as 1 and 0 in sums and products: NumPy's own sum of two flags that are true is true."""
+    return np.asarray(value, dtype=float) if np.asarray(value).dtype.kind == "b" else value
+
+
+def _as_numbers(side: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """Flags as the numbers that they are, and so the texts that are compared with a flag or a number: "True" is 1, "5" is 5, and another word no number."""
+    if side.dtype.kind in "UO" and other.dtype.kind in "bfi":
+        return np.array([_number(str(text)) for text in side.ravel()]).reshape(side.shape)
+    return side.astype(float) if side.dtype.kind == "b" else side
+
+
+def _number(text: str) -> float:
+    try:
+        return _TRUTH[text.casefold()] if text.casefold() in _TRUTH else float(text)
+    except ValueError:
+        return np.nan
