@@ -14,7 +14,8 @@ import torch
 import manifoldgp
 from drawn_estimators import drawn_estimator
 from manifoldgp import GPRegressor, ManifoldGPRegressor, Restarts, Single, Stack
-from manifoldgp.averaging.stacking import tempered_weights
+from manifoldgp.averaging import stacking
+from manifoldgp.averaging.stacking import Weighing, tempered_weights
 from manifoldgp.errors import FitWarning, InputError
 from manifoldgp.estimators.more_members import _joined
 from manifoldgp.features import MLP
@@ -65,6 +66,43 @@ def test_weights_that_follow_variances_do_so_in_both_fits_together():
     assert len(_joined(one, other, (0.0, 1.0)).certainty.usual) == len(other.blocks)
     assert both.certainty.share == one.certainty.share
     assert torch.isfinite(both.predict(one.blocks[0].data.X).moments()[0]).all()
+
+
+@pytest.mark.parametrize("sizes", [(3, 1), (1, 3), (1, 1)])
+def test_a_member_alone_joins_others_with_its_usual_variance(sizes):
+    """Which nothing follows while it is alone."""
+    one, other = (drawn_estimator([(Model(), size)], exponents=(1.0,), factors=(1.0, 4.0)).ensembles_[0] for size in sizes)
+    U = one.blocks[0].data.X
+    for weights in ((0.25, 0.75), (0.0, 1.0), (1.0, 0.0)):
+        both = _joined(one, other, weights)
+        assert [len(usual) for usual in both.certainty.usual] == [block.members for block in both.blocks]
+        assert torch.isfinite(both.predict(U).moments()[0]).all()
+    for alone in (ensemble for ensemble, size in zip((one, other), sizes, strict=True) if size == 1):
+        assert alone.predict(U).log_weights.ndim == 1
+        torch.testing.assert_close(alone.mean(U), replace(alone, certainty=None).mean(U), rtol=0, atol=0)
+
+
+def test_a_stack_of_one_member_keeps_how_weights_follow_variances(monkeypatch):
+    """Members of a later fit follow them too, and join it."""
+    everything = Weighing.weights
+
+    def plain_alone(self, candidates, among=None):
+        weights, report = everything(self, candidates, among)
+        return weights * 0.0 + np.eye(*weights.shape) * (np.arange(len(weights)) == 0)[:, None], report
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Weighing, "weights", plain_alone)
+        patched.setattr(Weighing, "_share_of_following", lambda self, both, asked, units: 0.5)
+        patched.setattr(Weighing, "_clearly_likelier", staticmethod(lambda *_: True))
+        patched.setattr(stacking, "nearest_share", lambda report, mean: 0.5)
+        model = ManifoldGPRegressor((3, 2), averaging=SMALL).fit(X, Y)
+    (alone,) = model.ensembles_
+    assert sum(block.members for block in alone.blocks) == 1
+    assert (alone.certainty.exponent, alone.certainty.share) == (1.0, 0.5)
+    (both,) = model.fit_more(X, Y).ensembles_
+    assert sum(block.members for block in both.blocks) > 1
+    assert (both.certainty.exponent, both.certainty.share) == (1.0, 0.5)
+    assert np.isfinite(model.predict(X)).all()
 
 
 def test_held_out_rows_speak_of_both_fits_together(stack, fitted):
