@@ -145,23 +145,26 @@ class Ensemble:
         """Rows that are differentiated at once; every cell among them keeps a factor meanwhile."""
         return 16 if any(block.in_cells for block in self.blocks) else 256
 
-    def covariance(self, X: Tensor, latent: bool = False) -> tuple[Tensor, Tensor]:
-        """Mean (n,) and joint covariance (n, n) of the mixture at X (n, D): Σ w (C_s + (m_s − m)(m_s − m)ᵀ)."""
+    def covariance(self, X: Tensor, latent: bool = False, known_noise: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Mean (n,) and joint covariance (n, n) of the mixture at X (n, D): Σ w (C_s + (m_s − m)(m_s − m)ᵀ). known_noise: variances (n,) in model units."""
         if self.warped:
             raise InputError("The joint covariance of a warped target has no closed form. Use sample_y for joint draws.")
-        means, covariances, variances, spreads = [], [], [], []
+        means, covariances, observed, spreads = [], [], [], []
+        known = X.new_zeros(len(X)) if known_noise is None else known_noise
         factors = torch.tensor(self.variance_factors, dtype=X.dtype, device=X.device)
         for block, log_weights in zip(self.blocks, self.log_weights, strict=True):
-            mean, C = block.covariance(X)
-            variances.append(C.diagonal(dim1=-2, dim2=-1).clone())
+            (mean, variance), C = block.mean_and_variance(X), block.covariance(X)[1]
+            noise, diagonal = block.noise_variance()[:, None] + known, C.diagonal(dim1=-2, dim2=-1)
+            diagonal.clamp_min_(variance)  # in cells, a point alone knows fewer rows than all points together
+            observed.append(diagonal + noise)
             if not latent:
-                C.diagonal(dim1=-2, dim2=-1).add_(block.noise_variance()[:, None])
+                diagonal.add_(noise)
             means.append(mean)
             covariances.append(C)
             w = log_weights.exp()
             spreads.append((factors @ w / w.sum(0).clamp_min(torch.finfo(w.dtype).tiny))[:, None])
         # Entry (i, j) of a member's covariance has the weight √(w(x_i) w(x_j)).
-        roots = [w.sqrt().expand(len(w), len(X)) for w in self.member_weights_at(self.observed(variances))]
+        roots = [w.sqrt().expand(len(w), len(X)) for w in self.member_weights_at(observed)]
         m, root = torch.cat(means), torch.cat(roots)
         centre = (root**2 * m).sum(0)
         deviation = (m - centre) * root
