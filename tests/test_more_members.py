@@ -17,8 +17,11 @@ from manifoldgp import GPRegressor, ManifoldGPRegressor, Restarts, Single, Stack
 from manifoldgp.averaging import stacking
 from manifoldgp.averaging.stacking import Weighing, tempered_weights
 from manifoldgp.errors import FitWarning, InputError
+from manifoldgp.estimators import model_file
+from manifoldgp.estimators.ensemble_file import rounding_loss
 from manifoldgp.estimators.more_members import _joined
 from manifoldgp.features import MLP
+from manifoldgp.inference.certainty import Certainty
 from manifoldgp.model import Model
 from short_fits import SHORT_STACK, few_starts, short_stack
 
@@ -253,6 +256,22 @@ def test_single_precision_says_what_it_loses_and_other_precisions_are_refused(tm
         exact.save(tmp_path / "model.mgp", dtype="float32")
     with pytest.raises(InputError, match="dtype must be 'float64' or 'float32'; got 'float16'"):
         exact.save(tmp_path / "model.mgp", dtype="float16")
+
+
+def test_single_precision_says_what_means_lose_that_depend_on_variances(tmp_path, monkeypatch):
+    model = ManifoldGPRegressor(averaging="fast").fit(X, Y)
+    (ensemble,) = model.ensembles_
+    usual = [torch.zeros(block.members, dtype=torch.float64) for block in ensemble.blocks]
+    same, following = (replace(ensemble, certainty=certainty) for certainty in (None, Certainty(2.0, 0.5, usual)))
+    assert rounding_loss(same, torch.float32)[0] == 0.0
+    model.ensembles_ = [following]
+    monkeypatch.setattr(model_file, "_TOLD_LOSS", 0.0)
+    with pytest.warns(FitWarning, match="standard deviations change by up to .* %, and means by up to .* % of these") as told:
+        model.save(tmp_path / "model.mgp", dtype="float32")
+    said = float(str(told[0].message).split("means by up to ")[1].split(" %")[0])
+    mean, std = model.predict(X, return_std=True)
+    shift = np.abs(manifoldgp.load(tmp_path / "model.mgp").predict(X) - mean) / std
+    assert 100 * shift.max() == pytest.approx(said, rel=0.05)
 
 
 def test_a_file_holds_one_factor_for_each_member_and_little_else(tmp_path):
