@@ -12,13 +12,14 @@ from torch import Tensor
 
 from manifoldgp.errors import FileFormatError
 from manifoldgp.estimators.descriptions import ModulesError, describe, rebuild
-from manifoldgp.inference.certainty import MOST_CERTAIN, Certainty
+from manifoldgp.inference.certainty import Certainty
 from manifoldgp.inference.ensemble import Ensemble
 from manifoldgp.inference.exact_posterior import Posterior
 from manifoldgp.inference.local_posterior import FIRST_FEATURES, MOST_NEAR, LocalPosterior, Nearness, condition_locally
 from manifoldgp.inference.sparse_posterior import SparsePosterior
 from manifoldgp.model import Data, Model
 from manifoldgp.parameters import Parameter, Tree, constant_law, leaves, nest
+from manifoldgp.predictor.operations_mixtures import MOST_CERTAIN
 
 _FIELDS: dict[type, tuple[tuple[str, ...], tuple[str, ...]]] = {
     Posterior: (("H", "z", "alpha", "jitter"), ("L",)),

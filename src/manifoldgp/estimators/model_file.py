@@ -38,11 +38,11 @@ from manifoldgp.estimators.kernel_choice import KernelChoice
 from manifoldgp.estimators.noisy_inputs import InputNoise
 from manifoldgp.estimators.size_limit import SizeLimit
 from manifoldgp.features import Features, Identity, Nested, as_features
-from manifoldgp.inference.certainty import MOST_CERTAIN
 from manifoldgp.inference.exact_posterior import Posterior
 from manifoldgp.means import as_mean
 from manifoldgp.predictor import Predictor
 from manifoldgp.predictor.file import plain_program
+from manifoldgp.predictor.operations_mixtures import MOST_CERTAIN
 from manifoldgp.structure.search import SearchReport
 from manifoldgp.training.settings import METHODS, Options
 from manifoldgp.training.trained import START_FIELDS

@@ -18,9 +18,6 @@ from torch import Tensor
 _NO_WEIGHT = -1e3
 """Logarithm of a weight of nothing, whose derivative is a number."""
 
-LEAST_CERTAIN, MOST_CERTAIN = 0.01, 8.0
-"""The smallest and the largest exponent: below, nothing follows, and beyond, the surest member alone would count, right or wrong."""
-
 
 @dataclass(frozen=True)
 class Certainty:
