@@ -90,7 +90,9 @@ def _most_numbers(operation: str, shapes: Sequence[Shape]) -> int:
         width = max(shapes[0][-1], sum(shape[-1] for shape in shapes[1:]))
         return math.prod(shapes[0][:-1]) * width * max(math.prod(shape[:-2]) for shape in shapes)
     if operation == "warped_moments":
-        return math.prod(shapes[0]) * math.prod(max(shape, default=1) for shape in shapes[2:])
+        moments, *shape, nodes, weights = shapes[0], *shapes[2:]
+        of_nodes = [(math.prod(each), *[1] * (len(moments) + 1)) for each in (nodes, weights)]
+        return _broadcast([(*moments, 1), (*shapes[1], 1), *shape, *of_nodes])  # every node with every tanh
     if operation == "spectral_mixture":
         shapes = [(*shapes[0][:-2], 1, *shapes[0][-2:]), *shapes[1:]]
     return max(_broadcast(shapes), 2 * sum(math.prod(shape) for shape in shapes))
