@@ -14,6 +14,7 @@ import torch
 import manifoldgp
 from drawn_estimators import drawn_estimator
 from manifoldgp import GPRegressor, ManifoldGPRegressor, Restarts, Single, Stack
+from manifoldgp.averaging import stack as stack_module
 from manifoldgp.averaging import stacking
 from manifoldgp.averaging.stacking import Weighing, tempered_weights
 from manifoldgp.errors import FitWarning, InputError
@@ -85,6 +86,27 @@ def test_a_member_alone_joins_others_with_its_usual_variance(sizes):
         torch.testing.assert_close(alone.mean(U), replace(alone, certainty=None).mean(U), rtol=0, atol=0)
 
 
+def follow_by_half(patched):
+    """Whatever held-out rows say, weights follow variances in half of a stack."""
+    patched.setattr(Weighing, "_share_of_following", lambda self, both, asked, units: 0.5)
+    patched.setattr(Weighing, "_clearly_likelier", staticmethod(lambda *_: True))
+    patched.setattr(stacking, "nearest_share", lambda report, mean: 0.5)
+
+
+@pytest.mark.parametrize("certainty", [0.0, 4.0])
+def test_stacks_of_a_later_fit_are_mixed_by_the_power_of_the_first(certainty, monkeypatch):
+    """Which they follow, whatever the settings say by then."""
+    asked, mixed = [], stack_module.mixed
+    monkeypatch.setattr(stack_module, "mixed", lambda stacks, exponent: asked.append(exponent) or mixed(stacks, exponent))
+    model = ManifoldGPRegressor((3, 2), averaging=replace(SMALL, deals=2, certainty=1.0))
+    with monkeypatch.context() as patched:
+        follow_by_half(patched)
+        model.fit(X, Y)
+    model.set_params(averaging=replace(SMALL, deals=2, certainty=certainty)).fit_more(X, Y)
+    assert asked == [1.0, 1.0]
+    assert model.ensembles_[0].certainty.exponent == 1.0
+
+
 def test_a_stack_of_one_member_keeps_how_weights_follow_variances(monkeypatch):
     """Members of a later fit follow them too, and join it."""
     everything = Weighing.weights
@@ -95,9 +117,7 @@ def test_a_stack_of_one_member_keeps_how_weights_follow_variances(monkeypatch):
 
     with monkeypatch.context() as patched:
         patched.setattr(Weighing, "weights", plain_alone)
-        patched.setattr(Weighing, "_share_of_following", lambda self, both, asked, units: 0.5)
-        patched.setattr(Weighing, "_clearly_likelier", staticmethod(lambda *_: True))
-        patched.setattr(stacking, "nearest_share", lambda report, mean: 0.5)
+        follow_by_half(patched)
         model = ManifoldGPRegressor((3, 2), averaging=SMALL).fit(X, Y)
     (alone,) = model.ensembles_
     assert sum(block.members for block in alone.blocks) == 1

@@ -373,7 +373,8 @@ def fit_stack(
         networks = len(stacks) == 1 or any(_learned(report) >= NEGLIGIBLE for report in reports)
         if not finished or trainer.late or now + 1.2 * each > trainer.deadline:
             break
-    whole, report = mixed(stacks, settings.certainty), HeldOutReport.averaged(reports)
+    report = HeldOutReport.averaged(reports)
+    whole = mixed(stacks, report.exponent)
     return Averaged(
         whole.batches,
         whole.weights,
