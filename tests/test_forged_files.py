@@ -12,11 +12,13 @@ import pytest
 import torch
 
 import manifoldgp
-from manifoldgp import GPRegressor, Predictor, Sparse
+from drawn_estimators import drawn_estimator
+from manifoldgp import GPRegressor, Predictor, Sparse, features
 from manifoldgp._system.bounded_json import DEEPEST, MOST_VALUES, dump, parse
 from manifoldgp.errors import FileFormatError, InputError
 from manifoldgp.estimators import model_file
 from manifoldgp.estimators.size_limit import FREE_ELEMENTS, SizeLimit
+from manifoldgp.model import Model
 from manifoldgp.training.processes import packed, unpacked
 from programmes import mutated_files
 from programmes.cases import Tally, one_case
@@ -182,9 +184,9 @@ def test_tensors_are_limited_before_they_are_made():
         assert torch.zeros(1000, 1000).numel() < FREE_ELEMENTS
 
 
-def archive(path, change=None, arrays=None, write=np.savez):
-    """A predictor file with another header, or with other arrays."""
-    with np.load(io.BytesIO(mutated_files.predictor_files()[0])) as kept:
+def archive(path, change=None, arrays=None, write=np.savez, whole=None):
+    """A predictor file with another header, or with other arrays. whole: where the file is that is changed; None: a small one."""
+    with np.load(whole or io.BytesIO(mutated_files.predictor_files()[0])) as kept:
         parts = {name: kept[name] for name in kept.files}
     header = json.loads(parts.pop("header").tobytes())
     if change is not None:
@@ -215,15 +217,57 @@ def appended(header, *instructions):
      {"slot900": np.zeros((30_000, 1)), "slot901": np.zeros((1, 30_000))}, "makes up to 900000000 numbers by 'add'"),
     (lambda h: appended(h, ["pick", [h["outputs"]["mean"]], 900, {"index": "0"}]), {}, "is no setting"),
     (lambda h: h["outputs"].update(mean=h["outputs"]["std"], std=1), {}, "should give finite numbers as std"),
-    (lambda h: h["facts"]["mixture"].update(exponents=[1.0]), {}, "which do not fit"),
-    (lambda h: h["facts"]["mixture"].update(exponents=[-1.0], log_usual=[1.0]), {}, "which do not fit"),
-    (lambda h: h["facts"]["mixture"].update(exponents=[1.0], log_usual=[1.0, 1.0]), {}, "which do not fit"),
     (lambda h: h["facts"]["mixture"].update(owner=[1]), {}, "should be of 1 targets, counted from 0"),
     (lambda h: h["facts"]["mixture"].update(weights=[[1.0, 1.0]]), {}, "which do not fit"),
 ])  # fmt: skip
 def test_what_a_forged_predictor_says_is_tried_out(tmp_path, change, arrays, message):
     path = archive(tmp_path / "forged.npz", change, arrays)
     with pytest.raises(FileFormatError, match=message):
+        Predictor.load(path)
+
+
+def drawn(name, index, value):
+    """A change of one value among the facts about members."""
+    return lambda mixture: mixture[name].__setitem__(index, value)
+
+
+@pytest.fixture(scope="module")
+def of_two_targets(tmp_path_factory):
+    """The predictor of two targets, of one of which weights follow variances: three members each, with two factors."""
+    path = tmp_path_factory.mktemp("mixture") / "whole"
+    parts = [(Model(), 1), (Model(features=features.MLP((3, 2))), 2)]
+    drawn_estimator(parts, targets=2, factors=(1.0, 4.0), exponents=(1.5, 0.0)).predictor().save(path)
+    Predictor.load(path)
+    return path
+
+
+@pytest.mark.parametrize(("change", "message"), [
+    *[(lambda m, name=name: m.pop(name), "The file's mixture should have factors, origins, owner, weights")
+      for name in ("owner", "weights", "factors", "origins", "exponents", "following", "log_usual")],
+    (lambda m: m.update(extra=1.0), "it has .*extra"),
+    *[(lambda m, name=name: m.update({name: [str(number) for number in m[name]]}), "which do not fit")
+      for name in ("factors", "origins", "exponents", "following", "log_usual")],
+    (lambda m: m.update(weights=[[str(w) for w in row] for row in m["weights"]]), "which do not fit"),
+    (drawn("exponents", 0, True), "which do not fit"), (drawn("factors", 0, float("nan")), "which do not fit"), (drawn("origins", 0, 10**400), "not a predictor file"),
+    (drawn("following", 0, 3.0), "shares from 0 to 1"), (drawn("following", 0, -0.1), "shares from 0 to 1"),
+    (drawn("exponents", 0, 1e300), "from 0 to 8"), (drawn("exponents", 0, -1.0), "from 0 to 8"), (drawn("log_usual", 0, 1e308), "variances that are numbers"),
+    (drawn("factors", 0, 0.0), "positive factors"), (drawn("factors", 0, -1.0), "positive factors"), (lambda m: m.update(factors=[]), "which do not fit"),
+    (lambda m: m.update(factors=5.0), "not a predictor file"), (lambda m: m.update(factors=[1.0]), "which do not fit"),
+    (lambda m: m.update(weights=[[0.0, 0.0] for _ in m["weights"]]), "sum to one for each target"),
+    (lambda m: m.update(weights=[[2.0 * w for w in row] for row in m["weights"]]), "sum to one for each target"),
+    (lambda m: m.update(owner=[0] * len(m["owner"])), "each target should have some"), (drawn("owner", 0, True), "counted from 0"),
+    (lambda m: m.update(owner=[*m["owner"], 0], weights=[*m["weights"], [0.0, 0.0]], log_usual=[*m["log_usual"], 0.0]), "component_means of 7 members"),
+])  # fmt: skip
+def test_what_a_forged_mixture_says_is_held_against_its_targets_and_members(of_two_targets, tmp_path, change, message):
+    path = archive(tmp_path / "forged.npz", lambda header: change(header["facts"]["mixture"]), whole=of_two_targets)
+    with pytest.raises(FileFormatError, match=message):
+        Predictor.load(path)
+
+
+@pytest.mark.parametrize("output", ["component_means", "component_variances"])
+def test_a_program_that_gives_no_members_tells_of_no_mixtures(of_two_targets, tmp_path, output):
+    path = archive(tmp_path / "forged.npz", lambda header: header["outputs"].pop(output), whole=of_two_targets)
+    with pytest.raises(FileFormatError, match="its program gives none"):
         Predictor.load(path)
 
 

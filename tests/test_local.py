@@ -353,6 +353,7 @@ def test_programs_draws_updates_and_uncertain_inputs_of_neighbourhoods(fitted):
     assert np.isfinite(fitted.sample_y(X[:5], 3)).all()
     covariance = fitted.predict(X[:4], return_cov=True)[1]
     np.testing.assert_allclose(np.sqrt(np.diag(covariance)), std[:4], rtol=1e-9)
+    assert np.linalg.eigvalsh(covariance).min() > 0.0
     moments = fitted.predict_moments(X[:2], input_cov=0.01 * np.eye(2))
     assert np.isfinite(moments.mean).all()
     updated = copy.deepcopy(fitted)

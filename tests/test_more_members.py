@@ -14,10 +14,15 @@ import torch
 import manifoldgp
 from drawn_estimators import drawn_estimator
 from manifoldgp import GPRegressor, ManifoldGPRegressor, Restarts, Single, Stack
-from manifoldgp.averaging.stacking import tempered_weights
+from manifoldgp.averaging import stack as stack_module
+from manifoldgp.averaging import stacking
+from manifoldgp.averaging.stacking import Weighing, tempered_weights
 from manifoldgp.errors import FitWarning, InputError
+from manifoldgp.estimators import model_file
+from manifoldgp.estimators.ensemble_file import rounding_loss
 from manifoldgp.estimators.more_members import _joined
 from manifoldgp.features import MLP
+from manifoldgp.inference.certainty import Certainty
 from manifoldgp.model import Model
 from short_fits import SHORT_STACK, few_starts, short_stack
 
@@ -65,6 +70,62 @@ def test_weights_that_follow_variances_do_so_in_both_fits_together():
     assert len(_joined(one, other, (0.0, 1.0)).certainty.usual) == len(other.blocks)
     assert both.certainty.share == one.certainty.share
     assert torch.isfinite(both.predict(one.blocks[0].data.X).moments()[0]).all()
+
+
+@pytest.mark.parametrize("sizes", [(3, 1), (1, 3), (1, 1)])
+def test_a_member_alone_joins_others_with_its_usual_variance(sizes):
+    """Which nothing follows while it is alone."""
+    one, other = (drawn_estimator([(Model(), size)], exponents=(1.0,), factors=(1.0, 4.0)).ensembles_[0] for size in sizes)
+    U = one.blocks[0].data.X
+    for weights in ((0.25, 0.75), (0.0, 1.0), (1.0, 0.0)):
+        both = _joined(one, other, weights)
+        assert [len(usual) for usual in both.certainty.usual] == [block.members for block in both.blocks]
+        assert torch.isfinite(both.predict(U).moments()[0]).all()
+    for alone in (ensemble for ensemble, size in zip((one, other), sizes, strict=True) if size == 1):
+        assert alone.predict(U).log_weights.ndim == 1
+        torch.testing.assert_close(alone.mean(U), replace(alone, certainty=None).mean(U), rtol=0, atol=0)
+
+
+def follow_by_half(patched):
+    """Whatever held-out rows say, weights follow variances in half of a stack."""
+    patched.setattr(Weighing, "_share_of_following", lambda self, both, asked, units: 0.5)
+    patched.setattr(Weighing, "_clearly_likelier", staticmethod(lambda *_: True))
+    patched.setattr(stacking, "nearest_share", lambda report, mean: 0.5)
+
+
+@pytest.mark.parametrize("certainty", [0.0, 4.0])
+def test_stacks_of_a_later_fit_are_mixed_by_the_power_of_the_first(certainty, monkeypatch):
+    """Which they follow, whatever the settings say by then."""
+    asked, mixed = [], stack_module.mixed
+    monkeypatch.setattr(stack_module, "mixed", lambda stacks, exponent: asked.append(exponent) or mixed(stacks, exponent))
+    model = ManifoldGPRegressor((3, 2), averaging=replace(SMALL, deals=2, certainty=1.0))
+    with monkeypatch.context() as patched:
+        follow_by_half(patched)
+        model.fit(X, Y)
+    model.set_params(averaging=replace(SMALL, deals=2, certainty=certainty)).fit_more(X, Y)
+    assert asked == [1.0, 1.0]
+    assert model.ensembles_[0].certainty.exponent == 1.0
+
+
+def test_a_stack_of_one_member_keeps_how_weights_follow_variances(monkeypatch):
+    """Members of a later fit follow them too, and join it."""
+    everything = Weighing.weights
+
+    def plain_alone(self, candidates, among=None):
+        weights, report = everything(self, candidates, among)
+        return weights * 0.0 + np.eye(*weights.shape) * (np.arange(len(weights)) == 0)[:, None], report
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Weighing, "weights", plain_alone)
+        follow_by_half(patched)
+        model = ManifoldGPRegressor((3, 2), averaging=SMALL).fit(X, Y)
+    (alone,) = model.ensembles_
+    assert sum(block.members for block in alone.blocks) == 1
+    assert (alone.certainty.exponent, alone.certainty.share) == (1.0, 0.5)
+    (both,) = model.fit_more(X, Y).ensembles_
+    assert sum(block.members for block in both.blocks) > 1
+    assert (both.certainty.exponent, both.certainty.share) == (1.0, 0.5)
+    assert np.isfinite(model.predict(X)).all()
 
 
 def test_held_out_rows_speak_of_both_fits_together(stack, fitted):
@@ -215,6 +276,22 @@ def test_single_precision_says_what_it_loses_and_other_precisions_are_refused(tm
         exact.save(tmp_path / "model.mgp", dtype="float32")
     with pytest.raises(InputError, match="dtype must be 'float64' or 'float32'; got 'float16'"):
         exact.save(tmp_path / "model.mgp", dtype="float16")
+
+
+def test_single_precision_says_what_means_lose_that_depend_on_variances(tmp_path, monkeypatch):
+    model = ManifoldGPRegressor(averaging="fast").fit(X, Y)
+    (ensemble,) = model.ensembles_
+    usual = [torch.zeros(block.members, dtype=torch.float64) for block in ensemble.blocks]
+    same, following = (replace(ensemble, certainty=certainty) for certainty in (None, Certainty(2.0, 0.5, usual)))
+    assert rounding_loss(same, torch.float32)[0] == 0.0
+    model.ensembles_ = [following]
+    monkeypatch.setattr(model_file, "_TOLD_LOSS", 0.0)
+    with pytest.warns(FitWarning, match="standard deviations change by up to .* %, and means by up to .* % of these") as told:
+        model.save(tmp_path / "model.mgp", dtype="float32")
+    said = float(str(told[0].message).split("means by up to ")[1].split(" %")[0])
+    mean, std = model.predict(X, return_std=True)
+    shift = np.abs(manifoldgp.load(tmp_path / "model.mgp").predict(X) - mean) / std
+    assert 100 * shift.max() == pytest.approx(said, rel=0.05)
 
 
 def test_a_file_holds_one_factor_for_each_member_and_little_else(tmp_path):

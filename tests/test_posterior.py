@@ -336,6 +336,25 @@ def test_no_point_is_less_likely_than_by_the_share_that_follows_nothing():
         assert (follows >= ensemble.predict(X).log_density(y) + np.log(0.1) - 1e-9).all()
 
 
+@pytest.mark.parametrize("share", [0.8, 1.0])
+def test_a_member_without_weight_leaves_the_slopes_of_others_numbers(share):
+    """As one that was distilled away: the others' slopes are those without it."""
+    data, X = make_data(6), normal(3, D, seed=6)
+    ensemble = make_ensemble([MODELS["plain"], MODELS["network, linear mean"]], data, exponent=0.7, share=share)
+    logs = [torch.full_like(ensemble.log_weights[0], -torch.inf), torch.log_softmax(ensemble.log_weights[1].flatten(), 0)]
+    logs[1] = logs[1].reshape(ensemble.log_weights[1].shape)
+    without = Ensemble(
+        ensemble.blocks[1:],
+        logs[1:],
+        ensemble.variance_factors,
+        3.0,
+        2.0,
+        replace(ensemble.certainty, usual=ensemble.certainty.usual[1:]),
+    )
+    for found, expected in zip(replace(ensemble, log_weights=logs).gradients(X), without.gradients(X), strict=True):
+        torch.testing.assert_close(found, expected)
+
+
 def test_where_all_are_as_sure_as_usual_weights_are_what_they_are():
     data, X = make_data(6), normal(1, D, seed=6)
     ensemble = make_ensemble([MODELS["plain"], MODELS["network, linear mean"]], data)

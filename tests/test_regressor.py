@@ -18,10 +18,11 @@ from scipy import stats
 from scipy.integrate import cumulative_trapezoid
 
 import manifoldgp
+from drawn_estimators import drawn_estimator, make_inputs
 from manifoldgp import MLP, GPRegressor, LogNormal, ManifoldGPRegressor, Normal, metrics
 from manifoldgp.errors import FitWarning, InputError
 from manifoldgp.inference.exact_posterior import condition
-from manifoldgp.model import Data
+from manifoldgp.model import Data, Model
 from manifoldgp.noise import DEFAULT_FLOOR, GaussianNoise
 from manifoldgp.parameters import map_leaves
 from reference import kernel_matrix
@@ -113,6 +114,26 @@ def test_predictions_and_evidence_are_the_textbook_formulas(noise, known):
     np.testing.assert_allclose(
         model.predict_quantiles(NEW, levels, noise_std=here), np.stack([normal.ppf(q) for q in levels], -1), rtol=1e-5
     )
+
+
+@pytest.mark.parametrize("latent", [True, False])
+@pytest.mark.parametrize("targets", [1, 2])
+def test_the_joint_covariance_is_one_where_weights_follow_variances_with_known_noise(latent, targets):
+    """Which changes the weights, and with them every entry: of members that are as sure as usual without it, one counts alone."""
+    parts, rows = [(Model(), 1), (Model(features=MLP((4, 2))), 8)], make_inputs(40, 3)
+    model = drawn_estimator(parts, targets, factors=(1.0, 4.0), exponents=(4.0,) * targets)
+    U = torch.from_numpy(model.x_scaler_.apply(rows))
+    for o, ensemble in enumerate(model.ensembles_):
+        variances = ensemble.observed([block.mean_and_variance(U)[1] for block in ensemble.blocks])
+        usual = replace(ensemble.certainty, usual=[v.mean(1).log() for v in variances])
+        model.ensembles_[o] = replace(ensemble, certainty=usual)
+    for noise_std in (0.5, np.linspace(0.1, 30.0, 40)):
+        mean, C = model.predict(rows, return_cov=True, latent=latent, noise_std=noise_std)
+        alone, std = model.predict(rows, return_std=True, latent=latent, noise_std=noise_std)
+        np.testing.assert_allclose(mean, alone, rtol=1e-12)
+        for own, of_rows in zip(np.moveaxis(C.reshape(40, 40, -1), -1, 0), std.reshape(40, -1).T, strict=True):
+            np.testing.assert_allclose(np.diag(own), of_rows**2, rtol=1e-9)
+            assert np.linalg.eigvalsh(own).min() > -1e-9 * np.diag(own).max()
 
 
 def test_noise_of_points_changes_no_mean(plain):

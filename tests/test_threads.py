@@ -11,6 +11,7 @@ import pytest
 import torch
 from threadpoolctl import ThreadpoolController
 
+from drawn_estimators import drawn_estimator
 from manifoldgp import GPRegressor
 from manifoldgp._system.threads import SMALL_WORK, Workers, threads_for, training_threads
 from manifoldgp.estimators import targets
@@ -19,6 +20,7 @@ from manifoldgp.inference.ensemble import prediction_threads
 from manifoldgp.inference.exact_posterior import Posterior
 from manifoldgp.model import Data, Model
 from manifoldgp.training.objective import TrainingObjective
+from manifoldgp.warping import TanhWarping
 from short_fits import train
 
 
@@ -220,6 +222,19 @@ def test_what_counts_as_many_rows(two_threads, fitted):
     assert threads(268_436, variance=False) == 2
     assert threads(3_618, joint=True) == 1  # 40 n (90 + n)
     assert threads(3_619, joint=True) == 2
+
+
+@pytest.mark.parametrize("exponents", [(), (1.0,)])
+def test_means_that_need_variances_count_as_these_do(exponents):
+    """By weights that follow them, or by a warped target; those of a member alone follow nothing."""
+
+    def extra(*parts):
+        (ensemble,) = drawn_estimator(list(parts), exponents=exponents).ensembles_
+        return ensemble.operations(1000) - ensemble.operations(1000, variance=False)
+
+    assert (extra((Model(), 2)) == 0.0) == bool(exponents)
+    assert extra((Model(), 1)) > 0.0
+    assert extra((Model(warping=TanhWarping(2)), 1)) == 0.0
 
 
 def test_a_prediction_that_fails_restores_everything(two_threads, monkeypatch, fitted):

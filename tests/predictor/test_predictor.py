@@ -15,10 +15,15 @@ from sklearn.manifold import Isomap
 from sklearn.preprocessing import MinMaxScaler
 
 import manifoldgp
-from manifoldgp import GPRegressor, ManifoldGPRegressor, Predictor, Single
+from drawn_estimators import drawn_estimator
+from manifoldgp import GPRegressor, ManifoldGPRegressor, Predictor, Single, Stack
 from manifoldgp.errors import FileFormatError, InputError
 from manifoldgp.features import MLP, Module
 from manifoldgp.kernels import SquaredExponential
+from manifoldgp.model import Model
+from manifoldgp.predictor.interpreter import function_of
+from manifoldgp.predictor.trial import _most_numbers
+from manifoldgp.warping import TanhWarping
 
 QUICK = Single(restarts=1, max_iter=5)
 
@@ -45,6 +50,30 @@ def test_every_averaging(fitted, data, tmp_path):
     again = Predictor.load(tmp_path / "model.npz")
     np.testing.assert_array_equal(again(X, return_std=True), p(X, return_std=True))
     assert (again.n_features, again.n_outputs, repr(again)) == (p.n_features, p.n_outputs, repr(p))
+
+
+def test_a_warped_stack_comes_back_from_its_file(data, tmp_path):
+    """Many members with few rows: each asks 40 nodes for its moments, and is counted once."""
+    stack = Stack(gp_starts=1, warm_members=12, cold_members=12, own_members=2, deals=1, fold_members=1, steps=(2, 4), gp_iterations=15, polish=1, keep=-1.0)  # fmt: skip
+    model = ManifoldGPRegressor((3, 1), averaging=stack, target_warping="tanh").fit(data[0], np.exp(data[1] - 6.0))
+    p = model.predictor()
+    p.save(tmp_path / "model.npz")
+    assert_same(Predictor.load(tmp_path / "model.npz"), model, data[0] + 0.1)
+
+
+@pytest.mark.parametrize("members", [1, 29])
+def test_what_operations_make_is_counted_for_any_number_of_members(members):
+    """Neither fewer numbers than they make, nor so many more that a file that we write would be refused."""
+    warped, plain = Model(features=MLP((4, 2)), warping=TanhWarping(3)), Model(features=MLP((4, 2)))
+    for model, targets in ((warped, 1), (warped, 2), (plain, 1), (plain, 2)):
+        drawn = drawn_estimator([(model, members)], targets, factors=(1.0, 4.0, 16.0, 0.25), exponents=(1.0,) * targets)
+        program = drawn.predictor().program
+        arrays = {0: np.tile(drawn.x_scaler_.offset, (2, 1)), **program.constants}
+        for instruction in program.needed(tuple(program.outputs)):
+            inputs = [arrays[slot] for slot in instruction.inputs]
+            arrays[instruction.output] = result = np.asarray(function_of(instruction)(*inputs))
+            counted = _most_numbers(instruction.operation, [array.shape for array in inputs])
+            assert result.size <= counted <= 100 * (result.size + sum(array.size for array in inputs)), instruction.operation
 
 
 def test_a_loaded_model_has_the_same_predictor(model, data, tmp_path):

@@ -42,9 +42,9 @@ from manifoldgp.averaging.stack_plan import plan_stack
 from manifoldgp.averaging.stacking import PLAIN_GPS, HeldOutReport, Weighing, stacking_weights
 from manifoldgp.data.inputs import positive_number, whole_number
 from manifoldgp.errors import InputError
-from manifoldgp.inference.certainty import LEAST_CERTAIN, MOST_CERTAIN
 from manifoldgp.inference.local_posterior import Nearness
 from manifoldgp.model import Data, Model
+from manifoldgp.predictor.operations_mixtures import LEAST_CERTAIN, MOST_CERTAIN
 from manifoldgp.training.model_rows import ModelRows
 from manifoldgp.training.plan import Plan, slower_by_inputs
 from manifoldgp.training.settings import Method, Sparse
@@ -373,7 +373,8 @@ def fit_stack(
         networks = len(stacks) == 1 or any(_learned(report) >= NEGLIGIBLE for report in reports)
         if not finished or trainer.late or now + 1.2 * each > trainer.deadline:
             break
-    whole, report = mixed(stacks, settings.certainty), HeldOutReport.averaged(reports)
+    report = HeldOutReport.averaged(reports)
+    whole = mixed(stacks, report.exponent)
     return Averaged(
         whole.batches,
         whole.weights,

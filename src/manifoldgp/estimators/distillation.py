@@ -5,11 +5,11 @@ The whole mixture p predicts some training rows, each left out; a smaller one, q
     KL(p || q) = E_p[log p(y) − log q(y)],   averaged over these rows,
 
 which no row's own y enters. Members are added one by one, each time the one whose weight would lower KL fastest; then all weights of q are
-found anew by EM, which for given members reaches the least KL there is. Where weights follow how sure members are, by factors g_s(x), they still do in q:
+found anew by EM, which for given members reaches the least KL there is. Where weights follow how sure members are, by factors g_s(x) in a share a, they still do in q:
 
-    q(y|x) = Σ_s w_s g_s(x) p_s(y|x) / Σ_s w_s g_s(x),
+    q(y|x) = (1 − a) Σ_s w_s p_s(y|x) + a Σ_s w_s g_s(x) p_s(y|x) / Σ_s w_s g_s(x),
 
-and steps that lower KL each time divide those of EM by E[g_s / Σ w g].
+and steps that lower KL each time divide those of EM by E[q_1 + q_2 g_s / Σ w g], q_1 and q_2 being the shares of q that its two parts have at a point.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ import torch
 from manifoldgp._system.plain_text import digits
 from manifoldgp.data.inputs import positive_number, whole_number
 from manifoldgp.estimators.few_points import FewPoints, PointsLoss, compressible, with_few_points
+from manifoldgp.inference.certainty import Certainty
 from manifoldgp.inference.ensemble import Ensemble
 from manifoldgp.inference.mixtures import Predictive
 
@@ -64,34 +65,47 @@ class Distilled:
 class _Points:
     """Where densities are compared. density (S, P): of each component, relative to the whole mixture's; weight (P,): of the points, together 1.
 
-    member (S,): which member a component belongs to. sure (S, n): factors g of the weights at each of n rows, None where there are none; then density is times g, and points go
-    through all rows again and again.
+    member (S,): which member a component belongs to. sure (S, n): factors g that weights follow at each of n rows in a share of the mixture, None where they follow nothing; points then
+    go through all rows again and again.
     """
 
     density: np.ndarray
     weight: np.ndarray
     member: np.ndarray
     sure: np.ndarray | None = None
+    share: float = 0.0
 
     def nats(self, w: np.ndarray) -> float:
         """KL of the mixture with weights w (S,)."""
-        found = float(-(self.weight @ np.log(w @ self.density)))
-        return found if self.sure is None else found + float(self._rows @ np.log(w @ self.sure))
+        return float(-(self.weight @ np.log(self._mixture(w))))
 
     def pull(self, w: np.ndarray) -> np.ndarray:
         """E_p[p_s / q] (S,): above one where more weight of a component lowers KL."""
-        found = self.density @ (self.weight / (w @ self.density))
-        return found if self.sure is None else found / (self.sure @ (self._rows / (w @ self.sure)))
+        of_points = self.weight / self._mixture(w)
+        if self.sure is None:
+            return self.density @ of_points
+        at_rows = np.einsum("stn,tn->sn", self._by_row, of_points.reshape(self._by_row.shape[1:]))
+        following = self.sure / (w @ self.sure)
+        same, parts = w @ at_rows.sum(1), w @ (following * at_rows)  # of q's two parts: in all, and at each row
+        gained = (1.0 - self.share) * at_rows.sum(1) + self.share * (following * at_rows).sum(1)
+        return gained / ((1.0 - self.share) * same + self.share * (following @ parts))
+
+    def _mixture(self, w: np.ndarray) -> np.ndarray:
+        """The density (P,) of the mixture with weights w (S,)."""
+        if self.sure is None:
+            return w @ self.density
+        at_rows = w[:, None] * (1.0 - self.share + self.share * self.sure / (w @ self.sure))
+        return np.einsum("sn,stn->tn", at_rows, self._by_row).ravel()
+
+    @property
+    def _by_row(self) -> np.ndarray:
+        """Densities (S, P / n, n), row by row."""
+        assert self.sure is not None
+        return self.density.reshape(len(self.density), -1, self.sure.shape[1])
 
     def only(self, inside: np.ndarray) -> _Points:
         """Those of some components."""
         return replace(self, density=self.density[inside], sure=None if self.sure is None else self.sure[inside])
-
-    @property
-    def _rows(self) -> np.ndarray:
-        """The weight of each row (n,)."""
-        assert self.sure is not None
-        return self.weight.reshape(-1, self.sure.shape[1]).sum(0)
 
     def refined(self, w: np.ndarray, iterations: int = _EM_ITERATIONS) -> np.ndarray:
         """EM: the least KL among mixtures of the components that have weight; the others stay without, so that only the former are computed."""
@@ -158,7 +172,7 @@ def _distil(ensemble: Ensemble, most: int | None, tolerance: float, time_is_up: 
     used = np.flatnonzero(weights > 0)
     n = int(np.clip(_EVALUATIONS // (len(used) ** 2 * len(_NODES)), *_ROWS))
     rows = np.unique(np.linspace(0, len(ensemble.blocks[0].data.y) - 1, n).astype(int))
-    points = _points(ensemble.left_out(rows), _members(ensemble)[used], used, np.log(weights[used]))
+    points = _points(ensemble, rows, used)
     count = len(np.unique(points.member))
     w = _selected(points, count if most is None else min(most, count), tolerance, time_is_up)
     kept = count if w is None else len(np.unique(points.member[w > 0]))
@@ -184,11 +198,19 @@ def _members(ensemble: Ensemble) -> np.ndarray:
     return np.concatenate(found)
 
 
-def _points(p: Predictive, member: np.ndarray, used: np.ndarray, shares: np.ndarray) -> _Points:
-    """Gauss-Hermite nodes of every component at every row, with the densities of all components there. shares: log weights of those in use, as they are without a point."""
-    everywhere = p.log_weights.ndim == 1
+def _sure(ensemble: Ensemble, certainty: Certainty, p: Predictive) -> np.ndarray:
+    """Factors (S, n) that the weights of the components of p follow: (u_s / v_s)^β, beside that of the surest."""
+    factors, members = ensemble.variance_factors, [block.members for block in ensemble.blocks]
+    usual = torch.cat([own for own in certainty.usual for _ in factors])
+    factor = torch.tensor([f for count in members for f in factors for _ in range(count)]).to(usual)
+    sure = certainty.exponent * ((usual + factor.log())[:, None] - p.variances.log())
+    return (sure - sure.amax(0)).clamp_min(_SMALLEST).exp().cpu().numpy()
+
+
+def _points(ensemble: Ensemble, rows: np.ndarray, used: np.ndarray) -> _Points:
+    """Gauss-Hermite nodes of every component in use at every row, which is left out, with the densities of all components there."""
+    p, certainty = ensemble.left_out(rows), ensemble.followed
     log_weights = p.log_weights.reshape(len(p.means), -1)
-    sure = log_weights[used] - torch.from_numpy(shares)[:, None].to(log_weights)
     weights = log_weights.exp().expand_as(p.means).cpu().numpy()
     log_densities, point_weights = [], []
     n = p.means.shape[1]
@@ -198,12 +220,11 @@ def _points(p: Predictive, member: np.ndarray, used: np.ndarray, shares: np.ndar
             z, log_slope = p.warp.forward(t[s])
             log_densities.append((-0.5 * ((z - p.means) ** 2 / p.variances + p.variances.log()) + log_slope)[used])
             point_weights.append(node_weight * weights[s] / n)
-    L, times = torch.cat(log_densities, 1), len(log_densities)
-    whole = torch.logsumexp((log_weights[used] if everywhere else log_weights[used].repeat(1, times)) + L, 0)
-    total = np.concatenate(point_weights)
-    L = L if everywhere else L + sure.repeat(1, times)
-    ratio = (L - whole).clamp_min(_SMALLEST).exp().cpu().numpy()
-    return _Points(ratio, total / total.sum(), member, None if everywhere else sure.exp().cpu().numpy())
+    L, total = torch.stack(log_densities, 1), np.concatenate(point_weights)
+    whole = torch.logsumexp(log_weights[used, None] + L, 0)
+    ratio = (L - whole).clamp_min(_SMALLEST).exp().flatten(1).cpu().numpy()
+    points = _Points(ratio, total / total.sum(), _members(ensemble)[used])
+    return points if certainty is None else replace(points, sure=_sure(ensemble, certainty, p)[used], share=certainty.share)
 
 
 def _selected(points: _Points, most: int, tolerance: float, time_is_up: Callable[[], bool]) -> np.ndarray | None:

@@ -12,13 +12,14 @@ from torch import Tensor
 
 from manifoldgp.errors import FileFormatError
 from manifoldgp.estimators.descriptions import ModulesError, describe, rebuild
-from manifoldgp.inference.certainty import MOST_CERTAIN, Certainty
+from manifoldgp.inference.certainty import Certainty
 from manifoldgp.inference.ensemble import Ensemble
 from manifoldgp.inference.exact_posterior import Posterior
 from manifoldgp.inference.local_posterior import FIRST_FEATURES, MOST_NEAR, LocalPosterior, Nearness, condition_locally
 from manifoldgp.inference.sparse_posterior import SparsePosterior
 from manifoldgp.model import Data, Model
 from manifoldgp.parameters import Parameter, Tree, constant_law, leaves, nest
+from manifoldgp.predictor.operations_mixtures import MOST_CERTAIN
 
 _FIELDS: dict[type, tuple[tuple[str, ...], tuple[str, ...]]] = {
     Posterior: (("H", "z", "alpha", "jitter"), ("L",)),
@@ -120,16 +121,21 @@ def _certainty_of(plain: Any) -> tuple[float, float] | None:
 
 
 @torch.no_grad()
-def rounding_loss(ensemble: Ensemble, factors: torch.dtype, rows: int = 200) -> float:
-    """By which share the standard deviations of y change, at most over some of the training rows, where factors are rounded."""
+def rounding_loss(ensemble: Ensemble, factors: torch.dtype, rows: int = 200) -> tuple[float, float]:
+    """By how much means of y change where factors are rounded, and its standard deviations, as shares of the latter: at most over some of the training rows.
+
+    Means do where they depend on variances, by weights that follow them or by a warped target.
+    """
     blocks = [
         replace(block, L=block.L.to(factors).to(block.L.dtype)) if isinstance(block, Posterior) else block
         for block in ensemble.blocks
     ]
     X = ensemble.blocks[0].data.X
     X = X[:: -(-len(X) // rows)]
-    before, after = (e.predict(X).moments()[1].sqrt() for e in (ensemble, replace(ensemble, blocks=blocks)))
-    return float(torch.nan_to_num((after / before - 1.0).abs(), nan=math.inf).max())
+    (mean, variance), (moved, other) = (e.predict(X).moments() for e in (ensemble, replace(ensemble, blocks=blocks)))
+    changes = (moved - mean) / variance.sqrt(), (other / variance).sqrt() - 1.0
+    of_means, of_stds = (float(torch.nan_to_num(change.abs(), nan=math.inf).max()) for change in changes)
+    return of_means, of_stds
 
 
 def unpack(plain: Any, name: str, tensors: Mapping[str, Tensor], modules: Mapping[str, torch.nn.Module], inputs: int) -> Ensemble:

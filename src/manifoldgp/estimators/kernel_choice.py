@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 import warnings
 from collections import Counter
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -73,7 +74,7 @@ class KernelChoice:
     screened: dict[str, float]
     rows: int
     seconds: float
-    errors: list[dict[str, float]] = field(default_factory=list)
+    errors: Sequence[dict[str, float]] = ()
     together: str | None = None
 
     def numbers(self) -> dict[str, Any]:

@@ -463,8 +463,9 @@ class ManifoldGPRegressor(PredictiveMethods, RegressorMixin, TransformerMixin, B
     def save(self, path: str | Path, dtype: str = "float64") -> None:
         """Write the fitted model to one file that manifoldgp.load reads; no pickle.
 
-        An exact model has an N x N factor for each member, 4 N² bytes in the file. dtype="float32" halves them: means stay as they are to the last bit, and a
-        warning says by how much standard deviations change if that is more than 0.1 %.
+        An exact model has an N x N factor for each member, 4 N² bytes in the file. dtype="float32" halves them, and a warning says by how much standard
+        deviations change, and means where they depend on these, if that is more than 0.1 %. Means of plain GPs stay as they are to the last bit; those of warped targets, and of stacks
+        whose weights follow how sure members are, depend on standard deviations.
         """
         check_is_fitted(self)
         model_file.save(self, path, dtype=dtype)

@@ -38,11 +38,11 @@ from manifoldgp.estimators.kernel_choice import KernelChoice
 from manifoldgp.estimators.noisy_inputs import InputNoise
 from manifoldgp.estimators.size_limit import SizeLimit
 from manifoldgp.features import Features, Identity, Nested, as_features
-from manifoldgp.inference.certainty import MOST_CERTAIN
 from manifoldgp.inference.exact_posterior import Posterior
 from manifoldgp.means import as_mean
 from manifoldgp.predictor import Predictor
 from manifoldgp.predictor.file import plain_program
+from manifoldgp.predictor.operations_mixtures import MOST_CERTAIN
 from manifoldgp.structure.search import SearchReport
 from manifoldgp.training.settings import METHODS, Options
 from manifoldgp.training.trained import START_FIELDS
@@ -123,7 +123,7 @@ _DTYPES = {"float64": torch.float64, "float32": torch.float32}
 """How factors can be written."""
 
 _TOLD_LOSS = 1e-3
-"""Share by which standard deviations change from which on a warning says so."""
+"""Share of standard deviations by which these or means change from which on a warning says so."""
 
 
 def save(
@@ -135,7 +135,7 @@ def save(
 ) -> None:
     """Write a fitted estimator to ``path``. What it predicts after :func:`load` is the same to the last bit.
 
-    dtype: "float32" rounds the factors of exact members, which are most of a file; means stay as they are, and a warning says what standard deviations lose.
+    dtype: "float32" rounds the factors of exact members, which are most of a file; a warning says what standard deviations lose, and means that depend on them.
     summary: plain data about it, predictor: the same model as a program. Both can be read from the file without PyTorch; load and save forget them, for the
     model may change in between.
     """
@@ -156,11 +156,12 @@ def save(
 
 
 def _tell_loss(estimator: ManifoldGPRegressor) -> None:
-    """Warn where rounded factors change standard deviations: with very little noise they hold on to their last digits."""
-    loss = max(rounding_loss(ensemble, torch.float32) for ensemble in estimator.ensembles_)
-    if loss > _TOLD_LOSS:
+    """Warn where rounded factors change predictions: with very little noise standard deviations hold on to their last digits."""
+    means, stds = (max(losses) for losses in zip(*(rounding_loss(e, torch.float32) for e in estimator.ensembles_), strict=True))
+    if max(means, stds) > _TOLD_LOSS:
+        of_means = f"means by up to {100 * means:.2g} % of these" if means else "means do not"
         warn(
-            f"With dtype='float32' standard deviations change by up to {100 * loss:.2g} % (at 200 training rows at most; means do not). "
+            f"With dtype='float32' standard deviations change by up to {100 * stds:.2g} %, and {of_means} (at 200 training rows at most). "
             "Save with dtype='float64' to keep them."
         )
 

@@ -53,11 +53,10 @@ def joint_moments(
     U = model_inputs(estimator, X)
     inputs.refuse_too_many_rows(len(U), 3)
     with prediction_threads(estimator.ensembles_, len(U), True, True):
-        found = [p.moments() for p in _predictives(estimator, U, latent, model_noise(estimator, noise_std, len(U)))]
-        covariances = [e.covariance(U, latent)[1] for e in estimator.ensembles_]
-        for C, (_, variance) in zip(covariances, found, strict=True):
-            C.diagonal().copy_(variance)  # with the known noise of these points
-        return as_columns(estimator, [m for m, _ in found]), as_columns(estimator, covariances)
+        noise = model_noise(estimator, noise_std, len(U))
+        known = [None if noise is None else noise[:, o] for o in range(len(estimator.ensembles_))]
+        found = [e.covariance(U, latent, own) for e, own in zip(estimator.ensembles_, known, strict=True)]
+        return as_columns(estimator, [m for m, _ in found]), as_columns(estimator, [C for _, C in found])
 
 
 def quantiles(estimator: Predicting, X: Table, q: Sequence[float], latent: bool, noise_std: ArrayLike | None) -> np.ndarray:

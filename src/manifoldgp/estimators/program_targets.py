@@ -112,7 +112,7 @@ def _predictor(
     X = standardised(writer, scaler)
     components = [found for group in groups for found in components_of(group, X)]
     origins = np.array([ensemble.offset for ensemble in ensembles])
-    follows = [(0.0, 0.0) if e.certainty is None else (e.certainty.exponent, e.certainty.share) for e in ensembles]
+    follows = [(0.0, 0.0) if e.followed is None else (e.followed.exponent, e.followed.share) for e in ensembles]
     exponents, shares = np.array(follows).T
     outputs = {}
     for prefix, moments in (("", [c.observed for c in components]), ("latent_", [c.latent for c in components])):

@@ -215,8 +215,8 @@ def _fitted(average: Averaged, data: Data | None, output: int, y_scaler: Standar
     total = np.logaddexp.reduce(np.concatenate([w.ravel() for w in log_weights]))
     on_device = [torch.as_tensor(w - total, device=block.device) for w, block in zip(log_weights, blocks, strict=True)]
     starts = np.concatenate(tables)
-    follows, alone = average.following, sum(block.members for block in blocks) == 1
-    certainty = None if follows is None or alone else Certainty(follows.exponent, follows.share, usual)
+    follows = average.following
+    certainty = None if follows is None else Certainty(follows.exponent, follows.share, usual)
     ensemble = Ensemble(blocks, on_device, average.variance_factors, offset, scale, certainty)
     heaviest = float(starts["nlml"][np.argmax(starts["weight"])])
     search = average.search if isinstance(average, Searched) else None

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-LEAST_CERTAIN, MOST_CERTAIN = 0.01, 8.0
-"""The smallest and the largest exponent: below, nothing follows, and beyond, the surest member alone would count, right or wrong."""
+_NO_WEIGHT = -1e3
+"""Logarithm of a weight of nothing, whose derivative is a number."""
 
 
 @dataclass(frozen=True)
@@ -34,9 +34,9 @@ class Certainty:
             sure = self.exponent * (usual[:, None] - variance.clamp_min(1e-300).log())
             parts.append((own[:, :, None] + sure).flatten(0, 1))
         following = torch.cat(parts)
-        following = following - following.logsumexp(0)
+        following = (following - following.logsumexp(0)).clamp_min(_NO_WEIGHT)
         if self.share == 1.0:
             return following
-        same = torch.cat([own.flatten() for own in log_weights])[:, None].expand_as(following)
+        same = torch.cat([own.flatten() for own in log_weights]).clamp_min(_NO_WEIGHT)[:, None].expand_as(following)
         part = following.new_tensor([1.0 - self.share, self.share]).log()
         return torch.logaddexp(part[0] + same, part[1] + following)

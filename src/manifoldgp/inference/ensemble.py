@@ -17,6 +17,7 @@ from manifoldgp.errors import InputError
 from manifoldgp.inference.certainty import Certainty
 from manifoldgp.inference.mixtures import Predictive, Warp
 from manifoldgp.inference.posterior import Conditioned
+from manifoldgp.warping import NoWarping
 
 _AS_IT_IS = nullcontext()
 
@@ -70,7 +71,7 @@ class Ensemble:
 
     A component is a member together with a variance factor: log_weights[b] is (F, R_b) for the F variance factors and the R_b
     members of block b. All weights together sum to one. A single model is one block with one member and the factor 1.
-    certainty: how weights follow how sure members are at a point; None: they are the same everywhere.
+    certainty: how weights follow how sure members are at a point; None: they are the same everywhere. A member alone has one too, for others that join it.
     """
 
     blocks: Sequence[Conditioned]
@@ -88,11 +89,22 @@ class Ensemble:
     @property
     def warped(self) -> bool:
         """Whether its target is warped."""
-        return not self._warp().trivial
+        return any(not isinstance(block.model.warping, NoWarping) for block in self.blocks)
+
+    @property
+    def followed(self) -> Certainty | None:
+        """How weights differ from point to point; None where they do not, as that of a member alone."""
+        return None if sum(block.members for block in self.blocks) == 1 else self.certainty
+
+    @property
+    def _means_need_variances(self) -> bool:
+        """Whether the mean of y depends on variances: by weights that follow them, or by a warped target."""
+        return self.followed is not None or self.warped
 
     def operations(self, rows: int, variance: bool = True, joint: bool = False) -> float:
-        """About how many operations it takes to predict so many rows."""
-        return sum(block.operations(rows, variance, joint) for block in self.blocks)
+        """About how many operations it takes to predict so many rows. variance: whether variances are asked for; means may need them anyway."""
+        needed = variance or self._means_need_variances
+        return sum(block.operations(rows, needed, joint) for block in self.blocks)
 
     def whole(self) -> Ensemble:
         """The same members, each with one set of points for all of the input space; members in cells lose something by it."""
@@ -122,7 +134,7 @@ class Ensemble:
         for chunk in X.split(self._differentiated):
             inputs = chunk.detach().clone().requires_grad_()
             with torch.enable_grad():
-                moments = [block.moments(inputs, variance=self.certainty is not None)[:2] for block in self.blocks]
+                moments = [block.moments(inputs, variance=self.followed is not None)[:2] for block in self.blocks]
                 weights = self.member_weights_at(self.observed([variance for _, variance in moments]))
                 mean = torch.stack([(w * m).sum(0) for w, (m, _) in zip(weights, moments, strict=True)]).sum(0)
             pieces.append(_slope(mean, inputs))
@@ -133,23 +145,26 @@ class Ensemble:
         """Rows that are differentiated at once; every cell among them keeps a factor meanwhile."""
         return 16 if any(block.in_cells for block in self.blocks) else 256
 
-    def covariance(self, X: Tensor, latent: bool = False) -> tuple[Tensor, Tensor]:
-        """Mean (n,) and joint covariance (n, n) of the mixture at X (n, D): Σ w (C_s + (m_s − m)(m_s − m)ᵀ)."""
-        if not self._warp().trivial:
+    def covariance(self, X: Tensor, latent: bool = False, known_noise: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Mean (n,) and joint covariance (n, n) of the mixture at X (n, D): Σ w (C_s + (m_s − m)(m_s − m)ᵀ). known_noise: variances (n,) in model units."""
+        if self.warped:
             raise InputError("The joint covariance of a warped target has no closed form. Use sample_y for joint draws.")
-        means, covariances, variances, spreads = [], [], [], []
+        means, covariances, observed, spreads = [], [], [], []
+        known = X.new_zeros(len(X)) if known_noise is None else known_noise
         factors = torch.tensor(self.variance_factors, dtype=X.dtype, device=X.device)
         for block, log_weights in zip(self.blocks, self.log_weights, strict=True):
-            mean, C = block.covariance(X)
-            variances.append(C.diagonal(dim1=-2, dim2=-1).clone())
+            (mean, variance), C = block.mean_and_variance(X), block.covariance(X)[1]
+            noise, diagonal = block.noise_variance()[:, None] + known, C.diagonal(dim1=-2, dim2=-1)
+            diagonal.clamp_min_(variance)  # in cells, a point alone knows fewer rows than all points together
+            observed.append(diagonal + noise)
             if not latent:
-                C.diagonal(dim1=-2, dim2=-1).add_(block.noise_variance()[:, None])
+                diagonal.add_(noise)
             means.append(mean)
             covariances.append(C)
             w = log_weights.exp()
             spreads.append((factors @ w / w.sum(0).clamp_min(torch.finfo(w.dtype).tiny))[:, None])
         # Entry (i, j) of a member's covariance has the weight √(w(x_i) w(x_j)).
-        roots = [w.sqrt().expand(len(w), len(X)) for w in self.member_weights_at(self.observed(variances))]
+        roots = [w.sqrt().expand(len(w), len(X)) for w in self.member_weights_at(observed)]
         m, root = torch.cat(means), torch.cat(roots)
         centre = (root**2 * m).sum(0)
         deviation = (m - centre) * root
@@ -179,7 +194,7 @@ class Ensemble:
 
     def _drawn_components(self, X: Tensor, count: int, generator: torch.Generator) -> Tensor:
         """The components (count, n) of draws at X (n, D); where weights differ, that with the largest log w_s(x) + g_s, for Gumbel numbers g_s of each draw."""
-        if self.certainty is None:
+        if self.followed is None:
             flat = torch.cat([w.reshape(-1) for w in self.log_weights]).exp()
             return torch.multinomial(flat, count, True, generator=generator)[:, None].expand(count, len(X))
         log_weights = self.predict(X).log_weights
@@ -204,7 +219,7 @@ class Ensemble:
 
     def mean(self, X: Tensor) -> Tensor:
         """Mean of y (n,) at X (n, D), without variances where they are not needed."""
-        if self.certainty is not None or not self._warp().trivial:
+        if self._means_need_variances:
             return self.predict(X).moments()[0]
         total = torch.zeros(len(X), dtype=X.dtype, device=X.device)
         for block, log_weights in zip(self.blocks, self.log_weights, strict=True):
@@ -218,9 +233,9 @@ class Ensemble:
 
     def member_weights_at(self, observed: Sequence[Tensor]) -> list[Tensor]:
         """Weight of each member (R_b, 1), or (R_b, n) where it follows the variances (R_b, n) of y, block by block."""
-        if self.certainty is None:
+        if self.followed is None:
             return [w[:, None] for w in self.member_weights()]
-        every = self.certainty.log_weights(self.log_weights, observed).exp()
+        every = self.followed.log_weights(self.log_weights, observed).exp()
         parts = every.split([w.numel() for w in self.log_weights])
         return [part.unflatten(0, w.shape).sum(0) for part, w in zip(parts, self.log_weights, strict=True)]
 
@@ -264,8 +279,8 @@ class Ensemble:
         every_variance = torch.cat([factor * variance for variance in variances for factor in self.variance_factors])
         weights = (
             torch.cat([w.reshape(-1) for w in self.log_weights]).to(every_mean.device)
-            if self.certainty is None
-            else self.certainty.log_weights(self.log_weights, observed)
+            if self.followed is None
+            else self.followed.log_weights(self.log_weights, observed)
         )
         return Predictive(every_mean, every_variance.clamp_min(1e-300), weights, self._warp(), self.offset, self.scale)
 

@@ -71,7 +71,7 @@ class ManifoldGPModel(Model, FantasizeMixin):
         self._members = [Members.of(block) for block in ensemble.blocks]
         self._offset, self._scale = ensemble.offset, ensemble.scale
         self._log_weights = torch.cat([w.reshape(-1) for w in ensemble.log_weights])
-        self._certainty, self._of_blocks = ensemble.certainty, ensemble.log_weights
+        self._certainty, self._of_blocks = ensemble.followed, ensemble.log_weights
         factors = torch.tensor(ensemble.variance_factors, dtype=torch.float64, device=self._log_weights.device)
         self._factor = torch.cat([factors.repeat_interleave(block.members) for block in ensemble.blocks])
         self._member = torch.cat(_component_members([block.members for block in ensemble.blocks], len(factors))).to(

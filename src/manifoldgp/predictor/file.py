@@ -15,6 +15,7 @@ import numpy as np
 from manifoldgp._system.bounded_json import parse_table
 from manifoldgp._system.files import written_whole
 from manifoldgp.errors import FileFormatError
+from manifoldgp.predictor.mixture_facts import check_mixture
 from manifoldgp.predictor.operations import OPERATIONS
 from manifoldgp.predictor.program import COMPONENTS, OUTPUTS, VALUES, Instruction, Program
 from manifoldgp.predictor.trial import try_out
@@ -75,7 +76,8 @@ def read(path: str | Path) -> tuple[Program, dict[str, Any]]:
         if missing := {"n_outputs", "flat", "feature_names", "x_offset", "x_scale", "table", "mixture"} - set(facts):
             raise FileFormatError(f"{path} lacks {', '.join(sorted(missing))}.")
         _check_facts(facts)
-        try_out(program, np.array(facts["x_offset"], dtype=np.float64), () if facts["flat"] else (facts["n_outputs"],))
+        members = None if facts["mixture"] is None else len(facts["mixture"]["owner"])
+        try_out(program, np.array(facts["x_offset"], dtype=np.float64), () if facts["flat"] else (facts["n_outputs"],), members)
         return program, facts
     except FileFormatError:
         raise
@@ -139,31 +141,7 @@ def _check_facts(facts: dict[str, Any]) -> None:
     if type(outputs) is not int or outputs < 1 or type(facts["flat"]) is not bool or (facts["flat"] and outputs > 1):
         raise FileFormatError(f"The file's number of targets should be at least 1; it has {outputs!r}, flat={facts['flat']!r}.")
     if facts["mixture"] is not None:
-        _check_mixture(facts["mixture"], outputs)
-
-
-def _check_mixture(mixture: dict[str, Any], outputs: int) -> None:
-    """Every member has its weights and a target, and where weights follow variances a usual one."""
-    owner, members = mixture["owner"], len(mixture["owner"])
-    numbers = {name: np.array(mixture[name], dtype=np.float64) for name in mixture if name != "owner"}
-    shapes = {
-        "weights": (members, len(mixture["factors"])),
-        "origins": (outputs,),
-        "exponents": (outputs,),
-        "following": (outputs,),
-        "log_usual": (members,),
-    }
-    if len({name in mixture for name in ("exponents", "following", "log_usual")}) > 1 or any(
-        not np.isfinite(array).all()
-        or array.shape != shapes.get(name, array.shape)
-        or (name not in ("origins", "log_usual") and (array < 0.0).any())
-        for name, array in numbers.items()
-    ):
-        raise FileFormatError(
-            "The file's members should have finite weights, factors and variances, which do not fit. It is damaged or forged."
-        )
-    if not all(type(target) is int and 0 <= target < outputs for target in owner):
-        raise FileFormatError(f"The file's members should be of {outputs} targets, counted from 0. It is damaged or forged.")
+        check_mixture(facts["mixture"], outputs)
 
 
 def _check(program: Program) -> None:

@@ -18,6 +18,9 @@ BISECTIONS, NEWTON_STEPS = 40, 2
 LEAST = 1e-300
 """The smallest variance of which a logarithm is taken."""
 
+LEAST_CERTAIN, MOST_CERTAIN = 0.01, 8.0
+"""The smallest and the largest exponent of variances that weights follow: below, nothing follows, and beyond, the surest member alone would count, right or wrong."""
+
 
 @operation
 def weighted(K: np.ndarray, a: np.ndarray) -> np.ndarray:

@@ -23,13 +23,15 @@ _PRODUCTS = {
 """Operations whose result is (..., rows of the first, columns of the second)."""
 
 
-def try_out(program: Program, x: np.ndarray, shape: Shape) -> None:
-    """Refuse a program that fails at x (D,), or that gives other than finite numbers of the given shape there."""
+def try_out(program: Program, x: np.ndarray, shape: Shape, members: int | None = None) -> None:
+    """Refuse a program that fails at x (D,), or that gives other than finite numbers of the given shape there. members: of mixtures, which it has to give; None: of none."""
+    if members is not None and not set(COMPONENTS) <= set(program.outputs):
+        raise FileFormatError("The file tells of mixtures, and its program gives none. It is damaged or forged.")
     for rows in (1, 2):
-        _try_rows(program, np.tile(x, (rows, 1)), shape)
+        _try_rows(program, np.tile(x, (rows, 1)), shape, members)
 
 
-def _try_rows(program: Program, X: np.ndarray, shape: Shape) -> None:
+def _try_rows(program: Program, X: np.ndarray, shape: Shape, members: int | None) -> None:
     arrays: dict[int, np.ndarray] = {0: X, **program.constants}
     most = FREE_NUMBERS + TIMES_THE_CONSTANTS * sum(constant.size for constant in program.constants.values())
     total, largest = 0, 1
@@ -44,22 +46,26 @@ def _try_rows(program: Program, X: np.ndarray, shape: Shape) -> None:
                     f"The file's program takes far more memory than its constants account for (beyond {4 * most} numbers)."
                 )
             arrays[instruction.output] = result
-    _refuse_results({name: arrays[slot] for name, slot in program.outputs.items()}, (len(X), *shape))
+    _refuse_results({name: arrays[slot] for name, slot in program.outputs.items()}, (len(X), *shape), members)
     if 64 * program.row_bytes * len(X) < largest - _constant_bytes(program):
         raise FileFormatError(
             f"The file says that a row takes {program.row_bytes} bytes while it is worked on; it takes {largest // len(X)}."
         )
 
 
-def _refuse_results(results: dict[str, np.ndarray], shape: Shape) -> None:
+def _refuse_results(results: dict[str, np.ndarray], shape: Shape, members: int | None) -> None:
     for name, result in results.items():
+        if name in COMPONENTS and members is not None and result.size != members * shape[0]:
+            raise FileFormatError(
+                f"The file's program should give {name} of {members} members, and does not. It is damaged or forged."
+            )
         along = result.shape[-1:] if name in COMPONENTS else result.shape[:1]  # members and functions may be any number
         fits = result.shape == shape if name in OUTPUTS else along == shape[:1]
         if not fits or result.dtype != np.float64 or not np.isfinite(result).all():
             raise FileFormatError(
                 f"The file's program should give finite numbers as {name}, and does not. It is damaged or forged."
             )
-        if name.endswith("std") and (result < 0.0).any():
+        if name.endswith(("std", "variances")) and (result < 0.0).any():
             raise FileFormatError(f"The file's program gives a negative {name}. It is damaged or forged.")
 
 
@@ -84,7 +90,9 @@ def _most_numbers(operation: str, shapes: Sequence[Shape]) -> int:
         width = max(shapes[0][-1], sum(shape[-1] for shape in shapes[1:]))
         return math.prod(shapes[0][:-1]) * width * max(math.prod(shape[:-2]) for shape in shapes)
     if operation == "warped_moments":
-        return math.prod(shapes[0]) * math.prod(max(shape, default=1) for shape in shapes[2:])
+        moments, *shape, nodes, weights = shapes[0], *shapes[2:]
+        of_nodes = [(math.prod(each), *[1] * (len(moments) + 1)) for each in (nodes, weights)]
+        return _broadcast([(*moments, 1), (*shapes[1], 1), *shape, *of_nodes])  # every node with every tanh
     if operation == "spectral_mixture":
         shapes = [(*shapes[0][:-2], 1, *shapes[0][-2:]), *shapes[1:]]
     return max(_broadcast(shapes), 2 * sum(math.prod(shape) for shape in shapes))

@@ -1,0 +1,65 @@
+"""What a predictor's file tells of the members of its mixtures, checked: whose they are, what they weigh, and how their weights follow variances."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from manifoldgp.errors import FileFormatError
+from manifoldgp.predictor.operations_mixtures import MOST_CERTAIN
+
+_ALWAYS, _FOLLOWING = {"owner", "weights", "factors", "origins"}, {"exponents", "following", "log_usual"}
+
+_ROUNDING = 1e-6
+"""By how much the weights of a target may miss one."""
+
+_LARGEST_LOG = 2100.0
+"""Size of the logarithm of a usual variance: those of model files are below 600, and beside them is the square of a scale, which is a number."""
+
+
+def check_mixture(mixture: dict[str, Any], outputs: int) -> None:
+    """Refuse members without a target or weights of their own, targets without members, and weights that follow variances in no way that a fit finds."""
+    if set(mixture) not in (_ALWAYS, _ALWAYS | _FOLLOWING):
+        raise FileFormatError(
+            f"The file's mixture should have {', '.join(sorted(_ALWAYS))}, and all or none of {', '.join(sorted(_FOLLOWING))}; it has "
+            f"{', '.join(sorted(mixture))}. It is damaged or forged."
+        )
+    owner, members = mixture["owner"], len(mixture["owner"])
+    if not all(type(target) is int and 0 <= target < outputs for target in owner) or len(set(owner)) < outputs:
+        raise FileFormatError(
+            f"The file's members should be of {outputs} targets, counted from 0, and each target should have some. It is damaged or forged."
+        )
+    count = len(mixture["factors"])
+    weights, factors = _numbers(mixture["weights"], members, count), _numbers(mixture["factors"], count)
+    _numbers(mixture["origins"], outputs)
+    totals = np.bincount(owner, weights.sum(1))
+    if not ((weights >= 0.0).all() and (factors > 0.0).all() and (np.abs(totals - 1.0) < _ROUNDING).all()):
+        raise FileFormatError(
+            "The file's members should have weights that sum to one for each target, and positive factors. It is damaged or forged."
+        )
+    if "exponents" in mixture:
+        _check_following(mixture, outputs, members)
+
+
+def _check_following(mixture: dict[str, Any], outputs: int, members: int) -> None:
+    exponents, shares = (_numbers(mixture[name], outputs) for name in ("exponents", "following"))
+    usual = _numbers(mixture["log_usual"], members)
+    powers = (exponents >= 0.0).all() and (exponents <= MOST_CERTAIN).all()
+    if not (powers and (shares >= 0.0).all() and (shares <= 1.0).all() and (np.abs(usual) <= _LARGEST_LOG).all()):
+        raise FileFormatError(
+            f"The file's weights should follow powers of variances from 0 to {MOST_CERTAIN:g} in shares from 0 to 1, beside variances that are numbers. It is damaged or forged."
+        )
+
+
+def _numbers(plain: Any, *shape: int) -> np.ndarray:
+    """Finite numbers of a file, which must have this shape."""
+    array = np.array(plain, dtype=object)
+    if array.shape != shape or any(type(number) not in (int, float) for number in array.flat):
+        raise FileFormatError(
+            f"The file's members should have numbers of shape {shape}, which do not fit. It is damaged or forged."
+        )
+    found = array.astype(np.float64)
+    if not np.isfinite(found).all():
+        raise FileFormatError("The file's members should have finite numbers, which do not fit. It is damaged or forged.")
+    return found
