@@ -131,6 +131,22 @@ def training_rows(model: ManifoldGPRegressor, output: int = 0, most: int | None 
     return Rows(X, model.y_scaler_.as_given(Y)[:, output], X, place, len(y), False)
 
 
+def row_levels(model: ManifoldGPRegressor, output: int, place: np.ndarray) -> np.ndarray | None:
+    """Which categories (n, C) training rows have in columns with many of them, -1 where that is not known; None: the model does not know it of any row.
+
+    place (n,): of the rows that the model keeps. What they were trained with does not tell, as their own target had no say in it.
+    """
+    known: list[np.ndarray] | None = getattr(model, "_row_levels", None)
+    if known is None:
+        return None
+    levels = known[output]
+    found = np.full((len(place), levels.shape[1]), -1)
+    found[place < len(levels)] = levels[
+        place[place < len(levels)]
+    ]  # rows that were added later have the effects of their category
+    return found
+
+
 def chosen_rows(
     model: ManifoldGPRegressor, X: Table | None, y: ArrayLike | None, output: int = 0, most: int | None = None
 ) -> Rows:

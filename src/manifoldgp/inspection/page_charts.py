@@ -58,8 +58,9 @@ def prediction_chart(view: ModelView) -> Spec:
 
 def _effect(view: ModelView, target: TargetView, column: TableColumn, most: int) -> tuple[inspection.Band, list[str] | None]:
     """What an input does along the data; of a category the mean prediction and interval of the rows of each of the most frequent ones, and what these are called."""
-    rows = view.X[inspection.thinned(len(view.X), most)]
-    words = column.words(rows)
+    place = inspection.thinned(len(view.X), most)
+    rows = view.X[place]
+    words = column.words(rows, inspection.row_levels(view.model, 0, place))
     if words is None:
         return inspection.effect_band(view.model, column.places[0], output=target.output, most=most), None
     usual = [word for word, _ in Counter(words).most_common(MOST_WORDS)]

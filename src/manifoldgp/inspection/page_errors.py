@@ -46,7 +46,7 @@ def _residuals(view: ModelView, target: TargetView, column: TableColumn | None) 
     some = inspection.thinned(len(found.observed), 600)
     error = (found.observed - found.mean)[some]
     rows = view.numbers_of(found)[some]
-    words = None if column is None else column.words(found.X[some])
+    words = None if column is None else column.words(found.X[some], view.levels_of(target, found, some))
     known = sorted(set(words or ()))
     if words is not None:
         x = np.array([known.index(word) for word in words], dtype=float)
@@ -87,7 +87,8 @@ def _worst_of(view: ModelView, target: TargetView) -> str:
     numbers_of_rows = view.numbers_of(found)
     worst: list[int] = np.argsort(-np.abs(error), kind="stable")[:_WORST].tolist()
     heads = ("row", "observed", "predicted", "error", "95 % interval", *(escape(column.label) for column in shown))
-    inputs = [cells(column, found.X, worst) for column in shown]
+    levels = view.levels_of(target, found, np.array(worst))
+    inputs = [cells(column, found.X, worst, levels) for column in shown]
     rows = []
     for k, i in enumerate(worst):
         outside = not found.lower[i] <= found.observed[i] <= found.upper[i]
@@ -98,10 +99,10 @@ def _worst_of(view: ModelView, target: TargetView) -> str:
     return f"<h3>The rows with the largest errors{of}</h3>{table(heads, rows)}"
 
 
-def cells(column: TableColumn, X: np.ndarray, rows: Sequence[int]) -> list[str]:
-    """What a table shows of an input in some rows of X (n, D), as HTML: a category by its name, a date as a date."""
+def cells(column: TableColumn, X: np.ndarray, rows: Sequence[int], levels: np.ndarray | None = None) -> list[str]:
+    """What a table shows of an input in some rows of X (n, D), as HTML: a category by its name, a date as a date. levels: of these rows, as in `TableColumn.words`."""
     some = X[rows]
-    words = column.words(some)
+    words = column.words(some, levels)
     if words is not None:
         shown = list(map(escape, words))
     elif column.column.kind == "date":

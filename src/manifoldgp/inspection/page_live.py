@@ -8,11 +8,12 @@ from importlib import resources
 
 import numpy as np
 
+from manifoldgp import inspection
 from manifoldgp._system.plain_text import one_line
-from manifoldgp.data.columns import Column
 from manifoldgp.data.dates import UNITS
 from manifoldgp.errors import InputError
 from manifoldgp.inspection.page_view import ModelView, Spec, numbers
+from manifoldgp.inspection.table_columns import TableColumn
 from manifoldgp.predictor import Predictor
 
 MOST_BYTES = 24_000_000
@@ -73,20 +74,19 @@ def _facts(view: ModelView, p: Predictor) -> Spec:
 
 def _columns(view: ModelView, begin: int) -> list[Spec]:
     """The inputs as people have them: numbers and dates with a range, one choice for all numbers of a category. begin: the row whose values are shown first."""
-    columns = map(Column, view.inputs) if view.encoding is None else view.encoding.columns
-    found, d = [], 0
-    for column in columns:
-        spec = _column(column, view.X[:, d : d + len(column.names) - column.indicator], begin)
+    found = []
+    for shown in view.columns:
+        column = shown.column
+        spec = _column(shown, view.X, begin, inspection.row_levels(view.model, 0, np.array([begin])))
         label = one_line(spec["name"] if view.encoding is None else view.encoding.label(spec["name"]))
         zone = " (UTC)" if column.time is not None and column.time.zoned else ""
         found.append(spec | {"shown": one_line(spec["name"]), "label": label + zone})
-        d += len(column.names)
     return found
 
 
-def _column(column: Column, X: np.ndarray, begin: int) -> Spec:
-    """What a control for a column has to know; X (n, numbers of the column): its values, of which the first say the range."""
-    x = X[:, 0]
+def _column(shown: TableColumn, X: np.ndarray, begin: int, levels: np.ndarray | None) -> Spec:
+    """What a control for a column has to know; X (n, D): training rows, which say the range; levels (1, C): of the row that is shown first, as in `row_levels`."""
+    column, x = shown.column, X[:, shown.places[0]]
     spec: Spec = {
         "name": column.name,
         "kind": column.kind,
@@ -96,9 +96,8 @@ def _column(column: Column, X: np.ndarray, begin: int) -> Spec:
         "indicator": column.indicator,
     }
     if column.categories:
-        codes = np.eye(len(column.categories)) if column.effects is None else np.array(column.effects.shifts)
-        start = column.categories[int(((codes - X[begin]) ** 2).sum(1).argmin())]
-        return spec | {"kind": "category", "categories": list(column.categories), "codes": codes.tolist(), "start": start}
+        start = shown.categories(X[[begin]], levels)[0]
+        return spec | {"kind": "category", "categories": list(column.categories), "codes": shown.codes.tolist(), "start": start}
     if column.time is None:
         return spec
     if column.time.origin is None:  # a length of time is a number in its unit

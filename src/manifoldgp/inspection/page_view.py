@@ -139,6 +139,10 @@ class ModelView:
     affordable: int
     test_numbers: np.ndarray | None = None
 
+    def levels_of(self, target: TargetView, found: inspection.Predictions, some: np.ndarray) -> np.ndarray | None:
+        """Which categories some of the rows that are looked at have in columns with many of them, as `inspection.row_levels` says it of training rows; else None."""
+        return inspection.row_levels(self.model, target.output, found.place[some]) if found.left_out else None
+
     def numbers_of(self, found: inspection.Predictions) -> np.ndarray:
         """What rows that are looked at are called: their numbers in the table that they came from, counted from 1."""
         encoding: TableEncoding | None = getattr(self.model, "table_encoding_", None)
