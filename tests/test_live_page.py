@@ -19,7 +19,7 @@ from browser import browse, outcome_of, with_script
 from drawn_estimators import every_part, make_inputs, rounding
 from manifoldgp import GPRegressor, inspection
 from manifoldgp.data.encoding import TableEncoding
-from manifoldgp.data.table_files import read_table
+from manifoldgp.data.table_files import read_table, write_table
 from manifoldgp.data.written_numbers import NO_VALUE, _units_row, decimal_sign, read_numbers
 from manifoldgp.inspection import page_live
 from manifoldgp.inspection.page import write_model_report
@@ -175,7 +175,10 @@ def test_dates_many_categories_and_gaps_are_encoded_as_the_model_does(chromium, 
     write_model_report(model, tmp_path / "model.html")
     new, encoding = table.iloc[[0, 1, 30, 59]], model.table_encoding_
     view: Any = SimpleNamespace(
-        model=model, encoding=encoding, X=encoding.training_inputs(gaps, gaps[["grip"]].to_numpy())[0].to_numpy()
+        model=model,
+        encoding=encoding,
+        columns=inspection.table_columns(list(encoding.names), encoding),
+        X=encoding.training_inputs(gaps, gaps[["grip"]].to_numpy())[0].to_numpy(),
     )
     functions = (resources.files("manifoldgp.inspection") / "live.js").read_text(encoding="utf-8").split("// Distance from")[0]
     code = f"""
@@ -255,6 +258,22 @@ def test_cells_without_a_value_are_those_of_tables(chromium, tmp_path):
     assert not console
     among_numbers = [text for text in texts if text in STR_NA_VALUES or text.casefold() in NO_VALUE]
     assert outcome_of(dom) == [among_numbers, [text for text in texts if text in STR_NA_VALUES]]
+
+
+def test_names_that_the_page_asks_for_are_those_that_it_reads(chromium, tmp_path):
+    """Quotes inside of a name are doubled, and an apostrophe before what a spreadsheet would compute is none of it."""
+    table = pd.DataFrame(np.random.default_rng(0).normal(size=(20, 2)), columns=['beta,gain "hFE"', "=V_m"])
+    model = GPRegressor(restarts=1, max_iter=3).fit(table, table["=V_m"])
+    write_model_report(model, tmp_path / "m.html")
+    write_table(table.head(3), tmp_path / "t.csv")
+    code = f"""
+      const box = document.querySelector("#live-table textarea"), go = document.querySelector("#live-table button");
+      const reasons = (text) => {{ box.value = text; go.click(); return [...document.querySelectorAll("#live-table tbody tr")].map((row) => row.lastChild.textContent); }};
+      return [reasons(box.placeholder.replace("...", "1,2")), reasons({json.dumps((tmp_path / "t.csv").read_text())})];"""
+    page = with_script((tmp_path / "m.html").read_text(encoding="utf-8"), code, tmp_path / "m2.html")
+    dom, console = browse(chromium, page, tmp_path / "profile")
+    assert not console
+    assert outcome_of(dom) == [[""], ["", "", ""]]
 
 
 def test_a_flag_is_chosen_as_the_table_has_it(chromium, tmp_path):
@@ -372,7 +391,8 @@ def test_controls_have_the_numbers_of_the_table():
     """The low end of a 0/1 column was 3.5e-18: what standardising leaves in the last digits."""
     X = np.c_[np.arange(34) == 3, np.linspace(-1, 1, 34).round(2)].astype(float)
     model = GPRegressor(restarts=1, max_iter=3).fit(X, X.sum(1))
-    view: Any = SimpleNamespace(model=model, encoding=None, inputs=["wet", "speed"], X=inspection.chosen_inputs(model, None))
+    columns = inspection.table_columns(["wet", "speed"], None)
+    view: Any = SimpleNamespace(model=model, encoding=None, columns=columns, X=inspection.chosen_inputs(model, None))
     ends = [(column["low"], column["high"], column["start"]) for column in page_live._columns(view, 33)]
     assert ends == [(0.0, 1.0, 0.0), (-1.0, 1.0, 1.0)]
 

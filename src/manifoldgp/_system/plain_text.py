@@ -108,6 +108,16 @@ def cell(name: str) -> str:
     return f"'{name}" if name.startswith(_FORMULA) else name
 
 
+def name_in(cell: str) -> str:
+    """The name in a cell of a header: what `cell` put in front is no part of it.
+
+    >>> name_in("'=1+1"), name_in(" force [N] "), name_in("'quoted'")
+    ('=1+1', 'force [N]', "'quoted'")
+    """
+    name = cell.strip()
+    return name[1:].strip() if name.startswith("'") and name[1:].startswith(_FORMULA) else name
+
+
 def without_formulas(text: str) -> str:
     """A name in a picture's text, where matplotlib would read what stands between two dollar signs as a formula.
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from manifoldgp._system.plain_text import without_brackets
+from manifoldgp._system.plain_text import name_in, without_brackets
 from manifoldgp.data.codes import padded
 from manifoldgp.data.dates import pandas
 from manifoldgp.errors import warn
@@ -240,7 +240,7 @@ def with_numbers(table: DataFrame, decimal: str, file: str) -> DataFrame:
 
 def with_units(table: DataFrame, units: Mapping[Any, str]) -> DataFrame:
     """The table, which keeps the units of columns whose names do not tell them."""
-    told = {str(name).strip(): unit for name, unit in units.items() if not _tells(str(name), unit)}
+    told = {name_in(str(name)): unit for name, unit in units.items() if not _tells(str(name), unit)}
     if told:
         table.attrs[UNITS] = table.attrs.get(UNITS, {}) | told
     return table

@@ -208,7 +208,7 @@ function predicted(text) {
   if (!head || !rows.length) return "A header row and at least one row of values are needed.";
   const units = unitsAbove(rows, decimal);
   if (units) rows = rows.slice(1);
-  const names = head.map((name) => name.trim()), places = live.columns.map((column) => placeOf(column.name, names));
+  const names = head.map((name) => name.trim().replace(/^'(?=[=+@-])/, "")), places = live.columns.map((column) => placeOf(column.name, names));
   const missing = live.columns.filter((_, c) => places[c] < 0).map((column) => column.shown);
   if (missing.length) return `The table lacks these columns: ${missing.join(", ")}.`;
   const added = live.targets.flatMap((name) => [`${name} mean`, `${name} std`, `${name} low`, `${name} high`]);
@@ -221,15 +221,16 @@ function predicted(text) {
   });
   return { head: [...names, ...added, "not predicted because"], body, separator, units };
 }
+// A cell as text: in quotes, its own doubled, where it holds the separator, a quote or the end of a line.
+const quoted = (cell, separator) => (typeof cell === "string" && (cell.includes(separator) || /["\n]/.test(cell)) ? `"${cell.replaceAll('"', '""')}"` : String(cell));
 (() => {
   const holder = document.getElementById("live-table"), out = make("div", { role: "status" });
-  const box = make("textarea", { rows: 5, spellcheck: "false", "aria-label": "Table with a header row", placeholder: live.columns.map((c) => (c.shown.includes(",") ? `"${c.shown}"` : c.shown)).join(",") + "\n..." });
+  const box = make("textarea", { rows: 5, spellcheck: "false", "aria-label": "Table with a header row", placeholder: live.columns.map((c) => quoted(c.shown, ",")).join(",") + "\n..." });
   const file = make("input", { type: "file", accept: ".csv,.tsv,.txt", "aria-label": "CSV file" }), go = make("button", { class: "chip", type: "button", text: "Predict the table" });
-  const quote = (cell, separator) => (typeof cell === "string" && (cell.includes(separator) || /["\n]/.test(cell)) ? `"${cell.replaceAll('"', '""')}"` : String(cell));
   function run() {
     const found = predicted(box.value);
     if (typeof found === "string") { out.replaceChildren(make("p", { class: "caution", text: found })); return; }
-    const text = [found.head, ...found.body].map((row) => row.map((cell) => quote(cell, found.separator)).join(found.separator)).join("\n") + "\n";
+    const text = [found.head, ...found.body].map((row) => row.map((cell) => quoted(cell, found.separator)).join(found.separator)).join("\n") + "\n";
     const count = found.body.filter((row) => row[row.length - 1] === "").length;
     const link = make("a", { download: "predictions.csv", href: URL.createObjectURL(new Blob([text], { type: "text/csv" })), text: `Download ${count} prediction${count === 1 ? "" : "s"}` });
     const cellOf = (cell) => make("td", { text: typeof cell === "number" ? say(cell) : cell });
