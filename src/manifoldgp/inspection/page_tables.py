@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from manifoldgp import inspection, metrics
-from manifoldgp._system.plain_text import digits
+from manifoldgp._system.plain_text import digits, explained_share
 from manifoldgp.averaging.verdict import errors_of
 from manifoldgp.estimators.diagnosis import Diagnosis
 from manifoldgp.inspection.page_view import ModelView, TargetView
@@ -171,8 +171,8 @@ def linear_rmse(found: inspection.Predictions, X: np.ndarray, y: np.ndarray) -> 
 
 
 def _explained(share: float | None) -> str:
-    """R² for reading: four digits after the point are more than enough, and rounding leaves no 2e-17."""
-    return "–" if share is None else say(round(share, 4) + 0.0)
+    """R² for reading."""
+    return "–" if share is None else explained_share(share, 4).replace("-", "−")
 
 
 def _scores(target: TargetView, found: inspection.Predictions, which: str) -> list[str]:
