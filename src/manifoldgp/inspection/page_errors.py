@@ -21,6 +21,7 @@ from manifoldgp.inspection.page_view import (
     axis,
     chart,
     choice,
+    input_axis,
     numbers,
     padded,
     word_axis,
@@ -52,12 +53,15 @@ def _residuals(view: ModelView, target: TargetView, column: TableColumn | None) 
         x = np.array([known.index(word) for word in words], dtype=float)
     else:
         x = rows.astype(float) if column is None else found.X[some, column.places[0]]
-    name = ORDER if column is None else column.label if words is not None else view.inputs[column.places[0]]
-    limits = padded(x)
+    name, limits = ORDER if column is None else column.axis_label, padded(x)
+    if words is not None and len(known) <= MOST_WORDS:
+        along = word_axis(name, known)
+    else:
+        along = axis(name, limits) if column is None or words is not None else input_axis(column, found.X, limits)
     points = {
         "kind": "points",
         "color": BLUE,
-        "x": numbers(x),
+        "x": numbers(x, 10),
         "y": numbers(error),
         "row": [str(i) for i in rows],
         **({} if words is None else {"label": words}),
@@ -69,7 +73,7 @@ def _residuals(view: ModelView, target: TargetView, column: TableColumn | None) 
         "title": f"Errors of {target.name} against {name}",
         "hover": "nearest",
         "height": 320,
-        "x": axis(name, limits) if words is None or len(known) > MOST_WORDS else word_axis(name, known),
+        "x": along,
         "y": axis(f"{target.name}: observed less predicted", padded(error, [0.0])),
         "layers": [zero, points],
         "idle": POINT,
@@ -106,7 +110,7 @@ def cells(column: TableColumn, X: np.ndarray, rows: Sequence[int], levels: np.nd
     if words is not None:
         shown = list(map(escape, words))
     elif column.column.kind == "date":
-        shown = column.dates(some)
+        shown = column.dates(some[:, column.places[0]])
     else:
         shown = [say_input(x) for x in _with_zeros(X)[rows, column.places[0]]]
     return ["missing" if gap else text for text, gap in zip(shown, column.is_missing(some), strict=True)]

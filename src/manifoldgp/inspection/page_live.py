@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime, time
 from html import escape
 from importlib import resources
 
@@ -10,7 +9,6 @@ import numpy as np
 
 from manifoldgp import inspection
 from manifoldgp._system.plain_text import one_line
-from manifoldgp.data.dates import UNITS
 from manifoldgp.errors import InputError
 from manifoldgp.inspection.page_view import ModelView, Spec, numbers
 from manifoldgp.inspection.table_columns import TableColumn
@@ -76,11 +74,8 @@ def _columns(view: ModelView, begin: int) -> list[Spec]:
     """The inputs as people have them: numbers and dates with a range, one choice for all numbers of a category. begin: the row whose values are shown first."""
     found = []
     for shown in view.columns:
-        column = shown.column
         spec = _column(shown, view.X, begin, inspection.row_levels(view.model, 0, np.array([begin])))
-        label = one_line(spec["name"] if view.encoding is None else view.encoding.label(spec["name"]))
-        zone = " (UTC)" if column.time is not None and column.time.zoned else ""
-        found.append(spec | {"shown": one_line(spec["name"]), "label": label + zone})
+        found.append(spec | {"shown": one_line(spec["name"]), "label": shown.axis_label})
     return found
 
 
@@ -102,12 +97,10 @@ def _column(shown: TableColumn, X: np.ndarray, begin: int, levels: np.ndarray | 
         return spec
     if column.time.origin is None:  # a length of time is a number in its unit
         return spec | {"kind": "number", "name": column.names[0]}
-    first = datetime.fromisoformat(column.time.origin)
-    origin, unit = first.timestamp() * 1e3, UNITS[column.time.unit] * 1e3
-    days = bool((x == np.round(x)).all()) and column.time.unit == "days" and first.time() == time()
-    places = {name: origin + unit * spec[name] for name in ("low", "high", "start")}
-    scale = {"origin": origin, "unit": unit, "cyclic": list(column.time.cyclic), "order": column.time.order}
-    return spec | places | scale | {"days": days}
+    clock = shown.clock(X)
+    assert clock is not None
+    places = {name: clock["origin"] + clock["unit"] * spec[name] for name in ("low", "high", "start")}
+    return spec | places | clock | {"cyclic": list(column.time.cyclic), "order": column.time.order}
 
 
 def _typical_gap(scaled: np.ndarray) -> float:

@@ -70,6 +70,12 @@ def choice(label: str, options: Iterable[str], *, buttons: bool = False) -> Spec
     return {"label": label, "options": list(options), "shown": True, "buttons": buttons}
 
 
+def input_axis(column: TableColumn, X: np.ndarray, limits: Sequence[float]) -> Spec:
+    """An axis along which an input runs, with dates where it holds dates; X (n, D): rows that are shown."""
+    clock = column.clock(X)
+    return axis(column.axis_label, limits, **({} if clock is None else {"date": clock}))
+
+
 def word_axis(label: str, words: Sequence[str]) -> Spec:
     """An axis with words at 0, 1, and so on."""
     return axis(label, (-0.5, len(words) - 0.5), fixed=True, ticks=[[k, word] for k, word in enumerate(words)])

@@ -291,7 +291,7 @@ def features(view: ModelView, shown: bool) -> str:
     if found.weight < 0.999:
         text += f" Of the many members with learned features this is the one with the most weight (group {escape(found.group)}, {100 * found.weight:.0f} % of the prediction)."
     if len(view.inputs) == 1:
-        text += f" Shown as functions of {escape(view.inputs[0])}{', and by the directions in which they spread most' if Q > 2 else ''}."
+        text += f" Shown as functions of {escape(view.columns[0].label)}{', and by the directions in which they spread most' if Q > 2 else ''}."
     elif Q > 2:
         text += f" {counted(Q, 'feature')} do not fit on a screen: shown are the directions in which they spread most."
     return text + _thinned(view)

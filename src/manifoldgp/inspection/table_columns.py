@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, time, timedelta
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -64,13 +64,31 @@ class TableColumn:
             found = np.where(levels[:, self.which] >= 0, levels[:, self.which], found)
         return [self.column.categories[k] for k in found]
 
-    def dates(self, X: np.ndarray) -> list[str]:
-        """Its dates in rows X (n, D), with a time of day where it is not midnight."""
+    @property
+    def axis_label(self) -> str:
+        """What its axis is called: dates with a zone are counted in UTC."""
+        return self.label + " (UTC)" * (self.column.time is not None and self.column.time.zoned)
+
+    def dates(self, x: np.ndarray) -> list[str]:
+        """The dates that its first numbers (n,) stand for, with a time of day where it is not midnight."""
+        assert self.column.time is not None
+        times = (self._origin + timedelta(seconds=round(float(v) * UNITS[self.column.time.unit])) for v in x)
+        return [time.isoformat(" ").removesuffix(" 00:00:00") for time in times]
+
+    def clock(self, X: np.ndarray) -> dict[str, float | bool] | None:
+        """How scripts read its first number as a date, origin + unit · x milliseconds since 1970; days: whether all dates in rows X (n, D) are days. None where it is no date."""
+        if self.column.kind != "date" or self.column.time is None:
+            return None
+        x, unit = X[:, self.places[0]], self.column.time.unit
+        days = bool((x == np.round(x)).all()) and unit == "days" and self._origin.time() == time()
+        return {"origin": self._origin.replace(tzinfo=UTC).timestamp() * 1e3, "unit": UNITS[unit] * 1e3, "days": days}
+
+    @property
+    def _origin(self) -> datetime:
+        """The date from which its first number counts, in UTC."""
         assert self.column.time is not None
         assert self.column.time.origin is not None
-        origin, seconds = datetime.fromisoformat(self.column.time.origin).replace(tzinfo=None), UNITS[self.column.time.unit]
-        times = (origin + timedelta(seconds=round(float(x) * seconds)) for x in X[:, self.places[0]])
-        return [time.isoformat(" ").removesuffix(" 00:00:00") for time in times]
+        return datetime.fromisoformat(self.column.time.origin).replace(tzinfo=None)
 
 
 def table_columns(inputs: Sequence[str], encoding: TableEncoding | None) -> list[TableColumn]:
