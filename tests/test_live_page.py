@@ -434,6 +434,9 @@ def test_units_are_found_on_the_page_where_tables_find_them(chromium, tmp_path):
         below = rng.choice(others, (rows, columns), p=[0.42, 0.42, 0.06, 0.06, 0.0, 0.04])
         tables.append([rng.choice(firsts, columns).tolist(), *below.tolist()])
     tables += [[["m", "1/s", "K"], *[["1", cell, "2"]] * 3] for cell in ("2", "2/s")]
+    tables += [
+        [[*first, "3"], *[["1"] * (1 + len(first))] * 3] for first in (["m"], ["m", "K"], ["m", "K", "s"], ["m", "5", "s", "K"])
+    ]
     functions = (resources.files("manifoldgp.inspection") / "live.js").read_text(encoding="utf-8")
     functions = (
         functions.split("// Distance from")[0]

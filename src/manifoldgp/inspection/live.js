@@ -189,18 +189,19 @@ function parsed(text) {
   const full = rows.filter((row) => row.some((c) => c.trim() !== ""));
   return { separator, decimal: separator === "," ? "." : decimalSign(full.slice(0, 200)), rows: full };
 }
-// Whether the first of these rows holds units, as data/written_numbers.py finds them: no number in it (1/min is a unit, unless cells below end in it), and two columns or more that hold nothing else below it.
+// Whether the first of these rows holds units, as data/written_numbers.py finds them: no number in it (1/min is a unit, unless cells below end in it), and two columns or more that hold nothing else below it; or one number and three such columns.
 function unitsAbove([first, ...below], decimal) {
   const cells = first.map((cell) => cell.trim()), number = (text) => !Number.isNaN(writtenNumber(text, decimal));
   const per = cells.map((text) => /^1\s*(\/\s*(?:\p{L}|[°%‰]).*)$/u.exec(text)?.[1]);
   const begins = (text, c) => number(text) && !(per[c] && !below.some((row) => (row[c] ?? "").trim().endsWith(per[c])));
-  if (below.length < 2 || cells.some((text, c) => text.length > 12 || begins(text, c))) return false;
+  const alike = cells.map(begins), most = alike.filter(Boolean).length;
+  if (below.length < 2 || most > 1 || cells.some((text) => text.length > 12)) return false;
   const nothing = (text) => EMPTY.test(text) || NO_NUMBER.test(text);
   const full = cells.map((text, c) => {
     const column = below.map((row) => (row[c] ?? "").trim());
-    return !nothing(text) && column.every((at) => nothing(at) || number(at)) && column.filter((at) => !nothing(at)).length > 0.5 * column.length;
+    return !nothing(text) && !alike[c] && column.every((at) => nothing(at) || number(at)) && column.filter((at) => !nothing(at)).length > 0.5 * column.length;
   });
-  return full.filter(Boolean).length > 1;
+  return full.filter(Boolean).length > 1 + most;
 }
 // Predictions of a table: its rows with further cells, or a sentence that says what is wrong with it.
 function predicted(text) {
