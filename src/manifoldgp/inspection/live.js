@@ -109,7 +109,9 @@ function nearest(x) {
   }
   return Math.sqrt(least);
 }
+// The interval that holds 95 % of what a prediction expects of target o; of a warped one 1.96 standard deviations to either side.
 const REACH = 1.959963984540054;
+const interval = ({ mean, std, quantile }, o) => [-REACH, REACH].map((z) => (quantile ? quantile(o, z) : mean[o] + z * std[o]));
 
 // Controls
 (() => {
@@ -120,9 +122,9 @@ const REACH = 1.959963984540054;
   function update() {
     const x = encoded(values);
     if (typeof x === "string") { said.replaceChildren(make("p", { class: "caution", text: x })); bars.forEach((bar) => (bar.hidden = true)); return; }
-    const { mean, std } = model(x), away = nearest(x);
+    const found = model(x), { mean } = found, away = nearest(x);
     const lines = live.targets.map((name, o) => {
-      const [low, high] = [mean[o] - REACH * std[o], mean[o] + REACH * std[o]];
+      const [low, high] = interval(found, o);
       show(bars[o], live.ranges[o], low, mean[o], high);
       return make("p", {}, make("strong", { text: `${name}: ${say(mean[o])}` }), ` — about 95 % between ${say(low)} and ${say(high)}`, bars[o]);
     });
@@ -217,8 +219,8 @@ function predicted(text) {
   const body = rows.map((row) => {
     const x = encoded(places.map((place) => row[place]), decimals);
     if (typeof x === "string") return [...row, ...added.map(() => ""), x];
-    const { mean, std } = model(x);
-    return [...row, ...live.targets.flatMap((_, o) => [mean[o], std[o], mean[o] - REACH * std[o], mean[o] + REACH * std[o]]), ""];
+    const found = model(x);
+    return [...row, ...live.targets.flatMap((_, o) => [found.mean[o], found.std[o], ...interval(found, o)]), ""];
   });
   return { head: [...names, ...added, "not predicted because"], body, separator, units };
 }
