@@ -184,6 +184,15 @@ def test_a_linear_model_is_the_one_that_scikit_learn_fits(given):
     assert linear_rmse(found, X, y) == pytest.approx(np.sqrt(np.mean(error**2)))
 
 
+def test_the_page_says_why_held_out_rows_have_no_linear_model(page):
+    """It stood beside the rows that are left out one at a time alone, where everything errs less, and invited a comparison with those above."""
+    shown = re.search(r"training rows, held out</td>(.*?)</tr>", page)
+    assert shown is not None
+    cells = re.findall(r"<td>(.*?)</td>", shown[1])
+    assert cells[4] == "–"
+    assert "It was not trained on the folds of the held-out rows (–)" in page
+
+
 def test_data_cannot_end_the_script():
     html = html_page("t", "", [], {"evil": "</script><script>alert(1)</script>"})
     assert "</script><script>alert" not in html
