@@ -13,6 +13,7 @@ from command_line import mgp
 from manifoldgp import GPRegressor, Single, Sparse
 from manifoldgp.errors import FileFormatError
 from manifoldgp.estimators import model_file
+from manifoldgp.inspection.page import write_model_report
 from manifoldgp.inspection.page_errors import cells
 from manifoldgp.inspection.page_view import view_of
 
@@ -90,6 +91,18 @@ def test_the_page_names_the_categories_of_the_rows_that_it_shows(tmp_path, monke
     assert start is not None
     view = view_of(manifoldgp.load("m.mgp"), None, None, None)
     assert start[1] == table["city"][view.central_row]
+
+
+def test_files_of_earlier_versions_name_no_wrong_categories(tmp_path):
+    table = cities(60).dropna()
+    GPRegressor(restarts=1, max_iter=1).fit(table.drop(columns="y"), table["y"]).save(tmp_path / "m.mgp")
+    header, tensors = model_file.read(tmp_path / "m.mgp")
+    del tensors["ensemble0.levels"]
+    model_file.write(tmp_path / "m.mgp", header, tensors)
+    model = manifoldgp.load(tmp_path / "m.mgp")
+    assert {cell for row in shown(view_of(model, None, None, None)) for cell in row} == {"not known: fit anew"}
+    write_model_report(model, tmp_path / "m.html")
+    assert re.search(r'"start":\s*"town \d+"', (tmp_path / "m.html").read_text("utf-8"))
 
 
 def test_categories_of_rows_in_a_forged_file_are_those_of_its_table(tmp_path):

@@ -10,6 +10,7 @@ import numpy as np
 from manifoldgp import inspection
 from manifoldgp._system.plain_text import one_line
 from manifoldgp.errors import InputError
+from manifoldgp.inspection.chosen_rows import FORGOTTEN
 from manifoldgp.inspection.page_view import ModelView, Spec, numbers
 from manifoldgp.inspection.table_columns import TableColumn
 from manifoldgp.predictor import Predictor
@@ -94,7 +95,8 @@ def _column(shown: TableColumn, X: np.ndarray, begin: int, levels: np.ndarray | 
         "indicator": column.indicator,
     }
     if column.categories:
-        start = shown.categories(X[[begin]], levels)[0]
+        known = levels if levels is not None and levels.min() > FORGOTTEN else None
+        start = shown.categories(X[[begin]], known)[0]
         return spec | {"kind": "category", "categories": list(column.categories), "codes": shown.codes.tolist(), "start": start}
     if column.time is None:
         return spec

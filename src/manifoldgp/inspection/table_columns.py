@@ -12,7 +12,7 @@ import numpy as np
 from manifoldgp._system.plain_text import one_line
 from manifoldgp.data.columns import Column
 from manifoldgp.data.dates import UNITS
-from manifoldgp.inspection.chosen_rows import thinned
+from manifoldgp.inspection.chosen_rows import FORGOTTEN, thinned
 from manifoldgp.inspection.curves import predictive
 from manifoldgp.inspection.learned import sensitivities
 
@@ -61,8 +61,8 @@ class TableColumn:
         own = X[:, list(self.places[: len(self.places) - self.column.indicator])]
         found = ((own[:, None, :] - self.codes) ** 2).sum(-1).argmin(1)
         if levels is not None and self.column.effects is not None:
-            found = np.where(levels[:, self.which] >= 0, levels[:, self.which], found)
-        return [self.column.categories[k] for k in found]
+            found = np.where(levels[:, self.which] == -1, found, levels[:, self.which])
+        return ["not known: fit anew" if k == FORGOTTEN else self.column.categories[k] for k in found]
 
     @property
     def axis_label(self) -> str:
