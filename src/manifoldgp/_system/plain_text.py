@@ -65,10 +65,10 @@ def explained_share(value: float, places: int = 2) -> str:
 
     >>> explained_share(0.934), explained_share(0.9962), explained_share(1.0), explained_share(-0.001)
     ('0.93', '0.996', '1.00', '0.00')
-    >>> explained_share(0.934, 4), explained_share(0.999998, 4)
-    ('0.9340', '0.999998')
+    >>> explained_share(0.934, 4), explained_share(0.999998, 4), explained_share(0.99999998, 4)
+    ('0.9340', '0.999998', '0.99999998')
     """
-    texts = [f"{round(value, count) + 0.0:.{count}f}" for count in range(places, 7)]
+    texts = [f"{round(value, count) + 0.0:.{count}f}" for count in range(places, 13)]
     return next((text for text in texts if float(text) < 1.0), texts[0])
 
 
