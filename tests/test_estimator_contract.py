@@ -132,6 +132,24 @@ def test_frames_keep_their_names_and_refuse_others(rows, frame):
         model.predict(X)
 
 
+@pytest.mark.parametrize(
+    "frame", [pd.DataFrame, pl.DataFrame, lambda columns: pl.DataFrame(columns).to_arrow()], ids=["pandas", "polars", "arrow"]
+)
+def test_columns_beside_those_of_the_fit_are_ignored(rows, frame):
+    """As in tables with text or dates: a table still has its target, and the runs that were no input, when a model is asked about it."""
+    X, y = rows
+    named = {"speed": X[:, 0], "load": X[:, 1], "heat": X[:, 2]}
+    table = frame({"run": ["a", "b"] * 12, "heat": X[:, 2], "y": y, "load": X[:, 1], "speed": X[:, 0]})
+    model = GPRegressor(**CHEAP).fit(frame(named), y)
+    for call in (model.predict, model.transform, model.predict_gradient, model.predictor(), lambda X: model.score(X, y)):
+        np.testing.assert_array_equal(call(table), call(frame(named)))
+    lacking = frame({"run": ["a", "b"] * 12, "speed": X[:, 0], "heat": X[:, 2]})
+    with pytest.raises(ValueError, match="missing:\n- load"):
+        model.predict(lacking)
+    with pytest.raises(ValueError, match="These columns are not numbers, and were when the model was fitted: load\\."):
+        model.predict(frame({**named, "load": ["low", "high"] * 12, "run": ["a", "b"] * 12}))
+
+
 @pytest.mark.parametrize("series", [pd.Series, pl.Series, list, torch.tensor], ids=["pandas", "polars", "list", "torch"])
 def test_targets_of_many_kinds(rows, series):
     X, y = rows

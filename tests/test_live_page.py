@@ -7,6 +7,7 @@ import json
 import math
 import warnings
 from importlib import resources
+from statistics import NormalDist
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,12 +18,13 @@ from pandas._libs.parsers import STR_NA_VALUES
 
 from browser import browse, outcome_of, with_script
 from drawn_estimators import every_part, make_inputs, rounding
-from manifoldgp import GPRegressor, inspection
+from manifoldgp import GPRegressor, ManifoldGPRegressor, inspection
 from manifoldgp.data.encoding import TableEncoding
-from manifoldgp.data.table_files import read_table
+from manifoldgp.data.table_files import read_table, write_table
 from manifoldgp.data.written_numbers import NO_VALUE, _units_row, decimal_sign, read_numbers
 from manifoldgp.inspection import page_live
 from manifoldgp.inspection.page import write_model_report
+from short_fits import SHORT_STACK
 
 ROWS = 1000
 
@@ -33,7 +35,8 @@ def test_javascript_equals_numpy(chromium, tmp_path):
     models = ",\n".join(e.predictor().to_javascript() for e in estimators)
     code = f"""
       const X = {json.dumps(X.tolist())}, rows = {rows}, models = [{models}];
-      return models.map((model, k) => X.slice(0, rows[k]).map((x) => {{ const p = model(x); return [...p.mean, ...p.std]; }}));"""
+      const both = (p, o) => p.quantile ? [-1.959963984540054, 0.3].map((z) => p.quantile(o, z)) : [];
+      return models.map((model, k) => X.slice(0, rows[k]).map((x) => {{ const p = model(x); return [...p.mean, ...p.std, ...[...p.mean].flatMap((_, o) => both(p, o))]; }}));"""
     dom, console = browse(chromium, with_script("<html><body></body></html>", code, tmp_path / "m.html"), tmp_path / "profile")
     assert not console
     for estimator, n, found in zip(estimators, rows, outcome_of(dom), strict=True):
@@ -41,7 +44,15 @@ def test_javascript_equals_numpy(chromium, tmp_path):
         mean, std = (a.reshape(n, -1) for a in estimator.predictor()(X[:n], return_std=True))
         mean_atol, variance_atol = rounding(estimator, X[:n])
         np.testing.assert_allclose(moments[:, : mean.shape[1]], mean, rtol=1e-9, atol=mean_atol)
-        np.testing.assert_allclose(moments[:, mean.shape[1] :] ** 2, std**2, rtol=1e-9, atol=variance_atol)
+        outputs = mean.shape[1]
+        np.testing.assert_allclose(moments[:, outputs : 2 * outputs] ** 2, std**2, rtol=1e-9, atol=variance_atol)
+        mixtures = estimator.predictor().mixtures(X[:n]) if estimator.predictor().gives_mixtures else []
+        quantiles = [mixture.quantile(q) for mixture in mixtures for q in (0.025, NormalDist().cdf(0.3))]
+        assert moments.shape[1] == 2 * outputs + len(quantiles)
+        deviations = (moments[:, 2 * outputs :] - np.array(quantiles).reshape(-1, n).T) / np.repeat(std, 2, 1)[
+            :, : len(quantiles)
+        ]
+        np.testing.assert_allclose(deviations, 0.0, atol=1e-9)
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +112,12 @@ def test_controls_and_tables(chromium, model, page, tmp_path, size):
     assert found["commented"] == 1
     assert found["wide"]
     good, sand, mud, text = found["cells"]
-    mean, std = model.predictor()([[0.5, 1.0, 0.0], [-1.0, 0.0, 1.0]], return_std=True)
+    rows = [[0.5, 1.0, 0.0], [-1.0, 0.0, 1.0]]
+    ends = np.array([[float(cell.replace("−", "-")) for cell in row[5:7]] for row in (good, sand)])
+    np.testing.assert_allclose(
+        ends, model.predict_quantiles(pd.DataFrame(rows, columns=model.feature_names_in_), [0.025, 0.975]), atol=6e-4
+    )
+    mean, std = model.predictor()(rows, return_std=True)
     shown = np.array([[float(cell.replace("−", "-")) for cell in row[3:5]] for row in (good, sand)])
     np.testing.assert_allclose(shown, np.stack([mean, std], 1), atol=6e-4)
     assert good[2] == "a;b"
@@ -175,7 +191,10 @@ def test_dates_many_categories_and_gaps_are_encoded_as_the_model_does(chromium, 
     write_model_report(model, tmp_path / "model.html")
     new, encoding = table.iloc[[0, 1, 30, 59]], model.table_encoding_
     view: Any = SimpleNamespace(
-        model=model, encoding=encoding, X=encoding.training_inputs(gaps, gaps[["grip"]].to_numpy())[0].to_numpy()
+        model=model,
+        encoding=encoding,
+        columns=inspection.table_columns(list(encoding.names), encoding),
+        X=encoding.training_inputs(gaps, gaps[["grip"]].to_numpy())[0].to_numpy(),
     )
     functions = (resources.files("manifoldgp.inspection") / "live.js").read_text(encoding="utf-8").split("// Distance from")[0]
     code = f"""
@@ -255,6 +274,48 @@ def test_cells_without_a_value_are_those_of_tables(chromium, tmp_path):
     assert not console
     among_numbers = [text for text in texts if text in STR_NA_VALUES or text.casefold() in NO_VALUE]
     assert outcome_of(dom) == [among_numbers, [text for text in texts if text in STR_NA_VALUES]]
+
+
+def test_names_that_the_page_asks_for_are_those_that_it_reads(chromium, tmp_path):
+    """Quotes inside of a name are doubled, and an apostrophe before what a spreadsheet would compute is none of it."""
+    table = pd.DataFrame(np.random.default_rng(0).normal(size=(20, 2)), columns=['beta,gain "hFE"', "=V_m"])
+    model = GPRegressor(restarts=1, max_iter=3).fit(table, table["=V_m"])
+    write_model_report(model, tmp_path / "m.html")
+    write_table(table.head(3), tmp_path / "t.csv")
+    code = f"""
+      const box = document.querySelector("#live-table textarea"), go = document.querySelector("#live-table button");
+      const reasons = (text) => {{ box.value = text; go.click(); return [...document.querySelectorAll("#live-table tbody tr")].map((row) => row.lastChild.textContent); }};
+      return [reasons(box.placeholder.replace("...", "1,2")), reasons({json.dumps((tmp_path / "t.csv").read_text())})];"""
+    page = with_script((tmp_path / "m.html").read_text(encoding="utf-8"), code, tmp_path / "m2.html")
+    dom, console = browse(chromium, page, tmp_path / "profile")
+    assert not console
+    assert outcome_of(dom) == [[""], ["", "", ""]]
+
+
+@pytest.mark.parametrize("warping", [None, "tanh"])
+def test_intervals_are_those_of_predict(chromium, tmp_path, warping):
+    """They were 1.96 standard deviations to either side of a mixture with tails. A warped target has no such mixture, and the page says so."""
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"x": rng.normal(size=40)})
+    y = table["x"] + rng.standard_t(2, size=40)
+    model = ManifoldGPRegressor((2,), averaging=SHORT_STACK, target_warping=warping).fit(table, y)
+    write_model_report(model, tmp_path / "m.html")
+    text = table.to_csv(index=False)
+    code = f"""
+      document.querySelector("#live-table textarea").value = {json.dumps(text)};
+      document.querySelector("#live-table button").click();
+      const body = [...document.querySelectorAll("#live-table tbody tr")].map((row) => [...row.cells].slice(1, 5).map((cell) => cell.textContent));
+      return [body, document.querySelector("#live-table").previousElementSibling.textContent];"""
+    page = with_script((tmp_path / "m.html").read_text(encoding="utf-8"), code, tmp_path / "m2.html")
+    dom, console = browse(chromium, page, tmp_path / "profile")
+    assert not console
+    cells, words = outcome_of(dom)
+    mean, std, low, high = np.array([[float(cell.replace("−", "-")) for cell in row] for row in cells]).T
+    shown, predicted = np.stack([low, high], 1), model.predict_quantiles(table[:20], [0.025, 0.975])
+    beside = np.stack([mean - 1.96 * std, mean + 1.96 * std], 1)
+    np.testing.assert_allclose(shown, predicted if warping is None else beside, atol=3e-3, rtol=1e-3)
+    assert np.abs(beside - predicted).max() > 0.05
+    assert ("1.96 standard deviations" in words) == (warping is not None)
 
 
 def test_a_flag_is_chosen_as_the_table_has_it(chromium, tmp_path):
@@ -372,7 +433,8 @@ def test_controls_have_the_numbers_of_the_table():
     """The low end of a 0/1 column was 3.5e-18: what standardising leaves in the last digits."""
     X = np.c_[np.arange(34) == 3, np.linspace(-1, 1, 34).round(2)].astype(float)
     model = GPRegressor(restarts=1, max_iter=3).fit(X, X.sum(1))
-    view: Any = SimpleNamespace(model=model, encoding=None, inputs=["wet", "speed"], X=inspection.chosen_inputs(model, None))
+    columns = inspection.table_columns(["wet", "speed"], None)
+    view: Any = SimpleNamespace(model=model, encoding=None, columns=columns, X=inspection.chosen_inputs(model, None))
     ends = [(column["low"], column["high"], column["start"]) for column in page_live._columns(view, 33)]
     assert ends == [(0.0, 1.0, 0.0), (-1.0, 1.0, 1.0)]
 
@@ -414,6 +476,9 @@ def test_units_are_found_on_the_page_where_tables_find_them(chromium, tmp_path):
         below = rng.choice(others, (rows, columns), p=[0.42, 0.42, 0.06, 0.06, 0.0, 0.04])
         tables.append([rng.choice(firsts, columns).tolist(), *below.tolist()])
     tables += [[["m", "1/s", "K"], *[["1", cell, "2"]] * 3] for cell in ("2", "2/s")]
+    tables += [
+        [[*first, "3"], *[["1"] * (1 + len(first))] * 3] for first in (["m"], ["m", "K"], ["m", "K", "s"], ["m", "5", "s", "K"])
+    ]
     functions = (resources.files("manifoldgp.inspection") / "live.js").read_text(encoding="utf-8")
     functions = (
         functions.split("// Distance from")[0]

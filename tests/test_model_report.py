@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from html import escape
+from importlib import resources
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -183,6 +184,15 @@ def test_a_linear_model_is_the_one_that_scikit_learn_fits(given):
     assert linear_rmse(found, X, y) == pytest.approx(np.sqrt(np.mean(error**2)))
 
 
+def test_the_page_says_why_held_out_rows_have_no_linear_model(page):
+    """It stood beside the rows that are left out one at a time alone, where everything errs less, and invited a comparison with those above."""
+    shown = re.search(r"training rows, held out</td>(.*?)</tr>", page)
+    assert shown is not None
+    cells = re.findall(r"<td>(.*?)</td>", shown[1])
+    assert cells[4] == "–"
+    assert "It was not trained on the folds of the held-out rows (–)" in page
+
+
 def test_data_cannot_end_the_script():
     html = html_page("t", "", [], {"evil": "</script><script>alert(1)</script>"})
     assert "</script><script>alert" not in html
@@ -357,3 +367,49 @@ def test_long_names_fit_their_axes(chromium, tmp_path):
     dom, console = browse(chromium, with_script(html, code, tmp_path / "page.html"), tmp_path / "profile")
     assert console == []
     assert outcome_of(dom) == {"outside": [], "cut": True}
+
+
+def test_dates_are_dates_along_axes_and_in_tables(chromium, tmp_path):
+    """They ran from 0 to 5082 days."""
+    rng, n = np.random.default_rng(0), 60
+    table = pd.DataFrame({"month": pd.date_range("1969-01-01", periods=n, freq="MS"), "x": rng.normal(size=n)})
+    write_model_report(GPRegressor(restarts=1, max_iter=5).fit(table, table["x"] + np.arange(n)), tmp_path / "m.html")
+    html = (tmp_path / "m.html").read_text("utf-8")
+    summary = html[html.index('<th scope="col">smallest</th>') :]
+    row = re.search(r'<th scope="row">month</th>(.*?)</tr>', summary)
+    assert row is not None
+    assert row[1] == "<td>input</td><td>1969-01-01</td><td>1971-06-16</td><td>1973-12-01</td><td>527.2 days</td>"
+    charts = charts_of(html)
+    axes = [spec["x"] for name in ("prediction", "residuals") for spec in charts[name]["specs"]]
+    assert sum("date" in each and each["label"] == "month" for each in axes) == 2
+    assert "date" in charts["map"]["specs"][0]["x"]
+    assert "[days]" not in json.dumps(charts)
+    drawing = (resources.files("manifoldgp.inspection") / "drawing.js").read_text("utf-8")
+    functions = re.search(r"// A date as a table has it.*?(?=// A text that would not fit)", drawing, re.S)
+    assert functions is not None
+    code = (
+        functions[0]
+        + """
+      const day = { origin: Date.UTC(1969, 0, 1), unit: 864e5, days: true }, second = { origin: Date.UTC(2026, 2, 1), unit: 1000, days: false };
+      const texts = (...args) => dateTicks(...args).map(([, text]) => text), at = (...args) => dateTicks(...args).map(([v]) => v);
+      const pick = document.querySelector("#chart-prediction select");
+      pick.value = [...pick.options].findIndex((o) => o.textContent === "month"); pick.dispatchEvent(new Event("change"));
+      const svg = document.querySelector("#chart-prediction svg"), r = svg.getBoundingClientRect();
+      svg.dispatchEvent(new PointerEvent("pointermove", { clientX: r.left + 0.5 * r.width, clientY: r.top + 0.5 * r.height, pointerType: "mouse" }));
+      return { axis: [...svg.querySelectorAll("text")].map((t) => t.textContent), read: document.querySelector("#chart-prediction .readout").textContent,
+        ticks: [texts(day, 0, 5082, 7), texts(day, 0, 100, 7), texts(day, 0, 20, 7), texts(second, 0, 7000, 6), texts(second, 0, 30, 6)], at: at(day, 0, 1461, 4) };"""
+    )
+    dom, console = browse(chromium, with_script(html, code, tmp_path / "page.html"), tmp_path / "profile")
+    assert not console
+    found = outcome_of(dom)
+    assert isinstance(found, dict), found
+    years, months, days, minutes, seconds = found["ticks"]
+    assert years == ["1970", "1972", "1974", "1976", "1978", "1980", "1982"]
+    assert months == ["1969-01", "1969-02", "1969-03", "1969-04"]
+    assert days[:2] == ["1969-01-06", "1969-01-13"]  # Mondays
+    assert minutes == ["03-01 00:00", "03-01 00:30", "03-01 01:00", "03-01 01:30"]
+    assert seconds == ["00:00:00", "00:00:05", "00:00:10", "00:00:15", "00:00:20", "00:00:25", "00:00:30"]
+    assert found["at"] == [0.0, 365.0, 730.0, 1095.0, 1461.0]
+    assert "month" in found["axis"]
+    assert any(re.fullmatch(r"19\d\d(-\d\d)?", text) for text in found["axis"])
+    assert re.match(r"month = 19\d\d-\d\d-\d\d", found["read"])

@@ -11,6 +11,7 @@ import warnings
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from sklearn.base import clone
@@ -19,6 +20,7 @@ import manifoldgp
 from manifoldgp import MLP, GPRegressor, Sparse, Stack
 from manifoldgp._system.threads import Workers
 from manifoldgp.averaging.stacking import Candidates, Weighing
+from manifoldgp.data import write_table
 from manifoldgp.data.source_files import FileRows
 from manifoldgp.data.sources import ArrayRows, survey
 from manifoldgp.errors import FileFormatError, FitWarning, InputError
@@ -63,6 +65,14 @@ def small(**more):
 
 
 # ------------------------------------------------------------------------------------------------------------------ sources
+
+
+def test_an_apostrophe_before_a_name_in_a_csv_is_no_part_of_it(tmp_path):
+    """`write_table` puts it before what a spreadsheet would compute."""
+    write_table(pd.DataFrame({"=x": [1.0, 2.0], "-y": [3.0, 4.0]}), tmp_path / "rows.csv")
+    source = FileRows(tmp_path / "rows.csv", "-y")
+    (block,) = source.blocks(0, 2, size=50)
+    assert (source.names, block.X.tolist(), block.Y.tolist()) == (["=x"], [[1.0], [2.0]], [[3.0], [4.0]])
 
 
 @pytest.mark.parametrize("format", ["parquet", "csv"])

@@ -869,6 +869,19 @@ def test_a_row_of_units_is_left_out_and_told(tmp_path):
     assert len(read_table(file)) == 3  # one bad value is no row of units
 
 
+def test_one_unit_of_a_row_may_be_a_number(tmp_path):
+    """`1e-5` above a refractive index: the row was one of values, and eight columns held text."""
+    file = tmp_path / "glass.csv"
+    file.write_text("RI,Na,Mg,Al,kind\n1e-5,wt %,wt %,wt %,\n3.2,12.9,3.2,1.2,A\n-1.4,13.1,3.4,1.5,B\n", encoding="utf-8")
+    with pytest.warns(FitWarning, match=r"holds units or words \(1e-05, wt %, wt %, wt %\); it is left out"):
+        table = read_table(file)
+    assert table[["RI", "Na"]].to_numpy().tolist() == [[3.2, 12.9], [-1.4, 13.1]]
+    assert units_of(table)["Mg"] == "wt %"
+    for values in ("5,off,off,,A", "5,off,off,1,A", "5,4,off,off,A"):
+        file.write_text(f"a,b,c,d,kind\n{values}\n3.2,12.9,3.2,1.2,A\n-1.4,13.1,3.4,1.5,B\n", encoding="utf-8")
+        assert len(read_table(file)) == 3
+
+
 def test_units_of_a_row_may_stand_in_brackets_and_begin_with_a_digit(tmp_path):
     """`[m]` had become `H [[m]]`, and a row with 1/min was taken for values."""
     file = tmp_path / "pump.csv"

@@ -129,6 +129,28 @@ def test_advice_can_be_pasted(tmp_path, monkeypatch):
     assert "mgp inspect 'my model.mgp', mgp predict 'my model.mgp' new.csv" in done.err
 
 
+NAMES = ["=cmd|' /C calc'!A0", "+x", "-v", "@y", "'quoted'", 'beta,gain "hFE"']
+
+
+@pytest.mark.parametrize("file", ["t.csv", "t.tsv", "t.csv.gz"])
+def test_names_that_are_written_are_read_again(tmp_path, file):
+    """An apostrophe keeps a spreadsheet from computing a name, and is no part of it: what was written had other columns."""
+    frame = pd.DataFrame({**{name: [0.5, 1.5] for name in NAMES}, "text": ["=1+1", "'=1"]})
+    write_table(frame, tmp_path / file)
+    pd.testing.assert_frame_equal(read_table(tmp_path / file), frame, check_dtype=False)
+
+
+def test_suggestions_go_back_into_the_model(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    frame = table(NAMES[:3], ["=y"])
+    frame.to_csv("data.csv", index=False)
+    mgp("fit", "data.csv", "--target", "=y", "--out", "m.mgp", *FAST)
+    mgp("suggest", "m.mgp", "--maximize", "--batch", "2", "--like", "data.csv", "--out", "next.csv")
+    assert Path("next.csv").read_text().startswith("'=cmd|' /C calc'!A0,'+x,'-v,")
+    mgp("predict", "m.mgp", "next.csv", "--out", "p.csv")
+    assert read_table("p.csv")["mean"].notna().all()
+
+
 def test_a_table_on_a_terminal_holds_no_orders_and_in_a_pipe_holds_what_is_there(capsys, monkeypatch):
     frame = pd.DataFrame({"a\x1b[31m": ["\x9b5m", "b"], "=1+1": [1, 2]})
     write_table(frame, "-")

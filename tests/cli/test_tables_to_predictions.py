@@ -52,6 +52,22 @@ def here(tmp_path, monkeypatch):
     return tmp_path
 
 
+def test_a_share_that_is_almost_all_is_not_rounded_to_all(tmp_path, monkeypatch):
+    """The fit said 0.999998, and the page and `mgp score` said 1."""
+    monkeypatch.chdir(tmp_path)
+    x = np.linspace(-1.0, 1.0, 40)
+    pd.DataFrame({"x": x, "y": x + 1e-3 * np.random.default_rng(0).normal(size=40)}).to_csv("data.csv", index=False)
+    mgp("fit", "data.csv", "-t", "y", "--averaging", "plain", "--restarts", "1", "--out", "m.mgp")
+    mgp("report", "m.mgp", "--out", "m.html")
+    page = Path("m.html").read_text("utf-8")
+    shown = re.search(r"explained \(R²\).*?training rows, left out(?:.*?<td>){6}(.*?)</td>", page, re.S)
+    assert shown is not None
+    found = re.search(r"R² +(\S+)", mgp("score", "m.mgp", "data.csv").out)
+    assert found is not None
+    for text in (shown[1], found[1]):
+        assert text.startswith("0.99999")
+
+
 def test_fit_says_what_it_does_with_every_column(here):
     table = messy()
     table.loc[[3, 7], "y"] = np.nan

@@ -60,13 +60,15 @@ def counted(count: int, what: str) -> str:
     return f"{count:,} {what}{verb(count, '', 's')}"
 
 
-def explained_share(value: float) -> str:
-    """R² with two digits after the point, or as many as it takes to tell it from 1.
+def explained_share(value: float, places: int = 2) -> str:
+    """R² with so many digits after the point, or as many as it takes to tell it from 1. Tables have four.
 
     >>> explained_share(0.934), explained_share(0.9962), explained_share(1.0), explained_share(-0.001)
     ('0.93', '0.996', '1.00', '0.00')
+    >>> explained_share(0.934, 4), explained_share(0.999998, 4), explained_share(0.99999998, 4)
+    ('0.9340', '0.999998', '0.99999998')
     """
-    texts = [f"{round(value, places) + 0.0:.{places}f}" for places in range(2, 7)]
+    texts = [f"{round(value, count) + 0.0:.{count}f}" for count in range(places, 13)]
     return next((text for text in texts if float(text) < 1.0), texts[0])
 
 
@@ -106,6 +108,16 @@ def cell(name: str) -> str:
     ("'=1+1", 'force [N]')
     """
     return f"'{name}" if name.startswith(_FORMULA) else name
+
+
+def name_in(cell: str) -> str:
+    """The name in a cell of a header: what `cell` put in front is no part of it.
+
+    >>> name_in("'=1+1"), name_in(" force [N] "), name_in("'quoted'")
+    ('=1+1', 'force [N]', "'quoted'")
+    """
+    name = cell.strip()
+    return name[1:].strip() if name.startswith("'") and name[1:].startswith(_FORMULA) else name
 
 
 def without_formulas(text: str) -> str:

@@ -95,6 +95,8 @@ def read_training(
         table = table.drop(index=list(summaries.rows))
         encoding = learn(table)
     table, gaps, left_out = _without_gaps(table, encoding)
+    if left_out:
+        encoding = learn(table)  # as the fit learns it: a category of these rows alone is none
     groups = None
     if group is not None:
         if table[group].isna().any():

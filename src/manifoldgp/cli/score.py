@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from manifoldgp._system.plain_text import counted, digits, visible
+from manifoldgp._system.plain_text import counted, digits, explained_share, visible
 from manifoldgp.cli._messages import Messages, output, print_json
 from manifoldgp.cli._options import TABLE_HELP, AllowUnknown, Exact, Json, ModelFile, Quiet
 
@@ -143,12 +143,12 @@ def _show(scores: dict[str, dict[str, float]], rows: int) -> None:
         table.add_column("standardised", justify="right", style="dim")
     for key, label in (("rmse", "RMSE"), ("mae", "MAE"), ("crps", "CRPS"), ("nlpp", "NLPP, nats a row")):
         table.add_row(label, *(digits(s[name]) for s in scores.values() for name in (key, f"{key}_standardised")))
-    table.add_row("R²", *(text for s in scores.values() for text in (_number(s["r2"]), "")))
+    table.add_row("R²", *(text for s in scores.values() for text in (_explained(s["r2"]), "")))
     for level in _LEVELS:
         inside = [f"{100 * s[f'coverage_{100 * level:g}']:.1f} %" for s in scores.values()]
         table.add_row(f"in the {100 * level:g} % interval", *(text for share in inside for text in (share, "")))
     output().print(table)
 
 
-def _number(value: float) -> str:
-    return f"{round(value, 4) + 0.0:.4g}" if math.isfinite(value) else "-"
+def _explained(value: float) -> str:
+    return explained_share(value, 4) if math.isfinite(value) else "-"

@@ -11,7 +11,7 @@ import numpy as np
 
 from manifoldgp import inspection, metrics
 from manifoldgp._system.files import refuse_unwritable, write_whole
-from manifoldgp._system.plain_text import digits, visible
+from manifoldgp._system.plain_text import digits, explained_share, visible
 from manifoldgp.averaging.differences import CLEAR
 from manifoldgp.inspection.html_page import html_page
 from manifoldgp.inspection.page_tables import say, table
@@ -63,7 +63,14 @@ def table_html(found: Comparison) -> str:
         above = "–" if row is found.best else f"{digits(apart.value, 2)} ± {digits(CLEAR * apart.error, 2)}"
         mark = "" if row.status == "done" else f" <small>({escape(row.status)})</small>"
         name = f'<span style="white-space:nowrap">{escape(row.name)}</span><br><small>{escape(row.title)}</small>'
-        cells = [say(n["rmse"]), say(n["mae"]), say(round(n["r2"], 4)), say(n["crps"]), above, say(n["nlpp"])]
+        cells = [
+            say(n["rmse"]),
+            say(n["mae"]),
+            explained_share(n["r2"], 4).replace("-", "−"),
+            say(n["crps"]),
+            above,
+            say(n["nlpp"]),
+        ]
         rows.append([name + mark, *cells, *(f"{100 * n[k]:.0f} %" for k in ("coverage_90", "coverage_95")), f"{row.seconds:.2g}"])
     return table(_HEADS, rows)
 

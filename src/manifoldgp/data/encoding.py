@@ -293,6 +293,16 @@ class TableEncoding:
         draws[..., told] = 0.0
         return np.concatenate([draws, middle], 1), np.asarray((X[:, told] > 0).any(1))
 
+    @property
+    def level_columns(self) -> tuple[Column, ...]:
+        """The columns with many categories, which become the effect of each."""
+        return tuple(column for column in self.columns if column.effects is not None)
+
+    def level_numbers(self, table: DataFrame) -> np.ndarray:
+        """Which category of each of the `level_columns` the rows have (n, C), -1 where it is missing: effects that they are trained with do not tell."""
+        found = [column.level_numbers(column_of(table, column.name)) for column in self.level_columns]
+        return np.array(found, dtype=np.int32).reshape(len(found), len(table)).T
+
     def missing_rows(self, table: DataFrame) -> dict[str, np.ndarray]:
         """Input columns with missing values, and in which rows (n,) they are."""
         found = {column.name: missing_in(column_of(table, column.name)) for column in self.columns}

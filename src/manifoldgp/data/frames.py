@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from manifoldgp.data.dates import pandas
@@ -31,6 +32,20 @@ def column_names(y: object) -> list[str] | None:
         return [str(name) for name in found.columns]
     named = _is(found, "pandas", "Series") or _is(found, "polars", "Series")
     return [str(found.name)] if named and found.name not in (None, "") else None
+
+
+def without_others(X: Any, names: Collection[str]) -> Any:
+    """A frame with the columns of these names alone, where it has all of them and others beside; everything else as it is.
+
+    A frame with these columns in another order stays so too: scikit-learn's contract is that estimators refuse it.
+    """
+    kinds = ("pandas", "DataFrame"), ("polars", "DataFrame"), ("pyarrow", "Table")
+    if not names or not any(_is(X, *kind) for kind in kinds):
+        return X
+    there = list(X.column_names if _is(X, "pyarrow", "Table") else X.columns)
+    if not set(names) < set(there):
+        return X
+    return X[list(names)] if _is(X, "pandas", "DataFrame") else X.select(list(names))
 
 
 def is_series(y: object) -> bool:

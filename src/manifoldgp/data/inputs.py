@@ -6,7 +6,7 @@ import math
 import operator
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from numbers import Number
@@ -21,6 +21,7 @@ from sklearn.utils.validation import check_array, check_consistent_length, valid
 from manifoldgp._system.plain_text import counted, verb
 from manifoldgp._system.real_numbers import as_meant
 from manifoldgp.data.codes import are_codes
+from manifoldgp.data.frames import without_others
 from manifoldgp.data.scaling import Standardizer
 from manifoldgp.errors import InputError, warn
 
@@ -92,7 +93,7 @@ def training_table(
 
 def more_inputs(estimator: BaseEstimator, X: Table, allow_missing: bool) -> np.ndarray:
     """Check further inputs (M, D) with the columns that the estimator has seen already; NaN only where that is allowed."""
-    A = _numbers(estimator, X, reset=False, ensure_all_finite="allow-nan" if allow_missing else True)
+    A = _known_numbers(estimator, X, allow_missing)
     _refuse_extreme_units(np.nan_to_num(A), "unlabelled")
     return A
 
@@ -113,7 +114,7 @@ def group_labels(groups: ArrayLike | None, given: int, kept: np.ndarray | slice 
 
 def query_table(estimator: Fitted, X: Table, allow_missing: bool = False) -> np.ndarray:
     """Check inputs to predict at, (n, D), against what the estimator was fitted on; NaN only where that is allowed."""
-    A = _numbers(estimator, X, reset=False, ensure_all_finite="allow-nan" if allow_missing else True)
+    A = _known_numbers(estimator, X, allow_missing)
     with np.errstate(over="ignore"):
         largest = float(np.abs(np.nan_to_num(estimator.x_scaler_.apply(A), copy=False)).max())
     if largest > _FARTHEST:
@@ -121,9 +122,15 @@ def query_table(estimator: Fitted, X: Table, allow_missing: bool = False) -> np.
     return A
 
 
+def _known_numbers(estimator: object, X: Table, allow_missing: bool) -> np.ndarray:
+    """X (n, D) with the columns that the estimator has seen already; a frame may have others beside them. NaN only where that is allowed."""
+    seen = without_others(X, list(getattr(estimator, "feature_names_in_", ())))
+    return _numbers(estimator, seen, reset=False, ensure_all_finite="allow-nan" if allow_missing else True)
+
+
 def _numbers(estimator: object, X: Table, **how: bool | int | str) -> np.ndarray:
     """X (n, D) as scikit-learn checks it, with the columns that the estimator knows or will know."""
-    refuse_unusable_frame(X)
+    refuse_unusable_frame(X, getattr(estimator, "feature_names_in_", None) if how.get("reset") is False else None)
     given: Any = as_meant(X, "X")  # scikit-learn's annotations are narrower than what it takes
     with _text_explained("X"):
         checked: Any = validate_data(estimator, given, dtype=np.float64, **how)  # pyright: ignore[reportArgumentType]
@@ -233,9 +240,9 @@ def _variances(noise: np.ndarray) -> np.ndarray:
     return noise**2
 
 
-def refuse_unusable_frame(X: Any) -> None:
-    """A lazy frame, column names that occur twice, and columns that are not numbers are refused, by name."""
-    text = [name for name, numbers in _columns_with_numbers(X).items() if not numbers]
+def refuse_unusable_frame(X: Any, seen: Collection[str] | None = None) -> None:
+    """A lazy frame, column names that occur twice, and columns that are not numbers are refused, by name. seen: the columns of the fit; None: those of X."""
+    text = [name for name, numbers in _columns_with_numbers(X).items() if not numbers and (seen is None or name in seen)]
     if text:
         raise InputError(
             f"These columns are not numbers, and were when the model was fitted: {', '.join(text)}. Hand in numbers, or fit again."

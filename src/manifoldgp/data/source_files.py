@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from manifoldgp._system.plain_text import name_in
 from manifoldgp.data.sources import Block, RowSource
 from manifoldgp.errors import InputError, MissingExtraError
 
@@ -49,10 +50,11 @@ class FileRows(RowSource):
         self.flat = isinstance(target, str)
         self._fragments = list(_dataset(self.paths).get_fragments())
         schema = _dataset(self.paths).schema
+        self._written = {_name(written, self.paths[0]): written for written in schema.names}
         special = [*self.target_names, *([noise_std] if noise_std else [])]
-        self.names = list(columns) if columns is not None else [name for name in schema.names if name not in special]
+        self.names = list(columns) if columns is not None else [name for name in self._written if name not in special]
         self.noise_column, self.has_noise = noise_std, noise_std is not None
-        _refuse_columns(schema, [*self.names, *special], self.paths[0])
+        _refuse_columns(schema, self._written, [*self.names, *special], self.paths[0])
         if not self.names:
             raise InputError(f"{self.paths[0]} has no columns beside the target: nothing to predict from.")
         self.inputs, self.outputs = len(self.names), len(self.target_names)
@@ -60,7 +62,8 @@ class FileRows(RowSource):
         self.total = sum(self._counts)
 
     def read(self, first: int, last: int, size: int) -> Iterator[Block]:
-        wanted = [*self.names, *self.target_names, *([self.noise_column] if self.noise_column else [])]
+        names = [*self.names, *self.target_names, *([self.noise_column] if self.noise_column else [])]
+        wanted = [self._written[name] for name in names]
         start = 0
         for fragment, count in zip(self._fragments, self._counts, strict=True):
             if start < last and start + count > first:
@@ -88,7 +91,7 @@ class FileRows(RowSource):
 
     def _block(self, batch: RecordBatch, number: int) -> Block:
         table = np.column_stack([_numbers(batch.column(name)) for name in batch.schema.names])
-        place = {name: i for i, name in enumerate(batch.schema.names)}
+        place = {_name(written, self.paths[0]): i for i, written in enumerate(batch.schema.names)}
         X, Y = (table[:, [place[name] for name in group]] for group in (self.names, self.target_names))
         noise = None
         if self.noise_column:
@@ -130,20 +133,22 @@ def _row_groups(fragment: Fragment) -> Iterator[tuple[Fragment, int | None]]:
         yield fragment, None
 
 
-def _refuse_columns(schema: Schema, wanted: Sequence[str], file: str) -> None:
+def _name(written: str, file: str) -> str:
+    """A column's name by what stands in the file."""
+    return name_in(written) if Path(file).suffix.lower() == ".csv" else written
+
+
+def _refuse_columns(schema: Schema, written: Mapping[str, str], wanted: Sequence[str], file: str) -> None:
+    """written: what stands in the file for each name."""
     from pyarrow import types
 
-    missing = [name for name in wanted if name not in schema.names]
+    missing = [name for name in wanted if name not in written]
     if missing:
-        raise InputError(f"{file} has no column {', '.join(missing)}. It has: {', '.join(schema.names)}.")
+        raise InputError(f"{file} has no column {', '.join(missing)}. It has: {', '.join(written)}.")
     text = [
         name
         for name in wanted
-        if not (
-            types.is_integer(schema.field(name).type)
-            or types.is_floating(schema.field(name).type)
-            or types.is_boolean(schema.field(name).type)
-        )
+        if not (types.is_integer(kind := schema.field(written[name]).type) or types.is_floating(kind) or types.is_boolean(kind))
     ]
     if text:
         raise InputError(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from manifoldgp._system.files import refuse_unwritable, written_whole
-from manifoldgp._system.plain_text import cell, one_line, visible
+from manifoldgp._system.plain_text import cell, name_in, one_line, visible
 from manifoldgp.data.codes import padded
 from manifoldgp.data.columns import pandas, text
 from manifoldgp.data.text_files import PACKED, TextSource, text_source, titles_above
@@ -54,7 +54,7 @@ def read_table(path: str | Path) -> DataFrame:
         raise InputError(f"{_called(name)} is empty: a line with the names of the columns was expected, then rows.") from error
     except (ValueError, UnicodeError, EOFError, KeyError, zipfile.BadZipFile) as error:  # what readers raise for damaged files
         raise InputError(f"{_called(name)} cannot be read as {_CALLED.get(kind, 'CSV')}: {one_line(str(error))}") from error
-    table.columns = [str(column).strip() for column in table.columns]
+    table.columns = [str(column).strip() if kind == "parquet" else name_in(str(column)) for column in table.columns]
     table = table.reset_index(drop=True)
     if kind != "parquet":
         table = _named_by_two_rows(table, decimal, name)

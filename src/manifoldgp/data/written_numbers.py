@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from manifoldgp._system.plain_text import without_brackets
+from manifoldgp._system.plain_text import name_in, without_brackets
 from manifoldgp.data.codes import padded
 from manifoldgp.data.dates import pandas
 from manifoldgp.errors import warn
@@ -240,7 +240,7 @@ def with_numbers(table: DataFrame, decimal: str, file: str) -> DataFrame:
 
 def with_units(table: DataFrame, units: Mapping[Any, str]) -> DataFrame:
     """The table, which keeps the units of columns whose names do not tell them."""
-    told = {str(name).strip(): unit for name, unit in units.items() if not _tells(str(name), unit)}
+    told = {name_in(str(name)): unit for name, unit in units.items() if not _tells(str(name), unit)}
     if told:
         table.attrs[UNITS] = table.attrs.get(UNITS, {}) | told
     return table
@@ -296,17 +296,19 @@ def units_of(table: DataFrame) -> dict[str, str]:
 
 
 def _units_row(table: DataFrame, decimal: str) -> dict[Any, str]:
-    """The words of the first row by column, if no cell of it is a number and two columns or more hold nothing but numbers below it."""
+    """The words of the first row by column, if no cell of it is a number and two columns or more hold nothing but numbers below it.
+
+    One number, such as 1e-5, may be a unit where words stand above the numbers of three columns or more.
+    """
     if len(table) < 3:
         return {}
     first = {name: value for name, value in table.iloc[0].items() if not pandas().isna(value)}
-    if not first or any(
-        not isinstance(value, str) or len(value) > 12 or _begins_numbers(value, table[name].iloc[1:], decimal)
-        for name, value in first.items()
-    ):
+    if any(not isinstance(value, (str, int, float, np.number)) or len(str(value)) > 12 for value in first.values()):
         return {}
-    below = [name for name in _text_columns(table) if _numbers_below(table[name], decimal)]
-    return {name: without_brackets(value) for name, value in first.items()} if len(below) > 1 else {}
+    alike = [name for name, value in first.items() if _begins_numbers(str(value), table[name].iloc[1:], decimal)]
+    below = [name for name in _text_columns(table) if name not in alike and _numbers_below(table[name], decimal)]
+    found = len(below) > 1 if not alike else len(alike) == 1 and len(below) > 2
+    return {name: without_brackets(str(value)) for name, value in first.items()} if found else {}
 
 
 def _begins_numbers(cell: str, below: Iterable[object], decimal: str) -> bool:

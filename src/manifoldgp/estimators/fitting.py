@@ -100,6 +100,7 @@ def fit(
     _tell_what_is_not_obeyed(model, averaging, method, len(scalers[0].columns), groups, ordered)
     _keep_shape(estimator, method, scalers, outputs, table.flat)
     data = data_of_targets(table, *scalers, run.device)
+    levels = None if rows.levels is None else rows.levels[table.kept]
     run = run.after(time.perf_counter() - begun)
 
     def train(data: list[Data], run: RunSettings) -> list[FittedTarget]:
@@ -113,11 +114,13 @@ def fit(
     run = run.shared_by(ranks)
     if not noisy:
         _keep(estimator, train(data, run), run)
+        _keep_levels(estimator, levels, data)
         return
     _refuse_for_noisy_inputs(method, model, data)
     known, columns = _known_and_noisy(estimator, table, rows.input_std, run.device)
     fitted, found = fit_noisy(train, data, known, columns, run)
     _keep(estimator, fitted, run)
+    _keep_levels(estimator, levels, data)
     estimator.input_noise_ = replace(found, std=scalers[0].of_columns(found.std * scalers[0].scales))
 
 
@@ -242,6 +245,23 @@ def _keep(estimator: ManifoldGPRegressor, fitted: list[FittedTarget], run: RunSe
     searches = [f.search for f in fitted if f.search is not None]
     if searches:
         estimator.search_ = searches
+
+
+def _keep_levels(estimator: ManifoldGPRegressor, levels: np.ndarray | None, data: list[Data]) -> None:
+    """Keep which categories the rows (n, C) have that each target keeps: a sparse one keeps some of them, found again by their numbers."""
+    if levels is None:
+        return
+    kept = [ensemble.blocks[0].data for ensemble in estimator.ensembles_]
+    estimator._row_levels = [levels[_places(some, rows)] for some, rows in zip(kept, data, strict=True)]
+
+
+def _places(some: Data, rows: Data) -> np.ndarray:
+    """Where some of the rows are among all of them."""
+    if len(some.y) == len(rows.y):
+        return np.arange(len(rows.y))
+    of_all, of_some = (np.column_stack([each.X.cpu().numpy(), each.y.cpu().numpy()]) for each in (rows, some))
+    places = {row.tobytes(): n for n, row in enumerate(of_all)}
+    return np.array([places[row.tobytes()] for row in of_some])
 
 
 def update(

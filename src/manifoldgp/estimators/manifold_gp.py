@@ -160,6 +160,9 @@ class ManifoldGPRegressor(PredictiveMethods, RegressorMixin, TransformerMixin, B
     switched_off_: np.ndarray  # columns that pruned() left out; only there
     search_: list[SearchReport]  # only where kernels were searched
     _flat: bool  # whether y was (N,)
+    _row_levels: list[
+        np.ndarray
+    ]  # only where a table has columns with many categories: of each target which of them (n, C) the rows have that it keeps
     _draws: Draws  # where starts and folds came from
     _continues: tuple[Draws, list[Earlier]] | None = None  # only while fit_more trains
 
@@ -270,6 +273,7 @@ class ManifoldGPRegressor(PredictiveMethods, RegressorMixin, TransformerMixin, B
         with as_it_was_if_this_fails(self):
             for name in (
                 "table_encoding_",
+                "_row_levels",
                 "input_noise_",
                 "switched_off_",
             ):  # of an earlier fit; who encodes a table sets it anew

@@ -200,6 +200,8 @@ def packed(estimator: ManifoldGPRegressor, factors: torch.dtype = torch.float64)
     encoding = getattr(estimator, "table_encoding_", None)
     if encoding is not None:
         header["table"] = encoding.to_plain()
+    for o, levels in enumerate(getattr(estimator, "_row_levels", ())):
+        tensors[f"ensemble{o}.levels"] = torch.from_numpy(np.ascontiguousarray(levels))
     input_noise: InputNoise | None = getattr(estimator, "input_noise_", None)
     if input_noise is not None:
         header["input_noise"] = input_noise.to_plain()
@@ -294,7 +296,18 @@ def _unpack(
         estimator.search_ = [SearchReport.from_plain(plain) for plain in header["search"]]
     if "table" in header:
         estimator.table_encoding_ = _unpack_encoding(header["table"], header["feature_names"], D, targets)
+        if "ensemble0.levels" in tensors:  # earlier files lack them
+            counts = [len(column.categories) for column in estimator.table_encoding_.level_columns]
+            estimator._row_levels = [_unpack_levels(tensors, f"ensemble{o}.levels", counts) for o in range(targets)]
     return estimator
+
+
+def _unpack_levels(tensors: dict[str, Tensor], name: str, counts: list[int]) -> np.ndarray:
+    """Which categories (n, C) rows have, of so many in each column."""
+    levels = take(tensors, name, (-1, len(counts)), torch.int32).cpu().numpy()
+    if ((levels < -1) | (levels >= counts)).any():
+        raise FileFormatError("The file's rows have categories that its table does not know. The file is damaged or forged.")
+    return levels
 
 
 def _unpack_draws(plain: Any) -> Draws:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -37,13 +37,17 @@ class ReadsTables(Protocol):
 
 @dataclass(frozen=True)
 class TrainingRows:
-    """What to train on: as it was given, or encoded as numbers and without the rows that missing='drop' leaves out."""
+    """What to train on: as it was given, or encoded as numbers and without the rows that missing='drop' leaves out.
+
+    levels (n, C): which of their categories the rows have in columns with many of them.
+    """
 
     X: Any
     y: Any
     noise_std: Any
     groups: Any
     input_std: Any = None
+    levels: np.ndarray | None = None
 
 
 def training_rows(
@@ -72,7 +76,9 @@ def training_rows(
     encoding = _of_array(table, names, estimator.missing) if frame is None else _of_frame(estimator, table, names, Y)
     encoded, kept = encoding.training_inputs(table, Y)
     estimator.table_encoding_ = encoding.without_rows(~kept | np.isnan(Y).any(1))
-    rows = TrainingRows(encoded if frame is not None else encoded.to_numpy(), _chosen(y, kept), noise_std, groups, input_std)
+    levels = encoding.level_numbers(table)[kept] if encoding.level_columns else None
+    numbers = encoded if frame is not None else encoded.to_numpy()
+    rows = TrainingRows(numbers, _chosen(y, kept), noise_std, groups, input_std, levels)
     if kept.all():
         return rows
     if kept.sum() < 2:
@@ -84,7 +90,7 @@ def training_rows(
         f"{out} of {counted(len(kept), 'row')} {verb(out, 'has', 'have')} missing inputs and {verb(out, 'is', 'are')} left out of the fit (missing='drop')."
     )
     std = None if input_std is None else of_rows(input_std, kept)
-    return TrainingRows(rows.X, rows.y, _chosen(noise_std, kept), _chosen(groups, kept), std)
+    return replace(rows, noise_std=_chosen(noise_std, kept), groups=_chosen(groups, kept), input_std=std)
 
 
 def refuse_for_source(estimator: ManifoldGPRegressor) -> None:

@@ -1,5 +1,5 @@
 // One chart: layers in data units; hover reads values, wheel, drag and pinch zoom and move, double click resets
-// spec: {title, height, x, y: {label, name, range, log, names, fixed, ticks}, hover: "x" | "nearest" | "cell", layers, idle, scale}
+// spec: {title, height, x, y: {label, name, range, log, names, fixed, ticks, date: {origin, unit, days}}, hover: "x" | "nearest" | "cell", layers, idle, scale}
 // layers: band {x, mean, lower, upper}, line {x, y, label?: where its name stands}, area {x, lower, upper}, points {x, y, lower?, upper?, values?}, bars {x0, x1, y0, y1},
 //   rug {x}, cells {x: [a, b], y: [c, d], n: [n1, n2], values}. key: the chip that hides it. tell: [[words, field], ...] of a point or bar.
 function chart(holder, hidden) {
@@ -10,6 +10,7 @@ function chart(holder, hidden) {
   let spec, full, view, box, reading = null;
   const clip = `clip-${holder.id}`;
 
+  const told = (axis, v) => (axis.date && typeof v === "number" ? dateText(axis.date, v) : say(v));
   const unit = (axis, v) => (v === null || v === undefined ? NaN : axis.log ? Math.log10(v) : v);
   const X = (v) => box.left + ((unit(spec.x, v) - view.x[0]) / (view.x[1] - view.x[0])) * (box.right - box.left);
   const Y = (v) => box.bottom - ((unit(spec.y, v) - view.y[0]) / (view.y[1] - view.y[0])) * (box.bottom - box.top);
@@ -37,6 +38,7 @@ function chart(holder, hidden) {
 
   function axisTicks(axis, range, n) {
     if (axis.ticks) return axis.ticks.map(([at, text]) => [at, text]);
+    if (axis.date) return dateTicks(axis.date, ...range, n);
     if (!axis.log) return ticks(...range, n).map((t) => [t, shortTick(t)]);
     const whole = [...new Set(ticks(...range, n).map(Math.round))].filter((t) => t >= range[0] && t <= range[1]);
     return (whole.length > 1 ? whole : range).map((t) => [10 ** t, (10 ** t).toExponential(whole.length > 1 ? 0 : 1)]);
@@ -126,7 +128,7 @@ function chart(holder, hidden) {
     reading.replaceChildren();
     if (l.kind === "points") draw("circle", { cx: X(l.x[i]), cy: Y(l.y[i]), r: (l.size || 2.6) + 3, class: "found" }, reading);
     const parts = l.name ? [make("span", {}, swatch(l.values ? `rgb(${tint(scaled(l.values[i]))})` : l.color), l.name)] : [];
-    for (const [words, field] of l.tell) parts.push(make("span", {}, `${words} `, make("b", { text: say(l[field][i]) })));
+    for (const [words, field] of l.tell) parts.push(make("span", {}, `${words} `, make("b", { text: field === "x" ? told(spec.x, l[field][i]) : say(l[field][i]) })));
     readout.replaceChildren(...parts);
   }
   const nearestIndex = (x, at) => { let best = 0; for (let i = 1; i < x.length; i++) if (Math.abs(x[i] - at) < Math.abs(x[best] - at)) best = i; return best; };
@@ -141,7 +143,7 @@ function chart(holder, hidden) {
       const x = lines[0].x[nearestIndex(lines[0].x, at.x)];
       reading.replaceChildren();
       draw("line", { class: "cursor", x1: X(x), x2: X(x), y1: box.top, y2: box.bottom }, reading);
-      const parts = [make("span", {}, `${spec.x.name} = ${say(x)}`)];
+      const parts = [make("span", {}, `${spec.x.name} = ${told(spec.x, x)}`)];
       for (const l of lines) {
         const i = nearestIndex(l.x, x), y = (l.mean || l.y)[i];
         if (l.x[l.x.length - 1] < x - 1e-9 && l.kind === "line") continue;
@@ -156,7 +158,7 @@ function chart(holder, hidden) {
       const [i, j] = ["x", "y"].map((a, k) => Math.max(0, Math.min(l.n[k] - 1, Math.floor(((at[a] - l[a][0]) / (l[a][1] - l[a][0])) * l.n[k]))));
       reading.replaceChildren();
       draw("circle", { cx: px, cy: py, r: 5, class: "found" }, reading);
-      return readout.replaceChildren(...[[spec.x.name, at.x], [spec.y.name, at.y], [spec.scale.label, l.values[i * l.n[1] + j]]].map(([words, v]) => make("span", {}, `${words} `, make("b", { text: say(v) }))));
+      return readout.replaceChildren(...[[spec.x.name, told(spec.x, at.x)], [spec.y.name, told(spec.y, at.y)], [spec.scale.label, say(l.values[i * l.n[1] + j])]].map(([words, text]) => make("span", {}, `${words} `, make("b", { text }))));
     }
     let best = null, nearest = 30;
     for (const l of layers) {

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
 
 
+FORGOTTEN = -2
+"""In place of a category's number: the model does not know it."""
+
+
 def require_fitted(model: ManifoldGPRegressor) -> None:
     """Refuse what is not a fitted estimator of this package."""
     check_is_fitted(model)
@@ -129,6 +133,24 @@ def training_rows(model: ManifoldGPRegressor, output: int = 0, most: int | None 
     X, Y = model.x_scaler_.as_given(X[place]), np.zeros((len(place), model.n_outputs_))
     Y[:, output] = y[place]
     return Rows(X, model.y_scaler_.as_given(Y)[:, output], X, place, len(y), False)
+
+
+def row_levels(model: ManifoldGPRegressor, output: int, place: np.ndarray) -> np.ndarray | None:
+    """Which categories (n, C) training rows have in columns with many of them; None: there are no such columns.
+
+    -1 where one was missing or the row was added later: the nearest one by its effect is it. FORGOTTEN: in files of earlier versions, which do not say it, and no effect does.
+    place (n,): of the rows that the model keeps. What they were trained with does not tell, as their own target had no say in it.
+    """
+    encoding = getattr(model, "table_encoding_", None)
+    if encoding is None or not encoding.level_columns:
+        return None
+    known: list[np.ndarray] | None = getattr(model, "_row_levels", None)
+    if known is None:
+        return np.full((len(place), len(encoding.level_columns)), FORGOTTEN)
+    levels = known[output]
+    found = np.full((len(place), levels.shape[1]), -1)
+    found[place < len(levels)] = levels[place[place < len(levels)]]
+    return found
 
 
 def chosen_rows(

@@ -31,6 +31,27 @@ function ticks(low, high, n) {
   for (let k = Math.ceil(low / step - 1e-9); k * step <= high + step * 1e-9; k++) found.push(+(k * step).toPrecision(12));
   return found;
 }
+// A date as a table has it; date: {origin, unit, days} of its axis, v: the number along it. From: the first character that is shown.
+function dateText({ origin, unit, days }, v, from = 0, to = days ? 10 : unit > 1000 ? 16 : 19) {
+  const at = new Date(origin + unit * v);
+  return Number.isNaN(+at) ? "–" : at.toISOString().slice(from, to).replace("T", " ");
+}
+// Round dates that cover [low, high] in about n steps, with their texts: whole years, months, days, or parts of a day.
+const DAY = 864e5, MONTHS = [1, 2, 3, 6, 12, 24, 60, 120, 240, 600, 1200], PARTS = [1, 5, 15, 30, 60, 300, 900, 1800, 3600, 10800, 21600, 43200].map((s) => 1000 * s);
+function dateTicks(date, low, high, n) {
+  const [from, to] = [low, high].map((v) => date.origin + date.unit * v), least = (to - from) / n, found = [];
+  const tick = (at, ...part) => { const v = (at - date.origin) / date.unit; found.push([v, dateText(date, v, ...part)]); };
+  if (least > 14 * DAY) {
+    const step = MONTHS.find((m) => 30.5 * DAY * m >= least) ?? 12 * Math.ceil(least / (366 * DAY)), first = new Date(from);
+    const month = (k) => new Date(0).setUTCFullYear(0, k * step, 1); // the k-th step's first day since the year 0
+    for (let k = Math.floor((12 * first.getUTCFullYear() + first.getUTCMonth()) / step); month(k) <= to; k++) if (month(k) >= from) tick(month(k), 0, step % 12 ? 7 : 4);
+    return found;
+  }
+  const step = least < 1000 ? 1000 * 10 ** Math.ceil(Math.log10(least / 1000)) : PARTS.find((s) => s >= least) ?? DAY * [1, 2, 7, 14].find((d) => DAY * d >= least);
+  const monday = step >= 7 * DAY ? 4 * DAY : 0; // the first one after 1970 began
+  for (let at = monday + step * Math.ceil((from - monday) / step); at <= to; at += step) tick(at, ...(step >= DAY ? [0, 10] : step >= 6e4 ? [5, 16] : step >= 1000 ? [11, 19] : [14, 23]));
+  return found;
+}
 // A text that would not fit, without its middle: names are long, and what is measured of them stands last
 function fitted(text, pixels) {
   const most = Math.floor(pixels / 7.2), half = Math.floor((most - 1) / 2);

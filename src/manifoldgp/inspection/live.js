@@ -109,7 +109,9 @@ function nearest(x) {
   }
   return Math.sqrt(least);
 }
+// The interval that holds 95 % of what a prediction expects of target o; of a warped one 1.96 standard deviations to either side.
 const REACH = 1.959963984540054;
+const interval = ({ mean, std, quantile }, o) => [-REACH, REACH].map((z) => (quantile ? quantile(o, z) : mean[o] + z * std[o]));
 
 // Controls
 (() => {
@@ -120,9 +122,9 @@ const REACH = 1.959963984540054;
   function update() {
     const x = encoded(values);
     if (typeof x === "string") { said.replaceChildren(make("p", { class: "caution", text: x })); bars.forEach((bar) => (bar.hidden = true)); return; }
-    const { mean, std } = model(x), away = nearest(x);
+    const found = model(x), { mean } = found, away = nearest(x);
     const lines = live.targets.map((name, o) => {
-      const [low, high] = [mean[o] - REACH * std[o], mean[o] + REACH * std[o]];
+      const [low, high] = interval(found, o);
       show(bars[o], live.ranges[o], low, mean[o], high);
       return make("p", {}, make("strong", { text: `${name}: ${say(mean[o])}` }), ` — about 95 % between ${say(low)} and ${say(high)}`, bars[o]);
     });
@@ -189,18 +191,19 @@ function parsed(text) {
   const full = rows.filter((row) => row.some((c) => c.trim() !== ""));
   return { separator, decimal: separator === "," ? "." : decimalSign(full.slice(0, 200)), rows: full };
 }
-// Whether the first of these rows holds units, as data/written_numbers.py finds them: no number in it (1/min is a unit, unless cells below end in it), and two columns or more that hold nothing else below it.
+// Whether the first of these rows holds units, as data/written_numbers.py finds them: no number in it (1/min is a unit, unless cells below end in it), and two columns or more that hold nothing else below it; or one number and three such columns.
 function unitsAbove([first, ...below], decimal) {
   const cells = first.map((cell) => cell.trim()), number = (text) => !Number.isNaN(writtenNumber(text, decimal));
   const per = cells.map((text) => /^1\s*(\/\s*(?:\p{L}|[°%‰]).*)$/u.exec(text)?.[1]);
   const begins = (text, c) => number(text) && !(per[c] && !below.some((row) => (row[c] ?? "").trim().endsWith(per[c])));
-  if (below.length < 2 || cells.some((text, c) => text.length > 12 || begins(text, c))) return false;
+  const alike = cells.map(begins), most = alike.filter(Boolean).length;
+  if (below.length < 2 || most > 1 || cells.some((text) => text.length > 12)) return false;
   const nothing = (text) => EMPTY.test(text) || NO_NUMBER.test(text);
   const full = cells.map((text, c) => {
     const column = below.map((row) => (row[c] ?? "").trim());
-    return !nothing(text) && column.every((at) => nothing(at) || number(at)) && column.filter((at) => !nothing(at)).length > 0.5 * column.length;
+    return !nothing(text) && !alike[c] && column.every((at) => nothing(at) || number(at)) && column.filter((at) => !nothing(at)).length > 0.5 * column.length;
   });
-  return full.filter(Boolean).length > 1;
+  return full.filter(Boolean).length > 1 + most;
 }
 // Predictions of a table: its rows with further cells, or a sentence that says what is wrong with it.
 function predicted(text) {
@@ -208,7 +211,7 @@ function predicted(text) {
   if (!head || !rows.length) return "A header row and at least one row of values are needed.";
   const units = unitsAbove(rows, decimal);
   if (units) rows = rows.slice(1);
-  const names = head.map((name) => name.trim()), places = live.columns.map((column) => placeOf(column.name, names));
+  const names = head.map((name) => name.trim().replace(/^'(?=[=+@-])/, "")), places = live.columns.map((column) => placeOf(column.name, names));
   const missing = live.columns.filter((_, c) => places[c] < 0).map((column) => column.shown);
   if (missing.length) return `The table lacks these columns: ${missing.join(", ")}.`;
   const added = live.targets.flatMap((name) => [`${name} mean`, `${name} std`, `${name} low`, `${name} high`]);
@@ -216,20 +219,21 @@ function predicted(text) {
   const body = rows.map((row) => {
     const x = encoded(places.map((place) => row[place]), decimals);
     if (typeof x === "string") return [...row, ...added.map(() => ""), x];
-    const { mean, std } = model(x);
-    return [...row, ...live.targets.flatMap((_, o) => [mean[o], std[o], mean[o] - REACH * std[o], mean[o] + REACH * std[o]]), ""];
+    const found = model(x);
+    return [...row, ...live.targets.flatMap((_, o) => [found.mean[o], found.std[o], ...interval(found, o)]), ""];
   });
   return { head: [...names, ...added, "not predicted because"], body, separator, units };
 }
+// A cell as text: in quotes, its own doubled, where it holds the separator, a quote or the end of a line.
+const quoted = (cell, separator) => (typeof cell === "string" && (cell.includes(separator) || /["\n]/.test(cell)) ? `"${cell.replaceAll('"', '""')}"` : String(cell));
 (() => {
   const holder = document.getElementById("live-table"), out = make("div", { role: "status" });
-  const box = make("textarea", { rows: 5, spellcheck: "false", "aria-label": "Table with a header row", placeholder: live.columns.map((c) => (c.shown.includes(",") ? `"${c.shown}"` : c.shown)).join(",") + "\n..." });
+  const box = make("textarea", { rows: 5, spellcheck: "false", "aria-label": "Table with a header row", placeholder: live.columns.map((c) => quoted(c.shown, ",")).join(",") + "\n..." });
   const file = make("input", { type: "file", accept: ".csv,.tsv,.txt", "aria-label": "CSV file" }), go = make("button", { class: "chip", type: "button", text: "Predict the table" });
-  const quote = (cell, separator) => (typeof cell === "string" && (cell.includes(separator) || /["\n]/.test(cell)) ? `"${cell.replaceAll('"', '""')}"` : String(cell));
   function run() {
     const found = predicted(box.value);
     if (typeof found === "string") { out.replaceChildren(make("p", { class: "caution", text: found })); return; }
-    const text = [found.head, ...found.body].map((row) => row.map((cell) => quote(cell, found.separator)).join(found.separator)).join("\n") + "\n";
+    const text = [found.head, ...found.body].map((row) => row.map((cell) => quoted(cell, found.separator)).join(found.separator)).join("\n") + "\n";
     const count = found.body.filter((row) => row[row.length - 1] === "").length;
     const link = make("a", { download: "predictions.csv", href: URL.createObjectURL(new Blob([text], { type: "text/csv" })), text: `Download ${count} prediction${count === 1 ? "" : "s"}` });
     const cellOf = (cell) => make("td", { text: typeof cell === "number" ? say(cell) : cell });

@@ -25,6 +25,7 @@ from manifoldgp.inspection.page_view import (
     chart,
     chip,
     choice,
+    input_axis,
     numbers,
     padded,
     word_axis,
@@ -58,8 +59,9 @@ def prediction_chart(view: ModelView) -> Spec:
 
 def _effect(view: ModelView, target: TargetView, column: TableColumn, most: int) -> tuple[inspection.Band, list[str] | None]:
     """What an input does along the data; of a category the mean prediction and interval of the rows of each of the most frequent ones, and what these are called."""
-    rows = view.X[inspection.thinned(len(view.X), most)]
-    words = column.words(rows)
+    place = inspection.thinned(len(view.X), most)
+    rows = view.X[place]
+    words = column.words(rows, inspection.row_levels(view.model, 0, place))
     if words is None:
         return inspection.effect_band(view.model, column.places[0], output=target.output, most=most), None
     usual = [word for word, _ in Counter(words).most_common(MOST_WORDS)]
@@ -86,17 +88,16 @@ def _of_words(target: TargetView, column: TableColumn, band: inspection.Band, wo
 
 def _curve(view: ModelView, target: TargetView) -> Spec:
     band = inspection.slice_band(view.model, 0, output=target.output, points=240, margin=0.1)
-    layers = [_band(band), _points(target.rows.X[:, 0], target.rows.y, "training rows", INK, view.inputs[0], target.name)]
+    name = view.columns[0].axis_label
+    layers = [_band(band), _points(target.rows.X[:, 0], target.rows.y, "training rows", INK, name, target.name)]
     if target.test is not None:
         some = inspection.thinned(len(target.test.observed), 500)
-        layers.append(
-            _points(target.test.X[some, 0], target.test.observed[some], "test rows", VERMILLION, view.inputs[0], target.name)
-        )
+        layers.append(_points(target.test.X[some, 0], target.test.observed[some], "test rows", VERMILLION, name, target.name))
     y = padded(band.lower, band.upper, target.rows.y)
     return {
         "title": f"Prediction of {target.name}",
         "hover": "x",
-        "x": axis(view.inputs[0], (band.x[0], band.x[-1])),
+        "x": input_axis(view.columns[0], view.X, (band.x[0], band.x[-1])),
         "y": axis(target.name, y),
         "layers": layers,
         "idle": POINT,
@@ -104,12 +105,11 @@ def _curve(view: ModelView, target: TargetView) -> Spec:
 
 
 def _slice(view: ModelView, target: TargetView, column: TableColumn, band: inspection.Band, y: list[float]) -> Spec:
-    name = view.inputs[column.places[0]]
     ticks = view.X[inspection.thinned(len(view.X), 300), column.places[0]]
     return {
-        "title": f"Prediction of {target.name} along {name}",
+        "title": f"Prediction of {target.name} along {column.label}",
         "hover": "x",
-        "x": axis(name, (band.x[0], band.x[-1])),
+        "x": input_axis(column, view.X, (band.x[0], band.x[-1])),
         "y": axis(target.name, y),
         "layers": [{"kind": "rug", "x": numbers(ticks), "color": INK}, _band(band)],
         "idle": POINT,
@@ -117,24 +117,25 @@ def _slice(view: ModelView, target: TargetView, column: TableColumn, band: inspe
 
 
 def _band(band: inspection.Band) -> Spec:
-    parts = {name: numbers(getattr(band, name)) for name in ("x", "mean", "lower", "upper")}
+    parts = {name: numbers(getattr(band, name), 10 if name == "x" else 5) for name in ("x", "mean", "lower", "upper")}
     return {"kind": "band", "key": "band", "color": BLUE, **parts}
 
 
 def _points(x: np.ndarray, y: np.ndarray, key: str, color: str, x_name: str, y_name: str) -> Spec:
-    return {"kind": "points", "key": key, "x": numbers(x), "y": numbers(y), "color": color, "size": 2.4, "tell": [[x_name, "x"], [y_name, "y"]]}  # fmt: skip
+    return {"kind": "points", "key": key, "x": numbers(x, 10), "y": numbers(y), "color": color, "size": 2.4, "tell": [[x_name, "x"], [y_name, "y"]]}  # fmt: skip
 
 
 def map_chart(view: ModelView) -> Spec | None:
     """Mean and standard deviation over pairs of the strongest inputs that are numbers; None without two of these."""
-    numeric = [column.places[0] for column in view.strongest if column.is_number]
+    numeric = [column for column in view.strongest if column.is_number]
     if len(numeric) < 2:
         return None
     pairs = list(combinations(numeric[:3], 2))
     points = round(40 * view.detail)
     some = inspection.thinned(len(view.X), 400)
     specs = []
-    for d1, d2 in pairs:
+    for first, second in pairs:
+        d1, d2 = first.places[0], second.places[0]
         surfaces = [
             inspection.surface(view.model, (d1, d2), output=t.output, points=points, others=view.X[view.central_row])
             for t in view.targets
@@ -148,18 +149,18 @@ def map_chart(view: ModelView) -> Spec | None:
                 rows = {"kind": "points", "key": "rows", "x": numbers(view.X[some, d1], 4), "y": numbers(view.X[some, d2], 4), "color": "#ffffff", "size": 2.0}  # fmt: skip
                 specs.append(
                     {
-                        "title": f"{label} over {view.inputs[d1]} and {view.inputs[d2]}",
+                        "title": f"{label} over {first.label} and {second.label}",
                         "hover": "cell",
                         "height": 400,
-                        "x": axis(view.inputs[d1], (surface.x1[0], surface.x1[-1])),
-                        "y": axis(view.inputs[d2], (surface.x2[0], surface.x2[-1])),
+                        "x": input_axis(first, view.X, (surface.x1[0], surface.x1[-1])),
+                        "y": input_axis(second, view.X, (surface.x2[0], surface.x2[-1])),
                         "scale": {"label": label, "low": float(values.min()), "high": float(values.max())},
                         "layers": [cells, rows],
                         "idle": POINT,
                     }
                 )
     choices = [
-        choice("Inputs", [f"{view.inputs[a]} and {view.inputs[b]}" for a, b in pairs]),
+        choice("Inputs", [f"{first.label} and {second.label}" for first, second in pairs]),
         choice("Show", ["prediction", "uncertainty"], buttons=True),
         *view.target_choice,
     ]
@@ -179,7 +180,7 @@ def features_chart(view: ModelView) -> Spec | None:
             x = np.linspace(*inspection.span(target.rows.X[:, 0], 0.05), 200)
             H = inspection.learned_features(view.model, x[:, None], output=target.output).H
             mine.append(_feature_curves(view, x, H))
-            labels.append(f"as functions of {view.inputs[0]}")
+            labels.append(f"as functions of {view.columns[0].label}")
         if Q == 1:
             mine.append(_feature_plane(target, found.H[:, 0], target.rows.y, feature_name(0), f"observed {target.name}"))
             labels.append("against the target")
@@ -209,7 +210,7 @@ def _feature_curves(view: ModelView, x: np.ndarray, H: np.ndarray) -> Spec:
             "name": feature_name(q),
             "label": 10 + 40 * (q % 4),  # names stand apart where lines meet
             "color": SERIES[q % len(SERIES)],
-            "x": numbers(x),
+            "x": numbers(x, 10),
             "y": numbers(h),
         }
         for q, h in enumerate(H.T[:8])
@@ -217,7 +218,7 @@ def _feature_curves(view: ModelView, x: np.ndarray, H: np.ndarray) -> Spec:
     return {
         "title": "Learned features",
         "hover": "x",
-        "x": axis(view.inputs[0], (x[0], x[-1])),
+        "x": input_axis(view.columns[0], view.X, (x[0], x[-1])),
         "y": axis("feature", padded(H, share=0.12)),
         "layers": layers,
         "idle": POINT,

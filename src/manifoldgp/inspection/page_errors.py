@@ -21,6 +21,7 @@ from manifoldgp.inspection.page_view import (
     axis,
     chart,
     choice,
+    input_axis,
     numbers,
     padded,
     word_axis,
@@ -46,18 +47,21 @@ def _residuals(view: ModelView, target: TargetView, column: TableColumn | None) 
     some = inspection.thinned(len(found.observed), 600)
     error = (found.observed - found.mean)[some]
     rows = view.numbers_of(found)[some]
-    words = None if column is None else column.words(found.X[some])
+    words = None if column is None else column.words(found.X[some], view.levels_of(target, found, some))
     known = sorted(set(words or ()))
     if words is not None:
         x = np.array([known.index(word) for word in words], dtype=float)
     else:
         x = rows.astype(float) if column is None else found.X[some, column.places[0]]
-    name = ORDER if column is None else column.label if words is not None else view.inputs[column.places[0]]
-    limits = padded(x)
+    name, limits = ORDER if column is None else column.axis_label, padded(x)
+    if words is not None and len(known) <= MOST_WORDS:
+        along = word_axis(name, known)
+    else:
+        along = axis(name, limits) if column is None or words is not None else input_axis(column, found.X, limits)
     points = {
         "kind": "points",
         "color": BLUE,
-        "x": numbers(x),
+        "x": numbers(x, 10),
         "y": numbers(error),
         "row": [str(i) for i in rows],
         **({} if words is None else {"label": words}),
@@ -69,7 +73,7 @@ def _residuals(view: ModelView, target: TargetView, column: TableColumn | None) 
         "title": f"Errors of {target.name} against {name}",
         "hover": "nearest",
         "height": 320,
-        "x": axis(name, limits) if words is None or len(known) > MOST_WORDS else word_axis(name, known),
+        "x": along,
         "y": axis(f"{target.name}: observed less predicted", padded(error, [0.0])),
         "layers": [zero, points],
         "idle": POINT,
@@ -87,7 +91,8 @@ def _worst_of(view: ModelView, target: TargetView) -> str:
     numbers_of_rows = view.numbers_of(found)
     worst: list[int] = np.argsort(-np.abs(error), kind="stable")[:_WORST].tolist()
     heads = ("row", "observed", "predicted", "error", "95 % interval", *(escape(column.label) for column in shown))
-    inputs = [cells(column, found.X, worst) for column in shown]
+    levels = view.levels_of(target, found, np.array(worst))
+    inputs = [cells(column, found.X, worst, levels) for column in shown]
     rows = []
     for k, i in enumerate(worst):
         outside = not found.lower[i] <= found.observed[i] <= found.upper[i]
@@ -98,14 +103,14 @@ def _worst_of(view: ModelView, target: TargetView) -> str:
     return f"<h3>The rows with the largest errors{of}</h3>{table(heads, rows)}"
 
 
-def cells(column: TableColumn, X: np.ndarray, rows: Sequence[int]) -> list[str]:
-    """What a table shows of an input in some rows of X (n, D), as HTML: a category by its name, a date as a date."""
+def cells(column: TableColumn, X: np.ndarray, rows: Sequence[int], levels: np.ndarray | None = None) -> list[str]:
+    """What a table shows of an input in some rows of X (n, D), as HTML: a category by its name, a date as a date. levels: of these rows, as in `TableColumn.words`."""
     some = X[rows]
-    words = column.words(some)
+    words = column.words(some, levels)
     if words is not None:
         shown = list(map(escape, words))
     elif column.column.kind == "date":
-        shown = column.dates(some)
+        shown = column.dates(some[:, column.places[0]])
     else:
         shown = [say_input(x) for x in _with_zeros(X)[rows, column.places[0]]]
     return ["missing" if gap else text for text, gap in zip(shown, column.is_missing(some), strict=True)]

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import datetime, time
 from html import escape
 from importlib import resources
 
 import numpy as np
 
+from manifoldgp import inspection
 from manifoldgp._system.plain_text import one_line
-from manifoldgp.data.columns import Column
-from manifoldgp.data.dates import UNITS
 from manifoldgp.errors import InputError
+from manifoldgp.inspection.chosen_rows import FORGOTTEN
 from manifoldgp.inspection.page_view import ModelView, Spec, numbers
+from manifoldgp.inspection.table_columns import TableColumn
 from manifoldgp.predictor import Predictor
 
 MOST_BYTES = 24_000_000
@@ -23,8 +23,11 @@ _MOST_NEIGHBOURS = 2000
 _WORDS = "Move the inputs and see what the model says. The computation happens in this page: nothing leaves your machine, and no network is needed."
 _TABLE_WORDS = (
     "Paste a table with a header row, or drop a CSV file here; columns are found by name. "
-    "The result has the mean, the standard deviation and an interval of about 95 % of every target: 1.96 standard deviations to either side. "
-    "Intervals of <code>mgp predict</code> follow the shape of the distribution."
+    "The result has the mean, the standard deviation and an interval of about 95 % of every target: "
+)
+_OF_MIXTURES = "the quantiles 0.025 and 0.975, as <code>mgp predict --quantiles 0.025,0.975</code> writes them."
+_OF_WARPED = (
+    "1.96 standard deviations to either side. Intervals of <code>mgp predict</code> follow the shape of the distribution."
 )
 
 _GAPS = " This page predicts complete rows only; <code>mgp predict</code> fills gaps in."
@@ -39,7 +42,7 @@ def live_section(view: ModelView) -> tuple[str, Spec, list[str]]:
     if p.nbytes > MOST_BYTES:
         reason = f"The model has {p.nbytes / 1e6:.1f} MB of numbers, and a page carries at most {MOST_BYTES / 1e6:.1f} MB: use <code>mgp predict</code>."
         return _without(reason), {}, []
-    about = _TABLE_WORDS + _GAPS * _fills_gaps(view)
+    about = _TABLE_WORDS + (_OF_MIXTURES if p.gives_mixtures else _OF_WARPED) + _GAPS * _fills_gaps(view)
     html = f'<h2>Try it</h2><p class="soft">{_WORDS}</p><div id="live"></div><h3>A table</h3><p class="soft">{about}</p><div id="live-table"></div>'
     script = (resources.files("manifoldgp.inspection") / "live.js").read_text(encoding="utf-8")
     return html, {"live": _facts(view, p)}, [f"const model = {p.to_javascript()};", script]
@@ -73,20 +76,16 @@ def _facts(view: ModelView, p: Predictor) -> Spec:
 
 def _columns(view: ModelView, begin: int) -> list[Spec]:
     """The inputs as people have them: numbers and dates with a range, one choice for all numbers of a category. begin: the row whose values are shown first."""
-    columns = map(Column, view.inputs) if view.encoding is None else view.encoding.columns
-    found, d = [], 0
-    for column in columns:
-        spec = _column(column, view.X[:, d : d + len(column.names) - column.indicator], begin)
-        label = one_line(spec["name"] if view.encoding is None else view.encoding.label(spec["name"]))
-        zone = " (UTC)" if column.time is not None and column.time.zoned else ""
-        found.append(spec | {"shown": one_line(spec["name"]), "label": label + zone})
-        d += len(column.names)
+    found = []
+    for shown in view.columns:
+        spec = _column(shown, view.X, begin, inspection.row_levels(view.model, 0, np.array([begin])))
+        found.append(spec | {"shown": one_line(spec["name"]), "label": shown.axis_label})
     return found
 
 
-def _column(column: Column, X: np.ndarray, begin: int) -> Spec:
-    """What a control for a column has to know; X (n, numbers of the column): its values, of which the first say the range."""
-    x = X[:, 0]
+def _column(shown: TableColumn, X: np.ndarray, begin: int, levels: np.ndarray | None) -> Spec:
+    """What a control for a column has to know; X (n, D): training rows, which say the range; levels (1, C): of the row that is shown first, as in `row_levels`."""
+    column, x = shown.column, X[:, shown.places[0]]
     spec: Spec = {
         "name": column.name,
         "kind": column.kind,
@@ -96,19 +95,17 @@ def _column(column: Column, X: np.ndarray, begin: int) -> Spec:
         "indicator": column.indicator,
     }
     if column.categories:
-        codes = np.eye(len(column.categories)) if column.effects is None else np.array(column.effects.shifts)
-        start = column.categories[int(((codes - X[begin]) ** 2).sum(1).argmin())]
-        return spec | {"kind": "category", "categories": list(column.categories), "codes": codes.tolist(), "start": start}
+        known = levels if levels is not None and levels.min() > FORGOTTEN else None
+        start = shown.categories(X[[begin]], known)[0]
+        return spec | {"kind": "category", "categories": list(column.categories), "codes": shown.codes.tolist(), "start": start}
     if column.time is None:
         return spec
     if column.time.origin is None:  # a length of time is a number in its unit
         return spec | {"kind": "number", "name": column.names[0]}
-    first = datetime.fromisoformat(column.time.origin)
-    origin, unit = first.timestamp() * 1e3, UNITS[column.time.unit] * 1e3
-    days = bool((x == np.round(x)).all()) and column.time.unit == "days" and first.time() == time()
-    places = {name: origin + unit * spec[name] for name in ("low", "high", "start")}
-    scale = {"origin": origin, "unit": unit, "cyclic": list(column.time.cyclic), "order": column.time.order}
-    return spec | places | scale | {"days": days}
+    clock = shown.clock(X)
+    assert clock is not None
+    places = {name: clock["origin"] + clock["unit"] * spec[name] for name in ("low", "high", "start")}
+    return spec | places | clock | {"cyclic": list(column.time.cyclic), "order": column.time.order}
 
 
 def _typical_gap(scaled: np.ndarray) -> float:

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from manifoldgp import inspection, metrics
-from manifoldgp._system.plain_text import digits
+from manifoldgp._system.plain_text import digits, explained_share
 from manifoldgp.averaging.verdict import errors_of
 from manifoldgp.estimators.diagnosis import Diagnosis
 from manifoldgp.inspection.page_view import ModelView, TargetView
+from manifoldgp.inspection.table_columns import TableColumn
 from manifoldgp.training.coarse_to_fine import on_a_level
 from manifoldgp.training.optimizer import CUT_SHORT
 
@@ -102,10 +103,25 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]], kind: str = "") -
 
 def data_table(view: ModelView) -> str:
     """Range, median and spread of every input and target, in the training rows that the model keeps."""
-    columns = list(zip(view.inputs, view.X.T, ["input"] * len(view.inputs), strict=True))[:_MOST_COLUMNS]
-    columns += [(t.name, inspection.training_rows(view.model, t.output).y, "target") for t in view.targets]
-    rows = [[escape(name), kind, *map(say_input, _summary(a)[:3]), say(_summary(a)[3])] for name, a, kind in columns]
+    dated = {column.places[0]: column for column in view.columns if column.column.kind == "date"}
+    rows = [
+        _dates_row(dated[d], a) if d in dated else _numbers_row(name, "input", a)
+        for d, (name, a) in list(enumerate(zip(view.inputs, view.X.T, strict=True)))[:_MOST_COLUMNS]
+    ]
+    rows += [_numbers_row(t.name, "target", inspection.training_rows(view.model, t.output).y) for t in view.targets]
     return table(("column", "", "smallest", "median", "largest", "standard deviation"), rows)
+
+
+def _numbers_row(name: str, kind: str, a: np.ndarray) -> list[str]:
+    *places, spread = _summary(a)
+    return [escape(name), kind, *map(say_input, places), say(spread)]
+
+
+def _dates_row(column: TableColumn, a: np.ndarray) -> list[str]:
+    """a (n,): the time since its origin, of which the spread alone is no date."""
+    *places, spread = _summary(a)
+    assert column.column.time is not None
+    return [escape(column.axis_label), "input", *column.dates(np.array(places)), f"{say(spread)} {column.column.time.unit}"]
 
 
 def _summary(a: np.ndarray) -> list[float]:
@@ -171,8 +187,8 @@ def linear_rmse(found: inspection.Predictions, X: np.ndarray, y: np.ndarray) -> 
 
 
 def _explained(share: float | None) -> str:
-    """R² for reading: four digits after the point are more than enough, and rounding leaves no 2e-17."""
-    return "–" if share is None else say(round(share, 4) + 0.0)
+    """R² for reading."""
+    return "–" if share is None else explained_share(share, 4).replace("-", "−")
 
 
 def _scores(target: TargetView, found: inspection.Predictions, which: str) -> list[str]:

@@ -70,6 +70,12 @@ def choice(label: str, options: Iterable[str], *, buttons: bool = False) -> Spec
     return {"label": label, "options": list(options), "shown": True, "buttons": buttons}
 
 
+def input_axis(column: TableColumn, X: np.ndarray, limits: Sequence[float]) -> Spec:
+    """An axis along which an input runs, with dates where it holds dates; X (n, D): rows that are shown."""
+    clock = column.clock(X)
+    return axis(column.axis_label, limits, **({} if clock is None else {"date": clock}))
+
+
 def word_axis(label: str, words: Sequence[str]) -> Spec:
     """An axis with words at 0, 1, and so on."""
     return axis(label, (-0.5, len(words) - 0.5), fixed=True, ticks=[[k, word] for k, word in enumerate(words)])
@@ -138,6 +144,10 @@ class ModelView:
     X: np.ndarray
     affordable: int
     test_numbers: np.ndarray | None = None
+
+    def levels_of(self, target: TargetView, found: inspection.Predictions, some: np.ndarray) -> np.ndarray | None:
+        """Which categories some of the rows that are looked at have in columns with many of them, as `inspection.row_levels` says it of training rows; else None."""
+        return inspection.row_levels(self.model, target.output, found.place[some]) if found.left_out else None
 
     def numbers_of(self, found: inspection.Predictions) -> np.ndarray:
         """What rows that are looked at are called: their numbers in the table that they came from, counted from 1."""

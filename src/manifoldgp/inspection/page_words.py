@@ -43,7 +43,8 @@ SOBOL = (
 )
 SCORES = (
     "Typical error: root mean squared difference between prediction and observation, in units of the target; beside it the errors of always predicting the training mean, "
-    "and of a linear model (ridge) of the same inputs: <code>mgp compare</code> tries more models. "
+    "and of a linear model (ridge) of the same inputs. It was not trained on the folds of the held-out rows (–): compare it with what stands in its own row. "
+    "<code>mgp compare</code> holds the same rows out of both, and tries more models. "
     "R²: share of the variation of these rows, around their own mean, that is explained, 1 is perfect. NLPP: mean negative log density of what was observed, lower is better. "
     "Held out: rows that the folds of the stack kept from the models that predict them. Left out: each training row is predicted from all the others, with "
     "parameters that have seen it; that flatters the model a little, and much where neighbours are alike, as rows of one run or of one moment are."
@@ -291,7 +292,7 @@ def features(view: ModelView, shown: bool) -> str:
     if found.weight < 0.999:
         text += f" Of the many members with learned features this is the one with the most weight (group {escape(found.group)}, {100 * found.weight:.0f} % of the prediction)."
     if len(view.inputs) == 1:
-        text += f" Shown as functions of {escape(view.inputs[0])}{', and by the directions in which they spread most' if Q > 2 else ''}."
+        text += f" Shown as functions of {escape(view.columns[0].label)}{', and by the directions in which they spread most' if Q > 2 else ''}."
     elif Q > 2:
         text += f" {counted(Q, 'feature')} do not fit on a screen: shown are the directions in which they spread most."
     return text + _thinned(view)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, time, timedelta
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy as np
 from manifoldgp._system.plain_text import one_line
 from manifoldgp.data.columns import Column
 from manifoldgp.data.dates import UNITS
-from manifoldgp.inspection.chosen_rows import thinned
+from manifoldgp.inspection.chosen_rows import FORGOTTEN, thinned
 from manifoldgp.inspection.curves import predictive
 from manifoldgp.inspection.learned import sensitivities
 
@@ -26,11 +26,15 @@ _MOST_VALUES = 12
 
 @dataclass(frozen=True)
 class TableColumn:
-    """An input: what it is called, what kind of column it is, and the places of its numbers among those of the model."""
+    """An input: what it is called, what kind of column it is, and the places of its numbers among those of the model.
+
+    which: of columns with many categories, the how-manieth it is.
+    """
 
     label: str
     column: Column
     places: tuple[int, ...]
+    which: int = 0
 
     @property
     def is_number(self) -> bool:
@@ -42,41 +46,62 @@ class TableColumn:
         """The numbers that each category becomes, (categories, numbers)."""
         return np.eye(len(self.column.categories)) if self.column.effects is None else np.array(self.column.effects.shifts)
 
-    def words(self, X: np.ndarray) -> list[str] | None:
-        """Its values in rows X (n, D) in words, if it is a category, or true or false."""
+    def words(self, X: np.ndarray, levels: np.ndarray | None = None) -> list[str] | None:
+        """Its values in rows X (n, D) in words, if it is a category, or true or false. levels (n, C): of training rows, see `row_levels`."""
         if self.column.categories:
-            return [one_line(category) for category in self.categories(X)]
+            return [one_line(category) for category in self.categories(X, levels)]
         return ["true" if x > 0.5 else "false" for x in X[:, self.places[0]]] if self.column.kind == "flag" else None
 
     def is_missing(self, X: np.ndarray) -> np.ndarray:
         """In which of the model's inputs X (n, D) it has a gap that the model was told of."""
         return X[:, self.places[-1]] > 0.5 if self.column.indicator else np.zeros(len(X), dtype=bool)
 
-    def categories(self, X: np.ndarray) -> list[str]:
-        """Its categories in rows X (n, D); of a row that was filled in the nearest one."""
+    def categories(self, X: np.ndarray, levels: np.ndarray | None = None) -> list[str]:
+        """Its categories in rows X (n, D); of a row that was filled in the nearest one. levels (n, C): as in `words`."""
         own = X[:, list(self.places[: len(self.places) - self.column.indicator])]
-        nearest = ((own[:, None, :] - self.codes) ** 2).sum(-1).argmin(1)
-        return [self.column.categories[k] for k in nearest]
+        found = ((own[:, None, :] - self.codes) ** 2).sum(-1).argmin(1)
+        if levels is not None and self.column.effects is not None:
+            found = np.where(levels[:, self.which] == -1, found, levels[:, self.which])
+        return ["not known: fit anew" if k == FORGOTTEN else self.column.categories[k] for k in found]
 
-    def dates(self, X: np.ndarray) -> list[str]:
-        """Its dates in rows X (n, D), with a time of day where it is not midnight."""
+    @property
+    def axis_label(self) -> str:
+        """What its axis is called: dates with a zone are counted in UTC."""
+        return self.label + " (UTC)" * (self.column.time is not None and self.column.time.zoned)
+
+    def dates(self, x: np.ndarray) -> list[str]:
+        """The dates that its first numbers (n,) stand for, with a time of day where it is not midnight."""
+        assert self.column.time is not None
+        times = (self._origin + timedelta(seconds=round(float(v) * UNITS[self.column.time.unit])) for v in x)
+        return [time.isoformat(" ").removesuffix(" 00:00:00") for time in times]
+
+    def clock(self, X: np.ndarray) -> dict[str, float | bool] | None:
+        """How scripts read its first number as a date, origin + unit · x milliseconds since 1970; days: whether all dates in rows X (n, D) are days. None where it is no date."""
+        if self.column.kind != "date" or self.column.time is None:
+            return None
+        x, unit = X[:, self.places[0]], self.column.time.unit
+        days = bool((x == np.round(x)).all()) and unit == "days" and self._origin.time() == time()
+        return {"origin": self._origin.replace(tzinfo=UTC).timestamp() * 1e3, "unit": UNITS[unit] * 1e3, "days": days}
+
+    @property
+    def _origin(self) -> datetime:
+        """The date from which its first number counts, in UTC."""
         assert self.column.time is not None
         assert self.column.time.origin is not None
-        origin, seconds = datetime.fromisoformat(self.column.time.origin).replace(tzinfo=None), UNITS[self.column.time.unit]
-        times = (origin + timedelta(seconds=round(float(x) * seconds)) for x in X[:, self.places[0]])
-        return [time.isoformat(" ").removesuffix(" 00:00:00") for time in times]
+        return datetime.fromisoformat(self.column.time.origin).replace(tzinfo=None)
 
 
 def table_columns(inputs: Sequence[str], encoding: TableEncoding | None) -> list[TableColumn]:
     """The inputs of a model; inputs: names of its numbers, which are the inputs where no encoding says otherwise."""
     if encoding is None:
         return [TableColumn(name, Column(name), (d,)) for d, name in enumerate(inputs)]
-    found, first = [], 0
+    found, first, which = [], 0, 0
     for column in encoding.columns:
         duration = column.time is not None and column.time.origin is None
         name = encoding.label(column.names[0] if duration else column.name)
-        found.append(TableColumn(one_line(name), column, tuple(range(first, first + len(column.names)))))
+        found.append(TableColumn(one_line(name), column, tuple(range(first, first + len(column.names))), which))
         first += len(column.names)
+        which += column.effects is not None
     return found
 
 

@@ -2,17 +2,61 @@
 
 from __future__ import annotations
 
+import json
 from base64 import b64encode
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
 from manifoldgp.predictor.loops import WORK, Constants
 from manifoldgp.predictor.loops_program import values_body
-from manifoldgp.predictor.program import Program
+from manifoldgp.predictor.program import COMPONENTS, Program
 
 _FUNCTIONS = ("abs", "sqrt", "exp", "log", "log1p", "expm1", "sin", "cos", "asin", "tanh", "pow")
 
 _NUMBERS = "const numbers = (text) => new Float64Array(Uint8Array.from(atob(text), (c) => c.charCodeAt(0)).buffer);"
+
+_QUANTILE = """
+// P(Z <= u) of a standard normal Z, by Marsaglia's series.
+function below(u) {
+  if (Math.abs(u) > 8) return u > 0 ? 1 : 0;
+  let sum = u, term = u, before = NaN;
+  for (let i = 3; sum !== before; i += 2) { before = sum; term *= (u * u) / i; sum += term; }
+  return 0.5 + (sum * Math.exp(-0.5 * u * u)) / Math.sqrt(2 * Math.PI);
+}
+// How much more members (S) with these variances count than usual in target o: as `certainty` of operations_mixtures.py.
+function following(variances, o, own) {
+  const [power, share] = [mixture.exponents[o], mixture.following[o]], unsure = variances.map((v, s) => Math.log(Math.max(v, 1e-300)) - mixture.log_usual[s]);
+  const least = Math.min(...unsure.filter((_, s) => own[s] > 0)), relative = unsure.map((v, s) => (own[s] > 0 ? Math.exp(-power * (v - least)) : 0));
+  const total = relative.reduce((sum, a, s) => sum + own[s] * a, 0);
+  return relative.map((a) => (share * a) / total + 1 - share);
+}
+// Mean, standard deviation and weight of every component of target o that has weight.
+function components(means, variances, o) {
+  const { owner, weights, factors, origins } = mixture, own = weights.map((w, s) => (owner[s] === o ? w.reduce((a, b) => a + b) : 0));
+  const times = mixture.exponents ? following(Array.from(variances), o, own) : null, found = [];
+  for (let s = 0; s < own.length; s++) if (own[s] > 0) for (let k = 0; k < factors.length; k++)
+    if (weights[s][k] > 0) found.push([origins[o] + means[s], Math.sqrt(factors[k] * variances[s]), weights[s][k] * (times ? times[s] : 1)]);
+  return found;
+}
+// y with P(Y <= y) = P(Z <= z): Newton's steps, bisection where one leaves the bracket or hardly shortens, as `Mixture.quantile` takes them.
+function quantile(parts, z) {
+  const q = below(z), each = parts.map(([m, s]) => m + s * z), widest = Math.max(...parts.map(([, s]) => s));
+  let low = Math.min(...each), high = Math.max(...each), y = parts.reduce((sum, [, , w], i) => sum + w * each[i], 0), move = high - low;
+  for (let step = 0; step < 100; step++) {
+    let off = -q, slope = 0;
+    for (const [m, s, w] of parts) { const u = (y - m) / s; off += w * below(u); slope += (w * Math.exp(-0.5 * u * u)) / s; }
+    if (off < 0) low = y; else high = y;
+    const shown = 1e-13 * Math.max(widest, Math.abs(y)), next = y - off / Math.max(slope / Math.sqrt(2 * Math.PI), 1e-300);
+    const good = next >= low && next <= high && Math.abs(next - y) <= Math.max(0.5 * move, shown), chosen = good ? next : 0.5 * (low + high);
+    move = Math.abs(chosen - y);
+    y = chosen;
+    if (!(move > shown)) break;
+  }
+  return y;
+}
+"""
 
 
 class JavaScript:
@@ -28,16 +72,23 @@ class JavaScript:
         return f"({float(value)!r})" if value < 0 else repr(float(value))
 
 
-def javascript(program: Program, inputs: int, targets: int) -> str:
-    """An expression: a function that takes one row x (D,) and returns {mean, std}, each (O,)."""
-    constants = Constants()
-    body = values_body(program, {"mean": "mean", "std": "std"}, inputs, JavaScript(), constants)
+def javascript(program: Program, inputs: int, targets: int, mixture: Mapping[str, Any] | None) -> str:
+    """An expression: a function that takes one row x (D,) and returns {mean, std}, each (O,), and quantile.
+
+    mixture: what the members of the targets weigh; quantile(o, z) is then the y of target o that is as likely not to be passed as a standard normal's z. None: it is null.
+    """
+    constants, sizes = Constants(), {"mean": targets, "std": targets}
+    if mixture is not None:
+        sizes |= dict.fromkeys(COMPONENTS, len(mixture["owner"]))
+    body = values_body(program, {name: name for name in sizes}, inputs, JavaScript(), constants)
     used = {name: values for name, values in constants.arrays.items() if any(f"{name}[" in line for line in body.lines)}
     lines = ["(() => {", _NUMBERS, *(f"const m_{name} = Math.{name};" for name in _FUNCTIONS), "const m_exp_negative = Math.exp;"]
     lines += [f'const {name} = numbers("{_base64(values)}");' for name, values in used.items()]
-    lines += [f"const {WORK} = new Float64Array({max(1, body.workspace)});", "return (x) => {"]
-    lines += [f"const mean = new Float64Array({targets}), std = new Float64Array({targets});"]
-    return "\n".join([*lines, *body.lines, "return { mean, std };", "};", "})()"])
+    lines += [f"const {WORK} = new Float64Array({max(1, body.workspace)});"]
+    lines += [] if mixture is None else [f"const mixture = {json.dumps(mixture)};", _QUANTILE]
+    lines += ["return (x) => {", *(f"const {name} = new Float64Array({size});" for name, size in sizes.items()), *body.lines]
+    of_target = "(o, z) => quantile(components(component_means, component_variances, o), z)"
+    return "\n".join([*lines, f"return {{ mean, std, quantile: {'null' if mixture is None else of_target} }};", "};", "})()"])
 
 
 def _base64(values: np.ndarray) -> str:

@@ -151,10 +151,13 @@ class Predictor:
         return write_c(described, path, dtype, latent, gradient)
 
     def to_javascript(self) -> str:
-        """The predictor as a JavaScript expression: a function that takes one row x (D,) and returns {mean, std}, in float64, without a library."""
+        """The predictor as a JavaScript expression: a function that takes one row x (D,) and returns {mean, std, quantile}, in float64, without a library.
+
+        quantile(o, z) is the y that target o stays below with the probability of a standard normal to stay below z; null where targets are warped.
+        """
         from manifoldgp.predictor.javascript import javascript
 
-        return javascript(self.program, self.n_features, self.n_outputs)
+        return javascript(self.program, self.n_features, self.n_outputs, self._mixture)
 
     @classmethod
     def load(cls, path: str | Path) -> Predictor:

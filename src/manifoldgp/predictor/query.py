@@ -40,7 +40,7 @@ class Query:
         return X
 
     def _table(self, X: Any) -> np.ndarray:
-        names = getattr(X, "columns", None)
+        names = _names(X)
         if names is not None and self.table is not None and tuple(map(str, names)) != self.feature_names:
             from manifoldgp.data.encoding import TableEncoding  # needs pandas, and whoever hands in a table has that
             from manifoldgp.data.frames import as_frame
@@ -48,10 +48,7 @@ class Query:
             frame = as_frame(X)
             return X if frame is None else TableEncoding.from_plain(self.table).inputs(frame).to_numpy()
         if names is not None and self.feature_names and tuple(map(str, names)) != self.feature_names:
-            raise InputError(
-                f"The columns must be those of the training data, in this order: {', '.join(self.feature_names)}; "
-                f"got {', '.join(map(str, names))}."
-            )
+            X = self._named(X)
         try:
             table = np.asarray(as_meant(X, "X"), dtype=np.float64)
         except InputError:
@@ -63,6 +60,18 @@ class Query:
                 f"X must have shape (n, {self.n_features}), n >= 1; got {table.shape}. A single point x is x[None] or [[...]]."
             )
         return table
+
+    def _named(self, X: Any) -> Any:
+        """A frame without the columns beside those of the training data."""
+        from manifoldgp.data.frames import without_others  # of frames alone, as above
+
+        known = without_others(X, self.feature_names)
+        if tuple(map(str, _names(known))) != self.feature_names:
+            raise InputError(
+                f"The columns must be those of the training data, in this order: {', '.join(self.feature_names)}; "
+                f"got {', '.join(map(str, _names(known)))}."
+            )
+        return known
 
     def refuse_unusable(self, X: np.ndarray) -> None:
         """Refuse inputs that are no numbers, or so far away that arithmetic overflows."""
@@ -76,3 +85,8 @@ class Query:
             raise InputError(
                 f"X lies up to {largest:.1e} standard deviations from the training data: arithmetic overflows there."
             )
+
+
+def _names(X: Any) -> Any:
+    """What the columns of a frame are called; None for an array. A table of Arrow calls its columns themselves so."""
+    return getattr(X, "column_names", getattr(X, "columns", None))
