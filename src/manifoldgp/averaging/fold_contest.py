@@ -43,6 +43,7 @@ class FoldContest:
     ) -> None:
         self.folds, self.deciding, self.settings, self._late = folds, folds, settings, late
         self.groups: dict[str, Group] = {}
+        self.left_out: tuple[str, ...] = ()  # groups that were trained to their end, and that the held-out rows which decide did not miss
         self._predicted: dict[str, Predicted] = {}
         self._choice, self._follow = choice, Follow.as_before(settings.certainty, settings.keep, trainer.earlier)
         self._workers, self._nearness, self._ranks = trainer.workers, trainer.nearness, trainer.ranks
@@ -76,8 +77,9 @@ class FoldContest:
         self._predicted[name] = self.predict(group, self.deciding)
         self.groups[name] = group
 
-    def keep(self, names: Sequence[str]) -> None:
-        """Only these groups take part from now on."""
+    def keep(self, names: Sequence[str], needed: Sequence[str]) -> None:
+        """Only these groups take part from now on. needed: those that held-out rows would miss, for some of whom time may be too short."""
+        self.left_out = tuple(name for name, group in self.groups.items() if name not in needed and not group.cut_short)
         self.groups = {name: group for name, group in self.groups.items() if name in names}
         self._predicted = {name: self._predicted[name] for name in self.groups}
 
@@ -146,7 +148,7 @@ class FoldContest:
         weights, report = self.settings.weighing.weights(self.candidates, kept)
         observed = self.deciding.by_row(self.deciding.y.cpu().numpy())
         stopped = tuple(name for name, group in self.groups.items() if group.cut_short)
-        report = replace(report, mean=self._mean(weights[..., None], 0.0), observed=observed, cut_short=stopped)
+        report = replace(report, mean=self._mean(weights[..., None], 0.0), observed=observed, cut_short=stopped, left_out=self.left_out)
         if self._follow is None:
             return weights, np.zeros(len(weights)), report
         found = self._following(self._follow, weights, report)

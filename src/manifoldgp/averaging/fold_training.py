@@ -128,9 +128,10 @@ class OnFolds:
             if PLAIN not in self.groups:
                 raise
             self.trainer.interrupt()
-        contest, kept = self.contest, self._in_time(self.contest.needed())
+        contest, needed = self.contest, self.contest.needed()
+        kept = self._in_time(needed)
         if contest.by_few:
-            contest.keep(kept)
+            contest.keep(kept, needed)
             if self._in_time(kept, skip=False) == kept:
                 contest.decide_by_all()
                 kept = self._in_time(self.contest.needed())

@@ -62,9 +62,9 @@ def held_out_remarks(report: HeldOutReport) -> list[str]:
     plain, control, stack = density[best_plain], density["control"], density["stack"]
     the_plain = "the plain GP" if best_plain == PLAIN else f"the best plain GP ({best_plain})"
     learned = [name for name in report.groups if name not in PLAIN_GPS]
-    if not learned:
+    if not (learned or set(report.left_out) - set(PLAIN_GPS)):
         plain_ones = "the plain GP" if len(report.groups) == 1 else "plain GPs"
-        return [f"Training was stopped before any features were trained: the average holds {plain_ones} only."]
+        return [f"Training was stopped before any features could be judged: the average holds {plain_ones} only."]
     stopped = [name for name in report.cut_short if name in learned]
     if stopped:
         return [_untried_in_words(stopped, sum(share[name] for name in report.groups if name in PLAIN_GPS))]
@@ -75,7 +75,7 @@ def held_out_remarks(report: HeldOutReport) -> list[str]:
         remarks.append(
             f"In {100 * report.following:.0f} % of the prediction members count more where they are surer (by their variances there{power})."
         )
-    best = min(learned, key=density.__getitem__)
+    best = min(learned, key=density.__getitem__, default=best_plain)
     if density[best] > plain + _LITTLE and _clear(report.log_density[best_plain] - report.log_density[best], report.together):
         remarks.append(
             f"Every group of mGPs alone predicts held-out rows worse than {the_plain} (best: {best}, by {density[best] - plain:.2f} nats a "
