@@ -226,7 +226,9 @@ STACKED = [[0.04, 0.01], [0.0, 0.0], [0.75, 0.05], [0.15, 0.0]]
 def test_an_average_of_plain_gps_only_is_called_so():
     several = report_of_plain_gps(stack=0.9)
     plain = replace(several, groups=("plain GP", "rough GP"), weights=several.weights[:2])
-    assert held_out_remarks(plain) == ["Training was stopped before any features could be judged: the average holds plain GPs only."]
+    assert held_out_remarks(plain) == [
+        "Training was stopped before any features could be judged: the average holds plain GPs only."
+    ]
     alone = replace(several, groups=("plain GP",), weights=several.weights[:1])
     assert held_out_remarks(alone) == [
         "Training was stopped before any features could be judged: the average holds the plain GP only."

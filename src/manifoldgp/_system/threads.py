@@ -237,6 +237,13 @@ def threads_for(rows: int) -> Iterator[None]:
     if rows >= ROWS_WORTH_THREADS:
         yield
         return
+    with one_thread():
+        yield
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """PyTorch and BLAS keep to one thread."""
     with SMALL_WORK:
         BLAS.take()
         try:

@@ -43,7 +43,9 @@ class FoldContest:
     ) -> None:
         self.folds, self.deciding, self.settings, self._late = folds, folds, settings, late
         self.groups: dict[str, Group] = {}
-        self.left_out: tuple[str, ...] = ()  # groups that were trained to their end, and that the held-out rows which decide did not miss
+        self.left_out: tuple[
+            str, ...
+        ] = ()  # groups that were trained to their end, and that the held-out rows which decide did not miss
         self._predicted: dict[str, Predicted] = {}
         self._choice, self._follow = choice, Follow.as_before(settings.certainty, settings.keep, trainer.earlier)
         self._workers, self._nearness, self._ranks = trainer.workers, trainer.nearness, trainer.ranks
@@ -148,7 +150,9 @@ class FoldContest:
         weights, report = self.settings.weighing.weights(self.candidates, kept)
         observed = self.deciding.by_row(self.deciding.y.cpu().numpy())
         stopped = tuple(name for name, group in self.groups.items() if group.cut_short)
-        report = replace(report, mean=self._mean(weights[..., None], 0.0), observed=observed, cut_short=stopped, left_out=self.left_out)
+        report = replace(
+            report, mean=self._mean(weights[..., None], 0.0), observed=observed, cut_short=stopped, left_out=self.left_out
+        )
         if self._follow is None:
             return weights, np.zeros(len(weights)), report
         found = self._following(self._follow, weights, report)

@@ -413,5 +413,17 @@ def _unpack_report(plain: Any, name: str, tensors: dict[str, Tensor]) -> HeldOut
             f"Weights should follow a power of variances from 0 to {MOST_CERTAIN:g} in a share from 0 to 1; the file says {exponent} and {following}."
         )
     return HeldOutReport(
-        groups, factors, weights, log_density, pit, means[0], means[1], cut_short, ordered, together, exponent, following, left_out
+        groups,
+        factors,
+        weights,
+        log_density,
+        pit,
+        means[0],
+        means[1],
+        cut_short,
+        ordered,
+        together,
+        exponent,
+        following,
+        left_out,
     )
