@@ -538,7 +538,7 @@ def _starts(starts: np.ndarray, N: int, numbers: dict, remarks: list, limit: boo
     left = int(on_a_level(starts["status"]).sum())
     if left:
         remarks.append(
-            f"{left} of {len(starts)} starts were trained on a part of the {N:,} rows and left behind there; the best one went on to all of them "
+            f"{_starts_in_words(left, starts)} trained on a part of the {N:,} rows and left behind there; the best one went on to all of them "
             "(levels=False trains every start on all rows)."
         )
     elif len(usable) > 1 and agree == 1:
