@@ -259,6 +259,16 @@ def test_a_contest_by_few_rows_names_whom_it_leaves_out(tmp_path, monkeypatch):
     assert manifoldgp.load(tmp_path / "m.mgp").held_out_[0].left_out == report.left_out
 
 
+def test_a_few_held_out_rows_judge_neither_features_nor_intervals():
+    """Of two rows it was said that the features add little."""
+    densities = {"plain GP": 1.0, "warm": 1.01, "cold": 1.2, "own": 3.0, "control": 1.0, "stack": 0.99}
+    report = report_with([[0.8, 0.05], [0.1, 0.0], [0.03, 0.0], [0.02, 0.0]], densities)
+    few = replace(report, log_density={name: value[:19] for name, value in report.log_density.items()}, pit=np.full(19, 0.5))
+    told = "19 held-out rows are too few to tell what features add here, or whether intervals hold. Plain GPs carry 85 % of the weight."
+    assert held_out_remarks(few) == [told]
+    assert any("too narrow" in remark for remark in held_out_remarks(replace(few, pit=np.zeros(19))))
+
+
 def test_words_follow_from_what_was_done():
     densities = {"plain GP": 1.0, "warm": 1.1, "cold": 0.3, "own": 0.9, "control": 0.95, "stack": 0.25}
     report = report_with(STACKED, densities)

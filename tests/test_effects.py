@@ -121,6 +121,23 @@ def test_intervals_are_judged_as_far_as_chance_allows(pit, words):
     assert words in _intervals_in_words(pit)
 
 
+@pytest.mark.parametrize("y", [np.full(30, 3.0), np.linspace(0.0, 1.0, 30)[:19]])
+def test_where_nothing_can_be_said_of_intervals_the_page_has_no_share_of_them(tmp_path, y):
+    """Of a constant target, and of two rows, it had "95 % intervals hold: 100 %"."""
+    model = GPRegressor(restarts=1, max_iter=5).fit(np.linspace(0.0, 1.0, len(y))[:, None] ** 2, y)
+    html = write_model_report(model, tmp_path / "page.html").read_text(encoding="utf-8")
+    head = html.split("</h1>")[1].split("<nav")[0]
+    assert "95 % intervals" not in head
+    assert ("typical error" in head) == (len(y) == 19)
+    assert ("too few rows to say whether intervals hold" in head) == (len(y) == 19)
+
+
+def test_a_plain_gp_with_few_rows_is_not_told_to_compare_with_itself():
+    model = GPRegressor(restarts=1, max_iter=5).fit(np.eye(3), np.arange(3.0))
+    (remark,) = [remark for remark in model.diagnose().remarks if "more trained parameters" in remark]
+    assert remark.endswith("Check on held-out data.")
+
+
 @pytest.fixture(scope="module")
 def mixed():
     """A model of a table: a category that matters most, two numbers, the first ten times as much as the second, a flag that does nothing, a date."""

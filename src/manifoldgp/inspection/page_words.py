@@ -11,7 +11,7 @@ from manifoldgp import inspection, metrics
 from manifoldgp._system.plain_text import counted, digits, explained_share, one_line, unit_of
 from manifoldgp.averaging import as_averaging
 from manifoldgp.averaging.stacking import PLAIN_GPS
-from manifoldgp.averaging.verdict import errors_of, interval_remarks
+from manifoldgp.averaging.verdict import FEWEST_ROWS, errors_of, interval_remarks
 from manifoldgp.data.encoding import TableEncoding
 from manifoldgp.estimators.early_end import early_end
 from manifoldgp.estimators.kernel_choice import KernelChoice
@@ -164,9 +164,11 @@ def _intervals_in_words(pit: np.ndarray, together: np.ndarray | None = None) -> 
     ('<b>intervals hold</b>', '<b>intervals are too wide</b>: those of 95 % hold 100 %')
     >>> _intervals_in_words(np.r_[np.full(419, 0.5), 0.0])
     '<b>intervals are too wide</b>: those of 95 % hold 99.8 %'
+    >>> _intervals_in_words(np.full(5, 0.5))
+    'too few rows to say whether intervals hold'
     """
     if not interval_remarks(pit, together):
-        return "<b>intervals hold</b>"
+        return "too few rows to say whether intervals hold" if len(pit) < FEWEST_ROWS else "<b>intervals hold</b>"
     inside = float(np.mean(np.abs(pit - 0.5) <= 0.475))
     return f"<b>intervals are too {'narrow' if inside < 0.95 else 'wide'}</b>: those of 95 % hold {_percent(inside)}"
 
@@ -215,9 +217,13 @@ def _given_inputs(view: ModelView) -> list[str]:
 def facts(view: ModelView) -> dict[str, str]:
     found = {"training rows": f"{view.trained_rows:,}", "inputs": str(len(_given_inputs(view)))}
     for target in view.targets[:2]:
+        if np.ptp(target.rows.y) == 0.0:
+            continue  # as the headline says, there is nothing to say about errors
         of = f" of {target.name}" if len(view.targets) > 1 else ""
         error, which = _typical_error(view, target)
         found[f"typical error{of} ({which})"] = escape(say(error) + unit_of(target.name))
+        if len(target.calibration.pit) < FEWEST_ROWS:
+            continue
         inside = float(np.mean(np.abs(target.calibration.pit - 0.5) <= 0.475))
         found[f"95 % intervals{of} hold ({_source(target)})"] = _percent(inside)
     return found
