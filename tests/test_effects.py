@@ -138,6 +138,20 @@ def test_a_plain_gp_with_few_rows_is_not_told_to_compare_with_itself():
     assert remark.endswith("Check on held-out data.")
 
 
+def test_the_band_of_an_effect_is_not_said_to_hold_observations(tmp_path):
+    """It is that of a row around its own prediction, drawn around the effect: of rows whose other inputs differ it holds fewer."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1.0, 1.0, (60, 2))
+    y = X[:, 0] + 3.0 * X[:, 1] + 0.05 * rng.normal(size=60)
+    model = GPRegressor(restarts=1, max_iter=20).fit(X, y)
+    band = inspection.effect_band(model, 0)
+    low, high = (np.interp(X[:, 0], band.x, edge) for edge in (band.lower, band.upper))
+    assert ((low < y) & (y < high)).mean() < 0.5
+    html = write_model_report(model, tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "should hold 95 %" not in html
+    assert "how far the 95 % interval of a row near there reaches to either side of its own prediction, on average" in html
+
+
 @pytest.fixture(scope="module")
 def mixed():
     """A model of a table: a category that matters most, two numbers, the first ten times as much as the second, a flag that does nothing, a date."""

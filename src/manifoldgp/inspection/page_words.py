@@ -233,8 +233,8 @@ def prediction(view: ModelView) -> str:
     known = view.model.ensembles_[0].blocks[0].data.known_noise is not None
     without = " (without the noise that was given for single rows at training: of new points it is not known)" if known else ""
     without = " at exact inputs (those of the training rows are noisy)" if hasattr(view.model, "input_noise_") else without
-    interval = f"shaded, the interval that should hold 95 % of new observations{without}"
     if len(view.inputs) == 1:
+        interval = f"shaded, the interval that should hold 95 % of new observations{without}"
         rows = "dots are training rows" + (
             "" if view.targets[0].test is None else ", red ones test rows, which the model has not seen"
         )
@@ -245,7 +245,9 @@ def prediction(view: ModelView) -> str:
     which = "" if shown == len(view.columns) else f" The {counted(shown, 'input')} that matter most can be chosen."
     return (
         f"<b>What happens to the prediction when one input varies</b> and the others go along as they do in the data (accumulated local effects: rows are moved to values nearby, "
-        f"never far from where rows are): line, mean; {interval}. Ticks at the bottom show where training rows are. The vertical scale is the same for all inputs.{of_words}{which}"
+        f"never far from where rows are): line, mean; shaded, how far the 95 % interval of a row near there reaches to either side of its own prediction, on average{without}. "
+        f"Rows have predictions of their own, by their other inputs, so that more of them than that lie outside. "
+        f"Ticks at the bottom show where training rows are. The vertical scale is the same for all inputs.{of_words}{which}"
     )
 
 
