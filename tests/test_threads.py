@@ -75,7 +75,7 @@ def test_members_that_predict_held_out_rows_are_dealt_to_all_workers(two_threads
     data = Data(normal(rows, 2), normal(rows, seed=1))
     folds = make_batch(data, np.array_split(np.arange(40), count))
     model = Model(Identity())
-    layout, drawn = model.draw(folds.train, torch.Generator().manual_seed(2), count)
+    _, drawn = model.draw(folds.train, torch.Generator().manual_seed(2), count)
     watched = Watched(2)
     try:
         dealt = predict_held_out(model, drawn, folds, (1.0,), watched)

@@ -114,6 +114,11 @@ class FoldContest:
             kept = self._without_lightest(kept) if self._late() else self._without_least_missed(kept)
         return kept
 
+    def carrying(self, kept: list[str], least: float) -> list[str]:
+        """Those of the groups that have so much weight, and the plain GP."""
+        share = self.share(kept)
+        return [name for name in kept if name == PLAIN or share[name] >= least]
+
     def share(self, kept: list[str]) -> dict[str, float]:
         """The weight of every group in a stack of these."""
         weights, _ = self.settings.weighing.weights(self.candidates, kept)
@@ -150,9 +155,8 @@ class FoldContest:
         weights, report = self.settings.weighing.weights(self.candidates, kept)
         observed = self.deciding.by_row(self.deciding.y.cpu().numpy())
         stopped = tuple(name for name, group in self.groups.items() if group.cut_short)
-        report = replace(
-            report, mean=self._mean(weights[..., None], 0.0), observed=observed, cut_short=stopped, left_out=self.left_out
-        )
+        together, mean = self._choice.together(self._rows), self._mean(weights[..., None], 0.0)
+        report = replace(report, mean=mean, observed=observed, cut_short=stopped, left_out=self.left_out, together=together)
         if self._follow is None:
             return weights, np.zeros(len(weights)), report
         found = self._following(self._follow, weights, report)
@@ -160,12 +164,15 @@ class FoldContest:
 
     def _following(self, asked: Follow, weights: np.ndarray, report: HeldOutReport) -> FollowingWeights:
         """Weights that follow how sure members are, as far as held-out rows want it."""
-        where = self.deciding.where
-        rows = np.sort(where[where >= 0])
-        together = self._choice.together(rows)
-        units = np.arange(len(rows)) if together is None else together
+        units = np.arange(len(self._rows)) if report.together is None else report.together
         candidates = candidates_of(self._predicted, asked.exponent)
         return self.settings.weighing.following(candidates, weights, report, asked, units, self._mean)
+
+    @property
+    def _rows(self) -> np.ndarray:
+        """The held-out rows (n,) that were asked, by number and in order."""
+        where = self.deciding.where
+        return np.sort(where[where >= 0])
 
     def _mean(self, at_rows: np.ndarray, exponent: float) -> np.ndarray:
         """For every held-out row (n,), of a stack in which groups count so much there (G, F, n), and members inside them by this exponent."""

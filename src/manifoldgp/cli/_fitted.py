@@ -46,7 +46,7 @@ def save_fitted(fitted: Fitted, place: Path, messages: Messages, interruption: I
     What was interrupted is written first and once more when it has been looked at: whoever sent the signal may not wait, and need not if they send another one.
     A signal that comes now ends what makes the file handier, and the finished model is written.
     """
-    interruption.listening = True
+    interruption.listening, interruption.answer = True, ""  # how it ended is said when the file is there
     if not fitted.interrupted:
         return _looked_at_and_saved(fitted, place, messages, interruption)
     fitted.model.save(place)
