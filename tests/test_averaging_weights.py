@@ -10,6 +10,7 @@ from scipy.optimize import minimize
 
 import manifoldgp
 from manifoldgp import ManifoldGPRegressor
+from manifoldgp.averaging import Stack
 from manifoldgp.averaging.folds import make_folds
 from manifoldgp.averaging.stacking import (
     Candidates,
@@ -225,11 +226,47 @@ STACKED = [[0.04, 0.01], [0.0, 0.0], [0.75, 0.05], [0.15, 0.0]]
 def test_an_average_of_plain_gps_only_is_called_so():
     several = report_of_plain_gps(stack=0.9)
     plain = replace(several, groups=("plain GP", "rough GP"), weights=several.weights[:2])
-    assert held_out_remarks(plain) == ["Training was stopped before any features were trained: the average holds plain GPs only."]
+    assert held_out_remarks(plain) == [
+        "Training was stopped before any features could be judged: the average holds plain GPs only."
+    ]
     alone = replace(several, groups=("plain GP",), weights=several.weights[:1])
     assert held_out_remarks(alone) == [
-        "Training was stopped before any features were trained: the average holds the plain GP only."
+        "Training was stopped before any features could be judged: the average holds the plain GP only."
     ]
+
+
+def test_networks_that_held_out_rows_do_not_miss_were_not_stopped():
+    """Of more than 1,500 rows in a fold, groups that a part of the held-out rows does not miss are not in the report: "Training was stopped" was said of a fit that nobody stopped."""
+    several = report_of_plain_gps(stack=0.935)
+    plain = replace(several, groups=("plain GP", "rough GP"), weights=np.array([[0.6], [0.4]]), left_out=("own", "large"))
+    text = " ".join(held_out_remarks(plain))
+    assert "Plain GPs carry 100 % of the weight (most of it: plain GP, 60 %): the features add little here." in text
+    assert "stopped" not in text
+    assert "mGP" not in text
+
+
+def test_a_contest_by_few_rows_names_whom_it_leaves_out(tmp_path, monkeypatch):
+    monkeypatch.setattr("manifoldgp.averaging.fold_training.DECIDE_ABOVE", 100)
+    monkeypatch.setattr("manifoldgp.averaging.fold_contest.DECIDE_ROWS", 50)
+    X = np.random.default_rng(0).normal(size=(400, 2))
+    model = ManifoldGPRegressor(averaging=Stack(keep=10.0, learn_rows=1000)).fit(X, np.sin(X[:, 0]))  # nobody adds so much
+    report = model.held_out_[0]
+    assert report.groups == ("plain GP",)
+    assert "own" in report.left_out
+    assert not report.cut_short
+    assert not any("stopped" in remark for remark in held_out_remarks(report))
+    model.save(tmp_path / "m.mgp")
+    assert manifoldgp.load(tmp_path / "m.mgp").held_out_[0].left_out == report.left_out
+
+
+def test_a_few_held_out_rows_judge_neither_features_nor_intervals():
+    """Of two rows it was said that the features add little."""
+    densities = {"plain GP": 1.0, "warm": 1.01, "cold": 1.2, "own": 3.0, "control": 1.0, "stack": 0.99}
+    report = report_with([[0.8, 0.05], [0.1, 0.0], [0.03, 0.0], [0.02, 0.0]], densities)
+    few = replace(report, log_density={name: value[:19] for name, value in report.log_density.items()}, pit=np.full(19, 0.5))
+    told = "19 held-out rows are too few to tell what features add here, or whether intervals hold. Plain GPs carry 85 % of the weight."
+    assert held_out_remarks(few) == [told]
+    assert any("too narrow" in remark for remark in held_out_remarks(replace(few, pit=np.zeros(19))))
 
 
 def test_words_follow_from_what_was_done():

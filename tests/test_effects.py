@@ -121,6 +121,37 @@ def test_intervals_are_judged_as_far_as_chance_allows(pit, words):
     assert words in _intervals_in_words(pit)
 
 
+@pytest.mark.parametrize("y", [np.full(30, 3.0), np.linspace(0.0, 1.0, 30)[:19]])
+def test_where_nothing_can_be_said_of_intervals_the_page_has_no_share_of_them(tmp_path, y):
+    """Of a constant target, and of two rows, it had "95 % intervals hold: 100 %"."""
+    model = GPRegressor(restarts=1, max_iter=5).fit(np.linspace(0.0, 1.0, len(y))[:, None] ** 2, y)
+    html = write_model_report(model, tmp_path / "page.html").read_text(encoding="utf-8")
+    head = html.split("</h1>")[1].split("<nav")[0]
+    assert "95 % intervals" not in head
+    assert ("typical error" in head) == (len(y) == 19)
+    assert ("too few rows to say whether intervals hold" in head) == (len(y) == 19)
+
+
+def test_a_plain_gp_with_few_rows_is_not_told_to_compare_with_itself():
+    model = GPRegressor(restarts=1, max_iter=5).fit(np.eye(3), np.arange(3.0))
+    (remark,) = [remark for remark in model.diagnose().remarks if "more trained parameters" in remark]
+    assert remark.endswith("Check on held-out data.")
+
+
+def test_the_band_of_an_effect_is_not_said_to_hold_observations(tmp_path):
+    """It is that of a row around its own prediction, drawn around the effect: of rows whose other inputs differ it holds fewer."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1.0, 1.0, (60, 2))
+    y = X[:, 0] + 3.0 * X[:, 1] + 0.05 * rng.normal(size=60)
+    model = GPRegressor(restarts=1, max_iter=20).fit(X, y)
+    band = inspection.effect_band(model, 0)
+    low, high = (np.interp(X[:, 0], band.x, edge) for edge in (band.lower, band.upper))
+    assert ((low < y) & (y < high)).mean() < 0.5
+    html = write_model_report(model, tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "should hold 95 %" not in html
+    assert "how far the 95 % interval of a row near there reaches to either side of its own prediction, on average" in html
+
+
 @pytest.fixture(scope="module")
 def mixed():
     """A model of a table: a category that matters most, two numbers, the first ten times as much as the second, a flag that does nothing, a date."""

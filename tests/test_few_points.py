@@ -138,7 +138,7 @@ def test_c_and_onnx_go_through_the_same_points(estimator, tmp_path):
 @pytest.mark.parametrize("rows", [64, 90, 178, 180, 300, 511, 700, 2500])
 @pytest.mark.parametrize("wanted", [1, 40, 83, 89, 120])
 def test_the_search_for_the_fewest_points_ends_for_any_number_of_rows(rows, wanted):
-    member, tried = SimpleNamespace(posterior=SimpleNamespace(rows=rows)), []
+    member, tried = SimpleNamespace(posterior=SimpleNamespace(rows=rows), time_is_up=lambda: False), []
 
     def attempt(count, most):
         tried.append(count)
@@ -149,6 +149,21 @@ def test_the_search_for_the_fewest_points_ends_for_any_number_of_rows(rows, want
     if found is not None:
         assert wanted <= found[1] < max(wanted, 16) + 16
     assert (found is None) == (wanted > rows // 2)
+
+
+@pytest.mark.parametrize(("seconds", "tries"), [(0, 0), (1, 1), (3, 3), (99, 5)])
+def test_the_search_for_the_fewest_points_keeps_what_it_has_when_time_is_up(seconds, tries):
+    """A member with many rows takes seconds, and was asked once whether there is time."""
+    tried = []
+    member = SimpleNamespace(posterior=SimpleNamespace(rows=2500), time_is_up=lambda: len(tried) >= seconds)
+
+    def attempt(count, most):
+        tried.append(count)
+        return torch.full((2,), float(count < 89)), count
+
+    found = few_points._Member._fewest(member, attempt, lambda lost: lost, 0.5, 16)
+    assert len(tried) == tries
+    assert found is None if not tries else found[1] >= 89
 
 
 def test_without_time_everything_stays_as_it_is(estimator):

@@ -12,7 +12,9 @@ import torch
 
 import manifoldgp
 from manifoldgp import GPRegressor, ManifoldGPRegressor, Single
+from manifoldgp.averaging import Stack
 from manifoldgp.errors import DisconnectedParameterError, InputError, TrainingFailedError
+from manifoldgp.estimators.diagnosis import _starts
 from manifoldgp.features import MLP, Module
 from manifoldgp.inspection.page_tables import about_endings, ending
 from manifoldgp.kernels import SquaredExponential
@@ -183,6 +185,26 @@ def test_the_table_of_starts_says_how_far_each_came():
     assert not any("Only one start" in remark for remark in remarks)
     assert "7 starts were left behind on a part of the rows" in about_endings(starts)
     assert ending("trained on 80 rows") == "trained on 80 rows: others did better on all rows"
+
+
+def test_members_of_a_stack_are_not_called_left_behind():
+    """A member that learnt from the rows of its fold and predicts with all of them had the status of starts that others had left behind."""
+    inputs = np.random.default_rng(0).normal(size=(600, 2))
+    settings = {"steps": (1,), "warm_iterations": 1, "gp_iterations": 5, "keep": 10.0}  # nobody adds so much
+    model = ManifoldGPRegressor(averaging=Stack(**settings)).fit(inputs, np.sin(inputs[:, 0]))
+    starts = model.starts_[model.starts_["chosen"]]
+    assert all(status.startswith("learnt from ") for status in starts["status"])
+    assert not any("left behind" in remark for remark in model.diagnose().remarks)
+    assert "left behind" not in about_endings(starts)
+    assert ending(starts["status"][0]) == starts["status"][0]
+
+
+def test_one_start_that_was_left_behind_is_one():
+    remarks = []
+    table = np.zeros(2, GPRegressor(restarts=1, max_iter=1).fit(X[:9], Y[:9]).starts_.dtype)
+    table["status"] = "lost on 80 rows", "converged"
+    _starts(table, 160, {}, remarks, True)
+    assert remarks[0].startswith("1 of 2 starts was trained on a part of the 160 rows and left behind there")
 
 
 def test_a_saved_model_keeps_the_table(tmp_path):

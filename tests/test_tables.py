@@ -607,6 +607,22 @@ def test_every_bad_column_is_named_at_once():
     )
 
 
+def test_text_and_gaps_of_one_column_are_told_together_and_count_the_rows_of_the_table():
+    """Each took a run of its own, and text stood "in 1 of 3 rows" of a table with four."""
+    bad = table().assign(speed=["1", None, "n/a?", "4"])
+    with pytest.raises(InputError) as refusal:
+        TableEncoding.learn(bad, ["y"])
+    assert r"Column 'speed' holds numbers, and text in 1 of 4 rows: 'n/a?' (row 3)." in str(refusal.value)
+    assert "Values are missing or infinite in column 'speed' in 1 of 4 rows (row 2)." in str(refusal.value)
+
+
+def test_an_infinite_target_is_refused_by_column_and_row():
+    """It had come to an unexpected error of scikit-learn's."""
+    bad = table().assign(y=[1.0, np.inf, 2.0, np.nan])
+    with pytest.raises(InputError, match=r"Column 'y' is infinite in 1 of 4 rows \(row 2\)\. Correct or remove these rows\."):
+        TableEncoding.learn(table(), ["y"]).target_values(bad)
+
+
 def test_a_column_with_gaps_that_is_no_input_anyway_is_told_before_the_gaps_are_filled():
     clocks = ["12:30"] * 20 + ["12:31"] * 20
     bad = pd.DataFrame({"x": [np.nan, *range(40)], "at": [None, *clocks], "empty": [None] * 41, "y": np.arange(41.0)})

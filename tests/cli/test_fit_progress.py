@@ -150,6 +150,26 @@ def test_rich_draws_on_terminals_alone(terminal, monkeypatch):
     assert type(bar).__name__ == ("RichBar" if terminal else "Lines")
 
 
+def test_a_stop_among_many_rows_leaves_what_counts_weighed_by_the_rows_that_decided(monkeypatch):
+    """Ctrl-C took longer than the rest of the training: all groups were asked about all held-out rows, and those without weight were conditioned."""
+    monkeypatch.setattr("manifoldgp.averaging.fold_training.DECIDE_ABOVE", 100)
+    monkeypatch.setattr("manifoldgp.averaging.fold_contest.DECIDE_ROWS", 50)
+    monkeypatch.setattr("manifoldgp.averaging.fold_contest.DECIDE_HELD_OUT", 60)
+    monkeypatch.setattr(
+        "manifoldgp.averaging.fold_contest.FoldContest.decide_by_all", lambda self: pytest.fail("all rows were asked")
+    )
+    rng = np.random.default_rng(0)
+    inputs = rng.normal(size=(400, 2))
+    y = np.sin(3.0 * inputs[:, 0]) * inputs[:, 1] + 0.1 * rng.normal(size=400)
+    model = ManifoldGPRegressor(callback=Notebook("own on folds")).fit(inputs, y, ordered=True)
+    report = model.held_out_[0]
+    assert model.interrupted_
+    assert len(report.pit) == len(report.together) == 180
+    assert report.groups[0] == "plain GP"
+    assert (report.weights[1:].sum(1) >= 0.04).all()  # the weights are found anew without the others
+    assert model.diagnose().remarks
+
+
 def test_a_stop_in_the_middle_of_a_stack_leaves_the_members_that_were_trained_on_folds():
     model = ManifoldGPRegressor(callback=Notebook("own on folds"), averaging=Stack(own_members=2)).fit(X, Y)
     starts = model.starts_
@@ -282,6 +302,20 @@ def test_a_closing_terminal_sends_several_signals_and_they_cut_nothing_short():
             assert progress(np.array([1]), np.zeros(1)) is True
         os.kill(os.getpid(), signal.SIGHUP)  # while the model is written
         assert interruption.exit_code == 129
+
+
+@pytest.mark.usefixtures("default_signals")
+def test_who_sends_a_signal_reads_at_once_that_training_is_ending(capfd):
+    """For half a minute nothing had been said."""
+    with Interruption() as interruption, FitProgress(1, Messages(), interruption) as progress:
+        progress.begin(0, Single().plan(40))
+        with progress.interruptible():
+            os.kill(os.getpid(), signal.SIGINT)
+            assert capfd.readouterr().err.endswith(
+                "mgp: Interrupted: training is ending, which takes some seconds. Ctrl-C again ends at once.\n"
+            )
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert capfd.readouterr().err == ""
 
 
 @pytest.mark.usefixtures("default_signals")

@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 import itertools
 import json
+import os
 import re
+import signal
 import warnings
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,6 +26,7 @@ from manifoldgp.cli.report import _test_rows
 from manifoldgp.data.encoding import TableEncoding
 from manifoldgp.data.summary_rows import summaries_below, summary_rows
 from manifoldgp.errors import InputError
+from manifoldgp.estimators.distillation import distilled
 from manifoldgp.inspection.page import write_model_report
 
 FAST = ("--averaging", "single", "--restarts", "1", "--max-iter", "5")
@@ -860,6 +863,27 @@ def test_quantiles_of_any_level(folder):
     for wrong in ("", "0.1,high", "0,0.5", "5,95"):
         told = fails("predict", folder / "model.mgp", folder / "new.csv", "--quantiles", wrong, code=2)
         assert "--quantiles must be numbers between 0 and 1" in told
+
+
+def test_a_signal_while_few_points_are_looked_for_ends_that_and_the_model_is_written(tmp_path, monkeypatch):
+    """The search had taken ten seconds and more after "Fitted in": Ctrl-C lost the model."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("manifoldgp.cli._fitted._SMALL_PROGRAM", 100_000)
+    looked = []
+
+    def interrupted(*arguments: Any) -> Any:
+        os.kill(os.getpid(), signal.SIGTERM)
+        looked.append(distilled(*arguments))
+        return looked[0]
+
+    monkeypatch.setattr("manifoldgp.estimators.program_targets.distilled", interrupted)
+    x = np.random.default_rng(0).normal(size=(300, 2))
+    pd.DataFrame({"a": x[:, 0], "b": x[:, 1], "y": np.sin(x[:, 0])}).to_csv("data.csv", index=False)
+    told = mgp("fit", "data.csv", "--target", "y", "--out", "m.mgp", "--averaging", "plain", code=143).err
+    assert "mgp: Interrupted after the fit: m.mgp is the finished model, without few points for faster predictions." in told
+    assert "Wrote m.mgp" in told
+    assert looked[0][0].few == [[None] * block.members for block in looked[0][0].ensemble.blocks]
+    assert not manifoldgp.load("m.mgp").interrupted_
 
 
 def test_a_large_model_predicts_by_a_quick_program_and_says_what_that_loses(tmp_path, monkeypatch):

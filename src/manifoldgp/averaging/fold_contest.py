@@ -43,6 +43,9 @@ class FoldContest:
     ) -> None:
         self.folds, self.deciding, self.settings, self._late = folds, folds, settings, late
         self.groups: dict[str, Group] = {}
+        self.left_out: tuple[
+            str, ...
+        ] = ()  # groups that were trained to their end, and that the held-out rows which decide did not miss
         self._predicted: dict[str, Predicted] = {}
         self._choice, self._follow = choice, Follow.as_before(settings.certainty, settings.keep, trainer.earlier)
         self._workers, self._nearness, self._ranks = trainer.workers, trainer.nearness, trainer.ranks
@@ -76,8 +79,9 @@ class FoldContest:
         self._predicted[name] = self.predict(group, self.deciding)
         self.groups[name] = group
 
-    def keep(self, names: Sequence[str]) -> None:
-        """Only these groups take part from now on."""
+    def keep(self, names: Sequence[str], needed: Sequence[str]) -> None:
+        """Only these groups take part from now on. needed: those that held-out rows would miss, for some of whom time may be too short."""
+        self.left_out = tuple(name for name, group in self.groups.items() if name not in needed and not group.cut_short)
         self.groups = {name: group for name, group in self.groups.items() if name in names}
         self._predicted = {name: self._predicted[name] for name in self.groups}
 
@@ -109,6 +113,11 @@ class FoldContest:
         while len(kept) > least and sum(self.groups[name].size for name in kept) > members:
             kept = self._without_lightest(kept) if self._late() else self._without_least_missed(kept)
         return kept
+
+    def carrying(self, kept: list[str], least: float) -> list[str]:
+        """Those of the groups that have so much weight, and the plain GP."""
+        share = self.share(kept)
+        return [name for name in kept if name == PLAIN or share[name] >= least]
 
     def share(self, kept: list[str]) -> dict[str, float]:
         """The weight of every group in a stack of these."""
@@ -146,7 +155,8 @@ class FoldContest:
         weights, report = self.settings.weighing.weights(self.candidates, kept)
         observed = self.deciding.by_row(self.deciding.y.cpu().numpy())
         stopped = tuple(name for name, group in self.groups.items() if group.cut_short)
-        report = replace(report, mean=self._mean(weights[..., None], 0.0), observed=observed, cut_short=stopped)
+        together, mean = self._choice.together(self._rows), self._mean(weights[..., None], 0.0)
+        report = replace(report, mean=mean, observed=observed, cut_short=stopped, left_out=self.left_out, together=together)
         if self._follow is None:
             return weights, np.zeros(len(weights)), report
         found = self._following(self._follow, weights, report)
@@ -154,12 +164,15 @@ class FoldContest:
 
     def _following(self, asked: Follow, weights: np.ndarray, report: HeldOutReport) -> FollowingWeights:
         """Weights that follow how sure members are, as far as held-out rows want it."""
-        where = self.deciding.where
-        rows = np.sort(where[where >= 0])
-        together = self._choice.together(rows)
-        units = np.arange(len(rows)) if together is None else together
+        units = np.arange(len(self._rows)) if report.together is None else report.together
         candidates = candidates_of(self._predicted, asked.exponent)
         return self.settings.weighing.following(candidates, weights, report, asked, units, self._mean)
+
+    @property
+    def _rows(self) -> np.ndarray:
+        """The held-out rows (n,) that were asked, by number and in order."""
+        where = self.deciding.where
+        return np.sort(where[where >= 0])
 
     def _mean(self, at_rows: np.ndarray, exponent: float) -> np.ndarray:
         """For every held-out row (n,), of a stack in which groups count so much there (G, F, n), and members inside them by this exponent."""

@@ -246,7 +246,8 @@ def predict_held_out(
     A member whose covariance has no factor predicts nothing: its densities are those of an impossible event.
     """
     n, m = folds.train.X.shape[1], folds.X.shape[1]
-    step = max(1, _ENTRIES_AT_ONCE // (n * (n + m)))
+    hands = 1 if workers is None else workers.count
+    step = max(1, min(_ENTRIES_AT_ONCE // (n * (n + m)), math.ceil(folds.count / hands)))
     pieces = [np.arange(a, min(a + step, folds.count)) for a in range(0, folds.count, step)]
     factors = torch.tensor(variance_factors, dtype=torch.float64, device=folds.X.device)[:, None, None]
 
@@ -259,7 +260,7 @@ def predict_held_out(
         nearness is None or n <= nearness.above
     ):  # one at a time, on all cores: memory for one is enough
         return HeldOut.joined([workers.map(predict, [piece], large=True)[0] for piece in pieces])
-    return HeldOut.joined(workers.map(predict, pieces, large=n > 400))
+    return HeldOut.joined(workers.map(predict, pieces, large=False))
 
 
 def _held_out_part(

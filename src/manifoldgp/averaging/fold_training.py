@@ -68,7 +68,7 @@ FOR_TRAINING = 0.85
 """Share of a time budget in which members are trained on the folds; the rest is for weighing and conditioning them."""
 
 COUNTS = 0.05
-"""Weight of a group from which on it learns from all rows, where it has seen a sample of them so far."""
+"""Weight of a group from which on it learns from all rows, where it has seen a sample of them so far, and from which on it predicts where somebody stops the training."""
 
 CARRIES = 0.2
 """Weight of a group from which on it may get further members."""
@@ -118,7 +118,7 @@ class OnFolds:
 
         gp_values: a plain GP, leaves (1, *shape), where those of the folds start.
 
-        Ctrl-C ends training; groups that were finished are kept, the plain GP at least.
+        Ctrl-C ends training; groups that were finished are kept as far as they count, the plain GP at least.
         """
         if self.folds.train.y.shape[-1] > DECIDE_ABOVE:
             self.contest.decide_by_few(self._scale_of(gp_values)[0], self.rng)
@@ -128,10 +128,13 @@ class OnFolds:
             if PLAIN not in self.groups:
                 raise
             self.trainer.interrupt()
-        contest, kept = self.contest, self._in_time(self.contest.needed())
+        contest, needed = self.contest, self.contest.needed()
+        kept, stopped = self._in_time(needed), self.trainer.stopped.is_set()
         if contest.by_few:
-            contest.keep(kept)
-            if self._in_time(kept, skip=False) == kept:
+            if stopped:  # somebody waits for what is done now
+                kept = contest.carrying(kept, COUNTS)
+            contest.keep(kept, needed)
+            if not stopped and self._in_time(kept, skip=False) == kept:
                 contest.decide_by_all()
                 kept = self._in_time(self.contest.needed())
         return contest.weights(kept)

@@ -277,8 +277,7 @@ class Stack(Averaging):
         found = fit_stack(model, data, deals, settings, trainer, rng, folds)
         if found.report is None:
             return found
-        report = replace(found.report, ordered=folds.ordered, together=folds.together(np.sort(np.concatenate(deals[0]))))
-        return replace(found, report=report)
+        return replace(found, report=replace(found.report, ordered=folds.ordered))
 
     def share_of_earlier(self, earlier: Fitted, later: Fitted) -> float:
         """By what each predicts on the held-out rows, which are the same."""

@@ -123,7 +123,7 @@ class HeldOutReport:
     Rows of exact models are in the order in which the fit learnt them, which follows from their values.
 
     weights: (G, F) by group and variance factor. mean, observed: the stack's predictive means of the held-out rows and their targets (n,), standardised.
-    cut_short: groups whose training on the folds was stopped on its way. ordered: whether rows are in order of time.
+    cut_short: groups whose training on the folds was stopped on its way. left_out: groups beside these, which a part of the held-out rows did not miss. ordered: whether rows are in order of time.
     together: (n,) numbers of groups, or of stretches of time, whose rows may err together; None: of rows that know nothing of each other.
     following: the share of the stack in which weights follow how sure members are, and exponent: that of their variances by which they do.
     """
@@ -140,6 +140,7 @@ class HeldOutReport:
     together: np.ndarray | None = None
     exponent: float = 0.0
     following: float = 0.0
+    left_out: tuple[str, ...] = ()
 
     def mixed_with(
         self, log_density: np.ndarray, cdf: np.ndarray, mean: np.ndarray, exponent: float, share: float

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.special import bdtr, bdtrc
 
-from manifoldgp._system.plain_text import digits, explained_share
+from manifoldgp._system.plain_text import counted, digits, explained_share, verb
 from manifoldgp.averaging.averages import SamplingReport
 from manifoldgp.averaging.differences import paired, units_of
 from manifoldgp.averaging.folds import SHORT_STRETCH
@@ -19,6 +19,9 @@ from manifoldgp.averaging.stacking import PLAIN_GPS, HeldOutReport
 _LEVELS = (0.5, 0.9, 0.95)
 _LITTLE = 0.02
 """Nats a row: a smaller difference is called none."""
+
+FEWEST_ROWS = 20
+"""Held-out rows from which on it is said that intervals hold, and what features add: of fewer, intervals of 95 % should miss less than one."""
 
 
 def held_out_numbers(report: HeldOutReport, scale: float) -> dict[str, Any]:
@@ -62,12 +65,15 @@ def held_out_remarks(report: HeldOutReport) -> list[str]:
     plain, control, stack = density[best_plain], density["control"], density["stack"]
     the_plain = "the plain GP" if best_plain == PLAIN else f"the best plain GP ({best_plain})"
     learned = [name for name in report.groups if name not in PLAIN_GPS]
-    if not learned:
+    if not (learned or set(report.left_out) - set(PLAIN_GPS)):
         plain_ones = "the plain GP" if len(report.groups) == 1 else "plain GPs"
-        return [f"Training was stopped before any features were trained: the average holds {plain_ones} only."]
+        return [f"Training was stopped before any features could be judged: the average holds {plain_ones} only."]
     stopped = [name for name in report.cut_short if name in learned]
     if stopped:
         return [_untried_in_words(stopped, sum(share[name] for name in report.groups if name in PLAIN_GPS))]
+    certainty = interval_remarks(report.pit, report.together) + _short_stretch(report)
+    if len(report.pit) < FEWEST_ROWS:
+        return [_too_few_in_words(len(report.pit), sum(share[name] for name in report.groups if name in PLAIN_GPS)), *certainty]
     control = min(control, plain)
     remarks = [_weights_in_words(share, control - stack), _gain_in_words(the_plain, plain, control, stack)]
     if report.following:
@@ -75,13 +81,13 @@ def held_out_remarks(report: HeldOutReport) -> list[str]:
         remarks.append(
             f"In {100 * report.following:.0f} % of the prediction members count more where they are surer (by their variances there{power})."
         )
-    best = min(learned, key=density.__getitem__)
+    best = min(learned, key=density.__getitem__, default=best_plain)
     if density[best] > plain + _LITTLE and _clear(report.log_density[best_plain] - report.log_density[best], report.together):
         remarks.append(
             f"Every group of mGPs alone predicts held-out rows worse than {the_plain} (best: {best}, by {density[best] - plain:.2f} nats a "
             "row): a single mGP would overfit here; the mixture does not."
         )
-    return remarks + interval_remarks(report.pit, report.together) + _short_stretch(report)
+    return remarks + certainty
 
 
 def _clear(differences: np.ndarray, together: np.ndarray | None) -> bool:
@@ -126,9 +132,9 @@ def interval_remarks(pit: np.ndarray, together: np.ndarray | None = None, level:
     """
     inside = np.abs(pit - 0.5) <= 0.5 * level
     n, share = len(pit), float(inside.mean())
-    counted = n if together is None else _independent_rows(inside, together)
-    held = share * counted
-    unlikely = 2.0 * min(bdtr(math.ceil(held), counted, level), bdtrc(math.floor(held) - 1, counted, level)) < 0.01
+    independent = n if together is None else _independent_rows(inside, together)
+    held = share * independent
+    unlikely = 2.0 * min(bdtr(math.ceil(held), independent, level), bdtrc(math.floor(held) - 1, independent, level)) < 0.01
     if abs(share - level) <= 0.03 or not unlikely:
         return []
     word = "too narrow" if share < level else "too wide"
@@ -183,6 +189,11 @@ def _untried_in_words(stopped: list[str], plain: float) -> str:
         f"Training was stopped on the folds, before {' and '.join(stopped)} members were trained to their end: whether features help here is not known. "
         f"The plain GP carries {100 * plain:.0f} % of the weight, whatever its kernel. Give it more time."
     )
+
+
+def _too_few_in_words(rows: int, plain: float) -> str:
+    """Of a stack that was weighed by next to nothing."""
+    return f"{counted(rows, 'held-out row')} {verb(rows, 'is', 'are')} too few to tell what features add here, or whether intervals hold. Plain GPs carry {100 * plain:.0f} % of the weight."
 
 
 def _weights_in_words(share: dict[str, float], from_features: float) -> str:

@@ -23,6 +23,9 @@ def can_be_watched(averaging: Any) -> bool:
     return not isinstance(as_averaging(averaging), NUTS)
 
 
+_ANSWER = "mgp: Interrupted: training is ending, which takes some seconds. Ctrl-C again ends at once."
+
+
 class FitProgress(PhaseWatcher):
     """The estimator's callback: draws the bar, and answers true once somebody wants training to stop.
 
@@ -66,6 +69,8 @@ class FitProgress(PhaseWatcher):
         if not self.stop:
             self.output = output
         self._interruption.listening = self._watched
+        if not (self._messages.quiet or self._messages.console.is_terminal):  # on a terminal the bar says so
+            self._interruption.answer = _ANSWER
 
     def enter(self, phase: str) -> None:
         self.course.position.enter(phase)

@@ -40,17 +40,27 @@ def checked_places(out: Path, replace_if_interrupted: bool, files: list[str], mo
     return unfinished
 
 
-def save_fitted(fitted: Fitted, place: Path, messages: Messages) -> list[str]:
+def save_fitted(fitted: Fitted, place: Path, messages: Messages, interruption: Interruption) -> list[str]:
     """Write the model, with a summary for ``mgp inspect`` and a program for ``mgp predict``; returns the remarks of its diagnosis.
 
-    What was interrupted is written first and once more when it has been looked at: whoever sent the signal may not wait.
+    What was interrupted is written first and once more when it has been looked at: whoever sent the signal may not wait, and need not if they send another one.
+    A signal that comes now ends what makes the file handier, and the finished model is written.
     """
+    interruption.listening, interruption.answer = True, ""  # how it ended is said when the file is there
+    if not fitted.interrupted:
+        return _looked_at_and_saved(fitted, place, messages, interruption)
+    fitted.model.save(place)
+    try:
+        return _looked_at_and_saved(fitted, place, messages, interruption)
+    except KeyboardInterrupt:
+        return []
+
+
+def _looked_at_and_saved(fitted: Fitted, place: Path, messages: Messages, interruption: Interruption) -> list[str]:
     from manifoldgp._system.threads import threads_for
     from manifoldgp.cli._summary import summary_of
     from manifoldgp.estimators import model_file
 
-    if fitted.interrupted:
-        fitted.model.save(place)
     with threads_for(fitted.model.ensembles_[0].blocks[0].rows):
         try:
             diagnosis = fitted.model.diagnose()
@@ -58,27 +68,28 @@ def save_fitted(fitted: Fitted, place: Path, messages: Messages) -> list[str]:
         except Exception:
             fitted.model.save(place)  # a model that cannot be diagnosed is a model all the same
             raise
-        model_file.save(fitted.model, place, summary, _small_predictor(fitted, messages))
+        model_file.save(fitted.model, place, summary, _small_predictor(fitted, messages, interruption))
     return diagnosis.remarks
 
 
-def _small_predictor(fitted: Fitted, messages: Messages) -> Any:
+def _small_predictor(fitted: Fitted, messages: Messages, interruption: Interruption) -> Any:
     """The model as a program that ``mgp predict`` and ``mgp score`` run without PyTorch, where one can be written and is small.
 
     Where the whole program is not, one that is distilled takes its place, which says what it loses; not after an interruption, for that takes some seconds.
     """
     from manifoldgp.errors import InputError
-    from manifoldgp.estimators.program_targets import small_predictor
+    from manifoldgp.estimators.program_targets import SEARCH_SECONDS, small_predictor
+
+    def searching() -> None:
+        messages.note(f"looking for few points that predict what all rows do, up to {SEARCH_SECONDS:g} s of processor time")
 
     try:
-        lost = None if fitted.interrupted else _LOST
-        predictor = small_predictor(fitted.model, _SMALL_PROGRAM, lost, lambda: messages.note(_SEARCHING))
+        lost = None if interruption.wanted else _LOST
+        predictor = small_predictor(fitted.model, _SMALL_PROGRAM, lost, searching, lambda: interruption.wanted)
     except InputError:  # parts that only code can express
         return None
     return predictor if predictor is not None and predictor.gives_mixtures else None
 
-
-_SEARCHING = "looking for few points that predict what all rows do, up to 10 s"
 
 _SMALL_PROGRAM = 32_000_000
 """Bytes up to which a program is put into the model file: with more, the file would grow by more than the seconds that it saves are worth."""
@@ -92,6 +103,15 @@ def refuse_unfinished(progress: FitProgress, outputs: int, exit_code: int) -> No
     if progress.stop and progress.output + 1 < outputs:
         typer.echo(f"mgp: Interrupted at target {progress.output + 1} of {outputs}: no model was written.", err=True)
         raise typer.Exit(exit_code)
+
+
+def end_interrupted_after_fit(place: Path, interruption: Interruption) -> NoReturn:
+    """Say that the model is as good as it would have been, and end as shells expect it."""
+    typer.echo(
+        visible(f"mgp: Interrupted after the fit: {place} is the finished model, without few points for faster predictions."),
+        err=True,
+    )
+    raise typer.Exit(interruption.exit_code)
 
 
 def end_interrupted(place: Path, out: Path, interruption: Interruption) -> NoReturn:

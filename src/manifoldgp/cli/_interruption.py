@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from contextlib import suppress
 from typing import Any
 
 _SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]  # no SIGHUP on Windows
@@ -16,10 +17,13 @@ class Interruption:
     Work that can end early and in good order sets ``listening`` and looks at ``wanted`` now and then. When nobody listens, the first signal
     raises KeyboardInterrupt; a later Ctrl-C always does. A later SIGTERM or SIGHUP changes nothing: a terminal that closes and a system
     that shuts down send several, which must not cut short what the first one asked for.
+
+    answer: a line that whoever sends the first signal to a listener reads at once.
     """
 
     def __init__(self) -> None:
         self.listening = False
+        self.answer = ""
         self._signal: int | None = None
 
     @property
@@ -48,6 +52,9 @@ class Interruption:
         if first:
             self._signal = number
         self._leave_lost_terminals()
+        if first and self.listening and self.answer:
+            with suppress(OSError):  # nobody reads it any more
+                os.write(2, f"{self.answer}\n".encode())  # what Python prints itself may be half written at this moment
         if (first and not self.listening) or (number == signal.SIGINT and not first):
             raise KeyboardInterrupt
 

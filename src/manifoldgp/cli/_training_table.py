@@ -261,7 +261,7 @@ def warn_of_targets_unlike_a_gaussian(training: Training, messages: Messages) ->
         y = targets[name]
         if y.nunique() == 1:
             messages.warn(f"{name} is {digits(y.min())} in every row: there is nothing to learn.")
-        elif y.nunique() == 2:
+        elif y.nunique() == 2 < len(y):
             messages.warn(
                 f"{name} has two values only, {digits(y.min())} and {digits(y.max())}: the mean lies between them, nearer to the likelier one, and intervals reach beyond both. "
                 "If they stand for yes and no, a classifier is made for it."

@@ -11,7 +11,14 @@ import typer
 from manifoldgp._system.plain_text import argument, counted, verb
 from manifoldgp._system.torchrun import is_first, launched
 from manifoldgp.cli._fit_arguments import FitOptions
-from manifoldgp.cli._fitted import Fitted, checked_places, end_interrupted, refuse_unfinished, save_fitted
+from manifoldgp.cli._fitted import (
+    Fitted,
+    checked_places,
+    end_interrupted,
+    end_interrupted_after_fit,
+    refuse_unfinished,
+    save_fitted,
+)
 from manifoldgp.cli._interruption import Interruption
 from manifoldgp.cli._messages import Messages, in_options, print_json, size_in_words
 from manifoldgp.cli._options import (
@@ -228,13 +235,15 @@ def fit(
             fitted = fit_table(training, messages, interruption, ordered, arguments, noise_of_inputs, more)
             say_how_long(fitted, messages)
             place = unfinished if fitted.interrupted and out.exists() else out
-            remarks = save_fitted(fitted, place, messages)
+            remarks = save_fitted(fitted, place, messages, interruption)
         except KeyboardInterrupt:
             typer.echo("mgp: Interrupted: no model was written.", err=True)
             raise typer.Exit(interruption.exit_code) from None
     say_what_was_fitted(fitted, remarks, len(training.X), training.without_target, place, messages, json)
     if fitted.interrupted:
         end_interrupted(place, out, interruption)
+    if interruption.wanted:
+        end_interrupted_after_fit(place, interruption)
 
 
 def _fit_shared(
@@ -315,6 +324,10 @@ def fit_table(
         except (MemoryError, RuntimeError) as error:
             error.add_note(f"The table has {counted(len(training.X), 'row')}.")
             raise
+    interruption.listening, interruption.answer = (
+        True,
+        "",
+    )  # the model is there: a signal ends what comes after it, and loses nothing
     refuse_unfinished(progress, outputs, interruption.exit_code)
     model.table_encoding_ = training.encoding  # pyright: ignore[reportAttributeAccessIssue]
     return Fitted(model, time.perf_counter() - begin, progress.stop)

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from manifoldgp._system.plain_text import argument, counted
-from manifoldgp.cli._fitted import Fitted, checked_places, refuse_unfinished, save_fitted
+from manifoldgp.cli._fitted import Fitted, checked_places, end_interrupted_after_fit, refuse_unfinished, save_fitted
 from manifoldgp.cli._interruption import Interruption
 from manifoldgp.cli._messages import Messages, output, print_json, size_in_words
 from manifoldgp.cli._options import (
@@ -100,7 +100,7 @@ def search(
             fitted = _searched(training, messages, interruption, ordered, settings)
             place = unfinished if out is not None and fitted.interrupted and out.exists() else out
             if place is not None:
-                save_fitted(fitted, place, messages)
+                save_fitted(fitted, place, messages, interruption)
         except KeyboardInterrupt:
             typer.echo("mgp: Interrupted: nothing was found yet.", err=True)
             raise typer.Exit(interruption.exit_code) from None
@@ -108,6 +108,8 @@ def search(
     if fitted.interrupted:
         typer.echo("mgp: Interrupted. This is the best so far.", err=True)
         raise typer.Exit(interruption.exit_code)
+    if interruption.wanted and place is not None:
+        end_interrupted_after_fit(place, interruption)
 
 
 def _searched(

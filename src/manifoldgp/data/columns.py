@@ -59,6 +59,10 @@ class UnusableColumn(InputError):  # noqa: N818 - what it is, not that something
         self.reason = reason
 
 
+class UnusableCells(UnusableColumn):
+    """A column that can be an input once some of its cells have been corrected."""
+
+
 class RowNames(UnusableColumn):
     """A column of texts that occur once in most rows: it says which row this is, and nothing about other rows."""
 
@@ -227,29 +231,33 @@ def _as_flags(values: Series) -> np.ndarray:
     return np.array([_FLAGS.get(text(value).lower(), math.nan) for value in values])
 
 
-def learn_column(name: str, values: Series, cyclic: tuple[str, ...] = ()) -> Column:
-    """What kind of column this is, from its values (a pandas Series without missing entries); labels of rows and times of day are refused."""
+def learn_column(name: str, values: Series, cyclic: tuple[str, ...] = (), rows: int | None = None) -> Column:
+    """What kind of column this is, from its values (a pandas Series without missing entries); labels of rows and times of day are refused.
+
+    rows: of the table, where some lack a value.
+    """
+    rows = len(values) if rows is None else rows
     types = pandas().api.types
     if holds_containers(values):
         raise UnusableColumn(f"Column {name!r} holds lists or arrays. Make a column of each of their numbers.", name)
     if types.is_bool_dtype(values.dtype) or (values.dtype == object and all(isinstance(v, (bool, np.bool_)) for v in values)):
         return Column(name, "flag")
     if isinstance(values.dtype, pandas().CategoricalDtype):
-        return _category(name, values)
+        return _category(name, values, rows)
     if _has_numbers(values):
         return Column(name)
     if holds_times(values):
-        return _time_column(name, values, cyclic)
+        return _time_column(name, values, cyclic, rows)
     if ambiguous_times(values):
         raise UnusableColumn(_unclear_time(name, values), name)
     if are_codes(list(values)):
-        return _category(name, values)
+        return _category(name, values, rows)
     readable = _readable(values)
     if readable.all() and len(values):
         return Column(name)
     if readable.mean() > 0.5:
-        raise _texts_among_numbers(name, values, ~readable)
-    return _category(name, values)
+        raise _texts_among_numbers(name, values, ~readable, rows)
+    return _category(name, values, rows)
 
 
 def _unclear_time(name: str, values: Series) -> str:
@@ -277,7 +285,7 @@ def holds_containers(values: Series) -> bool:
     return values.dtype == object and any(isinstance(v, (list, tuple, dict, set, np.ndarray)) for v in values)
 
 
-def _time_column(name: str, values: Series, cyclic: tuple[str, ...]) -> Column:
+def _time_column(name: str, values: Series, cyclic: tuple[str, ...], rows: int) -> Column:
     order = day_order(values)
     times, wrong = as_times(values, order)
     if (
@@ -285,8 +293,8 @@ def _time_column(name: str, values: Series, cyclic: tuple[str, ...]) -> Column:
     ):  # beside a clear date
         raise UnusableColumn(_unclear_time(name, values), name)
     if wrong.any():
-        raise UnusableColumn(
-            f"Column {name!r} holds dates, and in {wrong.sum()} of {counted(len(values), 'row')} something else: {_quoted(values[wrong])} "
+        raise UnusableCells(
+            f"Column {name!r} holds dates, and in {wrong.sum()} of {counted(rows, 'row')} something else: {_quoted(values[wrong])} "
             f"({rows_where(wrong, values.index)}).",
             name,
         )
@@ -314,7 +322,7 @@ def refuse_dates(name: str, values: Series) -> None:
 
 
 def target_numbers(name: str, values: Series) -> np.ndarray:
-    """A target (n,), NaN where it is missing; text and dates are refused."""
+    """A target (n,), NaN where it is missing; text, dates and infinite values are refused."""
     present: Any = values[~values.isna()]
     if not _has_numbers(values):
         refuse_dates(name, present)
@@ -324,6 +332,12 @@ def target_numbers(name: str, values: Series) -> np.ndarray:
             raise InputError(f"Column {name!r} must hold numbers; it holds text, such as {_quoted(present[~readable])}.{flags}")
     numbers = np.full(len(values), np.nan)
     numbers[~values.isna().to_numpy()] = _numbers(present, name)
+    infinite = np.isinf(numbers)
+    if infinite.any():
+        raise InputError(
+            f"Column {name!r} is infinite in {int(infinite.sum())} of {counted(len(values), 'row')} ({rows_where(infinite, values.index)}). "
+            "Correct or remove these rows."
+        )
     return numbers
 
 
@@ -351,14 +365,14 @@ def rows_where(chosen: np.ndarray, index: ArrayLike, most: int = 3) -> str:
     return f"{'row' if len(rows) == 1 else 'rows'} {listed}"
 
 
-def _category(name: str, values: Series) -> Column:
+def _category(name: str, values: Series, rows: int) -> Column:
     """A category; one with more than ONE_HOT of them still lacks its effects, which need the targets."""
     count = Counter(map(text, values))
     categories, once = tuple(sorted(count)), sum(times == 1 for times in count.values())
     if once > 0.5 * len(values) and len(values) >= 20:
         others = np.array([not looks_like_number(text(value)) for value in values])
         if 0.0 < others.mean() < 0.5:
-            raise _texts_among_numbers(name, values, others)
+            raise _texts_among_numbers(name, values, others, rows)
         raise RowNames(
             f"Column {name!r} has {len(categories)} different texts in {counted(len(values), 'row')}, {once} of which occur once, such as {_quoted(categories)}: "
             "a name of each row, or free text, not a category.",
@@ -367,10 +381,10 @@ def _category(name: str, values: Series) -> Column:
     return Column(name, "category", categories)
 
 
-def _texts_among_numbers(name: str, values: Series, others: np.ndarray) -> UnusableColumn:
-    """others: which of the values (n,) are no numbers."""
-    return UnusableColumn(
-        f"Column {name!r} holds numbers, and text in {others.sum()} of {counted(len(values), 'row')}: {_quoted(values[others])} "
+def _texts_among_numbers(name: str, values: Series, others: np.ndarray, rows: int) -> UnusableCells:
+    """others: which of the values (n,) are no numbers. rows: of the table."""
+    return UnusableCells(
+        f"Column {name!r} holds numbers, and text in {others.sum()} of {counted(rows, 'row')}: {_quoted(values[others])} "
         f"({rows_where(others, values.index)}).",
         name,
     )

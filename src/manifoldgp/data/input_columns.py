@@ -12,6 +12,7 @@ from manifoldgp._system.plain_text import without_columns
 from manifoldgp.data.columns import (
     Column,
     RowNames,
+    UnusableCells,
     UnusableColumn,
     UnusableTable,
     column_of,
@@ -49,16 +50,19 @@ def learn_columns(
         lacking = missing_in(values)
         try:
             present: Any = values[~lacking]
-            column = learn_column(name, present, cyclic)
+            column = learn_column(name, present, cyclic, len(values))
         except UnusableColumn as error:
+            column = None
             if isinstance(error, RowNames) and not asked:
                 row_names.append(name)
             else:
                 unusable[name] = error.reason
-            continue
+            if not isinstance(error, UnusableCells):
+                continue  # nobody has to fill in what is no input anyway
         if lacking.any() and missing == "error":
             gaps[name] = lacking
-        columns.append(replace(column, indicator=bool(lacking.any()) and missing == "impute"))
+        if column is not None:
+            columns.append(replace(column, indicator=bool(lacking.any()) and missing == "impute"))
     if unusable or gaps:
         reasons = (*unusable.values(), *gaps_in_words(gaps, table.index))
         raise UnusableTable(reasons, _advice(list(unusable), list(gaps)))

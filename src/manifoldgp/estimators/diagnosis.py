@@ -153,7 +153,7 @@ def _diagnose_output(estimator: ManifoldGPRegressor, ensemble: Ensemble, output:
         numbers |= sampling_numbers(sampling)
         remarks += sampling_remarks(sampling)
     averaged = sum(b.members for b in ensemble.blocks) > 1
-    _size(posterior, averaged, N, numbers, remarks)
+    _size(posterior, averaged or held_out is not None, N, numbers, remarks)
     if isinstance(posterior, SparsePosterior):
         _sparse(ensemble, posterior, estimator, numbers, remarks)
     elif isinstance(posterior, LocalPosterior):
@@ -306,16 +306,21 @@ def _unexplained_share(posterior: SparsePosterior) -> float:
         return float(((prior - (V * V).sum(-2)) / prior).clamp_min(0.0).mean())
 
 
-def _size(posterior: Conditioned, averaged: bool, N: int, numbers: dict, remarks: list) -> None:
+def _size(posterior: Conditioned, compared: bool, N: int, numbers: dict, remarks: list) -> None:
+    """compared: whether held-out rows or an average have kept a single network from overfitting."""
     # Neither the NLML nor leave-one-out densities show it when a single network overfits: both are computed at parameters that saw all rows.
     learnt = [p.shape for _, p in leaves(posterior.model.features.parameters(posterior.data.X)) if p.trainable]
     learnt += [leaf.shape[1:] for part, tree in posterior.values.items() if part != "features" for _, leaf in leaves(tree)]
     count = sum(math.prod(shape) for shape in learnt)
     numbers["trained parameters"] = count
-    if count > N and not averaged:
+    placed = sum(
+        math.prod(leaf.shape[1:]) for _, leaf in leaves(posterior.values.get("inducing", {}))
+    )  # of a bound: they fit nothing
+    if count - placed > N and not compared:
+        others = "" if isinstance(posterior.model.features, Identity) else " against GPRegressor, or use averaging='stack'"
         remarks.append(
             f"There are more trained parameters ({count}) than rows ({N}): a single model is likely to overfit, and its NLML does not show it. "
-            "Check on held-out data against GPRegressor, or use averaging='stack'."
+            f"Check on held-out data{others}."
         )
 
 
@@ -538,7 +543,7 @@ def _starts(starts: np.ndarray, N: int, numbers: dict, remarks: list, limit: boo
     left = int(on_a_level(starts["status"]).sum())
     if left:
         remarks.append(
-            f"{left} of {len(starts)} starts were trained on a part of the {N:,} rows and left behind there; the best one went on to all of them "
+            f"{_starts_in_words(left, starts)} trained on a part of the {N:,} rows and left behind there; the best one went on to all of them "
             "(levels=False trains every start on all rows)."
         )
     elif len(usable) > 1 and agree == 1:

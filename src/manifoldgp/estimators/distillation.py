@@ -123,21 +123,26 @@ class _Points:
 
 
 def distilled(
-    ensembles: Sequence[Ensemble], max_members: int | None, tolerance: float | None, seconds: float = math.inf
+    ensembles: Sequence[Ensemble],
+    max_members: int | None,
+    tolerance: float | None,
+    seconds: float = math.inf,
+    stopped: Callable[[], bool] = lambda: False,
 ) -> list[Distilled]:
     """Each ensemble with at most ``max_members`` members; or with as few members and points as lose at most ``tolerance`` nats a row, half of them by members.
 
     seconds: of processor time for each ensemble, so that a busy machine leaves out no more and no less; members that are not weighed by then stay, and keep all their rows.
+    stopped: whether somebody wants it to end before.
     """
     most = None if max_members is None else whole_number(max_members, "max_members")
     lost = None if tolerance is None else positive_number(tolerance, "tolerance")
-    return [_distilled(ensemble, most, lost, after(seconds)) for ensemble in ensembles]
+    return [_distilled(ensemble, most, lost, after(seconds, stopped)) for ensemble in ensembles]
 
 
-def after(seconds: float) -> Callable[[], bool]:
-    """A question that is answered with yes once this thread has had so many seconds of a processor. What it waits for others does not count."""
+def after(seconds: float, stopped: Callable[[], bool] = lambda: False) -> Callable[[], bool]:
+    """A question that is answered with yes once this thread has had so many seconds of a processor, or has been stopped. What it waits for others does not count."""
     end = time.thread_time() + seconds
-    return lambda: time.thread_time() >= end
+    return lambda: stopped() or time.thread_time() >= end
 
 
 def in_words(losses: Sequence[Loss]) -> str:

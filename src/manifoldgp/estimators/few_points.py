@@ -91,7 +91,7 @@ def with_few_points(
 ) -> tuple[list[list[FewPoints | None]], PointsLoss]:
     """Few points of each member of each block, None of one that stays as it is; together they lose at most ``tolerance`` nats a row.
 
-    time_is_up: asked before each member; once it is, members keep all rows.
+    time_is_up: asked before everything that takes a second or so; once it is, members that have no few points yet keep all rows.
     A mixture loses at most the weighted sum of what its members lose (KL is convex), and where weights follow variances what these lose beside it. Each member may bring the same
     to that sum, so that one of little weight may lose more.
     """
@@ -99,14 +99,14 @@ def with_few_points(
     exact = [block.mean_and_variance(X) for block in ensemble.blocks]
     weights = ensemble.member_weights()
     members = {
-        (b, r): _Member.of(ensemble, b, r, X, exact[b])
+        (b, r): _Member.of(ensemble, b, r, X, exact[b], time_is_up)
         for b, block in enumerate(ensemble.blocks)
         for r in range(block.members)
         if _worth_it(block) and float(weights[b][r]) > 0
     }
     for share in (*(tolerance * 0.5**attempt for attempt in range(_ATTEMPTS)), 0.0):  # of nothing, everyone keeps all rows
         for member in members.values():
-            member.choose(share / (member.weight * len(members)) if not time_is_up() else 0.0)
+            member.choose(share / (member.weight * len(members)))
         loss = _loss(ensemble, exact, members)
         if loss.nats <= tolerance:
             break
@@ -140,19 +140,22 @@ class _Member:
     noise: float
     weight: float
     steepness: float
+    time_is_up: Callable[[], bool]
     few_mean: _Found | None = None
     few_variance: _Found | None = None
     _sparse: dict[int, SparsePosterior] = field(default_factory=dict)
     _equations: dict[int, tuple[Tensor, Tensor, Tensor]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, ensemble: Ensemble, b: int, r: int, X: Tensor, exact: tuple[Tensor, Tensor]) -> _Member:
+    def of(
+        cls, ensemble: Ensemble, b: int, r: int, X: Tensor, exact: tuple[Tensor, Tensor], time_is_up: Callable[[], bool]
+    ) -> _Member:
         posterior = ensemble.blocks[b].only(slice(r, r + 1))
         assert isinstance(posterior, Posterior)
         w = ensemble.log_weights[b][:, r].exp()
         steepness = float((w / torch.tensor(ensemble.variance_factors).to(w)).sum() / w.sum())
         noise = float(posterior.noise_variance())
-        return cls(posterior, X, exact[0][r], exact[1][r], noise, float(w.sum()), steepness)
+        return cls(posterior, X, exact[0][r], exact[1][r], noise, float(w.sum()), steepness, time_is_up)
 
     def choose(self, limit: float) -> None:
         """The fewest points whose mean and whose variance lose half of ``limit`` nats each, at the first half of the probes; all rows where nothing may be lost."""
@@ -167,7 +170,7 @@ class _Member:
     def _fewest(
         self, attempt: Callable[[int, int], _Found], losses: Callable[[Tensor], Tensor], limit: float, least: int
     ) -> _Found | None:
-        """What the fewest points give that lose at most ``limit``, by bisection; None where there is no hope for that. attempt(points, most)."""
+        """What the fewest points give that lose at most ``limit``, by bisection as far as there is time; None where there is no hope for that. attempt(points, most)."""
 
         def lost(found: _Found) -> float:
             return float(losses(found[0])[:_PROBES].mean())
@@ -175,10 +178,12 @@ class _Member:
         for most in sorted({min(stage, self.posterior.rows // 2) for stage in _STAGES}):
             if most < least:
                 continue
+            if self.time_is_up():
+                return None
             best = attempt(most, most)
             if lost(best) <= limit:
                 low, high = least - _STEP, most
-                while high - low > _STEP:
+                while high - low > _STEP and not self.time_is_up():
                     middle = low + max((high - low) // (2 * _STEP), 1) * _STEP  # the last step may be a shorter one
                     found = attempt(middle, most)
                     if lost(found) <= limit:

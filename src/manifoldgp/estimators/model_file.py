@@ -393,6 +393,7 @@ def _pack_report(report: HeldOutReport | None, name: str, tensors: dict[str, Ten
     return {
         "means": report.mean is not None and report.observed is not None,
         "cut_short": list(report.cut_short),
+        "left_out": list(report.left_out),
         "ordered": report.ordered,
         "together": report.together is not None,
         "following": [report.exponent, report.following],
@@ -415,7 +416,7 @@ def _unpack_report(plain: Any, name: str, tensors: dict[str, Tensor]) -> HeldOut
         take(tensors, f"{name}.{part}", (len(pit),)).cpu().numpy() if plain["means"] else None for part in ("mean", "observed")
     ]
     groups, factors, cut_short = (tuple(plain[part]) for part in ("groups", "variance_factors", "cut_short"))
-    ordered = plain.get("ordered", False) is True  # files of 0.1 do not say
+    ordered, left_out = plain.get("ordered", False) is True, tuple(plain.get("left_out", ()))  # earlier files do not say
     together = None
     if plain.get("together", False) is True:
         together = take(tensors, f"{name}.together", (len(pit),), torch.int64, NOT_NEGATIVE).cpu().numpy()
@@ -425,5 +426,17 @@ def _unpack_report(plain: Any, name: str, tensors: dict[str, Tensor]) -> HeldOut
             f"Weights should follow a power of variances from 0 to {MOST_CERTAIN:g} in a share from 0 to 1; the file says {exponent} and {following}."
         )
     return HeldOutReport(
-        groups, factors, weights, log_density, pit, means[0], means[1], cut_short, ordered, together, exponent, following
+        groups,
+        factors,
+        weights,
+        log_density,
+        pit,
+        means[0],
+        means[1],
+        cut_short,
+        ordered,
+        together,
+        exponent,
+        following,
+        left_out,
     )

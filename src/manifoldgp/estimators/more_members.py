@@ -200,8 +200,9 @@ def _reported(earlier: HeldOutReport | None, later: HeldOutReport | None, weight
         if getattr(earlier, field) is not None
     }
     cut = tuple(name for name in names if all(name in r.cut_short for r in both if name in r.groups))
+    left_out = tuple(name for name in _union(earlier.left_out, later.left_out) if name not in names)
     table = np.stack([sum(shares[name]) for name in names])
-    return replace(earlier, groups=tuple(names), weights=table, log_density=density, cut_short=cut, **mixed)
+    return replace(earlier, groups=tuple(names), weights=table, log_density=density, cut_short=cut, left_out=left_out, **mixed)
 
 
 def _union(*groups: Iterable[str]) -> list[str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from manifoldgp._system.threads import one_thread
 from manifoldgp.data.scaling import Standardizer
 from manifoldgp.estimators.distillation import Distilled, distilled, in_words
 from manifoldgp.estimators.few_points import FewPoints
@@ -23,8 +24,8 @@ from manifoldgp.warping import NoWarping
 if TYPE_CHECKING:
     from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
 
-_SECONDS = 10.0
-"""Of processor time that few members and few points are looked for where nobody asked for them."""
+SEARCH_SECONDS = 10.0
+"""Of processor time that few members and few points of all targets are looked for where nobody asked for them."""
 
 _WHOLE_WORK = 1e11
 """N³ of all members up to which those in cells are conditioned on all rows at once to look for few points: some ten seconds of processor time."""
@@ -45,11 +46,16 @@ def to_predictor(estimator: ManifoldGPRegressor, max_members: int | None = None,
 
 
 def small_predictor(
-    estimator: ManifoldGPRegressor, most_bytes: int, tolerance: float | None, searching: Callable[[], object] = lambda: None
+    estimator: ManifoldGPRegressor,
+    most_bytes: int,
+    tolerance: float | None,
+    searching: Callable[[], object] = lambda: None,
+    stopped: Callable[[], bool] = lambda: False,
 ) -> Predictor | None:
     """The predictor if it is small, else one of a quarter of that size at most that loses at most ``tolerance`` nats a row and says so (None: there is no other one); else None.
 
-    searching: called before few points are looked for, which takes some ten seconds of processor time; members in cells for which it would take more have no small predictor.
+    searching: called before few points are looked for, which takes some ten seconds of processor time, on one core: on a busy machine several would wait for each other, product by product.
+    Members in cells for which it would take more have no small predictor. stopped: whether somebody wants the search to end.
     """
     in_cells = [block for ensemble in estimator.ensembles_ for block in ensemble.blocks if block.in_cells]
     if (
@@ -63,7 +69,8 @@ def small_predictor(
     if tolerance is None:
         return None
     searching()
-    smaller = distilled(ensembles, None, tolerance, _SECONDS)
+    with one_thread():
+        smaller = distilled(ensembles, None, tolerance, SEARCH_SECONDS / len(ensembles), stopped)
     if program_bytes([d.ensemble for d in smaller], [d.few for d in smaller]) > most_bytes // 4:
         return None
     return _distilled_predictor(estimator, smaller, words)

@@ -251,7 +251,7 @@ def _tell_of_all_rows(table: np.ndarray, kept: np.ndarray, posterior: Conditione
     nlml = posterior.bound if isinstance(posterior, SparsePosterior) else posterior.nlml()
     table["nlml"][kept] = nlml.cpu().numpy() + posterior.rows * log_scale
     table["objective"] = table["nlml"] + np.nan_to_num(prior)
-    table["status"][kept] = f"trained on {counted(learnt_from, 'row')}"
+    table["status"][kept] = f"learnt from {counted(learnt_from, 'row')}"
 
 
 def _on_shared_features(

@@ -12,7 +12,7 @@ import numpy as np
 
 from manifoldgp import inspection, metrics
 from manifoldgp._system.plain_text import digits, explained_share
-from manifoldgp.averaging.verdict import errors_of
+from manifoldgp.averaging.verdict import FEWEST_ROWS, errors_of
 from manifoldgp.estimators.diagnosis import Diagnosis
 from manifoldgp.inspection.page_view import ModelView, TargetView
 from manifoldgp.inspection.table_columns import TableColumn
@@ -154,14 +154,14 @@ def _held_out_scores(target: TargetView, scale: float) -> list[str]:
     """Scores of the rows that the folds of a stack kept from the models that predict them; scale: sd of y."""
     report = target.held_out
     assert report is not None
-    inside = 100 * float(np.mean(np.abs(report.pit - 0.5) <= 0.475))
+    inside = _share_inside(float(np.mean(np.abs(report.pit - 0.5) <= 0.475)), len(report.pit))
     nlpp = metrics.nlpp(report.log_density["stack"]) + math.log(scale)
     errors = ["–"] * 5
     if report.mean is not None and report.observed is not None:
         found = errors_of(report.observed, report.mean, scale)
         spread = scale * float(np.sqrt(np.mean(report.observed**2)))  # targets are standardised: the training mean is zero
         errors = [say(found["RMSE"]), say(found["MAE"]), say(spread), "–", _explained(found.get("R²"))]
-    return [escape(target.name), "training rows, held out", f"{len(report.pit):,}", *errors, f"{inside:.1f} %", say(nlpp)]
+    return [escape(target.name), "training rows, held out", f"{len(report.pit):,}", *errors, inside, say(nlpp)]
 
 
 def linear_rmse(found: inspection.Predictions, X: np.ndarray, y: np.ndarray) -> float:
@@ -191,15 +191,20 @@ def _explained(share: float | None) -> str:
     return "–" if share is None else explained_share(share, 4).replace("-", "−")
 
 
+def _share_inside(share: float, rows: int) -> str:
+    """The share of so many rows that intervals hold; nothing of rows that are too few to tell."""
+    return "–" if rows < FEWEST_ROWS else f"{100 * share:.1f} %"
+
+
 def _scores(target: TargetView, found: inspection.Predictions, which: str) -> list[str]:
     y = found.observed
     spread = float(np.sqrt(np.mean((y - target.rows.y.mean()) ** 2)))
     errors = errors_of(y, found.mean)
-    inside = 100 * metrics.coverage(y, found.lower, found.upper)
+    inside = _share_inside(metrics.coverage(y, found.lower, found.upper), len(y))
     counted = f"{len(y):,}" + (f" of {found.total:,}" if found.total > len(y) else "")
     linear = linear_rmse(found, target.rows.X, target.rows.y)
     sizes = [say(errors["RMSE"]), say(errors["MAE"]), say(spread), say(linear), _explained(errors.get("R²"))]
-    return [escape(target.name), which, counted, *sizes, f"{inside:.1f} %", say(metrics.nlpp(found.log_density))]
+    return [escape(target.name), which, counted, *sizes, inside, say(metrics.nlpp(found.log_density))]
 
 
 def renamed(text: str, view: ModelView) -> str:

@@ -11,7 +11,7 @@ from manifoldgp import inspection, metrics
 from manifoldgp._system.plain_text import counted, digits, explained_share, one_line, unit_of
 from manifoldgp.averaging import as_averaging
 from manifoldgp.averaging.stacking import PLAIN_GPS
-from manifoldgp.averaging.verdict import errors_of, interval_remarks
+from manifoldgp.averaging.verdict import FEWEST_ROWS, errors_of, interval_remarks
 from manifoldgp.data.encoding import TableEncoding
 from manifoldgp.estimators.early_end import early_end
 from manifoldgp.estimators.kernel_choice import KernelChoice
@@ -165,9 +165,11 @@ def _intervals_in_words(pit: np.ndarray, together: np.ndarray | None = None) -> 
     ('<b>intervals hold</b>', '<b>intervals are too wide</b>: those of 95 % hold 100 %')
     >>> _intervals_in_words(np.r_[np.full(419, 0.5), 0.0])
     '<b>intervals are too wide</b>: those of 95 % hold 99.8 %'
+    >>> _intervals_in_words(np.full(5, 0.5))
+    'too few rows to say whether intervals hold'
     """
     if not interval_remarks(pit, together):
-        return "<b>intervals hold</b>"
+        return "too few rows to say whether intervals hold" if len(pit) < FEWEST_ROWS else "<b>intervals hold</b>"
     inside = float(np.mean(np.abs(pit - 0.5) <= 0.475))
     return f"<b>intervals are too {'narrow' if inside < 0.95 else 'wide'}</b>: those of 95 % hold {_percent(inside)}"
 
@@ -216,9 +218,13 @@ def _given_inputs(view: ModelView) -> list[str]:
 def facts(view: ModelView) -> dict[str, str]:
     found = {"training rows": f"{view.trained_rows:,}", "inputs": str(len(_given_inputs(view)))}
     for target in view.targets[:2]:
+        if np.ptp(target.rows.y) == 0.0:
+            continue  # as the headline says, there is nothing to say about errors
         of = f" of {target.name}" if len(view.targets) > 1 else ""
         error, which = _typical_error(view, target)
         found[f"typical error{of} ({which})"] = escape(say(error) + unit_of(target.name))
+        if len(target.calibration.pit) < FEWEST_ROWS:
+            continue
         inside = float(np.mean(np.abs(target.calibration.pit - 0.5) <= 0.475))
         found[f"95 % intervals{of} hold ({_source(target)})"] = _percent(inside)
     return found
@@ -228,8 +234,8 @@ def prediction(view: ModelView) -> str:
     known = view.model.ensembles_[0].blocks[0].data.known_noise is not None
     without = " (without the noise that was given for single rows at training: of new points it is not known)" if known else ""
     without = " at exact inputs (those of the training rows are noisy)" if hasattr(view.model, "input_noise_") else without
-    interval = f"shaded, the interval that should hold 95 % of new observations{without}"
     if len(view.inputs) == 1:
+        interval = f"shaded, the interval that should hold 95 % of new observations{without}"
         rows = "dots are training rows" + (
             "" if view.targets[0].test is None else ", red ones test rows, which the model has not seen"
         )
@@ -240,7 +246,9 @@ def prediction(view: ModelView) -> str:
     which = "" if shown == len(view.columns) else f" The {counted(shown, 'input')} that matter most can be chosen."
     return (
         f"<b>What happens to the prediction when one input varies</b> and the others go along as they do in the data (accumulated local effects: rows are moved to values nearby, "
-        f"never far from where rows are): line, mean; {interval}. Ticks at the bottom show where training rows are. The vertical scale is the same for all inputs.{of_words}{which}"
+        f"never far from where rows are): line, mean; shaded, how far the 95 % interval of a row near there reaches to either side of its own prediction, on average{without}. "
+        f"Rows have predictions of their own, by their other inputs, so that more of them than that lie outside. "
+        f"Ticks at the bottom show where training rows are. The vertical scale is the same for all inputs.{of_words}{which}"
     )
 
 

@@ -278,10 +278,12 @@ def in_advance(plan: Plan, seconds: float, budget: float | None) -> str:
     "900 rows, averaging='stack': about 1 min 15 s"
     >>> in_advance(Plan((Phase("screen", 9, 2.0, 9), Phase("rest", 9, 10.0, 9, 0.5)), title="25 rows"), 7.0, None)
     '25 rows: about 7 s, or 2 to 12 s as the data decide'
+    >>> in_advance(Plan((), title="25 rows"), 0.5, 0.5)
+    '25 rows: a second or less, at most 0.5 s (time_budget)'
     """
     least, most = (seconds * work / plan.work if plan.work else seconds for work in plan.span)
     if budget is not None:
-        limits = f", at most {clock(budget)} ({plan.budget})"
+        limits = f", at most {f'{budget:g} s' if budget < 10.0 else clock(budget)} ({plan.budget})"
     elif most > 2.0 * least and most >= 5.0:
         limits = f", or {clock(least).removesuffix(' s') if most < 59.5 else clock(least)} to {clock(most)} as the data decide"
     else:

@@ -31,7 +31,8 @@ START_FIELDS = np.dtype(
     ]
 )
 """The table of all starts. nlml and objective (nlml minus log prior, and what features add) are totals over all rows, in the units of y; +inf where they are not known. status: why
-training ended; on levels also "lost on 500 rows" (never seen on all rows) and "trained on 500 rows" (nlml and objective of all rows, but not trained there)."""
+training ended; on levels also "lost on 500 rows" (never seen on all rows) and "trained on 500 rows" (nlml and objective of all rows, but not trained there). "learnt from 500 rows": a member that
+predicts with all rows, and is trained to its end."""
 
 CPU = torch.device("cpu")
 
