@@ -180,3 +180,10 @@ def test_mixtures_that_are_none_are_refused(mixture, change, message):
 def test_quantiles_out_of_order_are_refused():
     with pytest.raises(InputError, match="in order"):
         metrics.quantile_crps([0.0], [[1.0, 0.0]])
+
+
+@pytest.mark.parametrize("far", [0.0, 1e12, -4e29])
+def test_the_crps_of_a_mixture_far_from_zero_is_that_of_one_at_zero(far):
+    means, stds = np.full((3, 1), far), np.full((3, 1), 0.4)
+    found = metrics.mixture_crps([far], means, stds, [0.2, 0.3, 0.5])
+    np.testing.assert_allclose(found, metrics.gaussian_crps([0.0], 0.0, 0.4), rtol=1e-9)

@@ -152,7 +152,7 @@ def mixture_spread(means: Array, variances: Array, weights: Array, by_pairs: Cal
     together, found = max(1, _NUMBERS_AT_ONCE // size), []
     for first in range(0, max(means.shape[1], 1), together):
         m, v, w = (A[:, first : first + together] for A in (means, variances, weights))
-        stds = np.sqrt(v)
+        m, stds = m - m[:1], np.sqrt(v)  # far from zero standard deviations would be lost in means
         covered = (m + _FAR * stds).max(0) - (m - _FAR * stds).min(0)
         steps = (covered / stds.min(0)).max(initial=0.0)  # about as many as there are
         few = steps < size * size * m.shape[1] / _PAIRS_A_STEP
