@@ -6,6 +6,7 @@ import itertools
 import json
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -47,6 +48,17 @@ class Memory(RegressorMixin, BaseEstimator):
     def predict(self, X):
         assert not np.isin(X[:, 0], self.rows_).any(), "a row that is predicted was trained on"
         return np.full(len(X), self.mean_)
+
+
+class Slow(Memory):
+    clock = 0.0
+
+    def __init__(self, seconds=0.3):
+        self.seconds = seconds
+
+    def fit(self, X, y):
+        Slow.clock += self.seconds
+        return super().fit(X, y)
 
 
 class Stopped(Memory):
@@ -181,6 +193,42 @@ def test_models_that_take_long_leave_their_share_of_a_budget_to_others(monkeypat
     assert all(row.done for row in found.rows)
     assert shares["gp:se"] <= 10.0  # a sixth; what is not needed goes to those that follow
     assert shares["gp:se"] < shares["gp:rq"] < shares["mean"] <= 30.0
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Seconds that nothing but Slow takes."""
+    Slow.clock = 0.0
+    monkeypatch.setattr(comparing, "time", SimpleNamespace(perf_counter=lambda: Slow.clock))
+
+
+@pytest.mark.usefixtures("clock")
+def test_models_that_cannot_be_stopped_leave_their_share_to_others_too():
+    """A forest took what was left of a budget, and the default was never tried."""
+    models = {"slow": Slow(0.5), "linear": GPRegressor("linear", restarts=1), "plain": GPRegressor(restarts=1)}
+    found = compare(X, Y, models=models, folds=5, budget=30.0)
+    assert found.rows[0].status == "its share of the budget does not suffice"
+    assert all(row.done for row in found.rows[1:])
+    assert found.verdict.endswith(" Not judged, for want of time: slow.")
+    forest = compare(X, Y, models=["mean", "forest"], folds=5, budget=1.0)
+    assert [row.status for row in forest.rows] == ["done", "its share of the budget does not suffice"]  # known before it is tried
+
+
+@pytest.mark.usefixtures("clock")
+def test_what_cannot_be_stopped_is_not_called_cut_short():
+    each = compare(X, Y, models={"slow": Slow(0.1)}, folds=2).rows[0].seconds
+    assert compare(X, Y, models={"slow": Slow(0.1)}, folds=2, budget=2.01 * each).rows[0].status == "done"
+
+
+@pytest.mark.usefixtures("clock")
+def test_time_left_is_about_what_is_left():
+    """ "About 5 min left" was said where 38 s were, by the time that plain GPs had taken."""
+    few, many = ({name: candidates.chosen([name])[0].seconds(rows) for name in ("gp:se", "forest")} for rows in (40, 800))
+    assert few["forest"] > 10 * few["gp:se"]
+    assert many["forest"] < many["gp:se"]
+    told = []
+    each = compare(X, Y, models={"one": Slow(0.1), "two": Slow(0.1)}, folds=2, progress=told.append).rows[0].seconds
+    assert 0.8 * each < told[-1].seconds_left < 1.2 * each
 
 
 def test_what_the_budget_does_not_suffice_for_is_left_out():

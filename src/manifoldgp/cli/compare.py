@@ -52,7 +52,7 @@ def compare(
     budget: Annotated[
         float | None,
         typer.Option(
-            help="Seconds for everything. Ours stop training when their share is up; others that it does not suffice for are left out.",
+            help="Seconds for everything. Ours stop training when their share is up; others, that theirs does not suffice for, are left out.",
             metavar="SECONDS",
         ),
     ] = None,
@@ -127,8 +127,7 @@ def _compared(
             words = f"{standing.title}, fold {standing.fold}/{standing.folds}"
             bar.update(task, completed=standing.share, description=f"{words:<44}")
             if not terminal and standing.fold == 1:
-                rest = "" if standing.seconds_left is None else f", {about(standing.seconds_left)} left"
-                messages.note(f"training {standing.title}{rest}")
+                messages.note(f"training {standing.title}, {about(standing.seconds_left)} left")
 
         return comparison.compare(
             training.X,

@@ -26,14 +26,29 @@ class Candidate:
         Its short name, and what it is in words.
     build
         Makes an unfitted estimator from a seed.
-    cost
-        About how long it takes, in units of a plain GP's fit: for the time left, before it is known.
+    seconds
+        About how long a fit to so many rows takes, on a usual core: for the time left, and for its share of a budget.
     """
 
     name: str
     title: str
     build: Callable[[int], BaseEstimator]
-    cost: float = 1.0
+    seconds: Callable[[int], float]
+
+
+def _linear(at_once: float, a_row: float = 0.0) -> Callable[[int], float]:
+    """Seconds of a fit that grow with the rows."""
+    return lambda rows: at_once + a_row * rows
+
+
+def _as_plain_gps(count: float, at_once: float = 0.0) -> Callable[[int], float]:
+    """Seconds of so many fits of a plain GP with five starts, which beyond some thousand rows is not exact any more."""
+    return lambda rows: at_once + count * (0.05 + 6.5 * (min(rows, 3000) / 800) ** 2.4)
+
+
+def _stack_seconds(rows: int) -> float:
+    """Of few rows it learns several times, of many from a sample first."""
+    return 3.0 + 5.0 * (min(rows, 5000) / 800) ** 1.5
 
 
 _DEFAULT_KERNELS = ("se", "matern32", "matern52", "rq", "additive", "auto")
@@ -48,19 +63,21 @@ _KERNEL_TITLES = {
 }
 
 _SIMPLE = {
-    "mean": Candidate("mean", "always the mean", peers.mean, 0.01),
-    "linear": Candidate("linear", "linear model (Bayesian ridge)", peers.linear, 0.02),
+    "mean": Candidate("mean", "always the mean", peers.mean, _linear(0.003)),
+    "linear": Candidate("linear", "linear model (Bayesian ridge)", peers.linear, _linear(0.005)),
 }
 _TREES = {
-    "forest": Candidate("forest", "random forest", peers.forest, 10.0),
-    "boosting": Candidate("boosting", "gradient boosting (scikit-learn)", peers.boosting, 3.0),
+    "forest": Candidate("forest", "random forest", peers.forest, _linear(0.8, 0.003)),
+    "boosting": Candidate("boosting", "gradient boosting (scikit-learn)", peers.boosting, _linear(0.3, 0.001)),
 }
 _INSTALLED = {
-    "lightgbm": Candidate("lightgbm", "LightGBM", peers.lightgbm, 0.5),
-    "catboost": Candidate("catboost", "CatBoost", peers.CatBoost, 6.0),
-    "ngboost": Candidate("ngboost", "NGBoost", peers.NGBoost, 30.0),
-    "tabpfn": Candidate("tabpfn", "TabPFN", peers.tabpfn, 10.0),
+    "lightgbm": Candidate("lightgbm", "LightGBM", peers.lightgbm, _linear(0.05, 0.0002)),
+    "catboost": Candidate("catboost", "CatBoost", peers.CatBoost, _linear(1.0, 0.001)),
+    "ngboost": Candidate("ngboost", "NGBoost", peers.NGBoost, _linear(2.0, 0.003)),
+    "tabpfn": Candidate("tabpfn", "TabPFN", peers.tabpfn, _linear(2.0, 0.003)),
 }
+_USUAL_ROWS = 500
+"""Rows for which the default models are put in order."""
 
 
 def default_names() -> list[str]:
@@ -71,7 +88,7 @@ def default_names() -> list[str]:
     kernels = [f"gp:{word}" for word in _DEFAULT_KERNELS if _known_kernel(word)]
     others = [name for name in _INSTALLED if find_spec(name) is not None]
     names = [*_SIMPLE, *kernels, *_TREES, *others, *(f"mgp:{word}" for word in _DEFAULT_AVERAGES)]
-    return sorted(names, key=lambda name: _named(name).cost)
+    return sorted(names, key=lambda name: _named(name).seconds(_USUAL_ROWS))
 
 
 def chosen(models: Sequence[str] | Mapping[str, BaseEstimator] | None) -> list[Candidate]:
@@ -92,9 +109,9 @@ def chosen(models: Sequence[str] | Mapping[str, BaseEstimator] | None) -> list[C
 def _named(name: str) -> Candidate:
     kind, colon, word = str(name).partition(":")
     if colon and kind == "gp" and _known_kernel(word):
-        return Candidate(name, f"plain GP, {_KERNEL_TITLES.get(word, word)}", peers.Plain(word), 40.0 if word == "auto" else 1.0)
+        return Candidate(name, f"plain GP, {_KERNEL_TITLES.get(word, word)}", peers.Plain(word), _seconds_of_kernel(word))
     if colon and kind == "mgp" and _known_average(word):
-        return Candidate(name, f"manifold GP, {word}", peers.Manifold(word), _cost_of(word))
+        return Candidate(name, f"manifold GP, {word}", peers.Manifold(word), _seconds_of_average(word))
     if colon and kind == "deepgp" and word.isdecimal() and int(word) > 0:
         return _deep(name, int(word))
     if name in _INSTALLED and find_spec(name) is None:
@@ -111,7 +128,9 @@ def _named(name: str) -> Candidate:
 def _deep(name: str, layers: int) -> Candidate:
     if find_spec("gpytorch") is None:
         raise InputError(f"The model {name!r} needs GPyTorch, which is not installed. Run: pip install 'manifoldgp[gpytorch]'")
-    return Candidate(name, f"deep GP, {layers} layer{'s' * (layers > 1)}", peers.Deep(layers), 30.0 * layers)
+    return Candidate(
+        name, f"deep GP, {layers} layer{'s' * (layers > 1)}", peers.Deep(layers), _linear(30.0 * layers, 0.3 * layers)
+    )
 
 
 def _users(name: str, estimator: BaseEstimator) -> Candidate:
@@ -119,7 +138,7 @@ def _users(name: str, estimator: BaseEstimator) -> Candidate:
         raise InputError(
             f"Model {name!r} must be a scikit-learn estimator with fit and predict; got a {type(estimator).__name__}."
         )
-    return Candidate(name, name, peers.Given(estimator), 4.0)
+    return Candidate(name, name, peers.Given(estimator), _linear(0.1))
 
 
 def _known_kernel(word: str) -> bool:
@@ -138,5 +157,9 @@ def _known_average(word: str) -> bool:
     return word in AVERAGINGS
 
 
-def _cost_of(average: str) -> float:
-    return {"fast": 2.0, "stack": 12.0, "single": 4.0, "restarts": 4.0}.get(average, 40.0)
+def _seconds_of_kernel(word: str) -> Callable[[int], float]:
+    return _as_plain_gps(8.0, at_once=2.0) if word == "auto" else _as_plain_gps({"rq": 1.6, "additive": 4.0}.get(word, 1.0))
+
+
+def _seconds_of_average(word: str) -> Callable[[int], float]:
+    return _stack_seconds if word == "stack" else _as_plain_gps({"fast": 1.1, "single": 4.0, "restarts": 4.0}.get(word, 40.0))

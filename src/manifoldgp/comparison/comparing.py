@@ -29,15 +29,22 @@ if TYPE_CHECKING:
     from manifoldgp.data.inputs import Table
 
 
+_LENIENT = 1.5
+"""Shares of a budget that a model may take which cannot be stopped: how long it takes is known about."""
+
+_GUESS = 0.02
+"""Share of the work for which the pace of a usual core counts as much as the one that there is."""
+
+
 @dataclass(frozen=True)
 class Standing:
-    """How far a comparison is: what is being trained, the share of the work that is done, and seconds left, None while nobody can know."""
+    """How far a comparison is: what is being trained, the share of the work that is done, and seconds left, about."""
 
     title: str
     fold: int
     folds: int
     share: float
-    seconds_left: float | None
+    seconds_left: float
 
 
 def compare(
@@ -75,7 +82,7 @@ def compare(
     folds
         How many parts the rows are dealt to.
     budget
-        Seconds for everything. Models of this package stop training when their share of it is up and keep what they have; others that it does not suffice for are left out.
+        Seconds for everything. Models of this package stop training when their share of it is up and keep what they have; others, that theirs does not suffice for, are left out.
     random_state
         Draws folds and starts.
     target
@@ -128,8 +135,12 @@ class _Run:
         self._begin = time.perf_counter()
         self._deadline = math.inf if budget is None else self._begin + budget
         self._progress = progress
-        self._work = sum(candidate.cost for candidate in candidates) * len(folds)
+        self._work = sum(map(self._seconds, candidates)) * len(folds)
         self._done = 0.0
+
+    def _seconds(self, candidate: Candidate) -> float:
+        """That one fold should take."""
+        return candidate.seconds(len(self.rows.y) - len(self.rows.y) // len(self.folds))
 
     def all(self) -> tuple[list[Row], bool]:
         """A row for every candidate, and whether somebody stopped it."""
@@ -145,15 +156,20 @@ class _Run:
         return found, False
 
     def _row(self, candidate: Candidate, waiting: int) -> Row:
-        """Train and score a candidate on all folds; it leaves their share of the budget to those that are still waiting."""
-        how, begin, cut = density_of(candidate.build(self.seed)), time.perf_counter(), False
+        """Train and score a candidate on all folds; it leaves their share of the budget to those that are still waiting. One that cannot be stopped is left out once it is
+        clear that its own does not suffice."""
+        model, each = candidate.build(self.seed), self._seconds(candidate)
+        how, begin, cut, stops = density_of(model), time.perf_counter(), False, _stops_in_time(model)
         scores = RowScores.empty(len(self.rows.y))
         for number, held_out in enumerate(self.folds):
             left = self._deadline - time.perf_counter()
             if left <= 0:
                 return Row(candidate.name, candidate.title, how, "the budget was used up")
-            self._tell(candidate, number)
             share = left / (len(self.folds) * (1 + waiting) - number)
+            if not stops and each > _LENIENT * share:
+                self._done += self._seconds(candidate) * (len(self.folds) - number)
+                return Row(candidate.name, candidate.title, how, "its share of the budget does not suffice")
+            self._tell(candidate, number)
             known, fit_begin = self.rows.without(held_out), time.perf_counter()
             try:
                 with warnings.catch_warnings():
@@ -161,29 +177,33 @@ class _Run:
                     build = lambda share=share: self._built(candidate, share)  # noqa: E731
                     scores.put(held_out, scores_on(build, known, self.rows.inputs(held_out), self.rows.y[held_out], self.seed))
             except Exception as error:
-                self._done += candidate.cost * (len(self.folds) - number)
+                self._done += self._seconds(candidate) * (len(self.folds) - number)
                 return Row(candidate.name, candidate.title, how, f"failed: {error}")
-            cut = cut or time.perf_counter() - fit_begin >= 0.98 * share
-            self._done += candidate.cost
+            each = time.perf_counter() - fit_begin
+            cut = cut or (stops and each >= 0.98 * share)
+            self._done += self._seconds(candidate)
         seconds = (time.perf_counter() - begin) / len(self.folds)
         return Row(candidate.name, candidate.title, how, "cut short by the budget" if cut else "done", seconds, scores)
 
     def _built(self, candidate: Candidate, seconds: float) -> BaseEstimator:
         """An unfitted estimator; ours stop training in time."""
         estimator: Any = candidate.build(self.seed)
-        if seconds < math.inf and hasattr(estimator, "log_predictive_density") and estimator.time_budget is None:
+        if seconds < math.inf and _stops_in_time(estimator) and estimator.time_budget is None:
             estimator.set_params(time_budget=seconds)
         return estimator if isinstance(self.rows.X, np.ndarray) else on_tables(estimator, self._missing)
 
     def _tell(self, candidate: Candidate, fold: int) -> None:
         if self._progress is None:
             return
-        spent = time.perf_counter() - self._begin
-        left = spent * (self._work - self._done) / self._done if self._done >= 1.0 else None
-        within = self._deadline - time.perf_counter()
-        if within < math.inf:
-            left = within if left is None else min(left, within)
+        spent, guessed = time.perf_counter() - self._begin, _GUESS * self._work
+        pace = (spent + guessed) / (self._done + guessed)
+        left = max(0.0, min(pace * (self._work - self._done), self._deadline - time.perf_counter()))
         self._progress(Standing(candidate.title, fold + 1, len(self.folds), self._done / self._work, left))
+
+
+def _stops_in_time(estimator: BaseEstimator) -> bool:
+    """Whether it is one of this package's, which keep to a time budget."""
+    return hasattr(estimator, "log_predictive_density")
 
 
 def _rows(X: Table, y: ArrayLike, groups: ArrayLike | None, ordered: bool, missing: str) -> Split:

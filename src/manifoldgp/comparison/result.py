@@ -132,8 +132,9 @@ class Comparison:
     @property
     def verdict(self) -> str:
         """One sentence that says what to use and why, and another one of models that were stopped before they could be judged."""
-        stopped = [row.title for row in self.rows if not row.done] if self.interrupted else []
-        return self._verdict + (f" Stopped before it could be judged: {'; '.join(stopped)}." if stopped else "")
+        left = "; ".join(row.title for row in self.rows if not (row.done or row.status.startswith("failed")))
+        why = "Stopped before it could be judged" if self.interrupted else "Not judged, for want of time"
+        return self._verdict + (f" {why}: {left}." if left else "")
 
     @property
     def _verdict(self) -> str:
