@@ -116,9 +116,12 @@ def test_rows_outside_the_training_rows_are_told(tmp_path, monkeypatch):
         in mgp("predict", "m.mgp", "both.csv").err
     )
     near, single = rows.assign(moisture=rows["moisture"] + 0.3), rows.assign(heat=[5e3, *rows["heat"][1:]])
-    for name, quiet in {"near": near, "single": single, "later": rows.assign(when=rows["when"] + pd.Timedelta("300D"))}.items():
+    for name, quiet in {"near": near, "single": single, "later": rows.assign(when=rows["when"] + pd.Timedelta("3D"))}.items():
         quiet.to_csv(f"{name}.csv", index=False)
         assert "outside" not in mgp("predict", "m.mgp", f"{name}.csv", "--out", "p.csv").err, name
+    rows.assign(when=rows["when"] + pd.Timedelta("10D")).to_csv("much later.csv", index=False)
+    told = "7 of 40 rows lie outside the training rows in when (2026-01-01 to 2026-02-09): predictions there are extrapolations."
+    assert told in mgp("predict", "m.mgp", "much later.csv", "--out", "p.csv").err
 
 
 def test_copies_of_rows_and_of_the_target_are_told(here):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from manifoldgp._system.plain_text import argument, counted, digits, listed_names, verb
+from manifoldgp._system.plain_text import argument, counted, listed_names, verb
 from manifoldgp.cli._messages import Messages
 
 if TYPE_CHECKING:
@@ -143,15 +143,14 @@ _NOTABLE, _MOST_NAMED = 0.05, 3
 
 
 def _warn_of_rows_outside(encoding: TableEncoding, X: Any, messages: Messages) -> None:
-    """Intervals hold where the model has seen rows: beyond them it goes on as its kernel does. Single rows among many are not told, nor are later dates."""
+    """Intervals hold where the model has seen rows: beyond them it goes on as its kernel does. Single rows among many are not told, nor are dates that are a little later."""
     import numpy as np
 
     found = {name: rows for name, rows in encoding.outside(X).items() if rows.mean() >= _NOTABLE}
     if not found:
         return
-    ranges = {name: f"{digits(low)} to {digits(high)}" for name, low, high in encoding.ranges}
     worst = sorted(found, key=lambda name: -found[name].sum())
-    named = [f"{encoding.label(name)} ({ranges[name]})" for name in worst[:_MOST_NAMED]]
+    named = [encoding.range_in_words(name) for name in worst[:_MOST_NAMED]]
     if len(worst) > _MOST_NAMED:
         more = len(worst) - _MOST_NAMED
         named.append(f"{more} more {verb(more, 'column', 'columns')}")

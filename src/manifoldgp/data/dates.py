@@ -120,6 +120,15 @@ class TimeScale:
         turns = [2 * np.pi * _phase(times, period) for period in self.cyclic]
         return np.stack([elapsed, *(wave(turn) for turn in turns for wave in (np.sin, np.cos))], 1)
 
+    def date_in_words(self, elapsed: float) -> str:
+        """The date at so much time after the origin.
+
+        >>> TimeScale("days", "2026-01-01").date_in_words(2.0), TimeScale("hours", "2026-01-01").date_in_words(2.5)
+        ('2026-01-03', '2026-01-01 02:30')
+        """
+        date = pandas().Timestamp(self.origin) + pandas().Timedelta(seconds=round(elapsed * UNITS[self.unit]))
+        return date.strftime("%Y-%m-%d" if date == date.normalize() else "%Y-%m-%d %H:%M")
+
 
 def learn_time_scale(times: Series, cyclic: tuple[str, ...] = (), order: str | None = None, zoned: bool = False) -> TimeScale:
     """The scale that suits dates or durations: counted from the first, in the largest unit of which they span two. order: of their texts; zoned: whether these said a zone."""

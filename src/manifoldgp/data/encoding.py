@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from manifoldgp._system.plain_text import digits
 from manifoldgp.data.columns import ONE_HOT, Column, column_of, missing_in, target_numbers, text
 from manifoldgp.data.dates import holds_times, pandas
 from manifoldgp.data.donors import Donors
@@ -34,8 +35,8 @@ UNNAMED = re.compile(r"Unnamed: \d+|__index_level_\d+__|")
 _MOST_LEFT_OUT = 10_000
 """Rows that were left out and are remembered, at most."""
 
-_CLEARLY_OUTSIDE = 0.05
-"""Share of a column's range by which a value lies clearly beyond it: new rows of the same kind seldom go further."""
+_CLEARLY_OUTSIDE, _FAR_IN_TIME = 0.05, 0.1
+"""Share of a column's range by which a value lies clearly beyond it: new rows of the same kind seldom go further, but come a little later as a rule."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ class TableEncoding:
     rows_left_out
         Rows of the training table, in order and counted from 0, that the model has not seen: they lack the target or an input. None: they are too many to keep, or not known.
     ranges
-        The least and the largest value that each number and duration had in the training rows, by the name that the model sees; empty where they are not known.
+        The least and the largest value that each number, date and duration had in the training rows, by the name that the model sees; empty where they are not known.
 
     Examples
     --------
@@ -185,8 +186,8 @@ class TableEncoding:
         return replace(self, columns=tuple(columns))
 
     def _with_ranges(self, table: DataFrame, y: np.ndarray | None) -> TableEncoding:
-        """The encoding with the ranges of the rows that are trained on. Dates have none: new rows come after those of the fit as a rule."""
-        numbers = [column for column in self.columns if column.kind in ("number", "duration")]
+        """The encoding with the ranges of the rows that are trained on."""
+        numbers = [column for column in self.columns if column.kind in ("number", "date", "duration")]
         kept = np.ones(len(table), dtype=bool) if y is None else ~np.isnan(y).any(1)
         for lacking in self.missing_rows(table).values() if self.missing == "drop" else ():
             kept &= ~lacking
@@ -198,17 +199,31 @@ class TableEncoding:
         return replace(self, ranges=tuple(found))
 
     def outside(self, X: DataFrame) -> dict[str, np.ndarray]:
-        """Which rows (n,) of encoded inputs lie clearly outside the training rows, by a twentieth of the range or more, for each column that has some.
+        """Which rows (n,) of encoded inputs lie clearly outside the training rows, by a twentieth of the range or more, of dates by a tenth, for each column that has some.
 
         >>> encoding = TableEncoding((Column("x"),), ranges=(("x", 0.0, 10.0),))
         >>> {name: rows.tolist() for name, rows in encoding.outside(pandas().DataFrame({"x": [-1.0, 5.0, 10.2]})).items()}
         {'x': [True, False, False]}
         """
-        found = {}
+        found, dates = {}, {column.names[0] for column in self.columns if column.kind == "date"}
         for name, low, high in self.ranges:
-            values, margin = X[name].to_numpy(), _CLEARLY_OUTSIDE * (high - low)
+            values, margin = X[name].to_numpy(), (_FAR_IN_TIME if name in dates else _CLEARLY_OUTSIDE) * (high - low)
             found[name] = (values < low - margin) | (values > high + margin)
         return {name: rows for name, rows in found.items() if rows.any()}
+
+    def range_in_words(self, name: str) -> str:
+        """A column, by the name that the model sees, and between which values its training rows are.
+
+        >>> table = pandas().DataFrame({"when": ["2026-01-01", "2026-01-09"], "x [mm]": [0.5, 2.0], "y": [1.0, 2.0]})
+        >>> encoding = TableEncoding.learn(table, ["y"])
+        >>> encoding.range_in_words("when [days]"), encoding.range_in_words("x [mm]")
+        ('when (2026-01-01 to 2026-01-09)', 'x [mm] (0.5 to 2)')
+        """
+        ends = next((low, high) for known, low, high in self.ranges if known == name)
+        date = next((column for column in self.columns if column.kind == "date" and column.names[0] == name), None)
+        if date is None or date.time is None:
+            return f"{self.label(name)} ({digits(ends[0])} to {digits(ends[1])})"
+        return f"{date.name} ({date.time.date_in_words(ends[0])} to {date.time.date_in_words(ends[1])})"
 
     def _other_numbers(self, table: DataFrame) -> np.ndarray:
         """The columns that are not levels, or will not be, as numbers."""
