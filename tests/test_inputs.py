@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -376,6 +377,13 @@ def test_an_average_needs_memory_for_all_its_members(monkeypatch):
     gp(restarts=1).fit(X, Y)
     with pytest.raises(InputError, match="12 rows at once need"):
         mgp(averaging="restarts", restarts=20).fit(X, Y)
+
+
+@pytest.mark.parametrize(("left", "said"), [(10 * 2**20, r"10\.0 MiB are left to this process"), (2**25, None)])
+def test_next_to_no_memory_is_told_before_libraries_fall(left, said, monkeypatch):
+    monkeypatch.setattr(inputs, "available_bytes", lambda: left)
+    with nullcontext() if said is None else pytest.raises(InputError, match=said):
+        inputs.refuse_next_to_no_memory()
 
 
 def test_available_memory_is_a_number_of_bytes():

@@ -169,6 +169,9 @@ def fit(
 
     Under torchrun all processes share one fit to Parquet or CSV files of numbers. A sparse one that is stopped writes no model, and goes on from its --checkpoint.
     """
+    from manifoldgp.data.inputs import refuse_next_to_no_memory
+
+    refuse_next_to_no_memory()
     if group is not None and ordered:
         raise typer.BadParameter("--group and --ordered are two ways to hold rows out. Choose one.")
     if time_budget is not None and not time_budget > 0:

@@ -350,6 +350,20 @@ def available_bytes() -> int:
     return min(limits)
 
 
+LEAST_BYTES = 2**24
+"""Memory with which nothing can be trained: pandas and PyTorch end without a word where so little is left, at an allocation that fails inside them."""
+
+
+def refuse_next_to_no_memory() -> None:
+    """Say that memory is short while there is enough of it to say so."""
+    left = available_bytes()
+    if left < LEAST_BYTES:
+        raise InputError(
+            f"Not enough memory: {_size(left)} are left to this process, and a fit needs {_size(LEAST_BYTES)} at the very least. "
+            "Raise its limit (ulimit -v), or end other programs."
+        )
+
+
 def _size(count: float) -> str:
     """Bytes in words.
 
