@@ -98,7 +98,10 @@ def test_phases_that_are_left_out_are_no_work_that_was_done():
     position = Position(Plan((Phase("a", 10, 10, 10), Phase("b", 10, 100, 10, chance=0.5), Phase("c", 10, 20, 10))))
     position.enter("a")
     position.tell(np.array([10]))
-    assert (position.done, position.left) == (10, 70)
+    assert position.done == 10
+    assert position.left == pytest.approx(
+        (70 * (20 + 0.05 * 70)) ** 0.5
+    )  # halfway, as factors go, between what is sure and what is expected
     position.enter("c")
     assert (position.done, position.left) == (10, 20)
 

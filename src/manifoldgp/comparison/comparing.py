@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _LENIENT = 1.5
 """Shares of a budget that a model may take which cannot be stopped: how long it takes is known about."""
 
-_GUESS = 0.02
+_GUESS = 0.2
 """Share of the work for which the pace of a usual core counts as much as the one that there is."""
 
 

@@ -16,7 +16,7 @@ from typing import Any, Protocol, TextIO
 import numpy as np
 import torch
 
-from manifoldgp.training.plan import Phase, Plan, seconds_a_unit
+from manifoldgp.training.plan import Phase, Plan, likely_work, seconds_a_unit
 
 _STILL = 10
 """Rounds without an iteration after which a start has ended."""
@@ -60,7 +60,7 @@ class PhaseWatcher(ABC):
 
 
 class Position:
-    """Where a training stands in its plan, in units of work. done: so far, in phases that were taken. left: what is to be expected of the rest."""
+    """Where a training stands in its plan, in units of work. done: so far, in phases that were taken. left: what the rest takes as a rule."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan, self.number = plan, 0
@@ -103,8 +103,7 @@ class Position:
         # a start that goes on for longer than usual goes on for a while
         rest = np.clip(np.maximum(self.phase.iterations - rest, 0.3 * rest), 0.0, np.maximum(most - rest, 0.0))
         ended = (self._round - self._moved > _STILL) & (self._iterations > 0)
-        later = sum(phase.expected for phase in self.plan.phases[self.number + 1 :])
-        return self._of_phase(np.where(ended, 0.0, rest)) + later
+        return self._of_phase(np.where(ended, 0.0, rest)) + likely_work(self.plan.phases[self.number + 1 :])
 
     def _of_phase(self, iterations: np.ndarray) -> float:
         return float(iterations.mean()) / self.phase.iterations * self.phase.work if self.phase.iterations else 0.0
@@ -276,12 +275,12 @@ def in_advance(plan: Plan, seconds: float, budget: float | None) -> str:
 
     >>> in_advance(Plan((), title="900 rows, averaging='stack'"), 75.0, None)
     "900 rows, averaging='stack': about 1 min 15 s"
-    >>> in_advance(Plan((Phase("screen", 9, 2.0, 9), Phase("rest", 9, 10.0, 9, 0.5)), title="25 rows"), 7.0, None)
-    '25 rows: about 7 s, or 2 to 12 s as the data decide'
+    >>> in_advance(Plan((Phase("screen", 9, 2.0, 9), Phase("rest", 9, 10.0, 9, 0.5)), title="25 rows"), 4.0, None)
+    '25 rows: about 4 s, or 2 to 12 s as the data decide'
     >>> in_advance(Plan((), title="25 rows"), 0.5, 0.5)
     '25 rows: a second or less, at most 0.5 s (time_budget)'
     """
-    least, most = (seconds * work / plan.work if plan.work else seconds for work in plan.span)
+    least, most = (seconds * work / plan.likely if plan.work else seconds for work in plan.span)
     if budget is not None:
         limits = f", at most {f'{budget:g} s' if budget < 10.0 else clock(budget)} ({plan.budget})"
     elif most > 2.0 * least and most >= 5.0:
