@@ -382,7 +382,7 @@ def test_optimize_acqf_finds_a_better_candidate_than_random_ones(estimator, q):
     acquisition = qLogExpectedImprovement(model, best_f=float(Y.max()), sampler=SobolQMCNormalSampler(torch.Size([64]), seed=0))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the line search's complaints about an acquisition function that is flat somewhere
-        candidates, value = optimize_acqf(acquisition, BOUNDS, q=q, num_restarts=3, raw_samples=32, options={"maxiter": 25})
+        candidates, value = optimize_acqf(acquisition, BOUNDS, q=q, num_restarts=4, raw_samples=256, options={"maxiter": 25})
     random = BOUNDS[0] + (BOUNDS[1] - BOUNDS[0]) * torch.rand(64, q, 2, dtype=torch.float64)
     assert candidates.shape == (q, 2)
     assert bool(((candidates >= BOUNDS[0]) & (candidates <= BOUNDS[1])).all())
