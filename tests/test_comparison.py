@@ -220,6 +220,39 @@ def test_what_cannot_be_stopped_is_not_called_cut_short():
     assert compare(X, Y, models={"slow": Slow(0.1)}, folds=2, budget=2.01 * each).rows[0].status == "done"
 
 
+class Timed(Slow):
+    """One of this package's, as far as a comparison can see: it takes all of its time, and says whether that was up before its end."""
+
+    def __init__(self, seconds=0.3, status="converged", time_budget=None):
+        super().__init__(seconds)
+        self.status, self.time_budget = status, time_budget
+
+    def fit(self, X, y):
+        self.starts_ = np.array([(self.status,)], dtype=[("status", "U20")])
+        Slow.clock += self.time_budget or 0.0
+        return super().fit(X, y)
+
+    def predict_cdf(self, X, y):
+        return np.full(len(X), 0.5)
+
+    log_predictive_density = predict_crps = predict_cdf
+
+
+@pytest.mark.usefixtures("clock")
+def test_only_what_was_stopped_is_called_cut_short():
+    """Whoever took nearly its share of the budget was called cut short, and so were models that had come to their end."""
+    models = {status: Timed(0.0, status) for status in ("converged", "time limit", "not reached")}
+    found = compare(X, Y, models=models, folds=2, budget=6.0)
+    assert [row.status for row in found.rows] == ["done", "cut short by the budget", "cut short by the budget"]
+    assert {row.status for row in compare(X, Y, models=models, folds=2).rows} == {"done"}  # nobody's budget of a comparison
+
+
+def test_trials_of_kernels_that_time_ended_are_cut_short_too():
+    short, whole = (GPRegressor("auto", restarts=1, time_budget=seconds).fit(X, Y) for seconds in (1e-3, None))
+    assert comparing._out_of_time(short)
+    assert not comparing._out_of_time(whole)
+
+
 @pytest.mark.usefixtures("clock")
 def test_time_left_is_about_what_is_left():
     """ "About 5 min left" was said where 38 s were, by the time that plain GPs had taken."""

@@ -187,3 +187,26 @@ def test_the_crps_of_a_mixture_far_from_zero_is_that_of_one_at_zero(far):
     means, stds = np.full((3, 1), far), np.full((3, 1), 0.4)
     found = metrics.mixture_crps([far], means, stds, [0.2, 0.3, 0.5])
     np.testing.assert_allclose(found, metrics.gaussian_crps([0.0], 0.0, 0.4), rtol=1e-9)
+
+
+def test_the_spread_of_a_mixture_joins_components_that_are_alike():
+    """A row with gaps has every member once for each of its twenty fillings: 93 of them took 9 s, almost all of it pairs of equal ones."""
+    rng = np.random.default_rng(0)
+    few = rng.integers(40, 60, size=5)
+    places = [rng.permutation(np.arange(900) % count) for count in few]  # each of few components many times, in any order
+    means = np.stack([rng.normal(size=60)[p] for p in places], 1) + 1e6
+    stds = np.stack([np.exp(rng.uniform(-12, 1, size=60))[p] for p in places], 1)
+    means += 1e-5 * stds * rng.normal(size=means.shape)  # not to the last digit
+    weights = rng.dirichlet(np.full(900, 0.3), size=5).T
+    weights[::7] = 0.0
+    weights /= weights.sum(0)
+    seen = []
+
+    def by_pairs(*mixture):
+        seen.append(len(mixture[0]))
+        return metrics._spread_by_pairs(*mixture)
+
+    found = metrics.mixture_spread(means, stds**2, weights, by_pairs)
+    assert seen
+    assert max(seen) < 300
+    np.testing.assert_allclose(found, metrics._spread_by_pairs(means - 1e6, stds**2, weights), rtol=1e-7)

@@ -48,6 +48,21 @@ def test_numbers_that_are_whole_where_they_are_known_stay_whole(table):
     assert set(found.columns["n"]) <= {1.0, 2.0, 3.0, 4.0, 5.0}
 
 
+def test_a_column_that_repeats_another_follows_it():
+    """An age of 10 days was suggested beside the date of the first."""
+    day, x = np.arange(40) % 13, np.random.default_rng(2).uniform(0, 1, 40)
+    date = pd.Timestamp("2025-03-14") + pd.to_timedelta(day, unit="D")
+    frame = pd.DataFrame({"day": date.strftime("%Y-%m-%d"), "age [d]": day, "x": x, "again": x})
+    fitted = GPRegressor(restarts=1, max_iter=20).fit(frame, day * x)
+    ages = lambda found: (pd.to_datetime(found.columns["day"]) - pd.Timestamp("2025-03-14")).days.tolist()  # noqa: E731
+    found = suggest(fitted, "learn", batch=4)
+    assert found.columns["age [d]"].tolist() == ages(found)
+    np.testing.assert_array_equal(found.columns["x"], found.columns["again"])
+    fixed = suggest(fitted, "learn", batch=2, fixed={"age [d]": 3}, constraints=["again > 0.5"])
+    assert ages(fixed) == [3, 3]
+    assert (fixed.columns["x"] > 0.5).all()
+
+
 @pytest.fixture
 def nozzles(tmp_path, monkeypatch):
     """A model file of three nozzles, of 0.2, 0.4 and 0.8 mm, at any speed; the best would lie between two of them."""

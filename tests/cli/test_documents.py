@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 import re
 import shlex
+import shutil
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -116,6 +118,18 @@ def test_an_export_as_c_says_what_it_needs(folder, tmp_path):
 def test_options_that_a_format_does_not_have_are_refused(folder, tmp_path, option):
     done = mgp("export", folder / "model.mgp", "--to", "numpy", *option, "--out", tmp_path / "model.npz", code=2)
     assert "is for --to" in done.err
+
+
+def test_the_snippets_of_a_page_name_the_model_as_it_is_called(folder, tmp_path):
+    """They said model.mgp whatever the file was called, and had two names for a table of new rows."""
+    shutil.copy(folder / "model.mgp", tmp_path / "left knee.mgp")
+    mgp("report", tmp_path / "left knee.mgp", "--out", tmp_path / "report.html")
+    text = unescape((tmp_path / "report.html").read_text(encoding="utf-8"))
+    assert 'manifoldgp.load("left knee.mgp")' in text
+    assert "mgp predict 'left knee.mgp' new.csv" in text
+    assert "mgp export 'left knee.mgp' --to onnx --out 'left knee.onnx'" in text
+    assert 'read_table("new.csv")' in text
+    assert "model.mgp" not in text
 
 
 def test_a_report_is_one_page_with_the_columns_names(folder, tmp_path):

@@ -322,6 +322,16 @@ def test_who_sends_a_signal_reads_at_once_that_training_is_ending(capfd):
 
 
 @pytest.mark.usefixtures("default_signals")
+def test_only_who_pressed_ctrl_c_is_told_to_press_it_again(capfd):
+    """A scheduler, which sends SIGTERM, has no keyboard."""
+    with Interruption() as interruption, FitProgress(1, Messages(), interruption) as progress:
+        progress.begin(0, Single().plan(40))
+        with progress.interruptible():
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert capfd.readouterr().err.endswith("mgp: Interrupted: training is ending, which takes some seconds.\n")
+
+
+@pytest.mark.usefixtures("default_signals")
 def test_a_signal_before_training_ends_at_once():
     with Interruption() as interruption:
         with pytest.raises(KeyboardInterrupt):

@@ -473,6 +473,15 @@ def test_a_failed_prediction_leaves_the_old_file(folder, tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"p.csv", "new.csv"}
 
 
+def test_faults_of_targets_and_of_inputs_are_told_together(tmp_path, monkeypatch):
+    """Gaps came in a second run, after the target had been corrected."""
+    monkeypatch.chdir(tmp_path)
+    pd.DataFrame({"x": [1.0, None, *range(18)], "y": [*range(19), "rotary"]}).to_csv("data.csv", index=False)
+    told = mgp("fit", "data.csv", "-t", "y", "-o", "m.mgp", code=1).err
+    assert "Column 'y' must hold numbers; it has 'rotary' (row 20)" in told
+    assert "Values are missing or infinite in column 'x' in 1 of 20 rows (row 2)" in told
+
+
 def test_dates_gaps_and_many_categories_go_through_every_command(here):
     rng = np.random.default_rng(3)
     table = messy(80).assign(

@@ -23,7 +23,7 @@ def can_be_watched(averaging: Any) -> bool:
     return not isinstance(as_averaging(averaging), NUTS)
 
 
-_ANSWER = "mgp: Interrupted: training is ending, which takes some seconds. Ctrl-C again ends at once."
+_ANSWER = "mgp: Interrupted: training is ending, which takes some seconds."
 
 
 class FitProgress(PhaseWatcher):

@@ -10,6 +10,8 @@ from typing import Any
 _SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]  # no SIGHUP on Windows
 _STREAMS = (1, 2)
 
+_AGAIN = " Ctrl-C again ends at once."
+
 
 class Interruption:
     """Listens to signals inside its ``with``.
@@ -18,7 +20,7 @@ class Interruption:
     raises KeyboardInterrupt; a later Ctrl-C always does. A later SIGTERM or SIGHUP changes nothing: a terminal that closes and a system
     that shuts down send several, which must not cut short what the first one asked for.
 
-    answer: a line that whoever sends the first signal to a listener reads at once.
+    answer: a line that whoever sends the first signal to a listener reads at once; after Ctrl-C also that another one ends all.
     """
 
     def __init__(self) -> None:
@@ -54,7 +56,9 @@ class Interruption:
         self._leave_lost_terminals()
         if first and self.listening and self.answer:
             with suppress(OSError):  # nobody reads it any more
-                os.write(2, f"{self.answer}\n".encode())  # what Python prints itself may be half written at this moment
+                os.write(
+                    2, f"{self.answer}{_AGAIN if number == signal.SIGINT else ''}\n".encode()
+                )  # what Python prints itself may be half written at this moment
         if (first and not self.listening) or (number == signal.SIGINT and not first):
             raise KeyboardInterrupt
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -72,20 +72,21 @@ def read_training(
     refuse_missing_columns(padded, columns)
     table = table.assign(**{name: target_numbers(name, table[name]) for name in padded})
     rows = len(table)
-    unlabelled = np.isnan(np.stack([target_numbers(name, table[name]) for name in targets], 1)).any(1)
-    if unlabelled.all():
-        raise InputError(f"No row has a value in {', '.join(targets)}: there is nothing to learn from.")
-    table = table[~unlabelled]
+    without = column_names(drop, columns)
     learn = partial(
         TableEncoding.learn,
         targets=targets,
         features=None if features is None else column_names(features, columns),
-        drop=column_names(drop, columns),
+        drop=without,
         noise=noise,
         group=group,
         missing=missing,
         cyclic=cyclic,
     )
+    unlabelled = np.isnan(_targets(table, targets, partial(learn, drop=[*without, *targets]))).any(1)
+    if unlabelled.all():
+        raise InputError(f"No row has a value in {', '.join(targets)}: there is nothing to learn from.")
+    table = table[~unlabelled]
     encoding = learn(table)
     empty = _without_input(table, encoding)
     if empty.any():
@@ -121,6 +122,25 @@ def read_training(
     )
     _say_what_was_read(training, rows, messages, ordered)
     return training
+
+
+def _targets(table: Any, targets: list[str], learn: Callable[..., object]) -> Any:
+    """The targets (n, O). Where one cannot be read, what is wrong with the inputs, which learn(table, y=...) tells, is told in one go."""
+    import numpy as np
+
+    from manifoldgp.data.columns import target_numbers
+    from manifoldgp.errors import Faults
+
+    faults, found = Faults(), []
+    for name in targets:
+        with faults.noted():
+            found.append(target_numbers(name, table[name]))
+    known = table[~table[targets].isna().any(axis=1)]
+    if faults.told and len(known):
+        with faults.noted():
+            learn(known, y=np.zeros((len(known), len(targets))))
+    faults.refuse()
+    return np.stack(found, 1)
 
 
 def _without_gaps(table: Any, encoding: TableEncoding) -> tuple[Any, dict[str, int], int]:

@@ -45,7 +45,7 @@ def report(
     with messages.warnings_as_messages(), messages.working("Judging the model and drawing its pictures ..."):
         model = open_manifold_gp(model_file)
         X, y, numbers = (None, None, None) if test is None else _test_rows(model, test, allow_unknown, messages)
-        write_model_report(model, out, title=title, X=X, y=y, row_numbers=numbers)
+        write_model_report(model, out, title=title, X=X, y=y, row_numbers=numbers, model_file=model_file)
     messages.note(f"The report: {out.resolve().as_uri()}")
     if show:
         typer.launch(str(out.resolve()))

@@ -22,6 +22,7 @@ from manifoldgp.data.encoding import TableEncoding
 from manifoldgp.data.frames import as_frame
 from manifoldgp.data.table_checks import refuse_unknown_words
 from manifoldgp.errors import InputError
+from manifoldgp.estimators.early_end import OUT_OF_TIME
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -159,7 +160,7 @@ class _Run:
         """Train and score a candidate on all folds; it leaves their share of the budget to those that are still waiting. One that cannot be stopped is left out once it is
         clear that its own does not suffice."""
         model, each = candidate.build(self.seed), self._seconds(candidate)
-        how, begin, cut, stops = density_of(model), time.perf_counter(), False, _stops_in_time(model)
+        how, begin, stops, tried = density_of(model), time.perf_counter(), _stops_in_time(model), list[Any]()
         scores = RowScores.empty(len(self.rows.y))
         for number, held_out in enumerate(self.folds):
             left = self._deadline - time.perf_counter()
@@ -174,15 +175,19 @@ class _Run:
             try:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")
-                    build = lambda share=share: self._built(candidate, share)  # noqa: E731
+
+                    def build(share: float = share) -> BaseEstimator:
+                        tried.append(self._built(candidate, share))
+                        return tried[-1]
+
                     scores.put(held_out, scores_on(build, known, self.rows.inputs(held_out), self.rows.y[held_out], self.seed))
             except Exception as error:
                 self._done += self._seconds(candidate) * (len(self.folds) - number)
                 return Row(candidate.name, candidate.title, how, f"failed: {error}")
             each = time.perf_counter() - fit_begin
-            cut = cut or (stops and each >= 0.98 * share)
             self._done += self._seconds(candidate)
         seconds = (time.perf_counter() - begin) / len(self.folds)
+        cut = self._deadline < math.inf and any(map(_out_of_time, tried))
         return Row(candidate.name, candidate.title, how, "cut short by the budget" if cut else "done", seconds, scores)
 
     def _built(self, candidate: Candidate, seconds: float) -> BaseEstimator:
@@ -204,6 +209,13 @@ class _Run:
 def _stops_in_time(estimator: BaseEstimator) -> bool:
     """Whether it is one of this package's, which keep to a time budget."""
     return hasattr(estimator, "log_predictive_density")
+
+
+def _out_of_time(fitted: Any) -> bool:
+    """Whether training, or the trials of kernels before it, says that time was up; that a fit took about as long as it was given says nothing."""
+    starts, choice = getattr(fitted, "starts_", None), getattr(fitted, "kernel_choice_", None)
+    late = starts is not None and bool(np.isin(starts["status"], OUT_OF_TIME).any())
+    return late or getattr(choice, "late", False)
 
 
 def _rows(X: Table, y: ArrayLike, groups: ArrayLike | None, ordered: bool, missing: str) -> Split:

@@ -18,6 +18,7 @@ from manifoldgp.data import inputs
 from manifoldgp.data.sources import RowSource
 from manifoldgp.errors import InputError, ManifoldGPError
 from manifoldgp.estimators import tables
+from manifoldgp.training.optimizer import TIME_LIMIT
 from manifoldgp.training.plan import Phase, Plan, cost, slower_by_inputs
 from manifoldgp.training.progress import Callback, PhaseWatcher, Watch, nobody, shown, watching
 
@@ -66,6 +67,8 @@ class KernelChoice:
         RMSE, MAE and R² of the one that was taken on the held-out rows, in units of y, by target.
     together
         What was held out whole: "stretches of time", "groups", or None, single rows.
+    late
+        Whether time was up for a trial before it was trained.
     """
 
     kernel: str
@@ -76,6 +79,7 @@ class KernelChoice:
     seconds: float
     errors: Sequence[dict[str, float]] = ()
     together: str | None = None
+    late: bool = False
 
     def numbers(self) -> dict[str, Any]:
         """For a diagnosis."""
@@ -154,6 +158,7 @@ def choose_kernel(
         time.perf_counter() - begin,
         trials.errors(best, len(found[best])),
         "groups" if labels is not None else "stretches of time" if ordered else None,
+        trials.late,
     )
 
 
@@ -172,6 +177,7 @@ class _Trials:
         self._estimator, self._X, self._Y, self._noise, self._folds = estimator, X, Y, noise, folds
         self.watch: Watch = nobody
         self._starts, self._stopped, self._trained = min(2, estimator.restarts), False, Counter[str]()
+        self.late = False
         self._order = rng.permutation(len(X))
         self._predicted: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {}
         budget = estimator.time_budget  # half of it for all trials, if each of them needed its share
@@ -230,6 +236,7 @@ class _Trials:
             warnings.simplefilter("ignore")  # what they have to say is about a part of the rows
             try:
                 model.fit(self._X[train], self._Y[train], noise_std=noise[0])
+                self.late = self.late or bool(np.isin(model.starts_["status"], TIME_LIMIT).any())
                 found = np.maximum(model.log_predictive_density(self._X[test], self._Y[test], noise_std=noise[1]), _IMPOSSIBLE)
                 if phase == _ALL_FOLDS:
                     means = np.reshape(model.predict(self._X[test]), (len(test), -1))

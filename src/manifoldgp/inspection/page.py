@@ -38,6 +38,7 @@ def write_model_report(
     X: Table | None = None,
     y: ArrayLike | None = None,
     row_numbers: ArrayLike | None = None,
+    model_file: str | os.PathLike[str] = "model.mgp",
 ) -> Path:
     """Write one HTML file about a fitted model, which opens without a network; returns its path.
 
@@ -51,6 +52,8 @@ def write_model_report(
         Test rows that the model has not seen; without them the model is judged by rows held out or left out of the training rows.
     row_numbers
         How the test rows are counted where they came from, if they are only some of its rows; from 1 by default.
+    model_file
+        Where the model is saved, for the snippets of how to use it, which have the name without folders.
     """
     inspection.require_fitted(model)
     if (X is None) != (y is None):
@@ -60,11 +63,11 @@ def write_model_report(
         raise InputError(f"row_numbers must be as many as the test rows; got shape {numbers.shape}.")
     refuse_unwritable(path)
     with threads_for(model.ensembles_[0].blocks[0].rows):
-        write_whole(path, _page(view_of(model, columns, X, y, numbers), title))
+        write_whole(path, _page(view_of(model, columns, X, y, numbers), title, Path(model_file).name))
     return Path(path)
 
 
-def _page(view: ModelView, title: str | None) -> str:
+def _page(view: ModelView, title: str | None, model_file: str) -> str:
     charts: list[Spec] = []
     live, live_data, live_scripts = live_section(view)
     sections = [
@@ -76,7 +79,7 @@ def _page(view: ModelView, title: str | None) -> str:
         ("learned", "Features", _learned(view, charts)),
         ("training", "Training", _training(view, charts)),
         ("data", "Data", _data(view)),
-        ("use", "Use it", words.usage(view)),
+        ("use", "Use it", words.usage(view, model_file)),
     ]
     heading = visible(title or words.title(view))
     head = f"<h1>{escape(heading)}</h1>{words.headline(view)}<p>{words.lead(view)}</p>{_facts(view)}"

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from html import escape
+from pathlib import Path
 
 import numpy as np
 
 from manifoldgp import inspection, metrics
-from manifoldgp._system.plain_text import counted, digits, explained_share, one_line, unit_of
+from manifoldgp._system.plain_text import argument, counted, digits, explained_share, one_line, unit_of
 from manifoldgp.averaging import as_averaging
 from manifoldgp.averaging.stacking import PLAIN_GPS
 from manifoldgp.averaging.verdict import FEWEST_ROWS, errors_of, interval_remarks
@@ -383,11 +385,12 @@ def data(view: ModelView) -> str:
     return f"What the model was trained on: {sizes}.{sample} Outside these ranges it extrapolates: trust it less there."
 
 
-def usage(view: ModelView) -> str:
+def usage(view: ModelView, file: str) -> str:
+    """Snippets for the model in ``file``."""
     encoding = getattr(view.model, "table_encoding_", None)
-    python = _array_snippet(view.inputs) if encoding is None else _table_snippet(encoding)
-    shell = "mgp predict model.mgp new-rows.csv --out predictions.csv"
-    onnx = "mgp export model.mgp --to onnx --out model.onnx"
+    python = _array_snippet(view.inputs, file) if encoding is None else _table_snippet(encoding, file)
+    shell = f"mgp predict {argument(file)} new.csv --out predictions.csv"
+    onnx = f"mgp export {argument(file)} --to onnx --out {argument(Path(file).stem + '.onnx')}"
     return (
         f'<h2>How to use it</h2><h3>In Python</h3><pre class="code">{escape(python)}</pre>'
         f'<h3>From the command line</h3><p>A table in, a table with mean, standard deviation and quantiles out.</p><pre class="code">{escape(shell)}</pre>'
@@ -395,16 +398,16 @@ def usage(view: ModelView) -> str:
     )
 
 
-def _array_snippet(inputs: list[str]) -> str:
+def _array_snippet(inputs: list[str], file: str) -> str:
     """How to use a model that was fitted on an array or a frame of numbers."""
     return (
-        'import manifoldgp\n\nmodel = manifoldgp.load("model.mgp")  # written by model.save("model.mgp")\n'
+        f"import manifoldgp\n\nmodel = manifoldgp.load({_quoted(file)})  # written by model.save({_quoted(file)})\n"
         f"# X: rows with the columns {_first_names(inputs)}\nmean, std = model.predict(X, return_std=True)\n"
         "quantiles = model.predict_quantiles(X, q=(0.025, 0.5, 0.975))\nmodel.update(X_new, y_new)  # more data, without training again"
     )
 
 
-def _table_snippet(encoding: TableEncoding) -> str:
+def _table_snippet(encoding: TableEncoding, file: str) -> str:
     """How to use a model that was fitted on a table, which it takes as it is."""
     noise = f", noise_std={{}}[{encoding.noise!r}]" if encoding.noise else ""
     named = [column.name for column in encoding.columns] + ([encoding.noise] if encoding.noise else [])
@@ -414,13 +417,18 @@ def _table_snippet(encoding: TableEncoding) -> str:
     whole = f"more = more.dropna(subset={gaps!r})  # as at the fit\n" if encoding.missing == "drop" else ""
     return (
         "import manifoldgp\nfrom manifoldgp.data import read_table\n\n"
-        'model = manifoldgp.load("model.mgp")\n'
+        f"model = manifoldgp.load({_quoted(file)})\n"
         f'table = read_table("new.csv")  # with the columns {columns}\n'
         f"mean, std = model.predict(table, return_std=True{noise.format('table')})\n"
         f"quantiles = model.predict_quantiles(table, q=(0.025, 0.5, 0.975){noise.format('table')})\n\n"
         'more = read_table("more.csv")  # rows with known targets: learn from them too, without training again\n'
         f"{whole}model.update(more, more[{targets}]{noise.format('more')})"
     )
+
+
+def _quoted(text: str) -> str:
+    """A text as Python writes it, in the quotes of these snippets."""
+    return json.dumps(text, ensure_ascii=False)
 
 
 def _first_names(names: list[str]) -> str:

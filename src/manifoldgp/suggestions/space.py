@@ -37,6 +37,8 @@ class Space:
     constraints: tuple[Constraint, ...] = ()
     levels: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     """Numbers that have few values in the training rows, which nobody said more of: these values alone are possible."""
+    copies: Mapping[str, str] = field(default_factory=dict)
+    """Inputs that the model takes for another one, because they were the same numbers in all training rows: they follow that one."""
 
     def draw(self, count: int, rng: np.random.Generator) -> Values:
         """About ``count`` possible experiments, spread evenly; fewer where conditions leave little, and an error where they leave nothing."""
@@ -77,13 +79,14 @@ class Space:
             for i, name in enumerate(movable):
                 solved = self._solved(constraint, name, values)
                 values[name] = np.where((moved == i) & self.inputs[name].holds(solved), solved, values[name])
-        return values
+        return values | {name: _as_copy(self.inputs[name], self.inputs[of], values[of]) for name, of in self.copies.items()}
 
     @property
     def _numbers(self) -> list[str]:
         """Inputs that can be any of several numbers."""
         ranges = (name for name, domain in self.inputs.items() if isinstance(domain, Range) and domain.high > domain.low)
-        return [*ranges, *(name for name, domain in self.inputs.items() if isinstance(domain, Choice) and domain.of_numbers)]
+        several = (name for name, domain in self.inputs.items() if isinstance(domain, Choice) and domain.of_numbers)
+        return [name for name in (*ranges, *several) if name not in self.copies]
 
     def _solved(self, equation: Constraint, name: str, values: Values) -> np.ndarray:
         """The numbers (n,) of one input with which an equation holds, by secants: at once where it is linear."""
@@ -180,7 +183,32 @@ def space_of(
         with faults.noted():
             conditions.append(Constraint.parse(condition, list(usual)))
     faults.refuse()
-    return Space(model, inputs, tuple(conditions), levels)
+    copies = _copies(model, inputs, {*bounds, *fixed, *steps, *(name for condition in conditions for name in condition.named())})
+    levels = {name: values for name, values in levels.items() if name not in copies}
+    return Space(model, inputs, tuple(conditions), levels, copies)
+
+
+def _copies(model: ManifoldGPRegressor, inputs: Mapping[str, Domain], asked: set[str]) -> dict[str, str]:
+    """Inputs that repeat another one, by name, and which one they follow: one that somebody said something of, else the first. What somebody said something of follows none."""
+    names, alike = model_columns(model), dict[int, list[str]]()
+    for name, domain in inputs.items():
+        column = domain.scale.names(name)[0] if isinstance(domain, Dates) else name
+        place = int(model.x_scaler_.place[names.index(column)]) if column in names else -1
+        if place >= 0:
+            alike.setdefault(place, []).append(name)
+    found = {}
+    for same in alike.values():
+        first = next((name for name in same if name in asked), same[0])
+        found |= {name: first for name in same if name != first and name not in asked}
+    return found
+
+
+def _as_copy(domain: Domain, followed: Domain, values: np.ndarray) -> np.ndarray:
+    """The values (n,) of an input whose numbers are those of another one."""
+    numbers = followed.elapsed(values) if isinstance(followed, Dates) else values.astype(float)
+    if isinstance(domain, Dates):
+        return domain.texts(numbers)
+    return numbers.astype(bool) if isinstance(domain, Choice) and isinstance(domain.values[0], bool) else numbers
 
 
 def _possible(name: str, domain: Domain | None, bounds: Sequence[Value] | None, fixed: Value | None) -> Domain:
