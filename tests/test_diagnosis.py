@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from html import escape
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -13,7 +14,9 @@ import torch
 
 from manifoldgp import MLP, PCA, GPRegressor, LogNormal, ManifoldGPRegressor, Restarts, Single, Stack
 from manifoldgp.averaging.stacking import HeldOutReport
+from manifoldgp.cli.inspect import _in_words
 from manifoldgp.estimators.diagnosis import Diagnosis, _may_be_noise_free, _scaled_kernels
+from manifoldgp.inspection.page_tables import numbers_table
 from manifoldgp.kernels import Matern32, Periodic, SquaredExponential
 from manifoldgp.noise import DEFAULT_FLOOR, GaussianNoise
 from short_fits import few_starts
@@ -370,3 +373,12 @@ def test_a_notebook_shows_who_carries_the_weight():
     html = model._repr_html_()
     assert "<td>&lt;b&gt;</td><td>2</td><td>75.0 %</td></tr><tr><td>other</td><td>1</td><td>25.0 %</td>" in html
     assert "<code>model.parameters()</code>" in html
+
+
+def test_an_r2_near_one_is_told_from_one_in_tables_of_numbers():
+    """The page's table said 1 where its sentences said 0.999996."""
+    found = Diagnosis({"held-out R²": 0.999996, "output 1: held-out R²": 0.5})
+    assert str(found).split() == ["held-out", "R²", "0.999996", "output", "1:", "held-out", "R²", "0.5"]
+    assert "0.999996" in found._repr_html_()
+    assert "0.999996" in numbers_table(found, SimpleNamespace(targets=[]))
+    assert _in_words(0.999996, "held-out R²") == "0.999996"

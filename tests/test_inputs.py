@@ -30,6 +30,7 @@ from manifoldgp import (
     StudentT,
     metrics,
 )
+from manifoldgp._system import memory
 from manifoldgp.data import ArrayRows, inputs
 from manifoldgp.errors import FitWarning, InputError, ManifoldGPError, TrainingFailedError
 from short_fits import manifold
@@ -381,13 +382,13 @@ def test_an_average_needs_memory_for_all_its_members(monkeypatch):
 
 @pytest.mark.parametrize(("left", "said"), [(10 * 2**20, r"10\.0 MiB are left to this process"), (2**25, None)])
 def test_next_to_no_memory_is_told_before_libraries_fall(left, said, monkeypatch):
-    monkeypatch.setattr(inputs, "available_bytes", lambda: left)
+    monkeypatch.setattr(memory, "available_bytes", lambda: left)
     with nullcontext() if said is None else pytest.raises(InputError, match=said):
-        inputs.refuse_next_to_no_memory()
+        memory.refuse_next_to_no_memory()
 
 
 def test_available_memory_is_a_number_of_bytes():
-    assert 2**20 < inputs.available_bytes() < 2**60
+    assert 2**20 < memory.available_bytes() < 2**60
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="how much memory a process has is told in other ways here")
@@ -397,7 +398,7 @@ def test_the_limit_of_the_process_is_a_limit_of_memory():
     before = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (taken + 2**26, before[1]))
     try:
-        left = inputs.available_bytes()
+        left = memory.available_bytes()
     finally:
         resource.setrlimit(resource.RLIMIT_AS, before)
     assert left <= 2**26

@@ -72,6 +72,16 @@ def explained_share(value: float, places: int = 2) -> str:
     return next((text for text in texts if float(text) < 1.0), texts[0])
 
 
+def named_number(name: str, value: float) -> str:
+    """A number of a fit with four significant digits; R² with as many as it takes to tell it from 1.
+
+    >>> named_number("held-out R²", 0.999996), named_number("held-out R²", 0.93), named_number("held-out MAE", 0.999996)
+    ('0.999996', '0.93', '1')
+    """
+    shown = digits(value)
+    return explained_share(value, 4) if name.endswith("R²") and shown == "1" and value < 1.0 else shown
+
+
 def argument(value: object) -> str:
     """A name as a shell takes it, on a command line that begins no option with it.
 

@@ -169,7 +169,7 @@ def fit(
 
     Under torchrun all processes share one fit to Parquet or CSV files of numbers. A sparse one that is stopped writes no model, and goes on from its --checkpoint.
     """
-    from manifoldgp.data.inputs import refuse_next_to_no_memory
+    from manifoldgp._system.memory import refuse_next_to_no_memory
 
     refuse_next_to_no_memory()
     if group is not None and ordered:

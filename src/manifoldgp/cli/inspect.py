@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from manifoldgp._system.plain_text import digits, listed_names, visible
+from manifoldgp._system.plain_text import digits, listed_names, named_number, visible
 from manifoldgp.cli._messages import Messages, output, plain_data, print_json, size_in_words
 from manifoldgp.cli._options import Json, ModelFile
 
@@ -145,11 +145,11 @@ def _show(about: dict[str, Any], encoding: Any, settings: dict[str, Any], number
         console.print(Padding(row, (0, 0, 0, 2), expand=False))
     console.print()
     heading("Numbers")
-    pairs({name: _in_words(value) for name, value in numbers.items()})
+    pairs({name: _in_words(value, name) for name, value in numbers.items()})
 
 
-def _in_words(value: Any) -> str:
-    """A number or a list of them as a person reads it."""
+def _in_words(value: Any, name: str = "") -> str:
+    """A number, of this name, or a list of them as a person reads it."""
     if isinstance(value, list):
         return "[" + ", ".join(map(_in_words, value[:12])) + (", ..." if len(value) > 12 else "") + "]"
-    return digits(value) if isinstance(value, float) else "-" if value is None else str(value)
+    return named_number(name, value) if isinstance(value, float) else "-" if value is None else str(value)

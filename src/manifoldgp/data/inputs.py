@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import math
 import operator
-import os
 import sys
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from numbers import Number
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -18,6 +16,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_array, check_consistent_length, validate_data
 
+from manifoldgp._system.memory import available_bytes, size_in_words
 from manifoldgp._system.plain_text import counted, verb
 from manifoldgp._system.real_numbers import as_meant
 from manifoldgp.data.codes import are_codes
@@ -328,57 +327,12 @@ def positive_number(value: Any, name: str) -> float:
     raise InputError(f"{name} must be a positive number; got {value!r}.")
 
 
-def available_bytes() -> int:
-    """Memory that this process can still get, in bytes: what the machine has free, or what the limits of its container and of the process (ulimit -v) leave."""
-    limits = [sys.maxsize]
-    if hasattr(os, "sysconf"):
-        limits.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    with suppress(OSError):
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                limits.append(1024 * int(line.split()[1]))
-    for limit in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
-        with suppress(OSError, ValueError):  # ValueError: "max", no limit
-            limits.append(int(Path(limit).read_text()))
-    with suppress(ImportError, OSError):  # neither is on every system
-        import resource
-
-        most, _ = resource.getrlimit(resource.RLIMIT_AS)
-        if most != resource.RLIM_INFINITY:
-            taken = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
-            limits.append(max(0, most - taken))
-    return min(limits)
-
-
-LEAST_BYTES = 2**24
-"""Memory with which nothing can be trained: pandas and PyTorch end without a word where so little is left, at an allocation that fails inside them."""
-
-
-def refuse_next_to_no_memory() -> None:
-    """Say that memory is short while there is enough of it to say so."""
-    left = available_bytes()
-    if left < LEAST_BYTES:
-        raise InputError(
-            f"Not enough memory: {_size(left)} are left to this process, and a fit needs {_size(LEAST_BYTES)} at the very least. "
-            "Raise its limit (ulimit -v), or end other programs."
-        )
-
-
-def _size(count: float) -> str:
-    """Bytes in words.
-
-    >>> _size(3.2e9), _size(24e6)
-    ('3.0 GiB', '22.9 MiB')
-    """
-    return f"{count / 2**30:.1f} GiB" if count >= 2**30 else f"{count / 2**20:.1f} MiB"
-
-
 def refuse_too_many_rows(N: int, matrices: int = 3) -> None:
     """Exact inference keeps some N x N matrices at once; refuse before the machine starts to swap."""
     needed, available = matrices * 8 * N * N, available_bytes()
     if needed > 0.9 * available:
         largest = int((0.9 * available / (8 * matrices)) ** 0.5)
         raise InputError(
-            f"{counted(N, 'row')} at once need {_size(needed)} of memory; {_size(available)} are free. "
+            f"{counted(N, 'row')} at once need {size_in_words(needed)} of memory; {size_in_words(available)} are free. "
             f"Use at most {counted(largest, 'row')} at once, or fit with method='sparse', whose memory does not grow with the rows."
         )

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from manifoldgp._system.linalg import PIVOT_ERROR, pivot_error
-from manifoldgp._system.plain_text import digits, unit_of, verb, visible
+from manifoldgp._system.plain_text import named_number, unit_of, verb, visible
 from manifoldgp.averaging import as_averaging
 from manifoldgp.averaging.kinds import SEARCHED_GP
 from manifoldgp.averaging.stacking import HeldOutReport
@@ -81,14 +81,14 @@ class Diagnosis:
 
     def __str__(self) -> str:
         width = max((len(name) for name in self.numbers), default=0)
-        lines = [f"{name:<{width}}  {show_value(value)}" for name, value in self.numbers.items()]
+        lines = [f"{name:<{width}}  {show_value(value, name)}" for name, value in self.numbers.items()]
         return "\n".join([*lines, "", *(f"- {remark}" for remark in self.remarks)]).strip()
 
     def _repr_html_(self) -> str:
         """For notebooks: the remarks, and the numbers under a fold."""
         remarks = "".join(f"<li>{escape(visible(remark))}</li>" for remark in self.remarks)
         rows = "".join(
-            f'<tr><th style="text-align:left">{escape(visible(name))}</th><td style="text-align:left">{escape(visible(show_value(value)))}</td></tr>'
+            f'<tr><th style="text-align:left">{escape(visible(name))}</th><td style="text-align:left">{escape(visible(show_value(value, name)))}</td></tr>'
             for name, value in self.numbers.items()
         )
         return f"<ul>{remarks}</ul><details><summary>All numbers of the diagnosis</summary><table>{rows}</table></details>"
@@ -564,8 +564,8 @@ def _starts_in_words(count: int, starts: np.ndarray) -> str:
     return f"{count} of {len(starts)} {verb(len(starts), 'start', 'starts')} {verb(count, 'was', 'were')}"
 
 
-def show_value(value: object) -> str:
-    """A number or an array as a person reads it."""
+def show_value(value: object, name: str = "") -> str:
+    """A number, of this name, or an array as a person reads it."""
     if isinstance(value, np.ndarray):
         return "[" + ", ".join(f"{v:.3g}" for v in value.ravel()[:12]) + (", ..." if value.size > 12 else "") + "]"
-    return digits(value) if isinstance(value, float) else str(value)
+    return named_number(name, value) if isinstance(value, float) else str(value)

@@ -11,13 +11,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from manifoldgp._system.memory import available_bytes
 from manifoldgp._system.plain_text import counted
 from manifoldgp._system.threads import threads_for, training_threads
 from manifoldgp.averaging import Averaging, Single, Stack
 from manifoldgp.averaging.averages import Averaged, FoldChoice, SamplingReport
 from manifoldgp.averaging.single import member_values
 from manifoldgp.averaging.stacking import HeldOutReport
-from manifoldgp.data.inputs import TrainingTable, available_bytes, refuse_too_many_rows
+from manifoldgp.data.inputs import TrainingTable, refuse_too_many_rows
 from manifoldgp.data.scaling import Standardizer
 from manifoldgp.errors import InputError, warn
 from manifoldgp.estimators.arguments import RunSettings

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from manifoldgp import inspection, metrics
-from manifoldgp._system.plain_text import digits, explained_share
+from manifoldgp._system.plain_text import explained_share, named_number
 from manifoldgp.averaging.verdict import FEWEST_ROWS, errors_of
 from manifoldgp.estimators.diagnosis import Diagnosis
 from manifoldgp.inspection.page_view import ModelView, TargetView
@@ -78,7 +78,12 @@ def say(value: float) -> str:
     >>> say(-0.012345), say(1234567.0), say(12.0)
     ('−0.01235', '1235000', '12')
     """
-    shown = digits(value)
+    return _say_named("", value)
+
+
+def _say_named(name: str, value: float) -> str:
+    """The same of a number that has a name: R² may need more digits."""
+    shown = named_number(name, value)
     return shown if "e" in shown else shown.replace("-", "−")
 
 
@@ -220,7 +225,7 @@ def numbers_table(diagnosis: Diagnosis, view: ModelView) -> str:
         if isinstance(value, np.ndarray):
             text = ", ".join(say(float(v)) for v in value.ravel()[:12]) + (", …" if value.size > 12 else "")
         else:
-            text = say(float(value)) if isinstance(value, (int, float, np.number)) else escape(str(value))
+            text = _say_named(name, float(value)) if isinstance(value, (int, float, np.number)) else escape(str(value))
         rows.append([escape(renamed(name, view)), text])
     return table(("number", "value"), rows, "numbers")
 

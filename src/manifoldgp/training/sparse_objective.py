@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from manifoldgp._system.memory import available_bytes
 from manifoldgp._system.threads import Item, Result, Workers
-from manifoldgp.data.inputs import available_bytes
 from manifoldgp.errors import DisconnectedParameterError, NotPositiveDefiniteError
 from manifoldgp.inference.sparse_bound import Bound, Statistics, collapsed_bound
 from manifoldgp.inference.sparse_sums import (
