@@ -43,9 +43,8 @@ class FoldContest:
     ) -> None:
         self.folds, self.deciding, self.settings, self._late = folds, folds, settings, late
         self.groups: dict[str, Group] = {}
-        self.left_out: tuple[
-            str, ...
-        ] = ()  # groups that were trained to their end, and that the held-out rows which decide did not miss
+        # Groups that were trained to their end, and that the held-out rows which decide did not miss.
+        self.left_out: tuple[str, ...] = ()
         self._predicted: dict[str, Predicted] = {}
         self._choice, self._follow = choice, Follow.as_before(settings.certainty, settings.keep, trainer.earlier)
         self._workers, self._nearness, self._ranks = trainer.workers, trainer.nearness, trainer.ranks

@@ -304,10 +304,8 @@ class Weighing:
         log_raw = np.log(np.maximum(raw, 1e-300))
         typical = float(np.asarray(logsumexp(log_raw[:, None] + counts, axis=0)).mean())
         usual, everywhere = np.zeros(len(part)), np.zeros(part.shape)
-        usual[some], everywhere[some] = (
-            (log_raw - np.log(of_groups) - typical) / asked.exponent,
-            split[..., None] * at_rows[:, None],
-        )
+        usual[some] = (log_raw - np.log(of_groups) - typical) / asked.exponent
+        everywhere[some] = split[..., None] * at_rows[:, None]
         both = np.stack([report.log_density["stack"], log_mixture(own, at_rows)])
         share = self._share_of_following(both, asked, units)
         if not share:

@@ -327,10 +327,9 @@ def fit_table(
         except (MemoryError, RuntimeError) as error:
             error.add_note(f"The table has {counted(len(training.X), 'row')}.")
             raise
-    interruption.listening, interruption.answer = (
-        True,
-        "",
-    )  # the model is there: a signal ends what comes after it, and loses nothing
+    # The model is there: a signal ends what comes after it, and loses nothing.
+    interruption.listening = True
+    interruption.answer = ""
     refuse_unfinished(progress, outputs, interruption.exit_code)
     model.table_encoding_ = training.encoding  # pyright: ignore[reportAttributeAccessIssue]
     return Fitted(model, time.perf_counter() - begin, progress.stop)

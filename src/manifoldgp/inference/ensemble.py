@@ -183,9 +183,8 @@ class Ensemble:
         for block, log_weights in zip(self.blocks, self.log_weights, strict=True):
             mine = (chosen >= first) & (chosen < first + log_weights.numel())
             if bool(mine.any()):
-                pairs = torch.stack([torch.nonzero(mine)[:, 0], chosen[mine]], 1).unique(
-                    dim=0
-                )  # a draw, and a component that it takes somewhere
+                # A draw, and a component that it takes somewhere.
+                pairs = torch.stack([torch.nonzero(mine)[:, 0], chosen[mine]], 1).unique(dim=0)
                 z = self._sample_block(block, X, pairs[:, 1] - first, generator, latent)
                 which, at = (chosen[pairs[:, 0]] == pairs[:, 1:]).nonzero(as_tuple=True)
                 draws[pairs[which, 0], at] = z[which, at]
