@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
+from scipy.special import ndtr
 
 import manifoldgp
 from manifoldgp import ManifoldGPRegressor
@@ -31,6 +32,7 @@ from manifoldgp.averaging.verdict import (
     held_out_numbers,
     held_out_remarks,
     interval_remarks,
+    uneven,
 )
 from manifoldgp.errors import InputError
 from manifoldgp.training.trained import Earlier
@@ -183,6 +185,21 @@ def test_words_for_intervals_that_are_too_narrow():
     assert any("The 95 % intervals hold 80.0 % of 200 held-out rows: they are too narrow." in remark for remark in remarks)
     assert any("a single mGP would overfit here" in remark for remark in remarks)
     assert coverage(pit)[0.95] == 0.8
+
+
+def test_noise_that_grows_with_the_target_is_told():
+    rng = np.random.default_rng(0)
+    mean = rng.uniform(0.0, 1.0, 400)
+    even, growing = rng.normal(size=400), rng.normal(size=400) * (0.3 + 1.4 * mean)  # one noise level is assumed of both
+    assert uneven(ndtr(even), mean) is None
+    low, high = uneven(ndtr(growing), mean)
+    assert low > 0.98
+    assert high < 0.9
+    assert uneven(ndtr(growing), -mean) == (high, low)
+    assert uneven(ndtr(growing[:50]), mean[:50]) is None  # too few rows to look at thirds of them
+    densities = {"plain GP": 1.0, "warm": 0.9, "cold": 0.9, "own": 0.9, "control": 1.0, "stack": 0.9}
+    report = report_with([[1.0, 0.0], [0.0, 0.0], [0.0, 0.0], [0.0, 0.0]], densities, ndtr(growing))
+    assert any("the noise grows with the target" in remark for remark in held_out_remarks(replace(report, mean=mean)))
 
 
 def test_words_do_not_call_chance_too_narrow():

@@ -13,7 +13,7 @@ from manifoldgp import inspection, metrics
 from manifoldgp._system.plain_text import argument, counted, digits, explained_share, one_line, unit_of
 from manifoldgp.averaging import as_averaging
 from manifoldgp.averaging.stacking import PLAIN_GPS
-from manifoldgp.averaging.verdict import FEWEST_ROWS, errors_of, interval_remarks
+from manifoldgp.averaging.verdict import FEWEST_ROWS, errors_of, interval_remarks, uneven
 from manifoldgp.data.encoding import TableEncoding
 from manifoldgp.estimators.early_end import early_end
 from manifoldgp.estimators.kernel_choice import KernelChoice
@@ -96,7 +96,7 @@ def _headline(view: ModelView, target: TargetView) -> str:
     if np.ptp(target.rows.y) == 0.0:
         return f"{escape(target.name)} is {digits(float(target.rows.y[0]))}{escape(unit)} in every training row: there is nothing to learn, and nothing to say about errors."
     kind = _kindness(view, target)
-    intervals = _intervals_in_words(target.calibration.pit, target.calibration.together)
+    intervals = _intervals_in_words(target.calibration.pit, target.calibration.together, target.calibration.mean)
     if kind and target.held_out is None:  # a kind test is nothing to print in bold
         intervals = intervals.replace("<b>intervals hold</b>", "intervals hold on these rows")
     return (
@@ -160,7 +160,7 @@ def _first_numbers(view: ModelView, target: TargetView) -> _FirstNumbers:
     return _FirstNumbers(error, float(np.sqrt(np.mean(spread**2))), explained, which)
 
 
-def _intervals_in_words(pit: np.ndarray, together: np.ndarray | None = None) -> str:
+def _intervals_in_words(pit: np.ndarray, together: np.ndarray | None = None, mean: np.ndarray | None = None) -> str:
     """Whether 95 % intervals hold as many rows as they should, by the rule of ``diagnose()``: as far as chance allows.
 
     >>> _intervals_in_words(np.r_[np.full(119, 0.5), 0.0]), _intervals_in_words(np.full(400, 0.5))
@@ -170,6 +170,10 @@ def _intervals_in_words(pit: np.ndarray, together: np.ndarray | None = None) -> 
     >>> _intervals_in_words(np.full(5, 0.5))
     'too few rows to say whether intervals hold'
     """
+    differs = uneven(pit, mean, together)
+    if differs is not None:
+        low, high = map(_percent, differs)
+        return f"<b>intervals are not alike everywhere</b>: those of 95 % hold {low} of the third of the rows with the lowest predictions and {high} of the third with the highest"
     if not interval_remarks(pit, together):
         return "too few rows to say whether intervals hold" if len(pit) < FEWEST_ROWS else "<b>intervals hold</b>"
     inside = float(np.mean(np.abs(pit - 0.5) <= 0.475))

@@ -106,11 +106,12 @@ Source = Literal["test rows", "held-out rows", "leave-one-out"]
 
 @dataclass(frozen=True)
 class Calibration:
-    """PIT values (n,), P(Y_i <= y_i), uniform if the model is calibrated; which rows they belong to; and (n,) which of them may err together."""
+    """PIT values (n,), P(Y_i <= y_i), uniform if the model is calibrated; which rows they belong to; (n,) which of them may err together; and their predicted means (n,)."""
 
     pit: np.ndarray
     source: Source
     together: np.ndarray | None = None
+    mean: np.ndarray | None = None
 
 
 def calibration(
@@ -132,9 +133,9 @@ def calibration(
     output = output_index(model, output)
     report = held_out(model, output)
     if X is None and y is None and report is not None:
-        return Calibration(report.pit, "held-out rows", report.together)
+        return Calibration(report.pit, "held-out rows", report.together, report.mean)
     known = known or predictions(model, X, y, output=output, noise_std=noise_std)
-    return Calibration(known.pit, "leave-one-out" if known.left_out else "test rows")
+    return Calibration(known.pit, "leave-one-out" if known.left_out else "test rows", mean=known.mean)
 
 
 def coverage_band(n: int, levels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
