@@ -171,7 +171,7 @@ def bulk(name: str, rows: int, models: Path) -> None:
     """One row of the table: the default stack on so many rows of a data set, by itself and by its quick program, and ``mgp predict`` on 100,000 rows. Rows a second are of one core's time."""
     import sizes as data_sets
     from manifoldgp import ManifoldGPRegressor, load
-    from manifoldgp.cli.fit import _LOST, _SMALL_PROGRAM
+    from manifoldgp.cli._fitted import MOST_LOST, SMALL_PROGRAM
     from manifoldgp.data.columns import Column
     from manifoldgp.data.encoding import TableEncoding
     from manifoldgp.estimators import model_file
@@ -194,7 +194,7 @@ def bulk(name: str, rows: int, models: Path) -> None:
         f"{len(mean) / (time.process_time() - begin):,.0f}",
     ]
     begin = time.process_time()
-    program = small_predictor(model, _SMALL_PROGRAM, _LOST)
+    program = small_predictor(model, SMALL_PROGRAM, MOST_LOST)
     took = time.process_time() - begin
     if program is None:
         print(f"| {' | '.join(said)} | none: too much would be lost | {took:.0f} s | | | | | | |", flush=True)

@@ -1,5 +1,7 @@
 """The benchmark command: what it measures is what it says, one real measurement of ours, and pages made from results."""
 
+import ast
+import importlib
 import json
 import sys
 from pathlib import Path
@@ -27,6 +29,36 @@ from manifoldgp import GPRegressor, ManifoldGPRegressor, Single
 from manifoldgp.model import Data, Model
 from problems import NETWORK, STEP_NETWORK, fixed_values, reference_nlml, smooth, starts, step
 from processes import Crew, NotMeasured, Worker
+
+ROOT = Path(__file__).resolve().parents[1]
+OUTSIDE = [
+    path for folder in ("benchmarks", "examples", "docs", "tests/programmes") for path in sorted((ROOT / folder).rglob("*.py"))
+]
+
+
+@pytest.mark.parametrize("path", OUTSIDE, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_what_scripts_import_of_the_package_is_there(path):
+    """Imports inside functions too, which nothing notices before the script has run for minutes."""
+    imports = [
+        node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.ImportFrom) and node.module
+    ]
+    for node in imports:
+        if node.module.split(".")[0] in ("manifoldgp", "paper"):
+            module = importlib.import_module(node.module)
+            gone = [
+                name.name
+                for name in node.names
+                if not hasattr(module, name.name) and not _is_module(f"{node.module}.{name.name}")
+            ]
+            assert not gone, f"{node.module} has no {', '.join(gone)}"
+
+
+def _is_module(name):
+    try:
+        importlib.import_module(name)
+    except ModuleNotFoundError:
+        return False
+    return True
 
 
 @pytest.fixture(scope="module")

@@ -880,7 +880,7 @@ def test_quantiles_of_any_level(folder):
 def test_a_signal_while_few_points_are_looked_for_ends_that_and_the_model_is_written(tmp_path, monkeypatch):
     """The search had taken ten seconds and more after "Fitted in": Ctrl-C lost the model."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("manifoldgp.cli._fitted._SMALL_PROGRAM", 100_000)
+    monkeypatch.setattr("manifoldgp.cli._fitted.SMALL_PROGRAM", 100_000)
     looked = []
 
     def interrupted(*arguments: Any) -> Any:
@@ -900,7 +900,7 @@ def test_a_signal_while_few_points_are_looked_for_ends_that_and_the_model_is_wri
 
 def test_a_large_model_predicts_by_a_quick_program_and_says_what_that_loses(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("manifoldgp.cli._fitted._SMALL_PROGRAM", 100_000)  # bytes: 300 rows take four times as many
+    monkeypatch.setattr("manifoldgp.cli._fitted.SMALL_PROGRAM", 100_000)  # bytes: 300 rows take four times as many
     rng = np.random.default_rng(0)
     x = rng.normal(size=(320, 2))
     table = pd.DataFrame({"a": x[:, 0], "b": x[:, 1], "y": np.sin(x[:, 0]) + 0.3 * rng.normal(size=320)})

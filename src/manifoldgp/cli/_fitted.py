@@ -84,17 +84,17 @@ def _small_predictor(fitted: Fitted, messages: Messages, interruption: Interrupt
         messages.note(f"looking for few points that predict what all rows do, up to {SEARCH_SECONDS:g} s of processor time")
 
     try:
-        lost = None if interruption.wanted else _LOST
-        predictor = small_predictor(fitted.model, _SMALL_PROGRAM, lost, searching, lambda: interruption.wanted)
+        lost = None if interruption.wanted else MOST_LOST
+        predictor = small_predictor(fitted.model, SMALL_PROGRAM, lost, searching, lambda: interruption.wanted)
     except InputError:  # parts that only code can express
         return None
     return predictor if predictor is not None and predictor.gives_mixtures else None
 
 
-_SMALL_PROGRAM = 32_000_000
+SMALL_PROGRAM = 32_000_000
 """Bytes up to which a program is put into the model file: with more, the file would grow by more than the seconds that it saves are worth."""
 
-_LOST = 1e-3
+MOST_LOST = 1e-3
 """Nats a row that a program may lose by being small: means and standard deviations are then off by some hundredths of a standard deviation."""
 
 
