@@ -12,6 +12,7 @@ from scipy.special import ndtr
 import manifoldgp
 from manifoldgp import ManifoldGPRegressor
 from manifoldgp.averaging import Stack
+from manifoldgp.averaging.calibration import Uneven, coverage, interval_remarks, off_level, uneven_intervals
 from manifoldgp.averaging.folds import make_folds
 from manifoldgp.averaging.stacking import (
     Candidates,
@@ -27,12 +28,9 @@ from manifoldgp.averaging.stacking import (
 from manifoldgp.averaging.sure_members import Followed
 from manifoldgp.averaging.verdict import (
     _weights_in_words,
-    coverage,
     errors_in_words,
     held_out_numbers,
     held_out_remarks,
-    interval_remarks,
-    uneven,
 )
 from manifoldgp.errors import InputError
 from manifoldgp.training.trained import Earlier
@@ -191,35 +189,59 @@ def test_noise_that_grows_with_the_target_is_told():
     rng = np.random.default_rng(0)
     mean = rng.uniform(0.0, 1.0, 400)
     even, growing = rng.normal(size=400), rng.normal(size=400) * (0.3 + 1.4 * mean)  # one noise level is assumed of both
-    assert uneven(ndtr(even), mean) is None
-    low, high = uneven(ndtr(growing), mean)
-    assert low > 0.98
-    assert high < 0.9
-    assert uneven(ndtr(growing), -mean) == (high, low)
-    assert uneven(ndtr(growing[:50]), mean[:50]) is None  # too few rows to look at thirds of them
+    assert uneven_intervals(ndtr(even), mean) is None
+    found = uneven_intervals(ndtr(growing), mean)
+    assert found.level == 0.95
+    assert found.low > 0.98
+    assert found.high < 0.9
+    assert found.grows
+    assert uneven_intervals(ndtr(growing), -mean) == Uneven(0.95, found.high, found.low)
+    assert uneven_intervals(ndtr(growing[:50]), mean[:50]) is None  # too few rows to look at thirds of them
     densities = {"plain GP": 1.0, "warm": 0.9, "cold": 0.9, "own": 0.9, "control": 1.0, "stack": 0.9}
     report = report_with([[1.0, 0.0], [0.0, 0.0], [0.0, 0.0], [0.0, 0.0]], densities, ndtr(growing))
     assert any("the noise grows with the target" in remark for remark in held_out_remarks(replace(report, mean=mean)))
 
 
+def test_noise_that_grows_is_seen_in_the_middle_where_wide_tails_hide_it():
+    """A stack with widened copies held nearly all rows by its 95 % intervals, and 91 and 37 % by those of 50 %."""
+    rng = np.random.default_rng(1)
+    mean = rng.uniform(0.0, 1.0, 130)
+    pit = ndtr(rng.normal(size=130) * (0.2 + 0.8 * mean))
+    found = uneven_intervals(pit, mean)
+    assert found.level == 0.5
+    assert found.low > found.high + 0.2
+    assert "The 50 % intervals hold" in interval_remarks(pit, mean)[-1]
+
+
+SPREAD = np.linspace(0.03, 0.97, 18)
+
+
 def test_words_do_not_call_chance_too_narrow():
-    inside, outside = np.full(18, 0.5), np.full(2, 0.001)
-    assert interval_remarks(np.r_[inside, outside]) == []  # 18 of 20: one calibrated model in four does worse
-    assert interval_remarks(np.full(20, 0.5)) == []
-    assert "too narrow" in interval_remarks(np.tile(np.r_[inside, outside], 20))[0]  # 360 of 400
-    assert "too wide" in interval_remarks(np.full(400, 0.5))[0]
+    outside = np.full(2, 0.001)
+    assert interval_remarks(np.r_[SPREAD, outside]) == []  # 18 of 20: one calibrated model in four does worse
+    assert interval_remarks(np.linspace(0.03, 0.97, 20)) == []
+    assert "too narrow" in interval_remarks(np.tile(np.r_[SPREAD, outside], 20))[0]  # 360 of 400
+    assert "too wide" in interval_remarks(np.tile(SPREAD, 22))[0]
+
+
+def test_intervals_that_are_too_wide_in_the_middle_only_are_told():
+    """Of a simulator without noise the 50 % intervals held 82 % of the rows and those of 95 % as many as they should: "intervals hold" was all that was said."""
+    pit = np.r_[np.linspace(0.26, 0.74, 90), np.linspace(0.03, 0.24, 12), np.linspace(0.76, 0.97, 12), np.full(6, 0.001)]
+    assert off_level(pit).level == 0.5
+    assert interval_remarks(pit) == ["The 50 % intervals hold 75.0 % of 120 held-out rows: they are too wide."]
 
 
 def test_rows_of_a_group_that_err_together_count_for_fewer():
     """Of nine firms one was missed as a whole: 161 of 180 rows say less than as many independent ones do."""
-    pit, firms = np.full(180, 0.5), np.repeat(np.arange(9), 20)
+    pit, firms = np.tile(SPREAD, 10), np.repeat(np.arange(9), 20)
     pit[:19] = 0.001
-    assert interval_remarks(pit, firms) == []
+    assert interval_remarks(pit, None, firms) == []
     assert "hold 89.4 % of 180 held-out rows: they are too narrow" in interval_remarks(pit)[0]
-    spread = np.where(np.arange(180) % 6 == 0, 0.001, 0.5)
-    assert "too narrow" in interval_remarks(spread, firms)[0]  # every firm is missed as often
-    assert interval_remarks(np.full(400, 0.5), np.arange(400) // 40) == []  # ten stretches without a miss are no wonder
-    assert "too wide" in interval_remarks(np.full(400, 0.5), np.arange(400))[0]
+    missed = np.where(np.arange(180) % 6 == 0, 0.001, np.tile(SPREAD, 10))
+    assert "too narrow" in interval_remarks(missed, None, firms)[0]  # every firm is missed as often
+    held = np.tile(SPREAD, 20)
+    assert interval_remarks(held, None, np.arange(360) // 36) == []  # ten stretches without a miss are no wonder
+    assert "too wide" in interval_remarks(held, None, np.arange(360))[0]
 
 
 def test_groups_of_held_out_rows_are_known_to_the_report_and_its_file(tmp_path):
@@ -280,7 +302,9 @@ def test_a_few_held_out_rows_judge_neither_features_nor_intervals():
     """Of two rows it was said that the features add little."""
     densities = {"plain GP": 1.0, "warm": 1.01, "cold": 1.2, "own": 3.0, "control": 1.0, "stack": 0.99}
     report = report_with([[0.8, 0.05], [0.1, 0.0], [0.03, 0.0], [0.02, 0.0]], densities)
-    few = replace(report, log_density={name: value[:19] for name, value in report.log_density.items()}, pit=np.full(19, 0.5))
+    few = replace(
+        report, log_density={name: value[:19] for name, value in report.log_density.items()}, pit=np.linspace(0.03, 0.97, 19)
+    )
     told = "19 held-out rows are too few to tell what features add here, or whether intervals hold. Plain GPs carry 85 % of the weight."
     assert held_out_remarks(few) == [told]
     assert any("too narrow" in remark for remark in held_out_remarks(replace(few, pit=np.zeros(19))))

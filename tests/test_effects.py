@@ -115,6 +115,7 @@ def test_the_page_begins_with_the_error_beside_that_of_the_mean(tmp_path):
         (np.repeat([0.001, 0.5], 50), "intervals are too narrow</b>: those of 95 % hold 50 %"),
         (np.full(200, 0.5), "intervals are too wide</b>: those of 95 % hold 100 %"),
         (np.array([0.01, 0.5, 0.5, 0.5, 0.5]), "intervals hold"),  # four of five: chance explains it
+        (np.linspace(0.01, 0.99, 59), "intervals hold, as far as 59 rows can tell"),
     ],
 )
 def test_intervals_are_judged_as_far_as_chance_allows(pit, words):

@@ -673,6 +673,18 @@ def test_a_series_of_dates_alone_is_told_what_suits_it(here, step, period):
     assert "Dates alone" not in mgp(*fit, "--cyclic", "week").err
 
 
+def test_rows_in_order_of_dates_are_told_which_errors_are_the_easy_ones(here):
+    """Sea temperatures had a typical error of 0.4 degrees on rows between known ones, and of 2.2 on whole stretches."""
+    told = "The rows stand in order of day: errors that are told are those of rows between known ones"
+    days = pd.date_range("2026-01-01", periods=30, freq="D").strftime("%Y-%m-%d").to_numpy()
+    fit = ("fit", "data.csv", "-t", "y", "--out", "m.mgp", *FAST)
+    messy().assign(day=days).to_csv("data.csv", index=False)
+    assert told in mgp(*fit).err
+    assert told not in mgp(*fit, "--group", "site").err
+    messy().assign(day=RNG.permutation(days)).to_csv("data.csv", index=False)
+    assert "The rows stand in order" not in mgp(*fit).err
+
+
 def test_a_text_with_one_category_and_gaps_is_told_as_one(here):
     table = messy().assign(fee=["$70/mo"] + [None] * 29)
     table[["x", "fee", "y"]].to_csv("data.csv", index=False)

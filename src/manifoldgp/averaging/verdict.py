@@ -7,27 +7,17 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from scipy.special import bdtr, bdtrc
 
 from manifoldgp._system.plain_text import counted, digits, explained_share, verb
 from manifoldgp.averaging.averages import SamplingReport
+from manifoldgp.averaging.calibration import FEWEST_ROWS, coverage, interval_remarks
 from manifoldgp.averaging.differences import paired, units_of
 from manifoldgp.averaging.folds import SHORT_STRETCH
 from manifoldgp.averaging.kinds import PLAIN
 from manifoldgp.averaging.stacking import PLAIN_GPS, HeldOutReport
 
-_LEVELS = (0.5, 0.9, 0.95)
 _LITTLE = 0.02
 """Nats a row: a smaller difference is called none."""
-
-_UNEVEN_ROWS = 60
-"""Held-out rows from which on a third of them says whether intervals hold there."""
-
-_UNEVEN = 0.05
-"""Difference between what intervals hold of the highest and of the lowest third of predictions, from which on it is told."""
-
-FEWEST_ROWS = 20
-"""Held-out rows from which on it is said that intervals hold, and what features add: of fewer, intervals of 95 % should miss less than one."""
 
 
 def held_out_numbers(report: HeldOutReport, scale: float) -> dict[str, Any]:
@@ -77,7 +67,7 @@ def held_out_remarks(report: HeldOutReport) -> list[str]:
     stopped = [name for name in report.cut_short if name in learned]
     if stopped:
         return [_untried_in_words(stopped, sum(share[name] for name in report.groups if name in PLAIN_GPS))]
-    certainty = interval_remarks(report.pit, report.together) + _uneven_in_words(report) + _short_stretch(report)
+    certainty = interval_remarks(report.pit, report.mean, report.together) + _short_stretch(report)
     if len(report.pit) < FEWEST_ROWS:
         return [_too_few_in_words(len(report.pit), sum(share[name] for name in report.groups if name in PLAIN_GPS)), *certainty]
     control = min(control, plain)
@@ -127,82 +117,6 @@ def said_errors(found: Mapping[str, float], rows: int, together: str | None, uni
     return f"On {rows:,} held-out rows{whole} the typical error (RMSE){of} is {digits(found['RMSE'], 3)}{unit}, the mean error (MAE) {digits(found['MAE'], 3)}{unit}{explained}."
 
 
-def interval_remarks(pit: np.ndarray, together: np.ndarray | None = None, level: float = 0.95) -> list[str]:
-    """A sentence where intervals hold another share of the held-out rows than they say, by more than three points and by more than chance explains.
-
-    Chance: what happens to one calibrated model in a hundred (binomial law). together: (n,) labels of rows that are alike, which count for fewer rows
-    as far as their misses come together.
-
-    >>> interval_remarks(np.r_[np.full(18, 0.5), 0.0, 0.0])  # 18 of 20 rows
-    []
-    """
-    inside = np.abs(pit - 0.5) <= 0.5 * level
-    n, share = len(pit), float(inside.mean())
-    independent = n if together is None else _independent_rows(inside, together)
-    held = share * independent
-    unlikely = 2.0 * min(bdtr(math.ceil(held), independent, level), bdtrc(math.floor(held) - 1, independent, level)) < 0.01
-    if abs(share - level) <= 0.03 or not unlikely:
-        return []
-    word = "too narrow" if share < level else "too wide"
-    return [f"The {100 * level:g} % intervals hold {100 * share:.1f} % of {n:,} held-out rows: they are {word}."]
-
-
-def uneven(
-    pit: np.ndarray, mean: np.ndarray | None, together: np.ndarray | None = None, level: float = 0.95
-) -> tuple[float, float] | None:
-    """What intervals hold of the third of the rows with the lowest predictions and of that with the highest, where this differs clearly: the noise follows the target. Else None.
-
-    pit, mean: PIT and predicted mean (n,) of rows that the model has not seen. Clearly: the ranks of |PIT − ½| and of the means go together by three standard errors (rows of one
-    label in ``together`` count as one), and the two shares differ by five points.
-
-    >>> place = np.linspace(0.01, 0.99, 50)
-    >>> pit = np.r_[0.5 + 0.2 * (place - 0.5), place, np.clip(0.5 + 3 * (place - 0.5), 0, 1)]
-    >>> uneven(pit, np.repeat([0.0, 1.0, 2.0], 50)), uneven(np.tile(place, 3), np.repeat([0.0, 1.0, 2.0], 50))
-    ((1.0, 0.32), None)
-    """
-    n = len(pit)
-    if mean is None or n < _UNEVEN_ROWS:
-        return None
-    distance, place = (_standardised_ranks(values) for values in (np.abs(pit - 0.5), mean))
-    found = paired(distance * place, units_of(n, together, False))
-    order, third = np.argsort(mean, kind="stable"), n // 3
-    inside = np.abs(pit - 0.5) <= 0.5 * level
-    low, high = float(inside[order[:third]].mean()), float(inside[order[-third:]].mean())
-    clear = abs(found.value) > 3.0 * found.error and (low > high) == (found.value > 0)
-    return (low, high) if clear and abs(low - high) >= _UNEVEN else None
-
-
-def _uneven_in_words(report: HeldOutReport) -> list[str]:
-    found = uneven(report.pit, report.mean, report.together)
-    if found is None:
-        return []
-    low, high = found
-    return [
-        f"The 95 % intervals hold {100 * low:.0f} % of the third of the held-out rows with the lowest predictions and {100 * high:.0f} % of the third with the highest: the noise "
-        f"{'grows' if low > high else 'shrinks'} with the target. target_warping='tanh' learns a scale on which it may not; fit(..., noise_std=) takes what is known of each row."
-    ]
-
-
-def _standardised_ranks(values: np.ndarray) -> np.ndarray:
-    """Ranks, equal ones of equal values, with mean zero and variance one; zero where all are equal."""
-    ranks = np.unique(values, return_inverse=True)[1].astype(float)
-    return (ranks - ranks.mean()) / max(float(ranks.std()), 1e-300)
-
-
-def _independent_rows(inside: np.ndarray, together: np.ndarray) -> int:
-    """How many independent rows tell the share that is inside as well as these, some of which belong together: Kish's design effect.
-
-    >>> told = np.array([True, True, True, False] * 5)
-    >>> _independent_rows(told, np.arange(20)), _independent_rows(np.sort(told), np.arange(20) // 5)
-    (19, 3)
-    """
-    n, units = len(inside), units_of(len(inside), together, False)
-    share, error = paired(inside.astype(float), units)
-    if share in (0.0, 1.0) or math.isinf(error):
-        return int(units.max()) + 1  # as if each were one row: how alike their rows are is not known
-    return max(1, min(n, round(share * (1.0 - share) / max(error**2, 1e-300))))
-
-
 def sampling_numbers(report: SamplingReport) -> dict[str, Any]:
     """R-hat, effective draws and divergences of full Bayes."""
     return {
@@ -220,15 +134,6 @@ def sampling_remarks(report: SamplingReport) -> list[str]:
         f"The NUTS chains mix badly: R-hat {report.worst_rhat:.2f} (good: below 1.05), effective draws {report.smallest_ess:.0f} (good: above 50), "
         f"divergent {100 * report.divergent:.0f} % (good: below 5 %). Networks have many equivalent optima; compare with averaging='stack'."
     ]
-
-
-def coverage(pit: np.ndarray) -> dict[float, float]:
-    """Share of rows inside the central interval of each level, from PIT values (N,).
-
-    >>> coverage(np.array([0.5, 0.01]))
-    {0.5: 0.5, 0.9: 0.5, 0.95: 0.5}
-    """
-    return {level: float((np.abs(pit - 0.5) <= 0.5 * level).mean()) for level in _LEVELS}
 
 
 def _untried_in_words(stopped: list[str], plain: float) -> str:

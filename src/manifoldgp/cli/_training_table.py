@@ -226,6 +226,8 @@ def _say_what_was_read(training: Training, rows: int, messages: Messages, ordere
     _warn_of_copies(training, messages)
     if not ordered:
         _warn_of_row_numbers(training.X, messages)
+        if not encoding.group:
+            _tell_order(training.X, messages)
     if encoding.group:
         messages.note(
             f"{encoding.group}: {counted(len(set(training.groups)), 'label')} of rows that belong together; not an input"
@@ -337,6 +339,27 @@ def _warn_of_row_numbers(inputs: Any, messages: Messages) -> None:
         without = " ".join(option("--drop", name) for name in found)
         messages.warn(
             f"{', '.join(found)}: seems to be the number of the row, and is an input here. If it says nothing about new rows, leave it out: {without}"
+        )
+
+
+_FEWEST_DATES = 20
+"""Different dates from which on it is told that the rows stand in their order."""
+
+
+def _tell_order(inputs: Any, messages: Messages) -> None:
+    """Errors on rows between known ones say little of rows that come later: of sea temperatures they were a fifth of what those of whole stretches are."""
+    from manifoldgp.data.dates import as_times, holds_times
+
+    dates = {str(name): as_times(column.dropna())[0].dropna() for name, column in inputs.items() if holds_times(column.dropna())}
+    growing = [
+        name
+        for name, times in dates.items()
+        if times.nunique() >= _FEWEST_DATES and (times.is_monotonic_increasing or times.is_monotonic_decreasing)
+    ]
+    if growing:
+        messages.warn(
+            f"The rows stand in order of {growing[0]}: errors that are told are those of rows between known ones, which may resemble them. If later rows are to be predicted, "
+            "--ordered holds out whole stretches of time."
         )
 
 

@@ -12,8 +12,9 @@ import numpy as np
 from manifoldgp import inspection, metrics
 from manifoldgp._system.plain_text import argument, counted, digits, explained_share, one_line, unit_of
 from manifoldgp.averaging import as_averaging
+from manifoldgp.averaging.calibration import FEWEST_ROWS, off_level, uneven_intervals
 from manifoldgp.averaging.stacking import PLAIN_GPS
-from manifoldgp.averaging.verdict import FEWEST_ROWS, errors_of, interval_remarks, uneven
+from manifoldgp.averaging.verdict import errors_of
 from manifoldgp.data.encoding import TableEncoding
 from manifoldgp.estimators.early_end import early_end
 from manifoldgp.estimators.kernel_choice import KernelChoice
@@ -51,6 +52,9 @@ SCORES = (
     "Held out: rows that the folds of the stack kept from the models that predict them. Left out: each training row is predicted from all the others, with "
     "parameters that have seen it; that flatters the model a little, and much where neighbours are alike, as rows of one run or of one moment are."
 )
+_TELLING_ROWS = 60
+"""Rows from which on it is said without reserve that intervals hold."""
+
 _WORST = (
     "Look at these first: a typing error, a broken sensor, or a kind of row of which the model has seen too few. "
     "Rows are counted from 1, "
@@ -161,23 +165,27 @@ def _first_numbers(view: ModelView, target: TargetView) -> _FirstNumbers:
 
 
 def _intervals_in_words(pit: np.ndarray, together: np.ndarray | None = None, mean: np.ndarray | None = None) -> str:
-    """Whether 95 % intervals hold as many rows as they should, by the rule of ``diagnose()``: as far as chance allows.
+    """Whether intervals hold as many rows as they should, by the rules of ``diagnose()``: as far as chance allows.
 
-    >>> _intervals_in_words(np.r_[np.full(119, 0.5), 0.0]), _intervals_in_words(np.full(400, 0.5))
+    >>> even = np.linspace(0.02, 0.98, 120)
+    >>> _intervals_in_words(even), _intervals_in_words(np.full(400, 0.5))
     ('<b>intervals hold</b>', '<b>intervals are too wide</b>: those of 95 % hold 100 %')
     >>> _intervals_in_words(np.r_[np.full(419, 0.5), 0.0])
     '<b>intervals are too wide</b>: those of 95 % hold 99.8 %'
-    >>> _intervals_in_words(np.full(5, 0.5))
-    'too few rows to say whether intervals hold'
+    >>> _intervals_in_words(np.r_[np.linspace(0.3, 0.7, 95), np.full(5, 0.0)])
+    '<b>intervals are too wide</b>: those of 50 % hold 95 %'
+    >>> _intervals_in_words(even[::4]), _intervals_in_words(np.full(5, 0.5))
+    ('intervals hold, as far as 30 rows can tell', 'too few rows to say whether intervals hold')
     """
-    differs = uneven(pit, mean, together)
-    if differs is not None:
-        low, high = map(_percent, differs)
-        return f"<b>intervals are not alike everywhere</b>: those of 95 % hold {low} of the third of the rows with the lowest predictions and {high} of the third with the highest"
-    if not interval_remarks(pit, together):
-        return "too few rows to say whether intervals hold" if len(pit) < FEWEST_ROWS else "<b>intervals hold</b>"
-    inside = float(np.mean(np.abs(pit - 0.5) <= 0.475))
-    return f"<b>intervals are too {'narrow' if inside < 0.95 else 'wide'}</b>: those of 95 % hold {_percent(inside)}"
+    uneven, off = uneven_intervals(pit, mean, together), off_level(pit, together)
+    if uneven is not None:
+        low, high = _percent(uneven.low), _percent(uneven.high)
+        return f"<b>intervals are not alike everywhere</b>: those of {100 * uneven.level:g} % hold {low} of the third of the rows with the lowest predictions and {high} of the third with the highest"
+    if off is not None:
+        return f"<b>intervals are {off.word}</b>: those of {100 * off.level:g} % hold {_percent(off.share)}"
+    if len(pit) < FEWEST_ROWS:
+        return "too few rows to say whether intervals hold"
+    return "<b>intervals hold</b>" if len(pit) >= _TELLING_ROWS else f"intervals hold, as far as {len(pit)} rows can tell"
 
 
 def _percent(share: float) -> str:
