@@ -268,9 +268,8 @@ class DynamicsModel(BaseEstimator):
     def save(self, path: str | Path) -> None:
         """Write the fitted model to one file that `DynamicsModel.load` reads; no pickle. ``manifoldgp.load`` gives its regression alone."""
         check_is_fitted(self)
-        header, tensors = model_file.packed(self.regressor_)
-        header["dynamics"] = {"space": self.space_.to_plain(), "default_regressor": self.regressor is None}
-        model_file.write(path, header, tensors)
+        plain = {"space": self.space_.to_plain(), "default_regressor": self.regressor is None}
+        model_file.save_with_part(self.regressor_, path, "dynamics", plain)
 
     @classmethod
     def load(cls, path: str | Path, device: str = "cpu") -> DynamicsModel:
