@@ -167,7 +167,7 @@ def sample_of(data: Data, count: int, rng: np.random.Generator) -> Data:
     if len(data.y) <= count:
         return data
     index = torch.as_tensor(np.sort(rng.choice(len(data.y), count, replace=False)), device=data.y.device)
-    return Data(data.X[index], data.y[index], None if data.known_noise is None else data.known_noise[index])
+    return data.only(index)
 
 
 def make_batch(data: Data, folds: Sequence[np.ndarray]) -> Folds:

@@ -354,9 +354,7 @@ class LocalPosterior(Conditioned):
 
     def _exact(self, member: int, rows: Tensor) -> Posterior:
         """One member conditioned on some of the rows."""
-        noise = self.data.known_noise
-        some = Data(self.data.X[rows], self.data.y[rows], None if noise is None else noise[rows])
-        return condition(self.model, self._values_of(slice(member, member + 1), self.values), some)
+        return condition(self.model, self._values_of(slice(member, member + 1), self.values), self.data.only(rows))
 
     def left_out(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         split = [(r, cell, which) for r, own in enumerate(self.each) for cell, which in own.split_rows(rows)]
@@ -432,6 +430,5 @@ def through_points(model: Model, values: Tree, data: Data, points: int) -> Spars
         members = max((leaf.shape[0] for _, leaf in leaves(values)), default=1)
         H = model.features_at(values, data.X[chosen])
         named = dict(leaves(values)) | {"inducing.Z": H.expand(members, *H.shape[-2:]).contiguous()}
-        every, noise = -(-len(data.y) // MOST_THROUGH), data.known_noise
-        some = Data(data.X[::every], data.y[::every], None if noise is None else noise[::every])
+        some = data.only(slice(None, None, -(-len(data.y) // MOST_THROUGH)))
         return replace(condition_sparse(model, nest(named), some), data=data)

@@ -143,8 +143,7 @@ class SparsePosterior(Conditioned):
 def split_rows(rows: Data, size: int) -> Iterable[Data]:
     """The rows (one data set, one target) in chunks."""
     for start in range(0, len(rows.y), size):
-        part = slice(start, start + size)
-        yield Data(rows.X[part], rows.y[part], None if rows.known_noise is None else rows.known_noise[part])
+        yield rows.only(slice(start, start + size))
 
 
 def from_sums(
