@@ -16,8 +16,9 @@ from manifoldgp.errors import NotPositiveDefiniteError
 from manifoldgp.evidence import isolate_masked_rows
 from manifoldgp.inference.cells import Cells, nearest
 from manifoldgp.inference.exact_posterior import BLOCK_ROWS
-from manifoldgp.inference.local_posterior import Nearness, conditioned
+from manifoldgp.inference.local_posterior import conditioned
 from manifoldgp.inference.mixtures import Predictive, Warp
+from manifoldgp.inference.neighbourhoods import Nearness
 from manifoldgp.model import Data, Model
 from manifoldgp.parameters import Tree, map_leaves
 

@@ -56,7 +56,7 @@ from manifoldgp.averaging.members import nested_gp, pick, warm_and_cold
 from manifoldgp.averaging.searched_gp import search_on_folds, trained_further
 from manifoldgp.averaging.stacking import PLAIN_GPS, HeldOutReport
 from manifoldgp.model import Data, Model
-from manifoldgp.parameters import Tree, leaves
+from manifoldgp.parameters import Tree, leaves, members_in
 from manifoldgp.training.plan import LEAST_KEPT
 from manifoldgp.training.trained import Trained
 from manifoldgp.training.trainer import Start, Trainer, Training, as_drawn
@@ -285,7 +285,7 @@ class OnFolds:
 
     def _start_at(self, values: Tree, folds: int = 0) -> Start:
         """Where the plain GP of each fold starts. values: of one GP, or of one for every fold. folds: how many; all by default."""
-        started = pick(values, np.arange(folds or self.folds.count) % max(leaf.shape[0] for _, leaf in leaves(values)))
+        started = pick(values, np.arange(folds or self.folds.count) % members_in(values))
         return lambda drawn: started
 
     def _plain(self, phase: str, model: Model, data: Data, start: Start, iterations: int) -> Training:

@@ -16,7 +16,8 @@ from manifoldgp.estimators.descriptions import ModulesError, describe, rebuild
 from manifoldgp.inference.certainty import Certainty
 from manifoldgp.inference.ensemble import Ensemble
 from manifoldgp.inference.exact_posterior import Posterior
-from manifoldgp.inference.local_posterior import FIRST_FEATURES, MOST_NEAR, LocalPosterior, Nearness, condition_locally
+from manifoldgp.inference.local_posterior import FIRST_FEATURES, LocalPosterior, condition_locally
+from manifoldgp.inference.neighbourhoods import MOST_NEAR, Nearness
 from manifoldgp.inference.sparse_posterior import SparsePosterior
 from manifoldgp.model import Data, Model
 from manifoldgp.parameters import Parameter, Tree, constant_law, leaves, nest
