@@ -435,7 +435,7 @@ def test_groups_that_add_little_go_no_further(monkeypatch):
 
 @pytest.mark.parametrize("wanted", [False, True])
 def test_other_kernels_are_tried_on_few_rows_before_they_are_trained_on_many(monkeypatch, wanted):
-    monkeypatch.setattr(on_folds, "SCREEN_FROM", 20)
+    monkeypatch.setattr("manifoldgp.averaging.fold_members.SCREEN_FROM", 20)
     monkeypatch.setattr(on_folds, "SCREEN_ROWS", 15)
     monkeypatch.setattr(FoldContest, "missed", lambda contest, among, optional: list(optional) if wanted else [])
     X, y = cliff(4, 40)
@@ -449,7 +449,7 @@ def test_other_kernels_are_tried_on_few_rows_before_they_are_trained_on_many(mon
 
 @pytest.mark.parametrize("pay", [False, True])
 def test_rough_members_begin_where_learned_features_or_the_rough_gp_are_worth_something(monkeypatch, pay):
-    monkeypatch.setattr(on_folds, "SCREEN_FROM", 20)
+    monkeypatch.setattr("manifoldgp.averaging.fold_members.SCREEN_FROM", 20)
     monkeypatch.setattr(on_folds, "SCREEN_ROWS", 15)
     monkeypatch.setattr(FoldContest, "missed", lambda *_: ["warm"] if pay else [])  # the rough GP loses its screen
     X, y = cliff(4, 40)

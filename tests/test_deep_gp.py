@@ -103,21 +103,23 @@ def test_functions_are_drawn_as_many_at_once_as_rows_and_inducing_points_allow(d
 
 @pytest.mark.parametrize("change", [{"samples": 10**9}, {"layers": 50}, {"layers": 1}, {"scale": 0.0}])
 def test_a_forged_file_is_refused(deep, tmp_path, change):
+    from manifoldgp._system import tensor_file
     from manifoldgp.estimators import model_file
 
     header, tensors = model_file.packed(deep)
     header["ensembles"][0] |= change
-    model_file.write(tmp_path / "forged.mgp", header, tensors)
+    tensor_file.write(tmp_path / "forged.mgp", header, tensors)
     with pytest.raises(FileFormatError):
         manifoldgp.load(tmp_path / "forged.mgp")
 
 
 def test_values_that_are_no_covariance_are_refused(deep, tmp_path):
+    from manifoldgp._system import tensor_file
     from manifoldgp.estimators import model_file
 
     header, tensors = model_file.packed(deep)
     name = next(name for name in tensors if name.endswith("natural_mat"))
-    model_file.write(tmp_path / "forged.mgp", header, tensors | {name: -tensors[name].detach()})
+    tensor_file.write(tmp_path / "forged.mgp", header, tensors | {name: -tensors[name].detach()})
     with pytest.raises(FileFormatError):
         manifoldgp.load(tmp_path / "forged.mgp")
 

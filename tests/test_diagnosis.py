@@ -15,7 +15,9 @@ import torch
 from manifoldgp import MLP, PCA, GPRegressor, LogNormal, ManifoldGPRegressor, Restarts, Single, Stack
 from manifoldgp.averaging.stacking import HeldOutReport
 from manifoldgp.cli.inspect import _in_words
-from manifoldgp.estimators.diagnosis import Diagnosis, _may_be_noise_free, _scaled_kernels
+from manifoldgp.estimators.diagnosis import Diagnosis
+from manifoldgp.estimators.input_influence import _scaled_kernels
+from manifoldgp.estimators.posterior_checks import _may_be_noise_free
 from manifoldgp.inspection.page_tables import numbers_table
 from manifoldgp.kernels import Matern32, Periodic, SquaredExponential
 from manifoldgp.noise import DEFAULT_FLOOR, GaussianNoise

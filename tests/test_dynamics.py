@@ -17,10 +17,10 @@ from sklearn.linear_model import Ridge
 import manifoldgp
 from command_line import fails, mgp
 from manifoldgp import DeepGPRegressor, GPRegressor, ManifoldGPRegressor, Single
+from manifoldgp._system import tensor_file
 from manifoldgp.dynamics import DynamicsModel, Trajectories, cross_validate
 from manifoldgp.dynamics.state_space import Kinematics, StateSpace
 from manifoldgp.errors import FileFormatError, InputError
-from manifoldgp.estimators import model_file
 from manifoldgp.inference.gaussian_outputs import GaussianOutputs, gaussian_outputs
 from manifoldgp.inference.gaussian_series import SeriesOutputs, series_outputs
 from manifoldgp.inference.uncertain_inputs import UncertainInputs, normal_points
@@ -293,9 +293,9 @@ def test_files_and_clones_keep_what_was_learnt(kinematic, tmp_path):
     kinematic.regressor_.save(tmp_path / "regression.mgp")
     with pytest.raises(FileFormatError, match="no dynamics"):
         DynamicsModel.load(tmp_path / "regression.mgp")
-    header, tensors = model_file.read(tmp_path / "pendulum.mgp")
+    header, tensors = tensor_file.read(tmp_path / "pendulum.mgp")
     header["dynamics"]["space"]["angles"] = [float("inf")]
-    model_file.write(tmp_path / "forged.mgp", header, tensors)
+    tensor_file.write(tmp_path / "forged.mgp", header, tensors)
     with pytest.raises(FileFormatError, match="inconsistent"):
         DynamicsModel.load(tmp_path / "forged.mgp")
     plain = kinematic.space_.to_plain()
@@ -374,9 +374,9 @@ def test_names_of_states_and_actions_reach_the_regression(kinematic, plain, tmp_
     targets = ("change of angle", "change of rate")
     assert plain.regressor_.table_encoding_.targets == targets
     plain.save(tmp_path / "plain.mgp")
-    header, tensors = model_file.read(tmp_path / "plain.mgp")
+    header, tensors = tensor_file.read(tmp_path / "plain.mgp")
     del header["table"]
-    model_file.write(tmp_path / "earlier.mgp", header | {"feature_names": []}, tensors)  # as version 0.2 wrote it
+    tensor_file.write(tmp_path / "earlier.mgp", header | {"feature_names": []}, tensors)  # as version 0.2 wrote it
     for file in ("plain.mgp", "earlier.mgp"):
         shown = " ".join(mgp("inspect", tmp_path / file).out.split())
         assert (

@@ -11,9 +11,9 @@ import torch
 from sklearn.base import clone
 
 from manifoldgp import DeepGPRegressor, Forecaster, GPRegressor, LogNormal, ManifoldGPRegressor, Single
+from manifoldgp._system import tensor_file
 from manifoldgp.data.series import EvenSeries, even_series
 from manifoldgp.errors import FileFormatError, InputError
-from manifoldgp.estimators import model_file
 from manifoldgp.estimators.forecasting import Windows
 from manifoldgp.features import Circle
 from manifoldgp.inference.circle_inputs import Circles
@@ -375,10 +375,10 @@ def in_series(**changes):
 def test_forged_files_are_refused_when_they_are_loaded(change, words, fitted, tmp_path):
     """And before anything of their size is made: a billion lags would take all memory."""
     fitted.save(tmp_path / "forecaster.mgp")
-    header, tensors = model_file.read(tmp_path / "forecaster.mgp")
+    header, tensors = tensor_file.read(tmp_path / "forecaster.mgp")
     kept = header["forecast"]
     header["forecast"] = kept | {name: new(kept[name]) if callable(new) else new for name, new in change.items()}
-    model_file.write(tmp_path / "forged.mgp", header, tensors)
+    tensor_file.write(tmp_path / "forged.mgp", header, tensors)
     with pytest.raises(FileFormatError, match=words):
         Forecaster.load(tmp_path / "forged.mgp")
 
@@ -391,7 +391,7 @@ def test_a_long_argument_that_was_set_after_the_fit_does_not_take_memory(fitted,
 
 def test_a_file_with_another_kind_of_regression_is_refused(fitted, tmp_path):
     fitted.save(tmp_path / "forecaster.mgp")
-    plain = model_file.read(tmp_path / "forecaster.mgp")[0]["forecast"]
+    plain = tensor_file.read(tmp_path / "forecaster.mgp")[0]["forecast"]
     with pytest.raises(ValueError, match="draws no functions"):
         Forecaster._from_plain(plain, object())
 

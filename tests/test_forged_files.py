@@ -14,9 +14,9 @@ import torch
 import manifoldgp
 from drawn_estimators import drawn_estimator
 from manifoldgp import GPRegressor, Predictor, Sparse, features
+from manifoldgp._system import tensor_file
 from manifoldgp._system.bounded_json import DEEPEST, MOST_VALUES, dump, parse
 from manifoldgp.errors import FileFormatError, InputError
-from manifoldgp.estimators import model_file
 from manifoldgp.estimators.size_limit import FREE_ELEMENTS, SizeLimit
 from manifoldgp.model import Model
 from manifoldgp.training.processes import packed, unpacked
@@ -29,9 +29,9 @@ HUGE = 400_000_000
 def forged(path, change, number=0):
     """A model file whose header and tensors were changed, with a checksum that fits."""
     path.write_bytes(mutated_files.model_files()[number])
-    header, tensors = model_file.read(path)
+    header, tensors = tensor_file.read(path)
     change(header, tensors)
-    model_file.write(path, header, tensors)
+    tensor_file.write(path, header, tensors)
     return path
 
 
@@ -134,9 +134,9 @@ def test_what_a_forged_table_says_is_held_against_its_model(of_a_table, tmp_path
     assert np.isfinite(
         manifoldgp.load(of_a_table).predict(pd.DataFrame({"place": ["p1"], "day": ["2020-01-05"], "x": [np.nan]}))
     ).all()
-    header, tensors = model_file.read(of_a_table)
+    header, tensors = tensor_file.read(of_a_table)
     change(header["table"] if column is None else header["table"]["columns"][column])
-    model_file.write(tmp_path / "forged", header, tensors)
+    tensor_file.write(tmp_path / "forged", header, tensors)
     with pytest.raises(FileFormatError):
         manifoldgp.load(tmp_path / "forged")
 
@@ -171,7 +171,7 @@ def test_what_could_not_be_read_again_is_not_written(tmp_path):
         deep = [deep]
     assert parse(dump(deep)) == deep
     with pytest.raises(InputError, match="cannot be written to a file: its description has more than 200 lists or tables"):
-        model_file.write(tmp_path / "model.mgp", {"deep": [deep]}, {})
+        tensor_file.write(tmp_path / "model.mgp", {"deep": [deep]}, {})
     assert not list(tmp_path.iterdir())
 
 

@@ -14,7 +14,7 @@ import manifoldgp
 from manifoldgp import GPRegressor, ManifoldGPRegressor, Single
 from manifoldgp.averaging import Stack
 from manifoldgp.errors import DisconnectedParameterError, InputError, TrainingFailedError
-from manifoldgp.estimators.diagnosis import _starts
+from manifoldgp.estimators.start_agreement import start_agreement
 from manifoldgp.features import MLP, Module
 from manifoldgp.inspection.page_tables import about_endings, ending
 from manifoldgp.kernels import SquaredExponential
@@ -200,10 +200,9 @@ def test_members_of_a_stack_are_not_called_left_behind():
 
 
 def test_one_start_that_was_left_behind_is_one():
-    remarks = []
     table = np.zeros(2, GPRegressor(restarts=1, max_iter=1).fit(X[:9], Y[:9]).starts_.dtype)
     table["status"] = "lost on 80 rows", "converged"
-    _starts(table, 160, {}, remarks, True)
+    remarks = start_agreement(table, 160, limit=True).remarks
     assert remarks[0].startswith("1 of 2 starts was trained on a part of the 160 rows and left behind there")
 
 

@@ -16,8 +16,9 @@ from manifoldgp.estimators import program_targets
 from manifoldgp.estimators.method import chosen_method
 from manifoldgp.inference.cells import Cells, nearest
 from manifoldgp.inference.exact_posterior import condition
-from manifoldgp.inference.local_posterior import LocalPosterior, Nearness, condition_locally, conditioned, through_points
-from manifoldgp.inference.sparse_posterior import SparsePosterior, condition_sparse
+from manifoldgp.inference.local_posterior import LocalPosterior, condition_locally, conditioned
+from manifoldgp.inference.neighbourhoods import Nearness
+from manifoldgp.inference.sparse_posterior import SparsePosterior, condition_sparse, through_points
 from manifoldgp.kernels import Additive, Matern32, SquaredExponential
 from manifoldgp.model import Data, Model
 from manifoldgp.training.settings import Exact, Sparse
@@ -80,8 +81,8 @@ def test_near_rows_are_found_on_both_sides_of_the_first_cut():
 def test_features_that_are_not_kept_are_the_same(monkeypatch):
     data, near = rows(900), Nearness(10, 40, 80)
     kept = condition_locally(Model(), values(), data, near)
-    monkeypatch.setattr("manifoldgp.inference.local_posterior.KEPT_FEATURES", 0)
-    monkeypatch.setattr("manifoldgp.inference.local_posterior._AT_ONCE", 64)
+    monkeypatch.setattr("manifoldgp.inference.neighbourhoods.KEPT_FEATURES", 0)
+    monkeypatch.setattr("manifoldgp.inference.neighbourhoods._AT_ONCE", 64)
     computed = condition_locally(Model(), values(), data, near)
     X = points(50)
     for found, expected in zip(computed.mean_and_variance(X), kept.mean_and_variance(X), strict=True):
@@ -266,7 +267,7 @@ def test_kernels_that_reach_far_go_through_inducing_points(monkeypatch):
 def test_of_very_many_rows_inducing_points_stand_for_some(monkeypatch):
     data = rows(900)
     whole = through_points(Model(), values(), data, 60)
-    monkeypatch.setattr("manifoldgp.inference.local_posterior.MOST_THROUGH", 300)
+    monkeypatch.setattr("manifoldgp.inference.sparse_posterior.MOST_THROUGH", 300)
     some = through_points(Model(), values(), data, 60)
     assert (whole.rows, some.rows, len(some.data.y)) == (900, 300, 900)
     inducing = {"inducing": {"Z": some.Z}}

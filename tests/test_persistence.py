@@ -36,8 +36,8 @@ from manifoldgp import (
     kernels,
     means,
 )
+from manifoldgp._system import tensor_file
 from manifoldgp.errors import FileFormatError, InputError
-from manifoldgp.estimators import model_file as container
 from manifoldgp.estimators.descriptions import describe, rebuild
 from manifoldgp.inference.certainty import Certainty
 from manifoldgp.registry import registered
@@ -313,7 +313,7 @@ def test_one_file_replaced_at_once(tmp_path, monkeypatch):
         path.write_bytes(b"half")
         raise OSError("disk full")
 
-    monkeypatch.setattr(container, "save_file", fail)
+    monkeypatch.setattr(tensor_file, "save_file", fail)
     with pytest.raises(OSError, match="disk full"):
         model.save(path)
     assert path.read_bytes() == first
@@ -366,16 +366,16 @@ def test_foreign_files_are_refused(tmp_path):
 
 def rewritten(saved, path, change):
     """A file like ``saved`` with header and tensors changed, and a checksum that fits."""
-    header, tensors = container.read(saved)
+    header, tensors = tensor_file.read(saved)
     change(header, tensors)
-    container.write(path, header, tensors)
+    tensor_file.write(path, header, tensors)
     return path
 
 
 def test_another_version_is_refused(saved, tmp_path, monkeypatch):
-    monkeypatch.setattr(container, "VERSION", 2)
+    monkeypatch.setattr(tensor_file, "VERSION", 2)
     path = rewritten_version(saved, tmp_path / "new.mgp")
-    monkeypatch.setattr(container, "VERSION", 1)
+    monkeypatch.setattr(tensor_file, "VERSION", 1)
     with pytest.raises(FileFormatError, match="has format version 2; this package reads version 1"):
         manifoldgp.load(path)
 
@@ -384,7 +384,7 @@ def rewritten_version(saved, path):
     with safe_open(saved, "pt") as file:
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         header = json.loads(file.metadata()["header"])
-    container.write(path, header, tensors)
+    tensor_file.write(path, header, tensors)
     return path
 
 
@@ -413,7 +413,7 @@ def test_tensors_that_are_missing_or_of_another_kind(saved, tmp_path, name):
 
 
 def tensors_have_more_than_one_row(saved, name):
-    return container.read(saved)[1][name].shape[-1:] > (1,)
+    return tensor_file.read(saved)[1][name].shape[-1:] > (1,)
 
 
 @pytest.mark.parametrize(("change", "message"), [

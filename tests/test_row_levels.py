@@ -11,8 +11,8 @@ import pytest
 import manifoldgp
 from command_line import mgp
 from manifoldgp import GPRegressor, Single, Sparse
+from manifoldgp._system import tensor_file
 from manifoldgp.errors import FileFormatError
-from manifoldgp.estimators import model_file
 from manifoldgp.inspection.page import write_model_report
 from manifoldgp.inspection.page_errors import cells
 from manifoldgp.inspection.page_view import view_of
@@ -96,9 +96,9 @@ def test_the_page_names_the_categories_of_the_rows_that_it_shows(tmp_path, monke
 def test_files_of_earlier_versions_name_no_wrong_categories(tmp_path):
     table = cities(60).dropna()
     GPRegressor(restarts=1, max_iter=1).fit(table.drop(columns="y"), table["y"]).save(tmp_path / "m.mgp")
-    header, tensors = model_file.read(tmp_path / "m.mgp")
+    header, tensors = tensor_file.read(tmp_path / "m.mgp")
     del tensors["ensemble0.levels"]
-    model_file.write(tmp_path / "m.mgp", header, tensors)
+    tensor_file.write(tmp_path / "m.mgp", header, tensors)
     model = manifoldgp.load(tmp_path / "m.mgp")
     assert {cell for row in shown(view_of(model, None, None, None)) for cell in row} == {"not known: fit anew"}
     write_model_report(model, tmp_path / "m.html")
@@ -108,9 +108,9 @@ def test_files_of_earlier_versions_name_no_wrong_categories(tmp_path):
 def test_categories_of_rows_in_a_forged_file_are_those_of_its_table(tmp_path):
     table = cities(60).dropna()
     GPRegressor(restarts=1, max_iter=1).fit(table.drop(columns="y"), table["y"]).save(tmp_path / "m.mgp")
-    header, tensors = model_file.read(tmp_path / "m.mgp")
+    header, tensors = tensor_file.read(tmp_path / "m.mgp")
     tensors["ensemble0.levels"][3, 0] = 400
-    model_file.write(tmp_path / "m.mgp", header, tensors)
+    tensor_file.write(tmp_path / "m.mgp", header, tensors)
     with pytest.raises(FileFormatError, match="categories that its table does not know"):
         manifoldgp.load(tmp_path / "m.mgp")
 

@@ -16,12 +16,12 @@ import pytest
 
 import manifoldgp
 from manifoldgp import ManifoldGPRegressor, Single, TableEncoding
+from manifoldgp._system import tensor_file
 from manifoldgp.data.columns import Column, learn_column, target_numbers
 from manifoldgp.data.dates import as_times
 from manifoldgp.data.table_files import read_table, read_tables, write_table
 from manifoldgp.data.written_numbers import read_numbers, units_of
 from manifoldgp.errors import FileFormatError, FitWarning, InputError, MissingExtraError
-from manifoldgp.estimators import model_file as container
 
 
 def table(**changes):
@@ -241,13 +241,13 @@ def test_another_fit_forgets_the_encoding(saved):
 
 
 def test_an_encoding_that_does_not_fit_the_model_is_refused(saved, tmp_path):
-    header, tensors = container.read(saved[1])
+    header, tensors = tensor_file.read(saved[1])
     header["table"]["columns"].pop()
-    container.write(tmp_path / "changed.mgp", header, tensors)
+    tensor_file.write(tmp_path / "changed.mgp", header, tensors)
     with pytest.raises(FileFormatError, match="table has 4 inputs and 1 target; its model has 5 and 1"):
         manifoldgp.load(tmp_path / "changed.mgp")
     header["table"].pop("columns")
-    container.write(tmp_path / "changed.mgp", header, tensors)
+    tensor_file.write(tmp_path / "changed.mgp", header, tensors)
     with pytest.raises(FileFormatError, match="'columns'.*another version"):
         manifoldgp.load(tmp_path / "changed.mgp")
 

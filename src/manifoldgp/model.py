@@ -40,12 +40,13 @@ class Data:
         known = None if self.known_noise is None else self.known_noise[index]
         return Data(self.X[index], self.y[index], known, None if self.mask is None else self.mask[index], batched=True)
 
+    def only(self, index: Tensor | slice) -> Data:
+        """Some of the rows of one data set; its mask, if it has one, is left behind."""
+        return Data(self.X[index], self.y[..., index], None if self.known_noise is None else self.known_noise[..., index])
+
     def without_masked(self) -> Data:
         """The rows that take part, of data that are not batched."""
-        if self.mask is None:
-            return self
-        kept = self.mask > 0
-        return Data(self.X[kept], self.y[kept], None if self.known_noise is None else self.known_noise[kept])
+        return self if self.mask is None else self.only(self.mask > 0)
 
     def joined_by(self, X: Tensor, y: Tensor, known_noise: Tensor | None) -> Data:
         """These rows (one data set, no mask) and more; where only some have known noise, that of the others is zero."""

@@ -202,6 +202,16 @@ def map_leaves(function: Callable[[Any], Any], tree: Tree) -> Tree:
     return {k: map_leaves(function, v) if isinstance(v, dict) else function(v) for k, v in tree.items()}
 
 
+def members_in(values: Tree) -> int:
+    """How many members values (leaves (R, *shape), or (1, *shape) of what all share) are of."""
+    return max((leaf.shape[0] for _, leaf in leaves(values)), default=1)
+
+
+def of_members(values: Tree, members: int, index: int | slice | Tensor) -> Tree:
+    """The values of one or some of so many members, which may share some of them."""
+    return map_leaves(lambda leaf: leaf.expand(members, *leaf.shape[1:])[index], values)
+
+
 def first_of(values: Tree) -> Tree:
     """Values of the first start, without the batch dimension."""
     return map_leaves(lambda leaf: leaf[0], values)

@@ -16,10 +16,10 @@ from safetensors.torch import save_file
 
 import manifoldgp
 from command_line import ENVIRONMENT, fails, mgp
+from manifoldgp._system import tensor_file
 from manifoldgp._system.model_header import read_header
 from manifoldgp.cli._summary import summary_of
 from manifoldgp.errors import FileFormatError
-from manifoldgp.estimators import model_file
 
 HEAVY = ("torch", "sklearn", "scipy", "pandas", "matplotlib")
 
@@ -164,7 +164,7 @@ def test_what_inspect_reads_is_what_the_model_says(folder, tmp_path):
 
 
 def test_a_header_is_what_the_loader_reads(folder):
-    header, _ = model_file.read(folder / "model.mgp")
+    header, _ = tensor_file.read(folder / "model.mgp")
     assert read_header(folder / "model.mgp") == header
 
 

@@ -6,8 +6,9 @@ import torch
 from scipy import integrate
 
 from manifoldgp import MLP, GroupSparse, ManifoldGPRegressor, Normal, Single, load
+from manifoldgp._system.tensor_file import write
 from manifoldgp.errors import FileFormatError, InputError
-from manifoldgp.estimators.model_file import packed, write
+from manifoldgp.estimators.model_file import packed
 from manifoldgp.features.sparsity import pruned, remaining
 from manifoldgp.model import Data, Model
 from manifoldgp.parameters import Layout, Parameter, first_of, map_leaves, normal_law

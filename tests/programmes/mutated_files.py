@@ -38,10 +38,10 @@ from manifoldgp import (
     features,
     kernels,
 )
+from manifoldgp._system import tensor_file
 from manifoldgp._system.model_header import FORMAT, VERSION
 from manifoldgp.dynamics import DynamicsModel, Trajectories
 from manifoldgp.errors import FileFormatError, ManifoldGPError
-from manifoldgp.estimators import model_file
 from manifoldgp.estimators.descriptions import ModulesError
 from manifoldgp.inference.certainty import Certainty
 
@@ -290,7 +290,7 @@ def _forged_model(data: bytes, rng: np.random.Generator, part: str | None = None
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "file"
         path.write_bytes(data)
-        header, tensors = model_file.read(path)
+        header, tensors = tensor_file.read(path)
         for _ in range(rng.integers(1, 4)):
             if part is not None and isinstance(header.get(part), (dict, list)):
                 header = {**header, part: _changed_json(header[part], rng)}
@@ -301,7 +301,7 @@ def _forged_model(data: bytes, rng: np.random.Generator, part: str | None = None
     text, tensors = _text(header), {name: tensor.clone() for name, tensor in tensors.items()}
     if len(text) > 50_000_000:  # which safetensors would not write: two such pieces in one header
         return data
-    metadata = {"format": FORMAT, "version": str(VERSION), "checksum": model_file._checksum(text, tensors), "header": text}
+    metadata = {"format": FORMAT, "version": str(VERSION), "checksum": tensor_file.checksum_of(text, tensors), "header": text}
     return save(tensors, metadata)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from manifoldgp.averaging.differences import units_of
 from manifoldgp.averaging.stacking import HeldOutReport
 from manifoldgp.errors import InputError
-from manifoldgp.inference.local_posterior import Nearness
+from manifoldgp.inference.neighbourhoods import Nearness
 from manifoldgp.model import Data, Model
 from manifoldgp.training.model_rows import ModelRows
 from manifoldgp.training.plan import Plan, slower_by_inputs

@@ -8,9 +8,8 @@ import numpy as np
 
 from manifoldgp.averaging.averages import Averaged, Averaging, Fitted, FoldChoice
 from manifoldgp.averaging.final_members import equal_weights
-from manifoldgp.averaging.fold_training import nested_start
 from manifoldgp.averaging.kinds import COLD, PLAIN, WARM
-from manifoldgp.averaging.members import nested_gp, pick, plain_gp, plain_phase
+from manifoldgp.averaging.members import nested_gp, nested_start, pick, plain_gp, plain_phase
 from manifoldgp.data.inputs import whole_number
 from manifoldgp.model import Data, Model
 from manifoldgp.training.plan import Phase, Plan, cost

@@ -17,9 +17,8 @@ from scipy.special import logsumexp
 
 from manifoldgp.averaging.fold_groups import Group
 from manifoldgp.averaging.fold_steps import GP_FOLD_ITERATIONS
-from manifoldgp.averaging.fold_training import nested_start
 from manifoldgp.averaging.kinds import ADDITIVE_GP, COLD, OWN, PLAIN, ROUGH, ROUGH_GP, SEARCHED_GP, WARM
-from manifoldgp.averaging.members import nested_gp, pick
+from manifoldgp.averaging.members import nested_gp, nested_start, pick
 from manifoldgp.averaging.restarts import LOST_AFTER
 from manifoldgp.averaging.searched_gp import FOR_SEARCH, searched
 from manifoldgp.averaging.stacking import tempered_weights

@@ -16,8 +16,9 @@ from manifoldgp.errors import NotPositiveDefiniteError
 from manifoldgp.evidence import isolate_masked_rows
 from manifoldgp.inference.cells import Cells, nearest
 from manifoldgp.inference.exact_posterior import BLOCK_ROWS
-from manifoldgp.inference.local_posterior import Nearness, conditioned
+from manifoldgp.inference.local_posterior import conditioned
 from manifoldgp.inference.mixtures import Predictive, Warp
+from manifoldgp.inference.neighbourhoods import Nearness
 from manifoldgp.model import Data, Model
 from manifoldgp.parameters import Tree, map_leaves
 
@@ -167,7 +168,7 @@ def sample_of(data: Data, count: int, rng: np.random.Generator) -> Data:
     if len(data.y) <= count:
         return data
     index = torch.as_tensor(np.sort(rng.choice(len(data.y), count, replace=False)), device=data.y.device)
-    return Data(data.X[index], data.y[index], None if data.known_noise is None else data.known_noise[index])
+    return data.only(index)
 
 
 def make_batch(data: Data, folds: Sequence[np.ndarray]) -> Folds:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -67,3 +68,8 @@ def warm_and_cold(drawn: Tree, width: float, gp: Tree, warm: np.ndarray) -> Tree
             hot = trained[name].expand_as(cold) if name in trained else cold
         started[name] = torch.where(flag.reshape(-1, *([1] * (cold.ndim - 1))), hot, cold)
     return nest(started)
+
+
+def nested_start(model: Model, gp: Tree, is_warm: np.ndarray) -> Callable[[Tree], Tree]:
+    """From drawn values to those of warm and cold starts around the plain GPs ``gp``."""
+    return lambda drawn: warm_and_cold(drawn, model.features.width, gp, is_warm)  # type: ignore[attr-defined]

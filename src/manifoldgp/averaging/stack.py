@@ -42,7 +42,7 @@ from manifoldgp.averaging.stack_plan import plan_stack
 from manifoldgp.averaging.stacking import PLAIN_GPS, HeldOutReport, Weighing, stacking_weights
 from manifoldgp.data.inputs import positive_number, whole_number
 from manifoldgp.errors import InputError
-from manifoldgp.inference.local_posterior import Nearness
+from manifoldgp.inference.neighbourhoods import Nearness
 from manifoldgp.model import Data, Model
 from manifoldgp.predictor.operations_mixtures import LEAST_CERTAIN, MOST_CERTAIN
 from manifoldgp.training.model_rows import ModelRows

@@ -1,7 +1,7 @@
 """Systems that move: from recordings to a one-step model, rollouts with their uncertainty, and policies that improve on them."""
 
-from manifoldgp.dynamics.dynamics_model import DynamicsModel, cross_validate
-from manifoldgp.dynamics.horizon_scores import HorizonScores
+from manifoldgp.dynamics.dynamics_model import DynamicsModel
+from manifoldgp.dynamics.horizon_scores import HorizonScores, cross_validate
 from manifoldgp.dynamics.policies import NetworkPolicy, RadialPolicy
 from manifoldgp.dynamics.policy_search import Attempt, Improvement, improve, search
 from manifoldgp.dynamics.predicted_cost import PredictedCost, SaturatingCost

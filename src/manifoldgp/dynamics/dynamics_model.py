@@ -6,12 +6,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator, clone
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
@@ -19,7 +18,7 @@ from manifoldgp._system.real_numbers import as_numbers
 from manifoldgp.data import inputs
 from manifoldgp.data.columns import Column
 from manifoldgp.data.encoding import TableEncoding
-from manifoldgp.dynamics.horizon_scores import HorizonScores, mean_of, score_rollout, spread_of, starts_of
+from manifoldgp.dynamics.horizon_scores import HorizonScores, score_rollout, spread_of, starts_of
 from manifoldgp.dynamics.rolling import act_of, roll
 from manifoldgp.dynamics.rollout import Rollout
 from manifoldgp.dynamics.state_space import Rates, StateSpace, state_space
@@ -42,8 +41,6 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from manifoldgp.data.inputs import RandomState
-
-Kind = TypeVar("Kind", bound=BaseEstimator)
 
 PARTICLES = 200
 """Trajectories that a rollout draws."""
@@ -268,9 +265,8 @@ class DynamicsModel(BaseEstimator):
     def save(self, path: str | Path) -> None:
         """Write the fitted model to one file that `DynamicsModel.load` reads; no pickle. ``manifoldgp.load`` gives its regression alone."""
         check_is_fitted(self)
-        header, tensors = model_file.packed(self.regressor_)
-        header["dynamics"] = {"space": self.space_.to_plain(), "default_regressor": self.regressor is None}
-        model_file.write(path, header, tensors)
+        plain = {"space": self.space_.to_plain(), "default_regressor": self.regressor is None}
+        model_file.save_with_part(self.regressor_, path, "dynamics", plain)
 
     @classmethod
     def load(cls, path: str | Path, device: str = "cpu") -> DynamicsModel:
@@ -284,7 +280,8 @@ class DynamicsModel(BaseEstimator):
         if (len(space.input_names), len(space.learnt)) != (regressor.n_features_in_, regressor.n_outputs_):
             raise FileFormatError(f"{path} is inconsistent: its regression has other columns than its dynamics.")
         names = [[space.state_names[i] for i in places] for places in (space.angles, space.flags)]
-        model = cls(None if default else _copy(regressor), angles=names[0], flags=names[1], rates=space.rates or None)
+        copied: Any = None if default else clone(regressor)
+        model = cls(copied, angles=names[0], flags=names[1], rates=space.rates or None)
         _name(regressor, table)  # which files of earlier versions lack
         model.regressor_, model.space_ = regressor, space
         return model
@@ -344,45 +341,6 @@ class DynamicsModel(BaseEstimator):
         return hasattr(self, "space_")
 
 
-def cross_validate(
-    model: DynamicsModel,
-    trajectories: Trajectories,
-    horizon: int,
-    *,
-    folds: int = 5,
-    random_state: RandomState = 0,
-    **scoring: object,
-) -> HorizonScores:
-    """Scores of rollouts in which no run was predicted by a model that had seen it.
-
-    Parameters
-    ----------
-    model
-        What to fit; it is cloned for each fold and stays as it is.
-    trajectories
-        Runs, dealt to the folds as wholes.
-    horizon
-        Steps of each rollout.
-    folds
-        How many models are fitted.
-    random_state
-        Deals the runs.
-    scoring
-        As in ``model.score``: every, method, particles.
-    """
-    folds = inputs.whole_number(folds, "folds", 2)
-    if len(trajectories) < folds:
-        raise InputError(f"{folds} folds need as many runs; there are {len(trajectories)}. Take fewer folds.")
-    order = check_random_state(random_state).permutation(len(trajectories))
-    scores = []
-    for held_out in np.array_split(order, folds):
-        rest = trajectories.only(np.setdiff1d(order, held_out))
-        fitted = _copy(model).fit(rest)
-        part = fitted.score(trajectories.only(np.sort(held_out)), horizon, **scoring)  # pyright: ignore[reportArgumentType]
-        scores.append(replace(part, scale=spread_of(trajectories)))
-    return mean_of(scores)
-
-
 def _table_of(space: StateSpace) -> TableEncoding:
     """What the regression sees and predicts, as columns of numbers with names."""
     return TableEncoding(tuple(Column(name) for name in space.input_names), tuple(space.output_names))
@@ -392,13 +350,6 @@ def _name(regressor: ManifoldGPRegressor, table: TableEncoding) -> None:
     """Tell a regression that was fitted on arrays the names of their columns, for words, pictures and exported files."""
     regressor.table_encoding_ = table
     regressor.feature_names_in_ = np.array(table.names, dtype=object)
-
-
-def _copy(estimator: Kind) -> Kind:
-    """An estimator with the same arguments that has not been fitted."""
-    copied = clone(estimator)
-    assert isinstance(copied, type(estimator))
-    return copied
 
 
 def _holds_out_rows(regressor: ManifoldGPRegressor) -> bool:

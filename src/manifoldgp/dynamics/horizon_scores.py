@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from sklearn.base import clone
+from sklearn.utils import check_random_state
 
+from manifoldgp.data import inputs
 from manifoldgp.dynamics.rollout import Rollout
 from manifoldgp.dynamics.state_space import StateSpace
 from manifoldgp.dynamics.trajectories import Trajectories
 from manifoldgp.errors import InputError
+
+if TYPE_CHECKING:
+    from manifoldgp.data.inputs import RandomState
+    from manifoldgp.dynamics.dynamics_model import DynamicsModel
 
 BAND = 0.95
 """The share of the bands whose coverage is counted."""
@@ -103,7 +111,46 @@ def spread_of(trajectories: Trajectories) -> np.ndarray:
     return np.where(std > 0, std, 1.0)
 
 
-def mean_of(scores: Sequence[HorizonScores]) -> HorizonScores:
+def cross_validate(
+    model: DynamicsModel,
+    trajectories: Trajectories,
+    horizon: int,
+    *,
+    folds: int = 5,
+    random_state: RandomState = 0,
+    **scoring: object,
+) -> HorizonScores:
+    """Scores of rollouts in which no run was predicted by a model that had seen it.
+
+    Parameters
+    ----------
+    model
+        What to fit; it is cloned for each fold and stays as it is.
+    trajectories
+        Runs, dealt to the folds as wholes.
+    horizon
+        Steps of each rollout.
+    folds
+        How many models are fitted.
+    random_state
+        Deals the runs.
+    scoring
+        As in ``model.score``: every, method, particles.
+    """
+    folds = inputs.whole_number(folds, "folds", 2)
+    if len(trajectories) < folds:
+        raise InputError(f"{folds} folds need as many runs; there are {len(trajectories)}. Take fewer folds.")
+    order = check_random_state(random_state).permutation(len(trajectories))
+    scores = []
+    for held_out in np.array_split(order, folds):
+        rest = trajectories.only(np.setdiff1d(order, held_out))
+        copied: Any = clone(model)
+        part = copied.fit(rest).score(trajectories.only(np.sort(held_out)), horizon, **scoring)
+        scores.append(replace(part, scale=spread_of(trajectories)))
+    return _mean_of(scores)
+
+
+def _mean_of(scores: Sequence[HorizonScores]) -> HorizonScores:
     """The scores of several folds as if all their rollouts were of one."""
     weights = np.array([s.starts for s in scores], dtype=np.float64)
     weights /= weights.sum()

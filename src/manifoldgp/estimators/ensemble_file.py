@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import astuple, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from manifoldgp._system.tensor_file import FINITE, LOG_VARIANCE, LOGARITHM, MODERATE, NOT_NEGATIVE, NUMBER, POSITIVE, take
 from manifoldgp.errors import FileFormatError
 from manifoldgp.estimators.descriptions import ModulesError, describe, rebuild
 from manifoldgp.inference.certainty import Certainty
 from manifoldgp.inference.ensemble import Ensemble
 from manifoldgp.inference.exact_posterior import Posterior
-from manifoldgp.inference.local_posterior import FIRST_FEATURES, MOST_NEAR, LocalPosterior, Nearness, condition_locally
+from manifoldgp.inference.local_posterior import FIRST_FEATURES, LocalPosterior, condition_locally
+from manifoldgp.inference.neighbourhoods import MOST_NEAR, Nearness
 from manifoldgp.inference.sparse_posterior import SparsePosterior
 from manifoldgp.model import Data, Model
 from manifoldgp.parameters import Parameter, Tree, constant_law, leaves, nest
@@ -29,44 +31,6 @@ _FIELDS: dict[type, tuple[tuple[str, ...], tuple[str, ...]]] = {
 """Tensors of a block that a file holds: as they are, and as lower triangles."""
 
 _ROUNDING = 1e-6
-
-
-FINITE, MODERATE, POSITIVE, NOT_NEGATIVE, PROBABILITY, LOGARITHM, LOG_VARIANCE, NUMBER = (
-    "finite", "below 1e50 in size", "finite and positive", "finite and not negative", "between 0 and 1", "logarithms of weights or densities",
-    "logarithms of variances", "numbers",
-)  # fmt: skip
-"""What the values of a tensor must be."""
-
-_HOLDS: dict[str, Callable[[Tensor], Tensor]] = {
-    FINITE: torch.isfinite,
-    MODERATE: lambda t: t.abs() < 1e50,  # in the model's units: products of what they give are finite too
-    POSITIVE: lambda t: torch.isfinite(t) & (t > 0),
-    NOT_NEGATIVE: lambda t: torch.isfinite(t) & (t >= 0),
-    PROBABILITY: lambda t: (t >= 0) & (t <= 1),
-    LOGARITHM: lambda t: t < math.inf,  # minus infinity: a weight of zero
-    LOG_VARIANCE: lambda t: t.abs() < 600,  # the variance and its inverse are numbers
-    NUMBER: lambda t: ~t.isnan(),  # a module's buffer may hold an infinite bound
-}
-
-
-def take(
-    tensors: Mapping[str, Tensor], name: str, shape: tuple[int, ...], dtype: torch.dtype = torch.float64, domain: str = FINITE
-) -> Tensor:
-    """A tensor of the file, which must have this shape (−1: any size but zero), this dtype, and values of this domain."""
-    if name not in tensors:
-        raise FileFormatError(f"The file has no tensor {name!r}.")
-    tensor = tensors[name]
-    fits = len(shape) == tensor.ndim and all(t == s or (s == -1 and t > 0) for s, t in zip(shape, tensor.shape, strict=True))
-    if not fits or tensor.dtype != dtype:
-        raise FileFormatError(
-            f"The tensor {name!r} should be {dtype} of shape {shape}; the file has {tensor.dtype} of shape {tuple(tensor.shape)}. "
-            "The file is damaged, or a module given to load differs from the one that was saved."
-        )
-    if not bool(_HOLDS[domain](tensor).all()):
-        raise FileFormatError(
-            f"The values of the tensor {name!r} should be {domain}, and some are not. The file is damaged or forged."
-        )
-    return tensor
 
 
 def pack(ensemble: Ensemble, name: str, tensors: dict[str, Tensor], factors: torch.dtype = torch.float64) -> dict[str, Any]:

@@ -212,14 +212,13 @@ class Forecaster(BaseEstimator):
     def save(self, path: str | Path) -> None:
         """Write the fitted forecaster, with its series, to one file that `Forecaster.load` reads; no pickle. ``manifoldgp.load`` gives its regression alone."""
         check_is_fitted(self)
-        header, tensors = model_file.packed(self.regressor_)
-        header["forecast"] = self._given() | {
+        plain = self._given() | {
             "windows": asdict(self._windows),
             "series": self.series_.to_plain(),
             "inputs": None if self._inputs is None else self._inputs.tolist(),
             "period_": self.period_,
         }
-        model_file.write(path, header, tensors)
+        model_file.save_with_part(self.regressor_, path, "forecast", plain)
 
     def _given(self) -> dict[str, Any]:
         """The arguments as plain data: of NumPy's numbers and of ranges JSON knows nothing."""

@@ -21,7 +21,8 @@ from manifoldgp.data.sources import RowSource
 from manifoldgp.errors import InputError
 from manifoldgp.estimators import fitting, model_file, more_members, predictions, uncertain_inputs
 from manifoldgp.estimators.arguments import Draws, as_it_was_if_this_fails
-from manifoldgp.estimators.diagnosis import Diagnosis, diagnose
+from manifoldgp.estimators.diagnosing import diagnose
+from manifoldgp.estimators.diagnosis import Diagnosis
 from manifoldgp.estimators.function_draws import RIDGES, SampledFunctions, sample_functions
 from manifoldgp.estimators.hyperparameters import ParameterTable, parameter_table
 from manifoldgp.estimators.input_std import InputStd, input_names

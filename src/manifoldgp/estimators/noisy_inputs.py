@@ -234,7 +234,7 @@ class TargetEvidence:
         some = (
             torch.randperm(len(data.y), generator=torch.Generator().manual_seed(0))[:LEARN_ROWS].sort().values.to(data.y.device)
         )
-        few = Data(data.X[some], data.y[some], None if data.known_noise is None else data.known_noise[some])
+        few = data.only(some)
         layout, _ = block.model.draw(few, torch.Generator().manual_seed(0), 1)
         constants = nest({name: leaf for name, leaf in leaves(values) if not layout.parameters[name].trainable})
         theta = layout.flatten(values) if layout.size else few.y.new_zeros(0)

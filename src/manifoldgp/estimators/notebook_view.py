@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from manifoldgp._system.plain_text import visible
-from manifoldgp.estimators.diagnosis import diagnose
+from manifoldgp.estimators.diagnosing import diagnose
 
 if TYPE_CHECKING:
     from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor

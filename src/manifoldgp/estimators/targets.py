@@ -26,7 +26,8 @@ from manifoldgp.features import Identity
 from manifoldgp.inference.certainty import Certainty
 from manifoldgp.inference.ensemble import Ensemble
 from manifoldgp.inference.exact_posterior import Posterior, condition
-from manifoldgp.inference.local_posterior import LocalPosterior, Nearness
+from manifoldgp.inference.local_posterior import LocalPosterior
+from manifoldgp.inference.neighbourhoods import Nearness
 from manifoldgp.inference.posterior import Conditioned
 from manifoldgp.inference.sparse_posterior import SparsePosterior
 from manifoldgp.model import Data, Model

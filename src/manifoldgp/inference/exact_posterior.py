@@ -17,7 +17,7 @@ from manifoldgp.errors import InputError
 from manifoldgp.evidence import LeaveOneOut, leave_one_out
 from manifoldgp.inference.posterior import CHUNK_BYTES, Conditioned
 from manifoldgp.model import Data, Model
-from manifoldgp.parameters import Tree, leaves, map_leaves
+from manifoldgp.parameters import Tree, members_in, of_members
 
 BLOCK_ROWS = 1024
 """Rows of a covariance that are computed at once where there are more."""
@@ -154,7 +154,7 @@ def condition(model: Model, values: Tree, data: Data) -> Posterior:
         )
     data = data.without_masked()
     with torch.no_grad():
-        members = max((leaf.shape[0] for _, leaf in leaves(values)), default=1)
+        members = members_in(values)
         N, noise = data.X.shape[0], model.noise_variance(values, data)
         noise = (noise if data.known_noise is not None else noise.reshape(-1, 1)).expand(members, N)
         if N <= BLOCK_ROWS:
@@ -175,7 +175,7 @@ def _factors_in_blocks(model: Model, values: Tree, H: Tensor, noise: Tensor) -> 
     members, N = H.shape[:2]
     L, jitter = H.new_empty(members, N, N), H.new_zeros(members)
     for r in range(members):
-        own = map_leaves(lambda leaf, r=r: leaf.expand(members, *leaf.shape[1:])[r], values)
+        own = of_members(values, members, r)
         _fill_with_covariance(L[r], model, own, H[r], noise[r])
         if bool(factor_in_place(L[r : r + 1])):
             K = torch.empty_like(L[r])

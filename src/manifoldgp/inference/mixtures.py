@@ -18,7 +18,7 @@ from torch import Tensor
 
 from manifoldgp import metrics
 from manifoldgp._system.threads import SMALL_WORK
-from manifoldgp.parameters import Tree, leaves, map_leaves, nest
+from manifoldgp.parameters import Tree, leaves, map_leaves, nest, of_members
 from manifoldgp.warping import NoWarping, TargetWarping, bracketed_step
 
 _LOG_2PI = math.log(2 * math.pi)
@@ -74,7 +74,7 @@ class Warp:
         """t with g_s(t) = z, (k,), of one component s, for z (k,)."""
         for warping, values, count in self.blocks:
             if component < count:
-                own = map_leaves(lambda leaf, s=component, c=count: leaf.expand(c, *leaf.shape[1:])[s : s + 1], values)
+                own = of_members(values, count, slice(component, component + 1))
                 return warping.inverse(own, z[None])[0]
             component -= count
         raise IndexError("There are fewer components.")

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from manifoldgp.model import Data, Model
-from manifoldgp.parameters import Tree, map_leaves
+from manifoldgp.parameters import Tree, of_members
 from manifoldgp.warping import TargetWarping
 
 CHUNK_BYTES = 2**25
@@ -145,7 +145,7 @@ class Conditioned(ABC):
         return warping.inverse(self._values_of(members, values), z)
 
     def _values_of(self, members: Tensor | slice, tree: Tree) -> Tree:
-        return map_leaves(lambda leaf: leaf.expand(self.members, *leaf.shape[1:])[members], tree)
+        return of_members(tree, self.members, members)
 
     @property
     def _rows_at_once(self) -> int:

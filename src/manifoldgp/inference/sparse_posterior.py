@@ -20,12 +20,15 @@ from manifoldgp.inference.posterior import Conditioned
 from manifoldgp.inference.sparse_bound import Statistics, collapsed_bound, factor_of_sums
 from manifoldgp.inference.sparse_sums import Inducing, add_chunk_, forward, place_inducing
 from manifoldgp.model import Data, Model
-from manifoldgp.parameters import Tree, leaves, map_leaves, nest
+from manifoldgp.parameters import Tree, leaves, members_in, nest, of_members
 
 KEPT_ROWS = 1000
 """Rows that a sparse posterior keeps, for diagnosis; predictions do not need them."""
 
 _CHUNK = 2000
+
+MOST_THROUGH = 100_000
+"""Rows that inducing points stand for, at most: some hundred points know no more by more of them."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +135,7 @@ class SparsePosterior(Conditioned):
             return replace(self, data=kept, LB=factor, a=weights, alpha=_alpha(self.L, factor, weights), N=self.N + len(X))
 
     def _add_rows(self, sums: Statistics, member: int, rows: Data) -> None:
-        values = map_leaves(lambda leaf: leaf.expand(self.members, *leaf.shape[1:])[member], self.values)
+        values = of_members(self.values, self.members, member)
         identity = torch.eye(self.Z.shape[1], dtype=self.Z.dtype, device=self.Z.device)
         inverse = torch.linalg.solve_triangular(self.L[member], identity, upper=False)
         inducing = Inducing(self.Z[member], self.L[member], inverse, float(self.jitter[member]), 0)
@@ -143,8 +146,7 @@ class SparsePosterior(Conditioned):
 def split_rows(rows: Data, size: int) -> Iterable[Data]:
     """The rows (one data set, one target) in chunks."""
     for start in range(0, len(rows.y), size):
-        part = slice(start, start + size)
-        yield Data(rows.X[part], rows.y[part], None if rows.known_noise is None else rows.known_noise[part])
+        yield rows.only(slice(start, start + size))
 
 
 def from_sums(
@@ -177,11 +179,11 @@ def joined(parts: Sequence[SparsePosterior]) -> SparsePosterior:
 
 def condition_sparse(model: Model, values: Tree, data: Data) -> SparsePosterior:
     """Members with these values (leaves (R, *shape), inducing points under "inducing.Z") conditioned on data in memory."""
-    members = max(leaf.shape[0] for _, leaf in leaves(values))
+    members = members_in(values)
     each, placed, sums, bounds = [], [], [], []
     with torch.no_grad():
         for r in range(members):
-            own = map_leaves(lambda leaf, r=r: leaf.expand(members, *leaf.shape[1:])[r], values)
+            own = of_members(values, members, r)
             inducing = place_inducing(model, own)
             if inducing is None:
                 raise NotPositiveDefiniteError(
@@ -197,6 +199,18 @@ def condition_sparse(model: Model, values: Tree, data: Data) -> SparsePosterior:
             placed.append(inducing)
             sums.append(total)
     return from_sums(model, each, placed, sums, bounds, data)
+
+
+def through_points(model: Model, values: Tree, data: Data, points: int) -> SparsePosterior:
+    """Members conditioned on data through so many inducing points, the features of rows that are spread over all of them; of very many rows,
+    on every second, third, ... of them. All rows are kept, as other members keep them."""
+    with torch.no_grad():
+        chosen = torch.linspace(0, len(data.y) - 1, min(points, len(data.y)), device=data.X.device).round().long()
+        members = members_in(values)
+        H = model.features_at(values, data.X[chosen])
+        named = dict(leaves(values)) | {"inducing.Z": H.expand(members, *H.shape[-2:]).contiguous()}
+        some = data.only(slice(None, None, -(-len(data.y) // MOST_THROUGH)))
+        return replace(condition_sparse(model, nest(named), some), data=data)
 
 
 def _required_factor(sums: Statistics) -> Tensor:

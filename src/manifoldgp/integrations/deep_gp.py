@@ -14,6 +14,7 @@ import torch
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
+from manifoldgp._system.tensor_file import take
 from manifoldgp._system.threads import training_threads
 from manifoldgp.data import inputs
 from manifoldgp.data.encoding import TableEncoding
@@ -22,7 +23,6 @@ from manifoldgp.errors import FileFormatError, InputError
 from manifoldgp.estimators import model_file, predictions, tables
 from manifoldgp.estimators.arguments import RunSettings, as_it_was_if_this_fails, standardized
 from manifoldgp.estimators.diagnosis import Diagnosis
-from manifoldgp.estimators.ensemble_file import take
 from manifoldgp.estimators.fitting import refuse_unsupported
 from manifoldgp.estimators.input_std import input_names
 from manifoldgp.estimators.predictive_methods import PredictiveMethods

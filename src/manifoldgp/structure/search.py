@@ -370,5 +370,4 @@ def _some(N: int, seed: int) -> np.ndarray:
 
 
 def _chosen(data: Data, rows: np.ndarray) -> Data:
-    at = torch.from_numpy(rows).to(data.X.device)
-    return Data(data.X[at], data.y[at], None if data.known_noise is None else data.known_noise[at])
+    return data.only(torch.from_numpy(rows).to(data.X.device))

@@ -263,6 +263,4 @@ def _some_rows(data: Data, index: torch.Tensor) -> Data:
     """The data of some of the rows that take part (numbers among those), in their order."""
     if data.mask is not None:
         index = torch.nonzero(data.mask > 0).flatten()[index]
-    index = index.sort().values.to(data.X.device)
-    known = None if data.known_noise is None else data.known_noise[..., index]
-    return Data(data.X[index], data.y[..., index], known)
+    return data.only(index.sort().values.to(data.X.device))

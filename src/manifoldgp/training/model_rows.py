@@ -85,10 +85,10 @@ class MemoryRows(ModelRows):
         first, last = self.span(slot)
         pieces = -(-(last - first) // self.size)
         for start, stop in pairwise(first + (last - first) * i // max(pieces, 1) for i in range(pieces + 1)):
-            yield self._only(slice(start, stop))
+            yield self.data.only(slice(start, stop))
 
     def take(self, numbers: np.ndarray) -> Data:
-        return self._only(torch.from_numpy(numbers).to(self.data.X.device))
+        return self.data.only(torch.from_numpy(numbers).to(self.data.X.device))
 
     def without(self, numbers: np.ndarray) -> MemoryRows:
         kept = np.setdiff1d(np.arange(self.count), numbers, assume_unique=True)
@@ -96,10 +96,6 @@ class MemoryRows(ModelRows):
 
     def sample(self, count: int, seed: int) -> Data:
         return self.data if count >= self.count else self.take(sampled(self.count, count, seed))
-
-    def _only(self, index: slice | torch.Tensor) -> Data:
-        known = self.data.known_noise
-        return Data(self.data.X[index], self.data.y[index], None if known is None else known[index])
 
 
 @dataclass(frozen=True)

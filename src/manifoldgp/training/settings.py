@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator
 
 from manifoldgp.data.inputs import whole_number
 from manifoldgp.errors import InputError
-from manifoldgp.inference.local_posterior import MOST_NEAR, Nearness
+from manifoldgp.inference.neighbourhoods import MOST_NEAR, Nearness
 
 
 class Options(BaseEstimator):

@@ -284,7 +284,7 @@ def _first_rows(data: Data, count: int) -> Data:
     if count >= len(data.y):
         return data
     index = torch.linspace(0, len(data.y) - 1, count, dtype=torch.float64).round().long().to(data.X.device)
-    return Data(data.X[index], data.y[index], None if data.known_noise is None else data.known_noise[index])
+    return data.only(index)
 
 
 class StartTable:

@@ -9,7 +9,8 @@ import numpy as np
 import torch
 
 from manifoldgp.errors import InputError, TrainingFailedError
-from manifoldgp.inference.local_posterior import Nearness, conditioned
+from manifoldgp.inference.local_posterior import conditioned
+from manifoldgp.inference.neighbourhoods import Nearness
 from manifoldgp.inference.posterior import Conditioned
 from manifoldgp.inference.sparse_posterior import SparsePosterior
 from manifoldgp.model import Data, Model

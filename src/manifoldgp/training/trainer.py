@@ -14,7 +14,7 @@ import torch
 
 from manifoldgp._system.threads import Workers
 from manifoldgp.errors import warn
-from manifoldgp.inference.local_posterior import Nearness
+from manifoldgp.inference.neighbourhoods import Nearness
 from manifoldgp.model import Data, Model
 from manifoldgp.parameters import Layout, Tree, first_of
 from manifoldgp.training.coarse_to_fine import has_levels, minimize_on_levels
