@@ -143,12 +143,16 @@ _NOTABLE, _MOST_NAMED = 0.05, 3
 
 
 def _warn_of_rows_outside(encoding: TableEncoding, X: Any, messages: Messages) -> None:
-    """Intervals hold where the model has seen rows: beyond them it goes on as its kernel does. Single rows among many are not told, nor are dates that are a little later."""
+    """Intervals hold where the model has seen rows: beyond them it goes on as its kernel does. Single rows among many are not told, nor are dates that are a little later.
+
+    Rows that lie clearly outside decide whether a column is told; the sentence counts all rows outside the range that it names.
+    """
     import numpy as np
 
-    found = {name: rows for name, rows in encoding.outside(X).items() if rows.mean() >= _NOTABLE}
-    if not found:
+    clear = {name for name, rows in encoding.outside(X, clearly=True).items() if rows.mean() >= _NOTABLE}
+    if not clear:
         return
+    found = {name: rows for name, rows in encoding.outside(X).items() if name in clear}
     worst = sorted(found, key=lambda name: -found[name].sum())
     named = [encoding.range_in_words(name) for name in worst[:_MOST_NAMED]]
     if len(worst) > _MOST_NAMED:
