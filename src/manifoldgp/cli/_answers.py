@@ -66,8 +66,13 @@ class Answers(Protocol):
         """Whether a call keeps one core busy, so that several can run side by side."""
         ...
 
+    @property
+    def names_targets(self) -> bool:
+        """Whether the model knows what its targets are called: one saved from Python that was fitted on bare arrays does not."""
+        ...
+
     def encoding(self, table: Any, targets: Sequence[str] = ()) -> TableEncoding:
-        """How the model reads tables."""
+        """How the model reads tables. targets: their names, where the model does not know them."""
         ...
 
     def targets(self, X: Any, noise: np.ndarray | None) -> Sequence[Answer]:
@@ -138,6 +143,10 @@ class _Program:
     def one_core(self) -> bool:
         return True
 
+    @property
+    def names_targets(self) -> bool:
+        return True
+
     def encoding(self, table: Any, targets: Sequence[str] = ()) -> TableEncoding:
         return self.table
 
@@ -204,6 +213,10 @@ class _Model:
     scales: Sequence[float]
     lost: str = ""
     one_core: bool = False
+
+    @property
+    def names_targets(self) -> bool:
+        return hasattr(self.model, "table_encoding_") or hasattr(self.model, "target_names_")
 
     def encoding(self, table: Any, targets: Sequence[str] = ()) -> TableEncoding:
         from manifoldgp.cli._models import encoding_of

@@ -62,27 +62,28 @@ def open_manifold_gp(path: Path) -> Any:
 def encoding_of(model: Any, table: Any = None, targets: Sequence[str] = ()) -> TableEncoding:
     """How the model reads tables. A model saved from Python takes columns of numbers with the names that it was fitted on.
 
-    Fitted on a bare array, it takes the columns of ``table`` in their order, if there are as many as it has inputs.
+    Fitted on a bare array, it takes the columns of ``table`` in their order, if there are as many as it has inputs. targets: of a model that does not know their names.
     """
     from manifoldgp.data.columns import Column
     from manifoldgp.data.encoding import TableEncoding
+    from manifoldgp.data.inputs import target_names
     from manifoldgp.errors import InputError
 
     encoding = getattr(model, "table_encoding_", None)
     if encoding is not None:
         return encoding
-    named = [f"y{o}" for o in range(model.n_outputs_)] if model.n_outputs_ > 1 else ["y"]
+    known = list(getattr(model, "target_names_", targets))
     names = [str(name) for name in getattr(model, "feature_names_in_", [])]
     if not names and table is None:
         names = [f"x{d}" for d in range(model.n_features_in_)]
     elif not names:
-        names = [str(name) for name in table.columns if name not in targets]
+        names = [str(name) for name in table.columns if name not in known]
         if len(names) != model.n_features_in_:
             raise InputError(
                 f"The model was fitted on an array with {counted(model.n_features_in_, 'column')}, and the table has {counted(len(names), 'input')}: "
                 f"{', '.join(names[:12])}. Hand in a table with these inputs only, in the same order."
             )
-    return TableEncoding(tuple(Column(name) for name in names), tuple(targets or named))
+    return TableEncoding(tuple(Column(name) for name in names), tuple(known or target_names(model)))
 
 
 def with_names(text: str, targets: Sequence[str]) -> str:

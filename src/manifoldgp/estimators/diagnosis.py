@@ -24,6 +24,7 @@ from manifoldgp.averaging.verdict import (
     sampling_numbers,
     sampling_remarks,
 )
+from manifoldgp.data.inputs import target_names
 from manifoldgp.data.scaling import constant_columns
 from manifoldgp.estimators.early_end import INTERRUPTED
 from manifoldgp.estimators.input_std import input_names
@@ -173,7 +174,8 @@ def _diagnose_output(estimator: ManifoldGPRegressor, ensemble: Ensemble, output:
 def _unit(estimator: ManifoldGPRegressor, output: int) -> str:
     """The unit of a target that its name ends in, or that stood below it in the table."""
     encoding = getattr(estimator, "table_encoding_", None)
-    return "" if encoding is None else unit_of(encoding.label(encoding.targets[output]))
+    name = target_names(estimator)[output]
+    return unit_of(name if encoding is None else encoding.label(name))
 
 
 def _searched(estimator: ManifoldGPRegressor, ensemble: Ensemble, starts: np.ndarray) -> list[str]:
