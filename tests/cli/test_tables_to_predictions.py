@@ -19,7 +19,7 @@ import pytest
 
 import manifoldgp
 from command_line import fails, mgp
-from manifoldgp import GPRegressor, Single
+from manifoldgp import GPRegressor, ManifoldGPRegressor, Restarts, Single
 from manifoldgp.cli._messages import Messages, in_options
 from manifoldgp.cli._training_table import _warn_of_copies
 from manifoldgp.cli.report import _test_rows
@@ -829,6 +829,21 @@ def test_inspect_shows_columns_settings_and_remarks(folder):
     assert about["settings"]["averaging__max_iter"] == 15
     assert about["remarks"] == [in_options(remark) for remark in model.diagnose().remarks]
     assert about["numbers"]["NLML per row"] == pytest.approx(model.diagnose().numbers["NLML per row"])
+
+
+def test_numbers_say_whose_they_are(tmp_path):
+    """`trained parameters 8` stood there of an average of 84 members, and the noise was in units of y, whatever the target was called."""
+    x = np.linspace(-1.0, 1.0, 20)
+    model = ManifoldGPRegressor((3, 2), averaging=Restarts(restarts=2, max_iter=5))
+    model.fit(pd.DataFrame({"speed": x}), pd.Series(np.sin(3.0 * x), name="force")).save(tmp_path / "m.mgp")
+    words = " ".join(mgp("inspect", tmp_path / "m.mgp").out.split())
+    told = "length-scales and features are those of the member with the most weight; the noise is that of all members together."
+    assert told in words
+    assert "noise standard deviation (units of the target)" in words
+    mgp("report", tmp_path / "m.mgp", "--out", tmp_path / "r.html")
+    page = (tmp_path / "r.html").read_text(encoding="utf-8")
+    assert told in page
+    assert "of y)" not in page
 
 
 def test_colour_is_for_terminals_that_want_it(folder, monkeypatch):

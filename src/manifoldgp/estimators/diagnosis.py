@@ -56,6 +56,12 @@ _NEAR = 1e-3
 _UNFELT = 0.01
 """Changes of y below this, in its standard deviations, are no influence of an input."""
 
+_OF_ONE_MEMBER = (
+    "Trained parameters, NLML, leave-one-out density, jitter, length-scales and features are those of the member with the most weight; "
+    "the noise is that of all members together."
+)
+"""What the numbers of an average are about."""
+
 
 @dataclass(frozen=True)
 class Diagnosis:
@@ -67,10 +73,13 @@ class Diagnosis:
         Plain values by name, for machines.
     remarks
         Sentences, for people.
+    whose
+        Of an average: which of the numbers are those of one member, in a sentence; else empty.
     """
 
     numbers: dict[str, Any] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)
+    whose: str = ""
 
     @staticmethod
     def of_targets(parts: Sequence[Diagnosis]) -> Diagnosis:
@@ -78,12 +87,14 @@ class Diagnosis:
         if len(parts) == 1:
             return parts[0]
         numbers = {f"output {o}: {name}": value for o, part in enumerate(parts) for name, value in part.numbers.items()}
-        return Diagnosis(numbers, [f"output {o}: {remark}" for o, part in enumerate(parts) for remark in part.remarks])
+        remarks = [f"output {o}: {remark}" for o, part in enumerate(parts) for remark in part.remarks]
+        return Diagnosis(numbers, remarks, next((part.whose for part in parts if part.whose), ""))
 
     def __str__(self) -> str:
         width = max((len(name) for name in self.numbers), default=0)
         lines = [f"{name:<{width}}  {show_value(value, name)}" for name, value in self.numbers.items()]
-        return "\n".join([*lines, "", *(f"- {remark}" for remark in self.remarks)]).strip()
+        whose = ["", self.whose] if self.whose else []
+        return "\n".join([*lines, *whose, "", *(f"- {remark}" for remark in self.remarks)]).strip()
 
     def _repr_html_(self) -> str:
         """For notebooks: the remarks, and the numbers under a fold."""
@@ -92,7 +103,8 @@ class Diagnosis:
             f'<tr><th style="text-align:left">{escape(visible(name))}</th><td style="text-align:left">{escape(visible(show_value(value, name)))}</td></tr>'
             for name, value in self.numbers.items()
         )
-        return f"<ul>{remarks}</ul><details><summary>All numbers of the diagnosis</summary><table>{rows}</table></details>"
+        whose = f"<p>{escape(self.whose)}</p>" if self.whose else ""
+        return f"<ul>{remarks}</ul><details><summary>All numbers of the diagnosis</summary>{whose}<table>{rows}</table></details>"
 
 
 def diagnose(estimator: ManifoldGPRegressor) -> Diagnosis:
@@ -105,7 +117,7 @@ def diagnose(estimator: ManifoldGPRegressor) -> Diagnosis:
     _input_noise(estimator, numbers, remarks)
     found = Diagnosis.of_targets(parts)
     both = found.numbers | numbers if len(parts) == 1 else numbers | found.numbers
-    return Diagnosis(both, remarks + found.remarks)
+    return Diagnosis(both, remarks + found.remarks, found.whose)
 
 
 def _of_choice(estimator: ManifoldGPRegressor, choice: KernelChoice) -> tuple[dict[str, Any], list[str]]:
@@ -129,7 +141,7 @@ def _input_noise(estimator: ManifoldGPRegressor, numbers: dict, remarks: list) -
     )
     if not noise.settled:
         remarks.append(
-            f"The slopes that turn input noise into noise of y had not settled after {rounds} of training (one more would change the noise by {100 * noise.change:.0f} %)."
+            f"The slopes that turn input noise into noise of the target had not settled after {rounds} of training (one more would change the noise by {100 * noise.change:.0f} %)."
         )
 
 
@@ -168,7 +180,7 @@ def _diagnose_output(estimator: ManifoldGPRegressor, ensemble: Ensemble, output:
     _sparsity(estimator, posterior, averaged, numbers, remarks)
     _starts(starts, N, numbers, remarks, hasattr(as_averaging(estimator.averaging), "max_iter"))
     remarks += _uninformative(estimator, posterior)
-    return Diagnosis(numbers, remarks or ["Nothing unusual."])
+    return Diagnosis(numbers, remarks or ["Nothing unusual."], _OF_ONE_MEMBER if averaged else "")
 
 
 def _unit(estimator: ManifoldGPRegressor, output: int) -> str:
@@ -338,9 +350,9 @@ def _numerics(
     jitter, floor = float(posterior.jitter[0]), posterior.model.noise.floor
     noise = float(posterior.noise_variance()[0]) ** 0.5
     given = ", beside what was given of each row" if posterior.data.known_noise is not None else ""
-    numbers["jitter used (variance, relative to sd(y)²)"] = jitter
-    numbers[f"noise standard deviation (units of y{given})"] = _noise_of_all(ensemble) * ensemble.scale
-    numbers["noise floor (units of y)"] = floor * ensemble.scale
+    numbers["jitter used (share of the target's variance)"] = jitter
+    numbers[f"noise standard deviation (units of the target{given})"] = _noise_of_all(ensemble) * ensemble.scale
+    numbers["noise floor (units of the target)"] = floor * ensemble.scale
     usual = (
         10 * JITTER_LADDER[0] * float(posterior.prior_variance(posterior.data.X).mean())
         if isinstance(posterior, SparsePosterior)
