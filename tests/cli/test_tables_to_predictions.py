@@ -124,6 +124,24 @@ def test_rows_outside_the_training_rows_are_told(tmp_path, monkeypatch):
     assert told in mgp("predict", "m.mgp", "much later.csv", "--out", "p.csv").err
 
 
+def test_commands_read_the_sheet_that_has_their_columns(tmp_path, monkeypatch):
+    """The lookup on the first sheet was read, and the table said to lack the column of the second one."""
+    pytest.importorskip("openpyxl", reason="needs the extra excel")
+    monkeypatch.chdir(tmp_path)
+    x = np.linspace(-1.0, 1.0, 24)
+    readings = pd.DataFrame({"load": x, "Energy, kWh": np.sin(3.0 * x)})
+    with pd.ExcelWriter("energy.xlsx") as book:
+        pd.DataFrame({"plant": ["north", "south"], "built": [2001, 1984]}).to_excel(book, sheet_name="plants", index=False)
+        readings.to_excel(book, sheet_name="readings", index=False)
+    done = mgp("fit", "energy.xlsx", "--target", "Energy, kWh", "--out", "m.mgp", *[word for word in FAST if word != "--quiet"])
+    assert "warning: energy.xlsx has 2 sheets: plants, readings. readings, which has 'Energy, kWh', is read." in done.err
+    assert "readings, which has load, is read" in mgp("predict", "m.mgp", "energy.xlsx", "--out", "p.csv").err
+    assert "24 rows" in mgp("score", "m.mgp", "energy.xlsx").out
+    mgp("report", "m.mgp", "--test", "energy.xlsx", "--out", "r.html")
+    told = fails("fit", "energy.xlsx", "--target", "energy", "--out", "n.mgp")
+    assert "None of them has the column 'energy': plants has plant, built; readings has load, 'Energy, kWh'." in told
+
+
 def test_copies_of_rows_and_of_the_target_are_told(here):
     table = messy()[["x", "floor", "y"]].assign(**{"the answer": lambda t: t["y"]})
     pd.concat([table, table.head(4)]).to_csv("data.csv", index=False)

@@ -67,8 +67,8 @@ class Answers(Protocol):
         ...
 
     @property
-    def names_targets(self) -> bool:
-        """Whether the model knows what its targets are called: one saved from Python that was fitted on bare arrays does not."""
+    def known_columns(self) -> tuple[Sequence[str], Sequence[str]]:
+        """Columns that the model reads and its targets, by name; none where it was fitted in Python on what has no names."""
         ...
 
     def encoding(self, table: Any, targets: Sequence[str] = ()) -> TableEncoding:
@@ -144,8 +144,8 @@ class _Program:
         return True
 
     @property
-    def names_targets(self) -> bool:
-        return True
+    def known_columns(self) -> tuple[Sequence[str], Sequence[str]]:
+        return [column.name for column in self.table.columns], self.table.targets
 
     def encoding(self, table: Any, targets: Sequence[str] = ()) -> TableEncoding:
         return self.table
@@ -215,8 +215,10 @@ class _Model:
     one_core: bool = False
 
     @property
-    def names_targets(self) -> bool:
-        return hasattr(self.model, "table_encoding_") or hasattr(self.model, "target_names_")
+    def known_columns(self) -> tuple[Sequence[str], Sequence[str]]:
+        from manifoldgp.cli._models import known_columns
+
+        return known_columns(self.model)
 
     def encoding(self, table: Any, targets: Sequence[str] = ()) -> TableEncoding:
         from manifoldgp.cli._models import encoding_of

@@ -59,6 +59,15 @@ def open_manifold_gp(path: Path) -> Any:
     return model
 
 
+def known_columns(model: Any) -> tuple[list[str], list[str]]:
+    """The columns that a model reads and its targets, by name; none where it was fitted in Python on what has no names."""
+    encoding = getattr(model, "table_encoding_", None)
+    if encoding is not None:
+        return [column.name for column in encoding.columns], list(encoding.targets)
+    inputs, targets = (getattr(model, names, []) for names in ("feature_names_in_", "target_names_"))
+    return list(map(str, inputs)), list(map(str, targets))
+
+
 def encoding_of(model: Any, table: Any = None, targets: Sequence[str] = ()) -> TableEncoding:
     """How the model reads tables. A model saved from Python takes columns of numbers with the names that it was fitted on.
 
@@ -72,8 +81,8 @@ def encoding_of(model: Any, table: Any = None, targets: Sequence[str] = ()) -> T
     encoding = getattr(model, "table_encoding_", None)
     if encoding is not None:
         return encoding
-    known = list(getattr(model, "target_names_", targets))
-    names = [str(name) for name in getattr(model, "feature_names_in_", [])]
+    names, known = known_columns(model)
+    known = known or list(targets)
     if not names and table is None:
         names = [f"x{d}" for d in range(model.n_features_in_)]
     elif not names:

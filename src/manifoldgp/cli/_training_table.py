@@ -64,9 +64,9 @@ def read_training(
     from manifoldgp.errors import InputError
 
     with messages.warnings_as_messages():
-        table = read_tables(files)
+        further = [name for name in (noise, group) if name is not None]
+        table = read_tables(files, wanted=[*targets, *further])
     columns = list(table.columns)
-    further = [name for name in (noise, group) if name is not None]
     refuse_missing_columns([*targets, *further, *column_names(features, columns), *column_names(drop, columns)], columns)
     padded = column_names(numbers, columns)
     refuse_missing_columns(padded, columns)

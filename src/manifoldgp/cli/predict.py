@@ -58,7 +58,7 @@ def predict(
     check_writable(out)
     answers = open_answers(model_file, exact)
     with messages.warnings_as_messages():
-        table = read_table(table_file)
+        table = read_table(table_file, wanted=answers.known_columns[0])
     encoding = answers.encoding(table)
     query = prepare(encoding, table, allow_unknown, messages)
     begin = time.perf_counter()

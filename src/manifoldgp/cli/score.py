@@ -53,12 +53,13 @@ def score(
 
     messages = Messages(quiet)
     answers = open_answers(model_file, exact)
+    inputs, known = answers.known_columns
     with messages.warnings_as_messages():
-        table = read_table(table_file)
+        table = read_table(table_file, wanted=[*inputs, *(known or target or ())])
     encoding = answers.encoding(table, target or ())
     if target and tuple(target) != encoding.targets:
         raise InputError(f"This model predicts {', '.join(encoding.targets)}; --target says {', '.join(target)}. Leave it out.")
-    unknown = [] if answers.names_targets or target else [name for name in encoding.targets if name not in table.columns]
+    unknown = [] if known or target else [name for name in encoding.targets if name not in table.columns]
     if unknown:
         raise InputError(
             f"The model was fitted in Python on targets without names, and the table has no column {', '.join(map(repr, unknown))}. "
