@@ -128,12 +128,13 @@ def _targets(table: Any, targets: list[str], learn: Callable[..., object]) -> An
     """The targets (n, O). Where one cannot be read, what is wrong with the inputs, which learn(table, y=...) tells, is told in one go."""
     import numpy as np
 
-    from manifoldgp.data.columns import target_numbers
+    from manifoldgp.data.columns import refuse_codes, target_numbers
     from manifoldgp.errors import Faults
 
     faults, found = Faults(), []
     for name in targets:
         with faults.noted():
+            refuse_codes(name, table[name], f"say so: {option('--numbers', name)}")
             found.append(target_numbers(name, table[name]))
     known = table[~table[targets].isna().any(axis=1)]
     if faults.told and len(known):

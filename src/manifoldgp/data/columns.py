@@ -321,6 +321,16 @@ def refuse_dates(name: str, values: Series) -> None:
         )
 
 
+def refuse_codes(name: str, values: Iterable[object], way_out: str) -> None:
+    """Codes are no target: as numbers they lose their zeros, and are learnt as if their size meant something. way_out: what to do where they are numbers."""
+    cells = [value for value in values if isinstance(value, str)]
+    if cells and are_codes(cells):
+        raise InputError(
+            f"Column {name!r} holds codes with leading zeros, such as {_quoted(sorted(cells)[:1])}: their size means nothing that could be predicted. "
+            f"Choose another target; if they are numbers, {way_out}."
+        )
+
+
 def target_numbers(name: str, values: Series) -> np.ndarray:
     """A target (n,), NaN where it is missing; text, dates and infinite values are refused."""
     present: Any = values[~values.isna()]

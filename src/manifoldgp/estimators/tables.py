@@ -10,7 +10,7 @@ import numpy as np
 
 from manifoldgp._system.plain_text import counted, verb
 from manifoldgp.data import inputs
-from manifoldgp.data.columns import Column
+from manifoldgp.data.columns import Column, refuse_codes
 from manifoldgp.data.dates import pandas
 from manifoldgp.data.encoding import TableEncoding
 from manifoldgp.data.frames import as_frame, column_names
@@ -68,6 +68,9 @@ def training_rows(
     named = column_names(y)
     if named is not None:
         estimator.target_names_ = np.array(named, dtype=object)
+        for name, cells in zip(named, np.reshape(np.asarray(y), (-1, len(named))).T, strict=True):
+            if cells.dtype.kind in "OUT":  # objects or texts
+                refuse_codes(name, cells, "hand in y.astype(float)")
     if y is None or (plain and (frame is None or inputs.holds_numbers_only(X))):
         return given
     Y, _ = inputs.targets(y)
