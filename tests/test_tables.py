@@ -899,6 +899,17 @@ def test_what_is_no_column_of_numbers_stays_text(texts):
     assert read_numbers(texts) is None
 
 
+def test_numbers_with_units_that_pandas_read_are_said_to_need_read_table():
+    """`predict(pandas.read_csv(...))` had named the cell that is no number, and not what reads it as the fit had."""
+    encoding = TableEncoding((Column("area"),), ("price",))
+    with pytest.raises(InputError, match=r"'area' must hold numbers; it has '50 m²', '60 m²' .*\. manifoldgp.data.read_table reads"):
+        encoding.inputs(pd.DataFrame({"area": ["50 m²", "60 m²"]}))
+    with pytest.raises(InputError, match=r"'price' must hold numbers; .* '€142,300'. manifoldgp.data.read_table reads"):
+        encoding.target_values(pd.DataFrame({"price": ["€142,300"]}))
+    with pytest.raises(InputError, match=r"it has 'large' \(row 1\). Correct or remove these rows."):
+        encoding.inputs(pd.DataFrame({"area": ["large", 60.0]}))
+
+
 def test_a_table_from_a_spreadsheet_becomes_numbers_and_says_how(tmp_path):
     file = tmp_path / "a.csv"
     file.write_text("Preis;Anteil;Art\n1.158;95 %;gut\n701;3,5 %;gut\n2.400;7 %;schlecht\n", encoding="utf-8")
