@@ -142,6 +142,24 @@ def test_commands_read_the_sheet_that_has_their_columns(tmp_path, monkeypatch):
     assert "None of them has the column 'energy': plants has plant, built; readings has load, 'Energy, kWh'." in told
 
 
+def test_inputs_beside_predictions_keep_their_units(tmp_path, monkeypatch):
+    """50 m² had become 50.0 and €142,300 had become 142300, below names without a unit."""
+    monkeypatch.chdir(tmp_path)
+    rows = pd.DataFrame({"area": [f"{50 + k} m²" for k in range(24)], "price": [f"€{142_300 + 10 * k:,}" for k in range(24)]})
+    rows.assign(y=np.arange(24.0)).to_csv("data.csv", index=False)
+    mgp("fit", "data.csv", "--target", "y", "--out", "m.mgp", *FAST)
+    rows.iloc[3, 0] = "?"
+    rows.to_csv("new.csv", index=False)
+    mgp("predict", "m.mgp", "new.csv", "--with-inputs", "--out", "p.csv")
+    written = pd.read_csv("p.csv", keep_default_na=False)
+    assert written[["area", "price"]].equals(rows)
+    mgp("predict", "m.mgp", "p.csv", "--out", "again.csv")
+    assert Path("again.csv").read_text(encoding="utf-8") == written.drop(columns=["area", "price"]).to_csv(index=False)
+    Path("new.csv").write_text("area;price\n50,5 m²;142.300,5 €\n51 m²;143.000 €\n", encoding="utf-8")
+    mgp("predict", "m.mgp", "new.csv", "--with-inputs", "--out", "p.csv")
+    assert pd.read_csv("p.csv")["price"].tolist() == ["142300.5 €", "143000 €"]  # decimal points, as the predictions beside
+
+
 def test_copies_of_rows_and_of_the_target_are_told(here):
     table = messy()[["x", "floor", "y"]].assign(**{"the answer": lambda t: t["y"]})
     pd.concat([table, table.head(4)]).to_csv("data.csv", index=False)

@@ -72,7 +72,7 @@ class Answers(Protocol):
         ...
 
     def encoding(self, table: Any, targets: Sequence[str] = ()) -> TableEncoding:
-        """How the model reads tables. targets: their names, where the model does not know them."""
+        """How the model reads tables. targets: their names in the table, where a model saved from Python knows none, or others."""
         ...
 
     def targets(self, X: Any, noise: np.ndarray | None) -> Sequence[Answer]:

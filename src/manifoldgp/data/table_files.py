@@ -19,7 +19,7 @@ from manifoldgp.data.codes import padded
 from manifoldgp.data.columns import pandas, text
 from manifoldgp.data.excel_files import read_sheet
 from manifoldgp.data.text_files import PACKED, TextSource, text_source
-from manifoldgp.data.written_numbers import NO_VALUE, UNITS, read_numbers, with_numbers, with_units
+from manifoldgp.data.written_numbers import NO_VALUE, UNITS, Numbered, read_numbers, with_numbers, with_units
 from manifoldgp.errors import InputError, MissingExtraError, warn
 
 if TYPE_CHECKING:
@@ -49,6 +49,11 @@ def read_table(path: str | Path, *, sheet: str | None = None, wanted: Sequence[s
     wanted
         Columns that the table is read for: of an Excel file with several sheets the first one that has them is read.
     """
+    return read_as_written(path, sheet=sheet, wanted=wanted).table
+
+
+def read_as_written(path: str | Path, *, sheet: str | None = None, wanted: Sequence[str] = ()) -> Numbered:
+    """The table in a file as `read_table` reads it, and the texts of columns with a unit beside their numbers, for who writes these columns again."""
     name = str(path)
     kind = "text" if name == "-" else _kind(name)
     if sheet is not None and kind != "excel":
@@ -71,7 +76,7 @@ def read_table(path: str | Path, *, sheet: str | None = None, wanted: Sequence[s
     if kind != "parquet":
         table = _named_by_two_rows(table, decimal, name)
     _refuse_repeated(list(table.columns), name)
-    return table if kind == "parquet" else with_numbers(table, decimal, _called(name))
+    return Numbered(table, {}) if kind == "parquet" else with_numbers(table, decimal, _called(name))
 
 
 def _named_by_two_rows(table: DataFrame, decimal: str, file: str) -> DataFrame:
