@@ -120,7 +120,9 @@ def test_codes_are_no_target(tmp_path, monkeypatch, shops):
     shops.to_csv("shops.csv", index=False)
     fit = ("fit", "shops.csv", "-t", "post", "--drop", "part", "--averaging", "plain", "--restarts", "1", "-o", "shops.mgp")
     told = mgp(*fit, code=1).err
-    assert "Column 'post' holds codes with leading zeros, such as '01067': their size means nothing that could be predicted." in told
+    assert (
+        "Column 'post' holds codes with leading zeros, such as '01067': their size means nothing that could be predicted." in told
+    )
     assert "if they are numbers, say so: --numbers post." in told
     mgp(*fit, "--numbers", "post")
     for y in (shops["post"], pl.Series("post", shops["post"].to_list()), shops[["post"]]):

@@ -441,7 +441,7 @@ def test_a_title_above_names_with_decimal_commas_below(tmp_path):
 
 
 @pytest.fixture
-def book(tmp_path) -> Path:
+def book(tmp_path):
     """A lookup, notes, and a sheet of readings, one of whose names stands over two columns."""
     openpyxl = pytest.importorskip("openpyxl", reason="needs the extra excel")
     found = openpyxl.Workbook()
@@ -902,7 +902,9 @@ def test_what_is_no_column_of_numbers_stays_text(texts):
 def test_numbers_with_units_that_pandas_read_are_said_to_need_read_table():
     """`predict(pandas.read_csv(...))` had named the cell that is no number, and not what reads it as the fit had."""
     encoding = TableEncoding((Column("area"),), ("price",))
-    with pytest.raises(InputError, match=r"'area' must hold numbers; it has '50 m²', '60 m²' .*\. manifoldgp.data.read_table reads"):
+    with pytest.raises(
+        InputError, match=r"'area' must hold numbers; it has '50 m²', '60 m²' .*\. manifoldgp.data.read_table reads"
+    ):
         encoding.inputs(pd.DataFrame({"area": ["50 m²", "60 m²"]}))
     with pytest.raises(InputError, match=r"'price' must hold numbers; .* '€142,300'. manifoldgp.data.read_table reads"):
         encoding.target_values(pd.DataFrame({"price": ["€142,300"]}))

@@ -71,7 +71,8 @@ def known_columns(model: Any) -> tuple[list[str], list[str]]:
 def encoding_of(model: Any, table: Any = None, targets: Sequence[str] = ()) -> TableEncoding:
     """How the model reads tables. A model saved from Python takes columns of numbers with the names that it was fitted on.
 
-    Fitted on a bare array, it takes the columns of ``table`` in their order, if there are as many as it has inputs. targets: what they are called in the table, where that is another name than at the fit, or the model knows none.
+    Fitted on a bare array, it takes the columns of ``table`` in their order, if there are as many as it has inputs.
+    targets: what they are called in the table, where that is another name than at the fit, or the model knows none.
     """
     from manifoldgp.data.columns import Column
     from manifoldgp.data.encoding import TableEncoding

@@ -27,7 +27,9 @@ def predict(
     quantiles: Annotated[
         str, typer.Option(help="Quantiles to write, numbers between 0 and 1 with commas.", metavar="LEVELS")
     ] = _USUAL,
-    with_inputs: Annotated[bool, typer.Option("--with-inputs", help="Put the columns of the table in front, with their units.")] = False,
+    with_inputs: Annotated[
+        bool, typer.Option("--with-inputs", help="Put the columns of the table in front, with their units.")
+    ] = False,
     allow_unknown: AllowUnknown = False,
     exact: Exact = False,
     json: Json = False,

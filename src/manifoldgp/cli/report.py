@@ -55,7 +55,14 @@ def _test_rows(model: Any, file: str, allow_unknown: bool, messages: Messages) -
     """Inputs and targets of a table, as the model takes them, and which rows they are, counted from 1; rows without target are left out."""
     import numpy as np
 
-    from manifoldgp.cli._models import encoding_of, known_columns, prepare, tell_rows_left_out, tell_rows_without_target, without_summaries
+    from manifoldgp.cli._models import (
+        encoding_of,
+        known_columns,
+        prepare,
+        tell_rows_left_out,
+        tell_rows_without_target,
+        without_summaries,
+    )
     from manifoldgp.data.table_files import read_table
     from manifoldgp.errors import InputError
 

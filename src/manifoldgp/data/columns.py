@@ -342,7 +342,9 @@ def target_numbers(name: str, values: Series) -> np.ndarray:
         if len(present) and 2 * readable.sum() <= len(present):
             advice = f" {_READ_TABLE_ADVICE}" if read_numbers(list(present)) else ""
             flags = " Write 0 and 1 for them." if not readable.any() and len(set(map(text, present))) == 2 else ""
-            raise InputError(f"Column {name!r} must hold numbers; it holds text, such as {_quoted(present[~readable])}.{flags or advice}")
+            raise InputError(
+                f"Column {name!r} must hold numbers; it holds text, such as {_quoted(present[~readable])}.{flags or advice}"
+            )
     numbers = np.full(len(values), np.nan)
     numbers[~values.isna().to_numpy()] = _numbers(present, name)
     infinite = np.isinf(numbers)

@@ -25,9 +25,7 @@ class SheetTable(NamedTuple):
     titles: int
 
 
-def read_sheet(
-    name: str, sheet: str | None, wanted: Sequence[str], names_of: Callable[[DataFrame], Sequence[str]]
-) -> SheetTable:
+def read_sheet(name: str, sheet: str | None, wanted: Sequence[str], names_of: Callable[[DataFrame], Sequence[str]]) -> SheetTable:
     """The table of one sheet of an Excel file: of the named one, else of the first that has the wanted columns, or is a table at all.
 
     names_of: what the columns of a table are called in the end, as its first rows tell.
@@ -48,7 +46,9 @@ def read_sheet(
         return SheetTable(found.dropna(how="all").infer_objects(), names, titles)  # without rows that only look used
 
 
-def _chosen(book: Any, file: str, sheet: str | None, wanted: Sequence[str], names_of: Callable[[DataFrame], Sequence[str]]) -> str:
+def _chosen(
+    book: Any, file: str, sheet: str | None, wanted: Sequence[str], names_of: Callable[[DataFrame], Sequence[str]]
+) -> str:
     """The name of the sheet to read; a warning says which of several it is."""
     names = list(map(str, book.sheet_names))
     several = f"{file} has {len(names)} {verb(len(names), 'sheet', 'sheets')}: {', '.join(names)}."

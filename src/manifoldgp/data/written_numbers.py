@@ -246,7 +246,7 @@ def with_numbers(table: DataFrame, decimal: str, file: str) -> Numbered:
     return Numbered(with_units(table, beside | below), beside_texts)
 
 
-def _written(values: Series, found: Written, decimal: str) -> Series:
+def _written(values: Any, found: Written, decimal: str) -> Series:
     """Numbers and their unit as they are written in a table with decimal points, as all who read the column later expect them.
 
     >>> cells = pandas().Series(["3.500,5 kg", "4 kg", "?"])

@@ -258,7 +258,8 @@ class ManifoldGPRegressor(PredictiveMethods, RegressorMixin, TransformerMixin, B
             Inputs: an array, anything that NumPy reads as a table of numbers, or a source of rows; or a frame of pandas, polars or Arrow with text, categories, true and
             false, and dates. What became of its columns is in ``table_encoding_``, which is saved with the model, and ``predict`` takes frames with the same columns.
         y : (N,) or (N, O)
-            Targets; a Series that has a name, or a frame, tells what they are called. Rows whose target is missing (NaN) are left out, with a warning; features that learn from inputs alone learn from them too.
+            Targets; a Series that has a name, or a frame, tells what they are called. Rows whose target is missing (NaN) are left out, with a warning;
+            features that learn from inputs alone learn from them too.
         noise_std : (), (N,) or (N, O)
             Known noise of the rows, a standard deviation in the units of y.
         input_std : (), (D,), (N, D) or by name

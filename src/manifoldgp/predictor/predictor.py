@@ -127,7 +127,8 @@ class Predictor:
         """The predictor of which `facts` told."""
         offset, scale = np.array(facts["x_offset"], dtype=np.float64), np.array(facts["x_scale"], dtype=np.float64)
         names, table, mixture = tuple(facts["feature_names"]), facts["table"], facts["mixture"]
-        words, targets = str(facts.get("distilled", "")), tuple(map(str, facts.get("target_names", ())))  # earlier files lack them
+        words = str(facts.get("distilled", ""))
+        targets = tuple(map(str, facts.get("target_names", ())))  # earlier files lack them
         return cls(program, offset, scale, facts["n_outputs"], facts["flat"], names, table, mixture, words, targets)
 
     def save(self, path: str | Path) -> None:
