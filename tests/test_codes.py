@@ -13,6 +13,7 @@ from command_line import mgp
 from manifoldgp import GPRegressor, TableEncoding
 from manifoldgp.data.columns import learn_column
 from manifoldgp.data.table_files import read_table, read_tables
+from manifoldgp.errors import InputError
 
 POST = ["01067", "45127", "80331", "04109"]
 
@@ -111,6 +112,23 @@ def test_codes_that_are_numbers_are_said_to_be(tmp_path, monkeypatch, shops):
     assert "post: " not in mgp(*fit, "--numbers", "post").err
     assert "post number" in " ".join(mgp("inspect", "shops.mgp").out.split())
     assert "wrong" in mgp(*fit, "--numbers", "wrong", code=1).err
+
+
+def test_codes_are_no_target(tmp_path, monkeypatch, shops):
+    """As an input they are recognised; as a target 01067 had become 1,067 without a word."""
+    monkeypatch.chdir(tmp_path)
+    shops.to_csv("shops.csv", index=False)
+    fit = ("fit", "shops.csv", "-t", "post", "--drop", "part", "--averaging", "plain", "--restarts", "1", "-o", "shops.mgp")
+    told = mgp(*fit, code=1).err
+    assert (
+        "Column 'post' holds codes with leading zeros, such as '01067': their size means nothing that could be predicted." in told
+    )
+    assert "if they are numbers, say so: --numbers post." in told
+    mgp(*fit, "--numbers", "post")
+    for y in (shops["post"], pl.Series("post", shops["post"].to_list()), shops[["post"]]):
+        with pytest.raises(InputError, match=r"'post' holds codes .* if they are numbers, hand in y.astype\(float\)."):
+            GPRegressor(restarts=1, max_iter=2).fit(shops[["x"]], y)
+    GPRegressor(restarts=1, max_iter=2).fit(shops[["x"]], shops["post"].astype(float))
 
 
 def test_numbers_as_text_of_a_parquet_file_are_fitted(tmp_path, monkeypatch, shops):

@@ -44,10 +44,10 @@ def test_numbers_of_an_ordinary_fit(plain):
     numbers = diagnosis.numbers
     assert (numbers["rows"], numbers["inputs"], numbers["features"], numbers["starts"]) == (30, 2, 2, 3)
     assert numbers["NLML per row"] == pytest.approx(plain.nlml_ / 30, rel=1e-9)
-    assert numbers["jitter used (variance, relative to sd(y)²)"] == 0
-    assert numbers["noise floor (units of y)"] == pytest.approx(DEFAULT_FLOOR * Y.std())
+    assert numbers["jitter used (share of the target's variance)"] == 0
+    assert numbers["noise floor (units of the target)"] == pytest.approx(DEFAULT_FLOOR * Y.std())
     scale = float(plain.ensembles_[0].blocks[0].values["noise"]["scale"]) * Y.std()
-    assert numbers["noise standard deviation (units of y)"] == pytest.approx(scale, rel=1e-6)
+    assert numbers["noise standard deviation (units of the target)"] == pytest.approx(scale, rel=1e-6)
     assert 0.1 < scale < 0.6
     lengthscale = plain.ensembles_[0].blocks[0].values["kernel"]["lengthscale"][0].numpy()
     U = (X - X.mean(0)) / X.std(0)
@@ -55,6 +55,7 @@ def test_numbers_of_an_ordinary_fit(plain):
     np.testing.assert_allclose(found, (lengthscale / U.std(0, ddof=1))[plain.x_scaler_.place], rtol=1e-9)
     assert numbers["rank of the features"] == 2
     assert numbers["invalid starts"] == 0
+    assert diagnosis.whose == ""
     assert 1 <= numbers[AGREE] <= 3
 
 
@@ -76,8 +77,8 @@ def test_units_shift_densities_by_their_logarithm(plain):
     numbers = plain.diagnose().numbers
     for name in ("NLML per row", LOO):
         assert scaled[name] == pytest.approx(numbers[name] + 10 * math.log(2), abs=1e-9)
-    assert scaled["noise standard deviation (units of y)"] == pytest.approx(
-        numbers["noise standard deviation (units of y)"] * 2**10
+    assert scaled["noise standard deviation (units of the target)"] == pytest.approx(
+        numbers["noise standard deviation (units of the target)"] * 2**10
     )
 
 
@@ -244,7 +245,7 @@ def test_jitter_is_remarked():
     model = gp(kernel="matern12", noise=GaussianNoise(learned=False, floor=1e-9), restarts=1).fit(X, Y, noise_std=0.0)
     assert "jitter" not in remarks(model)
     model.update(X, Y, noise_std=0.0)  # the same rows again
-    assert model.diagnose().numbers["jitter used (variance, relative to sd(y)²)"] > 0
+    assert model.diagnose().numbers["jitter used (share of the target's variance)"] > 0
     assert "The covariance needed a jitter of" in remarks(model)
 
 
@@ -263,6 +264,8 @@ def test_averages_are_diagnosed_by_their_heaviest_member(averaging):
     starts = model.starts_
     assert diagnosis.numbers["NLML per row"] == pytest.approx(starts["nlml"][np.argmax(starts["weight"])] / 30, rel=1e-6)
     assert diagnosis.numbers["starts"] == len(starts)
+    assert "are those of the member with the most weight; the noise is that of all members together" in str(diagnosis)
+    assert diagnosis.whose in diagnosis._repr_html_()
     assert "iteration limit" not in str(diagnosis)  # some members stop early on purpose
 
 
@@ -364,7 +367,7 @@ def test_a_notebook_shows_what_a_fitted_model_looks_like():
     remark = model.diagnose().remarks[0]
     for html in (model._repr_html_(), model._repr_mimebundle_()["text/html"], model.diagnose()._repr_html_()):
         assert escape(remark) in html
-        assert "noise floor (units of y)" in html
+        assert "noise floor (units of the target)" in html
     assert "Members and their weights" not in model._repr_html_()  # one member has all of it
 
 

@@ -14,8 +14,8 @@ from manifoldgp import GPRegressor, ManifoldGPRegressor, Single, TableEncoding
 from manifoldgp.data.donors import DRAWS, POOL, Donors
 from manifoldgp.data.frames import as_frame
 from manifoldgp.data.levels import cross_fitted, learn_effects
-from manifoldgp.errors import FitWarning, InputError
-from manifoldgp.inspection import sensitivities
+from manifoldgp.errors import FileFormatError, FitWarning, InputError
+from manifoldgp.inspection import sensitivities, target_name
 from manifoldgp.predictor import Predictor
 
 QUICK = {"restarts": 1, "max_iter": 40}
@@ -367,3 +367,42 @@ def test_thousands_of_categories():
     shift = np.random.default_rng(99).normal(size=1200)
     level = table["city"].str[1:].astype(int)
     assert np.corrcoef(X["city: effect on y"], shift[level])[0, 1] > 0.6
+
+
+@pytest.mark.parametrize("named", [
+    lambda y: pd.Series(y, name="force [N]"), lambda y: pl.Series("force [N]", y), lambda y: pd.DataFrame({"force [N]": y}),
+    lambda y: pl.DataFrame({"force [N]": y}), lambda y: pd.DataFrame({("force", "[N]"): y}),
+], ids=["pandas", "polars", "frame", "polars frame", "headings"])  # fmt: skip
+def test_targets_of_numbers_keep_their_name(named, tmp_path):
+    """Only tables with text, dates or gaps had told it: of all others pages and commands said y."""
+    x = pd.DataFrame({"x": np.linspace(-1.0, 1.0, 20)})
+    y = np.sin(3.0 * x["x"].to_numpy())
+    model = GPRegressor(**QUICK).fit(x, named(y))
+    assert not hasattr(model, "table_encoding_")
+    model.save(tmp_path / "m.mgp")
+    loaded = manifoldgp.load(tmp_path / "m.mgp")
+    for known in (model, loaded):
+        assert known.target_names_.tolist() == ["force [N]"]
+        assert target_name(known, 0) == "force [N]"
+    loaded.predictor().to_c(tmp_path / "m.c")
+    assert "   mean and std: force [N]\n" in (tmp_path / "m.h").read_text(encoding="utf-8")
+    model.fit(x, y)
+    assert target_name(model, 0) == "y"  # of an array, whatever an earlier fit was told
+
+
+def test_several_targets_keep_their_names_and_numbers_are_none():
+    x = pd.DataFrame({"x": np.linspace(-1.0, 1.0, 20)})
+    Y = np.c_[np.sin(3.0 * x["x"]), np.cos(3.0 * x["x"])]
+    model = GPRegressor(**QUICK).fit(x, pd.DataFrame(Y, columns=["lift", "drag"]))
+    assert [target_name(model, o) for o in range(2)] == ["lift", "drag"]
+    model.fit(x, pd.DataFrame(Y))  # columns 0 and 1
+    assert [target_name(model, o) for o in range(2)] == ["y0", "y1"]
+
+
+def test_a_file_with_other_names_than_targets_is_refused(tmp_path):
+    x = pd.DataFrame({"x": np.linspace(-1.0, 1.0, 20)})
+    model = GPRegressor(**QUICK).fit(x, np.sin(3.0 * x["x"]).rename("lift"))
+    model.target_names_ = np.array(["lift", "drag"], dtype=object)
+    model.save(tmp_path / "m.mgp")
+    with pytest.raises(FileFormatError, match=r"names of targets, \['lift', 'drag'\], are not those of 1 target"):
+        manifoldgp.load(tmp_path / "m.mgp")

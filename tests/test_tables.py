@@ -440,6 +440,52 @@ def test_a_title_above_names_with_decimal_commas_below(tmp_path):
     assert (list(read.columns), len(read)) == (["id", "x", "y"], 2)
 
 
+@pytest.fixture
+def book(tmp_path):
+    """A lookup, notes, and a sheet of readings, one of whose names stands over two columns."""
+    openpyxl = pytest.importorskip("openpyxl", reason="needs the extra excel")
+    found = openpyxl.Workbook()
+    found.active.title = "Plants"
+    for row in (["Plant", "Built"], ["north", 2001], ["south", 1984]):
+        found.active.append(row)
+    found.create_sheet("Notes").append(["see the readings"])
+    readings = found.create_sheet("Readings")
+    for row in (["Plant", "Energy, kWh", "load", None], [None, None, "mean", "peak"]):
+        readings.append(row)
+    for k in range(4):
+        readings.append(["north", 170.5 + k, 0.5 * k, 0.7 * k])
+    readings.merge_cells("C1:D1")
+    found.create_sheet("Empty")
+    found.save(tmp_path / "energy.xlsx")
+    return tmp_path / "energy.xlsx"
+
+
+@pytest.mark.filterwarnings("ignore:The names of")
+@pytest.mark.parametrize("wanted", [["Energy, kWh"], ["Plant", "peak"]])
+def test_the_sheet_with_the_wanted_columns_is_read(book, wanted):
+    """The first sheet with numbers was read, and then it was said that the table lacks what the third one has."""
+    with pytest.warns(FitWarning, match=r"4 sheets: .*Readings, which has ('Energy, kWh'|Plant, peak), is read. For another one"):
+        found = read_table(book, wanted=wanted)
+    assert found["Energy, kWh"].tolist() == [170.5, 171.5, 172.5, 173.5]
+
+
+def test_a_sheet_is_read_by_its_name(book):
+    assert read_table(book, sheet="Plants")["Built"].tolist() == [2001, 1984]
+    with pytest.raises(InputError, match=r"4 sheets: Plants, Notes, Readings, Empty. There is no sheet 'readings'. Correct its"):
+        read_table(book, sheet="readings")
+    (book.parent / "a.csv").write_text("x,y\n1,2\n")
+    with pytest.raises(InputError, match=r"sheet='Plants' has no effect on .*a.csv: only Excel files have sheets. Leave it out."):
+        read_table(book.parent / "a.csv", sheet="Plants")
+
+
+def test_columns_that_no_sheet_has_are_told_with_what_each_has(book):
+    with pytest.raises(
+        InputError,
+        match=r"None of them has the column 'Energy': Plants has Plant, Built; Notes has see the readings; Readings has Plant, 'Energy, kWh', mean, peak; Empty has none.",
+    ):
+        read_table(book, wanted=["Energy"])
+
+
 @pytest.mark.parametrize(
     "notes",
     [{"Measured by Anna": ["see the second sheet"]}, {"Item": ["who", "source"], "Note": ["Anna", "see the second sheet"]}],
@@ -851,6 +897,19 @@ def test_numbers_are_read_as_people_write_them(case):
 )
 def test_what_is_no_column_of_numbers_stays_text(texts):
     assert read_numbers(texts) is None
+
+
+def test_numbers_with_units_that_pandas_read_are_said_to_need_read_table():
+    """`predict(pandas.read_csv(...))` had named the cell that is no number, and not what reads it as the fit had."""
+    encoding = TableEncoding((Column("area"),), ("price",))
+    with pytest.raises(
+        InputError, match=r"'area' must hold numbers; it has '50 m²', '60 m²' .*\. manifoldgp.data.read_table reads"
+    ):
+        encoding.inputs(pd.DataFrame({"area": ["50 m²", "60 m²"]}))
+    with pytest.raises(InputError, match=r"'price' must hold numbers; .* '€142,300'. manifoldgp.data.read_table reads"):
+        encoding.target_values(pd.DataFrame({"price": ["€142,300"]}))
+    with pytest.raises(InputError, match=r"it has 'large' \(row 1\). Correct or remove these rows."):
+        encoding.inputs(pd.DataFrame({"area": ["large", 60.0]}))
 
 
 def test_a_table_from_a_spreadsheet_becomes_numbers_and_says_how(tmp_path):

@@ -310,3 +310,31 @@ def test_the_words_of_a_search_have_names_of_one_line():
     frame = pd.DataFrame({"line\nbreak": np.linspace(0, 1, 20)})
     found = KernelSearch(depth=1, kernels=("linear",), max_iter=3).fit(frame, frame["line\nbreak"])
     assert "line break" in str(found.describe())
+
+
+def test_a_model_that_python_saved_knows_what_its_target_is_called(tmp_path, monkeypatch):
+    """Its table being all numbers, the page had been of a model of y, and mgp score had looked for a column y."""
+    monkeypatch.chdir(tmp_path)
+    frame = pd.DataFrame({"speed [m/s]": np.linspace(-1.0, 1.0, 24), "F_z [N]": np.sin(3.0 * np.linspace(-1.0, 1.0, 24))})
+    frame.to_csv("data.csv", index=False)
+    model = GPRegressor(restarts=1, max_iter=5).fit(frame[["speed [m/s]"]], frame["F_z [N]"])
+    model.save("m.mgp")
+    mgp("report", "m.mgp", "--out", "r.html")
+    assert "<h1>A model of F_z [N]</h1>" in Path("r.html").read_text(encoding="utf-8")
+    assert "target F_z [N]" in " ".join(mgp("inspect", "m.mgp").out.split())
+    assert "F_z [N]" in mgp("score", "m.mgp", "data.csv").out
+    frame.rename(columns={"F_z [N]": "again"}).to_csv("other.csv", index=False)
+    assert "again" in mgp("score", "m.mgp", "other.csv", "--target", "again").out
+    model.fit(frame[["speed [m/s]"]].to_numpy(), frame["F_z [N]"])  # the inputs are those columns that are no target
+    model.save("array.mgp")
+    assert "F_z [N]" in mgp("score", "array.mgp", "data.csv").out
+
+
+def test_the_target_of_a_model_without_names_is_asked_for(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    x = np.linspace(-1.0, 1.0, 24)
+    pd.DataFrame({"speed": x, "force": np.sin(3.0 * x)}).to_csv("data.csv", index=False)
+    GPRegressor(restarts=1, max_iter=5).fit(pd.DataFrame({"speed": x}), np.sin(3.0 * x)).save("m.mgp")
+    told = fails("score", "m.mgp", "data.csv")
+    assert "has no column 'y'. Say which column holds the target: --target COLUMN. The table has: speed, force." in told
+    assert "force" in mgp("score", "m.mgp", "data.csv", "--target", "force").out

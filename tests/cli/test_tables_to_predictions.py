@@ -19,7 +19,7 @@ import pytest
 
 import manifoldgp
 from command_line import fails, mgp
-from manifoldgp import GPRegressor, Single
+from manifoldgp import GPRegressor, ManifoldGPRegressor, Restarts, Single
 from manifoldgp.cli._messages import Messages, in_options
 from manifoldgp.cli._training_table import _warn_of_copies
 from manifoldgp.cli.report import _test_rows
@@ -96,7 +96,7 @@ def test_fit_says_what_it_does_with_every_column(here):
 
 
 def test_rows_outside_the_training_rows_are_told(tmp_path, monkeypatch):
-    """Of clay drier than any at the fit, 95 % intervals had held 72 % of the targets, and nobody had said why."""
+    """Of clay drier than any at the fit, 95 % intervals had held 72 % of the targets, and nobody had said why. All rows outside the range that is named are counted."""
     monkeypatch.chdir(tmp_path)
     n = np.arange(40)
     rows = pd.DataFrame(
@@ -106,13 +106,13 @@ def test_rows_outside_the_training_rows_are_told(tmp_path, monkeypatch):
     mgp("fit", "data.csv", "--target", "y", "--out", "m.mgp", *FAST)
     far = rows.assign(moisture=rows["moisture"] - 1.7, y=0.0)
     far.to_csv("far.csv", index=False)
-    told = "warning: 7 of 40 rows lie outside the training rows in moisture (8.2 to 15.9): predictions there are extrapolations."
+    told = "warning: 9 of 40 rows lie outside the training rows in moisture (8.2 to 15.9): predictions there are extrapolations."
     assert told in mgp("predict", "m.mgp", "far.csv", "--out", "p.csv").err.splitlines()
     assert told in mgp("score", "m.mgp", "far.csv").err.splitlines()
     both = far[:8].assign(heat=[*[950.0] * 2, *[920.0] * 6])
     both.to_csv("both.csv", index=False)
     assert (
-        "7 of 8 rows lie outside the training rows in moisture (8.2 to 15.9) and heat (900 to 939): "
+        "8 of 8 rows lie outside the training rows in moisture (8.2 to 15.9) and heat (900 to 939): "
         in mgp("predict", "m.mgp", "both.csv").err
     )
     near, single = rows.assign(moisture=rows["moisture"] + 0.3), rows.assign(heat=[5e3, *rows["heat"][1:]])
@@ -120,8 +120,44 @@ def test_rows_outside_the_training_rows_are_told(tmp_path, monkeypatch):
         quiet.to_csv(f"{name}.csv", index=False)
         assert "outside" not in mgp("predict", "m.mgp", f"{name}.csv", "--out", "p.csv").err, name
     rows.assign(when=rows["when"] + pd.Timedelta("10D")).to_csv("much later.csv", index=False)
-    told = "7 of 40 rows lie outside the training rows in when (2026-01-01 to 2026-02-09): predictions there are extrapolations."
+    told = "10 of 40 rows lie outside the training rows in when (2026-01-01 to 2026-02-09): predictions there are extrapolations."
     assert told in mgp("predict", "m.mgp", "much later.csv", "--out", "p.csv").err
+
+
+def test_commands_read_the_sheet_that_has_their_columns(tmp_path, monkeypatch):
+    """The lookup on the first sheet was read, and the table said to lack the column of the second one."""
+    pytest.importorskip("openpyxl", reason="needs the extra excel")
+    monkeypatch.chdir(tmp_path)
+    x = np.linspace(-1.0, 1.0, 24)
+    readings = pd.DataFrame({"load": x, "Energy, kWh": np.sin(3.0 * x)})
+    with pd.ExcelWriter("energy.xlsx") as book:
+        pd.DataFrame({"plant": ["north", "south"], "built": [2001, 1984]}).to_excel(book, sheet_name="plants", index=False)
+        readings.to_excel(book, sheet_name="readings", index=False)
+    done = mgp("fit", "energy.xlsx", "--target", "Energy, kWh", "--out", "m.mgp", *[word for word in FAST if word != "--quiet"])
+    assert "warning: energy.xlsx has 2 sheets: plants, readings. readings, which has 'Energy, kWh', is read." in done.err
+    assert "readings, which has load, is read" in mgp("predict", "m.mgp", "energy.xlsx", "--out", "p.csv").err
+    assert "24 rows" in mgp("score", "m.mgp", "energy.xlsx").out
+    mgp("report", "m.mgp", "--test", "energy.xlsx", "--out", "r.html")
+    told = fails("fit", "energy.xlsx", "--target", "energy", "--out", "n.mgp")
+    assert "None of them has the column 'energy': plants has plant, built; readings has load, 'Energy, kWh'." in told
+
+
+def test_inputs_beside_predictions_keep_their_units(tmp_path, monkeypatch):
+    """50 m² had become 50.0 and €142,300 had become 142300, below names without a unit."""
+    monkeypatch.chdir(tmp_path)
+    rows = pd.DataFrame({"area": [f"{50 + k} m²" for k in range(24)], "price": [f"€{142_300 + 10 * k:,}" for k in range(24)]})
+    rows.assign(y=np.arange(24.0)).to_csv("data.csv", index=False)
+    mgp("fit", "data.csv", "--target", "y", "--out", "m.mgp", *FAST)
+    rows.iloc[3, 0] = "?"
+    rows.to_csv("new.csv", index=False)
+    mgp("predict", "m.mgp", "new.csv", "--with-inputs", "--out", "p.csv")
+    written = pd.read_csv("p.csv", keep_default_na=False)
+    assert written[["area", "price"]].equals(rows)
+    mgp("predict", "m.mgp", "p.csv", "--out", "again.csv")
+    assert Path("again.csv").read_text(encoding="utf-8") == written.drop(columns=["area", "price"]).to_csv(index=False)
+    Path("new.csv").write_text("area;price\n50,5 m²;142.300,5 €\n51 m²;143.000 €\n", encoding="utf-8")
+    mgp("predict", "m.mgp", "new.csv", "--with-inputs", "--out", "p.csv")
+    assert pd.read_csv("p.csv")["price"].tolist() == ["142300.5 €", "143000 €"]  # decimal points, as the predictions beside
 
 
 def test_copies_of_rows_and_of_the_target_are_told(here):
@@ -841,6 +877,21 @@ def test_inspect_shows_columns_settings_and_remarks(folder):
     assert about["settings"]["averaging__max_iter"] == 15
     assert about["remarks"] == [in_options(remark) for remark in model.diagnose().remarks]
     assert about["numbers"]["NLML per row"] == pytest.approx(model.diagnose().numbers["NLML per row"])
+
+
+def test_numbers_say_whose_they_are(tmp_path):
+    """`trained parameters 8` stood there of an average of 84 members, and the noise was in units of y, whatever the target was called."""
+    x = np.linspace(-1.0, 1.0, 20)
+    model = ManifoldGPRegressor((3, 2), averaging=Restarts(restarts=2, max_iter=5))
+    model.fit(pd.DataFrame({"speed": x}), pd.Series(np.sin(3.0 * x), name="force")).save(tmp_path / "m.mgp")
+    words = " ".join(mgp("inspect", tmp_path / "m.mgp").out.split())
+    told = "length-scales and features are those of the member with the most weight; the noise is that of all members together."
+    assert told in words
+    assert "noise standard deviation (units of the target)" in words
+    mgp("report", tmp_path / "m.mgp", "--out", tmp_path / "r.html")
+    page = (tmp_path / "r.html").read_text(encoding="utf-8")
+    assert told in page
+    assert "of y)" not in page
 
 
 def test_colour_is_for_terminals_that_want_it(folder, monkeypatch):

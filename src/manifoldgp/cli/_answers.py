@@ -66,8 +66,13 @@ class Answers(Protocol):
         """Whether a call keeps one core busy, so that several can run side by side."""
         ...
 
+    @property
+    def known_columns(self) -> tuple[Sequence[str], Sequence[str]]:
+        """Columns that the model reads and its targets, by name; none where it was fitted in Python on what has no names."""
+        ...
+
     def encoding(self, table: Any, targets: Sequence[str] = ()) -> TableEncoding:
-        """How the model reads tables."""
+        """How the model reads tables. targets: their names in the table, where a model saved from Python knows none, or others."""
         ...
 
     def targets(self, X: Any, noise: np.ndarray | None) -> Sequence[Answer]:
@@ -138,6 +143,10 @@ class _Program:
     def one_core(self) -> bool:
         return True
 
+    @property
+    def known_columns(self) -> tuple[Sequence[str], Sequence[str]]:
+        return [column.name for column in self.table.columns], self.table.targets
+
     def encoding(self, table: Any, targets: Sequence[str] = ()) -> TableEncoding:
         return self.table
 
@@ -204,6 +213,12 @@ class _Model:
     scales: Sequence[float]
     lost: str = ""
     one_core: bool = False
+
+    @property
+    def known_columns(self) -> tuple[Sequence[str], Sequence[str]]:
+        from manifoldgp.cli._models import known_columns
+
+        return known_columns(self.model)
 
     def encoding(self, table: Any, targets: Sequence[str] = ()) -> TableEncoding:
         from manifoldgp.cli._models import encoding_of

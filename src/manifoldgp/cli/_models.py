@@ -59,30 +59,41 @@ def open_manifold_gp(path: Path) -> Any:
     return model
 
 
+def known_columns(model: Any) -> tuple[list[str], list[str]]:
+    """The columns that a model reads and its targets, by name; none where it was fitted in Python on what has no names."""
+    encoding = getattr(model, "table_encoding_", None)
+    if encoding is not None:
+        return [column.name for column in encoding.columns], list(encoding.targets)
+    inputs, targets = (getattr(model, names, []) for names in ("feature_names_in_", "target_names_"))
+    return list(map(str, inputs)), list(map(str, targets))
+
+
 def encoding_of(model: Any, table: Any = None, targets: Sequence[str] = ()) -> TableEncoding:
     """How the model reads tables. A model saved from Python takes columns of numbers with the names that it was fitted on.
 
     Fitted on a bare array, it takes the columns of ``table`` in their order, if there are as many as it has inputs.
+    targets: what they are called in the table, where that is another name than at the fit, or the model knows none.
     """
     from manifoldgp.data.columns import Column
     from manifoldgp.data.encoding import TableEncoding
+    from manifoldgp.data.inputs import target_names
     from manifoldgp.errors import InputError
 
     encoding = getattr(model, "table_encoding_", None)
     if encoding is not None:
         return encoding
-    named = [f"y{o}" for o in range(model.n_outputs_)] if model.n_outputs_ > 1 else ["y"]
-    names = [str(name) for name in getattr(model, "feature_names_in_", [])]
+    names, known = known_columns(model)
+    known = list(targets) or known
     if not names and table is None:
         names = [f"x{d}" for d in range(model.n_features_in_)]
     elif not names:
-        names = [str(name) for name in table.columns if name not in targets]
+        names = [str(name) for name in table.columns if name not in known]
         if len(names) != model.n_features_in_:
             raise InputError(
                 f"The model was fitted on an array with {counted(model.n_features_in_, 'column')}, and the table has {counted(len(names), 'input')}: "
                 f"{', '.join(names[:12])}. Hand in a table with these inputs only, in the same order."
             )
-    return TableEncoding(tuple(Column(name) for name in names), tuple(targets or named))
+    return TableEncoding(tuple(Column(name) for name in names), tuple(known or target_names(model)))
 
 
 def with_names(text: str, targets: Sequence[str]) -> str:
@@ -143,12 +154,16 @@ _NOTABLE, _MOST_NAMED = 0.05, 3
 
 
 def _warn_of_rows_outside(encoding: TableEncoding, X: Any, messages: Messages) -> None:
-    """Intervals hold where the model has seen rows: beyond them it goes on as its kernel does. Single rows among many are not told, nor are dates that are a little later."""
+    """Intervals hold where the model has seen rows: beyond them it goes on as its kernel does. Single rows among many are not told, nor are dates that are a little later.
+
+    Rows that lie clearly outside decide whether a column is told; the sentence counts all rows outside the range that it names.
+    """
     import numpy as np
 
-    found = {name: rows for name, rows in encoding.outside(X).items() if rows.mean() >= _NOTABLE}
-    if not found:
+    clear = {name for name, rows in encoding.outside(X, clearly=True).items() if rows.mean() >= _NOTABLE}
+    if not clear:
         return
+    found = {name: rows for name, rows in encoding.outside(X).items() if name in clear}
     worst = sorted(found, key=lambda name: -found[name].sum())
     named = [encoding.range_in_words(name) for name in worst[:_MOST_NAMED]]
     if len(worst) > _MOST_NAMED:

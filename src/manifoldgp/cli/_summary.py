@@ -25,6 +25,7 @@ def summary_of(model: Any, diagnosis: Any = None) -> dict[str, Any]:
         "settings": _settings(model.get_params(deep=True)),
         "changed": {name: value for name, value in settings.items() if name in _ALWAYS or value != usual[name]},
         "numbers": {with_names(name, encoding.targets): value for name, value in diagnosis.numbers.items()},
+        "whose": diagnosis.whose,
         "remarks": [in_options(with_names(remark, encoding.targets)) for remark in diagnosis.remarks],
     })  # fmt: skip
 

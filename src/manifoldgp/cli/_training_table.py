@@ -64,9 +64,9 @@ def read_training(
     from manifoldgp.errors import InputError
 
     with messages.warnings_as_messages():
-        table = read_tables(files)
+        further = [name for name in (noise, group) if name is not None]
+        table = read_tables(files, wanted=[*targets, *further])
     columns = list(table.columns)
-    further = [name for name in (noise, group) if name is not None]
     refuse_missing_columns([*targets, *further, *column_names(features, columns), *column_names(drop, columns)], columns)
     padded = column_names(numbers, columns)
     refuse_missing_columns(padded, columns)
@@ -128,12 +128,13 @@ def _targets(table: Any, targets: list[str], learn: Callable[..., object]) -> An
     """The targets (n, O). Where one cannot be read, what is wrong with the inputs, which learn(table, y=...) tells, is told in one go."""
     import numpy as np
 
-    from manifoldgp.data.columns import target_numbers
+    from manifoldgp.data.columns import refuse_codes, target_numbers
     from manifoldgp.errors import Faults
 
     faults, found = Faults(), []
     for name in targets:
         with faults.noted():
+            refuse_codes(name, table[name], f"say so: {option('--numbers', name)}")
             found.append(target_numbers(name, table[name]))
     known = table[~table[targets].isna().any(axis=1)]
     if faults.told and len(known):

@@ -114,8 +114,9 @@ def rollout(
     refuse_overwriting([out], [model_file, table_file], standard_output=True)
     check_writable(out)
     messages = Messages(quiet)
-    model, table = _open(model_file), read_table(table_file)
+    model = _open(model_file)
     states, actions = (list(part) for part in (model.space_.state_names, model.space_.action_names))
+    table = read_table(table_file, wanted=[*states, *actions])
     refuse_missing_columns([*states, *actions], list(map(str, table.columns)))
     start: Any = table[states].to_numpy()[0]
     done: Any = table[actions].to_numpy()[:horizon] if actions else None

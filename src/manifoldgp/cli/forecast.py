@@ -71,7 +71,7 @@ def forecast(
     check_writable(out)
     begin = time.perf_counter()
     with messages.warnings_as_messages():
-        read = read_table(file)
+        read = read_table(file, wanted=[*target, *([] if column is None else [column])])
         series = _series(read, target, column, messages)
         _warn_of_nines_in(read[target], messages)
         if every is not None:

@@ -43,7 +43,8 @@ def inspect(
         more = {"sensitivity": {name: plain_data(vars(one)) for name, one in indices.items()}} if sensitivity else {}
         print_json(about | {name: found[name] for name in ("table", "settings", "numbers", "remarks")} | more)
         return
-    _show(about, TableEncoding.from_plain(found["table"]), found["changed"], found["numbers"], found["remarks"])
+    whose = found.get("whose", "")  # earlier files lack it
+    _show(about, TableEncoding.from_plain(found["table"]), found["changed"], found["numbers"], whose, found["remarks"])
     for name, one in indices.items():
         output().print(f"Which inputs {name} depends on (Sobol indices)", style="bold cyan", markup=False, highlight=False)
         output().print(str(one), markup=False, highlight=False)
@@ -102,7 +103,9 @@ def _since(time: Any) -> str:
     return f"becomes {time.unit} since {since}{zone}{periods}"
 
 
-def _show(about: dict[str, Any], encoding: Any, settings: dict[str, Any], numbers: dict[str, Any], remarks: list[str]) -> None:
+def _show(
+    about: dict[str, Any], encoding: Any, settings: dict[str, Any], numbers: dict[str, Any], whose: str, remarks: list[str]
+) -> None:
     from rich.padding import Padding
     from rich.table import Table
     from rich.text import Text
@@ -145,6 +148,8 @@ def _show(about: dict[str, Any], encoding: Any, settings: dict[str, Any], number
         console.print(Padding(row, (0, 0, 0, 2), expand=False))
     console.print()
     heading("Numbers")
+    if whose:
+        console.print(Padding(Text(visible(whose), style="dim"), (0, 0, 0, 2), expand=False))
     pairs({name: _in_words(value, name) for name, value in numbers.items()})
 
 

@@ -27,7 +27,9 @@ def predict(
     quantiles: Annotated[
         str, typer.Option(help="Quantiles to write, numbers between 0 and 1 with commas.", metavar="LEVELS")
     ] = _USUAL,
-    with_inputs: Annotated[bool, typer.Option("--with-inputs", help="Put the columns of the table in front.")] = False,
+    with_inputs: Annotated[
+        bool, typer.Option("--with-inputs", help="Put the columns of the table in front, with their units.")
+    ] = False,
     allow_unknown: AllowUnknown = False,
     exact: Exact = False,
     json: Json = False,
@@ -45,7 +47,7 @@ def predict(
     """
     from manifoldgp.cli._answers import open_answers
     from manifoldgp.cli._models import prepare, tell_rows_left_out, tell_what_is_lost
-    from manifoldgp.data.table_files import check_writable, read_table, write_table
+    from manifoldgp.data.table_files import check_writable, read_as_written, write_table
     from manifoldgp.errors import InputError
 
     messages = Messages(quiet)
@@ -58,7 +60,7 @@ def predict(
     check_writable(out)
     answers = open_answers(model_file, exact)
     with messages.warnings_as_messages():
-        table = read_table(table_file)
+        table, texts = read_as_written(table_file, wanted=answers.known_columns[0])
     encoding = answers.encoding(table)
     query = prepare(encoding, table, allow_unknown, messages)
     begin = time.perf_counter()
@@ -76,7 +78,7 @@ def predict(
             raise InputError(
                 f"The table has columns named like predictions: {', '.join(taken)}. Rename them, or omit --with-inputs."
             )
-        predictions = table.join(predictions)
+        predictions = table.assign(**texts).join(predictions)
     write_table(predictions, out)
     if json:
         print_json({

@@ -55,11 +55,19 @@ def _test_rows(model: Any, file: str, allow_unknown: bool, messages: Messages) -
     """Inputs and targets of a table, as the model takes them, and which rows they are, counted from 1; rows without target are left out."""
     import numpy as np
 
-    from manifoldgp.cli._models import encoding_of, prepare, tell_rows_left_out, tell_rows_without_target, without_summaries
+    from manifoldgp.cli._models import (
+        encoding_of,
+        known_columns,
+        prepare,
+        tell_rows_left_out,
+        tell_rows_without_target,
+        without_summaries,
+    )
     from manifoldgp.data.table_files import read_table
     from manifoldgp.errors import InputError
 
-    table = read_table(file)
+    inputs, targets = known_columns(model)
+    table = read_table(file, wanted=[*inputs, *targets])
     encoding = encoding_of(model, table)
     Y = encoding.target_values(table)
     missing = np.isnan(Y.reshape(len(table), -1)).any(1)

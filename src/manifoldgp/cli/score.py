@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from manifoldgp._system.plain_text import counted, digits, explained_share, visible
+from manifoldgp._system.plain_text import counted, digits, explained_share, listed_names, visible
 from manifoldgp.cli._messages import Messages, output, print_json
 from manifoldgp.cli._options import TABLE_HELP, AllowUnknown, Exact, Json, ModelFile, Quiet
 
@@ -53,11 +53,18 @@ def score(
 
     messages = Messages(quiet)
     answers = open_answers(model_file, exact)
+    inputs, known = answers.known_columns
     with messages.warnings_as_messages():
-        table = read_table(table_file)
+        table = read_table(table_file, wanted=[*inputs, *(target or known)])
     encoding = answers.encoding(table, target or ())
     if target and tuple(target) != encoding.targets:
         raise InputError(f"This model predicts {', '.join(encoding.targets)}; --target says {', '.join(target)}. Leave it out.")
+    unknown = [] if known or target else [name for name in encoding.targets if name not in table.columns]
+    if unknown:
+        raise InputError(
+            f"The model was fitted in Python on targets without names, and the table has no column {', '.join(map(repr, unknown))}. "
+            f"Say which column holds the target: --target COLUMN. The table has: {listed_names(list(table.columns), 20)}."
+        )
     if not len(table):
         raise InputError(f"{table_file} has no rows: there is nothing to compare with.")
     Y = encoding.target_values(table).reshape(len(table), -1)

@@ -183,7 +183,7 @@ def _laid_out(found: Suggestions, targets: tuple[str, ...], like: str | None, da
     table: Any = with_whole_numbers(found.frame())
     if like is None:
         return table.assign(**dict.fromkeys(targets, ""))
-    known: Any = read_table(like)
+    known: Any = read_table(like, wanted=targets)
     for name in known.columns:
         if name in dated and name in table.columns:
             table[name] = written_like(table[name], known[name])

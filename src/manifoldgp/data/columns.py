@@ -29,7 +29,7 @@ from manifoldgp.data.dates import (
     pandas,
 )
 from manifoldgp.data.levels import Effects
-from manifoldgp.data.written_numbers import looks_like_number
+from manifoldgp.data.written_numbers import looks_like_number, read_numbers
 from manifoldgp.errors import InputError, SeveralFaults
 
 if TYPE_CHECKING:
@@ -47,6 +47,8 @@ ONE_HOT = 10
 """Up to this many categories become 0/1 columns, more become a number each, their effect on the target."""
 
 _FLAGS = {"true": 1.0, "false": 0.0, "1": 1.0, "0": 0.0}
+_READ_TABLE_ADVICE = "manifoldgp.data.read_table reads such files with units, currencies and thousands separators as numbers."
+
 _DATE_ADVICE = "Write dates as 2026-12-31 or 2026-12-31 23:59, or with points, 31.12.2026, the day first."
 _MONTH_FIRST_ADVICE = "Write dates as 2026-12-31 or 2026-12-31 23:59, or as they were written then, 12/31/2026, the month first."
 
@@ -321,6 +323,16 @@ def refuse_dates(name: str, values: Series) -> None:
         )
 
 
+def refuse_codes(name: str, values: Iterable[object], way_out: str) -> None:
+    """Codes are no target: as numbers they lose their zeros, and are learnt as if their size meant something. way_out: what to do where they are numbers."""
+    cells = [value for value in values if isinstance(value, str)]
+    if cells and are_codes(cells):
+        raise InputError(
+            f"Column {name!r} holds codes with leading zeros, such as {_quoted(sorted(cells)[:1])}: their size means nothing that could be predicted. "
+            f"Choose another target; if they are numbers, {way_out}."
+        )
+
+
 def target_numbers(name: str, values: Series) -> np.ndarray:
     """A target (n,), NaN where it is missing; text, dates and infinite values are refused."""
     present: Any = values[~values.isna()]
@@ -328,8 +340,11 @@ def target_numbers(name: str, values: Series) -> np.ndarray:
         refuse_dates(name, present)
         readable = _readable(present)
         if len(present) and 2 * readable.sum() <= len(present):
+            advice = f" {_READ_TABLE_ADVICE}" if read_numbers(list(present)) else ""
             flags = " Write 0 and 1 for them." if not readable.any() and len(set(map(text, present))) == 2 else ""
-            raise InputError(f"Column {name!r} must hold numbers; it holds text, such as {_quoted(present[~readable])}.{flags}")
+            raise InputError(
+                f"Column {name!r} must hold numbers; it holds text, such as {_quoted(present[~readable])}.{flags or advice}"
+            )
     numbers = np.full(len(values), np.nan)
     numbers[~values.isna().to_numpy()] = _numbers(present, name)
     infinite = np.isinf(numbers)
@@ -409,7 +424,7 @@ def _numbers(values: Series, name: str) -> np.ndarray:
     if not readable.all():
         raise InputError(
             f"Column {name!r} must hold numbers; it has {_quoted(values[~readable])} ({rows_where(~readable, values.index)}). "
-            "Correct or remove these rows."
+            f"{_READ_TABLE_ADVICE if read_numbers(list(values)) else 'Correct or remove these rows.'}"
         )
     return np.array([float(value) for value in values], dtype=np.float64)
 

@@ -198,16 +198,20 @@ class TableEncoding:
                 found.append((column.names[0], float(np.nanmin(values)), float(np.nanmax(values))))
         return replace(self, ranges=tuple(found))
 
-    def outside(self, X: DataFrame) -> dict[str, np.ndarray]:
-        """Which rows (n,) of encoded inputs lie clearly outside the training rows, by a twentieth of the range or more, of dates by a tenth, for each column that has some.
+    def outside(self, X: DataFrame, clearly: bool = False) -> dict[str, np.ndarray]:
+        """Which rows (n,) of encoded inputs lie outside the range of the training rows, for each column that has some.
+
+        clearly: only those that lie a twentieth of the range or more beyond it, of dates a tenth.
 
         >>> encoding = TableEncoding((Column("x"),), ranges=(("x", 0.0, 10.0),))
-        >>> {name: rows.tolist() for name, rows in encoding.outside(pandas().DataFrame({"x": [-1.0, 5.0, 10.2]})).items()}
-        {'x': [True, False, False]}
+        >>> X = pandas().DataFrame({"x": [-1.0, 5.0, 10.2]})
+        >>> encoding.outside(X)["x"].tolist(), encoding.outside(X, clearly=True)["x"].tolist()
+        ([True, False, True], [True, False, False])
         """
         found, dates = {}, {column.names[0] for column in self.columns if column.kind == "date"}
         for name, low, high in self.ranges:
-            values, margin = X[name].to_numpy(), (_FAR_IN_TIME if name in dates else _CLEARLY_OUTSIDE) * (high - low)
+            values, share = X[name].to_numpy(), _FAR_IN_TIME if name in dates else _CLEARLY_OUTSIDE
+            margin = share * (high - low) if clearly else 0.0
             found[name] = (values < low - margin) | (values > high + margin)
         return {name: rows for name, rows in found.items() if rows.any()}
 

@@ -26,12 +26,16 @@ def as_frame(X: object) -> DataFrame | None:
 
 
 def column_names(y: object) -> list[str] | None:
-    """The names that targets bring along: of a series that has one, or of a frame's columns."""
+    """The names that targets bring along: of a series, or of a frame's columns. None where one is missing, or is no text: numbers count what has no name."""
     found: Any = y
     if _is(found, "pandas", "DataFrame") or _is(found, "polars", "DataFrame"):
-        return [str(name) for name in found.columns]
-    named = _is(found, "pandas", "Series") or _is(found, "polars", "Series")
-    return [str(found.name)] if named and found.name not in (None, "") else None
+        names = list(found.columns)
+    elif _is(found, "pandas", "Series") or _is(found, "polars", "Series"):
+        names = [found.name]
+    else:
+        return None
+    named = all(isinstance(name, (str, tuple)) and _name(name).strip() for name in names)
+    return [_name(name) for name in names] if named else None
 
 
 def without_others(X: Any, names: Collection[str]) -> Any:

@@ -159,6 +159,15 @@ def target_table(estimator: Fitted, y: ArrayLike, rows: int) -> np.ndarray:
     return Y
 
 
+def target_names(estimator: Fitted) -> list[str]:
+    """What the targets of a fitted estimator are called in the table that it was fitted on; y, or y0, y1, ... of several, where they had no names."""
+    encoding = getattr(estimator, "table_encoding_", None)
+    if encoding is not None:
+        return list(encoding.targets)
+    numbered = ["y"] if estimator.n_outputs_ == 1 else [f"y{o}" for o in range(estimator.n_outputs_)]
+    return list(getattr(estimator, "target_names_", numbered))
+
+
 def targets(y: ArrayLike) -> tuple[np.ndarray, bool]:
     """y as (N, O), and whether it came as (N,)."""
     if isinstance(y, (str, Number)) or getattr(y, "shape", None) == ():

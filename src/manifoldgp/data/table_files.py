@@ -8,7 +8,6 @@ import re
 import sys
 import zipfile
 from collections.abc import Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +17,9 @@ from manifoldgp._system.files import refuse_unwritable, written_whole
 from manifoldgp._system.plain_text import cell, name_in, one_line, visible
 from manifoldgp.data.codes import padded
 from manifoldgp.data.columns import pandas, text
-from manifoldgp.data.text_files import PACKED, TextSource, text_source, titles_above
-from manifoldgp.data.written_numbers import NO_VALUE, UNITS, read_numbers, with_numbers, with_units
+from manifoldgp.data.excel_files import read_sheet
+from manifoldgp.data.text_files import PACKED, TextSource, text_source
+from manifoldgp.data.written_numbers import NO_VALUE, UNITS, Numbered, read_numbers, with_numbers, with_units
 from manifoldgp.errors import InputError, MissingExtraError, warn
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ _UNNAMED = re.compile(r"Unnamed: \d+")
 _CALLED = {"parquet": "Parquet", "excel": "Excel"}
 
 
-def read_table(path: str | Path) -> DataFrame:
+def read_table(path: str | Path, *, sheet: str | None = None, wanted: Sequence[str] = ()) -> DataFrame:
     """The table in a file as a pandas DataFrame, rows numbered from 0; "-" is CSV on standard input.
 
     A CSV whose first line has semicolons and no comma is read with semicolons, and with decimal commas where it has such numbers. Text is UTF-8, UTF-16 or,
@@ -41,13 +41,30 @@ def read_table(path: str | Path) -> DataFrame:
 
     Numbers with thousands separators, a currency, a percent sign or one unit are read as numbers, and a row of
     units below the names is left out, with a warning that says so.
+
+    Parameters
+    ----------
+    sheet
+        Which sheet of an Excel file is read.
+    wanted
+        Columns that the table is read for: of an Excel file with several sheets the first one that has them is read.
     """
+    return read_as_written(path, sheet=sheet, wanted=wanted).table
+
+
+def read_as_written(path: str | Path, *, sheet: str | None = None, wanted: Sequence[str] = ()) -> Numbered:
+    """The table in a file as `read_table` reads it, and the texts of columns with a unit beside their numbers, for who writes these columns again."""
     name = str(path)
     kind = "text" if name == "-" else _kind(name)
+    if sheet is not None and kind != "excel":
+        raise InputError(f"sheet={sheet!r} has no effect on {_called(name)}: only Excel files have sheets. Leave it out.")
     if name != "-" and not Path(name).is_file():
         raise InputError(f"There is no file {name}. Check its name.")
     try:
-        table, decimal = (_READERS[kind](name), ".") if kind in _READERS else _read_text(name, kind)
+        if kind == "excel":
+            table, decimal = _read_excel(name, sheet, wanted), "."
+        else:
+            table, decimal = (_read_parquet(name), ".") if kind == "parquet" else _read_text(name, kind)
     except (InputError, MissingExtraError, OSError):
         raise
     except pandas().errors.EmptyDataError as error:
@@ -59,7 +76,7 @@ def read_table(path: str | Path) -> DataFrame:
     if kind != "parquet":
         table = _named_by_two_rows(table, decimal, name)
     _refuse_repeated(list(table.columns), name)
-    return table if kind == "parquet" else with_numbers(table, decimal, _called(name))
+    return Numbered(table, {}) if kind == "parquet" else with_numbers(table, decimal, _called(name))
 
 
 def _named_by_two_rows(table: DataFrame, decimal: str, file: str) -> DataFrame:
@@ -115,10 +132,10 @@ def table_names(paths: Sequence[str | Path]) -> list[str]:
     return [found for path in paths for found in _expanded(str(path))]
 
 
-def read_tables(paths: Sequence[str | Path]) -> Any:
-    """Several files with the same columns, one below the other; names as in `table_names`."""
+def read_tables(paths: Sequence[str | Path], *, wanted: Sequence[str] = ()) -> Any:
+    """Several files with the same columns, one below the other; names as in `table_names`, ``wanted`` as in `read_table`."""
     names = table_names(paths)
-    tables = [read_table(name) for name in names]
+    tables = [read_table(name, wanted=wanted) for name in names]
     for name, table in zip(names[1:], tables[1:], strict=True):
         lacking, surplus = set(tables[0].columns) - set(table.columns), set(table.columns) - set(tables[0].columns)
         if lacking or surplus:
@@ -235,7 +252,7 @@ def _kind(name: str) -> str:
     packed = path.suffix.lower() in PACKED
     ending = (Path(path.stem) if packed else path).suffix.lower()
     for kind, endings in (("text", _TEXT), ("tabbed", _TABBED), ("parquet", _PARQUET), ("excel", _EXCEL)):
-        if ending in endings and not (packed and kind in _READERS):
+        if ending in endings and not (packed and kind in _CALLED):
             return kind
     if ending in (".xls", ".xlsb", ".ods"):
         raise InputError(f"{name}: spreadsheets are read from {', '.join(_EXCEL)} only. Save it as one of these, or as CSV.")
@@ -276,72 +293,17 @@ def _with_codes(table: DataFrame, source: TextSource, form: dict[str, Any]) -> D
     return table.assign(**codes)
 
 
-def _read_excel(name: str) -> Any:
-    try:
-        import_module("openpyxl")
-    except ImportError as error:
-        raise MissingExtraError(
-            "Excel files need openpyxl, which is not installed. Run: pip install 'manifoldgp[excel]', or save the sheet as CSV."
-        ) from error
-    with pandas().ExcelFile(name, engine="openpyxl") as book:
-        names = list(map(str, book.sheet_names))
-        tables = ((sheet, first) for sheet in names if _is_table(first := _beginning(book, sheet)))
-        sheet, first = next(tables, None) or (names[0], _beginning(book, names[0]))
-        if len(names) > 1:
-            which = "The first one" if sheet == names[0] else f"{sheet}, the first one with two columns and numbers,"
-            warn(
-                f"{name} has {len(names)} sheets: {', '.join(names)}. {which} is read. For another one, save it as a file of its own."
-            )
-        titles = titles_above(_cells(first))
-        _tell_titles(titles, name)
-        header = int(first.index[titles]) if len(first) else 0
-        _refuse_repeated(_cells(first)[titles] if len(first) else [], name)  # pandas would rename them
-        found = pandas().read_excel(book, sheet, header=header, dtype=object)  # else codes in cells of text become numbers
-        found = _as_shown(found, book.book[sheet], header, name)
-        return found.dropna(how="all").infer_objects()  # without rows that only look used
+def _read_excel(name: str, sheet: str | None, wanted: Sequence[str]) -> DataFrame:
+    found = read_sheet(name, sheet, wanted, _names_in)
+    _tell_titles(found.titles, name)
+    _refuse_repeated(found.names, name)  # pandas has renamed them
+    return found.table
 
 
-def _as_shown(table: DataFrame, sheet: Any, header: int, name: str) -> DataFrame:
-    """The table with percent as a person reads it: a cell that shows 10 % holds 0.1, but the same sheet as CSV says 10 %, and so do units."""
-    places = _in_percent(sheet, header, 30) and _in_percent(sheet, header)
-    for place in places:
-        column = table.iloc[:, place]
-        shown = [float(f"{100 * v:.15g}") if isinstance(v, (int, float)) else v for v in column]
-        table.isetitem(place, pandas().Series(shown, index=column.index, dtype=object))
-    if places:
-        names = ", ".join(visible(str(table.columns[place])) for place in places)
-        warn(f"Numbers that {name} shows in percent are read as they are shown (10 % is 10, not 0.1): {names}.")
-    return with_units(table, dict.fromkeys((table.columns[place] for place in places), "%"))
-
-
-def _in_percent(sheet: Any, header: int, rows: int | None = None) -> list[int]:
-    """The places of the columns that show all their numbers in percent, as far as so many rows below the names tell."""
-    shown: dict[int, set[bool]] = {}
-    for row in sheet.iter_rows(min_row=header + 2, max_row=None if rows is None else header + 1 + rows):
-        for place, found in enumerate(row):
-            if isinstance(found.value, (int, float)):
-                in_percent = "%" in re.sub(
-                    r'"[^"]*"|\\.', "", found.number_format
-                )  # a sign in quotes is text, and scales nothing
-                shown.setdefault(place, set()).add(in_percent)
-    return [place for place, ways in sorted(shown.items()) if ways == {True}]
-
-
-def _beginning(book: Any, sheet: str) -> DataFrame:
-    """The first rows of a sheet that are not empty, names and all."""
-    return pandas().read_excel(book, sheet, header=None, nrows=30).dropna(how="all")
-
-
-def _cells(sheet: DataFrame) -> list[list[str]]:
-    return [["" if pandas().isna(value) else str(value) for value in row] for row in sheet.astype(object).to_numpy()]
-
-
-def _is_table(sheet: DataFrame) -> bool:
-    """Whether the beginning of a sheet has names for two columns or more, a row with as many cells below them, and a number there: notes stand in one column, or are words."""
-    rows = _cells(sheet)
-    table = rows[titles_above(rows) :] if rows else []
-    numbers = (cell for row in table[1:] for cell in row if cell and read_numbers([cell]) is not None)
-    return len(table) > 1 and all(sum(map(bool, row)) > 1 for row in table[:2]) and next(numbers, None) is not None
+def _names_in(table: DataFrame) -> list[str]:
+    """What the columns of a table are called, as the cells above them or two rows of these say it."""
+    named = table.set_axis([name_in(str(column)) for column in table.columns], axis=1)
+    return _names_of_two_rows(named.reset_index(drop=True), ".") or list(named.columns)
 
 
 def _tell_titles(lines: int, name: str) -> None:
@@ -362,9 +324,6 @@ def _refuse_repeated(names: Sequence[str], file: str) -> None:
 def _read_parquet(name: str) -> Any:
     _parquet()
     return pandas().read_parquet(name)
-
-
-_READERS = {"parquet": _read_parquet, "excel": _read_excel}
 
 
 def _parquet() -> None:

@@ -197,7 +197,14 @@ def number_for_nothing(numbers: np.ndarray) -> float | None:
     return None
 
 
-def with_numbers(table: DataFrame, decimal: str, file: str) -> DataFrame:
+class Numbered(NamedTuple):
+    """A table whose texts were read as numbers, and the texts of its columns that have a unit beside the numbers, by name."""
+
+    table: DataFrame
+    texts: dict[str, Series]
+
+
+def with_numbers(table: DataFrame, decimal: str, file: str) -> Numbered:
     """The table with columns of such texts as numbers and without a row of units; a warning says what was read how.
 
     Parameters
@@ -232,10 +239,25 @@ def with_numbers(table: DataFrame, decimal: str, file: str) -> DataFrame:
     if decimal == ",":
         others = [name for name in texts if name not in read and name not in codes]
         changed |= {str(name): table[name].map(_with_point) for name in others}
+    beside_texts = {str(name): _written(table[name], found, decimal) for name, found in read.items() if found.unit}
     table = table.assign(**changed) if changed else table
     beside = {name: found.unit for name, found in read.items() if found.unit}
     below = {name: unit for name, unit in units.items() if name in read}
-    return with_units(table, beside | below)
+    return Numbered(with_units(table, beside | below), beside_texts)
+
+
+def _written(values: Any, found: Written, decimal: str) -> Series:
+    """Numbers and their unit as they are written in a table with decimal points, as all who read the column later expect them.
+
+    >>> cells = pandas().Series(["3.500,5 kg", "4 kg", "?"])
+    >>> _written(cells, Written(np.array([3500.5, 4.0, np.nan]), "3.500,5 kg", "kg"), ",").tolist()
+    ['3500.5 kg', '4 kg', '?']
+    """
+    if decimal == ".":
+        return values
+    pairs = zip(found.numbers, values, strict=True)
+    cells = [value if math.isnan(number) else f"{_in_full(number)} {found.unit}" for number, value in pairs]
+    return pandas().Series(cells, index=values.index, dtype=object)
 
 
 def with_units(table: DataFrame, units: Mapping[Any, str]) -> DataFrame:

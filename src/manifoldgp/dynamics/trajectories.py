@@ -149,7 +149,8 @@ class Trajectories:
         dt: float | None = None,
     ) -> Trajectories:
         """Runs from a file, CSV, Parquet or Excel, as `from_frame` takes them from a frame."""
-        return cls.from_frame(read_table(path), states, actions, run=run, time=time, dt=dt)
+        table = read_table(path, wanted=[*states, *actions, *(name for name in (run, time) if name is not None)])
+        return cls.from_frame(table, states, actions, run=run, time=time, dt=dt)
 
     def transitions(self) -> Transitions:
         """Every row that has a next one, run by run."""

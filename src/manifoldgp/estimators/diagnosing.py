@@ -18,6 +18,7 @@ from manifoldgp.averaging.verdict import (
     sampling_numbers,
     sampling_remarks,
 )
+from manifoldgp.data.inputs import target_names
 from manifoldgp.estimators.diagnosis import Diagnosis
 from manifoldgp.estimators.early_end import INTERRUPTED
 from manifoldgp.estimators.input_influence import feature_span, input_counts, lengthscales, of_sample, sparsity, uninformative
@@ -32,6 +33,12 @@ from manifoldgp.structure.expressions import text_of
 if TYPE_CHECKING:
     from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
 
+_OF_ONE_MEMBER = (
+    "Trained parameters, NLML, leave-one-out density, jitter, length-scales and features are those of the member with the most weight; "
+    "the noise is that of all members together."
+)
+"""What the numbers of an average are about."""
+
 
 def diagnose(estimator: ManifoldGPRegressor) -> Diagnosis:
     """Jitter, noise floor, length-scales, features, leave-one-out density and agreement of the starts of a fitted estimator."""
@@ -41,7 +48,7 @@ def diagnose(estimator: ManifoldGPRegressor) -> Diagnosis:
         Diagnosis(remarks=[INTERRUPTED] if estimator.interrupted_ else []) + _of_choice(estimator) + _of_input_noise(estimator)
     )
     both = found.numbers | beside.numbers if len(parts) == 1 else beside.numbers | found.numbers
-    return Diagnosis(both, beside.remarks + found.remarks)
+    return Diagnosis(both, beside.remarks + found.remarks, found.whose)
 
 
 def _of_choice(estimator: ManifoldGPRegressor) -> Diagnosis:
@@ -70,7 +77,7 @@ def _of_input_noise(estimator: ManifoldGPRegressor) -> Diagnosis:
     if not noise.settled:
         rounds = "1 round" if noise.rounds == 1 else f"{noise.rounds} rounds"
         remarks.append(
-            f"The slopes that turn input noise into noise of y had not settled after {rounds} of training (one more would change the noise by {100 * noise.change:.0f} %)."
+            f"The slopes that turn input noise into noise of the target had not settled after {rounds} of training (one more would change the noise by {100 * noise.change:.0f} %)."
         )
     return Diagnosis(
         {f"input noise, standard deviation of {name}": float(std) for name, std in zip(names, noise.std, strict=True)}, remarks
@@ -104,7 +111,7 @@ def _of_output(estimator: ManifoldGPRegressor, ensemble: Ensemble, output: int) 
         + start_agreement(starts, posterior.rows, hasattr(as_averaging(estimator.averaging), "max_iter"))
         + uninformative(estimator, posterior)
     )
-    return found if found.remarks else replace(found, remarks=["Nothing unusual."])
+    return replace(found, remarks=found.remarks or ["Nothing unusual."], whose=_OF_ONE_MEMBER if averaged else "")
 
 
 def _of_held_out(estimator: ManifoldGPRegressor, ensemble: Ensemble, output: int, starts: np.ndarray) -> Diagnosis:
@@ -126,7 +133,8 @@ def _of_sampling(estimator: ManifoldGPRegressor, output: int) -> Diagnosis:
 def _unit(estimator: ManifoldGPRegressor, output: int) -> str:
     """The unit of a target that its name ends in, or that stood below it in the table."""
     encoding = getattr(estimator, "table_encoding_", None)
-    return "" if encoding is None else unit_of(encoding.label(encoding.targets[output]))
+    name = target_names(estimator)[output]
+    return unit_of(name if encoding is None else encoding.label(name))
 
 
 def _searched(estimator: ManifoldGPRegressor, ensemble: Ensemble, starts: np.ndarray) -> list[str]:

@@ -22,10 +22,13 @@ class Diagnosis:
         Plain values by name, for machines.
     remarks
         Sentences, for people.
+    whose
+        Of an average: which of the numbers are those of one member, in a sentence; else empty.
     """
 
     numbers: dict[str, Any] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)
+    whose: str = ""
 
     @staticmethod
     def of_targets(parts: Sequence[Diagnosis]) -> Diagnosis:
@@ -33,16 +36,18 @@ class Diagnosis:
         if len(parts) == 1:
             return parts[0]
         numbers = {f"output {o}: {name}": value for o, part in enumerate(parts) for name, value in part.numbers.items()}
-        return Diagnosis(numbers, [f"output {o}: {remark}" for o, part in enumerate(parts) for remark in part.remarks])
+        remarks = [f"output {o}: {remark}" for o, part in enumerate(parts) for remark in part.remarks]
+        return Diagnosis(numbers, remarks, next((part.whose for part in parts if part.whose), ""))
 
     def __add__(self, other: Diagnosis) -> Diagnosis:
         """This one, and what another says besides."""
-        return Diagnosis(self.numbers | other.numbers, self.remarks + other.remarks)
+        return Diagnosis(self.numbers | other.numbers, self.remarks + other.remarks, self.whose or other.whose)
 
     def __str__(self) -> str:
         width = max((len(name) for name in self.numbers), default=0)
         lines = [f"{name:<{width}}  {show_value(value, name)}" for name, value in self.numbers.items()]
-        return "\n".join([*lines, "", *(f"- {remark}" for remark in self.remarks)]).strip()
+        whose = ["", self.whose] if self.whose else []
+        return "\n".join([*lines, *whose, "", *(f"- {remark}" for remark in self.remarks)]).strip()
 
     def _repr_html_(self) -> str:
         """For notebooks: the remarks, and the numbers under a fold."""
@@ -51,7 +56,8 @@ class Diagnosis:
             f'<tr><th style="text-align:left">{escape(visible(name))}</th><td style="text-align:left">{escape(visible(show_value(value, name)))}</td></tr>'
             for name, value in self.numbers.items()
         )
-        return f"<ul>{remarks}</ul><details><summary>All numbers of the diagnosis</summary><table>{rows}</table></details>"
+        whose = f"<p>{escape(self.whose)}</p>" if self.whose else ""
+        return f"<ul>{remarks}</ul><details><summary>All numbers of the diagnosis</summary>{whose}<table>{rows}</table></details>"
 
 
 def show_value(value: object, name: str = "") -> str:

@@ -208,6 +208,8 @@ def _fit_source(
     estimator.n_features_in_ = source.inputs
     if source.names is not None:
         estimator.feature_names_in_ = np.array(source.names, dtype=object)
+    if source.target_names is not None:
+        estimator.target_names_ = np.array(source.target_names, dtype=object)
     of_inputs, of_targets = seen.standardizers(source.inputs, *standardized(estimator.standardize))
     scalers = started_from(averaging, of_inputs, of_inputs.columns), of_targets
     _keep_shape(estimator, method, scalers, source.outputs, source.flat)

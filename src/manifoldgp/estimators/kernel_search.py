@@ -153,4 +153,4 @@ class KernelSearch(ManifoldGPRegressor):
         several = self.n_outputs_ > 1
         words = [f"output {o}: {line}" if several else line for o in range(self.n_outputs_) for line in self.describe(o).lines()]
         tried = {"expressions tried": sum(len(report.candidates) for report in self.search_)}
-        return Diagnosis({**found.numbers, **tried}, [*words, *found.remarks])
+        return Diagnosis({**found.numbers, **tried}, [*words, *found.remarks], found.whose)

@@ -16,6 +16,7 @@ from manifoldgp.averaging import Averaging, as_averaging
 from manifoldgp.averaging.averages import SamplingReport
 from manifoldgp.averaging.stacking import HeldOutReport
 from manifoldgp.data.encoding import TableEncoding
+from manifoldgp.data.inputs import target_names
 from manifoldgp.data.scaling import Standardizer
 from manifoldgp.data.sources import RowSource
 from manifoldgp.errors import InputError
@@ -119,6 +120,8 @@ class ManifoldGPRegressor(PredictiveMethods, RegressorMixin, TransformerMixin, B
         For each target, how well the chains of NUTS mixed; None for others.
     table_encoding_ : TableEncoding
         How columns of a table became the inputs ``feature_names_in_``; only where X was a table that is not all numbers, or ``missing`` is not "error".
+    target_names_ : ndarray
+        What the targets are called; only where y had names: a Series with one, or a frame.
     input_noise_ : InputNoise
         Only where the inputs were noisy: their standard deviations ``std`` in the units of X, given or learned, how many rounds of training the slopes took to settle, and
         how much of the noise comes from the inputs.
@@ -150,6 +153,7 @@ class ManifoldGPRegressor(PredictiveMethods, RegressorMixin, TransformerMixin, B
     n_features_in_: int
     feature_names_in_: np.ndarray  # only where X had names
     table_encoding_: TableEncoding  # only where a table was encoded
+    target_names_: np.ndarray  # only where y had names
     n_outputs_: int
     starts_: np.ndarray
     histories_: list[np.ndarray]
@@ -255,7 +259,8 @@ class ManifoldGPRegressor(PredictiveMethods, RegressorMixin, TransformerMixin, B
             Inputs: an array, anything that NumPy reads as a table of numbers, or a source of rows; or a frame of pandas, polars or Arrow with text, categories, true and
             false, and dates. What became of its columns is in ``table_encoding_``, which is saved with the model, and ``predict`` takes frames with the same columns.
         y : (N,) or (N, O)
-            Targets. Rows whose target is missing (NaN) are left out, with a warning; features that learn from inputs alone learn from them too.
+            Targets; a Series that has a name, or a frame, tells what they are called. Rows whose target is missing (NaN) are left out, with a warning;
+            features that learn from inputs alone learn from them too.
         noise_std : (), (N,) or (N, O)
             Known noise of the rows, a standard deviation in the units of y.
         input_std : (), (D,), (N, D) or by name
@@ -274,6 +279,7 @@ class ManifoldGPRegressor(PredictiveMethods, RegressorMixin, TransformerMixin, B
         with as_it_was_if_this_fails(self):
             for name in (
                 "table_encoding_",
+                "target_names_",
                 "_row_levels",
                 "input_noise_",
                 "switched_off_",
@@ -461,9 +467,7 @@ class ManifoldGPRegressor(PredictiveMethods, RegressorMixin, TransformerMixin, B
         ``print`` it, or ``parameters().to_frame()`` for pandas.
         """
         check_is_fitted(self)
-        encoding = getattr(self, "table_encoding_", None)
-        numbered = ["y"] if self.n_outputs_ == 1 else [f"y{o}" for o in range(self.n_outputs_)]
-        return parameter_table(self, input_names(self), numbered if encoding is None else list(encoding.targets))
+        return parameter_table(self, input_names(self), target_names(self))
 
     def save(self, path: str | Path, dtype: str = "float64") -> None:
         """Write the fitted model to one file that manifoldgp.load reads; no pickle.

@@ -134,6 +134,8 @@ def packed(estimator: ManifoldGPRegressor, factors: torch.dtype = torch.float64)
     encoding = getattr(estimator, "table_encoding_", None)
     if encoding is not None:
         header["table"] = encoding.to_plain()
+    if hasattr(estimator, "target_names_"):
+        header["target_names"] = [str(name) for name in estimator.target_names_]
     for o, levels in enumerate(getattr(estimator, "_row_levels", ())):
         tensors[f"ensemble{o}.levels"] = torch.from_numpy(np.ascontiguousarray(levels))
     input_noise: InputNoise | None = getattr(estimator, "input_noise_", None)
@@ -214,6 +216,8 @@ def _unpack(
     ]
     if header["feature_names"]:
         estimator.feature_names_in_ = np.array(header["feature_names"], dtype=object)
+    if "target_names" in header:
+        estimator.target_names_ = _unpack_names(header["target_names"], targets)
     estimator._flat, estimator.nlml_, estimator.method_ = header["flat"], float(header["nlml"]), header["method"]
     if estimator.method_ not in METHODS or not isinstance(estimator._flat, bool) or (estimator._flat and targets > 1):
         raise FileFormatError(
@@ -240,6 +244,12 @@ def _unpack(
             counts = [len(column.categories) for column in estimator.table_encoding_.level_columns]
             estimator._row_levels = [unpack_levels(tensors, f"ensemble{o}.levels", counts) for o in range(targets)]
     return estimator
+
+
+def _unpack_names(plain: Any, targets: int) -> np.ndarray:
+    if not isinstance(plain, list) or len(plain) != targets or not all(isinstance(name, str) for name in plain):
+        raise FileFormatError(f"The file's names of targets, {plain!r}, are not those of {counted(targets, 'target')}.")
+    return np.array(plain, dtype=object)
 
 
 def _unpack_draws(plain: Any) -> Draws:

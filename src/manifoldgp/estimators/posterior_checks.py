@@ -120,9 +120,9 @@ def numerics(posterior: Conditioned, ensemble: Ensemble, held_out: HeldOutReport
     noise = float(posterior.noise_variance()[0]) ** 0.5
     given = ", beside what was given of each row" if posterior.data.known_noise is not None else ""
     numbers = {
-        "jitter used (variance, relative to sd(y)²)": jitter,
-        f"noise standard deviation (units of y{given})": _noise_of_all(ensemble) * ensemble.scale,
-        "noise floor (units of y)": floor * ensemble.scale,
+        "jitter used (share of the target's variance)": jitter,
+        f"noise standard deviation (units of the target{given})": _noise_of_all(ensemble) * ensemble.scale,
+        "noise floor (units of the target)": floor * ensemble.scale,
     }
     remarks: list[str] = []
     usual = (

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from manifoldgp._system.threads import one_thread
+from manifoldgp.data.inputs import target_names
 from manifoldgp.data.scaling import Standardizer
 from manifoldgp.estimators.distillation import Distilled, distilled, in_words
 from manifoldgp.estimators.few_points import FewPoints
@@ -132,7 +133,8 @@ def _predictor(
     encoding = getattr(estimator, "table_encoding_", None)
     table = None if encoding is None else encoding.to_plain() | {"rows_left_out": None}
     offset, scale = scaler.offset.copy(), scaler.scale.copy()
-    return Predictor(program, offset, scale, len(origins), estimator._flat, names, table, mixture, words)
+    targets = target_names(estimator)
+    return Predictor(program, offset, scale, len(origins), estimator._flat, names, table, mixture, words, targets)
 
 
 def _components(

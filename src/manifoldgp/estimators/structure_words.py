@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from manifoldgp._system.plain_text import feature_name, one_line
+from manifoldgp.data.inputs import target_names
 from manifoldgp.features import Identity
 from manifoldgp.structure.decomposition import Decomposition
 from manifoldgp.structure.expressions import inputs_of, text_of
@@ -132,10 +133,7 @@ def _seen(kernel, names: list[str]) -> tuple[str, ...]:
 
 
 def _target(estimator: ManifoldGPRegressor, output: int) -> str:
-    encoding = getattr(estimator, "table_encoding_", None)
-    if encoding is not None:
-        return encoding.targets[output]
-    return "y" if estimator.n_outputs_ == 1 else f"y{output}"
+    return target_names(estimator)[output]
 
 
 def _with_share(part: StructurePart) -> str:

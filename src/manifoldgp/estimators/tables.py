@@ -10,7 +10,7 @@ import numpy as np
 
 from manifoldgp._system.plain_text import counted, verb
 from manifoldgp.data import inputs
-from manifoldgp.data.columns import Column
+from manifoldgp.data.columns import Column, refuse_codes
 from manifoldgp.data.dates import pandas
 from manifoldgp.data.encoding import TableEncoding
 from manifoldgp.data.frames import as_frame, column_names
@@ -33,6 +33,7 @@ class ReadsTables(Protocol):
     missing: str
     cyclic: Sequence[str]
     table_encoding_: TableEncoding
+    target_names_: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -58,16 +59,22 @@ def training_rows(
     groups: ArrayLike | None,
     input_std: InputStd | None = None,
 ) -> TrainingRows:
-    """The rows of a fit. A table that is not all numbers is encoded, and the estimator keeps how."""
+    """The rows of a fit. A table that is not all numbers is encoded, and the estimator keeps how; it keeps the names of the targets, too."""
     if estimator.missing not in MISSING:
         raise InputError(f"missing must be one of {', '.join(map(repr, MISSING))}; got {estimator.missing!r}.")
     given = TrainingRows(X, y, noise_std, groups, input_std)
     frame = as_frame(X)
     plain = estimator.missing == "error" and not estimator.cyclic
+    named = column_names(y)
+    if named is not None:
+        estimator.target_names_ = np.array(named, dtype=object)
+        for name, cells in zip(named, np.reshape(np.asarray(y), (-1, len(named))).T, strict=True):
+            if cells.dtype.kind in "OUT":  # objects or texts
+                refuse_codes(name, cells, "hand in y.astype(float)")
     if y is None or (plain and (frame is None or inputs.holds_numbers_only(X))):
         return given
     Y, _ = inputs.targets(y)
-    names = column_names(y) or (["y"] if Y.shape[1] == 1 else [f"y{o}" for o in range(Y.shape[1])])
+    names = named or (["y"] if Y.shape[1] == 1 else [f"y{o}" for o in range(Y.shape[1])])
     table = _named_columns(X) if frame is None else frame
     if len(table) != len(Y):
         raise InputError(f"X has {counted(len(table), 'row')} and y has {len(Y)}. They must have as many.")

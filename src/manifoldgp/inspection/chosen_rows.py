@@ -47,11 +47,8 @@ def input_names(model: ManifoldGPRegressor) -> list[str]:
 
 
 def target_name(model: ManifoldGPRegressor, output: int) -> str:
-    """The target's name in the table that the model was fitted on; without a table y, or y0, y1, ... of several targets."""
-    encoding = getattr(model, "table_encoding_", None)
-    if encoding is not None:
-        return encoding.targets[output]
-    return "y" if model.n_outputs_ == 1 else f"y{output}"
+    """The target's name in the table that the model was fitted on; without a name y, or y0, y1, ... of several targets."""
+    return inputs.target_names(model)[output]
 
 
 def input_labels(model: ManifoldGPRegressor) -> list[str]:

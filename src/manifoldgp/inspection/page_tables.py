@@ -220,15 +220,15 @@ def renamed(text: str, view: ModelView) -> str:
 
 
 def numbers_table(diagnosis: Diagnosis, view: ModelView) -> str:
-    """All numbers of a diagnosis."""
-    rows = []
+    """All numbers of a diagnosis, below whose they are."""
+    rows, whose = [], f'<p class="soft">{escape(diagnosis.whose)}</p>' if diagnosis.whose else ""
     for name, value in diagnosis.numbers.items():
         if isinstance(value, np.ndarray):
             text = ", ".join(say(float(v)) for v in value.ravel()[:12]) + (", …" if value.size > 12 else "")
         else:
             text = _say_named(name, float(value)) if isinstance(value, (int, float, np.number)) else escape(str(value))
         rows.append([escape(renamed(name, view)), text])
-    return table(("number", "value"), rows, "numbers")
+    return whose + table(("number", "value"), rows, "numbers")
 
 
 def settings_table(model: ManifoldGPRegressor) -> str:

@@ -111,6 +111,7 @@ class DeepGPRegressor(PredictiveMethods, RegressorMixin, BaseEstimator):
     n_features_in_: int
     feature_names_in_: np.ndarray  # only where X had names
     table_encoding_: TableEncoding  # only where a table was encoded
+    target_names_: np.ndarray  # only where y had names
     n_outputs_: int
     starts_: np.ndarray
     histories_: list[np.ndarray]
@@ -160,7 +161,8 @@ class DeepGPRegressor(PredictiveMethods, RegressorMixin, BaseEstimator):
         """
         refuse_unsupported(unsupported)
         with as_it_was_if_this_fails(self):
-            vars(self).pop("table_encoding_", None)
+            for name in ("table_encoding_", "target_names_"):
+                vars(self).pop(name, None)
             self._fit(X, y)
         return self
 

@@ -213,7 +213,7 @@ def _signature(name: str, function: str, outputs: Sequence[str], restrict: bool)
 
 def _header(name: str, model: CModel, c: C, report: CReport, latent: bool) -> list[str]:
     upper, size = name.upper(), 4 if c.single else 8
-    what = "f, without noise" if latent else "y"
+    what = "the target without noise" if latent else "the target, noise included"
     named = {"x": model.columns, "mean and std": model.predicted}
     columns = [f"   {of}: {', '.join(map(_comment, names))}" for of, names in named.items() if names]
     lines = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +42,8 @@ class Predictor:
         variances, the ``exponents`` (O,) by which they do, in which share (``following``, (O,)), and the logarithms of usual variances (``log_usual``, (S,)).
     distilled
         What was left out of the fitted model, in a sentence; empty: nothing.
+    target_names
+        What the targets are called.
     """
 
     def __init__(
@@ -54,6 +57,7 @@ class Predictor:
         table: dict[str, Any] | None = None,
         mixture: dict[str, Any] | None = None,
         distilled: str = "",
+        target_names: Sequence[str] = (),
     ) -> None:
         self.program = program
         self.query = Query(x_offset, x_scale, tuple(feature_names), table)
@@ -61,7 +65,7 @@ class Predictor:
         self.x_offset, self.x_scale = x_offset, x_scale
         self.n_features = len(x_offset)
         self.n_outputs, self.flat = n_outputs, flat
-        self.feature_names = tuple(feature_names)
+        self.feature_names, self.target_names = tuple(feature_names), tuple(target_names)
         self.table, self._mixture, self.distilled = table, mixture, distilled
         self._mean = runner(program, ["mean"])
         self._latent_mean = runner(program, ["latent_mean"])
@@ -115,7 +119,7 @@ class Predictor:
         return {
             "n_outputs": self.n_outputs, "flat": self.flat, "feature_names": list(self.feature_names),
             "x_offset": self.x_offset.tolist(), "x_scale": self.x_scale.tolist(), "table": self.table, "mixture": self._mixture,
-            "distilled": self.distilled,
+            "distilled": self.distilled, "target_names": list(self.target_names),
         }  # fmt: skip
 
     @classmethod
@@ -124,7 +128,8 @@ class Predictor:
         offset, scale = np.array(facts["x_offset"], dtype=np.float64), np.array(facts["x_scale"], dtype=np.float64)
         names, table, mixture = tuple(facts["feature_names"]), facts["table"], facts["mixture"]
         words = str(facts.get("distilled", ""))
-        return cls(program, offset, scale, facts["n_outputs"], facts["flat"], names, table, mixture, words)
+        targets = tuple(map(str, facts.get("target_names", ())))  # earlier files lack them
+        return cls(program, offset, scale, facts["n_outputs"], facts["flat"], names, table, mixture, words, targets)
 
     def save(self, path: str | Path) -> None:
         """Write the predictor to one .npz file of arrays and JSON, without pickle."""
@@ -146,8 +151,7 @@ class Predictor:
         """
         from manifoldgp.predictor.c_source import CModel, write_c  # what runs predictions starts without what writes code
 
-        predicted = () if self.table is None else tuple(map(str, self.table["targets"]))
-        described = CModel(self.program, self.n_features, self.n_outputs, self.feature_names, self.distilled, predicted)
+        described = CModel(self.program, self.n_features, self.n_outputs, self.feature_names, self.distilled, self.target_names)
         return write_c(described, path, dtype, latent, gradient)
 
     def to_javascript(self) -> str:
