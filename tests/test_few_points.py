@@ -251,7 +251,11 @@ def test_warped_targets():
     assert few[0][0] is not None
     X = new_rows(estimator, 10)
     mean, std = estimator.predict(X, return_std=True)
-    np.testing.assert_allclose(_predictor(estimator, estimator.ensembles_, [few])(X), mean, atol=0.2 * std.min())
+    p = _predictor(estimator, estimator.ensembles_, [few])
+    np.testing.assert_allclose(p(X), mean, atol=0.2 * std.min())
+    (mixture,) = p.mixtures(X)
+    np.testing.assert_allclose(mixture.log_density(mean), estimator.log_predictive_density(X, mean), atol=0.1)
+    np.testing.assert_allclose(mixture.quantile(0.05), estimator.predict_quantiles(X, (0.05,))[:, 0], atol=0.2 * std.min())
 
 
 def test_probes_are_rows_of_the_data_crossed_and_half_of_them_moved_away():

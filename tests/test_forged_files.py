@@ -20,6 +20,7 @@ from manifoldgp.errors import FileFormatError, InputError
 from manifoldgp.estimators.size_limit import FREE_ELEMENTS, SizeLimit
 from manifoldgp.model import Model
 from manifoldgp.training.processes import packed, unpacked
+from manifoldgp.warping import TanhWarping
 from programmes import mutated_files
 from programmes.cases import Tally, one_case
 
@@ -260,6 +261,32 @@ def of_two_targets(tmp_path_factory):
 ])  # fmt: skip
 def test_what_a_forged_mixture_says_is_held_against_its_targets_and_members(of_two_targets, tmp_path, change, message):
     path = archive(tmp_path / "forged.npz", lambda header: change(header["facts"]["mixture"]), whole=of_two_targets)
+    with pytest.raises(FileFormatError, match=message):
+        Predictor.load(path)
+
+
+@pytest.fixture(scope="module")
+def of_a_warped_target(tmp_path_factory):
+    """The predictor of a warped target: two members with a warping of two terms, and one with none."""
+    path = tmp_path_factory.mktemp("warped") / "whole"
+    drawn_estimator([(Model(warping=TanhWarping(2)), 2), (Model(), 1)], factors=(1.0, 4.0)).predictor().save(path)
+    Predictor.load(path)
+    return path
+
+
+@pytest.mark.parametrize(("change", "message"), [
+    *[(lambda m, name=name: m.pop(name), "all or none of .*, and of centre, height, scales, steepness") for name in ("scales", "height", "steepness", "centre")],
+    *[(lambda m, name=name: m[name].pop(), "which do not fit") for name in ("scales", "height", "steepness", "centre")],
+    *[(lambda m, name=name: m[name][0].pop(), "which do not fit") for name in ("height", "steepness", "centre")],
+    *[(lambda m, name=name, value=value: m[name][1].__setitem__(0, value), "which do not fit")
+      for name in ("height", "steepness", "centre") for value in (float("nan"), float("inf"), "1.0", True, None)],
+    (drawn("scales", 0, float("nan")), "which do not fit"), (drawn("scales", 0, "1.0"), "which do not fit"), (lambda m: m.update(height=3.0), "not a predictor file"),
+    (drawn("scales", 0, 0.0), "positive scales"), (drawn("scales", 0, -1.0), "positive scales"), (drawn("scales", 0, 1e-200), "positive scales"), (drawn("scales", 0, 1e200), "positive scales"),
+    (lambda m: m["height"][0].__setitem__(0, -0.1), "heights from 0"), (lambda m: m["height"][0].__setitem__(0, 1e200), "heights from 0"),
+    (lambda m: m["steepness"][0].__setitem__(0, 0.0), "positive steepnesses"), (lambda m: m["steepness"][0].__setitem__(1, 1e200), "positive steepnesses"),
+])  # fmt: skip
+def test_what_a_forged_warping_says_is_that_of_a_function_that_grows(of_a_warped_target, tmp_path, change, message):
+    path = archive(tmp_path / "forged.npz", lambda header: change(header["facts"]["mixture"]), whole=of_a_warped_target)
     with pytest.raises(FileFormatError, match=message):
         Predictor.load(path)
 

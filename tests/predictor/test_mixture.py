@@ -1,4 +1,4 @@
-"""Mixtures of Gaussians in NumPy against those of PyTorch."""
+"""Mixtures of (warped) Gaussians in NumPy against those of PyTorch."""
 
 from __future__ import annotations
 
@@ -9,29 +9,39 @@ from scipy import special
 
 from manifoldgp.inference.mixtures import Predictive, Warp
 from manifoldgp.predictor import mixture as numpy_mixture
+from manifoldgp.predictor import target_warping
 from manifoldgp.predictor.mixture import Mixture
-from manifoldgp.warping import NoWarping
+from manifoldgp.warping import NoWarping, TanhWarping
 
 RNG = np.random.default_rng(0)
 
 
-def both(S=5, n=12, everywhere=True):
-    """The same mixtures twice. everywhere: whether weights are the same at all points."""
+def both(S=5, n=12, everywhere=True, warped=False):
+    """The same mixtures twice. everywhere: whether weights are the same at all points. warped: whether each two components are warped by a member."""
     means, variances = RNG.normal(size=(S, n)), np.exp(RNG.normal(size=(S, n)))
     weights = RNG.dirichlet(np.ones(S)) if everywhere else RNG.dirichlet(np.ones(S), size=n).T
-    tensors = (torch.from_numpy(A) for A in (means, variances, np.log(weights)))
-    return Mixture(means, variances, at_all_points(weights, n)), Predictive(*tensors, Warp([(NoWarping(), {}, S)]))
+    tensors = [torch.from_numpy(A) for A in (means, variances, np.log(weights))]
+    if not warped:
+        return Mixture(means, variances, at_all_points(weights, n)), Predictive(*tensors, Warp([(NoWarping(), {}, S)]))
+    R, offset, scale = (S + 1) // 2, 7.0, 0.3
+    shape = [np.exp(RNG.normal(size=(R, 2))), np.exp(RNG.normal(size=(R, 2))), RNG.normal(size=(R, 2))]
+    member = np.arange(S) // 2
+    values = {name: torch.from_numpy(A[member]) for name, A in zip(("height", "steepness", "centre"), shape, strict=True)}
+    warp = target_warping.Warp(member, *(A[:, None] for A in shape), np.full((R, 1), scale), offset)
+    theirs = Predictive(*tensors, Warp([(TanhWarping(2), values, S)]), offset, scale)
+    return Mixture(means, variances, at_all_points(weights, n), warp), theirs
 
 
 def at_all_points(weights, n):
     return np.broadcast_to(weights.reshape(len(weights), -1), (len(weights), n))
 
 
+@pytest.mark.parametrize("warped", [False, True])
 @pytest.mark.parametrize("everywhere", [True, False])
 @pytest.mark.parametrize("S", [1, 5])
-def test_numpy_says_what_pytorch_says(S, everywhere):
-    ours, theirs = both(S, everywhere=everywhere)
-    y = RNG.normal(size=12)
+def test_numpy_says_what_pytorch_says(S, everywhere, warped):
+    ours, theirs = both(S, everywhere=everywhere, warped=warped)
+    y = theirs.offset + theirs.scale * RNG.normal(size=12)
     np.testing.assert_allclose(ours.moments(), [a.numpy() for a in theirs.moments()], rtol=1e-10)
     np.testing.assert_allclose(ours.log_density(y), theirs.log_density(torch.from_numpy(y)).numpy(), rtol=1e-10)
     np.testing.assert_allclose(ours.cdf(y), theirs.cdf(torch.from_numpy(y)).numpy(), rtol=1e-10)
@@ -41,9 +51,10 @@ def test_numpy_says_what_pytorch_says(S, everywhere):
         np.testing.assert_allclose(ours.cdf(ours.quantile(q)), q, rtol=1e-9)
 
 
+@pytest.mark.parametrize("warped", [False, True])
 @pytest.mark.parametrize("everywhere", [True, False])
-def test_draws_of_an_uncertain_input_are_one_mixture(everywhere):
-    ours, theirs = both(everywhere=everywhere)
+def test_draws_of_an_uncertain_input_are_one_mixture(everywhere, warped):
+    ours, theirs = both(everywhere=everywhere, warped=warped)
     recentred = np.array([True, False, True])
     drawn, same = ours.over_draws(3, recentred), theirs.over_draws(3, torch.from_numpy(recentred))
     assert drawn.means.shape == (15, 3)
@@ -52,9 +63,36 @@ def test_draws_of_an_uncertain_input_are_one_mixture(everywhere):
     np.testing.assert_allclose(drawn.weights, at_all_points(same.log_weights.exp().numpy(), 3))
     np.testing.assert_allclose(drawn.weights.sum(0), 1.0)
     mean, variance = drawn.moments()
-    whole = ours.moments()[0].reshape(3, 4)
-    np.testing.assert_allclose(mean, np.where(recentred, whole[:, 3], whole[:, :3].mean(1)))  # the last column is the middle
-    assert (variance > 0).all()
+    np.testing.assert_allclose((mean, variance), [a.numpy() for a in same.moments()], rtol=1e-10)
+    for q in (0.05, 0.5):
+        np.testing.assert_allclose(drawn.quantile(q), same.quantile(q).numpy(), rtol=1e-10)
+        np.testing.assert_allclose(drawn.crps(mean), same.crps(torch.from_numpy(mean)).numpy(), rtol=1e-9)
+    if not warped:
+        whole = ours.moments()[0].reshape(3, 4)
+        np.testing.assert_allclose(mean, np.where(recentred, whole[:, 3], whole[:, :3].mean(1)))  # the last column is the middle
+
+
+def test_components_without_weight_leave_with_their_place_among_the_warped():
+    ours, _ = both(warped=True)
+    weights = ours.weights.copy()
+    weights[[0, 1, 3]] = 0.0
+    whole = Mixture(ours.means, ours.variances, weights / weights.sum(0), ours.warp)
+    kept = whole.trimmed()
+    y = whole.quantile(0.3)
+    assert len(kept.means) == 2
+    np.testing.assert_allclose(kept.quantile(0.3), y, rtol=1e-11)
+    np.testing.assert_allclose(kept.moments(), whole.moments(), rtol=1e-11)
+    np.testing.assert_allclose(kept.log_density(y), whole.log_density(y), rtol=1e-10)
+
+
+@pytest.mark.parametrize("steepness", [1e-3, 1.0, 1e3, 1e9])
+def test_the_warping_is_inverted_wherever_it_is_steep(steepness):
+    """From far outside to the middle of its steps."""
+    z = np.concatenate([np.linspace(-6, 6, 2001), [-1e6, 1e6, 0.0]])
+    shape = np.array([[2.0, 0.0, 0.5]]), np.array([[steepness, 1.0, 2.0]]), np.array([[0.3, 0.0, -1.0]])
+    t = target_warping.unwarped(z, *shape)
+    back, slope = target_warping.warped(t, *shape)
+    np.testing.assert_array_less(np.abs(back - z) / slope, 2e-12 * (1.0 + np.abs(t)))
 
 
 def test_components_of_two_modes_have_quantiles_between_them():

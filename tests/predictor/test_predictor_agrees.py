@@ -9,9 +9,11 @@ from torch import nn
 
 from drawn_estimators import FEATURES, KERNELS, D, drawn_estimator, drawn_pair, make_inputs, rounding
 from manifoldgp import GPRegressor, means
+from manifoldgp.errors import InputError
 from manifoldgp.features import MLP, PCA, Nested
 from manifoldgp.kernels import Additive, Linear, Matern32, OrthogonalAdditive, SquaredExponential
 from manifoldgp.model import Model
+from manifoldgp.predictor import Predictor
 from manifoldgp.predictor.program import OUTPUTS
 from manifoldgp.warping import TanhWarping
 
@@ -109,6 +111,17 @@ def test_weights_that_follow_nothing_take_no_operation():
         assert "exponents" not in p.facts()["mixture"]
 
 
+def assert_mixtures_agree(found, expected, rtol=1e-8):
+    """found: what a predictor says. expected: what the model says."""
+    y = expected.quantiles((0.02, 0.3, 0.9))
+    np.testing.assert_allclose(found.quantiles((0.02, 0.3, 0.9)), y.numpy(), rtol=rtol)
+    np.testing.assert_allclose(found.moments(), np.stack([part.numpy() for part in expected.moments()]), rtol=rtol)
+    for place in (*y, y[0] - y[2], y[2] + 1.0):
+        for name in ("log_density", "cdf", "crps"):
+            theirs = getattr(expected, name)(place).numpy()
+            np.testing.assert_allclose(getattr(found, name)(place.numpy()), theirs, rtol=rtol, atol=rtol, err_msg=name)
+
+
 @pytest.mark.parametrize("exponents", [(), (0.7, 0.0)])
 def test_mixtures_are_those_of_predict_with_known_noise_too(exponents):
     estimator = drawn_estimator(FOLLOWED, targets=2, factors=(0.5, 2.0), exponents=exponents)
@@ -116,10 +129,47 @@ def test_mixtures_are_those_of_predict_with_known_noise_too(exponents):
     for known in (None, np.linspace(0.0, 9.0, len(X))):
         for ensemble, found in zip(estimator.ensembles_, p.mixtures(X, known), strict=True):
             noise = None if known is None else torch.from_numpy(known) / ensemble.scale**2
-            expected = ensemble.predict(U, known_noise=noise)
-            y = expected.quantile(0.3)
-            np.testing.assert_allclose(found.log_density(y.numpy()), expected.log_density(y).numpy(), rtol=1e-7, atol=1e-8)
-            np.testing.assert_allclose(found.cdf(y.numpy()), 0.3, rtol=1e-6)
+            assert found.warp is None
+            assert_mixtures_agree(found, ensemble.predict(U, known_noise=noise))
+
+
+WARPED = [(Model(features=MLP((6, 2)), warping=TanhWarping(2)), 2), (Model(warping=TanhWarping(3)), 3)]
+
+
+@pytest.mark.parametrize("exponents", [(), (0.7, 1.5)])
+@pytest.mark.parametrize("factors", [(1.0,), (1.0, 4.0, 0.25)])
+def test_mixtures_of_warped_targets_are_those_of_predict(tmp_path, factors, exponents):
+    """Members with warpings of their own, of several sizes, one without; of two targets one is not warped at all."""
+    estimator = drawn_estimator([*WARPED, (Model(), 1)], targets=2, factors=factors, exponents=exponents)
+    estimator.ensembles_[1] = drawn_estimator(FOLLOWED, targets=2, factors=factors, exponents=exponents).ensembles_[1]
+    estimator.predictor().save(tmp_path / "warped.npz")
+    U = torch.from_numpy(estimator.x_scaler_.apply(X))
+    for p in (estimator.predictor(), Predictor.load(tmp_path / "warped.npz")):
+        bent, plain = p.mixtures(X)
+        assert plain.warp is None
+        for ensemble, found in zip(estimator.ensembles_, (bent, plain), strict=True):
+            assert_mixtures_agree(found, ensemble.predict(U))
+    mean, std = p(X, return_std=True)
+    np.testing.assert_allclose(bent.moments(), (mean[:, 0], std[:, 0] ** 2), rtol=1e-9)
+    with pytest.raises(InputError, match="adds its noise to g"):
+        p.mixtures(X, np.ones(len(X)))
+
+
+def test_targets_with_variance_factors_of_their_own_have_mixtures():
+    estimator = drawn_estimator(FOLLOWED, targets=2, factors=(1.0, 4.0))
+    estimator.ensembles_[1] = drawn_estimator(FOLLOWED, targets=2, factors=(1.0, 0.25, 16.0)).ensembles_[1]
+    U = torch.from_numpy(estimator.x_scaler_.apply(X))
+    for ensemble, found in zip(estimator.ensembles_, estimator.predictor().mixtures(X), strict=True):
+        assert_mixtures_agree(found, ensemble.predict(U))
+
+
+def test_a_predictor_without_members_says_that_it_is_of_an_earlier_version():
+    p = drawn_estimator(WARPED).predictor()
+    earlier = Predictor.from_facts(p.program, p.facts() | {"mixture": None})
+    np.testing.assert_array_equal(earlier(X, return_std=True), p(X, return_std=True))
+    for ask in (lambda: earlier.mixtures(X), earlier.to_javascript):
+        with pytest.raises(InputError, match="of an earlier version, which knew only the moments of warped targets"):
+            ask()
 
 
 def test_a_member_that_is_far_surer_than_others_has_all_the_weight():

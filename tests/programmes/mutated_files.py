@@ -271,6 +271,10 @@ def _predict_by_predictor(path: Path) -> None:
     mean, std = predictor(predictor.x_offset[None], return_std=True)
     if not (np.isfinite(mean).all() and np.isfinite(std).all() and (std >= 0).all()):
         raise ForbiddenError("predictions that are no numbers")
+    with _may_be_refused():  # of an earlier version, without members
+        for mixture in predictor.mixtures(predictor.x_offset[None]):
+            if np.isnan([*mixture.moments(), mixture.quantile(0.05)]).any():
+                raise ForbiddenError("a distribution that is none")
 
 
 def _damaged(data: bytes, rng: np.random.Generator) -> bytes:

@@ -207,7 +207,7 @@ class _Mixtures:
 
 @dataclass(frozen=True)
 class _Model:
-    """Answers by the model itself: what was saved from Python, is large, or has warped targets."""
+    """Answers by the model itself: what was saved from Python, or is large."""
 
     model: ManifoldGPRegressor
     scales: Sequence[float]

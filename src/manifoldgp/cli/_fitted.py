@@ -85,10 +85,9 @@ def _small_predictor(fitted: Fitted, messages: Messages, interruption: Interrupt
 
     try:
         lost = None if interruption.wanted else MOST_LOST
-        predictor = small_predictor(fitted.model, SMALL_PROGRAM, lost, searching, lambda: interruption.wanted)
+        return small_predictor(fitted.model, SMALL_PROGRAM, lost, searching, lambda: interruption.wanted)
     except InputError:  # parts that only code can express
         return None
-    return predictor if predictor is not None and predictor.gives_mixtures else None
 
 
 SMALL_PROGRAM = 32_000_000

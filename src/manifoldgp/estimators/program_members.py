@@ -12,13 +12,12 @@ from manifoldgp.estimators.program_groups import BLOCK_ROWS, Group
 from manifoldgp.parameters import Tree
 from manifoldgp.predictor.covariance import Covariance
 from manifoldgp.predictor.rows import Rows
+from manifoldgp.predictor.target_warping import hermite
 from manifoldgp.predictor.writer import Writer
 from manifoldgp.warping import NoWarping, TanhWarping
 
 _LOST = 1e-2
 """The share of the noise variance that rounding may change, by a bound that it stays far below, before products are improved."""
-
-_HERMITE = np.polynomial.hermite_e.hermegauss(40)
 
 
 @dataclass(frozen=True)
@@ -33,7 +32,7 @@ class Moments:
 class Components:
     """R components of the targets' mixtures: with noise, and without. owner, weights, spreads (R,): target, w, w times variance factor.
 
-    gate: the slot of the variance (R, n), or (n,) for R = 1, that weights may follow, without a factor and before a target is unwarped. log_usual (R,): of its usual size there.
+    members: with noise, without a factor and before a target is unwarped; weights may follow the variance there. log_usual (R,): of its usual size.
     """
 
     observed: Moments
@@ -41,7 +40,7 @@ class Components:
     owner: np.ndarray
     weights: np.ndarray
     spreads: np.ndarray
-    gate: int
+    members: Moments
     log_usual: np.ndarray
 
 
@@ -53,14 +52,15 @@ def components_of(group: Group, X: Rows) -> list[Components]:
     warped = isinstance(warping, TanhWarping)
     scale = np.ones(1) if warped else group.scale
     observed, latent = _moments(group, X, scale)
-    gate, usual = observed.variance, group.log_usual + np.log(scale**2)
+    usual = group.log_usual + np.log(scale**2)
     if not warped:
-        return [Components(observed, latent, group.owner, group.weights.sum(1), group.weights @ group.factors, gate, usual)]
+        weights, spreads = group.weights.sum(1), group.weights @ group.factors
+        return [Components(observed, latent, group.owner, weights, spreads, observed, usual)]
     found = []
     for factor, weights in zip(group.factors, group.weights.T, strict=True):
         if weights.any():
             with_noise, without = (_unwarped(group, X, moments, float(factor)) for moments in (observed, latent))
-            found.append(Components(with_noise, without, group.owner, weights, weights, gate, usual))
+            found.append(Components(with_noise, without, group.owner, weights, weights, observed, usual))
     return found
 
 
@@ -120,7 +120,7 @@ def _unwarped(group: Group, X: Rows, moments: Moments, factor: float) -> Moments
     """Moments of scale · g⁻¹(z)."""
     writer, warping = X.writer, group.values["warping"]
     shape = [writer.constant(warping[name][:, None, :]) for name in ("height", "steepness", "centre")]
-    nodes, weights = writer.plain(_HERMITE[0]), writer.plain(_HERMITE[1] / np.sqrt(2 * np.pi))
+    nodes, weights = map(writer.plain, hermite())
     variance = moments.variance
     if factor != 1.0:
         variance = writer.do("multiply", variance, writer.plain(np.array([factor])))

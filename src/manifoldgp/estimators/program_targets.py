@@ -20,7 +20,7 @@ from manifoldgp.inference.local_posterior import WHOLE_ROWS
 from manifoldgp.predictor import Predictor
 from manifoldgp.predictor.rows import Rows
 from manifoldgp.predictor.writer import Writer
-from manifoldgp.warping import NoWarping
+from manifoldgp.warping import TanhWarping
 
 if TYPE_CHECKING:
     from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
@@ -118,7 +118,8 @@ def _predictor(
     writer, groups = Writer(), grouped(ensembles, few)
     scaler = estimator.x_scaler_
     X = standardised(writer, scaler)
-    components = [found for group in groups for found in components_of(group, X)]
+    brought = [components_of(group, X) for group in groups]
+    components = [found for each in brought for found in each]
     origins = np.array([ensemble.offset for ensemble in ensembles])
     follows = [(0.0, 0.0) if e.followed is None else (e.followed.exponent, e.followed.share) for e in ensembles]
     exponents, shares = np.array(follows).T
@@ -127,7 +128,7 @@ def _predictor(
         mean, std = _mixture(writer, components, moments, origins, exponents, shares)
         for name, slot in ((f"{prefix}mean", mean), (f"{prefix}std", std)):
             outputs[name] = slot if estimator._flat else writer.do("transpose" if len(origins) > 1 else "column", slot)
-    mixture = _components(writer, groups, components, origins, exponents, shares, outputs)
+    mixture = _members(writer, groups, [each[0] for each in brought], origins, exponents, shares, outputs)
     program = writer.program(outputs, 8 * max(rows_in_work(group) for group in groups))
     names = tuple(str(name) for name in getattr(estimator, "feature_names_in_", ()))
     encoding = getattr(estimator, "table_encoding_", None)
@@ -137,7 +138,7 @@ def _predictor(
     return Predictor(program, offset, scale, len(origins), estimator._flat, names, table, mixture, words, targets)
 
 
-def _components(
+def _members(
     writer: Writer,
     groups: Sequence[Group],
     components: Sequence[Components],
@@ -145,22 +146,33 @@ def _components(
     exponents: np.ndarray,
     shares: np.ndarray,
     outputs: dict[str, int],
-) -> dict[str, Any] | None:
-    """Add the outputs of all members, and tell whose they are and what they weigh; None for warped targets, whose members are no Gaussians."""
-    factors = groups[0].factors.tolist()
-    if len(components) != len(groups) or any(
-        g.factors.tolist() != factors or not isinstance(g.model.warping, NoWarping) for g in groups
-    ):
-        return None
+) -> dict[str, Any]:
+    """Add the outputs of all members, and tell whose they are, what they weigh and how their targets are warped. components: the first ones of each group."""
     lift = [len(c.owner) == 1 for c in components]
-    outputs["component_means"] = _joined(writer, [c.observed.mean for c in components], lift)
-    outputs["component_variances"] = _joined(writer, [c.observed.variance for c in components], lift)
-    owner, weights = np.concatenate([g.owner for g in groups]), np.concatenate([g.weights for g in groups])
+    outputs["component_means"] = _joined(writer, [c.members.mean for c in components], lift)
+    outputs["component_variances"] = _joined(writer, [c.members.variance for c in components], lift)
+    owner, factors = np.concatenate([g.owner for g in groups]), sorted({f for g in groups for f in g.factors.tolist()})
+    weights = np.concatenate([g.weights @ (g.factors[:, None] == factors) for g in groups])
     told = {"owner": owner.tolist(), "weights": weights.tolist(), "factors": factors, "origins": origins.tolist()}
+    if any(isinstance(g.model.warping, TanhWarping) for g in groups):
+        told |= _warpings(groups)
     if not exponents.any():
         return told
     usual = np.concatenate([c.log_usual for c in components])
     return told | {"exponents": exponents.tolist(), "following": shares.tolist(), "log_usual": usual.tolist()}
+
+
+def _warpings(groups: Sequence[Group]) -> dict[str, Any]:
+    """The scale and the terms of every member's warping; those without one have no height, and their moments are in the units of y."""
+    terms = max(g.model.warping.terms for g in groups if isinstance(g.model.warping, TanhWarping))
+    scales, shape = [], {name: [] for name in ("height", "steepness", "centre")}
+    for g in groups:
+        warped = isinstance(g.model.warping, TanhWarping)
+        scales.append(g.scale if warped else np.ones(len(g.owner)))
+        for name, found in shape.items():
+            own = g.values["warping"][name] if warped else np.empty((len(g.owner), 0))
+            found.append(np.pad(own, ((0, 0), (0, terms - own.shape[1])), constant_values=float(name == "steepness")))
+    return {"scales": np.concatenate(scales).tolist()} | {name: np.concatenate(found).tolist() for name, found in shape.items()}
 
 
 def standardised(writer: Writer, scaler: Standardizer) -> Rows:
@@ -197,7 +209,7 @@ def _mixture(
         mixed = writer.do("mix", M, writer.plain(W))
         std = writer.do("mixture_std", M, V, mixed, writer.plain(W), writer.plain(G), *whose)
         return writer.do("add", mixed, origin), std
-    gate = _joined(writer, [c.gate for c in components], [len(c.owner) == 1 for c in components])
+    gate = _joined(writer, [c.members.variance for c in components], [len(c.owner) == 1 for c in components])
     usual = np.concatenate([c.log_usual for c in components])[:, None]
     A = writer.do("certainty", gate, writer.plain(usual), writer.plain(exponents), writer.plain(shares), writer.plain(W), *whose)
     mixed = writer.do("mix", writer.do("multiply", A, M), writer.plain(W))

@@ -109,9 +109,9 @@ function nearest(x) {
   }
   return Math.sqrt(least);
 }
-// The interval that holds 95 % of what a prediction expects of target o; of a warped one 1.96 standard deviations to either side.
+// The interval that holds 95 % of what a prediction expects of target o.
 const REACH = 1.959963984540054;
-const interval = ({ mean, std, quantile }, o) => [-REACH, REACH].map((z) => (quantile ? quantile(o, z) : mean[o] + z * std[o]));
+const interval = ({ quantile }, o) => [-REACH, REACH].map((z) => quantile(o, z));
 
 // Controls
 (() => {

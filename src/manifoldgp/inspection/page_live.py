@@ -24,12 +24,8 @@ _WORDS = "Move the inputs and see what the model says. The computation happens i
 _TABLE_WORDS = (
     "Paste a table with a header row, or drop a CSV file here; columns are found by name. "
     "The result has the mean, the standard deviation and an interval of about 95 % of every target: "
+    "the quantiles 0.025 and 0.975, as <code>mgp predict --quantiles 0.025,0.975</code> writes them."
 )
-_OF_MIXTURES = "the quantiles 0.025 and 0.975, as <code>mgp predict --quantiles 0.025,0.975</code> writes them."
-_OF_WARPED = (
-    "1.96 standard deviations to either side. Intervals of <code>mgp predict</code> follow the shape of the distribution."
-)
-
 _GAPS = " This page predicts complete rows only; <code>mgp predict</code> fills gaps in."
 
 
@@ -42,7 +38,7 @@ def live_section(view: ModelView) -> tuple[str, Spec, list[str]]:
     if p.nbytes > MOST_BYTES:
         reason = f"The model has {p.nbytes / 1e6:.1f} MB of numbers, and a page carries at most {MOST_BYTES / 1e6:.1f} MB: use <code>mgp predict</code>."
         return _without(reason), {}, []
-    about = _TABLE_WORDS + (_OF_MIXTURES if p.gives_mixtures else _OF_WARPED) + _GAPS * _fills_gaps(view)
+    about = _TABLE_WORDS + _GAPS * _fills_gaps(view)
     html = f'<h2>Try it</h2><p class="soft">{_WORDS}</p><div id="live"></div><h3>A table</h3><p class="soft">{about}</p><div id="live-table"></div>'
     script = (resources.files("manifoldgp.inspection") / "live.js").read_text(encoding="utf-8")
     return html, {"live": _facts(view, p)}, [f"const model = {p.to_javascript()};", script]

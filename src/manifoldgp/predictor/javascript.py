@@ -32,29 +32,51 @@ function following(variances, o, own) {
   const total = relative.reduce((sum, a, s) => sum + own[s] * a, 0);
   return relative.map((a) => (share * a) / total + 1 - share);
 }
-// Mean, standard deviation and weight of every component of target o that has weight.
-function components(means, variances, o) {
-  const { owner, weights, factors, origins } = mixture, own = weights.map((w, s) => (owner[s] === o ? w.reduce((a, b) => a + b) : 0));
-  const times = mixture.exponents ? following(Array.from(variances), o, own) : null, found = [];
-  for (let s = 0; s < own.length; s++) if (own[s] > 0) for (let k = 0; k < factors.length; k++)
-    if (weights[s][k] > 0) found.push([origins[o] + means[s], Math.sqrt(factors[k] * variances[s]), weights[s][k] * (times ? times[s] : 1)]);
-  return found;
+// Height, steepness and centre of each term of member s; then z = g(t) and its slope, y = origin + scale t. Without terms z is t.
+const termsOf = (s) => (mixture.height ? mixture.height[s].map((a, i) => [a, mixture.steepness[s][i], mixture.centre[s][i]]) : []);
+function warped(t, terms) {
+  let z = t, slope = 1;
+  for (const [a, b, c] of terms) { const bent = Math.tanh(b * (t + c)); z += a * bent; slope += a * b * (1 - bent * bent); }
+  return [z, slope];
 }
-// y with P(Y <= y) = P(Z <= z): Newton's steps, bisection where one leaves the bracket or hardly shortens, as `Mixture.quantile` takes them.
-function quantile(parts, z) {
-  const q = below(z), each = parts.map(([m, s]) => m + s * z), widest = Math.max(...parts.map(([, s]) => s));
-  let low = Math.min(...each), high = Math.max(...each), y = parts.reduce((sum, [, , w], i) => sum + w * each[i], 0), move = high - low;
+// Where an increasing function of y, which gives value and slope, is zero: Newton's steps, bisection where one leaves the bracket or hardly shortens, as `bracketed_step` takes them.
+function root(at, y, low, high, widest) {
+  let move = high - low;
   for (let step = 0; step < 100; step++) {
-    let off = -q, slope = 0;
-    for (const [m, s, w] of parts) { const u = (y - m) / s; off += w * below(u); slope += (w * Math.exp(-0.5 * u * u)) / s; }
+    const [off, slope] = at(y);
     if (off < 0) low = y; else high = y;
-    const shown = 1e-13 * Math.max(widest, Math.abs(y)), next = y - off / Math.max(slope / Math.sqrt(2 * Math.PI), 1e-300);
+    const shown = 1e-13 * Math.max(widest, Math.abs(y)), next = y - off / Math.max(slope, 1e-300);
     const good = next >= low && next <= high && Math.abs(next - y) <= Math.max(0.5 * move, shown), chosen = good ? next : 0.5 * (low + high);
     move = Math.abs(chosen - y);
     y = chosen;
     if (!(move > shown)) break;
   }
   return y;
+}
+function unwarped(z, terms) {
+  const reach = terms.reduce((sum, [a]) => sum + a, 0);
+  return root((t) => { const [value, slope] = warped(t, terms); return [value - z, slope]; }, z, z - reach, z + reach, 1);
+}
+// Mean and standard deviation of z, weight, scale and warping of every component of target o that has weight.
+function components(means, variances, o) {
+  const { owner, weights, factors, scales } = mixture, own = weights.map((w, s) => (owner[s] === o ? w.reduce((a, b) => a + b) : 0));
+  const times = mixture.exponents ? following(Array.from(variances), o, own) : null, found = [];
+  for (let s = 0; s < own.length; s++) if (own[s] > 0) for (let k = 0; k < factors.length; k++)
+    if (weights[s][k] > 0) found.push([means[s], Math.sqrt(factors[k] * variances[s]), weights[s][k] * (times ? times[s] : 1), scales ? scales[s] : 1, termsOf(s)]);
+  return found;
+}
+// y with P(Y <= y) = P(Z <= z), as `Mixture.quantile` finds it.
+function quantile(parts, origin, z) {
+  const q = below(z), each = parts.map(([m, s, , c, terms]) => c * unwarped(m + s * z, terms)), widest = Math.max(...parts.map(([, s, , c]) => c * s));
+  return origin + root((y) => {
+    let off = -q, density = 0;
+    for (const [m, s, w, c, terms] of parts) {
+      const [value, slope] = warped(y / c, terms), u = (value - m) / s;
+      off += w * below(u);
+      density += (w * slope * Math.exp(-0.5 * u * u)) / (c * s);
+    }
+    return [off, density / Math.sqrt(2 * Math.PI)];
+  }, parts.reduce((sum, [, , w], i) => sum + w * each[i], 0), Math.min(...each), Math.max(...each), widest);
 }
 """
 
@@ -72,23 +94,21 @@ class JavaScript:
         return f"({float(value)!r})" if value < 0 else repr(float(value))
 
 
-def javascript(program: Program, inputs: int, targets: int, mixture: Mapping[str, Any] | None) -> str:
+def javascript(program: Program, inputs: int, targets: int, mixture: Mapping[str, Any]) -> str:
     """An expression: a function that takes one row x (D,) and returns {mean, std}, each (O,), and quantile.
 
-    mixture: what the members of the targets weigh; quantile(o, z) is then the y of target o that is as likely not to be passed as a standard normal's z. None: it is null.
+    mixture: what is told of the members of the targets. quantile(o, z) is the y of target o that is as likely not to be passed as a standard normal's z.
     """
-    constants, sizes = Constants(), {"mean": targets, "std": targets}
-    if mixture is not None:
-        sizes |= dict.fromkeys(COMPONENTS, len(mixture["owner"]))
+    constants, sizes = Constants(), {"mean": targets, "std": targets} | dict.fromkeys(COMPONENTS, len(mixture["owner"]))
     body = values_body(program, {name: name for name in sizes}, inputs, JavaScript(), constants)
     used = {name: values for name, values in constants.arrays.items() if any(f"{name}[" in line for line in body.lines)}
     lines = ["(() => {", _NUMBERS, *(f"const m_{name} = Math.{name};" for name in _FUNCTIONS), "const m_exp_negative = Math.exp;"]
     lines += [f'const {name} = numbers("{_base64(values)}");' for name, values in used.items()]
     lines += [f"const {WORK} = new Float64Array({max(1, body.workspace)});"]
-    lines += [] if mixture is None else [f"const mixture = {json.dumps(mixture)};", _QUANTILE]
+    lines += [f"const mixture = {json.dumps(mixture)};", _QUANTILE]
     lines += ["return (x) => {", *(f"const {name} = new Float64Array({size});" for name, size in sizes.items()), *body.lines]
-    of_target = "(o, z) => quantile(components(component_means, component_variances, o), z)"
-    return "\n".join([*lines, f"return {{ mean, std, quantile: {'null' if mixture is None else of_target} }};", "};", "})()"])
+    of_target = "(o, z) => quantile(components(component_means, component_variances, o), mixture.origins[o], z)"
+    return "\n".join([*lines, f"return {{ mean, std, quantile: {of_target} }};", "};", "})()"])
 
 
 def _base64(values: np.ndarray) -> str:

@@ -1,83 +1,112 @@
-"""The predictive distribution of y as a mixture of Gaussians, in NumPy: what ``inference.mixtures`` computes with PyTorch, for start-up without it."""
+"""The predictive distribution of y as a mixture of (warped) Gaussians, in NumPy: what ``inference.mixtures`` computes with PyTorch, for start-up without it."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from statistics import NormalDist
 
 import numpy as np
 
+from manifoldgp.predictor.target_warping import Warp, bracketed_step
+
 _SAME, _MOST_STEPS = 1e-13, 100
 """A quantile's step that shows no longer, as a share; and steps at most, by then bisections."""
+
+_AT_ONCE = 2**17
+"""Numbers of which quantiles are looked for in one call: as many as the cache holds."""
+
+_CRPS_QUANTILES = 100
+"""Quantiles that the score of a warped target is computed from, as of ``inference.mixtures``."""
 
 
 @dataclass(frozen=True)
 class Mixture:
-    """Σ_s w_s N(y | m_s, v_s) at n points: means, variances and weights (S, n)."""
+    """Σ_s w_s N(z_s(y) | m_s, v_s) dz_s/dy at n points: means, variances and weights (S, n); z_s(y) = y where there is no warp."""
 
     means: np.ndarray
     variances: np.ndarray
     weights: np.ndarray
+    warp: Warp | None = None
 
     def moments(self) -> tuple[np.ndarray, np.ndarray]:
         """Mean (n,) and variance (n,)."""
-        mean = (self.weights * self.means).sum(0)
-        return mean, (self.weights * (self.variances + (self.means - mean) ** 2)).sum(0)
+        means, variances = (self.means, self.variances) if self.warp is None else self.warp.moments(self.means, self.variances)
+        mean = (self.weights * means).sum(0)
+        return mean, (self.weights * (variances + (means - mean) ** 2)).sum(0)
 
     def log_density(self, y: np.ndarray) -> np.ndarray:
         """log p(y_i) (n,)."""
-        terms = np.log(np.maximum(self.weights, 1e-300)) - 0.5 * (
-            (y - self.means) ** 2 / self.variances + np.log(2 * np.pi * self.variances)
-        )
+        z, slope = (y, 1.0) if self.warp is None else self.warp.forward(y)
+        distances = (z - self.means) ** 2 / self.variances + np.log(2 * np.pi * self.variances)
+        terms = np.log(np.maximum(self.weights, 1e-300)) + np.log(slope) - 0.5 * distances
         largest = terms.max(0)
         return largest + np.log(np.exp(terms - largest).sum(0))
 
     def cdf(self, y: np.ndarray) -> np.ndarray:
         """P(Y_i <= y_i) (n,)."""
-        below = 0.5 * _erfc((self.means - y) / np.sqrt(2.0 * self.variances))
+        z = y if self.warp is None else self.warp.forward(y)[0]
+        below = 0.5 * _erfc((self.means - z) / np.sqrt(2.0 * self.variances))
         return np.clip((self.weights * below).sum(0), 0.0, 1.0)
 
     def crps(self, y: np.ndarray) -> np.ndarray:
-        """Continuous ranked probability score (n,): E|Y − y| − ½ E|Y − Y'|."""
-        from manifoldgp.metrics import mixture_spread
+        """Continuous ranked probability score (n,): E|Y − y| − ½ E|Y − Y'|, or by quantiles where the target is warped."""
+        from manifoldgp.metrics import midpoint_levels, mixture_spread, quantile_crps
 
+        if self.warp is not None:
+            quantiles = self.quantiles(midpoint_levels(_CRPS_QUANTILES).tolist())
+            # neighbours may be in the wrong order by one rounding
+            return quantile_crps(y, np.maximum.accumulate(quantiles.T, axis=1))
         miss = (self.weights * _expected_size(y - self.means, self.variances)).sum(0)
         return miss - mixture_spread(self.means, self.variances, self.weights, _spread_by_pairs)
 
     def quantile(self, q: float) -> np.ndarray:
-        """y with P(Y_i <= y) = q (n,): Newton's steps from between the components' quantiles, bisection where one leaves that bracket or is no shorter than half the last.
+        """y with P(Y_i <= y) = q (n,)."""
+        return self.quantiles([q])[0]
 
-        A row is done when its step no longer shows beside y or its widest component; only the others go on.
+    def quantiles(self, levels: Sequence[float]) -> np.ndarray:
+        """y with P(Y_i <= y) = q of all levels q (Q, n), some at a time."""
+        S, n = self.means.shape
+        q, u = (np.repeat(each, n) for each in (levels, [NormalDist().inv_cdf(level) for level in levels]))
+        row, together = np.tile(np.arange(n), len(levels)), max(1, _AT_ONCE // S)
+        pieces = [slice(i, i + together) for i in range(0, max(len(row), 1), together)]
+        return np.concatenate([self._quantiles(q[piece], u[piece], row[piece]) for piece in pieces]).reshape(len(levels), n)
+
+    def _quantiles(self, q: np.ndarray, normal: np.ndarray, row: np.ndarray) -> np.ndarray:
+        """y with P(Y <= y) = q at these points (k,): Newton's steps from between the components' quantiles, bisection where one leaves that bracket or is no shorter than half the last.
+
+        A number is found when its step no longer shows beside it or its widest component; only the others go on. normal: the same quantiles of a standard normal.
         """
-        stds = np.sqrt(self.variances)
-        each = self.means + stds * NormalDist().inv_cdf(q)
-        low, high, found = each.min(0), each.max(0), (self.weights * each).sum(0)
-        weights = self.weights
-        open_rows, y, means, move, smallest = np.arange(len(found)), found, self.means, high - low, _SAME * stds.max(0)
+        means, stds, weights = self.means[:, row], np.sqrt(self.variances[:, row]), self.weights[:, row]
+        each = means + stds * normal
+        if self.warp is None:
+            low, high, found = each.min(0), each.max(0), (weights * each).sum(0)
+        else:
+            low, high, found = self.warp.between(each, weights)
+        unit = 1.0 if self.warp is None else self.warp.scale[self.warp.member]
+        open_rows, y, move, smallest = np.arange(len(found)), found, high - low, _SAME * (unit * stds).max(0)
         for _ in range(_MOST_STEPS):
-            u = (y - means) / stds
+            z, steepness = (y, 1.0) if self.warp is None else self.warp.forward(y)
+            u = (z - means) / stds
             off = (weights * (0.5 * _erfc(-u / math.sqrt(2.0)))).sum(0) - q
-            slope = (weights * (np.exp(-0.5 * u * u) / stds)).sum(0) / math.sqrt(2.0 * math.pi)
-            low, high = np.where(off < 0, y, low), np.where(off < 0, high, y)
-            step = y - off / np.maximum(slope, 1e-300)
+            slope = (weights * (np.exp(-0.5 * u * u) * steepness / stds)).sum(0) / math.sqrt(2.0 * math.pi)
             shown = np.maximum(smallest, _SAME * np.abs(y))
-            good = (step >= low) & (step <= high) & (np.abs(step - y) <= np.maximum(0.5 * move, shown))
-            following = np.where(good, step, 0.5 * (low + high))
-            move = np.abs(following - y)
+            following, low, high, move = bracketed_step(y, off, np.maximum(slope, 1e-300), low, high, move, shown)
             moving = move > shown
             found[open_rows] = following
             if not moving.any():
                 break
-            open_rows, y, move, low, high, smallest = (a[moving] for a in (open_rows, following, move, low, high, smallest))
+            open_rows, y, q, move, low, high, smallest = (a[moving] for a in (open_rows, following, q, move, low, high, smallest))
             means, stds, weights = means[:, moving], stds[:, moving], weights[:, moving]
         return found
 
     def trimmed(self) -> Mixture:
         """Without components of no weight, whose logarithm would be none either."""
-        kept = (self.weights > 0).any(1)
-        return self if kept.all() else Mixture(self.means[kept], self.variances[kept], self.weights[kept])
+        kept = np.flatnonzero((self.weights > 0).any(1))
+        warp = None if self.warp is None else self.warp.only(kept)
+        return Mixture(self.means[kept], self.variances[kept], self.weights[kept], warp)
 
     def over_draws(self, draws: int, recentred: np.ndarray) -> Mixture:
         """The mixture at points of which the input is uncertain; as of ``inference.mixtures.Predictive``."""
@@ -91,7 +120,8 @@ class Mixture:
 
         around = self.means.reshape(S, -1, draws + 1)[..., :-1]
         means = of_draws(self.means, around - around.mean(-1, keepdims=True))
-        return Mixture(means, of_draws(self.variances), of_draws(self.weights / draws))
+        warp = None if self.warp is None else self.warp.repeated(draws)
+        return Mixture(means, of_draws(self.variances), of_draws(self.weights / draws), warp)
 
 
 def _spread_by_pairs(means: np.ndarray, variances: np.ndarray, weights: np.ndarray) -> np.ndarray:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from manifoldgp.predictor.backends import operation
+from manifoldgp.predictor.backends import named_operation, operation
 from manifoldgp.predictor.operations_rows import product
+from manifoldgp.predictor.target_warping import unwarped_moments
 
 if TYPE_CHECKING:
     from manifoldgp.predictor.onnx_graph import Graph
@@ -191,42 +192,7 @@ def _(g: Graph, M: str, V: str, A: str, mean: str, W: str, G: str, owner: str | 
     return g.node("Sqrt", g.node("Add", g.node("MatMul", G, g.node("Mul", A, V)), between))
 
 
-@operation
-def warped_moments(
-    m: np.ndarray,
-    v: np.ndarray,
-    height: np.ndarray,
-    steepness: np.ndarray,
-    centre: np.ndarray,
-    nodes: np.ndarray,
-    weights: np.ndarray,
-) -> np.ndarray:
-    """E[t] and var[t] (2, ..., n) of t = g⁻¹(z), z ~ N(m, v): Gauss-Hermite quadrature around t(m).
-
-    g(t) = t + Σ_i height_i tanh(steepness_i (t + centre_i)), each (..., 1, T). nodes, weights: of the standard normal density.
-    """
-    column = (-1, *[1] * m.ndim)
-    t = _unwarp(m + np.sqrt(v) * nodes.reshape(column), height, steepness, centre)
-    middle = _unwarp(m, height, steepness, centre)
-    away = t - middle
-    w = weights.reshape(column)
-    first, second = (w * away).sum(0), (w * away**2).sum(0)
-    return np.stack([middle + first, np.maximum(second - first**2, 0.0)])
-
-
-def _unwarp(z: np.ndarray, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
-    """t with g(t) = z: bisection, then Newton."""
-    reach = a.sum(-1)
-    low, high = z - reach, z + reach
-    for _ in range(BISECTIONS):
-        t = 0.5 * (low + high)
-        above = t + (a * np.tanh(b * (t[..., None] + c))).sum(-1) > z
-        low, high = np.where(above, low, t), np.where(above, t, high)
-    t = 0.5 * (low + high)
-    for _ in range(NEWTON_STEPS):
-        T = np.tanh(b * (t[..., None] + c))
-        t = t - (t + (a * T).sum(-1) - z) / (1.0 + (a * b * (1.0 - T * T)).sum(-1))
-    return t
+warped_moments = named_operation("warped_moments", unwarped_moments)
 
 
 @warped_moments.backend("onnx")

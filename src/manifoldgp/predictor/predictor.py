@@ -15,6 +15,7 @@ from manifoldgp.predictor.mixture import Mixture
 from manifoldgp.predictor.operations_mixtures import certainty
 from manifoldgp.predictor.program import COMPONENTS, VALUES, Program
 from manifoldgp.predictor.query import Query
+from manifoldgp.predictor.target_warping import Warp
 
 if TYPE_CHECKING:
     from manifoldgp.predictor.c_source import CReport
@@ -39,7 +40,8 @@ class Predictor:
         The encoding of the table that the model was fitted on, if any, as ``TableEncoding.to_plain`` wrote it: the predictor takes frames with its columns.
     mixture
         For programs that give components: the target of each of the S members (``owner``), their weights (S, F) and the F variance factors; where weights follow
-        variances, the ``exponents`` (O,) by which they do, in which share (``following``, (O,)), and the logarithms of usual variances (``log_usual``, (S,)).
+        variances, the ``exponents`` (O,) by which they do, in which share (``following``, (O,)), and the logarithms of usual variances (``log_usual``, (S,)). Where targets
+        are warped, ``scales`` (S,), and ``height``, ``steepness`` and ``centre`` (S, terms) of the members' warpings, before which their components are.
     distilled
         What was left out of the fitted model, in a sentence; empty: nothing.
     target_names
@@ -80,39 +82,53 @@ class Predictor:
             return mean, std
         return (self._latent_mean if latent else self._mean)(X)[0]
 
-    @property
-    def gives_mixtures(self) -> bool:
-        """Whether the whole distributions of the targets are known, not only their moments: where targets are not warped."""
-        return self._mixture is not None
-
     def mixtures(self, X: np.ndarray, noise: np.ndarray | None = None) -> list[Mixture]:
-        """The distribution of each target at X (n, D). noise: known variances (n,) that are added to the learned one."""
-        if self._mixture is None:
-            raise InputError(
-                "The distribution of a warped target is no mixture of Gaussians. The predictor gives its moments: p(X, return_std=True)."
-            )
+        """The distribution of each target at X (n, D). noise: known variances (n,) that are added to the learned one; not of warped targets."""
+        told = self._members()
+        if noise is not None and "scales" in told:
+            raise InputError("noise is noise of y, and a warped model adds its noise to g(y). Leave it out.")
         means, variances = (np.reshape(found, (-1, len(X))) for found in runner(self.program, COMPONENTS, axis=-1)(X))
-        owner, weights = np.array(self._mixture["owner"]), np.array(self._mixture["weights"])
-        factors, origins = np.array(self._mixture["factors"]), self._mixture["origins"]
+        owner, weights, factors = (np.array(told[name]) for name in ("owner", "weights", "factors"))
         variances = variances if noise is None else variances + noise
         shares = self._weights_at(variances, owner, weights)
-        return [
-            Mixture(
-                np.tile(origin + means[owner == o], (len(factors), 1)),
-                np.concatenate([factor * variances[owner == o] for factor in factors]),
-                np.concatenate([weight[owner == o] for weight in shares]),
-            ).trimmed()
-            for o, origin in enumerate(origins)
-        ]
+        found = []
+        for o, origin in enumerate(told["origins"]):
+            own = np.flatnonzero(owner == o)
+            warp = self._warp(own, origin)
+            each = means[own] if warp else origin + means[own]
+            spread = (variances[own, None] * factors[:, None]).reshape(-1, len(X))
+            mixture = Mixture(np.repeat(each, len(factors), 0), spread, shares[own].reshape(-1, len(X)), warp)
+            found.append(mixture.trimmed())
+        return found
+
+    def _members(self) -> dict[str, Any]:
+        """What is told of the members of the mixtures."""
+        if self._mixture is None:
+            raise InputError(
+                "This predictor is of an earlier version, which knew only the moments of warped targets: p(X, return_std=True). Make it anew with model.predictor()."
+            )
+        return self._mixture
+
+    def _warp(self, members: np.ndarray, origin: float) -> Warp | None:
+        """The warpings of these members (R,) of one target, each with all variance factors; None where there are none."""
+        told = self._members()
+        if "scales" not in told:
+            return None
+        height, steepness, centre = (np.array(told[name])[members, None] for name in ("height", "steepness", "centre"))
+        if not height.any():
+            return None
+        each = np.repeat(np.arange(len(members)), len(told["factors"]))
+        return Warp(each, height, steepness, centre, np.array(told["scales"])[members, None], origin)
 
     def _weights_at(self, variances: np.ndarray, owner: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        """Weights (F, S, n) of the components, whose members have these variances (S, n) of y."""
-        each = np.repeat(weights.T[..., None], variances.shape[1], -1)
-        if self._mixture is None or "exponents" not in self._mixture:
+        """Weights (S, F, n) of the components, whose members have these variances (S, n) of y."""
+        each = np.repeat(weights[..., None], variances.shape[1], -1)
+        told = self._members()
+        if "exponents" not in told:
             return each
-        exponents, following, usual = (np.array(self._mixture[name]) for name in ("exponents", "following", "log_usual"))
+        exponents, following, usual = (np.array(told[name]) for name in ("exponents", "following", "log_usual"))
         own = np.where(owner == np.arange(len(exponents))[:, None], weights.sum(1), 0.0)
-        return each * certainty.numpy(variances, usual[:, None], exponents, following, own, owner)
+        return each * certainty.numpy(variances, usual[:, None], exponents, following, own, owner)[:, None]
 
     def facts(self) -> dict[str, Any]:
         """All but the program, as plain data."""
@@ -157,11 +173,11 @@ class Predictor:
     def to_javascript(self) -> str:
         """The predictor as a JavaScript expression: a function that takes one row x (D,) and returns {mean, std, quantile}, in float64, without a library.
 
-        quantile(o, z) is the y that target o stays below with the probability of a standard normal to stay below z; null where targets are warped.
+        quantile(o, z) is the y that target o stays below with the probability of a standard normal to stay below z.
         """
         from manifoldgp.predictor.javascript import javascript
 
-        return javascript(self.program, self.n_features, self.n_outputs, self._mixture)
+        return javascript(self.program, self.n_features, self.n_outputs, self._members())
 
     @classmethod
     def load(cls, path: str | Path) -> Predictor:

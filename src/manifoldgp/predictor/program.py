@@ -14,7 +14,7 @@ VALUES = "values"
 """What the program of drawn functions computes: the value of each."""
 
 COMPONENTS = ("component_means", "component_variances")
-"""What programs of targets that are not warped compute too: mean and variance of y under each of the S members, (S, n), or (n,) for one."""
+"""What programs compute too: mean and variance of y, or of g(y) where it is warped, under each of the S members, (S, n), or (n,) for one."""
 
 
 Setting = bool | int | float | str | Sequence[bool]
