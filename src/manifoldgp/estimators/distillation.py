@@ -4,7 +4,7 @@ The whole mixture p predicts some training rows, each left out; a smaller one, q
 
     KL(p || q) = E_p[log p(y) − log q(y)],   averaged over these rows,
 
-which no row's own y enters. Members are added one by one, each time the one whose weight would lower KL fastest; then all weights of q are
+which no row's own y enters, and is held against the tolerance at other training rows. Members are added one by one, each time the one whose weight would lower KL fastest; then all weights of q are
 found anew by EM, which for given members reaches the least KL there is. Where weights follow how sure members are, by factors g_s(x) in a share a, they still do in q:
 
     q(y|x) = (1 − a) Σ_s w_s p_s(y|x) + a Σ_s w_s g_s(x) p_s(y|x) / Σ_s w_s g_s(x),
@@ -23,13 +23,22 @@ import numpy as np
 import torch
 
 from manifoldgp._system.plain_text import digits
+from manifoldgp._system.threads import one_thread
 from manifoldgp.data.inputs import positive_number, whole_number
 from manifoldgp.estimators.few_points import FewPoints, PointsLoss, compressible, with_few_points
 from manifoldgp.inference.certainty import Certainty
 from manifoldgp.inference.ensemble import Ensemble
 from manifoldgp.inference.mixtures import Predictive
 
-_NODES, _NODE_WEIGHTS = np.polynomial.hermite_e.hermegauss(9)
+_DRAWS = 64, 512
+"""Points of the whole mixture at each row, at least and at most. Gauss-Hermite nodes of its components miss what narrow copies of a member bring: all copies share the middle node."""
+
+_AT_ALL_ROWS = 20_000
+"""Points at all rows together: few rows have more of them each."""
+
+_PHASES = 0.6180339887498949, 0.7548776662466927, 0.5698402909980532
+"""Irrational steps by which points are spread evenly: from point to point, and from row to row in either direction (Kronecker sequences)."""
+
 _EVALUATIONS = 10_000_000
 """Densities of components at points, at most; fewer rows are looked at where there are many components."""
 
@@ -175,14 +184,17 @@ def _distil(ensemble: Ensemble, most: int | None, tolerance: float, time_is_up: 
     """Fewer members; the whole ensemble once time is up."""
     weights = torch.cat([w.reshape(-1) for w in ensemble.log_weights]).exp().cpu().numpy()
     used = np.flatnonzero(weights > 0)
-    n = int(np.clip(_EVALUATIONS // (len(used) ** 2 * len(_NODES)), *_ROWS))
-    rows = np.unique(np.linspace(0, len(ensemble.blocks[0].data.y) - 1, n).astype(int))
-    points = _points(ensemble, rows, used)
+    n = int(np.clip(_EVALUATIONS // (len(used) * _DRAWS[0]), *_ROWS))
+    rows = np.unique(np.linspace(0, len(ensemble.blocks[0].data.y) - 1, 2 * n).astype(int))
+    chosen_by, told_by = _halves(rows)
+    points = _points(ensemble, chosen_by, used)
+    others = points if told_by is chosen_by else _points(ensemble, told_by, used)
     count = len(np.unique(points.member))
-    w = _selected(points, count if most is None else min(most, count), tolerance, time_is_up)
+    with one_thread():  # small products, a hundred times: beside other work two threads wait for each other a hundred times as long
+        w = _selected(points, others, count if most is None else min(most, count), tolerance, time_is_up)
     kept = count if w is None else len(np.unique(points.member[w > 0]))
     if w is None or kept == count:  # nothing to leave out, and no reason to weigh anew
-        return ensemble, Loss(count, count, 0.0, len(rows))
+        return ensemble, Loss(count, count, 0.0, len(told_by))
     logs = np.full(len(weights), -np.inf)
     with np.errstate(divide="ignore"):
         logs[used] = np.log(w)
@@ -191,7 +203,12 @@ def _distil(ensemble: Ensemble, most: int | None, tolerance: float, time_is_up: 
     log_weights = [
         torch.from_numpy(part).reshape(log.shape).to(log) for part, log in zip(parts, ensemble.log_weights, strict=True)
     ]
-    return replace(ensemble, log_weights=log_weights), Loss(kept, count, max(0.0, points.nats(w)), len(rows))
+    return replace(ensemble, log_weights=log_weights), Loss(kept, count, max(0.0, others.nats(w)), len(told_by))
+
+
+def _halves(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Rows to choose members and weights by, and others that tell what is lost; the same where they are few."""
+    return (rows, rows) if len(rows) < 2 * _ROWS[0] else (rows[::2], rows[1::2])
 
 
 def _members(ensemble: Ensemble) -> np.ndarray:
@@ -213,29 +230,42 @@ def _sure(ensemble: Ensemble, certainty: Certainty, p: Predictive) -> np.ndarray
 
 
 def _points(ensemble: Ensemble, rows: np.ndarray, used: np.ndarray) -> _Points:
-    """Gauss-Hermite nodes of every component in use at every row, which is left out, with the densities of all components there."""
+    """Points of the mixture at every row, which is left out, with the densities of all components there."""
     p, certainty = ensemble.left_out(rows), ensemble.followed
-    log_weights = p.log_weights.reshape(len(p.means), -1)
-    weights = log_weights.exp().expand_as(p.means).cpu().numpy()
-    log_densities, point_weights = [], []
-    n = p.means.shape[1]
-    for node, node_weight in zip(_NODES.tolist(), (_NODE_WEIGHTS / _NODE_WEIGHTS.sum()).tolist(), strict=True):
-        t = p.warp.inverse(p.means + p.variances.sqrt() * node)
-        for s in used.tolist():
-            z, log_slope = p.warp.forward(t[s])
-            log_densities.append((-0.5 * ((z - p.means) ** 2 / p.variances + p.variances.log()) + log_slope)[used])
-            point_weights.append(node_weight * weights[s] / n)
-    L, total = torch.stack(log_densities, 1), np.concatenate(point_weights)
-    whole = torch.logsumexp(log_weights[used, None] + L, 0)
-    ratio = (L - whole).clamp_min(_SMALLEST).exp().flatten(1).cpu().numpy()
-    points = _Points(ratio, total / total.sum(), _members(ensemble)[used])
+    log_weights = p.log_weights.reshape(len(p.means), -1)[used, None]
+    log_densities = []
+    for t in _drawn(p):
+        z, log_slope = p.warp.forward(t)
+        log_densities.append((-0.5 * ((z - p.means) ** 2 / p.variances + p.variances.log()) + log_slope)[used])
+    L = torch.stack(log_densities, 1)
+    ratio = (L - torch.logsumexp(log_weights + L, 0)).clamp_min(_SMALLEST).exp().flatten(1).cpu().numpy()
+    points = _Points(ratio, np.full(ratio.shape[1], 1.0 / ratio.shape[1]), _members(ensemble)[used])
     return points if certainty is None else replace(points, sure=_sure(ensemble, certainty, p)[used], share=certainty.share)
 
 
-def _selected(points: _Points, most: int, tolerance: float, time_is_up: Callable[[], bool]) -> np.ndarray | None:
-    """Weights (S,) of a mixture of few members; None where time was up before it was good enough."""
+def _drawn(p: Predictive) -> torch.Tensor:
+    """Points t (T, n) that are spread over p as evenly as so many can be: over its components, and inside each."""
+    S, n = p.means.shape
+    T = int(np.clip(min(_AT_ALL_ROWS // n, _EVALUATIONS // (S * n)), *_DRAWS))
+    k, i = (torch.arange(count, dtype=p.means.dtype, device=p.means.device) for count in (T, n))
+    step, between, inside = _PHASES
+    which = (k[:, None] + (i * between).frac()) / T
+    where = (k[:, None] * step + i * inside).frac().clamp(1e-9, 1.0 - 1e-9)
+    upto = p.log_weights.exp().reshape(S, -1).expand(S, n).cumsum(0).T.contiguous()
+    chosen = torch.searchsorted(upto, (which.T * upto[:, -1:]).contiguous()).clamp_max(S - 1).T
+    z = p.means.gather(0, chosen) + p.variances.gather(0, chosen).sqrt() * torch.special.ndtri(where)
+    if p.warp.trivial:
+        return z
+    t = torch.empty_like(z)
+    for s in chosen.unique().tolist():
+        t[chosen == s] = p.warp.inverse_of(s, z[chosen == s])
+    return t
+
+
+def _selected(points: _Points, others: _Points, most: int, tolerance: float, time_is_up: Callable[[], bool]) -> np.ndarray | None:
+    """Weights (S,) of a mixture of few members, chosen by ``points`` until it is good enough at ``others``; None where time was up before."""
     w = _first(points)
-    while points.nats(w) > tolerance and len(np.unique(points.member[w > 0])) < most:
+    while others.nats(w) > tolerance and len(np.unique(points.member[w > 0])) < most:
         if time_is_up():
             return None
         inside = np.isin(points.member, points.member[w > 0])
