@@ -77,6 +77,8 @@ class Messages:
 
 _ARGUMENTS = (
     (re.compile(r"\b(averaging|missing|kernel|method(?==.(?:auto|exact|local|sparse)))=['\"](\w+)['\"]"), r"--\1 \2"),
+    (re.compile(r"\btarget_warping=['\"](\w+)['\"]"), r"--target-warping \1"),
+    (re.compile(r"\bfit\(\.\.\., noise_std=\)"), "--noise-column"),
     (re.compile(r"\b(ordered|group)s?=(True\b)?(?![\w'\"\[(])"), r"--\1"),
     (re.compile(r"\b(ordered|group)s? of fit\b"), r"--\1"),
     (re.compile(r"\ballow_unknown=True\b"), "--allow-unknown"),
@@ -103,6 +105,8 @@ def in_options(text: str) -> str:
 
     >>> in_options("More rows help, or groups=. Use averaging='stack', or raise max_iter.")
     'More rows help, or --group. Use --averaging stack, or raise --max-iter.'
+    >>> in_options("target_warping='tanh' learns a scale; fit(..., noise_std=) takes what is known.")
+    '--target-warping tanh learns a scale; --noise-column takes what is known.'
     >>> in_options("time_budget=60 is too short for the exact one.")
     '--time-budget 60 is too short for the exact one.'
     >>> in_options("Fit without: X.drop(columns=['force [N])', 'x'])")
