@@ -36,6 +36,7 @@ honesty: $(INSTALLED)  ## is the average ever worse than a plain GP? the bars, a
 
 study: $(INSTALLED)  ## sizes of a stack over data sets and rows, and kinds of members that it might have, a few hours; can be continued
 	$(BIN)/python benchmarks/study.py
+	$(BIN)/python benchmarks/study_many_rows.py
 	$(BIN)/python benchmarks/further_members.py
 
 bench: $(INSTALLED) $(PEERS)/.installed  ## speed and memory against other libraries; writes docs/benchmarks; wants an idle machine

@@ -100,13 +100,14 @@ def drawn_estimator(
     flat: bool = True,
     seed: int = 0,
     exponents: tuple[float, ...] = (),
+    rows: int = N,
 ):
     """A fitted ManifoldGPRegressor. parts: (model, members) for each block; weights are drawn, one member alone has weight one.
 
     exponents: for each target how weights follow how sure members are; 0: not at all.
     """
     rng, generator = np.random.default_rng(seed), torch.Generator().manual_seed(seed)
-    X, Y = make_inputs(N, seed), rng.normal(size=(N, targets)) * 3.0 + 40.0
+    X, Y = make_inputs(rows, seed), rng.normal(size=(rows, targets)) * 3.0 + 40.0
     estimator = ManifoldGPRegressor()
     estimator.x_scaler_, estimator.y_scaler_ = Standardizer.fit(X), Standardizer.fit(Y)
     U, T = torch.from_numpy(estimator.x_scaler_.apply(X)), torch.from_numpy(estimator.y_scaler_.apply(Y))

@@ -199,7 +199,32 @@ def test_noise_that_grows_with_the_target_is_told():
     assert uneven_intervals(ndtr(growing[:50]), mean[:50]) is None  # too few rows to look at thirds of them
     densities = {"plain GP": 1.0, "warm": 0.9, "cold": 0.9, "own": 0.9, "control": 1.0, "stack": 0.9}
     report = report_with([[1.0, 0.0], [0.0, 0.0], [0.0, 0.0], [0.0, 0.0]], densities, ndtr(growing))
-    assert any("the noise grows with the target" in remark for remark in held_out_remarks(replace(report, mean=mean)))
+    assert any("errors grow with the target" in remark for remark in held_out_remarks(replace(report, mean=mean)))
+
+
+def test_two_groups_tell_nothing_of_thirds_of_the_predictions():
+    """With three standard errors a quarter of all calibrated models of two patients would have been told of."""
+    rng = np.random.default_rng(0)
+    told = 0
+    for _ in range(200):
+        shared = np.repeat(rng.normal(size=2), 60)
+        pit = ndtr(np.sqrt(0.5) * shared + np.sqrt(0.5) * rng.normal(size=120))
+        mean = np.repeat(rng.normal(size=2), 60) + 0.5 * rng.normal(size=120)
+        told += uneven_intervals(pit, mean, np.repeat([0, 1], 60)) is not None
+    assert told <= 2
+
+
+def test_advice_against_uneven_errors_is_for_models_that_can_take_it():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(150, 1))
+    y = 1.0 + X[:, 0] + (0.02 + 0.5 * X[:, 0]) * rng.normal(size=150)
+    fitted = [
+        ManifoldGPRegressor(averaging=Stack(deals=1), target_warping=warping, time_budget=20).fit(X, y)
+        for warping in (None, "tanh")
+    ]
+    told = [" ".join(model.diagnose().remarks) for model in fitted]
+    assert "errors grow with the target" in told[0]
+    assert ["target_warping='tanh' learns" in words for words in told] == [True, False]
 
 
 def test_noise_that_grows_is_seen_in_the_middle_where_wide_tails_hide_it():

@@ -128,6 +128,9 @@ def test_codes_are_no_target(tmp_path, monkeypatch, shops):
     for y in (shops["post"], pl.Series("post", shops["post"].to_list()), shops[["post"]]):
         with pytest.raises(InputError, match=r"'post' holds codes .* if they are numbers, hand in y.astype\(float\)."):
             GPRegressor(restarts=1, max_iter=2).fit(shops[["x"]], y)
+    for y in (shops["post"].to_list(), shops["post"].to_numpy(), shops["post"].rename(None)):
+        with pytest.raises(InputError, match="'y' holds codes"):
+            GPRegressor(restarts=1, max_iter=2).fit(shops[["x"]].to_numpy(), y)
     GPRegressor(restarts=1, max_iter=2).fit(shops[["x"]], shops["post"].astype(float))
 
 

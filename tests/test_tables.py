@@ -469,6 +469,16 @@ def test_the_sheet_with_the_wanted_columns_is_read(book, wanted):
     assert found["Energy, kWh"].tolist() == [170.5, 171.5, 172.5, 173.5]
 
 
+@pytest.mark.filterwarnings("ignore:The names of")
+def test_an_empty_row_below_names_in_two_rows_hides_none_of_them(book):
+    openpyxl = pytest.importorskip("openpyxl")
+    found = openpyxl.load_workbook(book)
+    found["Readings"].insert_rows(2)
+    found.save(book)
+    with pytest.warns(FitWarning, match="Readings, which has peak, is read"):
+        assert "peak" in read_table(book, wanted=["peak"]).columns
+
+
 def test_a_sheet_is_read_by_its_name(book):
     assert read_table(book, sheet="Plants")["Built"].tolist() == [2001, 1984]
     with pytest.raises(InputError, match=r"4 sheets: Plants, Notes, Readings, Empty. There is no sheet 'readings'. Correct its"):

@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import bdtr, bdtrc
+from scipy.special import bdtr, bdtrc, stdtrit
 
 from manifoldgp.averaging.differences import paired, units_of
 
@@ -23,6 +23,9 @@ _OFF = {0.95: 0.03, 0.5: 0.1}
 
 _UNEVEN = {0.95: 0.05, 0.5: 0.2}
 """The same for the difference between the third of the rows with the lowest predictions and that with the highest."""
+
+_THREE_SIGMA = 0.99865
+"""The probability of a Gaussian to stay below three standard deviations: of few units Student's law has it farther out."""
 
 _UNEVEN_ROWS = 60
 """Rows from which on a third of them says whether intervals hold there."""
@@ -53,7 +56,7 @@ class Uneven:
 
     @property
     def grows(self) -> bool:
-        """Whether the noise grows with the target, where it does not shrink."""
+        """Whether errors grow with the target, where they do not shrink."""
         return self.low > self.high
 
 
@@ -74,8 +77,7 @@ def interval_remarks(pit: np.ndarray, mean: np.ndarray | None = None, together: 
     if uneven is not None:
         said.append(
             f"The {100 * uneven.level:g} % intervals hold {100 * uneven.low:.0f} % of the third of the held-out rows with the lowest predictions and {100 * uneven.high:.0f} % "
-            f"of the third with the highest: the noise {'grows' if uneven.grows else 'shrinks'} with the target. target_warping='tanh' learns a scale on which it may not; "
-            "fit(..., noise_std=) takes what is known of each row."
+            f"of the third with the highest: errors {'grow' if uneven.grows else 'shrink'} with the target more than the intervals do."
         )
     return said
 
@@ -83,7 +85,7 @@ def interval_remarks(pit: np.ndarray, mean: np.ndarray | None = None, together: 
 def off_level(pit: np.ndarray, together: np.ndarray | None = None) -> OffLevel | None:
     """The first level whose intervals hold another share of the rows than they say, by more than is to be told and more than chance explains; None where there is none.
 
-    Chance: what happens to one calibrated model in a hundred (binomial law). together: (n,) labels of rows that are alike, which count for fewer rows
+    Chance: what happens to one calibrated model in a hundred, at either level (binomial law). together: (n,) labels of rows that are alike, which count for fewer rows
     as far as their misses come together.
 
     >>> off_level(np.full(400, 0.5)), off_level(np.linspace(0.2, 0.8, 400))
@@ -103,9 +105,10 @@ def off_level(pit: np.ndarray, together: np.ndarray | None = None) -> OffLevel |
 
 
 def uneven_intervals(pit: np.ndarray, mean: np.ndarray | None, together: np.ndarray | None = None) -> Uneven | None:
-    """What intervals hold of rows with low and with high predictions, where this differs clearly: the noise follows the target. Else None.
+    """What intervals hold of rows with low and with high predictions, where this differs clearly: errors follow the target. Else None.
 
-    Clearly: the ranks of |PIT − ½| and of the means go together by three standard errors (rows of one label in ``together`` count as one), and the shares differ by as much as is to be told.
+    Clearly: the ranks of |PIT − ½| and of the means go together by three standard errors (rows of one label in ``together`` count as one, and more where labels are few), and the shares
+    differ by as much as is to be told.
 
     >>> place = np.linspace(0.01, 0.99, 50)
     >>> pit = np.r_[0.5 + 0.2 * (place - 0.5), place, np.clip(0.5 + 3 * (place - 0.5), 0, 1)]
@@ -118,8 +121,9 @@ def uneven_intervals(pit: np.ndarray, mean: np.ndarray | None, together: np.ndar
     if mean is None or n < _UNEVEN_ROWS:
         return None
     distance, place = (_standardised_ranks(values) for values in (np.abs(pit - 0.5), mean))
-    found = paired(distance * place, units_of(n, together, False))
-    if abs(found.value) <= 3.0 * found.error:
+    units = units_of(n, together, False)
+    found = paired(distance * place, units)
+    if abs(found.value) <= stdtrit(max(int(units.max()), 1), _THREE_SIGMA) * found.error:
         return None
     order, third = np.argsort(mean, kind="stable"), n // 3
     for level, by in _UNEVEN.items():

@@ -360,7 +360,7 @@ def _tell_order(inputs: Any, messages: Messages) -> None:
     if growing:
         messages.warn(
             f"The rows stand in order of {growing[0]}: errors that are told are those of rows between known ones, which may resemble them. If later rows are to be predicted, "
-            "--ordered holds out whole stretches of time."
+            "--ordered holds out whole stretches of time, with the default average."
         )
 
 

@@ -79,7 +79,7 @@ def _columns(book: Any, sheet: str, names_of: Callable[[DataFrame], Sequence[str
     first = _beginning(book, sheet)
     if first.empty:
         return []
-    found = pandas().read_excel(book, sheet, header=_header(first)[1], nrows=30, dtype=object)
+    found = pandas().read_excel(book, sheet, header=_header(first)[1], nrows=30, dtype=object).dropna(how="all")
     return [name for name in names_of(found) if not name.startswith("Unnamed: ")]
 
 

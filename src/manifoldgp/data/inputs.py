@@ -164,8 +164,16 @@ def target_names(estimator: Fitted) -> list[str]:
     encoding = getattr(estimator, "table_encoding_", None)
     if encoding is not None:
         return list(encoding.targets)
-    numbered = ["y"] if estimator.n_outputs_ == 1 else [f"y{o}" for o in range(estimator.n_outputs_)]
-    return list(getattr(estimator, "target_names_", numbered))
+    return list(getattr(estimator, "target_names_", numbered_targets(estimator.n_outputs_)))
+
+
+def numbered_targets(count: int) -> list[str]:
+    """What so many targets without names are called.
+
+    >>> numbered_targets(1), numbered_targets(2)
+    (['y'], ['y0', 'y1'])
+    """
+    return ["y"] if count == 1 else [f"y{o}" for o in range(count)]
 
 
 def targets(y: ArrayLike) -> tuple[np.ndarray, bool]:

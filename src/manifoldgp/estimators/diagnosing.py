@@ -10,7 +10,9 @@ import torch
 
 from manifoldgp._system.plain_text import unit_of
 from manifoldgp.averaging import as_averaging
+from manifoldgp.averaging.calibration import uneven_intervals
 from manifoldgp.averaging.kinds import SEARCHED_GP
+from manifoldgp.averaging.stacking import HeldOutReport
 from manifoldgp.averaging.verdict import (
     errors_in_words,
     held_out_numbers,
@@ -120,8 +122,26 @@ def _of_held_out(estimator: ManifoldGPRegressor, ensemble: Ensemble, output: int
     if held_out is None:
         return Diagnosis()
     errors = errors_in_words(held_out, ensemble.scale, _unit(estimator, output))
-    remarks = [*errors, *held_out_remarks(held_out), *_searched(estimator, ensemble, starts)]
+    remarks = [
+        *errors,
+        *held_out_remarks(held_out),
+        *_against_uneven_errors(estimator, held_out),
+        *_searched(estimator, ensemble, starts),
+    ]
     return Diagnosis(held_out_numbers(held_out, ensemble.scale), remarks)
+
+
+def _against_uneven_errors(estimator: ManifoldGPRegressor, held_out: HeldOutReport) -> list[str]:
+    """What may help where errors follow the target, of a model that can still have it."""
+    noisy_inputs = getattr(estimator, "input_noise_", None) is not None
+    known = any(block.data.known_noise is not None for ensemble in estimator.ensembles_ for block in ensemble.blocks)
+    if estimator.target_warping is not None or noisy_inputs or known:
+        return []
+    if uneven_intervals(held_out.pit, held_out.mean, held_out.together) is None:
+        return []
+    return [
+        "If it is the noise that follows the target, target_warping='tanh' learns a scale on which it may not; fit(..., noise_std=) takes what is known of each row."
+    ]
 
 
 def _of_sampling(estimator: ManifoldGPRegressor, output: int) -> Diagnosis:

@@ -190,7 +190,9 @@ def _distil(ensemble: Ensemble, most: int | None, tolerance: float, time_is_up: 
     points = _points(ensemble, chosen_by, used)
     others = points if told_by is chosen_by else _points(ensemble, told_by, used)
     count = len(np.unique(points.member))
-    with one_thread():  # small products, a hundred times: beside other work two threads wait for each other a hundred times as long
+    with (
+        one_thread()
+    ):  # small products, a hundred times: beside other work two threads wait for each other a hundred times as long
         w = _selected(points, others, count if most is None else min(most, count), tolerance, time_is_up)
     kept = count if w is None else len(np.unique(points.member[w > 0]))
     if w is None or kept == count:  # nothing to leave out, and no reason to weigh anew
@@ -249,8 +251,8 @@ def _drawn(p: Predictive) -> torch.Tensor:
     T = int(np.clip(min(_AT_ALL_ROWS // n, _EVALUATIONS // (S * n)), *_DRAWS))
     k, i = (torch.arange(count, dtype=p.means.dtype, device=p.means.device) for count in (T, n))
     step, between, inside = _PHASES
-    which = (k[:, None] + (i * between).frac()) / T
-    where = (k[:, None] * step + i * inside).frac().clamp(1e-9, 1.0 - 1e-9)
+    which = (k[:, None] + (i * between + 0.5).frac()) / T
+    where = (k[:, None] * step + i * inside + 0.5).frac().clamp(1e-9, 1.0 - 1e-9)
     upto = p.log_weights.exp().reshape(S, -1).expand(S, n).cumsum(0).T.contiguous()
     chosen = torch.searchsorted(upto, (which.T * upto[:, -1:]).contiguous()).clamp_max(S - 1).T
     z = p.means.gather(0, chosen) + p.variances.gather(0, chosen).sqrt() * torch.special.ndtri(where)

@@ -51,6 +51,15 @@ class TrainingRows:
     levels: np.ndarray | None = None
 
 
+def _refuse_codes(y: np.ndarray, named: Sequence[str] | None) -> None:
+    """Texts such as 01067 among targets, whatever holds them."""
+    if y.dtype.kind not in "OUT" or not y.size:  # neither objects nor texts
+        return
+    columns = y.reshape(len(y), -1).T
+    for name, cells in zip(named or inputs.numbered_targets(len(columns)), columns, strict=True):
+        refuse_codes(name, cells, "hand in y.astype(float)")
+
+
 def training_rows(
     estimator: ReadsTables,
     X: Table,
@@ -66,15 +75,14 @@ def training_rows(
     frame = as_frame(X)
     plain = estimator.missing == "error" and not estimator.cyclic
     named = column_names(y)
-    if named is not None:
+    if named:
         estimator.target_names_ = np.array(named, dtype=object)
-        for name, cells in zip(named, np.reshape(np.asarray(y), (-1, len(named))).T, strict=True):
-            if cells.dtype.kind in "OUT":  # objects or texts
-                refuse_codes(name, cells, "hand in y.astype(float)")
+    if named or isinstance(y, (list, tuple, np.ndarray)) or hasattr(y, "to_numpy"):
+        _refuse_codes(np.asarray(y), named)
     if y is None or (plain and (frame is None or inputs.holds_numbers_only(X))):
         return given
     Y, _ = inputs.targets(y)
-    names = named or (["y"] if Y.shape[1] == 1 else [f"y{o}" for o in range(Y.shape[1])])
+    names = named or inputs.numbered_targets(Y.shape[1])
     table = _named_columns(X) if frame is None else frame
     if len(table) != len(Y):
         raise InputError(f"X has {counted(len(table), 'row')} and y has {len(Y)}. They must have as many.")
