@@ -22,7 +22,7 @@ from sklearn.preprocessing import StandardScaler
 
 from browser import browse, outcome_of, with_script
 from fitted_models import AVERAGINGS, fitted, full_bayes, plain_gp, table
-from manifoldgp import GPRegressor
+from manifoldgp import GPRegressor, inspection
 from manifoldgp.errors import InputError
 from manifoldgp.inspection import html_page
 from manifoldgp.inspection.page import write_model_report
@@ -79,6 +79,20 @@ def test_the_page_says_which_rows_it_shows(page, tmp_path):
     single = written(fitted("single", 2), tmp_path / "b.html")
     assert "a little too kind" in single
     assert "training rows, held out" not in single
+
+
+def test_rows_of_the_fit_are_not_called_unseen(tmp_path):
+    """Of a page with --test on the training table it was said that the model had not seen these rows."""
+    model = fitted("single", 2)
+    new, of_new = table(30, 2, seed=3)
+    known = inspection.training_rows(model)
+    assert inspection.rows_of_the_fit(model, known.X, known.y) == len(known.y)
+    assert inspection.rows_of_the_fit(model, new, of_new) == 0
+    assert inspection.rows_of_the_fit(model, known.X, known.y + 1.0) == 0
+    both = np.r_[new, known.X[:4]], np.r_[of_new, known.y[:4]]
+    html = written(model, tmp_path / "a.html", X=both[0], y=both[1])
+    assert "test rows, 4 of which the model was fitted to (or to equal ones): errors on new rows are larger" in html
+    assert "which the model has not seen" not in html
 
 
 def test_it_says_how_to_use_the_model(page):

@@ -716,6 +716,7 @@ def test_rows_in_order_of_dates_are_told_which_errors_are_the_easy_ones(here):
     fit = ("fit", "data.csv", "-t", "y", "--out", "m.mgp", *FAST)
     messy().assign(day=days).to_csv("data.csv", index=False)
     assert told in mgp(*fit).err
+    assert told in mgp(*fit, "--drop", "day").err
     assert told not in mgp(*fit, "--group", "site").err
     messy().assign(day=RNG.permutation(days)).to_csv("data.csv", index=False)
     assert "The rows stand in order" not in mgp(*fit).err

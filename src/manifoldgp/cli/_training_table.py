@@ -121,6 +121,8 @@ def read_training(
         summaries,
     )
     _say_what_was_read(training, rows, messages, ordered)
+    if not (ordered or group):
+        _tell_order(table.drop(columns=targets), messages)
     return training
 
 
@@ -227,8 +229,6 @@ def _say_what_was_read(training: Training, rows: int, messages: Messages, ordere
     _warn_of_copies(training, messages)
     if not ordered:
         _warn_of_row_numbers(training.X, messages)
-        if not encoding.group:
-            _tell_order(training.X, messages)
     if encoding.group:
         messages.note(
             f"{encoding.group}: {counted(len(set(training.groups)), 'label')} of rows that belong together; not an input"
@@ -347,11 +347,11 @@ _FEWEST_DATES = 20
 """Different dates from which on it is told that the rows stand in their order."""
 
 
-def _tell_order(inputs: Any, messages: Messages) -> None:
-    """Errors on rows between known ones say little of rows that come later: of sea temperatures they were a fifth of what those of whole stretches are."""
+def _tell_order(table: Any, messages: Messages) -> None:
+    """Errors on rows between known ones say little of rows that come later: of sea temperatures they were a fifth of what those of whole stretches are. Dates tell it that are no inputs, too."""
     from manifoldgp.data.dates import as_times, holds_times
 
-    dates = {str(name): as_times(column.dropna())[0].dropna() for name, column in inputs.items() if holds_times(column.dropna())}
+    dates = {str(name): as_times(column.dropna())[0].dropna() for name, column in table.items() if holds_times(column.dropna())}
     growing = [
         name
         for name, times in dates.items()

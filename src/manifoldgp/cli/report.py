@@ -34,6 +34,7 @@ def report(
     from manifoldgp._system.files import refuse_unwritable
     from manifoldgp._system.model_header import read_header
     from manifoldgp.cli._models import open_manifold_gp, refuse_dynamics
+    from manifoldgp.inspection import rows_of_the_fit
     from manifoldgp.inspection.page import write_model_report
 
     if allow_unknown and test is None:
@@ -45,6 +46,12 @@ def report(
     with messages.warnings_as_messages(), messages.working("Judging the model and drawing its pictures ..."):
         model = open_manifold_gp(model_file)
         X, y, numbers = (None, None, None) if test is None else _test_rows(model, test, allow_unknown, messages)
+        if X is not None and y is not None:
+            seen = rows_of_the_fit(model, X, y)
+            if seen:
+                messages.warn(
+                    f"The model was fitted to {seen:,} of these {len(y):,} rows (or to equal ones): errors on new ones are larger."
+                )
         write_model_report(model, out, title=title, X=X, y=y, row_numbers=numbers, model_file=model_file)
     messages.note(f"The report: {out.resolve().as_uri()}")
     if show:

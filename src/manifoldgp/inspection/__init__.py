@@ -22,7 +22,15 @@ from manifoldgp.inspection.curves import Band, Surface, predicted_band, slice_ba
 from manifoldgp.inspection.effects import effect_band
 from manifoldgp.inspection.html_page import html_page
 from manifoldgp.inspection.learned import LearnedFeatures, learned_features, sensitivities, widest_directions
-from manifoldgp.inspection.predicted_rows import Calibration, Predictions, calibration, coverage_band, histogram_band, predictions
+from manifoldgp.inspection.predicted_rows import (
+    Calibration,
+    Predictions,
+    calibration,
+    coverage_band,
+    histogram_band,
+    predictions,
+    rows_of_the_fit,
+)
 from manifoldgp.inspection.starts import Trace, Weights, mixture_weights, traces
 from manifoldgp.inspection.table_columns import TableColumn, column_strengths, table_columns
 
@@ -58,6 +66,7 @@ __all__ = [
     "predictions",
     "require_fitted",
     "row_levels",
+    "rows_of_the_fit",
     "sensitivities",
     "slice_band",
     "span",

@@ -134,7 +134,7 @@ class TargetView:
 class ModelView:
     """A fitted model with the names of its inputs as the page shows them, on one line each, its targets, and how many rows predictions of it can be asked for at once.
 
-    columns: the inputs as the table has them. test_numbers: how the test rows are counted in their table.
+    columns: the inputs as the table has them. test_numbers: how the test rows are counted in their table. of_the_fit: how many of them the model was fitted to.
     """
 
     model: ManifoldGPRegressor
@@ -144,6 +144,7 @@ class ModelView:
     X: np.ndarray
     affordable: int
     test_numbers: np.ndarray | None = None
+    of_the_fit: int = 0
 
     def levels_of(self, target: TargetView, found: inspection.Predictions, some: np.ndarray) -> np.ndarray | None:
         """Which categories some of the rows that are looked at have in columns with many of them, as `inspection.row_levels` says it of training rows; else None."""
@@ -228,7 +229,8 @@ def view_of(
                 inspection.held_out(model, o),
             )
         )
-    return ModelView(model, inputs, shown, views, X_known, affordable, test_numbers)
+    of_the_fit = 0 if X is None or y is None else inspection.rows_of_the_fit(model, X, y)
+    return ModelView(model, inputs, shown, views, X_known, affordable, test_numbers, of_the_fit)
 
 
 def _encoding(model: ManifoldGPRegressor, inputs: list[str]) -> TableEncoding | None:

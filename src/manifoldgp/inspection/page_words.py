@@ -99,14 +99,21 @@ def _headline(view: ModelView, target: TargetView) -> str:
     explained = "" if found.explained is None else f"; R² <b>{explained_share(found.explained).replace('-', '−')}</b>"
     if np.ptp(target.rows.y) == 0.0:
         return f"{escape(target.name)} is {digits(float(target.rows.y[0]))}{escape(unit)} in every training row: there is nothing to learn, and nothing to say about errors."
-    kind = _kindness(view, target)
+    kind = _kindness(view, target) + (f", {_unseen(view)}" if view.of_the_fit else "")
     intervals = _intervals_in_words(target.calibration.pit, target.calibration.together, target.calibration.mean)
-    if kind and target.held_out is None:  # a kind test is nothing to print in bold
+    if kind and (target.held_out is None or view.of_the_fit):  # a kind test is nothing to print in bold
         intervals = intervals.replace("<b>intervals hold</b>", "intervals hold on these rows")
     return (
         f"{of} error <b>{digits(found.rmse, 3)}{escape(unit)}</b>; always predicting the mean <b>{digits(found.baseline, 3)}{escape(unit)}</b>{explained}; "
         f"{intervals}. <span class='soft'>({found.which}{kind})</span>"
     )
+
+
+def _unseen(view: ModelView) -> str:
+    """What the model knows of the test rows."""
+    if not view.of_the_fit:
+        return "which the model has not seen"
+    return f"{view.of_the_fit:,} of which the model was fitted to (or to equal ones): errors on new rows are larger"
 
 
 def _kindness(view: ModelView, target: TargetView) -> str:
@@ -250,9 +257,7 @@ def prediction(view: ModelView) -> str:
     without = " at exact inputs (those of the training rows are noisy)" if hasattr(view.model, "input_noise_") else without
     if len(view.inputs) == 1:
         interval = f"shaded, the interval that should hold 95 % of new observations{without}"
-        rows = "dots are training rows" + (
-            "" if view.targets[0].test is None else ", red ones test rows, which the model has not seen"
-        )
+        rows = "dots are training rows" + ("" if view.targets[0].test is None else f", red ones test rows, {_unseen(view)}")
         return f"<b>Prediction (line) and how sure it is</b> ({interval}); {rows}.{_thinned(view)}"
     shown = min(len(view.columns), MOST_SLICES)
     words = any(column.words(view.X[:1]) is not None for column in view.strongest[:shown])
@@ -269,7 +274,7 @@ def prediction(view: ModelView) -> str:
 def observed(view: ModelView) -> str:
     target = view.targets[0]
     how = (
-        "Test rows, which the model has not seen."
+        f"Test rows, {_unseen(view)}."
         if target.test is not None
         else f"{_training_rows(view)}, but each is predicted from all the others (leave-one-out), so this is not the fit to known values."
     )
@@ -451,7 +456,7 @@ def _calibration_rows(view: ModelView) -> str:
     target = view.targets[0]
     n = len(target.calibration.pit)
     return {
-        "test rows": f"From {n:,} test rows, which the model has not seen.",
+        "test rows": f"From {n:,} test rows, {_unseen(view)}.",
         "held-out rows": f"From {counted(n, 'training row')} that were held out: no model that predicts them has seen them.",
         "leave-one-out": f"From {counted(n, 'training row')}, each predicted from all the others by parameters that have seen it: a little too kind.",
     }[target.calibration.source]

@@ -138,6 +138,41 @@ def calibration(
     return Calibration(known.pit, "leave-one-out" if known.left_out else "test rows", mean=known.mean)
 
 
+def rows_of_the_fit(model: ManifoldGPRegressor, X: Table, y: ArrayLike) -> int:
+    """How many of the rows X, y are rows that the model was fitted to, or equal to such: their errors are no test. Of a sparse model, among the rows that it keeps.
+
+    Columns whose categories became effects on the target are left out of the comparison: training rows have effects of their own.
+    """
+    from manifoldgp.estimators.units import model_points
+
+    points = model_points(model, X)
+    known = points.known_rows
+    data = [ensemble.blocks[0].data for ensemble in model.ensembles_]
+    given = np.reshape(np.asarray(y, dtype=np.float64), (points.rows, -1))[known]
+    scaled = (given - [ensemble.offset for ensemble in model.ensembles_]) / [ensemble.scale for ensemble in model.ensembles_]
+    if any(len(one.y) != len(data[0].y) for one in data):  # of targets with gaps of their own, the first
+        data, scaled = data[:1], scaled[:, :1]
+    same = _not_of_levels(model)
+    trained = np.column_stack([data[0].X.cpu().numpy()[:, same], *(one.y.cpu().numpy() for one in data)])
+    asked = np.column_stack([points.known.cpu().numpy()[:, same], scaled])
+    of_the_fit = set(_each(trained))
+    return sum(row in of_the_fit for row in _each(asked))
+
+
+def _not_of_levels(model: ManifoldGPRegressor) -> np.ndarray:
+    """Which columns that the model sees are not effects of categories."""
+    encoding, seen = getattr(model, "table_encoding_", None), model.x_scaler_.columns
+    if encoding is None:
+        return np.ones(len(seen), dtype=bool)
+    of_levels = np.concatenate([np.full(len(column.names), column.kind == "levels") for column in encoding.columns])
+    return ~of_levels[seen]
+
+
+def _each(rows: np.ndarray) -> list[bytes]:
+    """Each row (n, C) as something to compare, up to rounding."""
+    return [row.tobytes() for row in rows.astype(np.float32) + np.float32(0.0)]  # −0 becomes 0
+
+
 def coverage_band(n: int, levels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Bounds that the observed coverage of n independent rows stays inside 95 times in 100 if the model is calibrated (binomial law).
 
