@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -13,7 +14,7 @@ import pytest
 from command_line import fails, mgp
 from manifoldgp import GPRegressor, ManifoldGPRegressor, TableEncoding, load, suggest
 from manifoldgp.data.table_files import read_table, write_table
-from manifoldgp.errors import InputError
+from manifoldgp.errors import FitWarning, InputError
 from manifoldgp.suggestions.constraints import Constraint
 from manifoldgp.suggestions.domains import Range
 from manifoldgp.suggestions.gains import Improvement, Knowledge
@@ -189,6 +190,23 @@ def test_proportions_that_add_up_are_suggested(values):
         assert not rows.duplicated().any()
     assert found.compared == "in the training rows"
     assert found.mean.max() > -0.02
+
+
+@pytest.mark.parametrize("values", ["any", "thirds"])
+def test_proportions_that_nobody_holds_to_their_sum_are_told(values):
+    """Without a word a mixture of 145 % was suggested."""
+    rng = np.random.default_rng(1)
+    few = np.repeat([(i, j, 3 - i - j) for j in range(4) for i in range(4 - j)], 3, 0) / 3
+    X = pd.DataFrame(rng.dirichlet(np.ones(3), 30) if values == "any" else few, columns=["a", "b", "c part"]).assign(
+        heat=rng.normal(size=30)
+    )
+    fitted = GPRegressor(restarts=1, max_iter=20).fit(X, X["a"] + X["heat"])
+    with pytest.warns(FitWarning, match=r"a, b, c part sum to 1 in every training row, .*'a \+ b \+ `c part` == 1'"):
+        suggest(fitted, "learn", batch=1)
+    for held in ({"constraints": ["a + b + `c part` == 1"]}, {"fixed": {"a": 0.0}}):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            suggest(fitted, "learn", batch=1, **held)
 
 
 @pytest.mark.parametrize("conditions", [["a + b + c == 1", "a == 2 * b"], ["a * b == c ** 2"], ["a + b == 1.2", "c >= 0.5"]])

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.stats import qmc
 
-from manifoldgp._system.plain_text import option, verb
+from manifoldgp._system.plain_text import digits, option, verb
 from manifoldgp.data.columns import pandas, text
-from manifoldgp.errors import Faults, InputError
+from manifoldgp.errors import Faults, InputError, warn
 from manifoldgp.suggestions.constraints import Constraint
 from manifoldgp.suggestions.domains import Choice, Dates, Domain, Range, Value
 
@@ -183,9 +183,47 @@ def space_of(
         with faults.noted():
             conditions.append(Constraint.parse(condition, list(usual)))
     faults.refuse()
-    copies = _copies(model, inputs, {*bounds, *fixed, *steps, *(name for condition in conditions for name in condition.named())})
+    asked = {*bounds, *fixed, *steps, *(name for condition in conditions for name in condition.named())}
+    copies = _copies(model, inputs, asked)
+    _warn_of_proportions(model, usual, {*fixed, *(name for condition in conditions for name in condition.named())})
     levels = {name: values for name, values in levels.items() if name not in copies}
     return Space(model, inputs, tuple(conditions), levels, copies)
+
+
+def _warn_of_proportions(model: ManifoldGPRegressor, inputs: Mapping[str, Domain | None], held: set[str]) -> None:
+    """Proportions sum to one in every row of a mixture, and suggestions that nobody holds to it do not. held: inputs that a condition names, or that have one value."""
+    names, X = model_columns(model), training_inputs(model)
+    numbers = [name for name, domain in inputs.items() if isinstance(domain, Range) and name in names]
+    found = _same_sum(X[:, [names.index(name) for name in numbers]])
+    if found is None or held & {numbers[d] for d in found[0]}:
+        return
+    which, total = [numbers[d] for d in found[0]], found[1]
+    condition = " + ".join(name if name.isidentifier() else f"`{name}`" for name in which) + f" == {digits(total)}"
+    warn(
+        f"{', '.join(which)} sum to {digits(total)} in every training row, and nothing holds suggestions to it. The condition {condition!r} does (constraints= in Python, --constraint)."
+    )
+
+
+def _same_sum(X: np.ndarray) -> tuple[np.ndarray, float] | None:
+    """Which columns of X (n, D), none of them negative, have the same sum in every row, and that sum; None where none do, or more than one set.
+
+    >>> a, b, t = np.random.default_rng(0).dirichlet([1, 1, 1], 9).T[0:3]
+    >>> which, total = _same_sum(np.column_stack([a, np.arange(9.0) ** 2, b, t]))
+    >>> which, round(total, 9)
+    (array([0, 2, 3]), 1.0)
+    """
+    spread = X.std(0) if len(X) else np.zeros(X.shape[1])
+    if X.shape[1] < 2 or len(X) <= X.shape[1] or not spread.all():
+        return None
+    _, sizes, directions = np.linalg.svd((X - X.mean(0)) / spread, full_matrices=False)
+    if sizes[-1] > 1e-6 * sizes[0] or sizes[-2] < 1e-4 * sizes[0]:
+        return None
+    slopes = directions[-1] / spread
+    slopes = slopes / slopes[np.abs(slopes).argmax()]
+    which = np.flatnonzero(np.abs(slopes) > 1e-5)
+    if len(which) < 2 or np.abs(slopes[which] - 1.0).max() > 1e-5 or X[:, which].min() < 0.0:
+        return None
+    return which, float(X[:, which].sum(1).mean())
 
 
 def _copies(model: ManifoldGPRegressor, inputs: Mapping[str, Domain], asked: set[str]) -> dict[str, str]:
