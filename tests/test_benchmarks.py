@@ -23,6 +23,7 @@ import page
 import startup
 import structure
 import study
+import study_many_rows
 import ways
 from libraries import LIBRARIES, OURS, Library
 from manifoldgp import GPRegressor, ManifoldGPRegressor, Single
@@ -269,6 +270,24 @@ def test_a_study_without_fits_says_so_instead_of_an_empty_header(tmp_path, capsy
     assert "| rows | fits | default |\n|---|---|---|\n| 50 | 1 | -0.500 / -0.500 / 0.500 |" in choosing
     assert reporting.strip().splitlines()[1:] == ["", "No fits yet."]
     assert "|" not in reporting
+
+
+def test_a_study_of_many_rows_holds_settings_against_the_default_on_the_same_rows(tmp_path, capsys):
+    def kept(name, variant, seconds, nlpp, rmse):
+        found = {"name": name, "rows": 500, "variant": variant, "seconds": seconds, "nlpp": nlpp, "rmse": rmse}
+        (tmp_path / f"{name}-{variant}.json").write_text(json.dumps(found))
+
+    kept("kin40k", "default", 2.0, 1.0, 0.4)
+    kept("kin40k", "four members", 4.0, 0.9, 0.2)
+    kept("wine", "four members", 4.0, 0.9, 0.2)  # no default to hold it against
+    kept("pol", "default", 3.0, 0.5, 0.1)
+    study_many_rows.print_tables(tmp_path)
+    choosing, reporting = capsys.readouterr().out.split("\nReporting")
+    assert "| four members | -0.100 / -0.100, 0.500, 2.00 (1) |" in choosing
+    assert "No fits yet." in reporting
+    assert "| 500 | 2.0 / 1.000 / 0.4000 | 3.0 / 0.500 / 0.1000 |" in reporting
+    assert study_many_rows.variants("pol", 500, ["default", "one member"], ["one member"]) == ["default", "one member"]
+    assert study_many_rows.variants("kin40k", 36_000, ["default", "one member"], []) == ["default"]
 
 
 def test_structure_skips_what_is_not_there_and_prints_what_is(tmp_path, capsys, monkeypatch):
