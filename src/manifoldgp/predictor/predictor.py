@@ -173,11 +173,12 @@ class Predictor:
     def to_javascript(self) -> str:
         """The predictor as a JavaScript expression: a function that takes one row x (D,) and returns {mean, std, quantile}, in float64, without a library.
 
-        quantile(o, z) is the y that target o stays below with the probability of a standard normal to stay below z.
+        quantile(o, z) is the y that target o stays below with the probability of a standard normal to stay below z; null where the predictor's file is of an
+        earlier version, which knew only the moments of warped targets.
         """
         from manifoldgp.predictor.javascript import javascript
 
-        return javascript(self.program, self.n_features, self.n_outputs, self._members())
+        return javascript(self.program, self.n_features, self.n_outputs, self._mixture)
 
     @classmethod
     def load(cls, path: str | Path) -> Predictor:
