@@ -267,7 +267,7 @@ class TestFiles:
     @pytest.mark.parametrize(
         ("change", "message"),
         [
-            ({"version": 3}, "format version 3"),
+            ({"version": 4}, "format version 4; this package reads versions 2 and 3"),
             ({"format": "other"}, "not a predictor of this package"),
             ({"instructions": [["system", [0], 99, {}]]}, "unknown operation 'system'"),
             ({"instructions": [["tanh", [500], 501, {}]]}, "inconsistent at slot 501"),

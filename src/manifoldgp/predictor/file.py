@@ -20,7 +20,8 @@ from manifoldgp.predictor.operations import OPERATIONS
 from manifoldgp.predictor.program import COMPONENTS, OUTPUTS, VALUES, Instruction, Program
 from manifoldgp.predictor.trial import try_out
 
-FORMAT, VERSION = "manifoldgp-predictor", 2
+FORMAT, VERSIONS = "manifoldgp-predictor", (2, 3)
+"""Version 3 is of files that a reader of version 2 would misread: components of warped targets are not in units of y, or weights follow variances. All others are written as version 2."""
 
 MOST_ARRAYS = 100_000
 _DTYPES = {"<f8", "<i8", "|u1"}
@@ -29,7 +30,8 @@ _DTYPES = {"<f8", "<i8", "|u1"}
 
 def write(path: str | Path, program: Program, facts: dict[str, Any]) -> None:
     """Write a program and facts about it, plain data. The file is called exactly ``path``; an existing one is replaced at once or not at all."""
-    header = {"format": FORMAT, "version": VERSION, "facts": facts, **plain_program(program)}
+    newer = {"scales", "exponents"} & set(facts["mixture"] or ())
+    header = {"format": FORMAT, "version": VERSIONS[bool(newer)], "facts": facts, **plain_program(program)}
     text = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
     named: dict[str, Any] = {f"slot{slot}": constant for slot, constant in program.constants.items()}
     with written_whole(path) as partial, partial.open("wb") as file:  # a name would get .npz appended
@@ -69,8 +71,10 @@ def read(path: str | Path) -> tuple[Program, dict[str, Any]]:
         header = parse_table(arrays.pop("header").tobytes())
         if header["format"] != FORMAT:
             raise FileFormatError(f"{path} is not a predictor of this package.")
-        if header["version"] != VERSION:
-            raise FileFormatError(f"{path} has format version {header['version']}; this package reads version {VERSION}.")
+        if header["version"] not in VERSIONS:
+            raise FileFormatError(
+                f"{path} has format version {header['version']}; this package reads versions {' and '.join(map(str, VERSIONS))}."
+            )
         program = program_from_plain(header, {int(name.removeprefix("slot")): array for name, array in arrays.items()})
         facts = header["facts"]
         if missing := {"n_outputs", "flat", "feature_names", "x_offset", "x_scale", "table", "mixture"} - set(facts):
