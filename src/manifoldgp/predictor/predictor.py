@@ -88,7 +88,7 @@ class Predictor:
         if noise is not None and "scales" in told:
             raise InputError("noise is noise of y, and a warped model adds its noise to g(y). Leave it out.")
         means, variances = (np.reshape(found, (-1, len(X))) for found in runner(self.program, COMPONENTS, axis=-1)(X))
-        owner, weights, factors = (np.array(told[name]) for name in ("owner", "weights", "factors"))
+        owner, weights, factors = np.array(told["owner"]), _floats(told["weights"]), _floats(told["factors"])
         variances = variances if noise is None else variances + noise
         shares = self._weights_at(variances, owner, weights)
         found = []
@@ -114,11 +114,11 @@ class Predictor:
         told = self._members()
         if "scales" not in told:
             return None
-        height, steepness, centre = (np.array(told[name])[members, None] for name in ("height", "steepness", "centre"))
+        height, steepness, centre = (_floats(told[name])[members, None] for name in ("height", "steepness", "centre"))
         if not height.any():
             return None
         each = np.repeat(np.arange(len(members)), len(told["factors"]))
-        return Warp(each, height, steepness, centre, np.array(told["scales"])[members, None], origin)
+        return Warp(each, height, steepness, centre, _floats(told["scales"])[members, None], origin)
 
     def _weights_at(self, variances: np.ndarray, owner: np.ndarray, weights: np.ndarray) -> np.ndarray:
         """Weights (S, F, n) of the components, whose members have these variances (S, n) of y."""
@@ -126,7 +126,7 @@ class Predictor:
         told = self._members()
         if "exponents" not in told:
             return each
-        exponents, following, usual = (np.array(told[name]) for name in ("exponents", "following", "log_usual"))
+        exponents, following, usual = (_floats(told[name]) for name in ("exponents", "following", "log_usual"))
         own = np.where(owner == np.arange(len(exponents))[:, None], weights.sum(1), 0.0)
         return each * certainty.numpy(variances, usual[:, None], exponents, following, own, owner)[:, None]
 
@@ -196,3 +196,8 @@ class Predictor:
     def __repr__(self) -> str:
         plural = "s" if self.n_outputs > 1 else ""
         return f"Predictor({self.n_features} inputs, {self.n_outputs} target{plural}, {self.nbytes / 1e6:.2f} MB)"
+
+
+def _floats(plain: Any) -> np.ndarray:
+    """Numbers of a file, of which JSON may hold integers of any size."""
+    return np.array(plain, dtype=np.float64)
