@@ -209,6 +209,9 @@ def appended(header, *instructions):
     (lambda h: h["facts"].update(x_offset=[1.0]), {}, "one finite number for each input"),
     (lambda h: h["facts"].update(n_outputs=-1), {}, "number of targets should be at least 1"),
     (lambda h: h["facts"].update(feature_names=["a"]), {}, "feature_names should be 3 names"),
+    *[(lambda h, names=names: h["facts"].update(target_names=names), {}, "target_names should be 1 names, or none")
+      for names in (5, None, "abc", "y", ["a", "b", "c"], [1], {"y": 1})],
+    (lambda h: h["facts"].pop("table"), {}, "The file lacks table"),
     (lambda h: h.update(row_bytes=0), {}, "lacks outputs"),
     (lambda h: h.update(instructions=h["instructions"][:1] * 2), {}, "inconsistent at slot"),
     (None, {"slot-5": np.zeros(3)}, "numbered from 1"),
@@ -284,18 +287,15 @@ def of_a_warped_target(tmp_path_factory):
     (drawn("scales", 0, 0.0), "positive scales"), (drawn("scales", 0, -1.0), "positive scales"), (drawn("scales", 0, 1e-200), "positive scales"), (drawn("scales", 0, 1e200), "positive scales"),
     (lambda m: m["height"][0].__setitem__(0, -0.1), "heights from 0"), (lambda m: m["height"][0].__setitem__(0, 1e200), "heights from 0"),
     (lambda m: m["steepness"][0].__setitem__(0, 0.0), "positive steepnesses"), (lambda m: m["steepness"][0].__setitem__(1, 1e200), "positive steepnesses"),
+    (lambda m: m.update({name: [numbers * 51 for numbers in m[name]] for name in ("height", "steepness", "centre")}), "have 102 terms; none has more than 100"),
+    (lambda m: m.update(factors=[1.0] * 1001, weights=[[w[0] / 1001] * 1001 for w in m["weights"]]), "1001 variance factors; no model has more than 1000"),
 ])  # fmt: skip
 def test_what_a_forged_warping_says_is_that_of_a_function_that_grows(of_a_warped_target, tmp_path, change, message):
     path = archive(tmp_path / "forged.npz", lambda header: change(header["facts"]["mixture"]), whole=of_a_warped_target)
-    (lambda m: m.update({name: [numbers * 51 for numbers in m[name]] for name in ("height", "steepness", "centre")}), "have 102 terms; none has more than 100"),
-    (lambda m: m.update(factors=[1.0] * 1001, weights=[[w[0] / 1001] * 1001 for w in m["weights"]]), "1001 variance factors; no model has more than 1000"),
     with pytest.raises(FileFormatError, match=message):
         Predictor.load(path)
 
 
-@pytest.mark.parametrize("output", ["component_means", "component_variances"])
-def test_a_program_that_gives_no_members_tells_of_no_mixtures(of_two_targets, tmp_path, output):
-    path = archive(tmp_path / "forged.npz", lambda header: header["outputs"].pop(output), whole=of_two_targets)
 def test_a_whole_number_of_any_size_is_a_number(of_a_warped_target, tmp_path):
     whole = archive(
         tmp_path / "whole.npz", lambda h: h["facts"]["mixture"]["centre"][0].__setitem__(0, 10**30), whole=of_a_warped_target
@@ -317,6 +317,9 @@ def test_what_would_not_be_read_again_is_no_setting():
         Stack(variance_factors=(1.0,) * 1000).check()
 
 
+@pytest.mark.parametrize("output", ["component_means", "component_variances"])
+def test_a_program_that_gives_no_members_tells_of_no_mixtures(of_two_targets, tmp_path, output):
+    path = archive(tmp_path / "forged.npz", lambda header: header["outputs"].pop(output), whole=of_two_targets)
     with pytest.raises(FileFormatError, match="its program gives none"):
         Predictor.load(path)
 

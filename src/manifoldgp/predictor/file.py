@@ -145,6 +145,9 @@ def _check_facts(facts: dict[str, Any]) -> None:
     if type(outputs) is not int or outputs < 1 or type(facts["flat"]) is not bool or (facts["flat"] and outputs > 1):
         raise FileFormatError(f"The file's number of targets should be at least 1; it has {outputs!r}, flat={facts['flat']!r}.")
     if facts["mixture"] is not None:
+    targets = facts.get("target_names", [])  # earlier files lack them
+    if not (isinstance(targets, list) and all(isinstance(name, str) for name in targets) and len(targets) in (0, outputs)):
+        raise FileFormatError(f"The file's target_names should be {outputs} names, or none.")
         check_mixture(facts["mixture"], outputs)
 
 

@@ -67,7 +67,7 @@ class Predictor:
         self.x_offset, self.x_scale = x_offset, x_scale
         self.n_features = len(x_offset)
         self.n_outputs, self.flat = n_outputs, flat
-        self.feature_names, self.target_names = tuple(feature_names), tuple(target_names)
+        self.feature_names, self.target_names = tuple(feature_names), tuple(map(str, target_names))
         self.table, self._mixture, self.distilled = table, mixture, distilled
         self._mean = runner(program, ["mean"])
         self._latent_mean = runner(program, ["latent_mean"])
@@ -144,7 +144,7 @@ class Predictor:
         offset, scale = np.array(facts["x_offset"], dtype=np.float64), np.array(facts["x_scale"], dtype=np.float64)
         names, table, mixture = tuple(facts["feature_names"]), facts["table"], facts["mixture"]
         words = str(facts.get("distilled", ""))
-        targets = tuple(map(str, facts.get("target_names", ())))  # earlier files lack them
+        targets = tuple(facts.get("target_names", ()))  # earlier files lack them
         return cls(program, offset, scale, facts["n_outputs"], facts["flat"], names, table, mixture, words, targets)
 
     def save(self, path: str | Path) -> None:
