@@ -13,7 +13,7 @@ import torch
 
 import manifoldgp
 from drawn_estimators import drawn_estimator
-from manifoldgp import GPRegressor, Predictor, Sparse, features
+from manifoldgp import GPRegressor, Predictor, Sparse, Stack, features
 from manifoldgp._system import tensor_file
 from manifoldgp._system.bounded_json import DEEPEST, MOST_VALUES, dump, parse
 from manifoldgp.errors import FileFormatError, InputError
@@ -56,7 +56,7 @@ DOUBLING = described("features.Chain", parts=[described("features.Concatenate", 
 @pytest.mark.parametrize(("change", "message"), [
     (of_model("kernel", described("kernels.SpectralMixture", components=HUGE)), "tensor of 800000000 elements, far more than its own"),
     (of_model("features", described("features.RandomEmbedding", q=HUGE)), "elements, far more than its own"),
-    (of_model("warping", described("warping.TanhWarping", terms=HUGE)), "tensor of 400000000 elements, far more than its own"),
+    (of_model("warping", described("warping.TanhWarping", terms=HUGE)), "TanhWarping takes at most 100 terms; got 400000000"),
     (of_model("features", described("features.Linear", q=HUGE, bias=True)), "elements, far more than its own"),
     (of_model("features", DOUBLING), "elements, far more than its own"),
     (of_model("kernel", described("kernels.SpectralMixture", components=10**30)), "is incomplete or inconsistent .*expand"),
@@ -209,6 +209,9 @@ def appended(header, *instructions):
     (lambda h: h["facts"].update(x_offset=[1.0]), {}, "one finite number for each input"),
     (lambda h: h["facts"].update(n_outputs=-1), {}, "number of targets should be at least 1"),
     (lambda h: h["facts"].update(feature_names=["a"]), {}, "feature_names should be 3 names"),
+    *[(lambda h, names=names: h["facts"].update(target_names=names), {}, "target_names should be 1 names, or none")
+      for names in (5, None, "abc", "y", ["a", "b", "c"], [1], {"y": 1})],
+    (lambda h: h["facts"].pop("table"), {}, "The file lacks table"),
     (lambda h: h.update(row_bytes=0), {}, "lacks outputs"),
     (lambda h: h.update(instructions=h["instructions"][:1] * 2), {}, "inconsistent at slot"),
     (None, {"slot-5": np.zeros(3)}, "numbered from 1"),
@@ -284,11 +287,34 @@ def of_a_warped_target(tmp_path_factory):
     (drawn("scales", 0, 0.0), "positive scales"), (drawn("scales", 0, -1.0), "positive scales"), (drawn("scales", 0, 1e-200), "positive scales"), (drawn("scales", 0, 1e200), "positive scales"),
     (lambda m: m["height"][0].__setitem__(0, -0.1), "heights from 0"), (lambda m: m["height"][0].__setitem__(0, 1e200), "heights from 0"),
     (lambda m: m["steepness"][0].__setitem__(0, 0.0), "positive steepnesses"), (lambda m: m["steepness"][0].__setitem__(1, 1e200), "positive steepnesses"),
+    (lambda m: m.update({name: [numbers * 51 for numbers in m[name]] for name in ("height", "steepness", "centre")}), "have 102 terms; none has more than 100"),
+    (lambda m: m.update(factors=[1.0] * 1001, weights=[[w[0] / 1001] * 1001 for w in m["weights"]]), "1001 variance factors; no model has more than 1000"),
 ])  # fmt: skip
 def test_what_a_forged_warping_says_is_that_of_a_function_that_grows(of_a_warped_target, tmp_path, change, message):
     path = archive(tmp_path / "forged.npz", lambda header: change(header["facts"]["mixture"]), whole=of_a_warped_target)
     with pytest.raises(FileFormatError, match=message):
         Predictor.load(path)
+
+
+def test_a_whole_number_of_any_size_is_a_number(of_a_warped_target, tmp_path):
+    whole = archive(
+        tmp_path / "whole.npz", lambda h: h["facts"]["mixture"]["centre"][0].__setitem__(0, 10**30), whole=of_a_warped_target
+    )
+    written = archive(
+        tmp_path / "real.npz", lambda h: h["facts"]["mixture"]["centre"][0].__setitem__(0, 1e30), whole=of_a_warped_target
+    )
+    X = np.zeros((2, 3))
+    one, other = (Predictor.load(path).mixtures(X)[0].quantile(0.3) for path in (whole, written))
+    np.testing.assert_array_equal(one, other)
+
+
+def test_what_would_not_be_read_again_is_no_setting():
+    assert TanhWarping(100).terms == 100
+    with pytest.raises(InputError, match="at most 100 terms; got 101"):
+        TanhWarping(101)
+    Stack(variance_factors=(1.0,) * 999).check()  # few rows in order have one more
+    with pytest.raises(InputError, match="fewer than 1000; got 1000"):
+        Stack(variance_factors=(1.0,) * 1000).check()
 
 
 @pytest.mark.parametrize("output", ["component_means", "component_variances"])

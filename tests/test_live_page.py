@@ -17,13 +17,16 @@ import pytest
 from pandas._libs.parsers import STR_NA_VALUES
 
 from browser import browse, outcome_of, with_script
-from drawn_estimators import every_part, make_inputs, rounding
-from manifoldgp import GPRegressor, ManifoldGPRegressor, inspection
+from drawn_estimators import drawn_estimator, every_part, make_inputs, rounding
+from manifoldgp import GPRegressor, ManifoldGPRegressor, Predictor, inspection
 from manifoldgp.data.encoding import TableEncoding
 from manifoldgp.data.table_files import read_table, write_table
 from manifoldgp.data.written_numbers import NO_VALUE, _units_row, decimal_sign, read_numbers
 from manifoldgp.inspection import page_live
 from manifoldgp.inspection.page import write_model_report
+from manifoldgp.model import Model
+from manifoldgp.predictor.program import COMPONENTS, Program
+from manifoldgp.warping import TanhWarping
 from short_fits import SHORT_STACK
 
 ROWS = 1000
@@ -50,6 +53,21 @@ def test_javascript_equals_numpy(chromium, tmp_path):
         quantiles = [mixture.quantile(q) for mixture in mixtures for q in (0.025, NormalDist().cdf(0.3))]
         deviations = (moments[:, 2 * outputs :] - np.array(quantiles).T) / np.repeat(std, 2, 1)
         np.testing.assert_allclose(deviations, 0.0, atol=1e-9)
+
+
+def test_a_warped_predictor_of_an_earlier_version_has_moments_in_javascript(chromium, tmp_path):
+    """Its file tells nothing of members: quantile is null, as that version gave it."""
+    p = drawn_estimator([(Model(warping=TanhWarping(2)), 2)]).predictor()
+    outputs = {name: slot for name, slot in p.program.outputs.items() if name not in COMPONENTS}
+    program = Program(p.program.constants, p.program.instructions, outputs, p.program.row_bytes)
+    earlier = Predictor.from_facts(program, p.facts() | {"mixture": None})
+    X = make_inputs(3, seed=1)
+    code = f"const model = {earlier.to_javascript()}; return {json.dumps(X.tolist())}.map((x) => {{ const p = model(x); return [p.mean[0], p.std[0], p.quantile]; }});"
+    dom, console = browse(chromium, with_script("<html><body></body></html>", code, tmp_path / "m.html"), tmp_path / "profile")
+    assert not console
+    mean, std, quantile = zip(*outcome_of(dom), strict=True)
+    np.testing.assert_allclose([mean, std], p(X, return_std=True), rtol=1e-9)
+    assert quantile == (None, None, None)
 
 
 @pytest.fixture(scope="module")

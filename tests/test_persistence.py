@@ -28,6 +28,7 @@ from manifoldgp import (
     LogNormal,
     ManifoldGPRegressor,
     Normal,
+    Predictor,
     Sparse,
     Stack,
     StudentT,
@@ -37,8 +38,10 @@ from manifoldgp import (
     means,
 )
 from manifoldgp._system import tensor_file
+from manifoldgp._system.model_header import read_header
 from manifoldgp.errors import FileFormatError, InputError
 from manifoldgp.estimators.descriptions import describe, rebuild
+from manifoldgp.estimators.model_file import save
 from manifoldgp.inference.certainty import Certainty
 from manifoldgp.registry import registered
 from short_fits import manifold as estimator
@@ -373,11 +376,38 @@ def rewritten(saved, path, change):
 
 
 def test_another_version_is_refused(saved, tmp_path, monkeypatch):
-    monkeypatch.setattr(tensor_file, "VERSION", 2)
+    monkeypatch.setattr(tensor_file, "version_of", lambda header: "3")
     path = rewritten_version(saved, tmp_path / "new.mgp")
-    monkeypatch.setattr(tensor_file, "VERSION", 1)
-    with pytest.raises(FileFormatError, match="has format version 2; this package reads version 1"):
+    with pytest.raises(FileFormatError, match="has format version 3; this package reads versions 1 and 2"):
         manifoldgp.load(path)
+
+
+def following(model):
+    """The model with weights that follow how sure its members are."""
+    (ensemble,) = model.ensembles_
+    usual = [torch.zeros(block.members, dtype=torch.float64) for block in ensemble.blocks]
+    model.ensembles_ = [dataclasses.replace(ensemble, certainty=Certainty(0.7, 0.8, usual))]
+    return model
+
+
+@pytest.mark.parametrize(("kind", "alone", "with_program", "of_predictor"), [
+    ("plain", "1", "1", 2), ("warped", "1", "2", 3), ("following", "2", "2", 3),
+])  # fmt: skip
+def test_the_version_is_a_newer_one_only_where_earlier_readers_would_go_wrong(tmp_path, kind, alone, with_program, of_predictor):
+    """They took components of warped targets for those of y, and weights that follow variances for weights alone."""
+    model = mgp(averaging="restarts", restarts=3, target_warping=TanhWarping(2) if kind == "warped" else None).fit(X, Y)
+    model = following(model) if kind == "following" else model
+    path, program = tmp_path / "model.mgp", model.predictor()
+    for predictor, version in ((None, alone), (program, with_program)):
+        save(model, path, predictor=predictor)
+        with safe_open(path, "pt") as file:
+            assert file.metadata()["version"] == version
+        np.testing.assert_array_equal(manifoldgp.load(path).predict(NEW), model.predict(NEW))
+        assert read_header(path)["flat"] is True
+    program.save(tmp_path / "p.npz")
+    with np.load(tmp_path / "p.npz") as archive:
+        assert json.loads(archive["header"].tobytes())["version"] == of_predictor
+    np.testing.assert_array_equal(Predictor.load(tmp_path / "p.npz")(NEW), program(NEW))
 
 
 def rewritten_version(saved, path):

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from manifoldgp.errors import InputError
 from manifoldgp.parameters import LogNormal, Normal, Parameter, Tree, log_normal_law, map_leaves, normal_law
+from manifoldgp.predictor.mixture_facts import MOST_TERMS
 from manifoldgp.registry import register
 
 _SAME, _MOST_STEPS = 1e-12, 60
@@ -53,6 +54,8 @@ class TanhWarping:
     def __post_init__(self) -> None:
         if self.terms < 1:
             raise InputError(f"TanhWarping needs at least one term; got {self.terms}.")
+        if self.terms > MOST_TERMS:
+            raise InputError(f"TanhWarping takes at most {MOST_TERMS} terms; got {self.terms}. Three suffice as a rule.")
 
     def parameters(self, y: Tensor) -> Tree:
         shape = (self.terms,)

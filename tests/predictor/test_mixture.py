@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -100,6 +102,20 @@ def test_components_of_two_modes_have_quantiles_between_them():
     assert two.quantile(0.2)[0] == pytest.approx(-5.0, abs=0.05)
     assert two.quantile(0.4)[0] == pytest.approx(5.0, abs=0.05)
     assert -5.0 < two.quantile(0.3)[0] < 5.0
+
+
+def test_quantiles_far_from_zero_keep_the_digits_that_they_have_there():
+    """Steps were held against y, and thus given up where they showed no longer beside the offset."""
+    ours, _ = both(warped=True)
+    near, far = (replace(ours, warp=replace(ours.warp, offset=offset)) for offset in (0.0, 1e9))
+    for q in (0.001, 0.3, 0.999):
+        np.testing.assert_array_equal(far.quantile(q), 1e9 + near.quantile(q))
+    unit = replace(
+        near, warp=replace(near.warp, scale=near.warp.scale / 3e4)
+    )  # 1e-5 beside an offset of 1e9: 1e-13 of it is more
+    np.testing.assert_allclose(
+        replace(unit, warp=replace(unit.warp, offset=1e9)).quantile(0.3) - 1e9, unit.quantile(0.3), atol=1e-7
+    )
 
 
 def test_quantiles_take_few_steps(monkeypatch):

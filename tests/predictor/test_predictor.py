@@ -241,6 +241,12 @@ class TestFiles:
             assert all(archive[name].dtype.kind in "fiu" for name in archive.files)
         assert (header["format"], header["version"]) == ("manifoldgp-predictor", 2)
 
+    def test_names_of_targets_are_texts(self, model, tmp_path):
+        """As columns of frames have them they may be numbers, which files would not give back."""
+        p = model.predictor()
+        Predictor(p.program, p.x_offset, p.x_scale, target_names=(7,)).save(tmp_path / "model.npz")
+        assert Predictor.load(tmp_path / "model.npz").target_names == ("7",)
+
     def test_missing(self, tmp_path):
         with pytest.raises(FileNotFoundError, match="no predictor file"):
             Predictor.load(tmp_path / "nothing.npz")
@@ -267,7 +273,7 @@ class TestFiles:
     @pytest.mark.parametrize(
         ("change", "message"),
         [
-            ({"version": 3}, "format version 3"),
+            ({"version": 4}, "format version 4; this package reads versions 2 and 3"),
             ({"format": "other"}, "not a predictor of this package"),
             ({"instructions": [["system", [0], 99, {}]]}, "unknown operation 'system'"),
             ({"instructions": [["tanh", [500], 501, {}]]}, "inconsistent at slot 501"),

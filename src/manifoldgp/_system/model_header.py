@@ -15,7 +15,9 @@ from typing import Any, BinaryIO, NamedTuple
 from manifoldgp._system.bounded_json import parse_table
 from manifoldgp.errors import FileFormatError
 
-FORMAT, VERSION = "manifoldgp", 1
+FORMAT, VERSIONS = "manifoldgp", ("1", "2")
+"""Version 2 is of files that a reader of version 1 would misread, see :func:`version_of`; all others are written as version 1."""
+
 _LONGEST_TABLE = 100_000_000
 """Bytes; safetensors itself reads no longer one."""
 
@@ -40,6 +42,16 @@ class Part(NamedTuple):
     data: Any
 
 
+def version_of(header: dict[str, Any]) -> str:
+    """The version of a file with this header: the second where weights follow how sure members are, or where a program gives the components of warped targets.
+
+    Readers of the first would take the weights as they are, and such components for those of y.
+    """
+    certain = any("certainty" in plain for plain in header.get("ensembles", ()))
+    mixture = header["program"]["facts"]["mixture"] if "program" in header else None
+    return VERSIONS[certain or bool(mixture and {"scales", "exponents"} & set(mixture))]
+
+
 def checksum(text: str, parts: Iterable[Part]) -> str:
     """The digest of a header's text and of all tensors, whatever their order."""
     digest = hashlib.sha256(text.encode())
@@ -58,8 +70,10 @@ def checked_metadata(path: Path, metadata: dict[str, str]) -> str:
     """The text of the header; refuses metadata of a foreign file or of another version."""
     if metadata.get("format") != FORMAT:
         raise FileFormatError(f"{path} is a safetensors file, but not a model of this package.")
-    if metadata.get("version") != str(VERSION):
-        raise FileFormatError(f"{path} has format version {metadata.get('version')}; this package reads version {VERSION}.")
+    if metadata.get("version") not in VERSIONS:
+        raise FileFormatError(
+            f"{path} has format version {metadata.get('version')}; this package reads versions {' and '.join(VERSIONS)}."
+        )
     return metadata.get("header", "")
 
 

@@ -17,12 +17,12 @@ from manifoldgp._system.files import written_whole
 from manifoldgp._system.model_header import (
     FORMAT,
     MOST_TENSORS,
-    VERSION,
     Part,
     checked_metadata,
     checksum,
     existing,
     refuse_other_checksum,
+    version_of,
 )
 from manifoldgp.errors import FileFormatError, InputError
 
@@ -58,7 +58,7 @@ def write(path: str | Path, header: dict[str, Any], tensors: dict[str, Tensor]) 
         raise InputError(
             f"This model cannot be written to a file: its description has {wrong}. Use joblib.dump(estimator, path)."
         ) from error
-    metadata = {"format": FORMAT, "version": str(VERSION), "checksum": checksum_of(text, stored), "header": text}
+    metadata = {"format": FORMAT, "version": version_of(header), "checksum": checksum_of(text, stored), "header": text}
     with written_whole(path) as partial:
         try:
             save_file(stored, partial, metadata)

@@ -44,6 +44,7 @@ from manifoldgp.data.inputs import positive_number, whole_number
 from manifoldgp.errors import InputError
 from manifoldgp.inference.neighbourhoods import Nearness
 from manifoldgp.model import Data, Model
+from manifoldgp.predictor.mixture_facts import MOST_FACTORS
 from manifoldgp.predictor.operations_mixtures import LEAST_CERTAIN, MOST_CERTAIN
 from manifoldgp.training.model_rows import ModelRows
 from manifoldgp.training.plan import Plan, slower_by_inputs
@@ -175,6 +176,8 @@ class Stack(Averaging):
             positive_number(factor, "Each of variance_factors")
         if float(factors[0]) != 1.0:
             raise InputError(f"variance_factors must begin with 1, the member as it is; got {self.variance_factors!r}.")
+        if len(factors) >= MOST_FACTORS:
+            raise InputError(f"variance_factors must be fewer than {MOST_FACTORS}; got {len(factors)}. Four suffice as a rule.")
         for name in ("gp_prior", "spread_prior"):
             if not number_of(getattr(self, name)) >= 0:
                 raise InputError(f"{name} must be a fraction of the rows, zero or more; got {getattr(self, name)!r}.")

@@ -87,10 +87,26 @@ def open_answers(path: Path, exact: bool = False) -> Answers:
 
     header, parts = read_parts(path, lambda name: name.startswith("program.") or name == "y.scale")
     refuse_dynamics(path, header)
-    if "program" in header and not (exact and header["program"]["facts"].get("distilled")):
-        return _Program.of(header, {part.name: part for part in parts})
+    if "program" in header:
+        program = _read_program(path, header, {part.name: part for part in parts})
+        if not (exact and program.lost):
+            return program
     model = open_model(path)
     return _Model(model, [float(scale) for scale in model.y_scaler_.scale])
+
+
+def _read_program(path: Path, header: dict[str, Any], parts: dict[str, Any]) -> _Program:
+    """The program of a model file; refuses one that is inconsistent."""
+    from manifoldgp.errors import FileFormatError, MissingExtraError
+
+    try:
+        return _Program.of(header, parts)
+    except MissingExtraError:
+        raise
+    except FileFormatError as error:
+        raise FileFormatError(f"{path}: {error}") from error
+    except Exception as error:  # whatever a forged file leads to, it is the file that is wrong
+        raise FileFormatError(f"{path} is incomplete or inconsistent ({type(error).__name__}: {error}).") from error
 
 
 def in_pieces(answers: Answers, rows: int, function: Callable[[slice], Piece]) -> list[Piece]:
@@ -123,8 +139,9 @@ class _Program:
         import numpy as np
 
         from manifoldgp.data.encoding import TableEncoding
+        from manifoldgp.errors import FileFormatError
         from manifoldgp.predictor import Predictor
-        from manifoldgp.predictor.file import program_from_plain
+        from manifoldgp.predictor.file import checked, program_from_plain
 
         def array(name: str) -> np.ndarray:
             part = parts[name]
@@ -132,8 +149,15 @@ class _Program:
 
         slots = [name for name in parts if name.startswith("program.")]
         program = program_from_plain(header["program"], {int(name.removeprefix("program.")): array(name) for name in slots})
-        predictor = Predictor.from_facts(program, header["program"]["facts"])
-        return cls(predictor, TableEncoding.from_plain(header["table"]), array("y.scale").tolist())
+        predictor = Predictor.from_facts(*checked(program, header["program"]["facts"]))
+        inputs, targets, scales = predictor.n_features, predictor.n_outputs, array("y.scale")
+        if header["program"]["facts"]["mixture"] is None:
+            raise FileFormatError("The file's program gives no distributions. It is damaged or forged.")
+        if scales.shape != (targets,) or not (np.isfinite(scales) & (scales > 0)).all():
+            raise FileFormatError(
+                "The tensor 'y.scale' should be one finite and positive number for each target. The file is damaged or forged."
+            )
+        return cls(predictor, TableEncoding.of_model(header["table"], predictor.feature_names, inputs, targets), scales.tolist())
 
     @property
     def lost(self) -> str:

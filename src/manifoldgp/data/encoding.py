@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from manifoldgp._system.plain_text import digits
+from manifoldgp._system.plain_text import counted, digits
 from manifoldgp.data.columns import ONE_HOT, Column, column_of, missing_in, target_numbers, text
 from manifoldgp.data.dates import holds_times, pandas
 from manifoldgp.data.donors import Donors
@@ -431,6 +431,20 @@ class TableEncoding:
             raise FileFormatError(
                 f"How the model reads tables is not as this version writes it ({type(error).__name__}: {error}): the file is damaged, or of another version. Fit anew."
             ) from error
+
+    @classmethod
+    def of_model(cls, plain: Mapping[str, Any], names: Sequence[str], inputs: int, targets: int) -> TableEncoding:
+        """The encoding of a model's file: the table's columns become so many inputs, of these names where it has any, and so many targets."""
+        encoding = cls.from_plain(plain)
+        if len(encoding.names) != inputs or len(encoding.targets) != targets:
+            raise FileFormatError(
+                f"The file's table has {counted(len(encoding.names), 'input')} and {counted(len(encoding.targets), 'target')}; its model has {inputs} and {targets}."
+            )
+        if names and tuple(names) != encoding.names:
+            raise FileFormatError("The file's table becomes other columns than those that its model was fitted to.")
+        if encoding.donors is not None and any(len(row) != inputs for row in encoding.donors.rows):
+            raise FileFormatError(f"The rows that the file's table takes values from do not have {counted(inputs, 'column')}.")
+        return encoding
 
 
 def _dated(table: DataFrame, name: str) -> bool:

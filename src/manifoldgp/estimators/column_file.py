@@ -1,16 +1,12 @@
-"""The columns of a model in its file: how they are standardised, what a table's become, and what the file says about them held against the rest of it."""
+"""The columns of a model in its file: how they are standardised, and what the file says about them held against the rest of it."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from manifoldgp._system.plain_text import counted
 from manifoldgp._system.tensor_file import POSITIVE, take
-from manifoldgp.data.encoding import TableEncoding
 from manifoldgp.data.scaling import Standardizer
 from manifoldgp.errors import FileFormatError
 
@@ -40,20 +36,6 @@ def unpack_switched_off(plain: list[int], scaler: Standardizer) -> np.ndarray:
     if not set(plain) <= set(unseen):
         raise FileFormatError(f"The file's columns that are switched off, {plain}, are not among those without effect, {unseen}.")
     return np.array(plain, dtype=np.int64)
-
-
-def unpack_encoding(plain: Any, names: list[str], D: int, targets: int) -> TableEncoding:
-    """How a table's columns become the D inputs of these names, and its targets."""
-    encoding = TableEncoding.from_plain(plain)
-    if len(encoding.names) != D or len(encoding.targets) != targets:
-        raise FileFormatError(
-            f"The file's table has {counted(len(encoding.names), 'input')} and {counted(len(encoding.targets), 'target')}; its model has {D} and {targets}."
-        )
-    if names and tuple(names) != encoding.names:
-        raise FileFormatError("The file's table becomes other columns than those that its model was fitted to.")
-    if encoding.donors is not None and any(len(row) != D for row in encoding.donors.rows):
-        raise FileFormatError(f"The rows that the file's table takes values from do not have {counted(D, 'column')}.")
-    return encoding
 
 
 def unpack_levels(tensors: dict[str, Tensor], name: str, counts: list[int]) -> np.ndarray:

@@ -14,9 +14,10 @@ from torch import Tensor
 
 from manifoldgp._system.plain_text import counted
 from manifoldgp._system.tensor_file import read, take, write
+from manifoldgp.data.encoding import TableEncoding
 from manifoldgp.errors import FileFormatError, InputError, ManifoldGPError, MissingExtraError, warn
 from manifoldgp.estimators.arguments import Draws, require_device
-from manifoldgp.estimators.column_file import pack_scaler, unpack_encoding, unpack_levels, unpack_scaler, unpack_switched_off
+from manifoldgp.estimators.column_file import pack_scaler, unpack_levels, unpack_scaler, unpack_switched_off
 from manifoldgp.estimators.descriptions import ModulesError, describe, place_modules, rebuild
 from manifoldgp.estimators.ensemble_file import pack, rounding_loss, unpack
 from manifoldgp.estimators.held_out_file import pack_report, unpack_report
@@ -239,7 +240,7 @@ def _unpack(
     if "search" in header:
         estimator.search_ = [SearchReport.from_plain(plain) for plain in header["search"]]
     if "table" in header:
-        estimator.table_encoding_ = unpack_encoding(header["table"], header["feature_names"], D, targets)
+        estimator.table_encoding_ = TableEncoding.of_model(header["table"], header["feature_names"], D, targets)
         if "ensemble0.levels" in tensors:  # earlier files lack them
             counts = [len(column.categories) for column in estimator.table_encoding_.level_columns]
             estimator._row_levels = [unpack_levels(tensors, f"ensemble{o}.levels", counts) for o in range(targets)]

@@ -20,7 +20,8 @@ from manifoldgp.predictor.operations import OPERATIONS
 from manifoldgp.predictor.program import COMPONENTS, OUTPUTS, VALUES, Instruction, Program
 from manifoldgp.predictor.trial import try_out
 
-FORMAT, VERSION = "manifoldgp-predictor", 2
+FORMAT, VERSIONS = "manifoldgp-predictor", (2, 3)
+"""Version 3 is of files that a reader of version 2 would misread: components of warped targets are not in units of y, or weights follow variances. All others are written as version 2."""
 
 MOST_ARRAYS = 100_000
 _DTYPES = {"<f8", "<i8", "|u1"}
@@ -29,7 +30,8 @@ _DTYPES = {"<f8", "<i8", "|u1"}
 
 def write(path: str | Path, program: Program, facts: dict[str, Any]) -> None:
     """Write a program and facts about it, plain data. The file is called exactly ``path``; an existing one is replaced at once or not at all."""
-    header = {"format": FORMAT, "version": VERSION, "facts": facts, **plain_program(program)}
+    newer = {"scales", "exponents"} & set(facts["mixture"] or ())
+    header = {"format": FORMAT, "version": VERSIONS[bool(newer)], "facts": facts, **plain_program(program)}
     text = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
     named: dict[str, Any] = {f"slot{slot}": constant for slot, constant in program.constants.items()}
     with written_whole(path) as partial, partial.open("wb") as file:  # a name would get .npz appended
@@ -69,22 +71,28 @@ def read(path: str | Path) -> tuple[Program, dict[str, Any]]:
         header = parse_table(arrays.pop("header").tobytes())
         if header["format"] != FORMAT:
             raise FileFormatError(f"{path} is not a predictor of this package.")
-        if header["version"] != VERSION:
-            raise FileFormatError(f"{path} has format version {header['version']}; this package reads version {VERSION}.")
+        if header["version"] not in VERSIONS:
+            raise FileFormatError(
+                f"{path} has format version {header['version']}; this package reads versions {' and '.join(map(str, VERSIONS))}."
+            )
         program = program_from_plain(header, {int(name.removeprefix("slot")): array for name, array in arrays.items()})
-        facts = header["facts"]
-        if missing := {"n_outputs", "flat", "feature_names", "x_offset", "x_scale", "table", "mixture"} - set(facts):
-            raise FileFormatError(f"{path} lacks {', '.join(sorted(missing))}.")
-        _check_facts(facts)
-        members = None if facts["mixture"] is None else len(facts["mixture"]["owner"])
-        try_out(program, np.array(facts["x_offset"], dtype=np.float64), () if facts["flat"] else (facts["n_outputs"],), members)
-        return program, facts
+        return checked(program, header["facts"])
     except FileFormatError:
         raise
     except Exception as error:  # whatever a forged file leads to, it is the file that is wrong
         raise FileFormatError(
             f"{path} is not a predictor file, or it is damaged ({type(error).__name__}: {error}). Save it again with p.save(path)."
         ) from error
+
+
+def checked(program: Program, facts: dict[str, Any]) -> tuple[Program, dict[str, Any]]:
+    """A program and the facts of one file, which fit each other; others are refused, or raise what Python raises: whoever reads the file says that it is wrong."""
+    if missing := {"n_outputs", "flat", "feature_names", "x_offset", "x_scale", "table", "mixture"} - set(facts):
+        raise FileFormatError(f"The file lacks {', '.join(sorted(missing))}.")
+    _check_facts(facts)
+    members = None if facts["mixture"] is None else len(facts["mixture"]["owner"])
+    try_out(program, np.array(facts["x_offset"], dtype=np.float64), () if facts["flat"] else (facts["n_outputs"],), members)
+    return program, facts
 
 
 def _arrays(path: Path) -> dict[str, np.ndarray]:
@@ -113,10 +121,7 @@ def _array(data: bytes) -> np.ndarray:
         raise ValueError(f"arrays of {dtype} are not read, whether pickled (allow_pickle) or not")
     if math.prod(shape) * dtype.itemsize != len(data) - file.tell():
         raise ValueError(f"an array of shape {shape} was announced, and its bytes are not there")
-    array = np.frombuffer(data, dtype, offset=file.tell()).reshape(shape, order="F" if fortran else "C")
-    if not np.isfinite(array).all():
-        raise ValueError("not all constants are finite")
-    return array
+    return np.frombuffer(data, dtype, offset=file.tell()).reshape(shape, order="F" if fortran else "C")
 
 
 def _settings(settings: Any) -> dict[str, Any]:
@@ -140,14 +145,19 @@ def _check_facts(facts: dict[str, Any]) -> None:
         raise FileFormatError(f"The file's feature_names should be {len(offset)} names, or none.")
     if type(outputs) is not int or outputs < 1 or type(facts["flat"]) is not bool or (facts["flat"] and outputs > 1):
         raise FileFormatError(f"The file's number of targets should be at least 1; it has {outputs!r}, flat={facts['flat']!r}.")
+    targets = facts.get("target_names", [])  # earlier files lack them
+    if not (isinstance(targets, list) and all(isinstance(name, str) for name in targets) and len(targets) in (0, outputs)):
+        raise FileFormatError(f"The file's target_names should be {outputs} names, or none.")
     if facts["mixture"] is not None:
         check_mixture(facts["mixture"], outputs)
 
 
 def _check(program: Program) -> None:
-    """Every operation is known, and reads only what was made before it."""
+    """Every operation is known, and reads only what was made before it; constants are numbers."""
     if min(program.constants, default=1) < 1:
         raise FileFormatError("The file's constants should be numbered from 1.")
+    if not all(constant.dtype.str in _DTYPES and np.isfinite(constant).all() for constant in program.constants.values()):
+        raise FileFormatError("The file's constants should be finite numbers; not all constants are finite.")
     known = {0, *program.constants}
     for instruction in program.instructions:
         if instruction.operation not in OPERATIONS:

@@ -94,21 +94,23 @@ class JavaScript:
         return f"({float(value)!r})" if value < 0 else repr(float(value))
 
 
-def javascript(program: Program, inputs: int, targets: int, mixture: Mapping[str, Any]) -> str:
+def javascript(program: Program, inputs: int, targets: int, mixture: Mapping[str, Any] | None) -> str:
     """An expression: a function that takes one row x (D,) and returns {mean, std}, each (O,), and quantile.
 
-    mixture: what is told of the members of the targets. quantile(o, z) is the y of target o that is as likely not to be passed as a standard normal's z.
+    mixture: what is told of the members of the targets. quantile(o, z) is the y of target o that is as likely not to be passed as a standard normal's z; null where nothing is told.
     """
-    constants, sizes = Constants(), {"mean": targets, "std": targets} | dict.fromkeys(COMPONENTS, len(mixture["owner"]))
+    constants, sizes = Constants(), {"mean": targets, "std": targets}
+    if mixture is not None:
+        sizes |= dict.fromkeys(COMPONENTS, len(mixture["owner"]))
     body = values_body(program, {name: name for name in sizes}, inputs, JavaScript(), constants)
     used = {name: values for name, values in constants.arrays.items() if any(f"{name}[" in line for line in body.lines)}
     lines = ["(() => {", _NUMBERS, *(f"const m_{name} = Math.{name};" for name in _FUNCTIONS), "const m_exp_negative = Math.exp;"]
     lines += [f'const {name} = numbers("{_base64(values)}");' for name, values in used.items()]
     lines += [f"const {WORK} = new Float64Array({max(1, body.workspace)});"]
-    lines += [f"const mixture = {json.dumps(mixture)};", _QUANTILE]
+    lines += [] if mixture is None else [f"const mixture = {json.dumps(mixture)};", _QUANTILE]
     lines += ["return (x) => {", *(f"const {name} = new Float64Array({size});" for name, size in sizes.items()), *body.lines]
     of_target = "(o, z) => quantile(components(component_means, component_variances, o), mixture.origins[o], z)"
-    return "\n".join([*lines, f"return {{ mean, std, quantile: {of_target} }};", "};", "})()"])
+    return "\n".join([*lines, f"return {{ mean, std, quantile: {'null' if mixture is None else of_target} }};", "};", "})()"])
 
 
 def _base64(values: np.ndarray) -> str:

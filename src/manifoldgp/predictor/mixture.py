@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from statistics import NormalDist
 
@@ -67,7 +67,9 @@ class Mixture:
         return self.quantiles([q])[0]
 
     def quantiles(self, levels: Sequence[float]) -> np.ndarray:
-        """y with P(Y_i <= y) = q of all levels q (Q, n), some at a time."""
+        """y with P(Y_i <= y) = q of all levels q (Q, n), some at a time; of warped targets y − offset is looked for, whose digits a large offset would hide."""
+        if self.warp is not None and self.warp.offset != 0.0:
+            return self.warp.offset + replace(self, warp=replace(self.warp, offset=0.0)).quantiles(levels)
         S, n = self.means.shape
         q, u = (np.repeat(each, n) for each in (levels, [NormalDist().inv_cdf(level) for level in levels]))
         row, together = np.tile(np.arange(n), len(levels)), max(1, _AT_ONCE // S)

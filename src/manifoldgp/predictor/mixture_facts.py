@@ -12,6 +12,9 @@ from manifoldgp.predictor.operations_mixtures import MOST_CERTAIN
 _ALWAYS, _FOLLOWING = {"owner", "weights", "factors", "origins"}, {"exponents", "following", "log_usual"}
 _WARPED = {"scales", "height", "steepness", "centre"}
 
+MOST_TERMS, MOST_FACTORS = 100, 1000
+"""Terms of a warping, and variance factors: each costs a pass over all members at every row."""
+
 _ROUNDING = 1e-6
 """By how much the weights of a target may miss one."""
 
@@ -36,6 +39,10 @@ def check_mixture(mixture: dict[str, Any], outputs: int) -> None:
             f"The file's members should be of {outputs} targets, counted from 0, and each target should have some. It is damaged or forged."
         )
     count = len(mixture["factors"])
+    if count > MOST_FACTORS:
+        raise FileFormatError(
+            f"The file has {count} variance factors; no model has more than {MOST_FACTORS}. It is damaged or forged."
+        )
     weights, factors = _numbers(mixture["weights"], members, count), _numbers(mixture["factors"], count)
     _numbers(mixture["origins"], outputs)
     totals = np.bincount(owner, weights.sum(1))
@@ -62,6 +69,10 @@ def _check_following(mixture: dict[str, Any], outputs: int, members: int) -> Non
 def _check_warpings(mixture: dict[str, Any], members: int) -> None:
     """Of functions that grow everywhere, by slopes that are numbers."""
     terms = len(mixture["height"][0])
+    if terms > MOST_TERMS:
+        raise FileFormatError(
+            f"The file's warpings have {terms} terms; none has more than {MOST_TERMS}. It is damaged or forged."
+        )
     scales = _numbers(mixture["scales"], members)
     height, steepness, _ = (_numbers(mixture[name], members, terms) for name in ("height", "steepness", "centre"))
     squares = (scales >= 1.0 / _LARGEST_SCALE).all() and (scales <= _LARGEST_SCALE).all()

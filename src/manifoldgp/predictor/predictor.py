@@ -67,7 +67,7 @@ class Predictor:
         self.x_offset, self.x_scale = x_offset, x_scale
         self.n_features = len(x_offset)
         self.n_outputs, self.flat = n_outputs, flat
-        self.feature_names, self.target_names = tuple(feature_names), tuple(target_names)
+        self.feature_names, self.target_names = tuple(feature_names), tuple(map(str, target_names))
         self.table, self._mixture, self.distilled = table, mixture, distilled
         self._mean = runner(program, ["mean"])
         self._latent_mean = runner(program, ["latent_mean"])
@@ -88,7 +88,7 @@ class Predictor:
         if noise is not None and "scales" in told:
             raise InputError("noise is noise of y, and a warped model adds its noise to g(y). Leave it out.")
         means, variances = (np.reshape(found, (-1, len(X))) for found in runner(self.program, COMPONENTS, axis=-1)(X))
-        owner, weights, factors = (np.array(told[name]) for name in ("owner", "weights", "factors"))
+        owner, weights, factors = np.array(told["owner"]), _floats(told["weights"]), _floats(told["factors"])
         variances = variances if noise is None else variances + noise
         shares = self._weights_at(variances, owner, weights)
         found = []
@@ -114,11 +114,11 @@ class Predictor:
         told = self._members()
         if "scales" not in told:
             return None
-        height, steepness, centre = (np.array(told[name])[members, None] for name in ("height", "steepness", "centre"))
+        height, steepness, centre = (_floats(told[name])[members, None] for name in ("height", "steepness", "centre"))
         if not height.any():
             return None
         each = np.repeat(np.arange(len(members)), len(told["factors"]))
-        return Warp(each, height, steepness, centre, np.array(told["scales"])[members, None], origin)
+        return Warp(each, height, steepness, centre, _floats(told["scales"])[members, None], origin)
 
     def _weights_at(self, variances: np.ndarray, owner: np.ndarray, weights: np.ndarray) -> np.ndarray:
         """Weights (S, F, n) of the components, whose members have these variances (S, n) of y."""
@@ -126,7 +126,7 @@ class Predictor:
         told = self._members()
         if "exponents" not in told:
             return each
-        exponents, following, usual = (np.array(told[name]) for name in ("exponents", "following", "log_usual"))
+        exponents, following, usual = (_floats(told[name]) for name in ("exponents", "following", "log_usual"))
         own = np.where(owner == np.arange(len(exponents))[:, None], weights.sum(1), 0.0)
         return each * certainty.numpy(variances, usual[:, None], exponents, following, own, owner)[:, None]
 
@@ -144,7 +144,7 @@ class Predictor:
         offset, scale = np.array(facts["x_offset"], dtype=np.float64), np.array(facts["x_scale"], dtype=np.float64)
         names, table, mixture = tuple(facts["feature_names"]), facts["table"], facts["mixture"]
         words = str(facts.get("distilled", ""))
-        targets = tuple(map(str, facts.get("target_names", ())))  # earlier files lack them
+        targets = tuple(facts.get("target_names", ()))  # earlier files lack them
         return cls(program, offset, scale, facts["n_outputs"], facts["flat"], names, table, mixture, words, targets)
 
     def save(self, path: str | Path) -> None:
@@ -173,11 +173,12 @@ class Predictor:
     def to_javascript(self) -> str:
         """The predictor as a JavaScript expression: a function that takes one row x (D,) and returns {mean, std, quantile}, in float64, without a library.
 
-        quantile(o, z) is the y that target o stays below with the probability of a standard normal to stay below z.
+        quantile(o, z) is the y that target o stays below with the probability of a standard normal to stay below z; null where the predictor's file is of an
+        earlier version, which knew only the moments of warped targets.
         """
         from manifoldgp.predictor.javascript import javascript
 
-        return javascript(self.program, self.n_features, self.n_outputs, self._members())
+        return javascript(self.program, self.n_features, self.n_outputs, self._mixture)
 
     @classmethod
     def load(cls, path: str | Path) -> Predictor:
@@ -195,3 +196,8 @@ class Predictor:
     def __repr__(self) -> str:
         plural = "s" if self.n_outputs > 1 else ""
         return f"Predictor({self.n_features} inputs, {self.n_outputs} target{plural}, {self.nbytes / 1e6:.2f} MB)"
+
+
+def _floats(plain: Any) -> np.ndarray:
+    """Numbers of a file, of which JSON may hold integers of any size."""
+    return np.array(plain, dtype=np.float64)
