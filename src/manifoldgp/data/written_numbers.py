@@ -6,6 +6,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -51,41 +52,63 @@ def _form(decimal: str) -> re.Pattern[str]:
 
 
 _FORMS = {decimal: _form(decimal) for decimal in ".,"}
-_SMALL = re.compile(r"[-+−]?(?!99+$)\d{1,3}")
+_SMALL = re.compile(r"(?!99+$)\d{1,3}")
 """Numbers that thousands separators leave alone; nines stand for "no value" as a rule."""
+
+_SEVERAL = 3
+"""Cells with a point in front of three digits from which on 999 and less beside them say what it means."""
 
 
 class DecimalSign(NamedTuple):
-    """A point or a comma, and a cell that could mean either where no cell said which, as 1,250 could."""
+    """A point or a comma, and where no cell said which: places of columns, and a cell of each that could mean either, as 1,250 could."""
 
     sign: str
-    unclear: str | None = None
+    unclear: Mapping[int, str] = MappingProxyType({})
 
 
-def decimal_sign(rows: Sequence[Sequence[str]], usual: str = ",") -> DecimalSign:
+def decimal_sign(rows: Iterable[Sequence[str]], usual: str = ",") -> DecimalSign:
     """The decimal sign of rows of cells that no comma separates: the one that more of them can only have, as 0,5 or 1.250,0 a comma.
 
-    Where 1,250 says neither: the usual one; but where there are 999 and less in its column too, written without a comma, it separates thousands.
+    Where 1,250 says neither: the usual one; but where there are 999 and less in its column too, written without a comma, it separates thousands, and
+    the point is the decimal sign of all columns. So it is with several cells like 1.250 and the comma; without 999 and less, the point is a decimal point there.
 
-    >>> decimal_sign([["0,5", "1,250"]]).sign, decimal_sign([["1.5", "1,250"]]).sign, decimal_sign([["1,250"], ["1,300"]]), decimal_sign([["1,250"], ["120"]]).sign
-    (',', '.', DecimalSign(sign=',', unclear='1,250'), '.')
+    >>> decimal_sign([["0,5", "1,250"]]).sign, decimal_sign([["1.5", "1,250"]]).sign, decimal_sign([["1,250"], ["120"]]).sign
+    (',', '.', '.')
+    >>> decimal_sign([["1.250 €"], ["1.300 €"], ["2.100 €"], ["957 €"]]).sign, decimal_sign([["1.250"], ["1.300"], ["0.100"], ["957"]]).sign
+    (',', '.')
+    >>> decimal_sign([["1,250"], ["1,300"]]), decimal_sign([["A", "1.250"], ["B", "1.300"]])
+    (DecimalSign(sign=',', unclear={0: '1,250'}), DecimalSign(sign='.', unclear={1: '1.250'}))
     """
-    only: Counter[str] = Counter()
-    unclear: dict[int, str] = {}
-    small = set()
+    only, points = Counter[str](), Counter[int]()
+    commas: dict[int, str] = {}
+    pointed: dict[int, str] = {}
+    small, above_zero, large = set[int](), set[int](), set[int]()
     for row in rows:
         for place, cell in enumerate(map(str.strip, row)):
-            forms = {sign for sign in ".," if _FORMS[sign].fullmatch(cell)}
-            if len(forms) == 1 and forms & set(cell):
-                only.update(forms)
-            elif len(forms) == 2 and "," in cell:
-                unclear.setdefault(place, cell)
-            elif _SMALL.fullmatch(cell):
+            found = {sign: match for sign in ".," if (match := _FORMS[sign].fullmatch(cell))}
+            number = next((match["number"] for match in found.values()), "")
+            if len(found) == 1 and set(found) & set(cell):
+                only.update(found.keys())
+            elif "e" in number.casefold() and (signs := set(number) & {".", ","}):
+                only.update(signs)
+            elif "," in number:
+                commas.setdefault(place, cell)
+            elif "." in number:
+                pointed.setdefault(place, cell)
+                points[place] += 1
+            elif _SMALL.fullmatch(number):
                 small.add(place)
+                if not number.startswith("0"):
+                    above_zero.add(place)
+            elif number.isdigit() and len(number) > 3:
+                large.add(place)
     if only:
         return DecimalSign("," if only[","] >= only["."] else ".")
-    example = next((cell for place, cell in unclear.items() if place not in small), None)
-    return DecimalSign("." if example is None else usual, example)
+    if small & set(commas):
+        return DecimalSign(".")
+    if any(count >= _SEVERAL and place in above_zero - large for place, count in points.items()):
+        return DecimalSign(",")
+    return DecimalSign(usual if commas else ".", commas | pointed)
 
 
 def read_numbers(values: Sequence[object], decimal: str = ".") -> Written | None:
@@ -222,6 +245,8 @@ def with_numbers(table: DataFrame, decimal: str, file: str) -> Numbered:
             f"The first row of {file} holds units or words ({', '.join(units.values())}); it is left out, and rows are counted below it."
         )
         table = table.iloc[1:].reset_index(drop=True)
+        others = {str(name): column.infer_objects() for name, column in table.items() if name not in units}  # true and false, too
+        table = table.assign(**others)
         table = table.assign(**{str(name): _as_whole(column.to_numpy()) for name, column in table.select_dtypes("float").items()})
     texts = {name: _known(table[name]) for name in _text_columns(table)}
     codes = {str(name): known for name, known in texts.items() if padded(known.dropna())}
@@ -318,18 +343,19 @@ def units_of(table: DataFrame) -> dict[str, str]:
 
 
 def _units_row(table: DataFrame, decimal: str) -> dict[Any, str]:
-    """The words of the first row by column, if no cell of it is a number and two columns or more hold nothing but numbers below it.
+    """The words of the first row by column, if no cell of it is a number and two columns or more hold nothing but numbers below it, or one where all other cells are empty.
 
     One number, such as 1e-5, may be a unit where words stand above the numbers of three columns or more.
     """
     if len(table) < 3:
         return {}
-    first = {name: value for name, value in table.iloc[0].items() if not pandas().isna(value)}
+    first = {name: value for name, value in table.iloc[0].items() if not pandas().isna(value) and str(value).strip()}
     if any(not isinstance(value, (str, int, float, np.number)) or len(str(value)) > 12 for value in first.values()):
         return {}
     alike = [name for name, value in first.items() if _begins_numbers(str(value), table[name].iloc[1:], decimal)]
     below = [name for name in _text_columns(table) if name not in alike and _numbers_below(table[name], decimal)]
-    found = len(below) > 1 if not alike else len(alike) == 1 and len(below) > 2
+    alone = len(first) == 1 < len(table.columns)
+    found = len(below) > 1 - alone if not alike else len(alike) == 1 and len(below) > 2
     return {name: without_brackets(str(value)) for name, value in first.items()} if found else {}
 
 
