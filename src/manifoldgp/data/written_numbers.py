@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from manifoldgp._system.plain_text import name_in, without_brackets
+from manifoldgp._system.plain_text import name_in, unit_of, without_brackets
 from manifoldgp.data.codes import padded
 from manifoldgp.data.dates import pandas
 from manifoldgp.errors import warn
@@ -319,17 +319,17 @@ def _written(values: Any, found: Written, decimal: str) -> Series:
 
 
 def with_units(table: DataFrame, units: Mapping[Any, str]) -> DataFrame:
-    """The table, which keeps the units of columns whose names do not tell them."""
-    told = {name_in(str(name)): unit for name, unit in units.items() if not _tells(str(name), unit)}
+    """The table, which keeps the units of columns whose names do not tell them in brackets."""
+    told = {name_in(str(name)): unit for name, unit in units.items() if not (ends_in(str(name), unit) and unit_of(str(name)))}
     if told:
         table.attrs[UNITS] = table.attrs.get(UNITS, {}) | told
     return table
 
 
-def _tells(name: str, unit: str) -> bool:
+def ends_in(name: str, unit: str) -> bool:
     """Whether a name ends in the unit.
 
-    >>> _tells("length [m]", "m"), _tells("length_m", "m"), _tells("fat%", "%"), _tells("alarm", "m")
+    >>> ends_in("length [m]", "m"), ends_in("length_m", "m"), ends_in("fat%", "%"), ends_in("alarm", "m")
     (True, True, True, False)
     """
     apart = r"(?<![^\W_])" if unit[:1].isalpha() else ""
