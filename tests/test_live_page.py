@@ -460,6 +460,7 @@ def test_the_decimal_sign_of_a_pasted_table_is_that_of_its_file(chromium, tmp_pa
     tables = [rng.choice(cells, (rng.integers(1, 4), rng.integers(1, 4))).tolist() for _ in range(300)]
     thousands = ["1.250", "2.250 €", "12.500", "957", "0", "9999", ""]
     tables += [rng.choice(thousands, (rng.integers(3, 8), 2)).tolist() for _ in range(100)]
+    tables += [rng.choice([*thousands, "1.250.000", "1,250,000", "1,250"], (rng.integers(1, 4), 2)).tolist() for _ in range(100)]
     tables += [[["1.250"]] * 300 + [["957"]]]
     functions = (resources.files("manifoldgp.inspection") / "live.js").read_text(encoding="utf-8").split("// Distance from")[0]
     code = f"const data = {{}}; {functions} return {json.dumps(tables)}.map(decimalSign);"

@@ -454,6 +454,12 @@ def test_points_of_thousands_are_no_decimal_points(tmp_path, name, separator):
     assert table["price"].tolist() == [1298, 957, 15247, 6317]
 
 
+def test_several_groups_of_three_tell_that_points_separate_thousands(tmp_path):
+    (tmp_path / "a.csv").write_text("a;b\n1.250.000;1.500\n2.500;2.125\n")
+    with pytest.warns(FitWarning, match=r"a \('1.250.000' is 1250000\), b \('1.500' is 1500\)"):
+        assert read_table(tmp_path / "a.csv").to_numpy().tolist() == [[1250000, 1500], [2500, 2125]]
+
+
 def test_thousands_are_told_by_rows_far_below(tmp_path):
     (tmp_path / "a.csv").write_text("\n".join(["a;b", *(f"{n % 9 + 1}.250;x" for n in range(400)), "957;x"]) + "\n")
     with pytest.warns(FitWarning, match="'1.250' is 1250"):

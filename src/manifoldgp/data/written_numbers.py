@@ -70,7 +70,7 @@ def decimal_sign(rows: Iterable[Sequence[str]], usual: str = ",") -> DecimalSign
     """The decimal sign of rows of cells that no comma separates: the one that more of them can only have, as 0,5 or 1.250,0 a comma.
 
     Where 1,250 says neither: the usual one; but where there are 999 and less in its column too, written without a comma, it separates thousands, and
-    the point is the decimal sign of all columns. So it is with several cells like 1.250 and the comma; without 999 and less, the point is a decimal point there.
+    the point is the decimal sign of all columns, as it is where there is 1,250,000. So it is with several cells like 1.250 and the comma; without 999 and less, the point is a decimal point there.
 
     >>> decimal_sign([["0,5", "1,250"]]).sign, decimal_sign([["1.5", "1,250"]]).sign, decimal_sign([["1,250"], ["120"]]).sign
     (',', '.', '.')
@@ -79,7 +79,7 @@ def decimal_sign(rows: Iterable[Sequence[str]], usual: str = ",") -> DecimalSign
     >>> decimal_sign([["1,250"], ["1,300"]]), decimal_sign([["A", "1.250"], ["B", "1.300"]])
     (DecimalSign(sign=',', unclear={0: '1,250'}), DecimalSign(sign='.', unclear={1: '1.250'}))
     """
-    only, points = Counter[str](), Counter[int]()
+    only, points, grouped = Counter[str](), Counter[int](), set[str]()
     commas: dict[int, str] = {}
     pointed: dict[int, str] = {}
     small, above_zero, large = set[int](), set[int](), set[int]()
@@ -91,6 +91,8 @@ def decimal_sign(rows: Iterable[Sequence[str]], usual: str = ",") -> DecimalSign
                 only.update(found.keys())
             elif "e" in number.casefold() and (signs := set(number) & {".", ","}):
                 only.update(signs)
+            elif len(found) == 1 and {".", ","} & set(number):  # 1.250.000
+                grouped |= set(found)
             elif "," in number:
                 commas.setdefault(place, cell)
             elif "." in number:
@@ -104,9 +106,9 @@ def decimal_sign(rows: Iterable[Sequence[str]], usual: str = ",") -> DecimalSign
                 large.add(place)
     if only:
         return DecimalSign("," if only[","] >= only["."] else ".")
-    if small & set(commas):
+    if small & set(commas) or "." in grouped:
         return DecimalSign(".")
-    if any(count >= _SEVERAL and place in above_zero - large for place, count in points.items()):
+    if "," in grouped or any(count >= _SEVERAL and place in above_zero - large for place, count in points.items()):
         return DecimalSign(",")
     return DecimalSign(usual if commas else ".", commas | pointed)
 

@@ -63,20 +63,21 @@ function decimalSign(rows) {
 }
 // That sign, and whether a cell shows it: 0,5 does, and so do 999 and less beside 1,250, or beside three like 1.250 or more, for these signs then separate thousands.
 function signShown(rows) {
-  const only = { ".": 0, ",": 0 }, commas = new Set(), points = new Map(), small = new Set(), aboveZero = new Set(), large = new Set();
+  const only = { ".": 0, ",": 0 }, commas = new Set(), points = new Map(), small = new Set(), grouped = new Set(), aboveZero = new Set(), large = new Set();
   for (const row of rows) for (const [place, cell] of row.map((c) => c.trim()).entries()) {
     const [point, comma] = [WRITTEN["."].exec(cell), WRITTEN[","].exec(cell)], number = (point ?? comma)?.[2] ?? "";
     if (point && !comma && cell.includes(".")) only["."]++;
     else if (comma && !point && cell.includes(",")) only[","]++;
     else if (/[.,].*e/i.test(number)) only[number.includes(",") ? "," : "."]++;
+    else if (!(point && comma) && /[.,]/.test(number)) grouped.add(point ? "." : ",");
     else if (number.includes(",")) commas.add(place);
     else if (number.includes(".")) points.set(place, 1 + (points.get(place) ?? 0));
     else if (/^(?!99+$)\d{1,3}$/.test(number)) { small.add(place); if (!number.startsWith("0")) aboveZero.add(place); }
     else if (/^\d{4,}$/.test(number)) large.add(place);
   }
   if (only["."] || only[","]) return [only[","] >= only["."] ? "," : ".", true];
-  if ([...commas].some((place) => small.has(place))) return [".", true];
-  if ([...points].some(([place, count]) => count > 2 && aboveZero.has(place) && !large.has(place))) return [",", true];
+  if ([...commas].some((place) => small.has(place)) || grouped.has(".")) return [".", true];
+  if (grouped.has(",") || [...points].some(([place, count]) => count > 2 && aboveZero.has(place) && !large.has(place))) return [",", true];
   return [commas.size ? "," : ".", !commas.size && !points.size];
 }
 // Where a name is among others: the same one, else the one that differs from it in blanks and line breaks alone; -1: nowhere.
