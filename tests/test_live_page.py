@@ -420,7 +420,7 @@ def test_a_model_that_is_too_large_says_so(model, monkeypatch, tmp_path):
 
 @pytest.mark.parametrize(
     ("below", "units"),
-    [("m;°C;\n", True), ("m;;\n", False), ("m;20;\n", False), ("a long description;°C;\n", False), ("", False)],
+    [("m;°C;\n", True), ("m;;\n", True), (";;m\n", False), ("m;20;\n", False), ("a long description;°C;\n", False), ("", False)],
 )
 def test_a_row_of_units_is_left_out_where_tables_leave_it_out(chromium, tmp_path, below, units):
     rng = np.random.default_rng(0)
@@ -470,9 +470,16 @@ def test_the_decimal_sign_of_a_pasted_table_is_that_of_its_file(chromium, tmp_pa
         "x",
         "",
         "1,250 kg",
+        "1.250 kg",
+        "1.250e3",
+        "12 kg",
         "01.02.2026",
     ]
     tables = [rng.choice(cells, (rng.integers(1, 4), rng.integers(1, 4))).tolist() for _ in range(300)]
+    thousands = ["1.250", "2.250 €", "12.500", "957", "0", "9999", ""]
+    tables += [rng.choice(thousands, (rng.integers(3, 8), 2)).tolist() for _ in range(100)]
+    tables += [rng.choice([*thousands, "1.250.000", "1,250,000", "1,250"], (rng.integers(1, 4), 2)).tolist() for _ in range(100)]
+    tables += [[["1.250"]] * 300 + [["957"]]]
     functions = (resources.files("manifoldgp.inspection") / "live.js").read_text(encoding="utf-8").split("// Distance from")[0]
     code = f"const data = {{}}; {functions} return {json.dumps(tables)}.map(decimalSign);"
     dom, console = browse(chromium, with_script("<html><body></body></html>", code, tmp_path / "m.html"), tmp_path / "profile")

@@ -428,9 +428,62 @@ def test_commas_of_thousands_are_no_decimal_commas(tmp_path, name):
         ";", separator
     )  # three digits behind every comma: a gauge's, rather than thousands
     (tmp_path / name).write_text(thin)
-    with pytest.warns(UserWarning, match="'1,250' is '?125" if name.endswith("tsv") else "'1,250' is '1.250'"):  # told either way
+    with pytest.warns(
+        UserWarning, match="'1,250' is '?125" if name.endswith("tsv") else "'1,250' is 1.25, not 1250"
+    ):  # told either way
         found = read_table(tmp_path / name)["a"].tolist()
     assert found == ([1250, 1300, 1125] if name.endswith("tsv") else [1.25, 1.3, 1.125])
+
+
+_CARS = [
+    "brand;km;year;price",
+    "Vox;265.786;2005;1.298 €",
+    "Cifa;213.011;2007;957 €",
+    "Vora;33.676;2024;15.247 €",
+    "Volt;104.211;2018;6.317 €",
+]
+
+
+@pytest.mark.parametrize(("name", "separator"), [("cars.csv", ";"), ("cars.csv", "\t"), ("cars.tsv", "\t")])
+def test_points_of_thousands_are_no_decimal_points(tmp_path, name, separator):
+    """265.786 km became 265.786 in silence: no cell of the table had a decimal comma. The 957 of one column tells the sign of both."""
+    (tmp_path / name).write_text("\n".join(_CARS).replace(";", separator) + "\n", encoding="utf-8")
+    with pytest.warns(FitWarning, match=r"km \('265.786' is 265786\), price \('1.298 €' is 1298\)"):
+        table = read_table(tmp_path / name)
+    assert table["km"].tolist() == [265786, 213011, 33676, 104211]
+    assert table["price"].tolist() == [1298, 957, 15247, 6317]
+
+
+def test_several_groups_of_three_tell_that_points_separate_thousands(tmp_path):
+    (tmp_path / "a.csv").write_text("a;b\n1.250.000;1.500\n2.500;2.125\n")
+    with pytest.warns(FitWarning, match=r"a \('1.250.000' is 1250000\), b \('1.500' is 1500\)"):
+        assert read_table(tmp_path / "a.csv").to_numpy().tolist() == [[1250000, 1500], [2500, 2125]]
+
+
+def test_thousands_are_told_by_rows_far_below(tmp_path):
+    (tmp_path / "a.csv").write_text("\n".join(["a;b", *(f"{n % 9 + 1}.250;x" for n in range(400)), "957;x"]) + "\n")
+    with pytest.warns(FitWarning, match="'1.250' is 1250"):
+        assert read_table(tmp_path / "a.csv")["a"].max() == 9250
+
+
+@pytest.mark.filterwarnings("ignore:Texts in .* are read as numbers")
+def test_points_that_may_separate_thousands_are_told(tmp_path):
+    lines = [line.replace("957 €", "9.057 €") for line in _CARS]
+    (tmp_path / "a.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    said = r"Points in .*a.csv are taken for decimal points: km \('265.786' is 265.786, not 265786\), price \('1.298 €' is 1.298, not 1298\). If they separate thousands, leave them out"
+    with pytest.warns(FitWarning, match=said):
+        assert read_table(tmp_path / "a.csv")["km"].tolist() == [265.786, 213.011, 33.676, 104.211]
+
+
+@pytest.mark.parametrize("shows", ["0.123", "-0.250", "1.5", "1.250e3"])
+def test_measured_numbers_with_three_decimals_keep_their_points(tmp_path, shows):
+    """One number that only a decimal point explains tells the sign of the table, whatever whole numbers there are."""
+    (tmp_path / "a.csv").write_text(f"a;b\n1.234;1.500\n12.345;2.500\n3.250;3.500\n7;4.125\n8.125;{shows}\n")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        table = read_table(tmp_path / "a.csv")
+    assert table["a"].tolist() == [1.234, 12.345, 3.25, 7.0, 8.125]
+    assert table["b"].iloc[-1] == float(shows)
 
 
 def test_a_title_above_names_with_decimal_commas_below(tmp_path):
@@ -952,6 +1005,20 @@ def test_a_row_of_units_is_left_out_and_told(tmp_path):
     assert table["T"].tolist() == [1.5, 2.5]
     file.write_text("word,T\nhard,error\nsoft,1\nsoft,2\n", encoding="utf-8")
     assert len(read_table(file)) == 3  # one bad value is no row of units
+
+
+def test_a_row_with_a_single_unit_is_left_out(tmp_path):
+    """`days` below Age alone was a row without a target, and one more in what mgp predict wrote."""
+    file = tmp_path / "concrete.csv"
+    file.write_text("Cement,Age,wet,Strength\n,days,,\n540,28,true,79\n332,270,false,40\n198,90,true,44\n", encoding="utf-8")
+    with pytest.warns(FitWarning, match=r"holds units or words \(days\); it is left out"):
+        table = read_table(file)
+    assert table["Age"].tolist() == [28, 270, 90]
+    assert [table[name].dtype.kind for name in table] == list("iibi")
+    assert units_of(table) == {"Age": "days"}
+    for first in ("?,", ",lost,"):
+        file.write_text(f"a,b,c\n{first:,<3}\n1,x,2\n2,y,3\n3,z,4\n".replace(",,,", ",,"), encoding="utf-8")
+        assert len(read_table(file)) == 4  # a sign for "no value" is no unit, nor is a word among words
 
 
 def test_one_unit_of_a_row_may_be_a_number(tmp_path):

@@ -104,7 +104,7 @@ def test_a_value_that_stands_for_nothing_is_told(months):
     table.loc[[5, 17], "sales"] = -999.9
     table.to_csv("gaps.csv", index=False)
     told = mgp("forecast", "gaps.csv", "--target", "sales", "--horizon", "2", "--out", "next.csv").err
-    assert "warning: sales: -999.9, in 2 rows, lies far from all other values." in told
+    assert "warning: -999.9 (2 rows of sales) lies far from all other values there" in told
 
 
 def test_the_time_of_the_draws_is_told_beside_that_of_the_training(months):

@@ -240,6 +240,23 @@ def test_the_unit_below_the_target_reaches_what_a_fit_says(tmp_path, monkeypatch
     assert re.search(r"typical error \(RMSE\) is [\d.e-]+ N, the mean error \(MAE\) [\d.e-]+ N", said)
 
 
+def test_a_name_that_ends_in_a_unit_or_a_zone_tells_it_once(tmp_path, monkeypatch):
+    """Errors of `Price €` had no unit, and `time (UTC)` was called time (UTC) (UTC)."""
+    monkeypatch.chdir(tmp_path)
+    rows = [f"2026-03-{n % 28 + 1:02d}T{n % 24:02d}:00:00Z,{n % 9}.5,€ {n % 9 + 1}{n % 7}8" for n in range(40)]
+    Path("data.csv").write_text("\n".join(["time (UTC),age,Price €", *rows]), "utf-8")
+    mgp("fit", "data.csv", "-t", "Price €", "--out", "m.mgp", *FAST)
+    mgp("report", "m.mgp", "--out", "r.html")
+    page = Path("r.html").read_text("utf-8")
+    assert re.search(r"Typical error <b>[\d.e-]+ €</b>", page)
+    assert "<h1>A model of Price €</h1>" in page
+    assert "time (UTC)" in page
+    assert "(UTC) (UTC)" not in page
+    Path("dollars.csv").write_text(Path("data.csv").read_text("utf-8").replace("€ ", "$ "), "utf-8")
+    told = "warning: Price € is in $ here, and was in € at the fit: numbers are not converted."
+    assert told in mgp("score", "m.mgp", "dollars.csv").err
+
+
 def test_units_beside_numbers_reach_title_axes_and_what_is_said(tmp_path, monkeypatch):
     """Prices in euros were predicted with an error of 37.3, of nobody knew what; names that tell their unit keep it alone."""
     monkeypatch.chdir(tmp_path)

@@ -611,15 +611,33 @@ def test_a_number_that_stands_for_nothing_is_told(here):
     rows = ["stars,weight,price", *(f"{-999 if n in (3, 9) else n % 5 + 1},{990 + 7 * n % 30},{n * n % 17}" for n in range(30))]
     (here / "stars.csv").write_text("\n".join(rows))
     told = mgp("fit", "stars.csv", "--target", "price", "--averaging", "single", "--restarts", "1", "--out", "stars.mgp").err
-    assert "warning: stars: -999, in 2 rows, lies far from all other values. If it means that nothing is known, leave" in told
-    assert "weight: 999" not in told  # 999 among 990 to 1019 is a number
+    assert (
+        "warning: -999 (2 rows of stars) lies far from all other values there, or alone below 0. If it means that nothing is known, leave"
+        in told
+    )
+    assert " 999 (" not in told  # 999 among 990 to 1019 is a number
+
+
+def test_a_number_that_stands_for_nothing_is_told_of_all_columns_that_have_it(here):
+    """-999 among pressures lies as far from these as they do from 0: it was told of temperatures alone, as if others had none."""
+    rows = [
+        f"{n % 9 - 4},{-999 if n in (3, 9, 12) else 1013 + n % 5},{-999 if n == 4 else n % 7 * 100},{n * n % 17}"
+        for n in range(30)
+    ]
+    (here / "air.csv").write_text("\n".join(["T,p,sun,rain", "-999,1010,5,1", *rows]))
+    told = mgp("fit", "air.csv", "--target", "rain", "--averaging", "single", "--restarts", "1", "--out", "air.mgp").err
+    assert told.count("-999 (") == 1
+    assert "warning: -999 (1 row of T, 3 rows of p, 1 row of sun) lies far from all other values there, or alone" in told
 
 
 def test_a_target_that_stands_for_nothing_is_told(here):
     rows = ["x,level [m]", *(f"{n},{-999 if n in (3, 9) else n % 7 / 5}" for n in range(30))]
     (here / "tide.csv").write_text("\n".join(rows))
     told = mgp("fit", "tide.csv", "--target", "level [m]", "--averaging", "single", "--restarts", "1", "--out", "tide.mgp").err
-    assert "warning: level [m]: -999, in 2 rows, lies far from all other values. If it means that nothing is known" in told
+    assert (
+        "warning: -999 (2 rows of level [m]) lies far from all other values there, or alone below 0. If it means that nothing is known"
+        in told
+    )
 
 
 def test_a_row_of_means_below_the_table_is_left_out(here):

@@ -173,7 +173,7 @@ def _without_input(table: Any, encoding: TableEncoding) -> Any:
 
 def _say_what_was_read(training: Training, rows: int, messages: Messages, ordered: bool) -> None:
     from manifoldgp.data.codes import are_codes
-    from manifoldgp.data.columns import spellings_alike
+    from manifoldgp.data.columns import pandas, spellings_alike
     from manifoldgp.data.encoding import UNNAMED
     from manifoldgp.data.written_numbers import signs_of_nothing
 
@@ -191,8 +191,8 @@ def _say_what_was_read(training: Training, rows: int, messages: Messages, ordere
             f"such {verb(len(empty), 'a row holds', 'rows hold')} a mean or a sum as a rule."
         )
     tell_summaries(training.summaries, messages)
-    for target in encoding.targets:
-        warn_of_nines(training.y if training.y.ndim == 1 else training.y[target], messages)
+    numeric = training.X[[column.name for column in encoding.columns if column.kind == "number"]]
+    warn_of_nines(pandas().concat([training.y, numeric], axis=1), messages)
     for column in encoding.columns:
         cells = list(training.X[column.name].dropna())
         way_out = (
@@ -222,8 +222,6 @@ def _say_what_was_read(training: Training, rows: int, messages: Messages, ordere
             messages.warn(
                 f"{column.name}: {', '.join(map(repr, blank))} counts as a category like any other. If it means that nothing is known, leave these cells empty."
             )
-        if column.kind == "number":
-            warn_of_nines(training.X[column.name], messages)
     if filled := [column.name for column in encoding.columns if column.indicator]:
         messages.note(f"{', '.join(filled)}: missing values are taken from rows that are alike; a column says where")
     _warn_of_copies(training, messages)
@@ -261,15 +259,17 @@ def _repeating(dates: Any) -> str:
     return f"mgp fit --cyclic {period} lets a model repeat every {period}, and "
 
 
-def warn_of_nines(numbers: Any, messages: Messages) -> None:
-    """-999 where nothing was measured is a number to the model, and outweighs all that was: among targets even more than among inputs."""
-    from manifoldgp.data.written_numbers import number_for_nothing
+def warn_of_nines(table: Any, messages: Messages) -> None:
+    """-999 where nothing was measured is a number to the model, and outweighs all that was: among targets even more than among inputs. table: columns of numbers."""
+    from manifoldgp.data.written_numbers import numbers_for_nothing
 
-    nothing = number_for_nothing(numbers.to_numpy())
-    if nothing is not None:
-        count = int((numbers == nothing).sum())
+    found = numbers_for_nothing(
+        {str(name): column.to_numpy(dtype=float, na_value=float("nan")) for name, column in table.items()}
+    )
+    for nothing, rows in found.items():
+        where = ", ".join(f"{counted(count, 'row')} of {name}" for name, count in rows.items())
         messages.warn(
-            f"{numbers.name}: {nothing:g}, in {count} {verb(count, 'row', 'rows')}, lies far from all other values. If it means that nothing is known, leave these cells empty."
+            f"{nothing:g} ({where}) lies far from all other values there, or alone below 0. If it means that nothing is known, leave these cells empty."
         )
 
 

@@ -73,7 +73,7 @@ def forecast(
     with messages.warnings_as_messages():
         read = read_table(file, wanted=[*target, *([] if column is None else [column])])
         series = _series(read, target, column, messages)
-        _warn_of_nines_in(read[target], messages)
+        warn_of_nines(read[target].select_dtypes("number"), messages)  # others are refused where they are learned from
         if every is not None:
             series = _even(series, every, _period(period), messages)
         model = _learnt(series, {"lags": lags, "period": _period(period), "random_state": seed}, len(target), messages)
@@ -132,12 +132,6 @@ def _drawn(model: Forecaster, horizon: int, messages: Messages) -> Forecast:
     seconds = (time.perf_counter() - begin) * _DRAWS / _TRIED
     with messages.working(f"Drawing {_DRAWS} futures of {counted(horizon, 'step')}: {about(seconds)}"):
         return model.forecast(horizon, draws=_DRAWS)
-
-
-def _warn_of_nines_in(table: Any, messages: Messages) -> None:
-    """Of targets that are numbers: others are refused where they are learned from, with the reason."""
-    for name in table.select_dtypes("number"):
-        warn_of_nines(table[name], messages)
 
 
 def _dated(forecast: Any, table: Any, column: str | None) -> Any:

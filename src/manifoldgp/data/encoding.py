@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from manifoldgp._system.plain_text import counted, digits
+from manifoldgp._system.plain_text import counted, digits, unit_of
 from manifoldgp.data.columns import ONE_HOT, Column, column_of, missing_in, target_numbers, text
 from manifoldgp.data.dates import holds_times, pandas
 from manifoldgp.data.donors import Donors
@@ -22,7 +22,7 @@ from manifoldgp.data.table_checks import (
     refuse_repeated_columns,
     refuse_unknown_words,
 )
-from manifoldgp.data.written_numbers import units_of
+from manifoldgp.data.written_numbers import ends_in, units_of
 from manifoldgp.errors import FileFormatError, InputError, warn
 
 if TYPE_CHECKING:
@@ -288,9 +288,19 @@ class TableEncoding:
         return 1 + places + np.searchsorted(kept_before, places, side="right")
 
     def label(self, name: str) -> str:
-        """A column of the table or of the model as axes and tables show it: with the unit that stood below it."""
+        """A column of the table or of the model as axes and tables show it: with the unit that stood below it, where its name does not end in it."""
         unit = dict(self.units).get(name)
-        return name if unit is None else f"{name} [{unit}]"
+        return name if unit is None or ends_in(name, unit) else f"{name} [{unit}]"
+
+    def unit(self, name: str) -> str:
+        """The unit of a column, to be put behind a number: that of the table, or the one that its name has in brackets.
+
+        >>> encoding = TableEncoding((Column("x"),), units=(("Price €", "€"),))
+        >>> encoding.label("Price €"), encoding.unit("Price €"), encoding.unit("length [m]"), encoding.unit("fat%")
+        ('Price €', ' €', ' m', '')
+        """
+        unit = dict(self.units).get(name)
+        return unit_of(name if unit is None else f"[{unit}]")
 
     def inputs(self, table: DataFrame, allow_unknown: bool = False) -> DataFrame:
         """The inputs as a DataFrame of numbers (n, D) with the columns ``names``, from a DataFrame that has at least the input columns.

@@ -7,7 +7,7 @@ import glob
 import re
 import sys
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 _TEXT, _TABBED, _PARQUET, _EXCEL = (".csv", ".txt"), (".tsv", ".tab"), (".parquet", ".pq"), (".xlsx", ".xlsm")
 _UNNAMED = re.compile(r"Unnamed: \d+")
 """What pandas calls a column without a name."""
+
+_MOST_TOLD = 4
+"""Columns that a warning names."""
 
 _CALLED = {"parquet": "Parquet", "excel": "Excel"}
 
@@ -272,17 +275,39 @@ def _read_text(name: str, kind: str) -> tuple[Any, str]:
     """The table and its decimal sign."""
     source = text_source(name)
     separator, (decimal, unclear) = source.separator_and_decimal(kind == "tabbed")
-    if unclear is not None and decimal == ",":
-        warn(
-            f"Commas in {_called(name)} are taken for decimal commas ({unclear!r} is {unclear.replace(',', '.')!r}). If they separate thousands, leave them out of the table."
-        )
     _tell_titles(source.titles(), name)
     layout = source.layout(separator)
+    _tell_unclear_signs(
+        decimal, {layout.names[place]: cell for place, cell in unclear.items() if place < len(layout.names)}, name
+    )
     _refuse_repeated(layout.names, name)  # pandas would rename them
     named: dict[str, Any] = {"names": layout.names, "header": None} if layout.in_comment else {}
     form = {"sep": separator, "skiprows": layout.skipped, "encoding": source.encoding, "low_memory": False, **named}
     table = pandas().read_csv(source.opened(), decimal=decimal, **form)
     return (_with_codes(table, source, form) if layout.padded else table), decimal
+
+
+def _tell_unclear_signs(decimal: str, unclear: Mapping[str, str], file: str) -> None:
+    """How numbers such as 1,250 or 1.250 were read where nothing in the table says whether the sign separates thousands. unclear: a cell of each such column."""
+    other = "," if decimal == "." else "."
+    read = [f"{name_in(name)} ({_read_by(text, decimal, other)})" for name, text in unclear.items() if decimal in text]
+    if read:
+        sign, more = "points" if decimal == "." else "commas", ", ..." if len(read) > _MOST_TOLD else ""
+        warn(
+            f"{sign.capitalize()} in {_called(file)} are taken for decimal {sign}: {', '.join(read[:_MOST_TOLD])}{more}. If they separate thousands, leave them out of the table."
+        )
+
+
+def _read_by(text: str, decimal: str, other: str) -> str:
+    """What a number is by its decimal sign, and would be by the other one.
+
+    >>> _read_by("1.250 €", ".", ",")
+    "'1.250 €' is 1.25, not 1250"
+    """
+    found, rather = read_numbers([text], decimal), read_numbers([text], other)
+    assert found is not None
+    assert rather is not None
+    return f"{text!r} is {found.numbers[0]:g}, not {rather.numbers[0]:g}"
 
 
 def _with_codes(table: DataFrame, source: TextSource, form: dict[str, Any]) -> DataFrame:

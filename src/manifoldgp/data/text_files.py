@@ -29,6 +29,9 @@ _CHUNK = 2**20
 _LINES_WITH_NUMBERS, _CELLS_WITH_NUMBERS = 200, 20_000
 """Lines and cells, about, whose numbers show the decimal sign."""
 
+_LINES_WHERE_UNCLEAR = 20_000
+"""Lines that are looked through where these do not show it."""
+
 _DECIMAL_COMMA = re.compile(r"\s*[-+−]?\d+,\d+\s*")
 
 
@@ -68,9 +71,13 @@ class TextSource:
         separator = "\t" if tabbed else even[0] if even else ";" if ";" in header else "\t"
         names = _cells(lines[0], separator)
         named = not any(_NUMBER.fullmatch(name) and not name.strip().isdigit() for name in names)  # else they stand in a comment
-        below = lines[1:] if named else lines
+        first, usual = self.titles() + named, "." if tabbed else ","
         enough = max(20, _CELLS_WITH_NUMBERS // max(len(names), 1))
-        return separator, decimal_sign([_cells(line, separator) for line in below[:enough]], "." if tabbed else ",")
+        found = decimal_sign((_cells(line, separator) for line in lines[named:][:enough]), usual)
+        if found.unclear:
+            more = self._first_lines(_LINES_WHERE_UNCLEAR)[first:]
+            found = decimal_sign((_cells(line, separator) for line in more), usual)
+        return separator, found
 
     def _first_lines(self, most: int = 21) -> list[str]:
         """Some lines that are neither empty nor comments."""

@@ -6,11 +6,12 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from manifoldgp._system.plain_text import name_in, without_brackets
+from manifoldgp._system.plain_text import name_in, unit_of, without_brackets
 from manifoldgp.data.codes import padded
 from manifoldgp.data.dates import pandas
 from manifoldgp.errors import warn
@@ -51,41 +52,65 @@ def _form(decimal: str) -> re.Pattern[str]:
 
 
 _FORMS = {decimal: _form(decimal) for decimal in ".,"}
-_SMALL = re.compile(r"[-+−]?(?!99+$)\d{1,3}")
+_SMALL = re.compile(r"(?!99+$)\d{1,3}")
 """Numbers that thousands separators leave alone; nines stand for "no value" as a rule."""
+
+_SEVERAL = 3
+"""Cells with a point in front of three digits from which on 999 and less beside them say what it means."""
 
 
 class DecimalSign(NamedTuple):
-    """A point or a comma, and a cell that could mean either where no cell said which, as 1,250 could."""
+    """A point or a comma, and where no cell said which: places of columns, and a cell of each that could mean either, as 1,250 could."""
 
     sign: str
-    unclear: str | None = None
+    unclear: Mapping[int, str] = MappingProxyType({})
 
 
-def decimal_sign(rows: Sequence[Sequence[str]], usual: str = ",") -> DecimalSign:
+def decimal_sign(rows: Iterable[Sequence[str]], usual: str = ",") -> DecimalSign:
     """The decimal sign of rows of cells that no comma separates: the one that more of them can only have, as 0,5 or 1.250,0 a comma.
 
-    Where 1,250 says neither: the usual one; but where there are 999 and less in its column too, written without a comma, it separates thousands.
+    Where 1,250 says neither: the usual one; but where there are 999 and less in its column too, written without a comma, it separates thousands, and
+    the point is the decimal sign of all columns, as it is where there is 1,250,000. So it is with several cells like 1.250 and the comma; without 999 and less, the point is a decimal point there.
 
-    >>> decimal_sign([["0,5", "1,250"]]).sign, decimal_sign([["1.5", "1,250"]]).sign, decimal_sign([["1,250"], ["1,300"]]), decimal_sign([["1,250"], ["120"]]).sign
-    (',', '.', DecimalSign(sign=',', unclear='1,250'), '.')
+    >>> decimal_sign([["0,5", "1,250"]]).sign, decimal_sign([["1.5", "1,250"]]).sign, decimal_sign([["1,250"], ["120"]]).sign
+    (',', '.', '.')
+    >>> decimal_sign([["1.250 €"], ["1.300 €"], ["2.100 €"], ["957 €"]]).sign, decimal_sign([["1.250"], ["1.300"], ["0.100"], ["957"]]).sign
+    (',', '.')
+    >>> decimal_sign([["1,250"], ["1,300"]]), decimal_sign([["A", "1.250"], ["B", "1.300"]])
+    (DecimalSign(sign=',', unclear={0: '1,250'}), DecimalSign(sign='.', unclear={1: '1.250'}))
     """
-    only: Counter[str] = Counter()
-    unclear: dict[int, str] = {}
-    small = set()
+    only, points, grouped = Counter[str](), Counter[int](), set[str]()
+    commas: dict[int, str] = {}
+    pointed: dict[int, str] = {}
+    small, above_zero, large = set[int](), set[int](), set[int]()
     for row in rows:
         for place, cell in enumerate(map(str.strip, row)):
-            forms = {sign for sign in ".," if _FORMS[sign].fullmatch(cell)}
-            if len(forms) == 1 and forms & set(cell):
-                only.update(forms)
-            elif len(forms) == 2 and "," in cell:
-                unclear.setdefault(place, cell)
-            elif _SMALL.fullmatch(cell):
+            found = {sign: match for sign in ".," if (match := _FORMS[sign].fullmatch(cell))}
+            number = next((match["number"] for match in found.values()), "")
+            if len(found) == 1 and set(found) & set(cell):
+                only.update(found.keys())
+            elif "e" in number.casefold() and (signs := set(number) & {".", ","}):
+                only.update(signs)
+            elif len(found) == 1 and {".", ","} & set(number):  # 1.250.000
+                grouped |= set(found)
+            elif "," in number:
+                commas.setdefault(place, cell)
+            elif "." in number:
+                pointed.setdefault(place, cell)
+                points[place] += 1
+            elif _SMALL.fullmatch(number):
                 small.add(place)
+                if not number.startswith("0"):
+                    above_zero.add(place)
+            elif number.isdigit() and len(number) > 3:
+                large.add(place)
     if only:
         return DecimalSign("," if only[","] >= only["."] else ".")
-    example = next((cell for place, cell in unclear.items() if place not in small), None)
-    return DecimalSign("." if example is None else usual, example)
+    if small & set(commas) or "." in grouped:
+        return DecimalSign(".")
+    if "," in grouped or any(count >= _SEVERAL and place in above_zero - large for place, count in points.items()):
+        return DecimalSign(",")
+    return DecimalSign(usual if commas else ".", commas | pointed)
 
 
 def read_numbers(values: Sequence[object], decimal: str = ".") -> Written | None:
@@ -182,19 +207,52 @@ def looks_like_number(text: str) -> bool:
     return found is not None and not any(map(str.isalpha, found["unit"]))
 
 
-def number_for_nothing(numbers: np.ndarray) -> float | None:
-    """A value of nines, such as -999 or -99.9, that lies far from all others: it stands for "no value" as a rule.
+def numbers_for_nothing(columns: Mapping[str, np.ndarray]) -> dict[float, dict[str, int]]:
+    """Values of nines, such as -999 or -99.9, that stand for "no value" as a rule, and in how many rows of which columns.
 
-    >>> [number_for_nothing(np.array(values)) for values in ([1.0, 4.0, -99.9, 5.0], [990.0, 999.0, 1010.0], [98.0, 98.0, 99.0])]
-    [-99.9, None, None]
+    Such a value lies far from all others of a column, or is below 0 where all others are not; other columns that have it at their end are named with this one.
+
+    >>> numbers_for_nothing({"wind": np.array([1.0, 4.0, -99.9, 5.0]), "p": np.array([990.0, 999.0, 1010.0]), "n": np.array([98.0, 98.0, 99.0])})
+    {-99.9: {'wind': 1}}
+    >>> numbers_for_nothing({"T": np.array([-5.0, 4.0, -999.0]), "p": np.array([-999.0, -999.0, 1013.0, 1009.0]), "sun": np.array([-999.0, 600.0, 0.0])})
+    {-999.0: {'T': 1, 'p': 2, 'sun': 1}}
     """
-    known = numbers[np.isfinite(numbers)]
-    for end in (known.min(), known.max()) if len(known) else ():
-        others = known[known != end]
-        nines = re.fullmatch(r"9{2,}(\.(9+|0))?", repr(abs(float(end)))) is not None
-        if nines and len(others) > 1 and np.abs(others - end).min() > 5.0 * max(np.ptp(others), float(np.abs(others).max())):
-            return float(end)
-    return None
+    ends = {name: _ends_of_nines(numbers[np.isfinite(numbers)]) for name, numbers in columns.items()}
+    return {
+        value: {
+            name: int((columns[name] == value).sum())
+            for name, (values, others) in ends.items()
+            if value in values and (value < 0 or _is_far(value, others, 1.0))
+        }
+        for value in sorted({value for values, others in ends.values() for value in values if _stands_for_nothing(value, others)})
+    }
+
+
+def _ends_of_nines(numbers: np.ndarray) -> tuple[list[float], np.ndarray]:
+    """The smallest values that nines alone write, below 0, and the largest one; and all others, none where there are fewer than two.
+
+    >>> _ends_of_nines(np.array([-99.0, -999.0, 3.0, 7.0, 99.0]))
+    ([-999.0, -99.0, 99.0], array([3., 7.]))
+    """
+    values, low = np.unique(numbers), 0
+    while low < len(values) and values[low] < 0 and _is_nines(values[low]):
+        low += 1
+    high = len(values) - (low < len(values) and _is_nines(values[-1]))
+    others = numbers[(numbers >= values[low]) & (numbers <= values[high - 1])] if low < high else numbers[:0]
+    return ([float(value) for value in (*values[:low], *values[high:])], others) if len(others) > 1 else ([], others)
+
+
+def _is_nines(value: float) -> bool:
+    return re.fullmatch(r"9{2,}(\.(9+|0))?", repr(abs(float(value)))) is not None
+
+
+def _stands_for_nothing(value: float, others: np.ndarray) -> bool:
+    return _is_far(value, others, 5.0) or value < 0 <= others.min()
+
+
+def _is_far(value: float, others: np.ndarray, times: float) -> bool:
+    """Whether a value is so many times as far from all others as these are large or from each other."""
+    return bool(np.abs(others - value).min() > times * max(np.ptp(others), float(np.abs(others).max())))
 
 
 class Numbered(NamedTuple):
@@ -222,6 +280,8 @@ def with_numbers(table: DataFrame, decimal: str, file: str) -> Numbered:
             f"The first row of {file} holds units or words ({', '.join(units.values())}); it is left out, and rows are counted below it."
         )
         table = table.iloc[1:].reset_index(drop=True)
+        others = {str(name): column.infer_objects() for name, column in table.items() if name not in units}  # true and false, too
+        table = table.assign(**others)
         table = table.assign(**{str(name): _as_whole(column.to_numpy()) for name, column in table.select_dtypes("float").items()})
     texts = {name: _known(table[name]) for name in _text_columns(table)}
     codes = {str(name): known for name, known in texts.items() if padded(known.dropna())}
@@ -261,17 +321,17 @@ def _written(values: Any, found: Written, decimal: str) -> Series:
 
 
 def with_units(table: DataFrame, units: Mapping[Any, str]) -> DataFrame:
-    """The table, which keeps the units of columns whose names do not tell them."""
-    told = {name_in(str(name)): unit for name, unit in units.items() if not _tells(str(name), unit)}
+    """The table, which keeps the units of columns whose names do not tell them in brackets."""
+    told = {name_in(str(name)): unit for name, unit in units.items() if not (ends_in(str(name), unit) and unit_of(str(name)))}
     if told:
         table.attrs[UNITS] = table.attrs.get(UNITS, {}) | told
     return table
 
 
-def _tells(name: str, unit: str) -> bool:
+def ends_in(name: str, unit: str) -> bool:
     """Whether a name ends in the unit.
 
-    >>> _tells("length [m]", "m"), _tells("length_m", "m"), _tells("fat%", "%"), _tells("alarm", "m")
+    >>> ends_in("length [m]", "m"), ends_in("length_m", "m"), ends_in("fat%", "%"), ends_in("alarm", "m")
     (True, True, True, False)
     """
     apart = r"(?<![^\W_])" if unit[:1].isalpha() else ""
@@ -318,18 +378,19 @@ def units_of(table: DataFrame) -> dict[str, str]:
 
 
 def _units_row(table: DataFrame, decimal: str) -> dict[Any, str]:
-    """The words of the first row by column, if no cell of it is a number and two columns or more hold nothing but numbers below it.
+    """The words of the first row by column, if no cell of it is a number and two columns or more hold nothing but numbers below it, or one where all other cells are empty.
 
     One number, such as 1e-5, may be a unit where words stand above the numbers of three columns or more.
     """
     if len(table) < 3:
         return {}
-    first = {name: value for name, value in table.iloc[0].items() if not pandas().isna(value)}
+    first = {name: value for name, value in table.iloc[0].items() if not pandas().isna(value) and str(value).strip()}
     if any(not isinstance(value, (str, int, float, np.number)) or len(str(value)) > 12 for value in first.values()):
         return {}
     alike = [name for name, value in first.items() if _begins_numbers(str(value), table[name].iloc[1:], decimal)]
     below = [name for name in _text_columns(table) if name not in alike and _numbers_below(table[name], decimal)]
-    found = len(below) > 1 if not alike else len(alike) == 1 and len(below) > 2
+    alone = len(first) == 1 < len(table.columns)
+    found = len(below) > 1 - alone if not alike else len(alike) == 1 and len(below) > 2
     return {name: without_brackets(str(value)) for name, value in first.items()} if found else {}
 
 

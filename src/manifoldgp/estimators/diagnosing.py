@@ -154,7 +154,7 @@ def _unit(estimator: ManifoldGPRegressor, output: int) -> str:
     """The unit of a target that its name ends in, or that stood below it in the table."""
     encoding = getattr(estimator, "table_encoding_", None)
     name = target_names(estimator)[output]
-    return unit_of(name if encoding is None else encoding.label(name))
+    return unit_of(name) if encoding is None else encoding.unit(name)
 
 
 def _searched(estimator: ManifoldGPRegressor, ensemble: Ensemble, starts: np.ndarray) -> list[str]:

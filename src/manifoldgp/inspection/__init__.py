@@ -14,6 +14,7 @@ from manifoldgp.inspection.chosen_rows import (
     row_levels,
     target_label,
     target_name,
+    target_unit,
     thinned,
     training_rows,
 )
@@ -74,6 +75,7 @@ __all__ = [
     "table_columns",
     "target_label",
     "target_name",
+    "target_unit",
     "thinned",
     "traces",
     "training_rows",

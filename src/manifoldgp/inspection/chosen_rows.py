@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from manifoldgp._system.plain_text import unit_of
 from manifoldgp.data import inputs
 from manifoldgp.errors import InputError
 
@@ -63,6 +64,13 @@ def target_label(model: ManifoldGPRegressor, output: int) -> str:
     encoding = getattr(model, "table_encoding_", None)
     name = target_name(model, output)
     return name if encoding is None else encoding.label(name)
+
+
+def target_unit(model: ManifoldGPRegressor, output: int) -> str:
+    """The unit of a target, to be put behind a number."""
+    encoding = getattr(model, "table_encoding_", None)
+    name = target_name(model, output)
+    return unit_of(name) if encoding is None else encoding.unit(name)
 
 
 def input_index(model: ManifoldGPRegressor, column: str | int) -> int:

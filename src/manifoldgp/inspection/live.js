@@ -58,15 +58,27 @@ function signOf(cells, usual) {
 }
 // The decimal sign of rows of cells that no comma separates, as data/written_numbers.py finds it.
 function decimalSign(rows) {
-  const only = { ".": 0, ",": 0 }, unclear = new Set(), small = new Set();
+  const [sign, clear] = signShown(rows.slice(0, 200));
+  return clear ? sign : signShown(rows.slice(0, 20000))[0];
+}
+// That sign, and whether a cell shows it: 0,5 does, and so do 999 and less beside 1,250, or beside three like 1.250 or more, for these signs then separate thousands.
+function signShown(rows) {
+  const only = { ".": 0, ",": 0 }, commas = new Set(), points = new Map(), small = new Set(), grouped = new Set(), aboveZero = new Set(), large = new Set();
   for (const row of rows) for (const [place, cell] of row.map((c) => c.trim()).entries()) {
-    const [point, comma] = [WRITTEN["."].test(cell), WRITTEN[","].test(cell)];
-    if (point && comma && cell.includes(",")) unclear.add(place);
-    else if (/^[-+−]?\d{1,3}$/.test(cell)) small.add(place);
-    else if (point && !comma && cell.includes(".")) only["."]++;
+    const [point, comma] = [WRITTEN["."].exec(cell), WRITTEN[","].exec(cell)], number = (point ?? comma)?.[2] ?? "";
+    if (point && !comma && cell.includes(".")) only["."]++;
     else if (comma && !point && cell.includes(",")) only[","]++;
+    else if (/[.,].*e/i.test(number)) only[number.includes(",") ? "," : "."]++;
+    else if (!(point && comma) && /[.,]/.test(number)) grouped.add(point ? "." : ",");
+    else if (number.includes(",")) commas.add(place);
+    else if (number.includes(".")) points.set(place, 1 + (points.get(place) ?? 0));
+    else if (/^(?!99+$)\d{1,3}$/.test(number)) { small.add(place); if (!number.startsWith("0")) aboveZero.add(place); }
+    else if (/^\d{4,}$/.test(number)) large.add(place);
   }
-  return only["."] || only[","] ? (only[","] >= only["."] ? "," : ".") : [...unclear].some((place) => !small.has(place)) ? "," : ".";
+  if (only["."] || only[","]) return [only[","] >= only["."] ? "," : ".", true];
+  if ([...commas].some((place) => small.has(place)) || grouped.has(".")) return [".", true];
+  if (grouped.has(",") || [...points].some(([place, count]) => count > 2 && aboveZero.has(place) && !large.has(place))) return [",", true];
+  return [commas.size ? "," : ".", !commas.size && !points.size];
 }
 // Where a name is among others: the same one, else the one that differs from it in blanks and line breaks alone; -1: nowhere.
 function placeOf(name, names) {
@@ -189,9 +201,9 @@ function parsed(text) {
     } else cell += sign;
   }
   const full = rows.filter((row) => row.some((c) => c.trim() !== ""));
-  return { separator, decimal: separator === "," ? "." : decimalSign(full.slice(0, 200)), rows: full };
+  return { separator, decimal: separator === "," ? "." : decimalSign(full), rows: full };
 }
-// Whether the first of these rows holds units, as data/written_numbers.py finds them: no number in it (1/min is a unit, unless cells below end in it), and two columns or more that hold nothing else below it; or one number and three such columns.
+// Whether the first of these rows holds units, as data/written_numbers.py finds them: no number in it (1/min is a unit, unless cells below end in it), and two columns or more that hold nothing else below it, or one where all other cells are empty; or one number and three such columns.
 function unitsAbove([first, ...below], decimal) {
   const cells = first.map((cell) => cell.trim()), number = (text) => !Number.isNaN(writtenNumber(text, decimal));
   const per = cells.map((text) => /^1\s*(\/\s*(?:\p{L}|[°%‰]).*)$/u.exec(text)?.[1]);
@@ -203,7 +215,8 @@ function unitsAbove([first, ...below], decimal) {
     const column = below.map((row) => (row[c] ?? "").trim());
     return !nothing(text) && !alike[c] && column.every((at) => nothing(at) || number(at)) && column.filter((at) => !nothing(at)).length > 0.5 * column.length;
   });
-  return full.filter(Boolean).length > 1 + most;
+  const alone = most === 0 && cells.length > 1 && cells.filter((text) => !EMPTY.test(text)).length === 1;
+  return full.filter(Boolean).length > 1 + most - alone;
 }
 // Predictions of a table: its rows with further cells, or a sentence that says what is wrong with it.
 function predicted(text) {

@@ -94,7 +94,7 @@ def headline(view: ModelView) -> str:
 
 def _headline(view: ModelView, target: TargetView) -> str:
     found = _first_numbers(view, target)
-    unit = unit_of(target.name)
+    unit = _unit(view, target)
     of = f"{escape(target.name)}: typical" if len(view.targets) > 1 else "Typical"
     explained = "" if found.explained is None else f"; R² <b>{explained_share(found.explained).replace('-', '−')}</b>"
     if np.ptp(target.rows.y) == 0.0:
@@ -114,6 +114,11 @@ def _unseen(view: ModelView) -> str:
     if not view.of_the_fit:
         return "which the model has not seen"
     return f"{view.of_the_fit:,} of which the model was fitted to (or to equal ones): errors on new rows are larger"
+
+
+def _unit(view: ModelView, target: TargetView) -> str:
+    """The unit of a target, to be put behind a number: what it is called here, or in the table, tells it."""
+    return unit_of(target.name) or inspection.target_unit(view.model, target.output)
 
 
 def _kindness(view: ModelView, target: TargetView) -> str:
@@ -144,7 +149,7 @@ def _tried_kernels(view: ModelView, target: TargetView) -> str:
     if choice is None or not choice.errors:
         return ""
     whole = "rows" if choice.together is None else choice.together
-    error = digits(choice.errors[target.output]["RMSE"], 3) + escape(unit_of(target.name))
+    error = digits(choice.errors[target.output]["RMSE"], 3) + escape(_unit(view, target))
     return f" one at a time; on held-out {escape(whole)}, where the kernel was chosen, the error was {error}"
 
 
@@ -243,7 +248,7 @@ def facts(view: ModelView) -> dict[str, str]:
             continue  # as the headline says, there is nothing to say about errors
         of = f" of {target.name}" if len(view.targets) > 1 else ""
         error, which = _typical_error(view, target)
-        found[f"typical error{of} ({which})"] = escape(say(error) + unit_of(target.name))
+        found[f"typical error{of} ({which})"] = escape(say(error) + _unit(view, target))
         if len(target.calibration.pit) < FEWEST_ROWS:
             continue
         inside = float(np.mean(np.abs(target.calibration.pit - 0.5) <= 0.475))

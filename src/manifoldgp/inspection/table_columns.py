@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
@@ -66,8 +67,9 @@ class TableColumn:
 
     @property
     def axis_label(self) -> str:
-        """What its axis is called: dates with a zone are counted in UTC."""
-        return self.label + " (UTC)" * (self.column.time is not None and self.column.time.zoned)
+        """What its axis is called: dates with a zone are counted in UTC, which a name may say itself."""
+        zoned = self.column.time is not None and self.column.time.zoned
+        return f"{self.label} (UTC)" if zoned and not re.search(r"\bUTC\W*$", self.label) else self.label
 
     def dates(self, x: np.ndarray) -> list[str]:
         """The dates that its first numbers (n,) stand for, with a time of day where it is not midnight."""
