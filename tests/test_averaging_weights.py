@@ -12,8 +12,8 @@ from scipy.special import ndtr
 import manifoldgp
 from manifoldgp import ManifoldGPRegressor
 from manifoldgp.averaging import Stack
-from manifoldgp.averaging.calibration import Uneven, coverage, interval_remarks, off_level, uneven_intervals
 from manifoldgp.averaging.folds import make_folds
+from manifoldgp.averaging.interval_checks import Uneven, coverage, interval_remarks, off_level, uneven_intervals
 from manifoldgp.averaging.stacking import (
     Candidates,
     Follow,

@@ -10,9 +10,9 @@ import numpy as np
 
 from manifoldgp._system.plain_text import counted, digits, explained_share, verb
 from manifoldgp.averaging.averages import SamplingReport
-from manifoldgp.averaging.calibration import FEWEST_ROWS, coverage, interval_remarks
 from manifoldgp.averaging.differences import paired, units_of
 from manifoldgp.averaging.folds import SHORT_STRETCH
+from manifoldgp.averaging.interval_checks import FEWEST_ROWS, coverage, interval_remarks
 from manifoldgp.averaging.kinds import PLAIN
 from manifoldgp.averaging.stacking import PLAIN_GPS, HeldOutReport
 

@@ -10,7 +10,7 @@ import torch
 
 from manifoldgp._system.plain_text import unit_of
 from manifoldgp.averaging import as_averaging
-from manifoldgp.averaging.calibration import uneven_intervals
+from manifoldgp.averaging.interval_checks import uneven_intervals
 from manifoldgp.averaging.kinds import SEARCHED_GP
 from manifoldgp.averaging.stacking import HeldOutReport
 from manifoldgp.averaging.verdict import (

@@ -12,7 +12,7 @@ import numpy as np
 
 from manifoldgp import inspection, metrics
 from manifoldgp._system.plain_text import explained_share, named_number
-from manifoldgp.averaging.calibration import FEWEST_ROWS
+from manifoldgp.averaging.interval_checks import FEWEST_ROWS
 from manifoldgp.averaging.verdict import errors_of
 from manifoldgp.estimators.diagnosis import Diagnosis
 from manifoldgp.inspection.page_view import ModelView, TargetView

@@ -12,7 +12,7 @@ import numpy as np
 from manifoldgp import inspection, metrics
 from manifoldgp._system.plain_text import argument, counted, digits, explained_share, one_line, unit_of
 from manifoldgp.averaging import as_averaging
-from manifoldgp.averaging.calibration import FEWEST_ROWS, off_level, uneven_intervals
+from manifoldgp.averaging.interval_checks import FEWEST_ROWS, off_level, uneven_intervals
 from manifoldgp.averaging.stacking import PLAIN_GPS
 from manifoldgp.averaging.verdict import errors_of
 from manifoldgp.data.encoding import TableEncoding
