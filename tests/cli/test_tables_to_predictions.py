@@ -173,6 +173,19 @@ def test_copies_of_rows_and_of_the_target_are_told(here):
     assert "copies" not in mgp("fit", "data.csv", "--target", "y", "--drop", "z", "--out", "m.mgp", *FAST).err
 
 
+def test_rows_that_were_measured_again_are_told(here):
+    """Three replicates of each experiment had a typical error of 0.13 g/L, and whole experiments that were held out one of 0.39."""
+    table = pd.concat([messy(12)[["x", "floor"]]] * 3).assign(y=RNG.normal(size=36))
+    table.to_csv("data.csv", index=False)
+    fit = ("fit", "data.csv", "--target", "y", "--out", "m.mgp", *FAST)
+    assert (
+        "36 rows have 12 different inputs: errors that are told are those of rows whose inputs were measured before"
+        in mgp(*fit).err
+    )
+    table.assign(flask=list(range(12)) * 3).to_csv("data.csv", index=False)
+    assert "different inputs" not in mgp(*fit, "--group", "flask").err
+
+
 def test_a_copy_of_a_target_of_whole_numbers_is_told():
     X = pd.DataFrame({"a copy": [0, 1, 1, 5], "wet": [True, False, True, True], "floor": list("abcd"), "x": [0.0, 1.0, 1.0, 4.0]})
     told: list[str] = []

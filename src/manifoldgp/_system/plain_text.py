@@ -166,12 +166,37 @@ _IN_BRACKETS = re.compile(rf"(?:\[{_INSIDE}\]|\({_INSIDE}\))\s*$")
 def unit_of(name: str) -> str:
     """The unit of a quantity, where its name ends in one, to be put behind a number.
 
+    Square brackets hold a unit as a rule, round ones many other words.
+
     >>> unit_of("force [N]"), unit_of("speed (m/s)"), unit_of("share [%]"), unit_of("mpg"), unit_of("satisfaction (0-10)"), unit_of("L [dB(A)]")
     (' N', ' m/s', ' %', '', '', ' dB(A)')
+    >>> unit_of("pass % (math)"), unit_of("income (total)"), unit_of("dose (mg/kg)"), unit_of("time (hours)"), unit_of("cost ($/pupil)"), unit_of("area (km²)")
+    ('', '', ' mg/kg', ' hours', ' $/pupil', ' km²')
     """
     found = _IN_BRACKETS.search(name)
     unit = (found[1] or found[2]).strip() if found else ""
-    return f" {unit.lstrip('/')}" if re.search(r"[^\W\d_]|^[%‰°$€£¥]", unit) else ""
+    named = re.search(r"[^\W\d_]|^[%‰°$€£¥]", unit) and ((found is not None and found[1]) or _is_unit(unit))
+    return f" {unit.lstrip('/')}" if named else ""
+
+
+_SYMBOLS = (
+    "m g s A K mol cd N Pa J W V Ω ohm Ohm Hz C F H T lm lx Bq Gy Sv L l t eV bar cal Wh Ah VA var dB rad deg U M B b bit at"
+)
+_PREFIXES = ("", "Y", "Z", "E", "P", "T", "G", "M", "k", "h", "da", "d", "c", "m", "u", "µ", "μ", "n", "p", "f", "a")
+_WORDS = (
+    "h hr hrs hour hours min mins minute minutes sec secs second seconds d day days wk week weeks month months mo yr yrs year years a ha ar rpm rps bpm Hz ppm ppb ppt psi atm torr Torr "
+    "mmHg mph mpg kmh knots kn mi mile miles ft foot feet in inch inches yd yards lb lbs oz gal pt kcal degC degF degK degree degrees degr percent pct points pts USD EUR GBP CHF JPY CAD AUD "
+    "dollar dollars euro euros cents units unit cells counts count pcs pieces people persons meter meters metre metres grams gram liters litres px pixel pixels cfu CFU pH au AU x"
+)
+_UNITS = frozenset(prefix + symbol for prefix in _PREFIXES for symbol in _SYMBOLS.split()) | frozenset(_WORDS.split())
+
+
+def _is_unit(text: str) -> bool:
+    """Whether what stands in round brackets is a unit: it begins with one that is known, and goes on with known ones or below a stroke."""
+    if re.match(r"[%‰°$€£¥]", text):
+        return True
+    words = re.findall(r"[^\W\d_⁰¹²³⁴-⁹]+", text)
+    return bool(words) and words[0] in _UNITS and (all(word in _UNITS for word in words) or "/" in text)
 
 
 def without_brackets(text: str) -> str:

@@ -310,6 +310,10 @@ def _tell_gaps(training: Training, rows: int, messages: Messages) -> None:
         messages.warn(f"{told} More rows stay with --missing impute, or without a column: {option('--drop', worst[0])}")
 
 
+_REPEATED = 0.2
+"""Share of the rows whose inputs stand in another row before them, from which on it is told."""
+
+
 def _warn_of_copies(training: Training, messages: Messages) -> None:
     """Copies of rows and of the target make a model look better on held-out rows than it is on new ones."""
     inputs, targets = training.X, training.y.to_frame() if training.y.ndim == 1 else training.y
@@ -318,6 +322,12 @@ def _warn_of_copies(training: Training, messages: Messages) -> None:
         messages.warn(
             f"{copies} of {len(inputs)} rows {verb(copies, 'is a copy of another', 'are copies of others')}, inputs and targets alike: a row whose copy is known is easy to predict, and held-out "
             f"errors are too small. Remove {verb(copies, 'it, unless it was', 'them, unless they were')} measured again."
+        )
+    different = len(inputs.drop_duplicates())
+    if training.groups is None and len(inputs) - different - copies >= _REPEATED * len(inputs):
+        messages.warn(
+            f"{len(inputs)} rows have {different} different inputs: errors that are told are those of rows whose inputs were measured before. If new rows have others, "
+            "give rows of equal inputs a label in a column of their own, and --group holds them out together."
         )
     same = [str(name) for name in inputs if any(_same_numbers(inputs[name], targets[target]) for target in targets)]
     if same:

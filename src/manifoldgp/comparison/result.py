@@ -162,7 +162,9 @@ class Comparison:
                 f"Use {cheaper.title}, because it takes {best.seconds / max(cheaper.seconds, 1e-9):.0f} times less time than {best.title}, "
                 f"and its CRPS is not clearly higher ({self._apart(cheaper, best)})."
             )
-        return f"Use {best.title}, because {lowest}; that of {second.title} is not clearly higher ({self._apart(second, best)})."
+        further = sum(not self.difference(row, best).clear for row in others) - 1
+        also = f", nor are those of {further} more" if further > 0 else ""
+        return f"Use {best.title}, because {lowest}; that of {second.title} is not clearly higher ({self._apart(second, best)}){also}."
 
     def _cheaper(self, best: Row, others: list[Row]) -> Row | None:
         """The fastest model that is neither clearly nor much worse than the best, where it is a lot faster and slow training matters at all."""
