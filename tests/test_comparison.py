@@ -309,6 +309,12 @@ def test_the_verdict_follows_from_the_numbers(models, noise, sentence):
     assert made(models, noise).verdict.startswith(sentence)
 
 
+def test_all_models_that_are_not_clearly_worse_are_counted():
+    """Only the next one was named, as if the others were clearly worse."""
+    found = made({"mean": (1.0, 0.01), "a": (0.500, 1.1), "b": (0.501, 0.9), "c": (0.502, 0.9), "d": (0.9, 0.9)}, 0.1)
+    assert found.verdict.endswith(", nor are those of 1 more.")
+
+
 def test_models_that_were_stopped_are_named_as_not_judged():
     found = made({"mean": (0.5, 0.01), "linear": (0.6, 0.1)}, 0.01)
     late = Row("mgp:stack", "the default", RESIDUALS, "interrupted", 3.0, None)
