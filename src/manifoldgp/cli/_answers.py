@@ -145,6 +145,8 @@ class _Program:
 
         def array(name: str) -> np.ndarray:
             part = parts[name]
+            if part.dtype == "torch.bfloat16":  # which NumPy knows where some other library has taught it
+                raise FileFormatError(f"The tensor {name!r} holds bfloat16, which no program has. The file is damaged or forged.")
             return np.frombuffer(part.data, dtype=part.dtype.removeprefix("torch.")).reshape(part.shape)
 
         slots = [name for name in parts if name.startswith("program.")]
