@@ -174,9 +174,11 @@ def unit_of(name: str) -> str:
     ('', '', ' mg/kg', ' hours', ' $/pupil', ' km²')
     """
     found = _IN_BRACKETS.search(name)
-    unit = (found[1] or found[2]).strip() if found else ""
-    named = re.search(r"[^\W\d_]|^[%‰°$€£¥]", unit) and ((found is not None and found[1]) or _is_unit(unit))
-    return f" {unit.lstrip('/')}" if named else ""
+    if found is None:
+        return ""
+    unit = (found[1] or found[2]).strip()
+    tells = re.search(r"[^\W\d_]|^[%‰°$€£¥]", unit) if found[1] else _is_unit(unit)
+    return f" {unit.lstrip('/')}" if tells else ""
 
 
 _SYMBOLS = (
