@@ -19,9 +19,12 @@ from pandas._libs.parsers import STR_NA_VALUES
 from browser import browse, outcome_of, with_script
 from drawn_estimators import drawn_estimator, every_part, make_inputs, rounding
 from manifoldgp import GPRegressor, ManifoldGPRegressor, Predictor, inspection
+from manifoldgp.data.decimal_signs import decimal_sign
 from manifoldgp.data.encoding import TableEncoding
+from manifoldgp.data.no_values import NO_VALUE
 from manifoldgp.data.table_files import read_table, write_table
-from manifoldgp.data.written_numbers import NO_VALUE, _units_row, decimal_sign, read_numbers
+from manifoldgp.data.units import units_row
+from manifoldgp.data.written_numbers import read_numbers
 from manifoldgp.inspection import page_live
 from manifoldgp.inspection.page import write_model_report
 from manifoldgp.model import Model
@@ -509,6 +512,6 @@ def test_units_are_found_on_the_page_where_tables_find_them(chromium, tmp_path):
     code = f"const data = {{}}; {functions} return {json.dumps(tables)}.map((rows) => unitsAbove(rows, ','));"
     dom, console = browse(chromium, with_script("<html><body></body></html>", code, tmp_path / "m.html"), tmp_path / "profile")
     assert not console
-    expected = [bool(_units_row(pd.DataFrame(table, dtype=object).replace("", np.nan), ",")) for table in tables]
+    expected = [bool(units_row(pd.DataFrame(table, dtype=object).replace("", np.nan), ",")) for table in tables]
     assert 0.03 < np.mean(expected) < 0.9
     assert outcome_of(dom) == expected

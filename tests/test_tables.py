@@ -20,7 +20,8 @@ from manifoldgp._system import tensor_file
 from manifoldgp.data.columns import Column, learn_column, target_numbers
 from manifoldgp.data.dates import as_times
 from manifoldgp.data.table_files import read_table, read_tables, write_table
-from manifoldgp.data.written_numbers import read_numbers, units_of
+from manifoldgp.data.units import units_of
+from manifoldgp.data.written_numbers import read_numbers
 from manifoldgp.errors import FileFormatError, FitWarning, InputError, MissingExtraError
 
 

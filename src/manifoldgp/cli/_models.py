@@ -141,7 +141,7 @@ def prepare(encoding: TableEncoding, table: Any, allow_unknown: bool, messages: 
 
 def _warn_of_other_units(encoding: TableEncoding, table: Any, messages: Messages) -> None:
     """Numbers are read without their unit: 80 lb are no 80 kg."""
-    from manifoldgp.data.written_numbers import units_of
+    from manifoldgp.data.units import units_of
 
     here = units_of(table)
     for name, unit in encoding.units:

@@ -175,7 +175,7 @@ def _say_what_was_read(training: Training, rows: int, messages: Messages, ordere
     from manifoldgp.data.codes import are_codes
     from manifoldgp.data.columns import pandas, spellings_alike
     from manifoldgp.data.encoding import UNNAMED
-    from manifoldgp.data.written_numbers import signs_of_nothing
+    from manifoldgp.data.no_values import signs_of_nothing
 
     encoding = training.encoding
     inputs, several = listed_names([column.name for column in encoding.columns]), len(encoding.targets)
@@ -261,7 +261,7 @@ def _repeating(dates: Any) -> str:
 
 def warn_of_nines(table: Any, messages: Messages) -> None:
     """-999 where nothing was measured is a number to the model, and outweighs all that was: among targets even more than among inputs. table: columns of numbers."""
-    from manifoldgp.data.written_numbers import numbers_for_nothing
+    from manifoldgp.data.no_values import numbers_for_nothing
 
     found = numbers_for_nothing(
         {str(name): column.to_numpy(dtype=float, na_value=float("nan")) for name, column in table.items()}

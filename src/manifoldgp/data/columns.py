@@ -28,8 +28,9 @@ from manifoldgp.data.dates import (
     learn_time_scale,
     pandas,
 )
+from manifoldgp.data.decimal_signs import looks_like_number
 from manifoldgp.data.levels import Effects
-from manifoldgp.data.written_numbers import looks_like_number, read_numbers
+from manifoldgp.data.written_numbers import read_numbers
 from manifoldgp.errors import InputError, SeveralFaults
 
 if TYPE_CHECKING:

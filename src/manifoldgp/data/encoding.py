@@ -22,7 +22,7 @@ from manifoldgp.data.table_checks import (
     refuse_repeated_columns,
     refuse_unknown_words,
 )
-from manifoldgp.data.written_numbers import ends_in, units_of
+from manifoldgp.data.units import ends_in, units_of
 from manifoldgp.errors import FileFormatError, InputError, warn
 
 if TYPE_CHECKING:

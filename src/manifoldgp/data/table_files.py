@@ -18,8 +18,11 @@ from manifoldgp._system.plain_text import cell, name_in, one_line, visible
 from manifoldgp.data.codes import padded
 from manifoldgp.data.columns import pandas, text
 from manifoldgp.data.excel_files import read_sheet
+from manifoldgp.data.no_values import NO_VALUE
+from manifoldgp.data.number_columns import Numbered, with_numbers
 from manifoldgp.data.text_files import PACKED, TextSource, text_source
-from manifoldgp.data.written_numbers import NO_VALUE, UNITS, Numbered, read_numbers, with_numbers, with_units
+from manifoldgp.data.units import UNITS, with_units
+from manifoldgp.data.written_numbers import read_numbers
 from manifoldgp.errors import InputError, MissingExtraError, warn
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from manifoldgp.data.codes import padded_cell
-from manifoldgp.data.written_numbers import DecimalSign, decimal_sign
+from manifoldgp.data.decimal_signs import DecimalSign, decimal_sign
 from manifoldgp.errors import InputError, warn
 
 PACKED: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}

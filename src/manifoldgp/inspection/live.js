@@ -36,7 +36,7 @@ function phase(at, period) {
   const [from, to] = period === "month" ? [Date.UTC(year, month), Date.UTC(year, month + 1)] : [Date.UTC(year), Date.UTC(year + 1)];
   return (at - from) / (to - from);
 }
-// Numbers as data/written_numbers.py reads them, by their decimal sign: thousands in groups of three, a currency or a unit. Neither 0x10 nor % alone.
+// Numbers as data/decimal_signs.py knows them, by their decimal sign: thousands in groups of three, a currency or a unit. Neither 0x10 nor % alone.
 const WRITTEN = Object.fromEntries([[".", ","], [",", "\\."]].map(([decimal, thousands]) => {
   const whole = `[1-9]\\d{0,2}(?:[${thousands}'’ \u00a0\u202f]\\d{3})+|\\d+`, unit = "(?!(?:[ap]m|e)$)(?:\\p{L}|[°%‰µΩ\\/²³·$€£¥]){0,10}";
   return [decimal, new RegExp(`^([-+−]?)\\s*[$€£¥]?\\s*((?:(?:${whole})(?:[${decimal}]\\d*)?|[${decimal}]\\d+)(?:e[-+]?\\d+)?)\\s*${unit}$`, "iu")];
@@ -48,7 +48,7 @@ function writtenNumber(text, usual) {
   }
   return NaN;
 }
-// Cells without a value, as tables are read: those of pandas in every column, and the signs of data/written_numbers.py among numbers.
+// Cells without a value, as tables are read: those of pandas in every column, and the signs of data/no_values.py among numbers.
 const EMPTY = /^(?:|#N\/A|#N\/A N\/A|#NA|-?1\.#IND|-?1\.#QNAN|-?nan|-?NaN|<NA>|N\/A|n\/a|NA|NULL|null|None)$/, NO_NUMBER = /^(?:[?.–—-]|--|n\. ?a\.|k\. ?a\.|n\/a|na|nan)$/i;
 const lacking = (column, text) => EMPTY.test(text) || (column.kind === "number" && NO_NUMBER.test(text));
 // The decimal sign of a column: that of the table, unless only the other one reads all of its cells.
@@ -56,7 +56,7 @@ function signOf(cells, usual) {
   const other = usual === "," ? "." : ",", readBy = (sign) => cells.every((text) => EMPTY.test(text) || NO_NUMBER.test(text) || WRITTEN[sign].test(text));
   return readBy(usual) || !readBy(other) ? usual : other;
 }
-// The decimal sign of rows of cells that no comma separates, as data/written_numbers.py finds it.
+// The decimal sign of rows of cells that no comma separates, as data/decimal_signs.py finds it.
 function decimalSign(rows) {
   const [sign, clear] = signShown(rows.slice(0, 200));
   return clear ? sign : signShown(rows.slice(0, 20000))[0];
@@ -203,7 +203,7 @@ function parsed(text) {
   const full = rows.filter((row) => row.some((c) => c.trim() !== ""));
   return { separator, decimal: separator === "," ? "." : decimalSign(full), rows: full };
 }
-// Whether the first of these rows holds units, as data/written_numbers.py finds them: no number in it (1/min is a unit, unless cells below end in it), and two columns or more that hold nothing else below it, or one where all other cells are empty; or one number and three such columns.
+// Whether the first of these rows holds units, as data/units.py finds them: no number in it (1/min is a unit, unless cells below end in it), and two columns or more that hold nothing else below it, or one where all other cells are empty; or one number and three such columns.
 function unitsAbove([first, ...below], decimal) {
   const cells = first.map((cell) => cell.trim()), number = (text) => !Number.isNaN(writtenNumber(text, decimal));
   const per = cells.map((text) => /^1\s*(\/\s*(?:\p{L}|[°%‰]).*)$/u.exec(text)?.[1]);

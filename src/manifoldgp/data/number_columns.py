@@ -1,0 +1,131 @@
+"""Tables whose texts are read as numbers: a row of units below the names is left out, and a warning says what was read how."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from manifoldgp.data.codes import padded
+from manifoldgp.data.dates import pandas
+from manifoldgp.data.no_values import NO_VALUE
+from manifoldgp.data.units import text_columns, units_row, with_units
+from manifoldgp.data.written_numbers import Written, read_numbers
+from manifoldgp.errors import warn
+
+if TYPE_CHECKING:
+    from pandas import DataFrame, Series
+
+
+class Numbered(NamedTuple):
+    """A table whose texts were read as numbers, and the texts of its columns that have a unit beside the numbers, by name."""
+
+    table: DataFrame
+    texts: dict[str, Series]
+
+
+def with_numbers(table: DataFrame, decimal: str, file: str) -> Numbered:
+    """The table with columns of such texts as numbers and without a row of units; a warning says what was read how.
+
+    Parameters
+    ----------
+    table
+        As it was read, with different names.
+    decimal
+        The file's decimal sign, a point or a comma.
+    file
+        What the warning calls it.
+    """
+    units = units_row(table, decimal)
+    if units:
+        warn(
+            f"The first row of {file} holds units or words ({', '.join(units.values())}); it is left out, and rows are counted below it."
+        )
+        table = table.iloc[1:].reset_index(drop=True)
+        others = {str(name): column.infer_objects() for name, column in table.items() if name not in units}  # true and false, too
+        table = table.assign(**others)
+        table = table.assign(**{str(name): _as_whole(column.to_numpy()) for name, column in table.select_dtypes("float").items()})
+    texts = {name: _known(table[name]) for name in text_columns(table)}
+    codes = {str(name): known for name, known in texts.items() if padded(known.dropna())}
+    read = {
+        name: found for name in texts if name not in codes and (found := read_numbers(list(table[name]), decimal)) is not None
+    }
+    said = [
+        f"{name} ({_quoted(found.example)} is {_in_full(_first(found, table[name]))})"
+        for name, found in read.items()
+        if found.example
+    ]
+    if said:
+        warn(f"Texts in {file} are read as numbers: {', '.join(said)}.")
+    changed: dict[str, Any] = codes | {str(name): _as_whole(found.numbers) for name, found in read.items()}
+    if decimal == ",":
+        others = [name for name in texts if name not in read and name not in codes]
+        changed |= {str(name): table[name].map(_with_point) for name in others}
+    beside_texts = {str(name): _written(table[name], found, decimal) for name, found in read.items() if found.unit}
+    table = table.assign(**changed) if changed else table
+    beside = {name: found.unit for name, found in read.items() if found.unit}
+    below = {name: unit for name, unit in units.items() if name in read}
+    return Numbered(with_units(table, beside | below), beside_texts)
+
+
+def _written(values: Any, found: Written, decimal: str) -> Series:
+    """Numbers and their unit as they are written in a table with decimal points, as all who read the column later expect them.
+
+    >>> cells = pandas().Series(["3.500,5 kg", "4 kg", "?"])
+    >>> _written(cells, Written(np.array([3500.5, 4.0, np.nan]), "3.500,5 kg", "kg"), ",").tolist()
+    ['3500.5 kg', '4 kg', '?']
+    """
+    if decimal == ".":
+        return values
+    pairs = zip(found.numbers, values, strict=True)
+    cells = [value if math.isnan(number) else f"{_in_full(number)} {found.unit}" for number, value in pairs]
+    return pandas().Series(cells, index=values.index, dtype=object)
+
+
+_COMMA = re.compile(r"(\s*[-+]?\d*),(\d+(?:[eE][-+]?\d+)?\s*)")
+
+
+def _with_point(value: object) -> object:
+    """A number with a decimal comma with a point, as all who read it later expect it; everything else as it is.
+
+    >>> [_with_point(value) for value in ("1,5", "-,5e3", "<2,0", "1.234,5", 7)]
+    ['1.5', '-.5e3', '<2,0', '1.234,5', 7]
+    """
+    found = _COMMA.fullmatch(value) if isinstance(value, str) else None
+    return value if found is None else f"{found[1]}.{found[2]}"
+
+
+def _as_whole(numbers: np.ndarray) -> np.ndarray:
+    """Numbers that are all whole as integers, as pandas reads them where there is nothing else: 1001 is written again as it was.
+
+    >>> _as_whole(np.array([1001.0, 0.0])), _as_whole(np.array([1.0, np.nan]))
+    (array([1001,    0]), array([ 1., nan]))
+    """
+    return numbers.astype(np.int64) if np.all((numbers % 1 == 0) & (np.abs(numbers) < 2**53)) else numbers
+
+
+def _known(values: Any) -> Series:
+    """Texts without blanks around them, and nothing where they stand for that."""
+    plain = values.map(lambda value: value.strip() if isinstance(value, str) else value)
+    return plain.mask(plain.map(lambda value: isinstance(value, str) and value.casefold() in NO_VALUE))
+
+
+def _quoted(text: str) -> str:
+    """A text in quotes, with spaces of every width as plain ones."""
+    return repr(re.sub(r"\s", " ", text))
+
+
+def _in_full(value: float) -> str:
+    """A number with all its digits, and no point behind a whole one.
+
+    >>> _in_full(11903.02), _in_full(1158.0), _in_full(12345678.0), _in_full(2.5e-9)
+    ('11903.02', '1158', '12345678', '2.5e-09')
+    """
+    return repr(float(value)).removesuffix(".0")
+
+
+def _first(found: Written, values: Iterable[object]) -> float:
+    return float(found.numbers[next(row for row, value in enumerate(values) if value == found.example)])
