@@ -494,13 +494,15 @@ def test_the_decimal_sign_of_a_pasted_table_is_that_of_its_file(chromium, tmp_pa
 
 def test_units_are_found_on_the_page_where_tables_find_them(chromium, tmp_path):
     rng = np.random.default_rng(1)
-    firsts, others = ["m", "°C", "1/s", "°C", "kg", "-", "na", "", "3"], ["0,5", "1", "", "-", "2 kg", "x"]
+    firsts = ["m", "°C", "1/s", "kg", "-", "na", "", "3", "10^6", "[10^3 t]", "10⁶", "x1000", "1e3", "1E-6 t", "1e+03"]
+    others = ["0,5", "1", "", "-", "2 kg", "x", "2e3"]
     tables = []
     for _ in range(300):
         rows, columns = rng.integers(2, 5), rng.integers(2, 5)
-        below = rng.choice(others, (rows, columns), p=[0.42, 0.42, 0.06, 0.06, 0.0, 0.04])
+        below = rng.choice(others, (rows, columns), p=[0.42, 0.42, 0.05, 0.05, 0.0, 0.03, 0.03])
         tables.append([rng.choice(firsts, columns).tolist(), *below.tolist()])
     tables += [[["m", "1/s", "K"], *[["1", cell, "2"]] * 3] for cell in ("2", "2/s")]
+    tables += [[["m", "1e3 t", "K"], *[["1", cell, "2"]] * 3] for cell in ("2", "2 t", "2e3")]
     tables += [
         [[*first, "3"], *[["1"] * (1 + len(first))] * 3] for first in (["m"], ["m", "K"], ["m", "K", "s"], ["m", "5", "s", "K"])
     ]

@@ -1026,13 +1026,48 @@ def test_one_unit_of_a_row_may_be_a_number(tmp_path):
     """`1e-5` above a refractive index: the row was one of values, and eight columns held text."""
     file = tmp_path / "glass.csv"
     file.write_text("RI,Na,Mg,Al,kind\n1e-5,wt %,wt %,wt %,\n3.2,12.9,3.2,1.2,A\n-1.4,13.1,3.4,1.5,B\n", encoding="utf-8")
-    with pytest.warns(FitWarning, match=r"holds units or words \(1e-05, wt %, wt %, wt %\); it is left out"):
+    with pytest.warns(FitWarning, match=r"holds units or words \(1e-5, wt %, wt %, wt %\); it is left out"):
         table = read_table(file)
     assert table[["RI", "Na"]].to_numpy().tolist() == [[3.2, 12.9], [-1.4, 13.1]]
     assert units_of(table)["Mg"] == "wt %"
     for values in ("5,off,off,,A", "5,off,off,1,A", "5,4,off,off,A"):
         file.write_text(f"a,b,c,d,kind\n{values}\n3.2,12.9,3.2,1.2,A\n-1.4,13.1,3.4,1.5,B\n", encoding="utf-8")
         assert len(read_table(file)) == 3
+
+
+@pytest.mark.parametrize("first", ["m²;{};%", "m²;{};", ";{};", ";[{}];%"])
+@pytest.mark.parametrize("unit", ["10^6", "10^3 m³", "1e3", "1E6 t", "x1000", "10⁶", "10⁶ kg"])
+def test_a_power_of_ten_is_a_unit(tmp_path, unit, first):
+    """10^6 was no unit of its column, and a row with 10⁶ or 1e3 was one of values, which made the columns beside text."""
+    file = tmp_path / "towns.csv"
+    file.write_text(f"area;people;share\n{first.format(unit)}\n1,5;23;4\n2,5;26;5\n3,5;4;6\n", encoding="utf-8")
+    with pytest.warns(FitWarning, match=f"holds units or words .*{re.escape(unit)}"):
+        table = read_table(file)
+    assert table.to_numpy().tolist() == [[1.5, 23, 4], [2.5, 26, 5], [3.5, 4, 6]]
+    assert units_of(table)["people"] == unit
+    encoding = TableEncoding.learn(table, ["people"])
+    assert encoding.label("people") == f"people [{unit}]"
+    assert encoding.unit("people") == f" × {unit.removeprefix('x')}"
+
+
+def test_a_power_of_ten_may_stand_beside_words_alone(tmp_path):
+    (tmp_path / "a.csv").write_text("town,people\nname,10^6\nA,23\nB,4\nC,6\n", encoding="utf-8")
+    with pytest.warns(FitWarning, match=r"holds units or words \(name, 10\^6\)"):
+        assert read_table(tmp_path / "a.csv")["people"].tolist() == [23, 4, 6]
+
+
+@pytest.mark.parametrize("text", [
+    "dose,kind\n1e3,A\n2e3,B\n5,B\n",  # others have exponents too
+    "dose,kind\n1e+05,A\n52000,B\n34000,B\n",  # as R writes 100000
+    "dose,y\n1e+05,\n52000,\n34000,3\n",
+    "dose,y\n1e3,1e6\n2000,5\n34000,3\n",
+    "dose,kind\n1e3,A\n,B\n,B\n",
+])  # fmt: skip
+def test_a_power_of_ten_among_numbers_is_one_of_them(tmp_path, text):
+    (tmp_path / "a.csv").write_text(text, encoding="utf-8")
+    read = read_table(tmp_path / "a.csv")
+    pd.testing.assert_frame_equal(read, pd.read_csv(tmp_path / "a.csv"))
+    assert read["dose"].dtype.kind == "f"
 
 
 def test_units_of_a_row_may_stand_in_brackets_and_begin_with_a_digit(tmp_path):

@@ -9,8 +9,8 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 _CURRENCY = "$€£¥"
-_UNIT = r"(?!(?:[aApP][mM]|[eE])$)(?:[^\W\d_]|[°%‰µΩ/²³·$€£¥]){0,10}"
-"""What may stand behind a number: a word or signs. Not half a time of day."""
+_UNIT = r"(?!(?:[aApP][mM]|[eE])$|[⁰¹²³⁴-⁹])(?:[^\W\d_]|[°%‰µΩ/²³·$€£¥]){0,10}"
+"""What may stand behind a number: a word or signs. Not half a time of day, nor its power."""
 
 SPACES = "'’ \u00a0\u202f"
 """What stands between groups of three digits in either case."""

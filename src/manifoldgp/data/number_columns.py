@@ -12,7 +12,7 @@ import numpy as np
 from manifoldgp.data.codes import padded
 from manifoldgp.data.dates import pandas
 from manifoldgp.data.no_values import NO_VALUE
-from manifoldgp.data.units import text_columns, units_row, with_units
+from manifoldgp.data.units import text_columns, units_row, with_powers_as_numbers, with_units
 from manifoldgp.data.written_numbers import Written, read_numbers
 from manifoldgp.errors import warn
 
@@ -48,6 +48,8 @@ def with_numbers(table: DataFrame, decimal: str, file: str) -> Numbered:
         others = {str(name): column.infer_objects() for name, column in table.items() if name not in units}  # true and false, too
         table = table.assign(**others)
         table = table.assign(**{str(name): _as_whole(column.to_numpy()) for name, column in table.select_dtypes("float").items()})
+    else:
+        table = with_powers_as_numbers(table)
     texts = {name: _known(table[name]) for name in text_columns(table)}
     codes = {str(name): known for name, known in texts.items() if padded(known.dropna())}
     read = {

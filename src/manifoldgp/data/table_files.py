@@ -21,7 +21,7 @@ from manifoldgp.data.excel_files import read_sheet
 from manifoldgp.data.no_values import NO_VALUE
 from manifoldgp.data.number_columns import Numbered, with_numbers
 from manifoldgp.data.text_files import PACKED, TextSource, text_source
-from manifoldgp.data.units import UNITS, with_units
+from manifoldgp.data.units import UNITS, with_power_as_written, with_units
 from manifoldgp.data.written_numbers import read_numbers
 from manifoldgp.errors import InputError, MissingExtraError, warn
 
@@ -287,6 +287,7 @@ def _read_text(name: str, kind: str) -> tuple[Any, str]:
     named: dict[str, Any] = {"names": layout.names, "header": None} if layout.in_comment else {}
     form = {"sep": separator, "skiprows": layout.skipped, "encoding": source.encoding, "low_memory": False, **named}
     table = pandas().read_csv(source.opened(), decimal=decimal, **form)
+    table = with_power_as_written(table, layout.rows)
     return (_with_codes(table, source, form) if layout.padded else table), decimal
 
 

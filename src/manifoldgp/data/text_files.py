@@ -32,16 +32,20 @@ _LINES_WITH_NUMBERS, _CELLS_WITH_NUMBERS = 200, 20_000
 _LINES_WHERE_UNCLEAR = 20_000
 """Lines that are looked through where these do not show it."""
 
+_ROWS_SHOWN = 4
+"""First rows whose cells are kept as they are written."""
+
 _DECIMAL_COMMA = re.compile(r"\s*[-+−]?\d+,\d+\s*")
 
 
 class Layout(NamedTuple):
-    """The columns' names, whether they stand in a comment line, the numbers of the lines that are no rows, and whether a cell begins with zeros, as codes do."""
+    """The columns' names, whether they stand in a comment line, the numbers of the lines that are no rows, whether a cell begins with zeros, as codes do, and the first rows."""
 
     names: list[str]
     in_comment: bool
     skipped: list[int]
     padded: bool
+    rows: list[list[str]]
 
 
 @dataclass(frozen=True)
@@ -105,6 +109,7 @@ class TextSource:
         above: list[str] = []
         cell_of_zeros = padded_cell(separator)
         names: list[str] | None = None
+        rows: list[list[str]] = []
         in_comment, padded, skipped, titles = False, False, [], self.titles()
         for number, line in enumerate(self.lines()):
             if not line.strip():
@@ -120,10 +125,13 @@ class TextSource:
                 above_cells = _cells(above[-1].lstrip("# "), separator) if above else []
                 in_comment = len(above_cells) == len(cells) > 1 and any(_NUMBER.fullmatch(cell) for cell in cells)
                 names = [cell.strip() for cell in above_cells] if in_comment else cells
+                rows += [cells] * in_comment
             elif line.startswith("#") and len(_cells(line, separator)) != len(names):
                 skipped.append(number)
+            elif len(rows) < _ROWS_SHOWN:
+                rows.append(_cells(line, separator))
             padded = padded or cell_of_zeros.search(line) is not None
-        return Layout(names or [], in_comment, skipped, padded)
+        return Layout(names or [], in_comment, skipped, padded, rows)
 
 
 def text_source(name: str) -> TextSource:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from manifoldgp._system.plain_text import name_in, unit_of, without_brackets
+from manifoldgp._system.plain_text import factor_of, name_in, unit_of, without_brackets
 from manifoldgp.data.dates import pandas
 from manifoldgp.data.no_values import NO_VALUE
 from manifoldgp.data.written_numbers import read_numbers
@@ -21,6 +21,10 @@ UNITS = "units"
 
 _PER = re.compile(r"1\s*(/\s*(?:[^\W\d_]|[°%‰]).*)")
 """A unit that begins like a number: 1/min."""
+
+_POWER = re.compile(r"1[eE]-?[1-9]\d?(?:\s*|\s+(\S.*))")
+_WITH_EXPONENT = re.compile(r"\d[eE][-+]?\d")
+"""A unit that could be a number, 1e3 or 1e3 m³, as people write it and no program (1e+03); and numbers among which it is one."""
 
 
 def with_units(table: DataFrame, units: Mapping[Any, str]) -> DataFrame:
@@ -44,13 +48,14 @@ def ends_in(name: str, unit: str) -> bool:
 def units_of(table: DataFrame) -> dict[str, str]:
     """What stood below the names of columns of numbers, or beside all numbers, by name; signs without a letter, such as -, are no unit."""
     said = table.attrs.get(UNITS, {})
-    return {name: unit for name, unit in said.items() if re.search(r"[^\W\d_]|[%‰°$€£¥]", unit)}
+    return {name: unit for name, unit in said.items() if re.search(r"[^\W\d_]|[%‰°$€£¥]", unit) or factor_of(unit)}
 
 
 def units_row(table: DataFrame, decimal: str) -> dict[Any, str]:
-    """The words of the first row by column, if no cell of it is a number and two columns or more hold nothing but numbers below it, or one where all other cells are empty.
+    """The words of the first row by column, if no cell of it is a number and two columns or more hold nothing but numbers below it.
 
-    One number, such as 1e-5, may be a unit where words stand above the numbers of three columns or more.
+    One such column is enough where all other cells of the row are empty, or the one above it is a power of ten (10^6).
+    One number, such as 1000, may be a unit where words stand above the numbers of three columns or more.
     """
     if len(table) < 3:
         return {}
@@ -60,15 +65,55 @@ def units_row(table: DataFrame, decimal: str) -> dict[Any, str]:
     alike = [name for name, value in first.items() if _begins_numbers(str(value), table[name].iloc[1:], decimal)]
     below = [name for name in text_columns(table) if name not in alike and _numbers_below(table[name], decimal)]
     alone = len(first) == 1 < len(table.columns)
-    found = len(below) > 1 - alone if not alike else len(alike) == 1 and len(below) > 2
+    sure = alone or any(_is_power(without_brackets(str(first[name]))) for name in below)
+    found = len(below) > 1 - sure if not alike else len(alike) == 1 and len(below) > 2
     return {name: without_brackets(str(value)) for name, value in first.items()} if found else {}
 
 
 def _begins_numbers(cell: str, below: Iterable[object], decimal: str) -> bool:
-    """Whether the first cell of a column is a number; 1/min is a unit, unless others end in it."""
-    per = _PER.fullmatch(cell.strip())
-    is_unit = per is not None and not any(str(value).strip().endswith(per[1]) for value in below)
-    return not is_unit and read_numbers([cell], decimal) is not None
+    """Whether the first cell of a column is a number; 1/min and 1e3 are units, unless others end in the same or have exponents too."""
+    if read_numbers([cell], decimal) is None:
+        return False
+    per, power = _PER.fullmatch(cell.strip()), _POWER.fullmatch(cell.strip())
+    end = per[1] if per else power[1] if power else None
+    others = [str(value).strip() for value in below] if per or power else []
+    alike = (other for other in others if (end and other.endswith(end)) or (power and _WITH_EXPONENT.search(other)))
+    return not (per or power) or next(alike, None) is not None
+
+
+def _is_power(cell: str) -> bool:
+    """Whether a cell is a power of ten, and surely no number of the table: 10^6, but not 1e3."""
+    factor = factor_of(cell)
+    return factor != "" and not factor.startswith("1e")
+
+
+def with_power_as_written(table: DataFrame, rows: Sequence[Sequence[str]]) -> DataFrame:
+    """The table with 1e3 in its first row as text, where no other number stands in that row: it may be a unit, and was read as 1000.
+
+    rows: the cells of the first rows as they are written.
+    """
+    first, *below = rows if rows and len(rows[0]) == len(table.columns) else [[]]
+    powers = [place for place, cell in enumerate(first) if _POWER.fullmatch(cell.strip())]
+    others = [cell for place, cell in enumerate(first) if place not in powers]
+    if not powers or not others or any(read_numbers([cell]) for cell in others):
+        return table
+    table = table.copy(deep=False)
+    for place in powers:
+        column = table.iloc[:, place]
+        exponents = any(_WITH_EXPONENT.search(row[place]) for row in below if place < len(row))
+        if pandas().api.types.is_numeric_dtype(column.dtype) and not exponents:
+            table.isetitem(place, pandas().Series([first[place].strip(), *column.iloc[1:]], index=column.index, dtype=object))
+    return table
+
+
+def with_powers_as_numbers(table: DataFrame) -> DataFrame:
+    """What `with_power_as_written` changed as it was read, where the first row holds no units after all."""
+    changed = {
+        name: pandas().to_numeric(table[name])
+        for name in text_columns(table)
+        if len(table) and _POWER.fullmatch(str(table[name].iloc[0])) and not any(isinstance(v, str) for v in table[name].iloc[1:])
+    }
+    return table.assign(**changed) if changed else table
 
 
 def _numbers_below(values: Iterable[object], decimal: str) -> bool:

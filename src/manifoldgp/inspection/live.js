@@ -38,7 +38,7 @@ function phase(at, period) {
 }
 // Numbers as data/decimal_signs.py knows them, by their decimal sign: thousands in groups of three, a currency or a unit. Neither 0x10 nor % alone.
 const WRITTEN = Object.fromEntries([[".", ","], [",", "\\."]].map(([decimal, thousands]) => {
-  const whole = `[1-9]\\d{0,2}(?:[${thousands}'’ \u00a0\u202f]\\d{3})+|\\d+`, unit = "(?!(?:[ap]m|e)$)(?:\\p{L}|[°%‰µΩ\\/²³·$€£¥]){0,10}";
+  const whole = `[1-9]\\d{0,2}(?:[${thousands}'’ \u00a0\u202f]\\d{3})+|\\d+`, unit = "(?!(?:[ap]m|e)$|[⁰¹²³⁴-⁹])(?:[\\p{L}\\p{Nl}\\p{No}]|[°%‰µΩ\\/·$€£¥]){0,10}";
   return [decimal, new RegExp(`^([-+−]?)\\s*[$€£¥]?\\s*((?:(?:${whole})(?:[${decimal}]\\d*)?|[${decimal}]\\d+)(?:e[-+]?\\d+)?)\\s*${unit}$`, "iu")];
 }));
 function writtenNumber(text, usual) {
@@ -203,11 +203,15 @@ function parsed(text) {
   const full = rows.filter((row) => row.some((c) => c.trim() !== ""));
   return { separator, decimal: separator === "," ? "." : decimalSign(full), rows: full };
 }
-// Whether the first of these rows holds units, as data/units.py finds them: no number in it (1/min is a unit, unless cells below end in it), and two columns or more that hold nothing else below it, or one where all other cells are empty; or one number and three such columns.
+// Whether the first of these rows holds units, as data/units.py finds them: no number in it (1/min and 1e3 are units, unless cells below end in the same or have exponents too), and two columns or more that hold nothing else below it, or one where all other cells are empty or it is a power of ten (10^6); or one number and three such columns.
 function unitsAbove([first, ...below], decimal) {
   const cells = first.map((cell) => cell.trim()), number = (text) => !Number.isNaN(writtenNumber(text, decimal));
   const per = cells.map((text) => /^1\s*(\/\s*(?:\p{L}|[°%‰]).*)$/u.exec(text)?.[1]);
-  const begins = (text, c) => number(text) && !(per[c] && !below.some((row) => (row[c] ?? "").trim().endsWith(per[c])));
+  const power = cells.map((text) => /^1e-?[1-9]\d?(?:\s*|\s+(\S.*))$/i.exec(text));
+  const same = (other, c) => (per[c] ?? power[c][1] ? other.endsWith(per[c] ?? power[c][1]) : false) || (power[c] && /\de[-+]?\d/i.test(other));
+  const begins = (text, c) => number(text) && !((per[c] || power[c]) && !below.some((row) => same((row[c] ?? "").trim(), c)));
+  const inside = (text) => /^(?:\[([^[\]]+)\]|\(([^()]+)\))$/.exec(text)?.slice(1).join("").trim() ?? text;
+  const factor = /^(?:[x×*·]\s*)?(?:10\s*(?:\^|\*\*)\s*[-+−]?\d{1,2}|10[⁻⁺]?[⁰¹²³⁴-⁹]{1,2})(?![\p{L}\p{N}_.])|^[x×*·]\s*1(?:[ ,.'’]?000)+(?![\p{L}\p{N}_.])/iu;
   const alike = cells.map(begins), most = alike.filter(Boolean).length;
   if (below.length < 2 || most > 1 || cells.some((text) => text.length > 12)) return false;
   const nothing = (text) => EMPTY.test(text) || NO_NUMBER.test(text);
@@ -215,8 +219,9 @@ function unitsAbove([first, ...below], decimal) {
     const column = below.map((row) => (row[c] ?? "").trim());
     return !nothing(text) && !alike[c] && column.every((at) => nothing(at) || number(at)) && column.filter((at) => !nothing(at)).length > 0.5 * column.length;
   });
-  const alone = most === 0 && cells.length > 1 && cells.filter((text) => !EMPTY.test(text)).length === 1;
-  return full.filter(Boolean).length > 1 + most - alone;
+  const alone = cells.length > 1 && cells.filter((text) => !EMPTY.test(text)).length === 1;
+  const sure = most === 0 && (alone || full.some((numbers, c) => numbers && factor.test(inside(cells[c]))));
+  return full.filter(Boolean).length > 1 + most - sure;
 }
 // Predictions of a table: its rows with further cells, or a sentence that says what is wrong with it.
 function predicted(text) {
