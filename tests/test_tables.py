@@ -574,6 +574,29 @@ def test_units_below_the_names_stay_with_the_encoding(tmp_path):
     assert [encoding.label(name) for name in ("time", "share", "force")] == ["time [s]", "share", "force [N]"]
 
 
+@pytest.mark.parametrize(("name", "unit", "label"), [
+    ("Funding ($/pupil)", "$", "Funding ($/pupil)"),
+    ("Funding ($/pupil)", "[$]", "Funding ($/pupil)"),
+    ("Funding ($/pupil)", "$/pupil", "Funding ($/pupil)"),
+    ("Funding $/pupil", "$", "Funding $/pupil"),
+    ("Force (N)", "N", "Force (N)"),
+    ("Force [N] (mean)", "N", "Force [N] (mean)"),
+    ("Force (N)", "kN", "Force (N) [kN]"),
+    ("Force (kN)", "N", "Force (kN) [N]"),
+    ("Price (total)", "€", "Price (total) [€]"),
+])  # fmt: skip
+def test_a_unit_that_the_name_tells_is_not_told_again(tmp_path, name, unit, label):
+    """`Funding ($/pupil) [$]` stood on every axis. Of two units the one below the names counts, which is told."""
+    (tmp_path / "a.csv").write_text(f"{name},y\n{unit},m\n1,2\n3,4\n5,5\n", encoding="utf-8")
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        encoding = TableEncoding.learn(read_table(tmp_path / "a.csv"), ["y"])
+    assert encoding.label(name) == label
+    differ = [str(warning.message) for warning in told if "other units below names than in these" in str(warning.message)]
+    assert [said.split(": ")[1] for said in differ] == ([f"{label}."] if "N) [" in label else [])
+    assert encoding.unit(name).strip() in (unit.strip("[]"), "$/pupil")
+
+
 def test_a_scale_of_time_knows_whether_dates_said_their_zone():
     local = pd.Series(["2026-03-29T10:15:00+02:00", "2026-03-31T10:15:00+02:00"])
     rows = pd.DataFrame({"when": local, "x": [1.0, 2.0], "y": [1.0, 2.0]})

@@ -276,6 +276,9 @@ def test_units_beside_numbers_reach_title_axes_and_what_is_said(tmp_path, monkey
     Path("pounds.csv").write_text("\n".join(["weight,fat %,length [mm],price", *rows]).replace("kg", "lb"), "utf-8")
     assert told in mgp("predict", "m.mgp", "pounds.csv", "--out", "p.csv").err
     assert "not converted" not in mgp("predict", "m.mgp", "data.csv", "--out", "p.csv").err
+    told = "warning: length [mm] is in cm here, and was in mm at the fit: numbers are not converted."
+    Path("longer.csv").write_text("\n".join(["weight,fat %,length [mm],price", *rows]).replace(" mm,", " cm,"), "utf-8")
+    assert told in mgp("predict", "m.mgp", "longer.csv", "--out", "p.csv").err
     pytest.importorskip("botorch", reason="needs the extra botorch")
     assert "1: expected price [€] " in mgp("suggest", "m.mgp", "--minimize", "--batch", "1", "--out", "next.csv").err
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from manifoldgp._system.plain_text import argument, counted, listed_names, verb
+from manifoldgp._system.plain_text import argument, counted, listed_names, unit_of, verb
 from manifoldgp.cli._messages import Messages
 
 if TYPE_CHECKING:
@@ -140,12 +140,13 @@ def prepare(encoding: TableEncoding, table: Any, allow_unknown: bool, messages: 
 
 
 def _warn_of_other_units(encoding: TableEncoding, table: Any, messages: Messages) -> None:
-    """Numbers are read without their unit: 80 lb are no 80 kg."""
+    """Numbers are read without their unit: 80 lb are no 80 kg. At the fit the name may have told it."""
     from manifoldgp.data.units import units_of
 
-    here = units_of(table)
-    for name, unit in encoding.units:
-        if here.get(name, unit) != unit:
+    here, known = units_of(table), dict(encoding.units)
+    for name in (*(column.name for column in encoding.columns), *encoding.targets):
+        unit = known.get(name, unit_of(name).strip())
+        if unit and here.get(name, unit) != unit:
             messages.warn(f"{name} is in {here[name]} here, and was in {unit} at the fit: numbers are not converted.")
 
 

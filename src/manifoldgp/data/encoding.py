@@ -22,7 +22,7 @@ from manifoldgp.data.table_checks import (
     refuse_repeated_columns,
     refuse_unknown_words,
 )
-from manifoldgp.data.units import ends_in, units_of
+from manifoldgp.data.units import tells, units_of
 from manifoldgp.errors import FileFormatError, InputError, warn
 
 if TYPE_CHECKING:
@@ -288,9 +288,9 @@ class TableEncoding:
         return 1 + places + np.searchsorted(kept_before, places, side="right")
 
     def label(self, name: str) -> str:
-        """A column of the table or of the model as axes and tables show it: with the unit that stood below it, where its name does not end in it."""
+        """A column of the table or of the model as axes and tables show it: with the unit that stood below it, where its name does not tell it."""
         unit = dict(self.units).get(name)
-        return name if unit is None or ends_in(name, unit) else f"{name} [{unit}]"
+        return name if unit is None or tells(name, unit) else f"{name} [{unit}]"
 
     def unit(self, name: str) -> str:
         """The unit of a column, to be put behind a number: that of the table, or the one that its name has in brackets.

@@ -12,7 +12,7 @@ import numpy as np
 from manifoldgp.data.codes import padded
 from manifoldgp.data.dates import pandas
 from manifoldgp.data.no_values import NO_VALUE
-from manifoldgp.data.units import text_columns, units_row, with_powers_as_numbers, with_units
+from manifoldgp.data.units import others_than_told, text_columns, units_row, with_powers_as_numbers, with_units
 from manifoldgp.data.written_numbers import Written, read_numbers
 from manifoldgp.errors import warn
 
@@ -70,6 +70,8 @@ def with_numbers(table: DataFrame, decimal: str, file: str) -> Numbered:
     table = table.assign(**changed) if changed else table
     beside = {name: found.unit for name, found in read.items() if found.unit}
     below = {name: unit for name, unit in units.items() if name in read}
+    if others := others_than_told(beside | below):
+        warn(f"{file} has other units below names than in these, and those below count: {', '.join(others)}.")
     return Numbered(with_units(table, beside | below), beside_texts)
 
 

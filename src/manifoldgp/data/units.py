@@ -29,26 +29,42 @@ _WITH_EXPONENT = re.compile(r"\d[eE][-+]?\d")
 
 def with_units(table: DataFrame, units: Mapping[Any, str]) -> DataFrame:
     """The table, which keeps the units of columns whose names do not tell them in brackets."""
-    told = {name_in(str(name)): unit for name, unit in units.items() if not (ends_in(str(name), unit) and unit_of(str(name)))}
+    told = {name_in(str(name)): unit for name, unit in units.items() if not (tells(str(name), unit) and unit_of(str(name)))}
     if told:
         table.attrs[UNITS] = table.attrs.get(UNITS, {}) | told
     return table
 
 
-def ends_in(name: str, unit: str) -> bool:
-    """Whether a name ends in the unit.
+def tells(name: str, unit: str) -> bool:
+    """Whether a name tells the unit: in brackets, or at its end, where it may go on with what the unit is for.
 
-    >>> ends_in("length [m]", "m"), ends_in("length_m", "m"), ends_in("fat%", "%"), ends_in("alarm", "m")
-    (True, True, True, False)
+    >>> tells("length [m]", "m"), tells("length_m", "m"), tells("fat%", "%"), tells("alarm", "m"), tells("force [N] (mean)", "N")
+    (True, True, True, False, True)
+    >>> tells("funding ($/pupil)", "$"), tells("dose mg/kg", "mg"), tells("force (kN)", "N"), tells("A/B test", "A")
+    (True, True, False, False)
     """
-    apart = r"(?<![^\W_])" if unit[:1].isalpha() else ""
-    return re.search(rf"{apart}{re.escape(unit)}[)\]]?\s*$", name) is not None
+    this = (r"(?<![^\W_])" if unit[:1].isalpha() else "") + re.escape(unit)
+    return re.search(rf"[\[(]\s*{this}\s*[)\]]|{this}(?:\s*/[^\[\]()]*[)\]]|/\S+|[)\]])?\s*$", name) is not None
+
+
+def others_than_told(units: Mapping[Any, str]) -> list[str]:
+    """Names that tell another unit than stands below them, with that one.
+
+    >>> others_than_told({"force (N)": "kN", "length (m)": "m", "people (total)": "10^6", "share [%]": "-"})
+    ['force (N) [kN]']
+    """
+    return [
+        f"{name} [{unit}]" for name, unit in units.items() if unit_of(str(name)) and _is_unit(unit) and not tells(str(name), unit)
+    ]
 
 
 def units_of(table: DataFrame) -> dict[str, str]:
     """What stood below the names of columns of numbers, or beside all numbers, by name; signs without a letter, such as -, are no unit."""
-    said = table.attrs.get(UNITS, {})
-    return {name: unit for name, unit in said.items() if re.search(r"[^\W\d_]|[%‰°$€£¥]", unit) or factor_of(unit)}
+    return {name: unit for name, unit in table.attrs.get(UNITS, {}).items() if _is_unit(unit)}
+
+
+def _is_unit(text: str) -> bool:
+    return re.search(r"[^\W\d_]|[%‰°$€£¥]", text) is not None or factor_of(text) != ""
 
 
 def units_row(table: DataFrame, decimal: str) -> dict[Any, str]:
