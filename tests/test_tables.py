@@ -995,8 +995,25 @@ def test_numbers_with_units_that_pandas_read_are_said_to_need_read_table():
         encoding.inputs(pd.DataFrame({"area": ["50 m²", "60 m²"]}))
     with pytest.raises(InputError, match=r"'price' must hold numbers; .* '€142,300'. manifoldgp.data.read_table reads"):
         encoding.target_values(pd.DataFrame({"price": ["€142,300"]}))
-    with pytest.raises(InputError, match=r"it has 'large' \(row 1\). Correct or remove these rows."):
+    with pytest.raises(InputError, match=r"it has 'large' \(row 1\). Correct or remove these rows.$"):
         encoding.inputs(pd.DataFrame({"area": ["large", 60.0]}))
+    with pytest.raises(
+        InputError, match=r"it has 'n.a. m²' \(row 2\). Correct or remove these rows. manifoldgp.data.read_table reads"
+    ):
+        encoding.inputs(pd.DataFrame({"area": ["50 m²", "n.a. m²", "60 m²"]}))
+
+
+@pytest.mark.filterwarnings("ignore:Texts in .* are read as numbers")
+def test_columns_that_held_numbers_are_read_as_numbers_again(tmp_path):
+    """Rows of units, words and gaps leave the numbers beside them what they are, and other columns too."""
+    encoding = TableEncoding((Column("a"), Column("b"), Column("kind", "category", ("1 %", "x"))), ("y",), units=(("a", "kg"),))
+    (tmp_path / "new.csv").write_text("a;b;kind\nkg;%;\n1,5 kg;7;1 %\nn. b.;;x\n2,5;9;1 %\n3;1;1 %\n-;1;1 %\n", encoding="utf-8")
+    with pytest.warns(FitWarning, match=r"holds units or words \(kg, %\)"):
+        table = read_table(tmp_path / "new.csv", like=encoding.reading)
+    assert table["a"].tolist()[:4] == ["1.5", "n. b.", "2.5", "3"]
+    assert table["a"].isna().tolist() == [False, False, False, False, True]
+    assert table["kind"].tolist() == ["1 %", "x", "1 %", "1 %", "1 %"]
+    assert encoding.why_not(table).tolist() == ["", "a is 'n. b.', no number; b is missing", "", "", "a is missing"]
 
 
 def test_a_table_from_a_spreadsheet_becomes_numbers_and_says_how(tmp_path):

@@ -467,6 +467,47 @@ def test_cells_that_cannot_be_read_cost_their_rows_alone(here):
     assert "'soon'" in message  # both columns in one run
 
 
+ONE_ODD_CELL = {
+    "percent": (lambda n: f"{n} %", ["12 %", "n.a.%", "13%", "7"], [12, None, 13, 7]),
+    "thousands": (lambda n: f"{1000 + 37 * n:,}", ["1,250", "many", "1,050", "?"], [1250, None, 1050, None]),
+    "currency": (lambda n: f"$ {1000 + n}", ["$1010", "$1020", "tbd", "€1010"], [1010, 1020, None, None]),
+    "unit": (lambda n: f"{n} kg", ["6 lb", "5 kg", "7 lb", "3"], [None, 5, None, 3]),
+    "few are left": (lambda n: f"{n} kg", ["6 kg", "x", "y", "z"], [6, None, None, None]),
+}
+
+
+@pytest.mark.filterwarnings("ignore:Texts in .* are read as numbers")
+@pytest.mark.parametrize("case", ONE_ODD_CELL)
+def test_an_odd_cell_among_numbers_with_signs_costs_its_row_alone(tmp_path, monkeypatch, case):
+    """`n.a.%` in a new table made all percents beside it texts: no row was predicted, and the message named 12%."""
+    monkeypatch.chdir(tmp_path)
+    write, cells, numbers = ONE_ODD_CELL[case]
+    fitted = pd.DataFrame({"share": [write(n) for n in range(24)], "y": np.sin(np.arange(24.0))})
+    fitted.to_csv("data.csv", index=False)
+    mgp("fit", "data.csv", "--target", "y", "--out", "m.mgp", *FAST)
+    new = pd.DataFrame({"share": cells})
+    new.to_csv("new.csv", index=False)
+    told = mgp("predict", "m.mgp", "new.csv", "--out", "p.csv").err
+    found = pd.read_csv("p.csv")
+    known = np.array([number is not None for number in numbers])
+    np.testing.assert_array_equal(found["mean"].notna(), known)
+    reasons = found["reason"][~known]
+    assert all(f"'{cell}'" in why or cell == "?" for cell, why in zip(new["share"][~known], reasons, strict=True))
+    first = np.flatnonzero(~known)[0]
+    assert f"the first: share is '{cells[first]}', {'in another unit' if case == 'unit' else 'no number'}" in told
+    pd.DataFrame({"share": [number for number in numbers if number is not None]}).to_csv("plain.csv", index=False)
+    mgp("predict", "m.mgp", "plain.csv", "--out", "again.csv")
+    np.testing.assert_allclose(found["mean"][known], pd.read_csv("again.csv")["mean"])
+    new.assign(y=0.5).to_csv("new.csv", index=False)
+    assert json.loads(mgp("score", "m.mgp", "new.csv", "--json").out)["rows"] == known.sum()
+    X, _, rows = _test_rows(manifoldgp.load("m.mgp"), "new.csv", False, Messages(True))
+    assert X["share"].tolist() == [number for number in numbers if number is not None]
+    assert rows.tolist() == (1 + np.flatnonzero(known)).tolist()
+    fitted.assign(share=[*fitted["share"][:-1], cells[first]]).to_csv("data.csv", index=False)
+    refused = fails("fit", "data.csv", "-t", "y", "-o", "n.mgp")  # numbers with words beside them look like names there
+    assert f"text in 1 of 24 rows: '{cells[first]}'" in refused or "kg" in write(1)
+
+
 @pytest.mark.parametrize("thousands", [False, True])
 @pytest.mark.parametrize("text", ["n. bestimmt", "<2,0", "siehe Protokoll"])
 def test_a_text_among_numbers_with_decimal_commas_is_refused_as_among_others(here, text, thousands):

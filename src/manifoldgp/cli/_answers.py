@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from manifoldgp.data.encoding import TableEncoding
+    from manifoldgp.data.number_columns import Reading
     from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
     from manifoldgp.estimators.predictions import Distribution
     from manifoldgp.predictor import Predictor
@@ -69,6 +70,11 @@ class Answers(Protocol):
     @property
     def known_columns(self) -> tuple[Sequence[str], Sequence[str]]:
         """Columns that the model reads and its targets, by name; none where it was fitted in Python on what has no names."""
+        ...
+
+    @property
+    def reading(self) -> Reading:
+        """By what tables in files are read."""
         ...
 
     def encoding(self, table: Any, targets: Sequence[str] = ()) -> TableEncoding:
@@ -173,6 +179,10 @@ class _Program:
     def known_columns(self) -> tuple[Sequence[str], Sequence[str]]:
         return [column.name for column in self.table.columns], self.table.targets
 
+    @property
+    def reading(self) -> Reading:
+        return self.table.reading
+
     def encoding(self, table: Any, targets: Sequence[str] = ()) -> TableEncoding:
         return self.table
 
@@ -245,6 +255,12 @@ class _Model:
         from manifoldgp.cli._models import known_columns
 
         return known_columns(self.model)
+
+    @property
+    def reading(self) -> Reading:
+        from manifoldgp.cli._models import reading_of
+
+        return reading_of(self.model)
 
     def encoding(self, table: Any, targets: Sequence[str] = ()) -> TableEncoding:
         from manifoldgp.cli._models import encoding_of

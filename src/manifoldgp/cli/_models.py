@@ -12,6 +12,7 @@ from manifoldgp.cli._messages import Messages
 
 if TYPE_CHECKING:
     from manifoldgp.data.encoding import TableEncoding
+    from manifoldgp.data.number_columns import Reading
     from manifoldgp.data.summary_rows import SummaryRows
 
 
@@ -66,6 +67,17 @@ def known_columns(model: Any) -> tuple[list[str], list[str]]:
         return [column.name for column in encoding.columns], list(encoding.targets)
     inputs, targets = (getattr(model, names, []) for names in ("feature_names_in_", "target_names_"))
     return list(map(str, inputs)), list(map(str, targets))
+
+
+def reading_of(model: Any) -> Reading:
+    """By what tables in files are read for a model."""
+    from manifoldgp.data.number_columns import Reading
+
+    encoding = getattr(model, "table_encoding_", None)
+    if encoding is not None:
+        return encoding.reading
+    inputs, targets = known_columns(model)
+    return Reading(dict.fromkeys((*inputs, *targets), ""))
 
 
 def encoding_of(model: Any, table: Any = None, targets: Sequence[str] = ()) -> TableEncoding:

@@ -66,6 +66,7 @@ def _test_rows(model: Any, file: str, allow_unknown: bool, messages: Messages) -
         encoding_of,
         known_columns,
         prepare,
+        reading_of,
         tell_rows_left_out,
         tell_rows_without_target,
         without_summaries,
@@ -74,7 +75,7 @@ def _test_rows(model: Any, file: str, allow_unknown: bool, messages: Messages) -
     from manifoldgp.errors import InputError
 
     inputs, targets = known_columns(model)
-    table = read_table(file, wanted=[*inputs, *targets])
+    table = read_table(file, wanted=[*inputs, *targets], like=reading_of(model))
     encoding = encoding_of(model, table)
     Y = encoding.target_values(table)
     missing = np.isnan(Y.reshape(len(table), -1)).any(1)

@@ -55,7 +55,7 @@ def score(
     answers = open_answers(model_file, exact)
     inputs, known = answers.known_columns
     with messages.warnings_as_messages():
-        table = read_table(table_file, wanted=[*inputs, *(target or known)])
+        table = read_table(table_file, wanted=[*inputs, *(target or known)], like=answers.reading)
     encoding = answers.encoding(table, target or ())
     if target and tuple(target) != encoding.targets:
         raise InputError(f"This model predicts {', '.join(encoding.targets)}; --target says {', '.join(target)}. Leave it out.")

@@ -16,9 +16,13 @@ SPACES = "'’ \u00a0\u202f"
 """What stands between groups of three digits in either case."""
 
 
+def other_sign(decimal: str) -> str:
+    return "," if decimal == "." else "."
+
+
 def _form(decimal: str) -> re.Pattern[str]:
     """What a number looks like if that is its decimal sign: thousands are groups of three after a first group that does not begin with 0."""
-    thousands = f"[{',' if decimal == '.' else '.'}{SPACES}]"
+    thousands = f"[{other_sign(decimal)}{SPACES}]"
     whole = rf"[1-9]\d{{0,2}}(?:{thousands}\d{{3}})+|\d+"
     number = rf"(?:(?:{whole})(?:{re.escape(decimal)}\d*)?|{re.escape(decimal)}\d+)(?:[eE][-+]?\d+)?"
     return re.compile(rf"(?P<sign>[-+−]?)\s*(?P<before>[{_CURRENCY}]?)\s*(?P<number>{number})\s*(?P<unit>{_UNIT})")

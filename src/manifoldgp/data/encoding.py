@@ -15,6 +15,7 @@ from manifoldgp.data.dates import holds_times, pandas
 from manifoldgp.data.donors import Donors
 from manifoldgp.data.input_columns import is_constant, learn_columns
 from manifoldgp.data.levels import Effects, cross_fitted, learn_effects
+from manifoldgp.data.number_columns import Reading
 from manifoldgp.data.plain_columns import column_from_plain, column_to_plain, in_order
 from manifoldgp.data.table_checks import (
     refuse_missing_columns,
@@ -23,6 +24,7 @@ from manifoldgp.data.table_checks import (
     refuse_unknown_words,
 )
 from manifoldgp.data.units import tells, units_of
+from manifoldgp.data.written_numbers import read_numbers
 from manifoldgp.errors import FileFormatError, InputError, warn
 
 if TYPE_CHECKING:
@@ -302,6 +304,13 @@ class TableEncoding:
         unit = dict(self.units).get(name)
         return unit_of(name if unit is None else f"[{unit}]")
 
+    @property
+    def reading(self) -> Reading:
+        """What other tables in files are read by, so that their columns become what they were at the fit: ``read_table(path, like=...)``."""
+        inputs = (column.name for column in self.columns if column.kind == "number")
+        numbers = (*inputs, *self.targets, *([] if self.noise is None else [self.noise]))
+        return Reading({name: self.unit(name).strip() for name in numbers})
+
     def inputs(self, table: DataFrame, allow_unknown: bool = False) -> DataFrame:
         """The inputs as a DataFrame of numbers (n, D) with the columns ``names``, from a DataFrame that has at least the input columns.
 
@@ -346,7 +355,9 @@ class TableEncoding:
                 for row in np.flatnonzero(missing_in(values)):
                     reasons[row].append(f"{column.name} is missing")
             for row in np.flatnonzero(column.unreadable(values)):
-                reasons[row].append(f"{column.name} is {text(values.iloc[row])!r}, {column.lacking}")
+                other = column.kind == "number" and read_numbers([values.iloc[row]]) is not None
+                lacking = "in another unit than other rows" if other else column.lacking
+                reasons[row].append(f"{column.name} is {text(values.iloc[row])!r}, {lacking}")
             unknown = set() if allow_unknown else set(column.unknown(values))
             for row, value in enumerate(map(text, values)) if unknown else ():
                 if value in unknown:

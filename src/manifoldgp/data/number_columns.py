@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -12,12 +13,21 @@ import numpy as np
 from manifoldgp.data.codes import padded
 from manifoldgp.data.dates import pandas
 from manifoldgp.data.no_values import NO_VALUE
-from manifoldgp.data.units import others_than_told, text_columns, units_row, with_powers_as_numbers, with_units
-from manifoldgp.data.written_numbers import Written, read_numbers
+from manifoldgp.data.units import others_than_told, tells, text_columns, units_row, with_powers_as_numbers, with_units
+from manifoldgp.data.written_numbers import Written, plain_number, read_known_numbers, read_numbers
 from manifoldgp.errors import warn
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
+
+
+class Reading(NamedTuple):
+    """How the table of a fit was read, by which another one is read where its own cells leave something open.
+
+    units: the columns that held numbers, and the unit of each, "" where none is known.
+    """
+
+    units: Mapping[str, str] = MappingProxyType({})
 
 
 class Numbered(NamedTuple):
@@ -27,8 +37,10 @@ class Numbered(NamedTuple):
     texts: dict[str, Series]
 
 
-def with_numbers(table: DataFrame, decimal: str, file: str) -> Numbered:
+def with_numbers(table: DataFrame, decimal: str, file: str, like: Reading) -> Numbered:
     """The table with columns of such texts as numbers and without a row of units; a warning says what was read how.
+
+    In columns that are known to hold numbers, cells that are none stay as they are; others with such cells are left alone.
 
     Parameters
     ----------
@@ -38,8 +50,10 @@ def with_numbers(table: DataFrame, decimal: str, file: str) -> Numbered:
         The file's decimal sign, a point or a comma.
     file
         What the warning calls it.
+    like
+        How a table of its kind was read.
     """
-    units = units_row(table, decimal)
+    units = units_row(table, decimal, like.units)
     if units:
         warn(
             f"The first row of {file} holds units or words ({', '.join(units.values())}); it is left out, and rows are counted below it."
@@ -52,9 +66,7 @@ def with_numbers(table: DataFrame, decimal: str, file: str) -> Numbered:
         table = with_powers_as_numbers(table)
     texts = {name: _known(table[name]) for name in text_columns(table)}
     codes = {str(name): known for name, known in texts.items() if padded(known.dropna())}
-    read = {
-        name: found for name in texts if name not in codes and (found := read_numbers(list(table[name]), decimal)) is not None
-    }
+    read = {name: found for name in texts if name not in codes and (found := _read(table[name], decimal, like.units)) is not None}
     said = [
         f"{name} ({_quoted(found.example)} is {_in_full(_first(found, table[name]))})"
         for name, found in read.items()
@@ -62,7 +74,7 @@ def with_numbers(table: DataFrame, decimal: str, file: str) -> Numbered:
     ]
     if said:
         warn(f"Texts in {file} are read as numbers: {', '.join(said)}.")
-    changed: dict[str, Any] = codes | {str(name): _as_whole(found.numbers) for name, found in read.items()}
+    changed: dict[str, Any] = codes | {str(name): _as_numbers(table[name], found, decimal) for name, found in read.items()}
     if decimal == ",":
         others = [name for name in texts if name not in read and name not in codes]
         changed |= {str(name): table[name].map(_with_point) for name in others}
@@ -73,6 +85,33 @@ def with_numbers(table: DataFrame, decimal: str, file: str) -> Numbered:
     if others := others_than_told(beside | below):
         warn(f"{file} has other units below names than in these, and those below count: {', '.join(others)}.")
     return Numbered(with_units(table, beside | below), beside_texts)
+
+
+def _read(values: Any, decimal: str, units: Mapping[str, str]) -> Written | None:
+    """A column of texts as numbers. units: those of columns that are known to hold numbers."""
+    cells, name = list(values), str(values.name)
+    found = read_numbers(cells, decimal)
+    if found is not None or name not in units:
+        return found
+    return read_known_numbers(cells, decimal, lambda unit: unit == units[name] or tells(name, unit))
+
+
+def _as_numbers(values: Any, found: Written, decimal: str) -> Any:
+    """The numbers (n,) of a column; where some cells are none, all as texts with decimal points, and these as they are.
+
+    >>> found = Written(np.array([1250.0, np.nan, np.nan, 7.0]), "1.250", "", (1,))
+    >>> _as_numbers(pandas().Series(["1.250", "n.a.%", "?", "7"]), found, ",").tolist()
+    ['1250', 'n.a.%', nan, '7']
+    """
+    if not found.odd:
+        return _as_whole(found.numbers)
+    cells: list[Any] = [math.nan if math.isnan(number) else _in_full(number) for number in found.numbers]
+    for row, value in enumerate(values):
+        if isinstance(value, str) and plain_number(value, ".") == found.numbers[row]:
+            cells[row] = value
+    for row in found.odd:
+        cells[row] = _with_point(values.iloc[row]) if decimal == "," else values.iloc[row]
+    return pandas().Series(cells, index=values.index, dtype=object)
 
 
 def _written(values: Any, found: Written, decimal: str) -> Series:

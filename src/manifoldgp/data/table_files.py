@@ -19,7 +19,7 @@ from manifoldgp.data.codes import padded
 from manifoldgp.data.columns import pandas, text
 from manifoldgp.data.excel_files import read_sheet
 from manifoldgp.data.no_values import NO_VALUE
-from manifoldgp.data.number_columns import Numbered, with_numbers
+from manifoldgp.data.number_columns import Numbered, Reading, with_numbers
 from manifoldgp.data.text_files import PACKED, TextSource, text_source
 from manifoldgp.data.units import UNITS, with_power_as_written, with_units
 from manifoldgp.data.written_numbers import read_numbers
@@ -38,7 +38,9 @@ _MOST_TOLD = 4
 _CALLED = {"parquet": "Parquet", "excel": "Excel"}
 
 
-def read_table(path: str | Path, *, sheet: str | None = None, wanted: Sequence[str] = ()) -> DataFrame:
+def read_table(
+    path: str | Path, *, sheet: str | None = None, wanted: Sequence[str] = (), like: Reading | None = None
+) -> DataFrame:
     """The table in a file as a pandas DataFrame, rows numbered from 0; "-" is CSV on standard input.
 
     A CSV whose first line has semicolons and no comma is read with semicolons, and with decimal commas where it has such numbers. Text is UTF-8, UTF-16 or,
@@ -54,11 +56,15 @@ def read_table(path: str | Path, *, sheet: str | None = None, wanted: Sequence[s
         Which sheet of an Excel file is read.
     wanted
         Columns that the table is read for: of an Excel file with several sheets the first one that has them is read.
+    like
+        How the table of a fit was read, ``model.table_encoding_.reading``: columns that held numbers there hold numbers, and single cells that are none stay as they are.
     """
-    return read_as_written(path, sheet=sheet, wanted=wanted).table
+    return read_as_written(path, sheet=sheet, wanted=wanted, like=like).table
 
 
-def read_as_written(path: str | Path, *, sheet: str | None = None, wanted: Sequence[str] = ()) -> Numbered:
+def read_as_written(
+    path: str | Path, *, sheet: str | None = None, wanted: Sequence[str] = (), like: Reading | None = None
+) -> Numbered:
     """The table in a file as `read_table` reads it, and the texts of columns with a unit beside their numbers, for who writes these columns again."""
     name = str(path)
     kind = "text" if name == "-" else _kind(name)
@@ -82,7 +88,7 @@ def read_as_written(path: str | Path, *, sheet: str | None = None, wanted: Seque
     if kind != "parquet":
         table = _named_by_two_rows(table, decimal, name)
     _refuse_repeated(list(table.columns), name)
-    return Numbered(table, {}) if kind == "parquet" else with_numbers(table, decimal, _called(name))
+    return Numbered(table, {}) if kind == "parquet" else with_numbers(table, decimal, _called(name), like or Reading())
 
 
 def _named_by_two_rows(table: DataFrame, decimal: str, file: str) -> DataFrame:

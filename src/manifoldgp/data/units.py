@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from manifoldgp._system.plain_text import factor_of, name_in, unit_of, without_brackets
 from manifoldgp.data.dates import pandas
 from manifoldgp.data.no_values import NO_VALUE
-from manifoldgp.data.written_numbers import read_numbers
+from manifoldgp.data.written_numbers import read_known_numbers, read_numbers
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -67,11 +67,12 @@ def _is_unit(text: str) -> bool:
     return re.search(r"[^\W\d_]|[%‰°$€£¥]", text) is not None or factor_of(text) != ""
 
 
-def units_row(table: DataFrame, decimal: str) -> dict[Any, str]:
+def units_row(table: DataFrame, decimal: str, numbers: Container[str] = ()) -> dict[Any, str]:
     """The words of the first row by column, if no cell of it is a number and two columns or more hold nothing but numbers below it.
 
     One such column is enough where all other cells of the row are empty, or the one above it is a power of ten (10^6).
     One number, such as 1000, may be a unit where words stand above the numbers of three columns or more.
+    numbers: columns that are known to hold numbers, where a few cells may be none.
     """
     if len(table) < 3:
         return {}
@@ -79,7 +80,7 @@ def units_row(table: DataFrame, decimal: str) -> dict[Any, str]:
     if any(not isinstance(value, (str, int, float, np.number)) or len(str(value)) > 12 for value in first.values()):
         return {}
     alike = [name for name, value in first.items() if _begins_numbers(str(value), table[name].iloc[1:], decimal)]
-    below = [name for name in text_columns(table) if name not in alike and _numbers_below(table[name], decimal)]
+    below = [name for name in text_columns(table) if name not in alike and _numbers_below(table[name], decimal, name in numbers)]
     alone = len(first) == 1 < len(table.columns)
     sure = alone or any(_is_power(without_brackets(str(first[name]))) for name in below)
     found = len(below) > 1 - sure if not alike else len(alike) == 1 and len(below) > 2
@@ -132,9 +133,12 @@ def with_powers_as_numbers(table: DataFrame) -> DataFrame:
     return table.assign(**changed) if changed else table
 
 
-def _numbers_below(values: Iterable[object], decimal: str) -> bool:
-    cells = list(values)
-    return isinstance(cells[0], str) and cells[0].strip() not in NO_VALUE and read_numbers(cells[1:], decimal) is not None
+def _numbers_below(values: Iterable[object], decimal: str, known: bool) -> bool:
+    first, *below = values
+    if not isinstance(first, str) or first.strip() in NO_VALUE:
+        return False
+    found = read_known_numbers(below, decimal) if known else read_numbers(below, decimal)
+    return found is not None and bool(np.isfinite(found.numbers).mean() > 0.5)
 
 
 def text_columns(table: DataFrame) -> list[Any]:

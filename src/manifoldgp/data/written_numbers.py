@@ -5,22 +5,23 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from manifoldgp.data.dates import pandas
-from manifoldgp.data.decimal_signs import FORMS, SPACES
+from manifoldgp.data.decimal_signs import FORMS, SPACES, other_sign
 from manifoldgp.data.no_values import NO_VALUE
 
 
 class Written(NamedTuple):
-    """A column of texts read as numbers (n,), one of the texts that is no plain number, if there is one, and the sign or word that stands beside them."""
+    """A column of texts read as numbers (n,), one of the texts that is no plain number, if there is one, and the sign or word that stands beside them; odd: rows that are no numbers."""
 
     numbers: np.ndarray
     example: str | None
     unit: str
+    odd: tuple[int, ...] = ()
 
 
 def read_numbers(values: Sequence[object], decimal: str = ".") -> Written | None:
@@ -29,7 +30,7 @@ def read_numbers(values: Sequence[object], decimal: str = ".") -> Written | None
     Less than half may leave the unit out, as rows that were added later do.
 
     >>> read_numbers(["$1,234.50", "$80", "?"])
-    Written(numbers=array([1234.5,   80. ,    nan]), example='$1,234.50', unit='$')
+    Written(numbers=array([1234.5,   80. ,    nan]), example='$1,234.50', unit='$', odd=())
     >>> read_numbers(["1.234", "5,5"], decimal=",").numbers
     array([1234. ,    5.5])
     >>> read_numbers(["3 kg", "4 kg", "5"]).numbers
@@ -37,47 +38,78 @@ def read_numbers(values: Sequence[object], decimal: str = ".") -> Written | None
     >>> read_numbers(["3 kg", "4 lb"]) is None
     True
     """
-    for sign in (decimal, "," if decimal == "." else "."):
-        found = _read(values, sign, decimal)
-        if found is not None:
-            return found
+    for sign in (decimal, other_sign(decimal)):
+        cells = _Cells(len(values))
+        if not all(cells.read(row, value, sign) for row, value in enumerate(values)):
+            continue
+        units, known = Counter(cells.units.values()), np.isfinite(cells.numbers).mean() if len(values) else 0.0
+        one = len(units) == 1 or (len(units) == 2 and 2 * units.get("", units.total()) < units.total())
+        if (one or not units) and known > 0.5:
+            return cells.written(values, next(filter(None, units), ""), decimal)
     return None
 
 
-def _read(values: Sequence[object], decimal: str, usual: str) -> Written | None:
-    """Texts as numbers by one decimal sign. usual: that of the table, whose numbers need no telling."""
-    numbers = np.full(len(values), np.nan)
-    units, example = Counter(), None
-    for row, value in enumerate(values):
-        if isinstance(value, (bool, np.bool_)):
-            return None
-        if isinstance(value, (int, float, np.number)):
-            numbers[row] = value
-        elif isinstance(value, str):
-            if value.strip().casefold() in NO_VALUE:
-                continue
-            match = FORMS[decimal].fullmatch(value.strip())
+def read_known_numbers(values: Sequence[object], decimal: str = ".", own: Callable[[str], bool] = bool) -> Written | None:
+    """Texts of a column that is known to hold numbers: all that are some in one unit, or without one, by the decimal sign that reads more of them; None: there is none.
+
+    own: which unit is surely the column's; else it is the one that most cells have.
+
+    >>> read_known_numbers(["12 %", "n.a.%", "?", "7"])
+    Written(numbers=array([12., nan, nan,  7.]), example='12 %', unit='%', odd=(1,))
+    >>> read_known_numbers(["80 lb", "70 lb", "90 kg"], own=lambda unit: unit == "kg").odd, read_known_numbers(["n.a."])
+    ((0, 1), None)
+    """
+    found = []
+    for sign in (decimal, other_sign(decimal)):
+        cells = _Cells(len(values))
+        odd = [row for row, value in enumerate(values) if not cells.read(row, value, sign)]
+        units = Counter(cells.units.values())
+        unit = next(
+            (unit for unit in units if unit and own(unit)), max(units, key=lambda unit: (units[unit], not unit), default="")
+        )
+        others = [row for row, beside in cells.units.items() if beside not in (unit, "")]
+        cells.numbers[others] = np.nan
+        found.append(cells.written(values, unit, decimal)._replace(odd=tuple(sorted([*odd, *others]))))
+    most = max(found, key=lambda written: np.isfinite(written.numbers).sum())  # of two the first
+    return most if np.isfinite(most.numbers).any() else None
+
+
+class _Cells:
+    """Cells of a column that are read one by one: their numbers, and what stands beside those that were texts, by row."""
+
+    def __init__(self, rows: int) -> None:
+        self.numbers = np.full(rows, np.nan)
+        self.units: dict[int, str] = {}
+
+    def read(self, row: int, value: object, decimal: str) -> bool:
+        """Whether a cell is a number, or has none; the number is kept."""
+        if isinstance(value, str):
+            text = value.strip()
+            match = FORMS[decimal].fullmatch(text)
             if match is None:
-                return None
-            numbers[row] = _number(match, decimal)
-            units[match["before"] + match["unit"]] += 1
-            example = example or (None if _plain(value, usual) == numbers[row] else value)
-        elif not pandas().isna(value):
-            return None
-    known = np.isfinite(numbers).mean() if len(numbers) else 0.0
-    one = len(units) == 1 or (len(units) == 2 and 2 * units.get("", units.total()) < units.total())
-    unit = next(filter(None, units), "")
-    return Written(numbers, example, unit) if (one or not units) and known > 0.5 else None
+                return text.casefold() in NO_VALUE
+            self.numbers[row] = _number(match, decimal)
+            self.units[row] = match["before"] + match["unit"]
+            return True
+        if isinstance(value, (int, float, np.number)) and not isinstance(value, bool):
+            self.numbers[row] = value
+            return True
+        return not isinstance(value, (bool, np.bool_)) and bool(pandas().isna(value))
+
+    def written(self, values: Sequence[object], unit: str, usual: str) -> Written:
+        """The column. usual: the decimal sign of the table, whose numbers need no telling."""
+        texts = ((value, self.numbers[row]) for row in self.units if isinstance(value := values[row], str))
+        return Written(self.numbers, next((t for t, n in texts if math.isfinite(n) and plain_number(t, usual) != n), None), unit)
 
 
-def _plain(value: str, decimal: str) -> float:
+def plain_number(text: str, decimal: str) -> float:
     """What the text says by the decimal sign alone; NaN if there is more to read."""
     try:
-        return float(value.replace(",", ".") if decimal == "," and "." not in value else value)
+        return float(text.replace(",", ".") if decimal == "," and "." not in text else text)
     except ValueError:
         return math.nan
 
 
 def _number(match: re.Match[str], decimal: str) -> float:
-    digits = re.sub(rf"[{',' if decimal == '.' else '.'}{SPACES}]", "", match["number"]).replace(decimal, ".")
+    digits = re.sub(rf"[{other_sign(decimal)}{SPACES}]", "", match["number"]).replace(decimal, ".")
     return float(digits) * (-1.0 if match["sign"] in ("-", "−") else 1.0)

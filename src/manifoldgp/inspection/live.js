@@ -51,10 +51,10 @@ function writtenNumber(text, usual) {
 // Cells without a value, as tables are read: those of pandas in every column, and the signs of data/no_values.py among numbers.
 const EMPTY = /^(?:|#N\/A|#N\/A N\/A|#NA|-?1\.#IND|-?1\.#QNAN|-?nan|-?NaN|<NA>|N\/A|n\/a|NA|NULL|null|None)$/, NO_NUMBER = /^(?:[?.–—-]|--|n\. ?a\.|k\. ?a\.|n\/a|na|nan)$/i;
 const lacking = (column, text) => EMPTY.test(text) || (column.kind === "number" && NO_NUMBER.test(text));
-// The decimal sign of a column: that of the table, unless only the other one reads all of its cells.
+// The decimal sign of a column: that of the table, unless the other one reads more of its cells.
 function signOf(cells, usual) {
-  const other = usual === "," ? "." : ",", readBy = (sign) => cells.every((text) => EMPTY.test(text) || NO_NUMBER.test(text) || WRITTEN[sign].test(text));
-  return readBy(usual) || !readBy(other) ? usual : other;
+  const other = usual === "," ? "." : ",", readBy = (sign) => cells.filter((text) => WRITTEN[sign].test(text)).length;
+  return readBy(usual) < readBy(other) ? other : usual;
 }
 // The decimal sign of rows of cells that no comma separates, as data/decimal_signs.py finds it.
 function decimalSign(rows) {
