@@ -484,12 +484,51 @@ def test_the_decimal_sign_of_a_pasted_table_is_that_of_its_file(chromium, tmp_pa
     tables += [rng.choice([*thousands, "1.250.000", "1,250,000", "1,250"], (rng.integers(1, 4), 2)).tolist() for _ in range(100)]
     tables += [[["1.250"]] * 300 + [["957"]]]
     functions = (resources.files("manifoldgp.inspection") / "live.js").read_text(encoding="utf-8").split("// Distance from")[0]
-    code = f"const data = {{}}; {functions} return {json.dumps(tables)}.map(decimalSign);"
+    known = [rng.choice(["", ".", ","], 4).tolist() for _ in tables]
+    pairs = json.dumps(list(zip(tables, known, strict=True)))
+    code = (
+        f"const data = {{}}; {functions} return {pairs}.map(([rows, known]) => [decimalSign(rows)[0], decimalSign(rows, known)]);"
+    )
     dom, console = browse(chromium, with_script("<html><body></body></html>", code, tmp_path / "m.html"), tmp_path / "profile")
     assert not console
     expected = [decimal_sign(table).sign for table in tables]
     assert 0.2 < expected.count(",") / len(expected) < 0.8
-    assert outcome_of(dom) == expected
+    with_known = [decimal_sign(table, known=dict(enumerate(signs))) for table, signs in zip(tables, known, strict=True)]
+    assert outcome_of(dom) == [[sign, [found.sign, not found.unclear]] for sign, found in zip(expected, with_known, strict=True)]
+
+
+@pytest.mark.filterwarnings("ignore:Texts in .* are read as numbers", "ignore:Commas in")
+def test_a_pasted_table_that_leaves_its_decimal_sign_open_is_read_as_the_fit_was(chromium, tmp_path):
+    (tmp_path / "data.csv").write_text("\n".join(["km;y", *(f"1.{100 + 37 * n};0,{n % 7}" for n in range(24))]) + "\n")
+    encoded = read_table(tmp_path / "data.csv")
+    assert encoded["km"].max() == 1951
+    model = GPRegressor(restarts=1, max_iter=3).fit(encoded[["km"]], encoded["y"])
+    model.table_encoding_ = TableEncoding.learn(encoded, ["y"])
+    write_model_report(model, tmp_path / "model.html")
+    tables = [
+        "km;z\n1.250;3\n",
+        "km\n1.250\n",
+        "km,z\n1.250,3\n",
+        "km;z\n1.250;0.5\n",
+        "km\n1,250\n957\n",
+        "km;z\n1.250;x\nn.a.;3\n",
+    ]
+    values = []
+    for text in tables:
+        (tmp_path / "new.csv").write_text(text)
+        values.append([str(cell) for cell in read_table(tmp_path / "new.csv", like=model.table_encoding_.reading)["km"]])
+    assert values == [["1250"], ["1250"], ["1250"], ["1.25"], ["1.25", "957.0"], ["1250.0", "nan"]]
+    tables.append("km;z\n1250,0;3,5\n1,25;2,5\n957,0;2,5\n")
+    code = f"""
+      const box = document.querySelector("#live-table textarea"), go = document.querySelector("#live-table button");
+      const means = (text) => {{ box.value = text; go.click(); return [...document.querySelectorAll("#live-table tbody tr")].map((row) => row.cells[row.cells.length - 5].textContent); }};
+      return {json.dumps(tables)}.map(means);"""
+    dom, console = browse(
+        chromium, with_script((tmp_path / "model.html").read_text("utf-8"), code, tmp_path / "m.html"), tmp_path / "profile"
+    )
+    assert not console
+    *found, (thousands, one, hundreds) = outcome_of(dom)
+    assert found == [[thousands], [thousands], [thousands], [one], [one, hundreds], [thousands, ""]]
 
 
 def test_units_are_found_on_the_page_where_tables_find_them(chromium, tmp_path):

@@ -476,6 +476,83 @@ def test_points_that_may_separate_thousands_are_told(tmp_path):
         assert read_table(tmp_path / "a.csv")["km"].tolist() == [265.786, 213.011, 33.676, 104.211]
 
 
+READ_AS_AT_THE_FIT = {
+    "points of thousands": (
+        "km;y\n1.298;0,5\n957;1,5\n2.265;2\n",
+        "km;y\n1.250;1\n",
+        1250,
+        "as at the fit: km ('1.250' is 1250)",
+    ),
+    "a single column": ("km;y\n1.298;0,5\n957;1,5\n2.265;2\n", "km\n1.250\n", 1250, "as at the fit: km ('1.250' is 1250)"),
+    "tabs": ("km;y\n1.298;0,5\n957;1,5\n2.265;2\n", "km\ty\n1.250\t1\n", 1250, "as at the fit: km ('1.250' is 1250)"),
+    "commas between cells": (
+        "km;y\n1.298;0,5\n957;1,5\n2.265;2\n",
+        "km,y\n1.250,1\n",
+        1250,
+        "as at the fit: km ('1.250' is 1250)",
+    ),
+    "decimal commas": (
+        "km;y\n1,5;1\n2,25;2\n",
+        "km;y\n1,250;1\n957;2\n",
+        1.25,
+        "decimal commas, as at the fit: km ('1,250' is 1.25",
+    ),
+    "a single one of these": (
+        "km;y\n1,5;1\n2,25;2\n",
+        "km\n957\n1,250\n",
+        957,
+        "decimal commas, as at the fit: km ('1,250' is 1.25",
+    ),
+    "decimal points": (
+        "km\ty\n1.5\t1\n2.25\t2\n",
+        "km\ty\n1.250\t1\n957\t2\n1.500\t3\n2.500\t4\n",
+        1.25,
+        "points, as at the fit: km",
+    ),
+    "commas of thousands": ('km,y\n"1,298",1\n957,2\n', "km;y\n1,250;1\n", 1250, "as at the fit: km ('1,250' is 1250)"),
+    "texts beside numbers": (
+        'km,y\n"1.298,50 €",0.5\n957 €,1.5\n',
+        "km,y\n1.250 €,2.5\n",
+        1250,
+        "as at the fit: km ('1.250 €' is 1250)",
+    ),
+    "the table tells it": ("km;y\n1.298;0,5\n957;1,5\n2.265;2\n", "km;y\n1.250;0.5\n", 1.25, ""),
+    "nothing is known": ("km;y\n1298;1\n957;2\n", "km;y\n1.250;1\n", 1.25, "decimal points: km ('1.250' is 1.25, not 1250)"),
+}
+
+
+@pytest.mark.parametrize("case", READ_AS_AT_THE_FIT)
+def test_a_decimal_sign_that_a_table_leaves_open_is_that_of_the_fit(tmp_path, case):
+    """A new table with 1.250 alone was read as 1.25, where the fit had read 1250."""
+    fitted, new, number, said = READ_AS_AT_THE_FIT[case]
+    (tmp_path / "fitted.csv").write_text(fitted, encoding="utf-8")
+    (tmp_path / "new.csv").write_text(new, encoding="utf-8")
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        learnt = TableEncoding.learn(read_table(tmp_path / "fitted.csv"), ["y"])
+        encoding = TableEncoding.from_plain(json.loads(json.dumps(learnt.to_plain())))
+        told.clear()
+        assert read_table(tmp_path / "new.csv", like=encoding.reading)["km"].tolist()[0] == number
+    assert encoding == learnt
+    assert len(told) == (said != "")
+    assert said in "".join(str(warning.message) for warning in told)
+
+
+@pytest.mark.filterwarnings("ignore:Texts in .* are read as numbers")
+def test_signs_of_several_files_are_kept_with_their_units(tmp_path):
+    for name, rows in (("a.csv", "1,5 kg;1\n2 kg;2\n"), ("b.csv", "3 kg;1.250\n4 kg;957\n")):
+        (tmp_path / name).write_text("x;y\n" + rows, encoding="utf-8")
+    with pytest.warns(FitWarning, match="taken for decimal points"):
+        table = read_tables([tmp_path / "a.csv", tmp_path / "b.csv"])
+    encoding = TableEncoding.learn(table, ["y"])
+    assert (encoding.units, encoding.signs.columns) == ((("x", "kg"),), (("x", ","),))
+    earlier = {name: value for name, value in encoding.to_plain().items() if name != "signs"}
+    assert not any(TableEncoding.from_plain(earlier).signs)
+    for wrong in ({"plain": 3, "columns": {}}, {"plain": ",", "columns": {"x": ";"}}, ["."], {}):
+        with pytest.raises(FileFormatError):
+            TableEncoding.from_plain(encoding.to_plain() | {"signs": wrong})
+
+
 @pytest.mark.parametrize("shows", ["0.123", "-0.250", "1.5", "1.250e3"])
 def test_measured_numbers_with_three_decimals_keep_their_points(tmp_path, shows):
     """One number that only a decimal point explains tells the sign of the table, whatever whole numbers there are."""

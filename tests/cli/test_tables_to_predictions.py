@@ -508,6 +508,28 @@ def test_an_odd_cell_among_numbers_with_signs_costs_its_row_alone(tmp_path, monk
     assert f"text in 1 of 24 rows: '{cells[first]}'" in refused or "kg" in write(1)
 
 
+def test_thousands_of_the_fit_are_thousands_in_new_tables(tmp_path, monkeypatch):
+    """`1.250` alone was 1.25 in a new table, with a warning that nothing told; the fit had read 1250."""
+    monkeypatch.chdir(tmp_path)
+    rows = [f"1.{100 + 30 * n};2.{100 + 7 * n}" for n in range(24)]
+    Path("data.csv").write_text("\n".join(["km;price", "957;1.100", *rows]), "utf-8")
+    mgp("fit", "data.csv", "--target", "price", "--out", "m.mgp", *FAST)
+    for file, text in (
+        ("one.csv", "km\n1.250\n"),
+        ("plain.csv", "km\n1250\n"),
+        ("new.csv", "km;price\n1.250;2.200\n1.260;2.300\n"),
+    ):
+        Path(file).write_text(text, "utf-8")
+    done = mgp("predict", "m.mgp", "one.csv", "--out", "p.csv")
+    assert "warning: Texts in one.csv are read as numbers, points and commas as at the fit: km ('1.250' is 1250)." in done.err
+    mgp("predict", "m.mgp", "plain.csv", "--out", "q.csv")
+    assert Path("p.csv").read_text("utf-8") == Path("q.csv").read_text("utf-8")
+    score = json.loads(mgp("score", "m.mgp", "new.csv", "--json").out)["scores"]["price"]
+    assert score["rmse"] < 500
+    said = mgp("report", "m.mgp", "--test", "new.csv", "--out", "r.html").err
+    assert "as at the fit: km ('1.250' is 1250), price ('2.200' is 2200)." in said
+
+
 @pytest.mark.parametrize("thousands", [False, True])
 @pytest.mark.parametrize("text", ["n. bestimmt", "<2,0", "siehe Protokoll"])
 def test_a_text_among_numbers_with_decimal_commas_is_refused_as_among_others(here, text, thousands):

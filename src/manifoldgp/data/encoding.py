@@ -12,10 +12,11 @@ import numpy as np
 from manifoldgp._system.plain_text import counted, digits, unit_of
 from manifoldgp.data.columns import ONE_HOT, Column, column_of, missing_in, target_numbers, text
 from manifoldgp.data.dates import holds_times, pandas
+from manifoldgp.data.decimal_signs import NO_SIGNS, KnownSigns
 from manifoldgp.data.donors import Donors
 from manifoldgp.data.input_columns import is_constant, learn_columns
 from manifoldgp.data.levels import Effects, cross_fitted, learn_effects
-from manifoldgp.data.number_columns import Reading
+from manifoldgp.data.number_columns import Reading, signs_of
 from manifoldgp.data.plain_columns import column_from_plain, column_to_plain, in_order
 from manifoldgp.data.table_checks import (
     refuse_missing_columns,
@@ -74,6 +75,8 @@ class TableEncoding:
         Rows of the training table, in order and counted from 0, that the model has not seen: they lack the target or an input. None: they are too many to keep, or not known.
     ranges
         The least and the largest value that each number, date and duration had in the training rows, by the name that the model sees; empty where they are not known.
+    signs
+        The decimal signs of the file that the table was read from, as far as it showed any.
 
     Examples
     --------
@@ -98,6 +101,7 @@ class TableEncoding:
     units: tuple[tuple[str, str], ...] = ()
     rows_left_out: tuple[int, ...] | None = ()
     ranges: tuple[tuple[str, float, float], ...] = ()
+    signs: KnownSigns = NO_SIGNS
 
     def __post_init__(self) -> None:
         if not self.columns:
@@ -166,6 +170,7 @@ class TableEncoding:
             ignored=tuple(name for name in names if name not in (*special, *inputs, *constant)),
             missing=missing,
             units=tuple((name, unit) for name, unit in units_of(table).items() if name in (*inputs, *targets)),
+            signs=signs_of(table).of_all((*inputs, *targets, noise)),
         )
         return encoding._with_effects(table, y)._with_ranges(table, y).with_donors(table)
 
@@ -309,7 +314,7 @@ class TableEncoding:
         """What other tables in files are read by, so that their columns become what they were at the fit: ``read_table(path, like=...)``."""
         inputs = (column.name for column in self.columns if column.kind == "number")
         numbers = (*inputs, *self.targets, *([] if self.noise is None else [self.noise]))
-        return Reading({name: self.unit(name).strip() for name in numbers})
+        return Reading({name: self.unit(name).strip() for name in numbers}, self.signs)
 
     def inputs(self, table: DataFrame, allow_unknown: bool = False) -> DataFrame:
         """The inputs as a DataFrame of numbers (n, D) with the columns ``names``, from a DataFrame that has at least the input columns.
@@ -425,6 +430,7 @@ class TableEncoding:
             "units": list(map(list, self.units)),
             "rows_left_out": None if self.rows_left_out is None else list(self.rows_left_out),
             "ranges": list(map(list, self.ranges)),
+            "signs": self.signs.to_plain(),
         }
 
     @classmethod
@@ -446,7 +452,8 @@ class TableEncoding:
                 rows_left_out=None if left_out is None else in_order(left_out),
                 ranges=tuple(
                     (str(name), float(low), float(high)) for name, low, high in plain.get("ranges", ())
-                ),  # earlier files lack them
+                ),  # earlier files lack them, and signs
+                signs=KnownSigns.from_plain(plain["signs"]) if "signs" in plain else NO_SIGNS,
             )
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise FileFormatError(

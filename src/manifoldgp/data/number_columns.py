@@ -12,6 +12,7 @@ import numpy as np
 
 from manifoldgp.data.codes import padded
 from manifoldgp.data.dates import pandas
+from manifoldgp.data.decimal_signs import NO_SIGNS, DecimalSign, KnownSigns, means_either
 from manifoldgp.data.no_values import NO_VALUE
 from manifoldgp.data.units import others_than_told, tells, text_columns, units_row, with_powers_as_numbers, with_units
 from manifoldgp.data.written_numbers import Written, plain_number, read_known_numbers, read_numbers
@@ -21,13 +22,21 @@ if TYPE_CHECKING:
     from pandas import DataFrame, Series
 
 
+_SIGNS = "decimal signs"
+"""Under which name a DataFrame's attrs keep by which it was read."""
+
+_ROWS_WITH_SIGNS = 1000
+"""Rows, the first, that show whether a table has decimals."""
+
+
 class Reading(NamedTuple):
     """How the table of a fit was read, by which another one is read where its own cells leave something open.
 
-    units: the columns that held numbers, and the unit of each, "" where none is known.
+    units: the columns that held numbers, and the unit of each, "" where none is known. signs: its decimal signs.
     """
 
     units: Mapping[str, str] = MappingProxyType({})
+    signs: KnownSigns = NO_SIGNS
 
 
 class Numbered(NamedTuple):
@@ -37,7 +46,7 @@ class Numbered(NamedTuple):
     texts: dict[str, Series]
 
 
-def with_numbers(table: DataFrame, decimal: str, file: str, like: Reading) -> Numbered:
+def with_numbers(table: DataFrame, found: DecimalSign, file: str, like: Reading) -> Numbered:
     """The table with columns of such texts as numbers and without a row of units; a warning says what was read how.
 
     In columns that are known to hold numbers, cells that are none stay as they are; others with such cells are left alone.
@@ -46,13 +55,15 @@ def with_numbers(table: DataFrame, decimal: str, file: str, like: Reading) -> Nu
     ----------
     table
         As it was read, with different names.
-    decimal
-        The file's decimal sign, a point or a comma.
+    found
+        The file's decimal sign.
     file
         What the warning calls it.
     like
         How a table of its kind was read.
     """
+    decimal, told_here = found.sign, found.looked_for and not found.unclear
+    signs = KnownSigns(decimal) if told_here else like.signs
     units = units_row(table, decimal, like.units)
     if units:
         warn(
@@ -66,40 +77,62 @@ def with_numbers(table: DataFrame, decimal: str, file: str, like: Reading) -> Nu
         table = with_powers_as_numbers(table)
     texts = {name: _known(table[name]) for name in text_columns(table)}
     codes = {str(name): known for name, known in texts.items() if padded(known.dropna())}
-    read = {name: found for name in texts if name not in codes and (found := _read(table[name], decimal, like.units)) is not None}
-    said = [
-        f"{name} ({_quoted(found.example)} is {_in_full(_first(found, table[name]))})"
-        for name, found in read.items()
-        if found.example
-    ]
-    if said:
-        warn(f"Texts in {file} are read as numbers: {', '.join(said)}.")
-    changed: dict[str, Any] = codes | {str(name): _as_numbers(table[name], found, decimal) for name, found in read.items()}
+    read = {
+        name: column
+        for name in texts
+        if name not in codes and (column := _read(table[name], decimal, signs, like.units)) is not None
+    }
+    examples = {name: column.example for name, column in read.items() if column.example}
+    if examples:
+        as_before = not told_here and any(means_either(example) and signs.of(str(name)) for name, example in examples.items())
+        said = [f"{name} ({_quoted(cell)} is {_in_full(_first(read[name], table[name]))})" for name, cell in examples.items()]
+        warn(f"Texts in {file} are read as numbers{', points and commas as at the fit' * as_before}: {', '.join(said)}.")
+    changed: dict[str, Any] = codes | {str(name): _as_numbers(table[name], column, decimal) for name, column in read.items()}
     if decimal == ",":
         others = [name for name in texts if name not in read and name not in codes]
         changed |= {str(name): table[name].map(_with_point) for name in others}
-    beside_texts = {str(name): _written(table[name], found, decimal) for name, found in read.items() if found.unit}
-    table = table.assign(**changed) if changed else table
-    beside = {name: found.unit for name, found in read.items() if found.unit}
+    beside_texts = {str(name): _written(table[name], column, decimal) for name, column in read.items() if column.unit}
+    shown = KnownSigns(_plain_sign(table, found, read.values()), tuple((str(n), c.decimal) for n, c in read.items() if c.decimal))
+    table = with_signs(table.assign(**changed) if changed else table, shown)
+    beside = {name: column.unit for name, column in read.items() if column.unit}
     below = {name: unit for name, unit in units.items() if name in read}
     if others := others_than_told(beside | below):
         warn(f"{file} has other units below names than in these, and those below count: {', '.join(others)}.")
     return Numbered(with_units(table, beside | below), beside_texts)
 
 
-def _read(values: Any, decimal: str, units: Mapping[str, str]) -> Written | None:
-    """A column of texts as numbers. units: those of columns that are known to hold numbers."""
+def with_signs(table: DataFrame, signs: KnownSigns) -> DataFrame:
+    """The table, which keeps by which decimal signs it was read."""
+    table.attrs.pop(_SIGNS, None)
+    table.attrs |= {_SIGNS: signs.to_plain()} if any(signs) else {}
+    return table
+
+
+def signs_of(table: DataFrame) -> KnownSigns:
+    """By which decimal signs a table was read, as far as it shows any."""
+    return KnownSigns.from_plain(table.attrs[_SIGNS]) if _SIGNS in table.attrs else NO_SIGNS
+
+
+def _plain_sign(table: DataFrame, found: DecimalSign, texts: Iterable[Written]) -> str:
+    """The file's decimal sign, where cells had to tell it and some have one."""
+    floats = table.select_dtypes("float").head(_ROWS_WITH_SIGNS)
+    some = any(column.decimal == found.sign for column in texts) or bool((floats % 1 > 0).to_numpy().any())
+    return found.sign if found.looked_for and some else ""
+
+
+def _read(values: Any, decimal: str, signs: KnownSigns, units: Mapping[str, str]) -> Written | None:
+    """A column of texts as numbers. signs: tried first; units: those of columns that are known to hold numbers."""
     cells, name = list(values), str(values.name)
-    found = read_numbers(cells, decimal)
+    found = read_numbers(cells, decimal, signs.of(name))
     if found is not None or name not in units:
         return found
-    return read_known_numbers(cells, decimal, lambda unit: unit == units[name] or tells(name, unit))
+    return read_known_numbers(cells, decimal, signs.of(name), lambda unit: unit == units[name] or tells(name, unit))
 
 
 def _as_numbers(values: Any, found: Written, decimal: str) -> Any:
     """The numbers (n,) of a column; where some cells are none, all as texts with decimal points, and these as they are.
 
-    >>> found = Written(np.array([1250.0, np.nan, np.nan, 7.0]), "1.250", "", (1,))
+    >>> found = Written(np.array([1250.0, np.nan, np.nan, 7.0]), "1.250", "", odd=(1,))
     >>> _as_numbers(pandas().Series(["1.250", "n.a.%", "?", "7"]), found, ",").tolist()
     ['1250', 'n.a.%', nan, '7']
     """
@@ -121,7 +154,7 @@ def _written(values: Any, found: Written, decimal: str) -> Series:
     >>> _written(cells, Written(np.array([3500.5, 4.0, np.nan]), "3.500,5 kg", "kg"), ",").tolist()
     ['3500.5 kg', '4 kg', '?']
     """
-    if decimal == ".":
+    if "," not in (decimal, found.decimal):
         return values
     pairs = zip(found.numbers, values, strict=True)
     cells = [value if math.isnan(number) else f"{_in_full(number)} {found.unit}" for number, value in pairs]

@@ -17,9 +17,10 @@ from manifoldgp._system.files import refuse_unwritable, written_whole
 from manifoldgp._system.plain_text import cell, name_in, one_line, visible
 from manifoldgp.data.codes import padded
 from manifoldgp.data.columns import pandas, text
+from manifoldgp.data.decimal_signs import DecimalSign, KnownSigns, other_sign
 from manifoldgp.data.excel_files import read_sheet
 from manifoldgp.data.no_values import NO_VALUE
-from manifoldgp.data.number_columns import Numbered, Reading, with_numbers
+from manifoldgp.data.number_columns import Numbered, Reading, signs_of, with_numbers, with_signs
 from manifoldgp.data.text_files import PACKED, TextSource, text_source
 from manifoldgp.data.units import UNITS, with_power_as_written, with_units
 from manifoldgp.data.written_numbers import read_numbers
@@ -66,7 +67,7 @@ def read_as_written(
     path: str | Path, *, sheet: str | None = None, wanted: Sequence[str] = (), like: Reading | None = None
 ) -> Numbered:
     """The table in a file as `read_table` reads it, and the texts of columns with a unit beside their numbers, for who writes these columns again."""
-    name = str(path)
+    name, like = str(path), like or Reading()
     kind = "text" if name == "-" else _kind(name)
     if sheet is not None and kind != "excel":
         raise InputError(f"sheet={sheet!r} has no effect on {_called(name)}: only Excel files have sheets. Leave it out.")
@@ -74,9 +75,11 @@ def read_as_written(
         raise InputError(f"There is no file {name}. Check its name.")
     try:
         if kind == "excel":
-            table, decimal = _read_excel(name, sheet, wanted), "."
+            table, decimal = _read_excel(name, sheet, wanted), DecimalSign(".", looked_for=False)
+        elif kind == "parquet":
+            table, decimal = _read_parquet(name), DecimalSign(".", looked_for=False)
         else:
-            table, decimal = (_read_parquet(name), ".") if kind == "parquet" else _read_text(name, kind)
+            table, decimal = _read_text(name, kind, like.signs)
     except (InputError, MissingExtraError, OSError):
         raise
     except pandas().errors.EmptyDataError as error:
@@ -86,9 +89,9 @@ def read_as_written(
     table.columns = [str(column).strip() if kind == "parquet" else name_in(str(column)) for column in table.columns]
     table = table.reset_index(drop=True)
     if kind != "parquet":
-        table = _named_by_two_rows(table, decimal, name)
+        table = _named_by_two_rows(table, decimal.sign, name)
     _refuse_repeated(list(table.columns), name)
-    return Numbered(table, {}) if kind == "parquet" else with_numbers(table, decimal, _called(name), like or Reading())
+    return Numbered(table, {}) if kind == "parquet" else with_numbers(table, decimal, _called(name), like)
 
 
 def _named_by_two_rows(table: DataFrame, decimal: str, file: str) -> DataFrame:
@@ -155,7 +158,11 @@ def read_tables(paths: Sequence[str | Path], *, wanted: Sequence[str] = ()) -> A
                 surplus
             )
             raise InputError(f"All files need the same columns; compared with {names[0]}, {name} {' and '.join(difference)}.")
-    return tables[0] if len(tables) == 1 else pandas().concat(_alike(tables), ignore_index=True)
+    if len(tables) == 1:
+        return tables[0]
+    signs = KnownSigns.joined([signs_of(table) for table in tables])
+    alike = [with_signs(table, signs) for table in _alike(tables)]  # pandas keeps what is said of all of them alone
+    return pandas().concat(alike, ignore_index=True)
 
 
 def _alike(tables: Sequence[DataFrame]) -> list[DataFrame]:
@@ -211,8 +218,8 @@ def _form(like: str | Path | None, separator: str = ",") -> dict[str, str]:
     """How a table is written as text: as another one is, or with this separator."""
     if like is not None and str(like) != "-" and (kind := _kind(str(like))) in ("text", "tabbed"):
         source = text_source(str(like))
-        separator, (decimal, _) = source.separator_and_decimal(kind == "tabbed")
-        return {"sep": separator, "decimal": decimal, "encoding": source.encoding}
+        separator, decimal = source.separator_and_decimal(kind == "tabbed")
+        return {"sep": separator, "decimal": decimal.sign, "encoding": source.encoding}
     return {"sep": separator}
 
 
@@ -280,41 +287,43 @@ def _written_kind(name: str) -> str:
     return kind
 
 
-def _read_text(name: str, kind: str) -> tuple[Any, str]:
-    """The table and its decimal sign."""
+def _read_text(name: str, kind: str, known: KnownSigns) -> tuple[Any, DecimalSign]:
+    """The table and its decimal sign. known: the signs of another table of the kind."""
     source = text_source(name)
-    separator, (decimal, unclear) = source.separator_and_decimal(kind == "tabbed")
+    separator, found = source.separator_and_decimal(kind == "tabbed", known)
     _tell_titles(source.titles(), name)
     layout = source.layout(separator)
-    _tell_unclear_signs(
-        decimal, {layout.names[place]: cell for place, cell in unclear.items() if place < len(layout.names)}, name
-    )
+    unclear = {layout.names[place]: cell for place, cell in found.unclear.items() if place < len(layout.names)}
+    _tell_unclear_signs(found.sign, unclear, name, known)
     _refuse_repeated(layout.names, name)  # pandas would rename them
     named: dict[str, Any] = {"names": layout.names, "header": None} if layout.in_comment else {}
     form = {"sep": separator, "skiprows": layout.skipped, "encoding": source.encoding, "low_memory": False, **named}
-    table = pandas().read_csv(source.opened(), decimal=decimal, **form)
+    # Cells like 1.250 of a column that had decimal commas in texts, although its table has points: who reads texts knows them.
+    texts = {} if found.looked_for else {name: str for name in layout.names if dict(known.columns).get(name_in(name)) == ","}
+    table = pandas().read_csv(source.opened(), decimal=found.sign, dtype=texts, **form)
     table = with_power_as_written(table, layout.rows)
-    return (_with_codes(table, source, form) if layout.padded else table), decimal
+    return (_with_codes(table, source, form) if layout.padded else table), found
 
 
-def _tell_unclear_signs(decimal: str, unclear: Mapping[str, str], file: str) -> None:
+def _tell_unclear_signs(decimal: str, unclear: Mapping[str, str], file: str, known: KnownSigns) -> None:
     """How numbers such as 1,250 or 1.250 were read where nothing in the table says whether the sign separates thousands. unclear: a cell of each such column."""
-    other = "," if decimal == "." else "."
-    read = [f"{name_in(name)} ({_read_by(text, decimal, other)})" for name, text in unclear.items() if decimal in text]
+    told = {name: text for name, text in unclear.items() if decimal in text and known.of(name_in(name)) in ("", decimal)}
+    read = [f"{name_in(name)} ({_read_by(text, decimal)})" for name, text in told.items()]
     if read:
         sign, more = "points" if decimal == "." else "commas", ", ..." if len(read) > _MOST_TOLD else ""
+        as_before = ", as at the fit" if any(known.of(name_in(name)) for name in told) else ""
         warn(
-            f"{sign.capitalize()} in {_called(file)} are taken for decimal {sign}: {', '.join(read[:_MOST_TOLD])}{more}. If they separate thousands, leave them out of the table."
+            f"{sign.capitalize()} in {_called(file)} are taken for decimal {sign}{as_before}: {', '.join(read[:_MOST_TOLD])}{more}. If they separate thousands, leave them out of the table."
         )
 
 
-def _read_by(text: str, decimal: str, other: str) -> str:
+def _read_by(text: str, decimal: str) -> str:
     """What a number is by its decimal sign, and would be by the other one.
 
-    >>> _read_by("1.250 €", ".", ",")
+    >>> _read_by("1.250 €", ".")
     "'1.250 €' is 1.25, not 1250"
     """
-    found, rather = read_numbers([text], decimal), read_numbers([text], other)
+    found, rather = read_numbers([text], decimal), read_numbers([text], other_sign(decimal))
     assert found is not None
     assert rather is not None
     return f"{text!r} is {found.numbers[0]:g}, not {rather.numbers[0]:g}"

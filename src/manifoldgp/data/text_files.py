@@ -17,8 +17,9 @@ from itertools import accumulate, islice
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
+from manifoldgp._system.plain_text import name_in
 from manifoldgp.data.codes import padded_cell
-from manifoldgp.data.decimal_signs import DecimalSign, decimal_sign
+from manifoldgp.data.decimal_signs import NO_SIGNS, DecimalSign, KnownSigns, decimal_sign, is_number
 from manifoldgp.errors import InputError, warn
 
 PACKED: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
@@ -34,8 +35,6 @@ _LINES_WHERE_UNCLEAR = 20_000
 
 _ROWS_SHOWN = 4
 """First rows whose cells are kept as they are written."""
-
-_DECIMAL_COMMA = re.compile(r"\s*[-+−]?\d+,\d+\s*")
 
 
 class Layout(NamedTuple):
@@ -64,23 +63,26 @@ class TextSource:
         with _binary(self.name, self.held) as file, io.TextIOWrapper(file, encoding=self.encoding) as text:
             yield from text
 
-    def separator_and_decimal(self, tabbed: bool = False) -> tuple[str, DecimalSign]:
-        """What the first lines use: comma and point, or semicolon or tabulator with the decimal sign that their numbers have. tabbed: tabulators, as the file's name says."""
+    def separator_and_decimal(self, tabbed: bool = False, known: KnownSigns = NO_SIGNS) -> tuple[str, DecimalSign]:
+        """What the first lines use: comma and point, or semicolon or tabulator with the decimal sign that their numbers have.
+
+        tabbed: tabulators, as the file's name says. known: the signs of another table of the kind, which decide where these lines leave it open.
+        """
         lines = self._first_lines(_LINES_WITH_NUMBERS)[self.titles() :] or [""]
         header = re.sub(r"(?<=\d),(?=\d)", "", lines[0])  # the names may stand in a comment, and this be the first row
         even = [separator for separator in ";\t" if _separates(separator, lines)]  # a name or a text may hold commas too
         if not tabbed and not even and ("," in header or not (";" in header or "\t" in header)):
-            alone = "," not in lines[0] and len(lines) > 1 and all(_DECIMAL_COMMA.fullmatch(line) for line in lines[1:])
-            return (";", DecimalSign(",")) if alone else (",", DecimalSign("."))  # alone: a single column
+            return _of_single_column(lines, known) or (",", DecimalSign(".", looked_for=False))
         separator = "\t" if tabbed else even[0] if even else ";" if ";" in header else "\t"
         names = _cells(lines[0], separator)
         named = not any(_NUMBER.fullmatch(name) and not name.strip().isdigit() for name in names)  # else they stand in a comment
         first, usual = self.titles() + named, "." if tabbed else ","
         enough = max(20, _CELLS_WITH_NUMBERS // max(len(names), 1))
-        found = decimal_sign((_cells(line, separator) for line in lines[named:][:enough]), usual)
+        before = {place: known.of(name_in(name)) if named else known.plain for place, name in enumerate(names)}
+        found = decimal_sign((_cells(line, separator) for line in lines[named:][:enough]), usual, before)
         if found.unclear:
             more = self._first_lines(_LINES_WHERE_UNCLEAR)[first:]
-            found = decimal_sign((_cells(line, separator) for line in more), usual)
+            found = decimal_sign((_cells(line, separator) for line in more), usual, before)
         return separator, found
 
     def _first_lines(self, most: int = 21) -> list[str]:
@@ -204,6 +206,20 @@ def _tells_apart(above: Sequence[str], names: Sequence[str]) -> bool:
     """
     filled = list(accumulate(above, lambda last, cell: cell if cell.strip() else last))
     return len(set(names)) < len(names) == len(above) == len(set(zip(filled, names, strict=False)))
+
+
+def _of_single_column(lines: Sequence[str], known: KnownSigns) -> tuple[str, DecimalSign] | None:
+    """What lines of a single cell use where their commas are part of numbers, or the column is known to have had such; None: commas separate cells.
+
+    >>> _of_single_column(["x", "1,250", "1,5 kg"], NO_SIGNS)[1].sign, _of_single_column(["x", "1.250"], KnownSigns(","))[1].sign
+    (',', ',')
+    >>> _of_single_column(["x", "a,b"], NO_SIGNS), _of_single_column(["x", "1.250"], NO_SIGNS)
+    (None, None)
+    """
+    with_comma, before = [line for line in lines[1:] if "," in line], known.of(name_in(lines[0]))
+    if "," in lines[0] or not all(map(is_number, with_comma)) or not (with_comma or before):
+        return None
+    return ";", decimal_sign(([line] for line in lines[1:]), known={0: before})
 
 
 def _separates(separator: str, lines: Sequence[str]) -> bool:

@@ -56,13 +56,13 @@ function signOf(cells, usual) {
   const other = usual === "," ? "." : ",", readBy = (sign) => cells.filter((text) => WRITTEN[sign].test(text)).length;
   return readBy(usual) < readBy(other) ? other : usual;
 }
-// The decimal sign of rows of cells that no comma separates, as data/decimal_signs.py finds it.
-function decimalSign(rows) {
-  const [sign, clear] = signShown(rows.slice(0, 200));
-  return clear ? sign : signShown(rows.slice(0, 20000))[0];
+// The decimal sign of rows of cells that no comma separates, as data/decimal_signs.py finds it, and whether they show it. known: what each column had at the fit.
+function decimalSign(rows, known = []) {
+  const shown = signShown(rows.slice(0, 200), known);
+  return shown[1] ? shown : signShown(rows.slice(0, 20000), known);
 }
-// That sign, and whether a cell shows it: 0,5 does, and so do 999 and less beside 1,250, or beside three like 1.250 or more, for these signs then separate thousands.
-function signShown(rows) {
+// 0,5 shows it; where the fit did not tell it, so do 999 and less beside 1,250, or beside three like 1.250 or more, for these signs then separate thousands.
+function signShown(rows, known) {
   const only = { ".": 0, ",": 0 }, commas = new Set(), points = new Map(), small = new Set(), grouped = new Set(), aboveZero = new Set(), large = new Set();
   for (const row of rows) for (const [place, cell] of row.map((c) => c.trim()).entries()) {
     const [point, comma] = [WRITTEN["."].exec(cell), WRITTEN[","].exec(cell)], number = (point ?? comma)?.[2] ?? "";
@@ -76,6 +76,8 @@ function signShown(rows) {
     else if (/^\d{4,}$/.test(number)) large.add(place);
   }
   if (only["."] || only[","]) return [only[","] >= only["."] ? "," : ".", true];
+  const before = [...new Set([...commas, ...points.keys()])].map((place) => known[place]).filter(Boolean), [one] = before;
+  if (one && !grouped.size) return [2 * before.filter((sign) => sign === one).length >= before.length ? one : one === "," ? "." : ",", false];
   if ([...commas].some((place) => small.has(place)) || grouped.has(".")) return [".", true];
   if (grouped.has(",") || [...points].some(([place, count]) => count > 2 && aboveZero.has(place) && !large.has(place))) return [",", true];
   return [commas.size ? "," : ".", !commas.size && !points.size];
@@ -185,7 +187,10 @@ const interval = ({ quantile }, o) => [-REACH, REACH].map((z) => quantile(o, z))
 // Tables
 // Rows of cells; the separator is the one that the header has most of, outside of quotes. Quoted cells may hold separators, quotes and line ends.
 function parsed(text) {
-  const first = text.replace(/(^|[,;\t\n])(?:"[^"]*")+/g, "$1").split("\n", 1)[0], separator = [",", ";", "\t"].sort((a, b) => first.split(b).length - first.split(a).length)[0];
+  const [first, ...below] = text.replace(/(^|[,;\t\n])(?:"[^"]*")+/g, "$1").split("\n"), before = (name) => (live.columns ?? []).find((column) => column.name === name.trim())?.decimal ?? live.decimal;
+  let [separator] = [",", ";", "\t"].sort((a, b) => first.split(b).length - first.split(a).length);
+  const commas = below.filter((line) => line.includes(",")), number = (line) => WRITTEN["."].test(line.trim()) || WRITTEN[","].test(line.trim());
+  if (!/[,;\t]/.test(first) && commas.every(number) && (commas.length || before(first))) separator = ";"; // of a single column commas are part of numbers
   const rows = [[]];
   let cell = "", quoted = false;
   for (let i = 0; i <= text.length; i++) {
@@ -201,7 +206,8 @@ function parsed(text) {
     } else cell += sign;
   }
   const full = rows.filter((row) => row.some((c) => c.trim() !== ""));
-  return { separator, decimal: separator === "," ? "." : decimalSign(full), rows: full };
+  const [decimal, told] = separator === "," ? [".", false] : decimalSign(full, (full[0] ?? []).map(before));
+  return { separator, decimal, told, rows: full };
 }
 // Whether the first of these rows holds units, as data/units.py finds them: no number in it (1/min and 1e3 are units, unless cells below end in the same or have exponents too), and two columns or more that hold nothing else below it, or one where all other cells are empty or it is a power of ten (10^6); or one number and three such columns.
 function unitsAbove([first, ...below], decimal) {
@@ -225,7 +231,7 @@ function unitsAbove([first, ...below], decimal) {
 }
 // Predictions of a table: its rows with further cells, or a sentence that says what is wrong with it.
 function predicted(text) {
-  let { rows: [head, ...rows], separator, decimal } = parsed(text.replace(/^\ufeff/, "").replace(/^(\s*#[^\n]*\n)+/, "")); // without comments above
+  let { rows: [head, ...rows], separator, decimal, told } = parsed(text.replace(/^\ufeff/, "").replace(/^(\s*#[^\n]*\n)+/, "")); // without comments above
   if (!head || !rows.length) return "A header row and at least one row of values are needed.";
   const units = unitsAbove(rows, decimal);
   if (units) rows = rows.slice(1);
@@ -233,7 +239,7 @@ function predicted(text) {
   const missing = live.columns.filter((_, c) => places[c] < 0).map((column) => column.shown);
   if (missing.length) return `The table lacks these columns: ${missing.join(", ")}.`;
   const added = live.targets.flatMap((name) => [`${name} mean`, `${name} std`, `${name} low`, `${name} high`]);
-  const decimals = places.map((place) => signOf(rows.map((row) => String(row[place] ?? "").trim()), decimal));
+  const decimals = places.map((place, c) => signOf(rows.map((row) => String(row[place] ?? "").trim()), (!told && live.columns[c].decimal) || decimal));
   const body = rows.map((row) => {
     const x = encoded(places.map((place) => row[place]), decimals);
     if (typeof x === "string") return [...row, ...added.map(() => ""), x];
