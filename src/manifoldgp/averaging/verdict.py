@@ -10,11 +10,11 @@ import numpy as np
 
 from manifoldgp._system.plain_text import counted, digits, explained_share, verb
 from manifoldgp.averaging.averages import SamplingReport
-from manifoldgp.averaging.differences import paired, units_of
 from manifoldgp.averaging.folds import SHORT_STRETCH
-from manifoldgp.averaging.interval_checks import FEWEST_ROWS, coverage, interval_remarks
 from manifoldgp.averaging.kinds import PLAIN
 from manifoldgp.averaging.stacking import PLAIN_GPS, HeldOutReport
+from manifoldgp.chance.differences import paired, units_of
+from manifoldgp.chance.interval_checks import FEWEST_ROWS, coverage
 
 _LITTLE = 0.02
 """Nats a row: a smaller difference is called none."""
@@ -67,7 +67,7 @@ def held_out_remarks(report: HeldOutReport) -> list[str]:
     stopped = [name for name in report.cut_short if name in learned]
     if stopped:
         return [_untried_in_words(stopped, sum(share[name] for name in report.groups if name in PLAIN_GPS))]
-    certainty = interval_remarks(report.pit, report.mean, report.together) + _short_stretch(report)
+    certainty = report.intervals.remarks() + _short_stretch(report)
     if len(report.pit) < FEWEST_ROWS:
         return [_too_few_in_words(len(report.pit), sum(share[name] for name in report.groups if name in PLAIN_GPS)), *certainty]
     control = min(control, plain)

@@ -10,7 +10,6 @@ import torch
 
 from manifoldgp._system.plain_text import unit_of
 from manifoldgp.averaging import as_averaging
-from manifoldgp.averaging.interval_checks import uneven_intervals
 from manifoldgp.averaging.kinds import SEARCHED_GP
 from manifoldgp.averaging.stacking import HeldOutReport
 from manifoldgp.averaging.verdict import (
@@ -137,7 +136,7 @@ def _against_uneven_errors(estimator: ManifoldGPRegressor, held_out: HeldOutRepo
     known = any(block.data.known_noise is not None for ensemble in estimator.ensembles_ for block in ensemble.blocks)
     if estimator.target_warping is not None or noisy_inputs or known:
         return []
-    if uneven_intervals(held_out.pit, held_out.mean, held_out.together) is None:
+    if held_out.intervals.uneven is None:
         return []
     return [
         "If it is the noise that follows the target, target_warping='tanh' learns a scale on which it may not; fit(..., noise_std=) takes what is known of each row."

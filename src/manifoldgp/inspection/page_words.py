@@ -12,9 +12,9 @@ import numpy as np
 from manifoldgp import inspection, metrics
 from manifoldgp._system.plain_text import argument, counted, digits, explained_share, one_line, unit_of
 from manifoldgp.averaging import as_averaging
-from manifoldgp.averaging.interval_checks import FEWEST_ROWS, off_level, uneven_intervals
 from manifoldgp.averaging.stacking import PLAIN_GPS
 from manifoldgp.averaging.verdict import errors_of
+from manifoldgp.chance.interval_checks import FEWEST_ROWS, off_level, uneven_intervals
 from manifoldgp.data.encoding import TableEncoding
 from manifoldgp.estimators.early_end import early_end
 from manifoldgp.estimators.kernel_choice import KernelChoice

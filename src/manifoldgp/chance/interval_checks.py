@@ -9,9 +9,9 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import bdtr, bdtrc, stdtrit
 
-from manifoldgp.averaging.differences import paired, units_of
+from manifoldgp.chance.differences import paired, units_of
+from manifoldgp.chance.laws import binomial_tails, student_limit
 
 FEWEST_ROWS = 20
 """Held-out rows from which on it is said that intervals hold, and what features add: of fewer, intervals of 95 % should miss less than one."""
@@ -23,9 +23,6 @@ _OFF = {0.95: 0.03, 0.5: 0.1}
 
 _UNEVEN = {0.95: 0.05, 0.5: 0.2}
 """The same for the difference between the third of the rows with the lowest predictions and that with the highest."""
-
-_THREE_SIGMA = 0.99865
-"""The probability of a Gaussian to stay below three standard deviations: of few units Student's law has it farther out."""
 
 _UNEVEN_ROWS = 60
 """Rows from which on a third of them says whether intervals hold there."""
@@ -60,26 +57,39 @@ class Uneven:
         return self.low > self.high
 
 
-def interval_remarks(pit: np.ndarray, mean: np.ndarray | None = None, together: np.ndarray | None = None) -> list[str]:
-    """Sentences where intervals do not hold, on the average or in a third of the predictions; none where they do, as far as these rows tell.
+@dataclass(frozen=True)
+class IntervalCheck:
+    """What rows that a model has not seen say of its intervals, found once and told wherever it is asked for.
 
-    pit, mean: PIT and predicted mean (n,) of held-out rows. together: (n,) labels of rows that are alike.
-
-    >>> interval_remarks(np.r_[np.linspace(0.03, 0.97, 18), 0.0, 0.0])  # 18 of 20 rows
-    []
+    rows: how many. off, uneven: where intervals do not hold, on the average or in a third of the predictions; None where they do, as far as these rows tell.
     """
-    off, uneven = off_level(pit, together), uneven_intervals(pit, mean, together)
-    said = []
-    if off is not None:
-        said.append(
-            f"The {100 * off.level:g} % intervals hold {100 * off.share:.1f} % of {len(pit):,} held-out rows: they are {off.word}."
-        )
-    if uneven is not None:
-        said.append(
-            f"The {100 * uneven.level:g} % intervals hold {100 * uneven.low:.0f} % of the third of the held-out rows with the lowest predictions and {100 * uneven.high:.0f} % "
-            f"of the third with the highest: errors {'grow' if uneven.grows else 'shrink'} with the target more than the intervals do."
-        )
-    return said
+
+    rows: int
+    off: OffLevel | None
+    uneven: Uneven | None
+
+    @classmethod
+    def of(cls, pit: np.ndarray, mean: np.ndarray | None = None, together: np.ndarray | None = None) -> IntervalCheck:
+        """pit, mean: PIT and predicted mean (n,) of the rows. together: (n,) labels of rows that are alike."""
+        return cls(len(pit), off_level(pit, together), uneven_intervals(pit, mean, together))
+
+    def remarks(self) -> list[str]:
+        """Sentences where intervals do not hold.
+
+        >>> IntervalCheck.of(np.r_[np.linspace(0.03, 0.97, 18), 0.0, 0.0]).remarks()  # 18 of 20 rows
+        []
+        """
+        said, off, uneven = [], self.off, self.uneven
+        if off is not None:
+            said.append(
+                f"The {100 * off.level:g} % intervals hold {100 * off.share:.1f} % of {self.rows:,} held-out rows: they are {off.word}."
+            )
+        if uneven is not None:
+            said.append(
+                f"The {100 * uneven.level:g} % intervals hold {100 * uneven.low:.0f} % of the third of the held-out rows with the lowest predictions and {100 * uneven.high:.0f} % "
+                f"of the third with the highest: errors {'grow' if uneven.grows else 'shrink'} with the target more than the intervals do."
+            )
+        return said
 
 
 def off_level(pit: np.ndarray, together: np.ndarray | None = None) -> OffLevel | None:
@@ -98,7 +108,7 @@ def off_level(pit: np.ndarray, together: np.ndarray | None = None) -> OffLevel |
         n, share = len(pit), float(inside.mean())
         independent = n if together is None else _independent_rows(inside, together)
         held = share * independent
-        chance = 2.0 * min(bdtr(math.ceil(held), independent, level), bdtrc(math.floor(held) - 1, independent, level))
+        chance = 2.0 * min(binomial_tails(math.ceil(held), math.floor(held), independent, level))
         if abs(share - level) > by and chance < _UNLIKELY:
             return OffLevel(level, share)
     return None
@@ -123,7 +133,7 @@ def uneven_intervals(pit: np.ndarray, mean: np.ndarray | None, together: np.ndar
     distance, place = (_standardised_ranks(values) for values in (np.abs(pit - 0.5), mean))
     units = units_of(n, together, False)
     found = paired(distance * place, units)
-    if abs(found.value) <= stdtrit(max(int(units.max()), 1), _THREE_SIGMA) * found.error:
+    if abs(found.value) <= student_limit(max(int(units.max()), 1)) * found.error:
         return None
     order, third = np.argsort(mean, kind="stable"), n // 3
     for level, by in _UNEVEN.items():
