@@ -326,6 +326,26 @@ def test_scores_of_the_training_rows_are_called_so(folder):
     assert words not in mgp("score", folder / "model.mgp", folder / "new.csv").err
 
 
+def test_scores_of_few_groups_say_how_little_they_tell(folder, tmp_path):
+    """Of 60 rows of three runs it was a matter of chance, and intervals held without reserve."""
+    mgp("example", tmp_path / "many.csv", "--rows", "150", "--seed", "4", "--quiet")
+    new = pd.read_csv(tmp_path / "many.csv")
+    few = new[new["run"].isin(sorted(new["run"].unique())[:3])]
+    few.to_csv(tmp_path / "few.csv", index=False)
+    few.drop(columns="run").to_csv(tmp_path / "unlabelled.csv", index=False)
+    told = mgp("score", folder / "model.mgp", tmp_path / "few.csv").out.splitlines()[-1]
+    assert told.endswith(f"of {len(few)} rows, as far as 3 groups by run can tell.")
+    found = json.loads(mgp("score", folder / "model.mgp", tmp_path / "few.csv", "--json").out)
+    assert found["groups"] == 3
+    assert found["intervals"]["y"] == told[0].lower() + told[1:-1]
+    mgp("report", folder / "model.mgp", "--test", tmp_path / "few.csv", "--out", tmp_path / "few.html")
+    assert found["intervals"]["y"] in (tmp_path / "few.html").read_text(encoding="utf-8")
+    assert "can tell" not in mgp("score", folder / "model.mgp", tmp_path / "many.csv").out
+    done = mgp("score", folder / "model.mgp", tmp_path / "unlabelled.csv")
+    assert "There is no column 'run', whose rows belong together: each row is judged for itself." in done.err
+    assert "groups" not in done.out
+
+
 def test_a_row_that_cannot_be_scored_is_counted_as_in_its_file(folder, tmp_path):
     """Rows without target, which are left out before, had shifted the number."""
     new = tmp_path / "new.csv"
@@ -1057,7 +1077,7 @@ def test_the_rows_of_a_report_leave_out_sums_as_those_of_a_score(here):
     mgp("fit", "data.csv", "-t", "y", "--out", "m.mgp", *FAST)
     rows.loc[30] = rows.sum().round(2)
     rows.to_csv("new.csv", index=False)
-    X, y, numbers = _test_rows(manifoldgp.load("m.mgp"), "new.csv", False, Messages())
+    X, y, numbers, _ = _test_rows(manifoldgp.load("m.mgp"), "new.csv", False, Messages())
     assert len(X) == len(y) == 30
     assert numbers.tolist() == list(range(1, 31))
 

@@ -147,7 +147,7 @@ class HeldOutReport:
     @cached_property
     def intervals(self) -> IntervalCheck:
         """Whether intervals hold on these rows."""
-        return IntervalCheck.of(self.pit, self.mean, self.together)
+        return IntervalCheck.of(self.pit, self.mean, self.together, self.ordered)
 
     def mixed_with(
         self, log_density: np.ndarray, cdf: np.ndarray, mean: np.ndarray, exponent: float, share: float

@@ -10,11 +10,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from manifoldgp.chance.differences import paired, units_of
+from manifoldgp._system.plain_text import percent
+from manifoldgp.chance.differences import named_groups, paired, units_of
 from manifoldgp.chance.laws import binomial_tails, student_limit
 
 FEWEST_ROWS = 20
 """Held-out rows from which on it is said that intervals hold, and what features add: of fewer, intervals of 95 % should miss less than one."""
+
+TELLING_ROWS, TELLING_GROUPS = 60, 10
+"""Rows, and groups of them, from which on it is said without reserve that intervals hold: how groups differ is known to a half of it by so many."""
 
 _LEVELS = (0.5, 0.9, 0.95)
 
@@ -58,38 +62,97 @@ class Uneven:
 
 
 @dataclass(frozen=True)
+class Statement:
+    """Whether intervals hold, in words: what there is to know first, and the numbers or the reserve behind it. sure: whether it is said without reserve."""
+
+    first: str
+    rest: str = ""
+    sure: bool = True
+
+    def __str__(self) -> str:
+        return self.first + self.rest
+
+
+@dataclass(frozen=True)
 class IntervalCheck:
     """What rows that a model has not seen say of its intervals, found once and told wherever it is asked for.
 
-    rows: how many. off, uneven: where intervals do not hold, on the average or in a third of the predictions; None where they do, as far as these rows tell.
+    rows, share: how many, and what intervals of 95 % hold of them. off, uneven: where intervals do not hold, on the average or in a third of the predictions; None where they do,
+    as far as these rows tell. groups: of how many groups they are, or (ordered) of how many stretches of time; None: each row is for itself.
     """
 
     rows: int
+    share: float
     off: OffLevel | None
     uneven: Uneven | None
+    groups: int | None = None
+    ordered: bool = False
 
     @classmethod
-    def of(cls, pit: np.ndarray, mean: np.ndarray | None = None, together: np.ndarray | None = None) -> IntervalCheck:
-        """pit, mean: PIT and predicted mean (n,) of the rows. together: (n,) labels of rows that are alike."""
-        return cls(len(pit), off_level(pit, together), uneven_intervals(pit, mean, together))
+    def of(
+        cls, pit: np.ndarray, mean: np.ndarray | None = None, together: np.ndarray | None = None, ordered: bool = False
+    ) -> IntervalCheck:
+        """pit, mean: PIT and predicted mean (n,) of the rows. together: (n,) labels of rows that are alike, those of stretches of time where rows are ordered."""
+        groups = None if together is None else len(np.unique(together))
+        off, uneven = off_level(pit, together), uneven_intervals(pit, mean, together)
+        return cls(len(pit), float(_inside(pit, 0.95).mean()), off, uneven, groups, ordered)
 
-    def remarks(self) -> list[str]:
-        """Sentences where intervals do not hold.
+    @property
+    def few_groups(self) -> bool:
+        """Whether it is chance which groups are among the rows, so that the share that intervals hold of them says little about others."""
+        return self.groups is not None and self.groups < TELLING_GROUPS
+
+    def in_words(self, column: str | None = None, kind: bool = False) -> Statement:
+        """Whether intervals hold. column: the name of that with the groups' labels. kind: whether the model knows something of these rows, which says less of others.
+
+        >>> even = np.linspace(0.02, 0.98, 120)
+        >>> said = lambda *given: str(IntervalCheck.of(*given).in_words())
+        >>> said(even), said(even[::4]), said(np.full(5, 0.5))
+        ('intervals hold', 'intervals hold, as far as 30 rows can tell', 'too few rows to say whether intervals hold')
+        >>> said(even, None, np.arange(120) % 3)
+        'intervals of 95 % hold 98 % of 120 rows, as far as 3 groups can tell'
+        >>> said(np.full(400, 0.5)), said(np.r_[np.full(419, 0.5), 0.0])
+        ('intervals are too wide: those of 95 % hold 100 %', 'intervals are too wide: those of 95 % hold 99.8 %')
+        >>> said(np.r_[np.linspace(0.3, 0.7, 95), np.full(5, 0.0)])
+        'intervals are too wide: those of 50 % hold 95 %'
+        """
+        off, uneven, here = self.off, self.uneven, " on these rows" if kind else ""
+        if uneven is not None:
+            low, high = percent(uneven.low), percent(uneven.high)
+            thirds = f"{low} of the third of the rows with the lowest predictions and {high} of the third with the highest"
+            return Statement("intervals are not alike everywhere", f"{here}: those of {100 * uneven.level:g} % hold {thirds}")
+        if off is not None:
+            return Statement(f"intervals are {off.word}", f"{here}: those of {100 * off.level:g} % hold {percent(off.share)}")
+        if self.rows < FEWEST_ROWS:
+            return Statement("too few rows to say whether intervals hold", sure=False)
+        if self.few_groups:
+            return Statement(f"intervals of 95 % hold {percent(self.share)} of {self.rows:,} rows", self._reserve(column), False)
+        if self.rows < TELLING_ROWS:
+            return Statement("intervals hold", f", as far as {self.rows} rows can tell", False)
+        return Statement("intervals hold", here, not kind)
+
+    def remarks(self, column: str | None = None) -> list[str]:
+        """Sentences where intervals do not hold, or where too few groups tell that they do; none where they do. column: the name of that with the groups' labels.
 
         >>> IntervalCheck.of(np.r_[np.linspace(0.03, 0.97, 18), 0.0, 0.0]).remarks()  # 18 of 20 rows
         []
         """
         said, off, uneven = [], self.off, self.uneven
+        held = f"{self.rows:,} held-out rows"
         if off is not None:
-            said.append(
-                f"The {100 * off.level:g} % intervals hold {100 * off.share:.1f} % of {self.rows:,} held-out rows: they are {off.word}."
-            )
+            said.append(f"The {100 * off.level:g} % intervals hold {100 * off.share:.1f} % of {held}: they are {off.word}.")
+        elif self.few_groups and not self.ordered and self.rows >= FEWEST_ROWS:
+            said.append(f"The 95 % intervals hold {percent(self.share)} of {held}{self._reserve(column)}.")
         if uneven is not None:
             said.append(
                 f"The {100 * uneven.level:g} % intervals hold {100 * uneven.low:.0f} % of the third of the held-out rows with the lowest predictions and {100 * uneven.high:.0f} % "
                 f"of the third with the highest: errors {'grow' if uneven.grows else 'shrink'} with the target more than the intervals do."
             )
         return said
+
+    def _reserve(self, column: str | None) -> str:
+        count = self.groups or 0
+        return f", as far as {count} {named_groups(self.ordered, column, count)} can tell"
 
 
 def off_level(pit: np.ndarray, together: np.ndarray | None = None) -> OffLevel | None:
@@ -158,14 +221,17 @@ def _standardised_ranks(values: np.ndarray) -> np.ndarray:
 def _independent_rows(inside: np.ndarray, together: np.ndarray) -> int:
     """How many independent rows tell the share that is inside as well as these, some of which belong together: Kish's design effect.
 
+    Of few groups it is found with an error of its own: fewer are counted, as Student's law has its limits farther out.
+
     >>> told = np.array([True, True, True, False] * 5)
     >>> _independent_rows(told, np.arange(20)), _independent_rows(np.sort(told), np.arange(20) // 5)
-    (19, 3)
+    (14, 1)
     """
     n, units = len(inside), units_of(len(inside), together, False)
     share, error = paired(inside.astype(float), units)
     if share in (0.0, 1.0) or math.isinf(error):
         return int(units.max()) + 1  # as if each were one row: how alike their rows are is not known
+    error *= student_limit(int(units.max())) / 3.0
     return max(1, min(n, round(share * (1.0 - share) / max(error**2, 1e-300))))
 
 

@@ -176,6 +176,16 @@ def _warn_of_rows_outside(encoding: TableEncoding, X: Any, messages: Messages) -
     )
 
 
+def labels_of_rows(encoding: TableEncoding, table: Any, messages: Messages) -> Any:
+    """The labels (n,) of rows that belong together, in the column that had them at the fit; None where there was none, or the table lacks it."""
+    if encoding.group is None:
+        return None
+    if encoding.group not in table.columns:
+        messages.note(f"There is no column {encoding.group!r}, whose rows belong together: each row is judged for itself.")
+        return None
+    return table[encoding.group].astype(str).to_numpy()
+
+
 def tell_what_is_lost(lost: str, messages: Messages) -> None:
     """That predictions come from a program that is quicker than the model, where it loses anything."""
     if lost:

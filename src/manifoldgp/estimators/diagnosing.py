@@ -19,7 +19,7 @@ from manifoldgp.averaging.verdict import (
     sampling_numbers,
     sampling_remarks,
 )
-from manifoldgp.data.inputs import target_names
+from manifoldgp.data.inputs import group_column, target_names
 from manifoldgp.estimators.diagnosis import Diagnosis
 from manifoldgp.estimators.early_end import INTERRUPTED
 from manifoldgp.estimators.input_influence import feature_span, input_counts, lengthscales, of_sample, sparsity, uninformative
@@ -123,7 +123,7 @@ def _of_held_out(estimator: ManifoldGPRegressor, ensemble: Ensemble, output: int
     errors = errors_in_words(held_out, ensemble.scale, _unit(estimator, output))
     remarks = [
         *errors,
-        *held_out_remarks(held_out),
+        *held_out_remarks(held_out, group_column(estimator)),
         *_against_uneven_errors(estimator, held_out),
         *_searched(estimator, ensemble, starts),
     ]

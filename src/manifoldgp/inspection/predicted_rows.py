@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from manifoldgp.chance.interval_checks import IntervalCheck
 from manifoldgp.data import inputs
 from manifoldgp.errors import InputError
 from manifoldgp.inspection.chosen_rows import Rows, chosen_rows, held_out, output_index
@@ -106,12 +108,19 @@ Source = Literal["test rows", "held-out rows", "leave-one-out"]
 
 @dataclass(frozen=True)
 class Calibration:
-    """PIT values (n,), P(Y_i <= y_i), uniform if the model is calibrated; which rows they belong to; (n,) which of them may err together; and their predicted means (n,)."""
+    """PIT values (n,), P(Y_i <= y_i), uniform if the model is calibrated; which rows they belong to; (n,) which of them may err together; their predicted means (n,); and whether
+    those that may err together are stretches of time."""
 
     pit: np.ndarray
     source: Source
     together: np.ndarray | None = None
     mean: np.ndarray | None = None
+    ordered: bool = False
+
+    @cached_property
+    def intervals(self) -> IntervalCheck:
+        """Whether intervals hold on these rows."""
+        return IntervalCheck.of(self.pit, self.mean, self.together, self.ordered)
 
 
 def calibration(
@@ -121,21 +130,27 @@ def calibration(
     *,
     output: int = 0,
     noise_std: ArrayLike | None = None,
+    groups: ArrayLike | None = None,
     known: Predictions | None = None,
 ) -> Calibration:
     """PIT values of the rows X, y; without them of the rows that the folds of a stack held out, else leave-one-out values of the training rows.
 
     Parameters
     ----------
+    groups
+        Labels of the given rows: those with one label may err together, and say less than as many rows that do not.
     known
         Predictions of these rows that were already computed.
     """
+    if groups is not None and y is None:
+        raise InputError("groups are labels of given rows; those of the fit have theirs. Give X and y too, or leave it out.")
     output = output_index(model, output)
     report = held_out(model, output)
     if X is None and y is None and report is not None:
-        return Calibration(report.pit, "held-out rows", report.together, report.mean)
+        return Calibration(report.pit, "held-out rows", report.together, report.mean, report.ordered)
     known = known or predictions(model, X, y, output=output, noise_std=noise_std)
-    return Calibration(known.pit, "leave-one-out" if known.left_out else "test rows", mean=known.mean)
+    labels = inputs.group_labels(groups, known.total, known.place)
+    return Calibration(known.pit, "leave-one-out" if known.left_out else "test rows", labels, known.mean)
 
 
 def rows_of_the_fit(model: ManifoldGPRegressor, X: Table, y: ArrayLike) -> int:
