@@ -326,6 +326,51 @@ def test_scores_of_the_training_rows_are_called_so(folder):
     assert words not in mgp("score", folder / "model.mgp", folder / "new.csv").err
 
 
+@pytest.mark.parametrize("saved", ["by mgp fit", "from Python"])
+def test_some_rows_of_the_fit_are_told_of_by_a_score_as_by_a_report(folder, tmp_path, saved):
+    """A score told of them only where all were, by the spread of their targets."""
+    model, table = folder / "model.mgp", tmp_path / "half.csv"
+    if saved == "from Python":
+        manifoldgp.load(model).save(model := tmp_path / "m.mgp")
+    known, new = pd.read_csv(folder / "data.csv"), pd.read_csv(folder / "new.csv")
+    pd.concat([known[:12], new]).to_csv(table, index=False)
+    words = "warning: The model was fitted to 12 of these 37 rows (or to equal ones): errors on new ones are larger."
+    assert words in mgp("score", model, table).err
+    assert words in mgp("report", model, "--test", table, "--out", tmp_path / "page.html").err
+
+
+def test_rows_of_the_fit_with_gaps_are_known_again(here):
+    table = messy(40)
+    table.loc[::4, "x"] = np.nan
+    table[["x", "floor", "y"]].to_csv("data.csv", index=False)
+    mgp("fit", "data.csv", "--target", "y", "--missing", "impute", "--out", "m.mgp", *FAST)
+    assert "The model was fitted to these rows" in mgp("score", "m.mgp", "data.csv").err
+    assert "The model was fitted to these rows" in mgp("report", "m.mgp", "--test", "data.csv").err
+
+
+def test_a_sparse_model_tells_of_the_rows_that_it_keeps(here, monkeypatch):
+    monkeypatch.setattr("manifoldgp.training.sparse_trainer.KEPT_ROWS", 50)
+    messy(200)[["x", "y"]].to_csv("data.csv", index=False)
+    mgp(
+        "fit",
+        "data.csv",
+        "--target",
+        "y",
+        "--averaging",
+        "single",
+        "--method",
+        "sparse",
+        "--inducing",
+        "8",
+        "--max-iter",
+        "5",
+        "--out",
+        "m.mgp",
+    )
+    told = mgp("score", "m.mgp", "data.csv").err
+    assert "The model was fitted to at least 50 of these 200 rows (or to equal ones)" in told
+
+
 def test_scores_of_few_groups_say_how_little_they_tell(folder, tmp_path):
     """Of 60 rows of three runs it was a matter of chance, and intervals held without reserve."""
     mgp("example", tmp_path / "many.csv", "--rows", "150", "--seed", "4", "--quiet")

@@ -12,6 +12,7 @@ from manifoldgp.cli._messages import Messages
 
 if TYPE_CHECKING:
     from manifoldgp.data.encoding import TableEncoding
+    from manifoldgp.data.fit_rows import FitRows
     from manifoldgp.data.summary_rows import SummaryRows
 
 
@@ -200,6 +201,14 @@ def tell_rows_without_target(count: int, rows: int, messages: Messages) -> None:
         messages.note(
             f"{count} of {counted(rows, 'row')} {verb(count, 'has', 'have')} no target and {verb(count, 'is', 'are')} left out."
         )
+
+
+def tell_rows_of_the_fit(kept: FitRows | None, A: Any, Y: Any, messages: Messages, more: str = "") -> int:
+    """How many of the rows A (n, D), Y (n,) or (n, O), the model was fitted to; they are told, with what there is to know more."""
+    seen = 0 if kept is None else kept.among(A, Y)
+    if kept is not None and seen:
+        messages.warn(kept.in_words(seen, len(A)) + more)
+    return seen
 
 
 def without_summaries(encoding: TableEncoding, table: Any, messages: Messages) -> Any:

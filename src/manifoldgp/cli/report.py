@@ -33,8 +33,8 @@ def report(
     """
     from manifoldgp._system.files import refuse_unwritable
     from manifoldgp._system.model_header import read_header
-    from manifoldgp.cli._models import open_manifold_gp, refuse_dynamics
-    from manifoldgp.inspection import rows_of_the_fit
+    from manifoldgp.cli._models import open_manifold_gp, refuse_dynamics, tell_rows_of_the_fit
+    from manifoldgp.inspection import fit_rows
     from manifoldgp.inspection.page import write_model_report
 
     if allow_unknown and test is None:
@@ -47,11 +47,7 @@ def report(
         model = open_manifold_gp(model_file)
         X, y, numbers, groups = (None,) * 4 if test is None else _test_rows(model, test, allow_unknown, messages)
         if X is not None and y is not None:
-            seen = rows_of_the_fit(model, X, y)
-            if seen:
-                messages.warn(
-                    f"The model was fitted to {seen:,} of these {len(y):,} rows (or to equal ones): errors on new ones are larger."
-                )
+            tell_rows_of_the_fit(fit_rows(model), X.to_numpy(), y, messages)
         write_model_report(model, out, title=title, X=X, y=y, row_numbers=numbers, groups=groups, model_file=model_file)
     messages.note(f"The report: {out.resolve().as_uri()}")
     if show:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -18,9 +17,6 @@ if TYPE_CHECKING:
     from manifoldgp.cli._answers import Answers
 
 _LEVELS = (0.5, 0.9, 0.95)
-
-_FEW_VALUES = 20
-"""Targets with so few distinct values, 0 and 1 or marks, have the same standard deviation in other rows too."""
 
 
 def score(
@@ -53,6 +49,7 @@ def score(
         labels_of_rows,
         prepare,
         tell_rows_left_out,
+        tell_rows_of_the_fit,
         tell_rows_without_target,
         tell_what_is_lost,
         without_summaries,
@@ -61,7 +58,7 @@ def score(
     from manifoldgp.errors import InputError
 
     messages = Messages(quiet)
-    answers = open_answers(model_file, exact)
+    answers = open_answers(model_file, exact, rows=True)
     inputs, known = answers.known_columns
     with messages.warnings_as_messages():
         table = read_table(table_file, wanted=[*inputs, *(target or known)])
@@ -88,11 +85,8 @@ def score(
     labels, predicted = labels_of_rows(encoding, table, messages), query.reasons == ""
     Y, groups = Y[table.index][predicted], None if labels is None else labels[predicted]
     rows = len(Y)
-    same = np.allclose(Y.std(0), answers.scales, rtol=1e-9, atol=0.0)  # as no other targets have, to the last digits
-    seen = bool(same and all(len(np.unique(y)) > _FEW_VALUES for y in Y.T))
-    if seen:
-        told = " mgp inspect tells those on held-out rows." if _held_rows_out(model_file) else ""
-        messages.warn(f"The model was fitted to these rows: errors on new ones are larger.{told}")
+    held_out = " mgp inspect tells those on held-out rows." if answers.held_rows_out else ""
+    seen = tell_rows_of_the_fit(answers.fit_rows(), query.X.to_numpy(), Y, messages, held_out)
     with messages.warnings_as_messages():
         found = in_pieces(
             answers,
@@ -105,21 +99,13 @@ def score(
             for o, (name, scale) in enumerate(zip(encoding.targets, answers.scales, strict=True))
         }
     checks = [IntervalCheck.of(one[3], one[0], groups) for one in judged]
-    said = {name: str(check.in_words(encoding.group, seen)) for name, check in zip(encoding.targets, checks, strict=True)}
+    said = {name: str(check.in_words(encoding.group, seen > 0)) for name, check in zip(encoding.targets, checks, strict=True)}
     if json:
         counts = {"rows": rows, "rows_without_target": int(missing.sum()), "groups": checks[0].groups}
         print_json(counts | {"scores": scores, "intervals": said})
     else:
         _show({encoding.label(name): found for name, found in scores.items()}, rows)
         _say_whether_intervals_hold({encoding.label(name): words for name, words in said.items()})
-
-
-def _held_rows_out(model_file: Path) -> bool:
-    """Whether the fit left errors on held-out rows in the file."""
-    from manifoldgp._system.model_header import read_header
-
-    numbers = (read_header(model_file).get("summary") or {}).get("numbers", {})
-    return any(name.endswith("held-out RMSE") for name in numbers)
 
 
 def _judged(answers: Answers, X: Any, noise: Any, Y: np.ndarray) -> np.ndarray:

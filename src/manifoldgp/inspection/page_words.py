@@ -111,7 +111,8 @@ def _unseen(view: ModelView) -> str:
     """What the model knows of the test rows."""
     if not view.of_the_fit:
         return "which the model has not seen"
-    return f"{view.of_the_fit:,} of which the model was fitted to (or to equal ones): errors on new rows are larger"
+    least = "at least " if view.sampled else ""
+    return f"{least}{view.of_the_fit:,} of which the model was fitted to (or to equal ones): errors on new rows are larger"
 
 
 def _unit(view: ModelView, target: TargetView) -> str:
