@@ -262,7 +262,7 @@ def test_groups_and_order_reach_the_folds(here, monkeypatch):
 
     monkeypatch.setattr(manifoldgp.ManifoldGPRegressor, "fit", spy)
     done = mgp("fit", "data.csv", "-t", "y", "--group", "floor", "--out", "m.mgp", *FAST)
-    assert "warning: --group has no effect: it says which rows a stack holds out, and --averaging" in done.err
+    assert "warning: --group says which rows are held out together, and --averaging single holds out none" in done.err
     mgp("fit", "data.csv", "-t", "y", "--ordered", "--out", "m.mgp", "--time-budget", "1")
     assert asked[0]["groups"].tolist() == messy()["floor"].tolist()
     assert asked[0]["ordered"] is False
@@ -866,7 +866,6 @@ def test_debug_shows_the_place(here):
     (["--inducing", "9"], "--inducing has no effect on --averaging stack with --method auto. It needs --method sparse."),
     (["--method", "exact", "--checkpoint", "c"], "--checkpoint has no effect on --averaging stack with --method exact. It needs --method sparse."),
     (["--method", "sparse", "--averaging", "fast"], "--averaging fast cannot be done by sparse models. Use --method exact, or --averaging stack or single."),
-    (["--averaging", "single", "--ordered"], "--ordered has no effect on --averaging single with --method auto, which holds out no rows."),
     (["--hidden", "4,two"], "--hidden must be layer sizes such as 64,32,4; got '4,two'."),
     (["--averaging", "none"], "'none' is not one of 'stack', 'fast', 'restarts', 'nuts', 'single'"),
 ])  # fmt: skip
@@ -876,12 +875,28 @@ def test_options_without_effect_are_refused_by_name(here, options, message):
 
 
 @pytest.mark.parametrize(("options", "names"), [
-    (["--averaging", "fast", "--hidden", "4", "--restarts", "2", "--ordered"], ["hidden", "restarts", "ordered"]),
-    (["--averaging", "plain", "--activation", "tanh", "--hidden", "4", "--inducing", "9", "--ordered"], ["activation", "hidden", "inducing", "ordered"]),
+    (["--averaging", "fast", "--hidden", "4", "--restarts", "2"], ["hidden", "restarts"]),
+    (["--averaging", "plain", "--activation", "tanh", "--hidden", "4", "--inducing", "9"], ["activation", "hidden", "inducing"]),
 ])  # fmt: skip
 def test_all_options_without_effect_are_told_at_once(here, options, names):
     told = mgp("fit", "data.csv", "-t", "y", "--features", "x", "-o", "m.mgp", *options, code=2).err
     assert all(f"--{name} has no effect on" in told for name in names)
+
+
+@pytest.mark.parametrize(("option", "which"), [(["--ordered"], "later rows"), (["--group", "floor"], "rows of new groups")])
+@pytest.mark.parametrize(
+    ("way", "named", "instead"),
+    [
+        (["--averaging", "fast"], "--averaging fast", "--averaging stack"),
+        (["--averaging", "plain", "--restarts", "1", "--max-iter", "5"], "a plain GP", "--kernel auto"),
+    ],
+    ids=["fast", "plain"],
+)
+def test_rows_that_nobody_holds_out_are_a_warning_for_order_and_groups_alike(here, option, which, way, named, instead):
+    """--ordered was refused, and --group, which asks for the same, with --averaging fast only warned of."""
+    told = mgp("fit", "data.csv", "-t", "y", "--drop", "z", "--out", "m.mgp", *way, *option).err
+    words = f"warning: {option[0]} says which rows are held out together, and {named} holds out none: nothing tells how large errors on {which} are. {instead} does."
+    assert words in told
 
 
 def test_all_wrong_input_noises_are_told_at_once(here):
