@@ -77,24 +77,27 @@ def encoding_of(model: Any, table: Any = None, targets: Sequence[str] = ()) -> T
     """
     from manifoldgp.data.columns import Column
     from manifoldgp.data.encoding import TableEncoding
-    from manifoldgp.data.inputs import target_names
+    from manifoldgp.data.inputs import group_column, target_names
     from manifoldgp.errors import InputError
 
     encoding = getattr(model, "table_encoding_", None)
     if encoding is not None:
         return encoding
     names, known = known_columns(model)
-    known = list(targets) or known
+    known, group = list(targets) or known, group_column(model)
     if not names and table is None:
         names = [f"x{d}" for d in range(model.n_features_in_)]
     elif not names:
         names = [str(name) for name in table.columns if name not in known]
+        if group in names and len(names) > model.n_features_in_:
+            names.remove(group)
         if len(names) != model.n_features_in_:
             raise InputError(
                 f"The model was fitted on an array with {counted(model.n_features_in_, 'column')}, and the table has {counted(len(names), 'input')}: "
                 f"{', '.join(names[:12])}. Hand in a table with these inputs only, in the same order."
             )
-    return TableEncoding(tuple(Column(name) for name in names), tuple(known or target_names(model)))
+    columns = tuple(Column(name) for name in names)
+    return TableEncoding(columns, tuple(known or target_names(model)), group=group)
 
 
 def with_names(text: str, targets: Sequence[str]) -> str:

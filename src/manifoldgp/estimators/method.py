@@ -217,7 +217,8 @@ def unheeded_folds(estimator: ManifoldGPRegressor, averaging: Averaging, groups:
     """
     if groups is not None and ordered:
         raise InputError("groups and ordered are two ways to hold rows out. Choose one.")
-    if isinstance(averaging, Stack) or not (ordered or groups is not None):
+    chosen_by_them = hasattr(estimator, "kernel_choice_")
+    if isinstance(averaging, Stack) or chosen_by_them or not (ordered or groups is not None):
         return []
     if isinstance(averaging, Search):
         way, instead = f"criterion={averaging.criterion!r}", "criterion='held-out'"
