@@ -50,6 +50,7 @@ def report(
             tell_rows_of_the_fit(fit_rows(model), X.to_numpy(), y, messages)
         write_model_report(model, out, title=title, X=X, y=y, row_numbers=numbers, groups=groups, model_file=model_file)
     messages.note(f"The report: {out.resolve().as_uri()}")
+    messages.note("The page holds training rows, as points of its pictures, and the model.")
     if show:
         typer.launch(str(out.resolve()))
 
