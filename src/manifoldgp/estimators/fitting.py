@@ -80,6 +80,7 @@ def fit(
         return
     assert not isinstance(X, RowSource)  # row_source would have returned it
     rows = tables.training_rows(estimator, X, y, noise_std, groups, input_std)
+    tables.keep_group_name(estimator, groups)
     groups = rows.groups
     model = model_of(estimator, noise_std is not None)
     table = inputs.training_table(estimator, rows.X, rows.y, rows.noise_std, model.features.uses_unlabelled)
@@ -213,6 +214,7 @@ def _fit_source(
     of_inputs, of_targets = seen.standardizers(source.inputs, *standardized(estimator.standardize))
     scalers = started_from(averaging, of_inputs, of_inputs.columns), of_targets
     _keep_shape(estimator, method, scalers, source.outputs, source.flat)
+    tables.keep_group_name(estimator, groups)
     folds = FoldChoice(inputs.group_labels(groups, source.total), ordered)
 
     def rows_of(output: int) -> StreamedRows:

@@ -34,7 +34,6 @@ class ReadsTables(Protocol):
     cyclic: Sequence[str]
     table_encoding_: TableEncoding
     target_names_: np.ndarray
-    group_column_: str
 
 
 @dataclass(frozen=True)
@@ -69,7 +68,7 @@ def training_rows(
     groups: ArrayLike | None,
     input_std: InputStd | None = None,
 ) -> TrainingRows:
-    """The rows of a fit. A table that is not all numbers is encoded, and the estimator keeps how; it keeps the names of the targets and of the groups, too."""
+    """The rows of a fit. A table that is not all numbers is encoded, and the estimator keeps how; it keeps the names of the targets, too."""
     if estimator.missing not in MISSING:
         raise InputError(f"missing must be one of {', '.join(map(repr, MISSING))}; got {estimator.missing!r}.")
     given = TrainingRows(X, y, noise_std, groups, input_std)
@@ -80,10 +79,7 @@ def training_rows(
         estimator.target_names_ = np.array(named, dtype=object)
     if named or isinstance(y, (list, tuple, np.ndarray)) or hasattr(y, "to_numpy"):
         _refuse_codes(np.asarray(y), named)
-    labelled = column_names(groups)
     if y is None or (plain and (frame is None or inputs.holds_numbers_only(X))):
-        if labelled:
-            estimator.group_column_ = labelled[0]
         return given
     Y, _ = inputs.targets(y)
     names = named or inputs.numbered_targets(Y.shape[1])
@@ -93,7 +89,6 @@ def training_rows(
     if frame is None and estimator.cyclic:
         raise InputError("cyclic is about columns of dates, and X is an array of numbers. Hand in a frame, or leave cyclic out.")
     encoding = _of_array(table, names, estimator.missing) if frame is None else _of_frame(estimator, table, names, Y)
-    encoding = replace(encoding, group=labelled[0]) if labelled else encoding
     encoded, kept = encoding.training_inputs(table, Y)
     estimator.table_encoding_ = encoding.without_rows(~kept | np.isnan(Y).any(1))
     levels = encoding.level_numbers(table)[kept] if encoding.level_columns else None
@@ -111,6 +106,15 @@ def training_rows(
     )
     std = None if input_std is None else of_rows(input_std, kept)
     return replace(rows, noise_std=_chosen(noise_std, kept), groups=_chosen(groups, kept), input_std=std)
+
+
+def keep_group_name(estimator: ManifoldGPRegressor, groups: ArrayLike | None) -> None:
+    """What the labels of groups are called, kept in the encoding of the table where there is one."""
+    named, encoding = column_names(groups), getattr(estimator, "table_encoding_", None)
+    if named and encoding is not None:
+        estimator.table_encoding_ = replace(encoding, group=named[0])
+    elif named:
+        estimator.group_column_ = named[0]
 
 
 def refuse_for_source(estimator: ManifoldGPRegressor) -> None:
