@@ -60,6 +60,18 @@ def counted(count: int, what: str) -> str:
     return f"{count:,} {what}{verb(count, '', 's')}"
 
 
+def percent(share: float) -> str:
+    """A share in percent, without decimals unless it would then seem to be all or nothing.
+
+    >>> percent(0.953), percent(0.998), percent(1.0), percent(0.9999)
+    ('95 %', '99.8 %', '100 %', '> 99.9 %')
+    """
+    rounded = f"{100 * share:.0f}"
+    if share in (0.0, 1.0) or rounded not in ("0", "100"):
+        return f"{rounded} %"
+    return "> 99.9 %" if share > 0.9995 else "< 0.1 %" if share < 0.0005 else f"{100 * share:.1f} %"
+
+
 def explained_share(value: float, places: int = 2) -> str:
     """R² with so many digits after the point, or as many as it takes to tell it from 1. Tables have four.
 

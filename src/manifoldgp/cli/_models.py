@@ -12,6 +12,7 @@ from manifoldgp.cli._messages import Messages
 
 if TYPE_CHECKING:
     from manifoldgp.data.encoding import TableEncoding
+    from manifoldgp.data.fit_rows import FitRows
     from manifoldgp.data.number_columns import Reading
     from manifoldgp.data.summary_rows import SummaryRows
 
@@ -88,24 +89,27 @@ def encoding_of(model: Any, table: Any = None, targets: Sequence[str] = ()) -> T
     """
     from manifoldgp.data.columns import Column
     from manifoldgp.data.encoding import TableEncoding
-    from manifoldgp.data.inputs import target_names
+    from manifoldgp.data.inputs import group_column, target_names
     from manifoldgp.errors import InputError
 
     encoding = getattr(model, "table_encoding_", None)
     if encoding is not None:
         return encoding
     names, known = known_columns(model)
-    known = list(targets) or known
+    known, group = list(targets) or known, group_column(model)
     if not names and table is None:
         names = [f"x{d}" for d in range(model.n_features_in_)]
     elif not names:
         names = [str(name) for name in table.columns if name not in known]
+        if group in names and len(names) > model.n_features_in_:
+            names.remove(group)
         if len(names) != model.n_features_in_:
             raise InputError(
                 f"The model was fitted on an array with {counted(model.n_features_in_, 'column')}, and the table has {counted(len(names), 'input')}: "
                 f"{', '.join(names[:12])}. Hand in a table with these inputs only, in the same order."
             )
-    return TableEncoding(tuple(Column(name) for name in names), tuple(known or target_names(model)))
+    columns = tuple(Column(name) for name in names)
+    return TableEncoding(columns, tuple(known or target_names(model)), group=group)
 
 
 def with_names(text: str, targets: Sequence[str]) -> str:
@@ -189,6 +193,16 @@ def _warn_of_rows_outside(encoding: TableEncoding, X: Any, messages: Messages) -
     )
 
 
+def labels_of_rows(encoding: TableEncoding, table: Any, messages: Messages) -> Any:
+    """The labels (n,) of rows that belong together, in the column that had them at the fit; None where there was none, or the table lacks it."""
+    if encoding.group is None:
+        return None
+    if encoding.group not in table.columns:
+        messages.note(f"There is no column {encoding.group!r}, whose rows belong together: each row is judged for itself.")
+        return None
+    return table[encoding.group].astype(str).to_numpy()
+
+
 def tell_what_is_lost(lost: str, messages: Messages) -> None:
     """That predictions come from a program that is quicker than the model, where it loses anything."""
     if lost:
@@ -203,6 +217,14 @@ def tell_rows_without_target(count: int, rows: int, messages: Messages) -> None:
         messages.note(
             f"{count} of {counted(rows, 'row')} {verb(count, 'has', 'have')} no target and {verb(count, 'is', 'are')} left out."
         )
+
+
+def tell_rows_of_the_fit(kept: FitRows | None, A: Any, Y: Any, messages: Messages, more: str = "") -> int:
+    """How many of the rows A (n, D), Y (n,) or (n, O), the model was fitted to; they are told, with what there is to know more."""
+    seen = 0 if kept is None else kept.among(A, Y)
+    if kept is not None and seen:
+        messages.warn(kept.in_words(seen, len(A)) + more)
+    return seen
 
 
 def without_summaries(encoding: TableEncoding, table: Any, messages: Messages) -> Any:

@@ -415,8 +415,12 @@ class TableEncoding:
         found = {c.name: c.unknown(column_of(table, c.name)) for c in self.columns if c.categories and c.name in table.columns}
         return {name: values for name, values in found.items() if values}
 
-    def to_plain(self) -> dict[str, Any]:
-        """Plain data for JSON."""
+    def to_plain(self, rows: bool = True) -> dict[str, Any]:
+        """Plain data for JSON. rows: with the training rows that fill gaps, and the numbers of those left out, which whoever only reads tables by it does not need."""
+        told = self if rows else replace(self, donors=None, rows_left_out=None)
+        return told._plain()
+
+    def _plain(self) -> dict[str, Any]:
         return {
             "columns": list(map(column_to_plain, self.columns)),
             "targets": list(self.targets),
