@@ -565,7 +565,7 @@ def test_an_odd_cell_among_numbers_with_signs_costs_its_row_alone(tmp_path, monk
     np.testing.assert_allclose(found["mean"][known], pd.read_csv("again.csv")["mean"])
     new.assign(y=0.5).to_csv("new.csv", index=False)
     assert json.loads(mgp("score", "m.mgp", "new.csv", "--json").out)["rows"] == known.sum()
-    X, _, rows = _test_rows(manifoldgp.load("m.mgp"), "new.csv", False, Messages(True))
+    X, _, rows, _ = _test_rows(manifoldgp.load("m.mgp"), "new.csv", False, Messages(True))
     assert X["share"].tolist() == [number for number in numbers if number is not None]
     assert rows.tolist() == (1 + np.flatnonzero(known)).tolist()
     fitted.assign(share=[*fitted["share"][:-1], cells[first]]).to_csv("data.csv", index=False)
