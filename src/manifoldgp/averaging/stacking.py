@@ -15,17 +15,26 @@ from manifoldgp.chance.interval_checks import IntervalCheck
 from manifoldgp.training.trained import Earlier
 
 
+_LEAST_START = 1e-9
+"""What a weight is at least where EM begins: one that is zero stays so."""
+
+_LOOKED_EVERY = 4
+"""Steps of EM after which it is asked how much of the maximum is missed: asking takes half as long as a step."""
+
+
 def stacking_weights(
     log_density: np.ndarray,
     prior_counts: np.ndarray | float = 0.0,
     iterations: int = 500,
     short: float = 0.0,
     counts: np.ndarray | None = None,
+    start: np.ndarray | None = None,
 ) -> np.ndarray:
     """Weights w (S,) that maximise Σ_i log Σ_s w_s p_s(y_i) + Σ_s a_s log w_s, by EM (Yao et al. 2018, with a Dirichlet(1 + a) prior).
 
     log_density: (S, n), of held-out rows under each of S candidates. prior_counts: a (S,), pseudo-rows that each candidate is sure of.
     short: nats a row by which the maximum may be missed. The slope along w_s is (n + Σ a) times what EM multiplies w_s by, so the largest of these says how much is missed at most.
+    start: weights (S,) to begin at, none of them zero; equal ones by default.
     counts: log g (S, n), where candidate s counts w_s g_si at row i: then Σ_i log (Σ_s w_s g_si p_si / Σ_s w_s g_si) is maximised, with pseudo-rows at which candidates count what
     they do on average. EM's step sets the average share of a candidate instead of its weight, which is the same for equal g.
 
@@ -37,13 +46,16 @@ def stacking_weights(
     density = np.exp(np.maximum(log_density - log_density.max(0), -500.0))  # of the likeliest candidate's; 1e-217 at least
     if counts is not None:
         return _weights_by_counts(density, np.exp(np.maximum(counts - counts.max(0), -500.0)), prior, iterations)
-    weights = np.full(S, 1.0 / S)
-    for _ in range(iterations):
+    weights, rows = np.full(S, 1.0 / S) if start is None else start, n + prior.sum()
+    for step in range(iterations):
         responsible = weights * (density @ (1.0 / (weights @ density)))  # rows that each candidate answers for
-        updated = (responsible + prior) / (n + prior.sum())
-        moved, enough = np.abs(updated - weights).max(), short > 0.0 and bool((updated <= (1.0 + short) * weights).all())
+        updated = (responsible + prior) / rows
+        if short:
+            found = step % _LOOKED_EVERY == 0 and bool((updated <= (1.0 + short) * weights).all())
+        else:
+            found = np.abs(updated - weights).max() < 1e-7
         weights = updated
-        if moved < 1e-7 or enough:
+        if found:
             break
     return weights
 
@@ -286,9 +298,9 @@ class Weighing:
         part = candidates.log_density
         G, F, N = part.shape
         table, prior = part.reshape(G * F, N), np.full((G, F), self.spread_prior * N / (G * F))
-        unaided, floor = log_mixture(table, stacking_weights(table, prior.ravel(), short=short)), candidates.best_plain()
-        prior[floor, 0] += self.gp_prior * N * doubt(unaided - part[floor, 0])
-        weights = stacking_weights(table, prior.ravel(), short=short)
+        unaided, floor = stacking_weights(table, prior.ravel(), short=short), candidates.best_plain()
+        prior[floor, 0] += self.gp_prior * N * doubt(log_mixture(table, unaided) - part[floor, 0])
+        weights = stacking_weights(table, prior.ravel(), short=short, start=np.maximum(unaided, _LEAST_START) if short else None)
         return weights.reshape(G, F), log_mixture(table, weights)
 
     def following(
