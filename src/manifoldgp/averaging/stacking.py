@@ -14,7 +14,6 @@ from manifoldgp.chance.differences import paired
 from manifoldgp.chance.interval_checks import IntervalCheck
 from manifoldgp.training.trained import Earlier
 
-
 _LEAST_START = 1e-9
 """What a weight is at least where EM begins: one that is zero stays so."""
 
