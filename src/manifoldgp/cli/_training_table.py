@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from manifoldgp._system.plain_text import counted, digits, listed_names, option, verb
 from manifoldgp.cli._messages import Messages
-from manifoldgp.cli._models import tell_rows_without_target, tell_summaries
+from manifoldgp.cli._models import tell_rows_without_target
 from manifoldgp.cli._options import column_names
 
 if TYPE_CHECKING:
     from manifoldgp.data.encoding import TableEncoding
-    from manifoldgp.data.summary_rows import SummaryRows
 
 
 @dataclass(frozen=True)
@@ -22,7 +21,7 @@ class Training:
     """Rows with a target: X a DataFrame with the input columns, y a Series or DataFrame, noise (N,) and groups (N,) or None; without_target: rows left out.
 
     gaps: of the rows that were left out for missing inputs, how many lack each column; left_out: how many rows these are. empty: the numbers, from 1 on, of those
-    that were left out because they have no input at all; summaries: sums and means of all rows above, left out where that is certain.
+    that were left out because they have no input at all.
     """
 
     X: Any
@@ -34,7 +33,6 @@ class Training:
     gaps: Mapping[str, int]
     left_out: int
     empty: tuple[int, ...]
-    summaries: SummaryRows
 
 
 def read_training(
@@ -58,7 +56,6 @@ def read_training(
 
     from manifoldgp.data.columns import pandas, target_numbers
     from manifoldgp.data.encoding import TableEncoding
-    from manifoldgp.data.summary_rows import summary_rows
     from manifoldgp.data.table_checks import refuse_missing_columns
     from manifoldgp.data.table_files import read_tables
     from manifoldgp.errors import InputError
@@ -91,10 +88,6 @@ def read_training(
     empty = _without_input(table, encoding)
     if empty.any():
         table, encoding = table[~empty], learn(table[~empty])
-    summaries = summary_rows(table, encoding)
-    if summaries.rows and summaries.certain:
-        table = table.drop(index=list(summaries.rows))
-        encoding = learn(table)
     table, gaps, left_out = _without_gaps(table, encoding)
     if left_out:
         encoding = learn(table)  # as the fit learns it: a category of these rows alone is none
@@ -118,7 +111,6 @@ def read_training(
         gaps,
         left_out,
         tuple(int(row) + 1 for row in np.flatnonzero(~unlabelled)[empty]),
-        summaries,
     )
     _say_what_was_read(training, rows, messages, ordered)
     if not (ordered or group):
@@ -173,8 +165,7 @@ def _without_input(table: Any, encoding: TableEncoding) -> Any:
 
 def _say_what_was_read(training: Training, rows: int, messages: Messages, ordered: bool) -> None:
     from manifoldgp.data.codes import are_codes
-    from manifoldgp.data.columns import pandas, spellings_alike
-    from manifoldgp.data.encoding import UNNAMED
+    from manifoldgp.data.columns import UNNAMED, pandas, spellings_alike
     from manifoldgp.data.written_numbers import signs_of_nothing
 
     encoding = training.encoding
@@ -190,7 +181,6 @@ def _say_what_was_read(training: Training, rows: int, messages: Messages, ordere
             f"{len(empty)} of {counted(rows, 'row')} {verb(len(empty), 'has a target but no input and is', 'have a target but no input and are')} left out ({which}): "
             f"such {verb(len(empty), 'a row holds', 'rows hold')} a mean or a sum as a rule."
         )
-    tell_summaries(training.summaries, messages)
     numeric = training.X[[column.name for column in encoding.columns if column.kind == "number"]]
     warn_of_nines(pandas().concat([training.y, numeric], axis=1), messages)
     for column in encoding.columns:

@@ -42,6 +42,9 @@ def column_of(table: DataFrame, name: str) -> Series:
     return column
 
 
+UNNAMED = re.compile(r"Unnamed: \d+|__index_level_\d+__|")
+"""What pandas calls a column without a name: as a rule the row numbers of whoever wrote the file."""
+
 KINDS = ("number", "flag", "category", "levels", "date", "duration")
 ONE_HOT = 10
 """Up to this many categories become 0/1 columns, more become a number each, their effect on the target."""

@@ -7,7 +7,7 @@ import glob
 import re
 import sys
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from manifoldgp._system.plain_text import cell, name_in, one_line, visible
 from manifoldgp.data.codes import padded
 from manifoldgp.data.columns import pandas, text
 from manifoldgp.data.excel_files import read_sheet
+from manifoldgp.data.summary_rows import without_summaries
 from manifoldgp.data.text_files import PACKED, TextSource, text_source
 from manifoldgp.data.written_numbers import NO_VALUE, UNITS, Numbered, read_numbers, with_numbers, with_units
 from manifoldgp.errors import InputError, MissingExtraError, warn
@@ -43,7 +44,7 @@ def read_table(path: str | Path, *, sheet: str | None = None, wanted: Sequence[s
     the first sheet with two columns or more and numbers is read, percent as it is shown (10 % is 10).
 
     Numbers with thousands separators, a currency, a percent sign or one unit are read as numbers, and a row of
-    units below the names is left out, with a warning that says so.
+    units below the names is left out, with a warning that says so. So are rows at the end that are sums or means of those above.
 
     Parameters
     ----------
@@ -52,11 +53,20 @@ def read_table(path: str | Path, *, sheet: str | None = None, wanted: Sequence[s
     wanted
         Columns that the table is read for: of an Excel file with several sheets the first one that has them is read.
     """
-    return read_as_written(path, sheet=sheet, wanted=wanted).table
+    read, numbered = _read(path, sheet, wanted)
+    table = without_summaries(read.table, _called(str(path)))
+    if len(table) == len(read.table):
+        return table
+    return numbered(with_whole_numbers(table.infer_objects())).table  # in columns where only these rows had a text, or a gap
 
 
-def read_as_written(path: str | Path, *, sheet: str | None = None, wanted: Sequence[str] = ()) -> Numbered:
-    """The table in a file as `read_table` reads it, and the texts of columns with a unit beside their numbers, for who writes these columns again."""
+def read_as_written(path: str | Path, *, wanted: Sequence[str] = ()) -> Numbered:
+    """The table in a file as `read_table` reads it, with all of its rows, and the texts of columns with a unit beside their numbers, for who writes these columns again."""
+    return _read(path, None, wanted)[0]
+
+
+def _read(path: str | Path, sheet: str | None, wanted: Sequence[str]) -> tuple[Numbered, Callable[[DataFrame], Numbered]]:
+    """The table in a file, and how texts of its columns become numbers."""
     name = str(path)
     kind = "text" if name == "-" else _kind(name)
     if sheet is not None and kind != "excel":
@@ -79,7 +89,11 @@ def read_as_written(path: str | Path, *, sheet: str | None = None, wanted: Seque
     if kind != "parquet":
         table = _named_by_two_rows(table, decimal, name)
     _refuse_repeated(list(table.columns), name)
-    return Numbered(table, {}) if kind == "parquet" else with_numbers(table, decimal, _called(name))
+
+    def numbered(table: DataFrame) -> Numbered:
+        return Numbered(table, {}) if kind == "parquet" else with_numbers(table, decimal, _called(name))
+
+    return numbered(table), numbered
 
 
 def _named_by_two_rows(table: DataFrame, decimal: str, file: str) -> DataFrame:
