@@ -135,7 +135,7 @@ def _decided(rows: list[Any], found: list[_Row]) -> SummaryRows:
         tuple(name for name, _, certain in each if certain),
         tuple(row.name for _, row, certain in each if certain and row.name),
         tuple(name for name, row, certain in each if not certain and row.kind),
-        tuple((name, row.name) for name, row, certain in each if not certain and not row.kind and _NAMES & set(_words(row.name))),
+        tuple((name, row.name) for name, row, certain in each if not certain and not row.kind and not _NAMES.isdisjoint(_words(row.name))),
     )
 
 
@@ -146,7 +146,8 @@ def _told(row: int, above: int, numbers: list[Series], texts: list[Series]) -> _
     described = bool(kind) and any(_describes(column.iloc[row], column.iloc[:above]) for column in texts)
     if kind and (columns > 1 or described):
         return _Row(kind, name, described)
-    return _Row("about", name, True) if name and _is_about(row, above, numbers) else _Row("", name, False)
+    about = not _NAMES.isdisjoint(_words(name)) and _is_about(row, above, numbers)
+    return _Row("about", name, True) if about else _Row("", name, False)
 
 
 def _name(row: int, above: int, texts: list[Series]) -> str:
