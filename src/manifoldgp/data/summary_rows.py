@@ -135,7 +135,11 @@ def _decided(rows: list[Any], found: list[_Row]) -> SummaryRows:
         tuple(name for name, _, certain in each if certain),
         tuple(row.name for _, row, certain in each if certain and row.name),
         tuple(name for name, row, certain in each if not certain and row.kind),
-        tuple((name, row.name) for name, row, certain in each if not certain and not row.kind and not _NAMES.isdisjoint(_words(row.name))),
+        tuple(
+            (name, row.name)
+            for name, row, certain in each
+            if not certain and not row.kind and not _NAMES.isdisjoint(_words(row.name))
+        ),
     )
 
 

@@ -17,6 +17,7 @@ from manifoldgp._system.files import refuse_unwritable, written_whole
 from manifoldgp._system.plain_text import cell, name_in, one_line, visible
 from manifoldgp.data.codes import padded
 from manifoldgp.data.columns import pandas, text
+from manifoldgp.data.dates import are_months, month_text
 from manifoldgp.data.excel_files import read_sheet
 from manifoldgp.data.summary_rows import without_summaries
 from manifoldgp.data.text_files import PACKED, TextSource, text_source
@@ -164,9 +165,11 @@ def read_tables(paths: Sequence[str | Path], *, wanted: Sequence[str] = ()) -> A
 
 
 def _alike(tables: Sequence[DataFrame]) -> list[DataFrame]:
-    """The tables with codes as text in all of them: a file whose codes happen to have no zeros in front was read as numbers."""
-    codes = {name for table in tables for name in table if padded(table[name].dropna())}
-    return [table.assign(**{name: table[name].map(text, na_action="ignore") for name in codes}) for table in tables]
+    """The tables with codes and months as text in all of them: a file in which these happen to have no zeros in front was read as numbers."""
+    codes = dict.fromkeys((name for table in tables for name in table if padded(table[name].dropna())), text)
+    months = dict.fromkeys((name for table in tables for name in table if are_months(table[name].dropna())), month_text)
+    written = codes | months
+    return [table.assign(**{name: table[name].map(written[name], na_action="ignore") for name in written}) for table in tables]
 
 
 def with_whole_numbers(table: DataFrame) -> DataFrame:
@@ -325,10 +328,11 @@ def _read_by(text: str, decimal: str, other: str) -> str:
 
 
 def _with_codes(table: DataFrame, source: TextSource, form: dict[str, Any]) -> DataFrame:
-    """The table with columns of codes, which were read as numbers, as they are written."""
+    """The table with columns of codes and of months such as 03.1974, which were read as numbers, as they are written."""
     numbers = [name for name, kind in table.dtypes.items() if kind.kind in "if"]
     written = pandas().read_csv(source.opened(), dtype=dict.fromkeys(numbers, str), **form)[numbers]
-    codes = {name: texts for name, column in written.items() if padded((texts := column.str.strip()).dropna())}
+    texts = {name: column.str.strip() for name, column in written.items()}
+    codes = {name: column for name, column in texts.items() if padded(column.dropna()) or are_months(column.dropna())}
     return table.assign(**codes)
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from manifoldgp.data.codes import padded_cell
+from manifoldgp.data.dates import without_months
 from manifoldgp.data.written_numbers import DecimalSign, decimal_sign
 from manifoldgp.errors import InputError, warn
 
@@ -36,7 +37,7 @@ _DECIMAL_COMMA = re.compile(r"\s*[-+−]?\d+,\d+\s*")
 
 
 class Layout(NamedTuple):
-    """The columns' names, whether they stand in a comment line, the numbers of the lines that are no rows, and whether a cell begins with zeros, as codes do."""
+    """The columns' names, whether they stand in a comment line, the numbers of the lines that are no rows, and whether a cell begins with zeros, as codes and months do."""
 
     names: list[str]
     in_comment: bool
@@ -73,10 +74,10 @@ class TextSource:
         named = not any(_NUMBER.fullmatch(name) and not name.strip().isdigit() for name in names)  # else they stand in a comment
         first, usual = self.titles() + named, "." if tabbed else ","
         enough = max(20, _CELLS_WITH_NUMBERS // max(len(names), 1))
-        found = decimal_sign((_cells(line, separator) for line in lines[named:][:enough]), usual)
+        found = decimal_sign((without_months(_cells(line, separator)) for line in lines[named:][:enough]), usual)
         if found.unclear:
             more = self._first_lines(_LINES_WHERE_UNCLEAR)[first:]
-            found = decimal_sign((_cells(line, separator) for line in more), usual)
+            found = decimal_sign((without_months(_cells(line, separator)) for line in more), usual)
         return separator, found
 
     def _first_lines(self, most: int = 21) -> list[str]:

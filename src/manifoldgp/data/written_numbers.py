@@ -13,7 +13,7 @@ import numpy as np
 
 from manifoldgp._system.plain_text import name_in, unit_of, without_brackets
 from manifoldgp.data.codes import padded
-from manifoldgp.data.dates import pandas
+from manifoldgp.data.dates import are_months, pandas
 from manifoldgp.errors import warn
 
 if TYPE_CHECKING:
@@ -284,7 +284,7 @@ def with_numbers(table: DataFrame, decimal: str, file: str) -> Numbered:
         table = table.assign(**others)
         table = table.assign(**{str(name): _as_whole(column.to_numpy()) for name, column in table.select_dtypes("float").items()})
     texts = {name: _known(table[name]) for name in _text_columns(table)}
-    codes = {str(name): known for name, known in texts.items() if padded(known.dropna())}
+    codes = {str(name): known for name, known in texts.items() if padded(known.dropna()) or are_months(known.dropna())}
     read = {
         name: found for name in texts if name not in codes and (found := read_numbers(list(table[name]), decimal)) is not None
     }
