@@ -221,7 +221,8 @@ def test_dates_many_categories_and_gaps_are_encoded_as_the_model_does(chromium, 
       const [none, order] = [[], data.live.columns[0].order], day = order === "month first" ? "12/30/2026" : "30/12/2026", number = {{ kind: "number", shown: "load" }};
       for (const text of ["2026-12-30 25:00", "2026-12-30 14:75", "2026-12-30 14:05:60", "2026-12-30 13:05 AM", "2026-12-30 25:05 PM", "30.12.26"]) none.push(instant(text, order));
       const points = instant("04.03.2026", order), same = [day, day + " 13:05 PM", day + " 0:05 am"].map((text) => new Date(instant(text, order)).toISOString());
-      const spelt = ["1974Q2", "Q2 1974", "1974-04", "1974M4", "1-Apr-1974", "Apr 1, 1974 0:00", "April 1974", "04.1974", "4/1974", "1974 Apr", "1. April 1974", "2. Quartal 1974", "soil 1974", "4.1974"].map((text) => instant(text, order));
+      const april = ["1974Q2", "Q2 1974", "1974-04", "1974M4", "1-Apr-1974", "Apr 1, 1974 0:00", "April 1974", "04.1974", "4/1974", "1974 Apr", "1. April 1974", "2. Quartal 1974"];
+      const spelt = [...april, "soil 1974", "4.1974"].map((text) => instant(text, order));
       const numbers = ["%", "0x10", "Infinity", "", "1e", "5 %", "-.5e1", "+2."].map((text) => numbersOf(number, text));
       return {{ none, points, same, spelt, numbers, x: rows.map(encoded), labels, said, wrong: [encoded(["31.02.2026", "site 1", "0"]), encoded([rows[0][0], "elsewhere", "0"])] }};"""
     dom, console = browse(
