@@ -223,7 +223,7 @@ def test_dates_many_categories_and_gaps_are_encoded_as_the_model_does(chromium, 
       const points = instant("04.03.2026", order), same = [day, day + " 13:05 PM", day + " 0:05 am"].map((text) => new Date(instant(text, order)).toISOString());
       const april = ["1974Q2", "Q2 1974", "1974-04", "1974M4", "1-Apr-1974", "Apr 1, 1974 0:00", "April 1974", "04.1974", "4/1974", "1974 Apr", "1. April 1974", "2. Quartal 1974"];
       const spelt = [...april, "soil 1974", "4.1974"].map((text) => instant(text, order));
-      const numbers = ["%", "0x10", "Infinity", "", "1e", "5 %", "-.5e1", "+2."].map((text) => numbersOf(number, text));
+      const numbers = ["%", "0x10", "Infinity", "", "1e", "5 %", "-.5e1", "+2.", "#WERT!"].map((text) => numbersOf(number, text));
       return {{ none, points, same, spelt, numbers, x: rows.map(encoded), labels, said, wrong: [encoded(["31.02.2026", "site 1", "0"]), encoded([rows[0][0], "elsewhere", "0"])] }};"""
     dom, console = browse(
         chromium, with_script((tmp_path / "model.html").read_text("utf-8"), code, tmp_path / "page.html"), tmp_path / "profile"
@@ -238,7 +238,7 @@ def test_dates_many_categories_and_gaps_are_encoded_as_the_model_does(chromium, 
     assert found["same"] == [f"2026-12-30T{time}:00.000Z" for time in ("00:00", "13:05", "00:05")]
     assert found["spelt"] == [134006400000] * 12 + [None] * 2
     wrong = [f'load: "{text}" is not a number' for text in ("%", "0x10", "Infinity", "1e")]
-    assert found["numbers"] == [*wrong[:3], "load is missing", wrong[3], [5], [-5], [2]]
+    assert found["numbers"] == [*wrong[:3], "load is missing", wrong[3], [5], [-5], [2], "load is missing"]
     assert found["wrong"][0] == 'when: "31.02.2026" is not a date'
     assert found["wrong"][1].startswith('site: "elsewhere" is none of site 0, site 1, site 10')
 

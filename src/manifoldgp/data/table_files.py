@@ -21,7 +21,7 @@ from manifoldgp.data.dates import are_months, month_text
 from manifoldgp.data.excel_files import read_sheet
 from manifoldgp.data.summary_rows import without_summaries
 from manifoldgp.data.text_files import PACKED, TextSource, text_source
-from manifoldgp.data.written_numbers import NO_VALUE, UNITS, Numbered, read_numbers, with_numbers, with_units
+from manifoldgp.data.written_numbers import ERROR_CELLS, NO_VALUE, UNITS, Numbered, read_numbers, with_numbers, with_units
 from manifoldgp.errors import InputError, MissingExtraError, warn
 
 if TYPE_CHECKING:
@@ -299,7 +299,14 @@ def _read_text(name: str, kind: str) -> tuple[Any, str]:
     )
     _refuse_repeated(layout.names, name)  # pandas would rename them
     named: dict[str, Any] = {"names": layout.names, "header": None} if layout.in_comment else {}
-    form = {"sep": separator, "skiprows": layout.skipped, "encoding": source.encoding, "low_memory": False, **named}
+    form = {
+        "sep": separator,
+        "skiprows": layout.skipped,
+        "encoding": source.encoding,
+        "low_memory": False,
+        "na_values": ERROR_CELLS,
+    }
+    form |= named
     table = pandas().read_csv(source.opened(), decimal=decimal, **form)
     return (_with_codes(table, source, form) if layout.padded else table), decimal
 

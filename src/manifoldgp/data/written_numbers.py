@@ -19,7 +19,29 @@ from manifoldgp.errors import warn
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
 
-NO_VALUE = {"?", "-", "--", "–", "—", ".", "n.a.", "n. a.", "n/a", "na", "k.a.", "k. a.", "nan", ""}
+ERROR_CELLS = (
+    "#DIV/0!", "#N/A", "#NAME?", "#NULL!", "#NUM!", "#REF!", "#VALUE!", "#SPILL!", "#CALC!", "#NV", "#BEZUG!", "#WERT!", "#ZAHL!", "#ÜBERLAUF!",
+    "#NOM?", "#NOMBRE!", "#NUL!", "#VALEUR!",
+)  # fmt: skip
+"""What spreadsheets show where a formula has no value, in English, German and French. Their own files say it in another way, which pandas reads as a gap."""
+
+NO_VALUE = {
+    "?",
+    "-",
+    "--",
+    "–",
+    "—",
+    ".",
+    "n.a.",
+    "n. a.",
+    "n/a",
+    "na",
+    "k.a.",
+    "k. a.",
+    "nan",
+    "",
+    *map(str.casefold, ERROR_CELLS),
+}
 """Signs for "no value" among numbers, in small letters."""
 
 _CURRENCY = "$€£¥"

@@ -55,7 +55,7 @@ function writtenNumber(text, usual) {
   return NaN;
 }
 // Cells without a value, as tables are read: those of pandas in every column, and the signs of data/written_numbers.py among numbers.
-const EMPTY = /^(?:|#N\/A|#N\/A N\/A|#NA|-?1\.#IND|-?1\.#QNAN|-?nan|-?NaN|<NA>|N\/A|n\/a|NA|NULL|null|None)$/, NO_NUMBER = /^(?:[?.–—-]|--|n\. ?a\.|k\. ?a\.|n\/a|na|nan)$/i;
+const EMPTY = /^(?:|#(?:DIV\/0!|NAME\?|NULL!|NUM!|REF!|VALUE!|SPILL!|CALC!|NV|BEZUG!|WERT!|ZAHL!|ÜBERLAUF!|NOM\?|NOMBRE!|NUL!|VALEUR!)|#N\/A|#N\/A N\/A|#NA|-?1\.#IND|-?1\.#QNAN|-?nan|-?NaN|<NA>|N\/A|n\/a|NA|NULL|null|None)$/, NO_NUMBER = /^(?:[?.–—-]|--|n\. ?a\.|k\. ?a\.|n\/a|na|nan)$/i;
 const lacking = (column, text) => EMPTY.test(text) || (column.kind === "number" && NO_NUMBER.test(text));
 // The decimal sign of a column: that of the table, unless only the other one reads all of its cells.
 function signOf(cells, usual) {
