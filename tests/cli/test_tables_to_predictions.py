@@ -9,7 +9,6 @@ import re
 import signal
 import warnings
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,8 +19,8 @@ import manifoldgp
 from command_line import fails, mgp
 from manifoldgp import GPRegressor, ManifoldGPRegressor, Restarts, Single
 from manifoldgp.cli._messages import in_options
-from manifoldgp.cli._training_table import _warn_of_copies
-from manifoldgp.errors import InputError
+from manifoldgp.data.table_remarks import warn_of_copies
+from manifoldgp.errors import FitWarning, InputError
 from manifoldgp.estimators.distillation import distilled
 from manifoldgp.inspection.page import write_model_report
 
@@ -184,10 +183,9 @@ def test_rows_that_were_measured_again_are_told(here):
 
 def test_a_copy_of_a_target_of_whole_numbers_is_told():
     X = pd.DataFrame({"a copy": [0, 1, 1, 5], "wet": [True, False, True, True], "floor": list("abcd"), "x": [0.0, 1.0, 1.0, 4.0]})
-    told: list[str] = []
-    training: Any = SimpleNamespace(X=X, y=pd.Series([0.0, 1.0, 1.0, 5.0], name="y"), groups=None)
-    _warn_of_copies(training, SimpleNamespace(warn=told.append))
-    assert [line.split(":")[0] for line in told] == ["a copy"]
+    with pytest.warns(FitWarning) as told:
+        warn_of_copies(X, pd.DataFrame({"y": [0.0, 1.0, 1.0, 5.0]}), grouped=False)
+    assert [str(line.message).split(":")[0] for line in told] == ["a copy"]
 
 
 def test_other_rows_of_a_target_with_few_values_are_not_taken_for_the_training_rows(here):
