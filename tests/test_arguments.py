@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from dataclasses import dataclass, fields
 from functools import cache
@@ -214,13 +215,24 @@ def test_averages_say_where_a_kernel_is_replaced(averaging):
         ManifoldGPRegressor(kernel=SquaredExponential(dims=(0,)), averaging=averaging).fit(X, Y)
 
 
-@pytest.mark.parametrize(("options", "names"), [({"ordered": True}, "ordered"), ({"groups": np.arange(40) // 4}, "groups")])
-def test_folds_are_chosen_for_stacks_only(options, names):
-    with pytest.warns(
-        FitWarning,
-        match=f"{names} of fit has no effect: it says which rows a stack holds out, and averaging='single' holds out none",
-    ):
-        ManifoldGPRegressor((3, 1), averaging=QUICK[Single]).fit(X, Y, **options)
+@pytest.mark.parametrize(
+    ("options", "name", "which"),
+    [({"ordered": True}, "ordered", "later rows"), ({"groups": np.arange(40) // 4}, "groups", "rows of new groups")],
+)
+@pytest.mark.parametrize(
+    ("estimator", "way", "instead"),
+    [
+        (ManifoldGPRegressor((3, 1), averaging=QUICK[Single]), "averaging='single'", "averaging='stack'"),
+        (ManifoldGPRegressor(averaging=Fast()), "averaging='fast'", "averaging='stack'"),
+        (GPRegressor(restarts=1, max_iter=5), "a plain GP", "kernel='auto'"),
+    ],
+    ids=["single", "fast", "plain"],
+)
+def test_a_fit_that_holds_out_no_rows_says_what_is_not_known_then(options, name, which, estimator, way, instead):
+    """Of a plain GP it was said that averaging='single' holds out none, an argument that it has not."""
+    told = f"{name} of fit says which rows are held out together, and {way} holds out none: nothing tells how large errors on {which} are. {instead} does."
+    with pytest.warns(FitWarning, match=re.escape(told)):
+        estimator.fit(X, Y, **options)
 
 
 @pytest.mark.parametrize("method", ["exact", QUICK[Sparse]], ids=["exact", "sparse"])

@@ -10,10 +10,9 @@ from scipy.optimize import minimize
 from scipy.special import ndtr
 
 import manifoldgp
-from manifoldgp import ManifoldGPRegressor
+from manifoldgp import GPRegressor, ManifoldGPRegressor
 from manifoldgp.averaging import Stack
 from manifoldgp.averaging.folds import make_folds
-from manifoldgp.averaging.interval_checks import Uneven, coverage, interval_remarks, off_level, uneven_intervals
 from manifoldgp.averaging.stacking import (
     Candidates,
     Follow,
@@ -32,6 +31,9 @@ from manifoldgp.averaging.verdict import (
     held_out_numbers,
     held_out_remarks,
 )
+from manifoldgp.chance import interval_checks
+from manifoldgp.chance.differences import paired
+from manifoldgp.chance.interval_checks import IntervalCheck, Uneven, coverage, off_level, uneven_intervals
 from manifoldgp.errors import InputError
 from manifoldgp.training.trained import Earlier
 
@@ -227,6 +229,23 @@ def test_advice_against_uneven_errors_is_for_models_that_can_take_it():
     assert ["target_warping='tanh' learns" in words for words in told] == [True, False]
 
 
+def test_uneven_intervals_are_found_once_for_the_remark_and_the_advice(monkeypatch):
+    rng = np.random.default_rng(0)
+    X, mean = rng.normal(size=(30, 1)), rng.uniform(0.0, 1.0, 400)
+    densities = {"plain GP": 1.0, "warm": 0.9, "cold": 0.9, "own": 0.9, "control": 1.0, "stack": 0.9}
+    pit = ndtr(rng.normal(size=400) * (0.3 + 1.4 * mean))
+    model = GPRegressor(restarts=1, max_iter=5).fit(X, X[:, 0])
+    model.held_out_[0] = replace(
+        report_with([[1.0, 0.0], [0.0, 0.0], [0.0, 0.0], [0.0, 0.0]], densities, pit), mean=mean, observed=mean
+    )
+    compared = []
+    monkeypatch.setattr(interval_checks, "paired", lambda *given: compared.append(given) or paired(*given))
+    told = " ".join(model.diagnose().remarks)
+    assert "errors grow with the target" in told
+    assert "target_warping='tanh' learns" in told
+    assert len(compared) == 1
+
+
 def test_noise_that_grows_is_seen_in_the_middle_where_wide_tails_hide_it():
     """A stack with widened copies held nearly all rows by its 95 % intervals, and 91 and 37 % by those of 50 %."""
     rng = np.random.default_rng(1)
@@ -235,7 +254,7 @@ def test_noise_that_grows_is_seen_in_the_middle_where_wide_tails_hide_it():
     found = uneven_intervals(pit, mean)
     assert found.level == 0.5
     assert found.low > found.high + 0.2
-    assert "The 50 % intervals hold" in interval_remarks(pit, mean)[-1]
+    assert "The 50 % intervals hold" in IntervalCheck.of(pit, mean).remarks()[-1]
 
 
 SPREAD = np.linspace(0.03, 0.97, 18)
@@ -243,30 +262,30 @@ SPREAD = np.linspace(0.03, 0.97, 18)
 
 def test_words_do_not_call_chance_too_narrow():
     outside = np.full(2, 0.001)
-    assert interval_remarks(np.r_[SPREAD, outside]) == []  # 18 of 20: one calibrated model in four does worse
-    assert interval_remarks(np.linspace(0.03, 0.97, 20)) == []
-    assert "too narrow" in interval_remarks(np.tile(np.r_[SPREAD, outside], 20))[0]  # 360 of 400
-    assert "too wide" in interval_remarks(np.tile(SPREAD, 22))[0]
+    assert IntervalCheck.of(np.r_[SPREAD, outside]).remarks() == []  # 18 of 20: one calibrated model in four does worse
+    assert IntervalCheck.of(np.linspace(0.03, 0.97, 20)).remarks() == []
+    assert "too narrow" in IntervalCheck.of(np.tile(np.r_[SPREAD, outside], 20)).remarks()[0]  # 360 of 400
+    assert "too wide" in IntervalCheck.of(np.tile(SPREAD, 22)).remarks()[0]
 
 
 def test_intervals_that_are_too_wide_in_the_middle_only_are_told():
     """Of a simulator without noise the 50 % intervals held 82 % of the rows and those of 95 % as many as they should: "intervals hold" was all that was said."""
     pit = np.r_[np.linspace(0.26, 0.74, 90), np.linspace(0.03, 0.24, 12), np.linspace(0.76, 0.97, 12), np.full(6, 0.001)]
     assert off_level(pit).level == 0.5
-    assert interval_remarks(pit) == ["The 50 % intervals hold 75.0 % of 120 held-out rows: they are too wide."]
+    assert IntervalCheck.of(pit).remarks() == ["The 50 % intervals hold 75.0 % of 120 held-out rows: they are too wide."]
 
 
 def test_rows_of_a_group_that_err_together_count_for_fewer():
     """Of nine firms one was missed as a whole: 161 of 180 rows say less than as many independent ones do."""
     pit, firms = np.tile(SPREAD, 10), np.repeat(np.arange(9), 20)
     pit[:19] = 0.001
-    assert interval_remarks(pit, None, firms) == []
-    assert "hold 89.4 % of 180 held-out rows: they are too narrow" in interval_remarks(pit)[0]
+    assert IntervalCheck.of(pit, None, firms).off is None
+    assert "hold 89.4 % of 180 held-out rows: they are too narrow" in IntervalCheck.of(pit).remarks()[0]
     missed = np.where(np.arange(180) % 6 == 0, 0.001, np.tile(SPREAD, 10))
-    assert "too narrow" in interval_remarks(missed, None, firms)[0]  # every firm is missed as often
+    assert "too narrow" in IntervalCheck.of(missed, None, firms).remarks()[0]  # every firm is missed as often
     held = np.tile(SPREAD, 20)
-    assert interval_remarks(held, None, np.arange(360) // 36) == []  # ten stretches without a miss are no wonder
-    assert "too wide" in interval_remarks(held, None, np.arange(360))[0]
+    assert IntervalCheck.of(held, None, np.arange(360) // 36).remarks() == []  # ten stretches without a miss are no wonder
+    assert "too wide" in IntervalCheck.of(held, None, np.arange(360)).remarks()[0]
 
 
 def test_groups_of_held_out_rows_are_known_to_the_report_and_its_file(tmp_path):

@@ -19,8 +19,8 @@ from threadpoolctl import threadpool_info
 
 from command_line import fails, mgp
 from manifoldgp import GPRegressor, compare, metrics
-from manifoldgp.averaging.differences import paired
 from manifoldgp.averaging.folds import make_folds
+from manifoldgp.chance.differences import paired
 from manifoldgp.comparison import candidates, comparing, peers
 from manifoldgp.comparison.held_out import OWN_GAUSSIAN, OWN_MIXTURE, RESIDUALS, RowScores
 from manifoldgp.comparison.result import Comparison, Row

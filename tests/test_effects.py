@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,13 +13,13 @@ import pytest
 from command_line import mgp
 from fitted_models import fitted, plain_gp, table
 from manifoldgp import GPRegressor, TableEncoding, inspection
+from manifoldgp.chance.interval_checks import IntervalCheck
 from manifoldgp.errors import InputError
 from manifoldgp.inspection.page import write_model_report
 from manifoldgp.inspection.page_charts import map_chart, prediction_chart
 from manifoldgp.inspection.page_errors import residuals_chart, worst_rows
 from manifoldgp.inspection.page_relevance import relevance_chart
 from manifoldgp.inspection.page_view import view_of
-from manifoldgp.inspection.page_words import _intervals_in_words
 
 
 @pytest.fixture(scope="module")
@@ -112,14 +113,28 @@ def test_the_page_begins_with_the_error_beside_that_of_the_mean(tmp_path):
     ("pit", "words"),
     [
         (np.linspace(0.001, 0.999, 200), "intervals hold"),
-        (np.repeat([0.001, 0.5], 50), "intervals are too narrow</b>: those of 95 % hold 50 %"),
-        (np.full(200, 0.5), "intervals are too wide</b>: those of 95 % hold 100 %"),
-        (np.array([0.01, 0.5, 0.5, 0.5, 0.5]), "intervals hold"),  # four of five: chance explains it
+        (np.repeat([0.001, 0.5], 50), "intervals are too narrow: those of 95 % hold 50 %"),
+        (np.full(200, 0.5), "intervals are too wide: those of 95 % hold 100 %"),
+        (np.array([0.01, 0.5, 0.5, 0.5, 0.5]), "too few rows to say whether intervals hold"),  # four of five: chance explains it
         (np.linspace(0.01, 0.99, 59), "intervals hold, as far as 59 rows can tell"),
     ],
 )
 def test_intervals_are_judged_as_far_as_chance_allows(pit, words):
-    assert words in _intervals_in_words(pit)
+    assert str(IntervalCheck.of(pit).in_words()) == words
+
+
+def test_test_rows_of_few_groups_do_not_say_that_intervals_hold(tmp_path):
+    X, y = table(90, 2, seed=5)
+    given: dict[str, Any] = {"X": X, "y": y}
+    heads = []
+    for name, groups in (("few", np.arange(90) % 3), ("many", np.arange(90) % 30), ("none", None)):
+        html = write_model_report(plain_gp(2), tmp_path / f"{name}.html", **given, groups=groups).read_text(encoding="utf-8")
+        heads.append(html.split("</h1>")[1].split("</header>")[0])
+        assert ("if rows of one group err no more alike than others" in html) == (groups is not None)
+    assert re.search(r"intervals of 95 % hold 9\d % of 90 rows, as far as 3 groups can tell", heads[0])
+    assert "<b>intervals hold</b>" not in heads[0]
+    assert "<b>intervals hold</b>" in heads[1]
+    assert "<b>intervals hold</b>" in heads[2]
 
 
 @pytest.mark.parametrize("y", [np.full(30, 3.0), np.linspace(0.0, 1.0, 30)[:19]])

@@ -191,7 +191,6 @@ def test_the_kernel_is_chosen_from_the_command_line(table, tmp_path):
         (("--kernel", "auto"), "--averaging plain"),
         (("--kernel", "cubic"), "must be one of"),
         (("--averaging", "plain", "--hidden", "3,2"), "no network"),
-        (("--averaging", "plain", "--ordered"), "--kernel auto"),
         (("--averaging", "plain", "--inducing", "5"), "--method sparse"),
     ],
 )

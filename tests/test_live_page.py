@@ -19,9 +19,12 @@ from pandas._libs.parsers import STR_NA_VALUES
 from browser import browse, outcome_of, with_script
 from drawn_estimators import drawn_estimator, every_part, make_inputs, rounding
 from manifoldgp import GPRegressor, ManifoldGPRegressor, Predictor, inspection
+from manifoldgp.data.decimal_signs import decimal_sign
 from manifoldgp.data.encoding import TableEncoding
+from manifoldgp.data.no_values import ERROR_CELLS, NO_VALUE
 from manifoldgp.data.table_files import read_table, write_table
-from manifoldgp.data.written_numbers import NO_VALUE, _units_row, decimal_sign, read_numbers
+from manifoldgp.data.units import units_row
+from manifoldgp.data.written_numbers import read_numbers
 from manifoldgp.inspection import page_live
 from manifoldgp.inspection.page import write_model_report
 from manifoldgp.model import Model
@@ -280,7 +283,7 @@ def test_a_line_break_in_a_name_costs_no_control_and_no_table(chromium, tmp_path
 
 
 def test_cells_without_a_value_are_those_of_tables(chromium, tmp_path):
-    texts = [*sorted({*STR_NA_VALUES, *NO_VALUE}), "N.A.", "K.A.", "none", "0", "#", "<na>", "missing"]
+    texts = [*sorted({*STR_NA_VALUES, *NO_VALUE, *ERROR_CELLS}), "N.A.", "K.A.", "none", "0", "#", "<na>", "missing"]
     functions = (resources.files("manifoldgp.inspection") / "live.js").read_text(encoding="utf-8").split("// Distance from")[0]
     code = f"""
       const data = {{ live: {{}} }}; {functions}
@@ -289,7 +292,7 @@ def test_cells_without_a_value_are_those_of_tables(chromium, tmp_path):
     dom, console = browse(chromium, with_script("<html><body></body></html>", code, tmp_path / "m.html"), tmp_path / "profile")
     assert not console
     among_numbers = [text for text in texts if text in STR_NA_VALUES or text.casefold() in NO_VALUE]
-    assert outcome_of(dom) == [among_numbers, [text for text in texts if text in STR_NA_VALUES]]
+    assert outcome_of(dom) == [among_numbers, [text for text in texts if text in {*STR_NA_VALUES, *ERROR_CELLS}]]
 
 
 def test_names_that_the_page_asks_for_are_those_that_it_reads(chromium, tmp_path):
@@ -482,23 +485,64 @@ def test_the_decimal_sign_of_a_pasted_table_is_that_of_its_file(chromium, tmp_pa
     tables += [rng.choice([*thousands, "1.250.000", "1,250,000", "1,250"], (rng.integers(1, 4), 2)).tolist() for _ in range(100)]
     tables += [[["1.250"]] * 300 + [["957"]]]
     functions = (resources.files("manifoldgp.inspection") / "live.js").read_text(encoding="utf-8").split("// Distance from")[0]
-    code = f"const data = {{}}; {functions} return {json.dumps(tables)}.map(decimalSign);"
+    known = [rng.choice(["", ".", ","], 4).tolist() for _ in tables]
+    pairs = json.dumps(list(zip(tables, known, strict=True)))
+    code = (
+        f"const data = {{}}; {functions} return {pairs}.map(([rows, known]) => [decimalSign(rows)[0], decimalSign(rows, known)]);"
+    )
     dom, console = browse(chromium, with_script("<html><body></body></html>", code, tmp_path / "m.html"), tmp_path / "profile")
     assert not console
     expected = [decimal_sign(table).sign for table in tables]
     assert 0.2 < expected.count(",") / len(expected) < 0.8
-    assert outcome_of(dom) == expected
+    with_known = [decimal_sign(table, known=dict(enumerate(signs))) for table, signs in zip(tables, known, strict=True)]
+    assert outcome_of(dom) == [[sign, [found.sign, not found.unclear]] for sign, found in zip(expected, with_known, strict=True)]
+
+
+@pytest.mark.filterwarnings("ignore:Texts in .* are read as numbers", "ignore:Commas in")
+def test_a_pasted_table_that_leaves_its_decimal_sign_open_is_read_as_the_fit_was(chromium, tmp_path):
+    (tmp_path / "data.csv").write_text("\n".join(["km;y", *(f"1.{100 + 37 * n};0,{n % 7}" for n in range(24))]) + "\n")
+    encoded = read_table(tmp_path / "data.csv")
+    assert encoded["km"].max() == 1951
+    model = GPRegressor(restarts=1, max_iter=3).fit(encoded[["km"]], encoded["y"])
+    model.table_encoding_ = TableEncoding.learn(encoded, ["y"])
+    write_model_report(model, tmp_path / "model.html")
+    tables = [
+        "km;z\n1.250;3\n",
+        "km\n1.250\n",
+        "km,z\n1.250,3\n",
+        "km;z\n1.250;0.5\n",
+        "km\n1,250\n957\n",
+        "km;z\n1.250;x\nn.a.;3\n",
+    ]
+    values = []
+    for text in tables:
+        (tmp_path / "new.csv").write_text(text)
+        values.append([str(cell) for cell in read_table(tmp_path / "new.csv", like=model.table_encoding_.reading)["km"]])
+    assert values == [["1250"], ["1250"], ["1250"], ["1.25"], ["1.25", "957.0"], ["1250.0", "nan"]]
+    tables.append("km;z\n1250,0;3,5\n1,25;2,5\n957,0;2,5\n")
+    code = f"""
+      const box = document.querySelector("#live-table textarea"), go = document.querySelector("#live-table button");
+      const means = (text) => {{ box.value = text; go.click(); return [...document.querySelectorAll("#live-table tbody tr")].map((row) => row.cells[row.cells.length - 5].textContent); }};
+      return {json.dumps(tables)}.map(means);"""
+    dom, console = browse(
+        chromium, with_script((tmp_path / "model.html").read_text("utf-8"), code, tmp_path / "m.html"), tmp_path / "profile"
+    )
+    assert not console
+    *found, (thousands, one, hundreds) = outcome_of(dom)
+    assert found == [[thousands], [thousands], [thousands], [one], [one, hundreds], [thousands, ""]]
 
 
 def test_units_are_found_on_the_page_where_tables_find_them(chromium, tmp_path):
     rng = np.random.default_rng(1)
-    firsts, others = ["m", "°C", "1/s", "°C", "kg", "-", "na", "", "3"], ["0,5", "1", "", "-", "2 kg", "x"]
+    firsts = ["m", "°C", "1/s", "kg", "-", "na", "", "3", "10^6", "[10^3 t]", "10⁶", "x1000", "1e3", "1E-6 t", "1e+03"]
+    others = ["0,5", "1", "", "-", "2 kg", "x", "2e3"]
     tables = []
     for _ in range(300):
         rows, columns = rng.integers(2, 5), rng.integers(2, 5)
-        below = rng.choice(others, (rows, columns), p=[0.42, 0.42, 0.06, 0.06, 0.0, 0.04])
+        below = rng.choice(others, (rows, columns), p=[0.42, 0.42, 0.05, 0.05, 0.0, 0.03, 0.03])
         tables.append([rng.choice(firsts, columns).tolist(), *below.tolist()])
     tables += [[["m", "1/s", "K"], *[["1", cell, "2"]] * 3] for cell in ("2", "2/s")]
+    tables += [[["m", "1e3 t", "K"], *[["1", cell, "2"]] * 3] for cell in ("2", "2 t", "2e3")]
     tables += [
         [[*first, "3"], *[["1"] * (1 + len(first))] * 3] for first in (["m"], ["m", "K"], ["m", "K", "s"], ["m", "5", "s", "K"])
     ]
@@ -510,6 +554,6 @@ def test_units_are_found_on_the_page_where_tables_find_them(chromium, tmp_path):
     code = f"const data = {{}}; {functions} return {json.dumps(tables)}.map((rows) => unitsAbove(rows, ','));"
     dom, console = browse(chromium, with_script("<html><body></body></html>", code, tmp_path / "m.html"), tmp_path / "profile")
     assert not console
-    expected = [bool(_units_row(pd.DataFrame(table, dtype=object).replace("", np.nan), ",")) for table in tables]
+    expected = [bool(units_row(pd.DataFrame(table, dtype=object).replace("", np.nan), ",")) for table in tables]
     assert 0.03 < np.mean(expected) < 0.9
     assert outcome_of(dom) == expected

@@ -20,7 +20,8 @@ from manifoldgp._system import tensor_file
 from manifoldgp.data.columns import Column, learn_column, target_numbers
 from manifoldgp.data.dates import as_times
 from manifoldgp.data.table_files import read_table, read_tables, write_table
-from manifoldgp.data.written_numbers import read_numbers, units_of
+from manifoldgp.data.units import units_of
+from manifoldgp.data.written_numbers import read_numbers
 from manifoldgp.errors import FileFormatError, FitWarning, InputError, MissingExtraError
 
 
@@ -475,6 +476,83 @@ def test_points_that_may_separate_thousands_are_told(tmp_path):
         assert read_table(tmp_path / "a.csv")["km"].tolist() == [265.786, 213.011, 33.676, 104.211]
 
 
+READ_AS_AT_THE_FIT = {
+    "points of thousands": (
+        "km;y\n1.298;0,5\n957;1,5\n2.265;2\n",
+        "km;y\n1.250;1\n",
+        1250,
+        "as at the fit: km ('1.250' is 1250)",
+    ),
+    "a single column": ("km;y\n1.298;0,5\n957;1,5\n2.265;2\n", "km\n1.250\n", 1250, "as at the fit: km ('1.250' is 1250)"),
+    "tabs": ("km;y\n1.298;0,5\n957;1,5\n2.265;2\n", "km\ty\n1.250\t1\n", 1250, "as at the fit: km ('1.250' is 1250)"),
+    "commas between cells": (
+        "km;y\n1.298;0,5\n957;1,5\n2.265;2\n",
+        "km,y\n1.250,1\n",
+        1250,
+        "as at the fit: km ('1.250' is 1250)",
+    ),
+    "decimal commas": (
+        "km;y\n1,5;1\n2,25;2\n",
+        "km;y\n1,250;1\n957;2\n",
+        1.25,
+        "decimal commas, as at the fit: km ('1,250' is 1.25",
+    ),
+    "a single one of these": (
+        "km;y\n1,5;1\n2,25;2\n",
+        "km\n957\n1,250\n",
+        957,
+        "decimal commas, as at the fit: km ('1,250' is 1.25",
+    ),
+    "decimal points": (
+        "km\ty\n1.5\t1\n2.25\t2\n",
+        "km\ty\n1.250\t1\n957\t2\n1.500\t3\n2.500\t4\n",
+        1.25,
+        "points, as at the fit: km",
+    ),
+    "commas of thousands": ('km,y\n"1,298",1\n957,2\n', "km;y\n1,250;1\n", 1250, "as at the fit: km ('1,250' is 1250)"),
+    "texts beside numbers": (
+        'km,y\n"1.298,50 €",0.5\n957 €,1.5\n',
+        "km,y\n1.250 €,2.5\n",
+        1250,
+        "as at the fit: km ('1.250 €' is 1250)",
+    ),
+    "the table tells it": ("km;y\n1.298;0,5\n957;1,5\n2.265;2\n", "km;y\n1.250;0.5\n", 1.25, ""),
+    "nothing is known": ("km;y\n1298;1\n957;2\n", "km;y\n1.250;1\n", 1.25, "decimal points: km ('1.250' is 1.25, not 1250)"),
+}
+
+
+@pytest.mark.parametrize("case", READ_AS_AT_THE_FIT)
+def test_a_decimal_sign_that_a_table_leaves_open_is_that_of_the_fit(tmp_path, case):
+    """A new table with 1.250 alone was read as 1.25, where the fit had read 1250."""
+    fitted, new, number, said = READ_AS_AT_THE_FIT[case]
+    (tmp_path / "fitted.csv").write_text(fitted, encoding="utf-8")
+    (tmp_path / "new.csv").write_text(new, encoding="utf-8")
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        learnt = TableEncoding.learn(read_table(tmp_path / "fitted.csv"), ["y"])
+        encoding = TableEncoding.from_plain(json.loads(json.dumps(learnt.to_plain())))
+        told.clear()
+        assert read_table(tmp_path / "new.csv", like=encoding.reading)["km"].tolist()[0] == number
+    assert encoding == learnt
+    assert len(told) == (said != "")
+    assert said in "".join(str(warning.message) for warning in told)
+
+
+@pytest.mark.filterwarnings("ignore:Texts in .* are read as numbers")
+def test_signs_of_several_files_are_kept_with_their_units(tmp_path):
+    for name, rows in (("a.csv", "1,5 kg;1\n2 kg;2\n"), ("b.csv", "3 kg;1.250\n4 kg;957\n")):
+        (tmp_path / name).write_text("x;y\n" + rows, encoding="utf-8")
+    with pytest.warns(FitWarning, match="taken for decimal points"):
+        table = read_tables([tmp_path / "a.csv", tmp_path / "b.csv"])
+    encoding = TableEncoding.learn(table, ["y"])
+    assert (encoding.units, encoding.signs.columns) == ((("x", "kg"),), (("x", ","),))
+    earlier = {name: value for name, value in encoding.to_plain().items() if name != "signs"}
+    assert not any(TableEncoding.from_plain(earlier).signs)
+    for wrong in ({"plain": 3, "columns": {}}, {"plain": ",", "columns": {"x": ";"}}, ["."], {}):
+        with pytest.raises(FileFormatError):
+            TableEncoding.from_plain(encoding.to_plain() | {"signs": wrong})
+
+
 @pytest.mark.parametrize("shows", ["0.123", "-0.250", "1.5", "1.250e3"])
 def test_measured_numbers_with_three_decimals_keep_their_points(tmp_path, shows):
     """One number that only a decimal point explains tells the sign of the table, whatever whole numbers there are."""
@@ -571,6 +649,29 @@ def test_units_below_the_names_stay_with_the_encoding(tmp_path):
     assert encoding.units == (("time", "s"), ("force", "N"))
     assert TableEncoding.from_plain(json.loads(json.dumps(encoding.to_plain()))) == encoding
     assert [encoding.label(name) for name in ("time", "share", "force")] == ["time [s]", "share", "force [N]"]
+
+
+@pytest.mark.parametrize(("name", "unit", "label"), [
+    ("Funding ($/pupil)", "$", "Funding ($/pupil)"),
+    ("Funding ($/pupil)", "[$]", "Funding ($/pupil)"),
+    ("Funding ($/pupil)", "$/pupil", "Funding ($/pupil)"),
+    ("Funding $/pupil", "$", "Funding $/pupil"),
+    ("Force (N)", "N", "Force (N)"),
+    ("Force [N] (mean)", "N", "Force [N] (mean)"),
+    ("Force (N)", "kN", "Force (N) [kN]"),
+    ("Force (kN)", "N", "Force (kN) [N]"),
+    ("Price (total)", "€", "Price (total) [€]"),
+])  # fmt: skip
+def test_a_unit_that_the_name_tells_is_not_told_again(tmp_path, name, unit, label):
+    """`Funding ($/pupil) [$]` stood on every axis. Of two units the one below the names counts, which is told."""
+    (tmp_path / "a.csv").write_text(f"{name},y\n{unit},m\n1,2\n3,4\n5,5\n", encoding="utf-8")
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        encoding = TableEncoding.learn(read_table(tmp_path / "a.csv"), ["y"])
+    assert encoding.label(name) == label
+    differ = [str(warning.message) for warning in told if "other units below names than in these" in str(warning.message)]
+    assert [said.split(": ")[1] for said in differ] == ([f"{label}."] if "N) [" in label else [])
+    assert encoding.unit(name).strip() in (unit.strip("[]"), "$/pupil")
 
 
 def test_a_scale_of_time_knows_whether_dates_said_their_zone():
@@ -990,8 +1091,25 @@ def test_numbers_with_units_that_pandas_read_are_said_to_need_read_table():
         encoding.inputs(pd.DataFrame({"area": ["50 m²", "60 m²"]}))
     with pytest.raises(InputError, match=r"'price' must hold numbers; .* '€142,300'. manifoldgp.data.read_table reads"):
         encoding.target_values(pd.DataFrame({"price": ["€142,300"]}))
-    with pytest.raises(InputError, match=r"it has 'large' \(row 1\). Correct or remove these rows."):
+    with pytest.raises(InputError, match=r"it has 'large' \(row 1\). Correct or remove these rows.$"):
         encoding.inputs(pd.DataFrame({"area": ["large", 60.0]}))
+    with pytest.raises(
+        InputError, match=r"it has 'n.a. m²' \(row 2\). Correct or remove these rows. manifoldgp.data.read_table reads"
+    ):
+        encoding.inputs(pd.DataFrame({"area": ["50 m²", "n.a. m²", "60 m²"]}))
+
+
+@pytest.mark.filterwarnings("ignore:Texts in .* are read as numbers")
+def test_columns_that_held_numbers_are_read_as_numbers_again(tmp_path):
+    """Rows of units, words and gaps leave the numbers beside them what they are, and other columns too."""
+    encoding = TableEncoding((Column("a"), Column("b"), Column("kind", "category", ("1 %", "x"))), ("y",), units=(("a", "kg"),))
+    (tmp_path / "new.csv").write_text("a;b;kind\nkg;%;\n1,5 kg;7;1 %\nn. b.;;x\n2,5;9;1 %\n3;1;1 %\n-;1;1 %\n", encoding="utf-8")
+    with pytest.warns(FitWarning, match=r"holds units or words \(kg, %\)"):
+        table = read_table(tmp_path / "new.csv", like=encoding.reading)
+    assert table["a"].tolist()[:4] == ["1.5", "n. b.", "2.5", "3"]
+    assert table["a"].isna().tolist() == [False, False, False, False, True]
+    assert table["kind"].tolist() == ["1 %", "x", "1 %", "1 %", "1 %"]
+    assert encoding.why_not(table).tolist() == ["", "a is 'n. b.', no number; b is missing", "", "", "a is missing"]
 
 
 def test_a_table_from_a_spreadsheet_becomes_numbers_and_says_how(tmp_path):
@@ -1044,13 +1162,48 @@ def test_one_unit_of_a_row_may_be_a_number(tmp_path):
     """`1e-5` above a refractive index: the row was one of values, and eight columns held text."""
     file = tmp_path / "glass.csv"
     file.write_text("RI,Na,Mg,Al,kind\n1e-5,wt %,wt %,wt %,\n3.2,12.9,3.2,1.2,A\n-1.4,13.1,3.4,1.5,B\n", encoding="utf-8")
-    with pytest.warns(FitWarning, match=r"holds units or words \(1e-05, wt %, wt %, wt %\); it is left out"):
+    with pytest.warns(FitWarning, match=r"holds units or words \(1e-5, wt %, wt %, wt %\); it is left out"):
         table = read_table(file)
     assert table[["RI", "Na"]].to_numpy().tolist() == [[3.2, 12.9], [-1.4, 13.1]]
     assert units_of(table)["Mg"] == "wt %"
     for values in ("5,off,off,,A", "5,off,off,1,A", "5,4,off,off,A"):
         file.write_text(f"a,b,c,d,kind\n{values}\n3.2,12.9,3.2,1.2,A\n-1.4,13.1,3.4,1.5,B\n", encoding="utf-8")
         assert len(read_table(file)) == 3
+
+
+@pytest.mark.parametrize("first", ["m²;{};%", "m²;{};", ";{};", ";[{}];%"])
+@pytest.mark.parametrize("unit", ["10^6", "10^3 m³", "1e3", "1E6 t", "x1000", "10⁶", "10⁶ kg"])
+def test_a_power_of_ten_is_a_unit(tmp_path, unit, first):
+    """10^6 was no unit of its column, and a row with 10⁶ or 1e3 was one of values, which made the columns beside text."""
+    file = tmp_path / "towns.csv"
+    file.write_text(f"area;people;share\n{first.format(unit)}\n1,5;23;4\n2,5;26;5\n3,5;4;6\n", encoding="utf-8")
+    with pytest.warns(FitWarning, match=f"holds units or words .*{re.escape(unit)}"):
+        table = read_table(file)
+    assert table.to_numpy().tolist() == [[1.5, 23, 4], [2.5, 26, 5], [3.5, 4, 6]]
+    assert units_of(table)["people"] == unit
+    encoding = TableEncoding.learn(table, ["people"])
+    assert encoding.label("people") == f"people [{unit}]"
+    assert encoding.unit("people") == f" × {unit.removeprefix('x')}"
+
+
+def test_a_power_of_ten_may_stand_beside_words_alone(tmp_path):
+    (tmp_path / "a.csv").write_text("town,people\nname,10^6\nA,23\nB,4\nC,6\n", encoding="utf-8")
+    with pytest.warns(FitWarning, match=r"holds units or words \(name, 10\^6\)"):
+        assert read_table(tmp_path / "a.csv")["people"].tolist() == [23, 4, 6]
+
+
+@pytest.mark.parametrize("text", [
+    "dose,kind\n1e3,A\n2e3,B\n5,B\n",  # others have exponents too
+    "dose,kind\n1e+05,A\n52000,B\n34000,B\n",  # as R writes 100000
+    "dose,y\n1e+05,\n52000,\n34000,3\n",
+    "dose,y\n1e3,1e6\n2000,5\n34000,3\n",
+    "dose,kind\n1e3,A\n,B\n,B\n",
+])  # fmt: skip
+def test_a_power_of_ten_among_numbers_is_one_of_them(tmp_path, text):
+    (tmp_path / "a.csv").write_text(text, encoding="utf-8")
+    read = read_table(tmp_path / "a.csv")
+    pd.testing.assert_frame_equal(read, pd.read_csv(tmp_path / "a.csv"))
+    assert read["dose"].dtype.kind == "f"
 
 
 def test_units_of_a_row_may_stand_in_brackets_and_begin_with_a_digit(tmp_path):

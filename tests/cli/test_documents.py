@@ -9,8 +9,11 @@ import shutil
 from html import unescape
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 
+import manifoldgp
 from command_line import ENVIRONMENT, mgp
 from manifoldgp import ManifoldGPRegressor
 from results import PAGES, compared, rewritten, said, stale, steps
@@ -89,6 +92,29 @@ def test_exports_write_one_file_and_name_the_inputs(folder, tmp_path, to, name):
     done = mgp("export", folder / "model.mgp", "--to", to, "--out", tmp_path / name)
     assert "Its inputs, in this order: x1, x2, surface=hard, surface=soft" in done.err
     assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+@pytest.mark.parametrize(("to", "name"), [("onnx", "m.onnx"), ("numpy", "m.npz"), ("c", "m.c")])
+def test_an_export_says_which_training_rows_it_holds_and_has_none_to_fill_gaps_with(tmp_path, to, name):
+    """It held rows as they stood in the table, which nothing that reads it needs, and nobody was told."""
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"load": rng.normal(size=60).round(5), "kind": rng.choice(["a", "b"], 60)})
+    table["y"] = table["load"] + 0.1 * rng.normal(size=60)
+    table.loc[::7, "load"] = np.nan
+    table.to_csv(tmp_path / "data.csv", index=False)
+    model, plain = tmp_path / "m.mgp", ("--averaging", "plain", "--restarts", "1", "--quiet")
+    mgp("fit", tmp_path / "data.csv", "-t", "y", "--missing", "impute", *plain, "--out", model)
+    rows = [f"{value:.6g}" for value in manifoldgp.load(model).table_encoding_.donors._table[:, 0] if abs(value) > 0.1]
+    assert sum(row in model.read_bytes().decode("latin-1") for row in rows) == len(rows)  # it fills gaps with them
+    done = mgp("export", model, "--to", to, "--out", tmp_path / name)
+    assert "Holds the inputs (standardised) of all 60 training rows, and weights from which their targets follow." in done.err
+    text = (tmp_path / name).read_bytes().decode("latin-1")
+    assert sum(row in text for row in rows) <= 2  # the ends of the column's range
+
+
+def test_a_page_says_that_it_holds_training_rows(folder, tmp_path):
+    done = mgp("report", folder / "model.mgp", "--out", tmp_path / "report.html")
+    assert "The page holds training rows, as points of its pictures, and the model." in done.err
 
 
 def test_an_export_as_c_says_what_it_needs(folder, tmp_path):

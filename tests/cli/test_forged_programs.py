@@ -96,6 +96,24 @@ def test_a_forged_program_is_refused_when_the_file_is_opened(warped, tmp_path, n
     assert "forged.mgp" in str(told.value)
 
 
+ROWS = {
+    "no rows": lambda header, tensors: tensors.pop("ensemble0.X"),
+    "rows of other columns": lambda header, tensors: tensors.update({"ensemble0.X": torch.zeros(30, 1).double()}),
+    "rows without targets": lambda header, tensors: tensors.update({"ensemble0.y": torch.zeros(29).double()}),
+    "no unit": lambda header, tensors: header["ensembles"][0].update(scale=0.0),
+    "a place of nothing": lambda header, tensors: tensors.update({"x.place": torch.zeros(2).double()}),
+    "no ensembles": lambda header, tensors: header.update(ensembles=[]),
+}
+
+
+@pytest.mark.parametrize("name", list(ROWS))
+def test_forged_rows_of_the_fit_are_refused_where_they_are_asked_for(warped, tmp_path, name):
+    path = forged(warped, tmp_path / "forged.mgp", ROWS[name])
+    with pytest.raises(FileFormatError, match="forged.mgp"):
+        open_answers(path, rows=True)
+    assert open_answers(path).one_core  # predictions alone do without
+
+
 @pytest.mark.parametrize("command", ["predict", "score"])
 def test_commands_tell_of_a_forged_program_in_a_line(warped, tmp_path, command):
     path = forged(warped, tmp_path / "forged.mgp", FORGERIES["no spread"][0])

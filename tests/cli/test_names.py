@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import json
@@ -19,12 +20,15 @@ import pytest
 from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
+import manifoldgp
 from browser import browse, outcome_of, with_script
 from command_line import fails, mgp
 from manifoldgp import GPRegressor, KernelSearch
 from manifoldgp._system.plain_text import one_line, visible
 from manifoldgp.cli._messages import Messages
 from manifoldgp.data import read_table, write_table
+from manifoldgp.data.inputs import group_column
+from manifoldgp.errors import FitWarning
 from manifoldgp.inspection.page import write_model_report
 
 FAST = ("--averaging", "single", "--restarts", "1", "--max-iter", "2", "--quiet")
@@ -276,6 +280,9 @@ def test_units_beside_numbers_reach_title_axes_and_what_is_said(tmp_path, monkey
     Path("pounds.csv").write_text("\n".join(["weight,fat %,length [mm],price", *rows]).replace("kg", "lb"), "utf-8")
     assert told in mgp("predict", "m.mgp", "pounds.csv", "--out", "p.csv").err
     assert "not converted" not in mgp("predict", "m.mgp", "data.csv", "--out", "p.csv").err
+    told = "warning: length [mm] is in cm here, and was in mm at the fit: numbers are not converted."
+    Path("longer.csv").write_text("\n".join(["weight,fat %,length [mm],price", *rows]).replace(" mm,", " cm,"), "utf-8")
+    assert told in mgp("predict", "m.mgp", "longer.csv", "--out", "p.csv").err
     pytest.importorskip("botorch", reason="needs the extra botorch")
     assert "1: expected price [€] " in mgp("suggest", "m.mgp", "--minimize", "--batch", "1", "--out", "next.csv").err
 
@@ -348,6 +355,38 @@ def test_a_model_that_python_saved_knows_what_its_target_is_called(tmp_path, mon
     model.fit(frame[["speed [m/s]"]].to_numpy(), frame["F_z [N]"])  # the inputs are those columns that are no target
     model.save("array.mgp")
     assert "F_z [N]" in mgp("score", "array.mgp", "data.csv").out
+
+
+@pytest.mark.parametrize(
+    "inputs", [["x"], ["x", "kind"], ["x", "run"], "array"], ids=["numbers", "a table", "an input", "an array"]
+)
+@pytest.mark.parametrize("kernel", ["se", "auto"])
+def test_a_model_that_python_saved_knows_what_its_groups_are_called(tmp_path, monkeypatch, inputs, kernel):
+    """Its page, `mgp inspect` and `mgp score` said nothing of runs, which those of `mgp fit --group run` name."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"x": rng.normal(size=60), "kind": rng.choice(["a", "b"], 60), "run": [f"r{k % 6}" for k in range(60)]})
+    frame["y"] = np.sin(frame["x"]) + 0.1 * rng.normal(size=60)
+    frame.to_csv("data.csv", index=False)
+    X = frame[["x"]].to_numpy() if inputs == "array" else frame[inputs]
+    model = GPRegressor(kernel, restarts=1, max_iter=5)
+    unheeded = contextlib.nullcontext() if kernel == "auto" else pytest.warns(FitWarning, match="holds out none")
+    with unheeded:
+        model.fit(X, frame["y"], groups=frame["run"])
+    model.save("m.mgp")
+    assert group_column(manifoldgp.load("m.mgp")) == "run"
+    shown = " ".join(mgp("inspect", "m.mgp").out.split())
+    assert ("labels of rows that belong together; not an input" in shown) == ("run" not in inputs)
+    assert "labels of rows that belong together" in shown
+    kept = frame if inputs != "array" else frame.drop(columns="kind")
+    kept[frame["run"] < "r3"].to_csv("few.csv", index=False)
+    assert "as far as 3 groups by run can tell" in mgp("score", "m.mgp", "few.csv").out
+    mgp("report", "m.mgp", "--out", "r.html")
+    if kernel == "se":
+        assert "the others of the same run known" in Path("r.html").read_text(encoding="utf-8")
+    with unheeded:
+        model.fit(X, frame["y"], groups=frame["run"].to_numpy())
+    assert group_column(model) is None
 
 
 def test_the_target_of_a_model_without_names_is_asked_for(tmp_path, monkeypatch):

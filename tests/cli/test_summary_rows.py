@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import itertools
 import re
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -14,6 +15,8 @@ import manifoldgp
 from command_line import fails, mgp
 from manifoldgp.cli._messages import Messages
 from manifoldgp.cli.report import _test_rows
+from manifoldgp.data.decimal_signs import KnownSigns
+from manifoldgp.data.number_columns import Reading, signs_of
 from manifoldgp.data.summary_rows import summary_rows
 from manifoldgp.data.table_files import read_table, read_tables
 from manifoldgp.errors import FitWarning
@@ -159,6 +162,33 @@ def test_what_a_total_did_to_its_columns_is_undone():
     assert read.attrs["units"] == {"price": "€"}
 
 
+@pytest.mark.parametrize("like", [None, Reading({"km": "", "price": "€"}, KnownSigns(","))])
+def test_a_total_changes_no_decimal_signs(like):
+    """Texts became numbers with points before a total was left out, and 1.125 was then read as 1125 where the table has decimal commas."""
+    rows = [f"{k},125;{2 + k}.250,5 €" for k in range(12)]
+    Path("t.csv").write_text("\n".join(["km;price", *rows, "Summe;61.500 €"]), "utf-8")
+    with pytest.warns(FitWarning) as told:
+        read = read_table("t.csv", like=like)
+    assert [str(line.message) for line in told] == [
+        "Texts in t.csv are read as numbers: price ('2.250,5 €' is 2250.5).",
+        "Row 13 at the end of t.csv (Summe) holds sums or means of the rows above, and is left out.",
+    ]
+    assert read["km"].tolist() == [k + 0.125 for k in range(12)]
+    assert read["price"].tolist() == [2250.5 + 1000 * k for k in range(12)]
+    assert read.attrs["units"] == {"price": "€"}
+    assert signs_of(read) == KnownSigns(",", (("km", ","), ("price", ",")))
+
+
+def test_rows_below_a_mean_that_is_left_out_are_counted_on():
+    """The row below it, which is kept, had a number beyond their count."""
+    rows = cars().drop(columns="gear")
+    means = rows.drop(columns="car").mean().round(3)
+    read, told = remarks(with_rows(rows, {"car": "Mean", **means}, {"car": "p31", **means}))
+    assert "and is left out" in told[0]
+    assert "and is kept" in told[1]
+    assert read.index.tolist() == list(range(31))
+
+
 def test_every_file_of_several_may_end_in_a_total():
     rows = cars()
     for k, part in enumerate((rows[:15], rows[15:])):
@@ -214,7 +244,7 @@ def test_the_rows_of_a_report_leave_out_sums_as_those_of_a_score():
     rows.loc[30] = rows.sum().round(2)
     rows.to_csv("new.csv", index=False)
     with Messages().warnings_as_messages():
-        X, y, numbers = _test_rows(manifoldgp.load("m.mgp"), "new.csv", False, Messages())
+        X, y, numbers, _ = _test_rows(manifoldgp.load("m.mgp"), "new.csv", False, Messages())
     assert len(X) == len(y) == 30
     assert numbers.tolist() == list(range(1, 31))
 

@@ -18,7 +18,8 @@ import pytest
 import manifoldgp
 from command_line import fails, mgp
 from manifoldgp import GPRegressor, ManifoldGPRegressor, Restarts, Single
-from manifoldgp.cli._messages import in_options
+from manifoldgp.cli._messages import Messages, in_options
+from manifoldgp.cli.report import _test_rows
 from manifoldgp.data.table_remarks import warn_of_copies
 from manifoldgp.errors import FitWarning, InputError
 from manifoldgp.estimators.distillation import distilled
@@ -256,7 +257,7 @@ def test_groups_and_order_reach_the_folds(here, monkeypatch):
 
     monkeypatch.setattr(manifoldgp.ManifoldGPRegressor, "fit", spy)
     done = mgp("fit", "data.csv", "-t", "y", "--group", "floor", "--out", "m.mgp", *FAST)
-    assert "warning: --group has no effect: it says which rows a stack holds out, and --averaging" in done.err
+    assert "warning: --group says which rows are held out together, and --averaging single holds out none" in done.err
     mgp("fit", "data.csv", "-t", "y", "--ordered", "--out", "m.mgp", "--time-budget", "1")
     assert asked[0]["groups"].tolist() == messy()["floor"].tolist()
     assert asked[0]["ordered"] is False
@@ -318,6 +319,71 @@ def test_scores_of_the_training_rows_are_called_so(folder):
     assert words in told
     assert "held-out" not in told  # this average holds no rows out
     assert words not in mgp("score", folder / "model.mgp", folder / "new.csv").err
+
+
+@pytest.mark.parametrize("saved", ["by mgp fit", "from Python"])
+def test_some_rows_of_the_fit_are_told_of_by_a_score_as_by_a_report(folder, tmp_path, saved):
+    """A score told of them only where all were, by the spread of their targets."""
+    model, table = folder / "model.mgp", tmp_path / "half.csv"
+    if saved == "from Python":
+        manifoldgp.load(model).save(model := tmp_path / "m.mgp")
+    known, new = pd.read_csv(folder / "data.csv"), pd.read_csv(folder / "new.csv")
+    pd.concat([known[:12], new]).to_csv(table, index=False)
+    words = "warning: The model was fitted to 12 of these 37 rows (or to equal ones): errors on new ones are larger."
+    assert words in mgp("score", model, table).err
+    assert words in mgp("report", model, "--test", table, "--out", tmp_path / "page.html").err
+
+
+def test_rows_of_the_fit_with_gaps_are_known_again(here):
+    table = messy(40)
+    table.loc[::4, "x"] = np.nan
+    table[["x", "floor", "y"]].to_csv("data.csv", index=False)
+    mgp("fit", "data.csv", "--target", "y", "--missing", "impute", "--out", "m.mgp", *FAST)
+    assert "The model was fitted to these rows" in mgp("score", "m.mgp", "data.csv").err
+    assert "The model was fitted to these rows" in mgp("report", "m.mgp", "--test", "data.csv").err
+
+
+def test_a_sparse_model_tells_of_the_rows_that_it_keeps(here, monkeypatch):
+    monkeypatch.setattr("manifoldgp.training.sparse_trainer.KEPT_ROWS", 50)
+    messy(200)[["x", "y"]].to_csv("data.csv", index=False)
+    mgp(
+        "fit",
+        "data.csv",
+        "--target",
+        "y",
+        "--averaging",
+        "single",
+        "--method",
+        "sparse",
+        "--inducing",
+        "8",
+        "--max-iter",
+        "5",
+        "--out",
+        "m.mgp",
+    )
+    told = mgp("score", "m.mgp", "data.csv").err
+    assert "The model was fitted to at least 50 of these 200 rows (or to equal ones)" in told
+
+
+def test_scores_of_few_groups_say_how_little_they_tell(folder, tmp_path):
+    """Of 60 rows of three runs it was a matter of chance, and intervals held without reserve."""
+    mgp("example", tmp_path / "many.csv", "--rows", "150", "--seed", "4", "--quiet")
+    new = pd.read_csv(tmp_path / "many.csv")
+    few = new[new["run"].isin(sorted(new["run"].unique())[:3])]
+    few.to_csv(tmp_path / "few.csv", index=False)
+    few.drop(columns="run").to_csv(tmp_path / "unlabelled.csv", index=False)
+    told = mgp("score", folder / "model.mgp", tmp_path / "few.csv").out.splitlines()[-1]
+    assert told.endswith(f"of {len(few)} rows, as far as 3 groups by run can tell.")
+    found = json.loads(mgp("score", folder / "model.mgp", tmp_path / "few.csv", "--json").out)
+    assert found["groups"] == 3
+    assert found["intervals"]["y"] == told[0].lower() + told[1:-1]
+    mgp("report", folder / "model.mgp", "--test", tmp_path / "few.csv", "--out", tmp_path / "few.html")
+    assert found["intervals"]["y"] in (tmp_path / "few.html").read_text(encoding="utf-8")
+    assert "can tell" not in mgp("score", folder / "model.mgp", tmp_path / "many.csv").out
+    done = mgp("score", folder / "model.mgp", tmp_path / "unlabelled.csv")
+    assert "There is no column 'run', whose rows belong together: each row is judged for itself." in done.err
+    assert "groups" not in done.out
 
 
 def test_a_row_that_cannot_be_scored_is_counted_as_in_its_file(folder, tmp_path):
@@ -459,6 +525,69 @@ def test_cells_that_cannot_be_read_cost_their_rows_alone(here):
     message = fails("predict", "comma.mgp", "worse.csv")
     assert "'n. b.'" in message
     assert "'soon'" in message  # both columns in one run
+
+
+ONE_ODD_CELL = {
+    "percent": (lambda n: f"{n} %", ["12 %", "n.a.%", "13%", "7"], [12, None, 13, 7]),
+    "thousands": (lambda n: f"{1000 + 37 * n:,}", ["1,250", "many", "1,050", "?"], [1250, None, 1050, None]),
+    "currency": (lambda n: f"$ {1000 + n}", ["$1010", "$1020", "tbd", "€1010"], [1010, 1020, None, None]),
+    "unit": (lambda n: f"{n} kg", ["6 lb", "5 kg", "7 lb", "3"], [None, 5, None, 3]),
+    "few are left": (lambda n: f"{n} kg", ["6 kg", "x", "y", "z"], [6, None, None, None]),
+}
+
+
+@pytest.mark.filterwarnings("ignore:Texts in .* are read as numbers")
+@pytest.mark.parametrize("case", ONE_ODD_CELL)
+def test_an_odd_cell_among_numbers_with_signs_costs_its_row_alone(tmp_path, monkeypatch, case):
+    """`n.a.%` in a new table made all percents beside it texts: no row was predicted, and the message named 12%."""
+    monkeypatch.chdir(tmp_path)
+    write, cells, numbers = ONE_ODD_CELL[case]
+    fitted = pd.DataFrame({"share": [write(n) for n in range(24)], "y": np.sin(np.arange(24.0))})
+    fitted.to_csv("data.csv", index=False)
+    mgp("fit", "data.csv", "--target", "y", "--out", "m.mgp", *FAST)
+    new = pd.DataFrame({"share": cells})
+    new.to_csv("new.csv", index=False)
+    told = mgp("predict", "m.mgp", "new.csv", "--out", "p.csv").err
+    found = pd.read_csv("p.csv")
+    known = np.array([number is not None for number in numbers])
+    np.testing.assert_array_equal(found["mean"].notna(), known)
+    reasons = found["reason"][~known]
+    assert all(f"'{cell}'" in why or cell == "?" for cell, why in zip(new["share"][~known], reasons, strict=True))
+    first = np.flatnonzero(~known)[0]
+    assert f"the first: share is '{cells[first]}', {'in another unit' if case == 'unit' else 'no number'}" in told
+    pd.DataFrame({"share": [number for number in numbers if number is not None]}).to_csv("plain.csv", index=False)
+    mgp("predict", "m.mgp", "plain.csv", "--out", "again.csv")
+    np.testing.assert_allclose(found["mean"][known], pd.read_csv("again.csv")["mean"])
+    new.assign(y=0.5).to_csv("new.csv", index=False)
+    assert json.loads(mgp("score", "m.mgp", "new.csv", "--json").out)["rows"] == known.sum()
+    X, _, rows, _ = _test_rows(manifoldgp.load("m.mgp"), "new.csv", False, Messages(True))
+    assert X["share"].tolist() == [number for number in numbers if number is not None]
+    assert rows.tolist() == (1 + np.flatnonzero(known)).tolist()
+    fitted.assign(share=[*fitted["share"][:-1], cells[first]]).to_csv("data.csv", index=False)
+    refused = fails("fit", "data.csv", "-t", "y", "-o", "n.mgp")  # numbers with words beside them look like names there
+    assert f"text in 1 of 24 rows: '{cells[first]}'" in refused or "kg" in write(1)
+
+
+def test_thousands_of_the_fit_are_thousands_in_new_tables(tmp_path, monkeypatch):
+    """`1.250` alone was 1.25 in a new table, with a warning that nothing told; the fit had read 1250."""
+    monkeypatch.chdir(tmp_path)
+    rows = [f"1.{100 + 30 * n};2.{100 + 7 * n}" for n in range(24)]
+    Path("data.csv").write_text("\n".join(["km;price", "957;1.100", *rows]), "utf-8")
+    mgp("fit", "data.csv", "--target", "price", "--out", "m.mgp", *FAST)
+    for file, text in (
+        ("one.csv", "km\n1.250\n"),
+        ("plain.csv", "km\n1250\n"),
+        ("new.csv", "km;price\n1.250;2.200\n1.260;2.300\n"),
+    ):
+        Path(file).write_text(text, "utf-8")
+    done = mgp("predict", "m.mgp", "one.csv", "--out", "p.csv")
+    assert "warning: Texts in one.csv are read as numbers, points and commas as at the fit: km ('1.250' is 1250)." in done.err
+    mgp("predict", "m.mgp", "plain.csv", "--out", "q.csv")
+    assert Path("p.csv").read_text("utf-8") == Path("q.csv").read_text("utf-8")
+    score = json.loads(mgp("score", "m.mgp", "new.csv", "--json").out)["scores"]["price"]
+    assert score["rmse"] < 500
+    said = mgp("report", "m.mgp", "--test", "new.csv", "--out", "r.html").err
+    assert "as at the fit: km ('1.250' is 1250), price ('2.200' is 2200)." in said
 
 
 @pytest.mark.parametrize("thousands", [False, True])
@@ -795,7 +924,6 @@ def test_debug_shows_the_place(here):
     (["--inducing", "9"], "--inducing has no effect on --averaging stack with --method auto. It needs --method sparse."),
     (["--method", "exact", "--checkpoint", "c"], "--checkpoint has no effect on --averaging stack with --method exact. It needs --method sparse."),
     (["--method", "sparse", "--averaging", "fast"], "--averaging fast cannot be done by sparse models. Use --method exact, or --averaging stack or single."),
-    (["--averaging", "single", "--ordered"], "--ordered has no effect on --averaging single with --method auto, which holds out no rows."),
     (["--hidden", "4,two"], "--hidden must be layer sizes such as 64,32,4; got '4,two'."),
     (["--averaging", "none"], "'none' is not one of 'stack', 'fast', 'restarts', 'nuts', 'single'"),
 ])  # fmt: skip
@@ -805,12 +933,28 @@ def test_options_without_effect_are_refused_by_name(here, options, message):
 
 
 @pytest.mark.parametrize(("options", "names"), [
-    (["--averaging", "fast", "--hidden", "4", "--restarts", "2", "--ordered"], ["hidden", "restarts", "ordered"]),
-    (["--averaging", "plain", "--activation", "tanh", "--hidden", "4", "--inducing", "9", "--ordered"], ["activation", "hidden", "inducing", "ordered"]),
+    (["--averaging", "fast", "--hidden", "4", "--restarts", "2"], ["hidden", "restarts"]),
+    (["--averaging", "plain", "--activation", "tanh", "--hidden", "4", "--inducing", "9"], ["activation", "hidden", "inducing"]),
 ])  # fmt: skip
 def test_all_options_without_effect_are_told_at_once(here, options, names):
     told = mgp("fit", "data.csv", "-t", "y", "--features", "x", "-o", "m.mgp", *options, code=2).err
     assert all(f"--{name} has no effect on" in told for name in names)
+
+
+@pytest.mark.parametrize(("option", "which"), [(["--ordered"], "later rows"), (["--group", "floor"], "rows of new groups")])
+@pytest.mark.parametrize(
+    ("way", "named", "instead"),
+    [
+        (["--averaging", "fast"], "--averaging fast", "--averaging stack"),
+        (["--averaging", "plain", "--restarts", "1", "--max-iter", "5"], "a plain GP", "--kernel auto"),
+    ],
+    ids=["fast", "plain"],
+)
+def test_rows_that_nobody_holds_out_are_a_warning_for_order_and_groups_alike(here, option, which, way, named, instead):
+    """--ordered was refused, and --group, which asks for the same, with --averaging fast only warned of."""
+    told = mgp("fit", "data.csv", "-t", "y", "--drop", "z", "--out", "m.mgp", *way, *option).err
+    words = f"warning: {option[0]} says which rows are held out together, and {named} holds out none: nothing tells how large errors on {which} are. {instead} does."
+    assert words in told
 
 
 def test_all_wrong_input_noises_are_told_at_once(here):

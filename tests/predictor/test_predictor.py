@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import zipfile
@@ -16,7 +17,7 @@ from sklearn.preprocessing import MinMaxScaler
 
 import manifoldgp
 from drawn_estimators import drawn_estimator
-from manifoldgp import GPRegressor, ManifoldGPRegressor, Predictor, Single, Stack
+from manifoldgp import GPRegressor, ManifoldGPRegressor, Predictor, Single, Sparse, Stack
 from manifoldgp.errors import FileFormatError, InputError
 from manifoldgp.features import MLP, Module
 from manifoldgp.kernels import SquaredExponential
@@ -50,6 +51,39 @@ def test_every_averaging(fitted, data, tmp_path):
     again = Predictor.load(tmp_path / "model.npz")
     np.testing.assert_array_equal(again(X, return_std=True), p(X, return_std=True))
     assert (again.n_features, again.n_outputs, repr(again)) == (p.n_features, p.n_outputs, repr(p))
+
+
+@pytest.mark.parametrize(
+    ("estimator", "holds"),
+    [
+        (GPRegressor(restarts=1, max_iter=5), "Holds the inputs (standardised) of all 45 training rows, and weights from which their targets follow."),
+        (ManifoldGPRegressor((4, 2), averaging=QUICK), "Holds the features of all 45 training rows, and weights from which their targets follow."),
+        (GPRegressor(restarts=1, max_iter=5, method=Sparse(8)), "Holds the inputs (standardised) of 8 points that stand for the training rows, and may be some of them."),
+    ],
+    ids=["plain", "features", "sparse"],
+)  # fmt: skip
+def test_a_predictor_says_which_training_rows_it_holds(data, tmp_path, estimator, holds):
+    p = estimator.fit(*data).predictor()
+    assert p.holds == holds
+    p.save(tmp_path / "m.npz")
+    assert Predictor.load(tmp_path / "m.npz").holds == holds
+
+
+def test_the_targets_of_a_plain_gp_follow_from_its_program(data):
+    """What its sentence says: points, weights and noise give back the rows, up to rounding."""
+    model = GPRegressor(restarts=1, max_iter=20).fit(*data)
+    block, ensemble = model.ensembles_[0].blocks[0], model.ensembles_[0]
+    X = model.x_scaler_.undo(block.points[0].numpy())
+    np.testing.assert_allclose(np.sort(X, 0), np.sort(data[0], 0), atol=1e-9)
+    noise = float(block.noise_variance()[0])
+    y = model.predictor()(X) + ensemble.scale * noise * block.alpha[0].numpy()
+    np.testing.assert_allclose(np.sort(y), np.sort(data[1]), atol=1e-6)
+
+
+def test_few_points_are_said_to_be_rows(data):
+    X = np.random.default_rng(0).uniform(-1, 1, (200, 1))
+    model = GPRegressor(restarts=1, max_iter=20).fit(X, np.sin(2 * X[:, 0]) + 0.3 * np.random.default_rng(1).normal(size=200))
+    assert re.fullmatch(r"Holds the inputs \(standardised\) of \d\d training rows\.", model.predictor(tolerance=0.01).holds)
 
 
 def test_a_warped_stack_comes_back_from_its_file(data, tmp_path):

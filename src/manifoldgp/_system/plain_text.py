@@ -60,6 +60,18 @@ def counted(count: int, what: str) -> str:
     return f"{count:,} {what}{verb(count, '', 's')}"
 
 
+def percent(share: float) -> str:
+    """A share in percent, without decimals unless it would then seem to be all or nothing.
+
+    >>> percent(0.953), percent(0.998), percent(1.0), percent(0.9999)
+    ('95 %', '99.8 %', '100 %', '> 99.9 %')
+    """
+    rounded = f"{100 * share:.0f}"
+    if share in (0.0, 1.0) or rounded not in ("0", "100"):
+        return f"{rounded} %"
+    return "> 99.9 %" if share > 0.9995 else "< 0.1 %" if share < 0.0005 else f"{100 * share:.1f} %"
+
+
 def explained_share(value: float, places: int = 2) -> str:
     """R² with so many digits after the point, or as many as it takes to tell it from 1. Tables have four.
 
@@ -172,13 +184,35 @@ def unit_of(name: str) -> str:
     (' N', ' m/s', ' %', '', '', ' dB(A)')
     >>> unit_of("pass % (math)"), unit_of("income (total)"), unit_of("dose (mg/kg)"), unit_of("time (hours)"), unit_of("cost ($/pupil)"), unit_of("area (km²)")
     ('', '', ' mg/kg', ' hours', ' $/pupil', ' km²')
+    >>> unit_of("people [10^6]"), unit_of("mass (10⁶ kg)"), unit_of("count [x1000]"), unit_of("tolerance (1e-3)")
+    (' × 10^6', ' × 10⁶ kg', ' × 1000', '')
     """
     found = _IN_BRACKETS.search(name)
     if found is None:
         return ""
     unit = (found[1] or found[2]).strip()
+    factor = factor_of(unit)
+    if factor and (found[1] or not factor.startswith("1e")):
+        return f" × {unit[unit.index('1') :]}"
     tells = re.search(r"[^\W\d_]|^[%‰°$€£¥]", unit) if found[1] else _is_unit(unit)
     return f" {unit.lstrip('/')}" if tells else ""
+
+
+_HIGH = "⁰¹²³⁴-⁹"
+_FACTOR = re.compile(
+    rf"(?:[x×*·]\s*)?(10\s*(?:\^|\*\*)\s*[-+−]?\d{{1,2}}|10[⁻⁺]?[{_HIGH}]{{1,2}}|1e[-+]?\d{{1,2}})(?![\w.])|[x×*·]\s*(1(?:[ ,.'’]?000)+)(?![\w.])",
+    re.I,
+)
+
+
+def factor_of(unit: str) -> str:
+    """The power of ten that a unit begins with, in small letters; empty: there is none.
+
+    >>> factor_of("10^6 kg"), factor_of("10⁻³"), factor_of("x1000"), factor_of("1E3 m³"), factor_of("10 kg"), factor_of("1/min")
+    ('10^6', '10⁻³', '1000', '1e3', '', '')
+    """
+    found = _FACTOR.match(unit)
+    return (found[1] or found[2]).lower() if found else ""
 
 
 _SYMBOLS = (

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from manifoldgp.averaging.differences import units_of
 from manifoldgp.averaging.stacking import HeldOutReport
+from manifoldgp.chance.differences import units_of
 from manifoldgp.errors import InputError
 from manifoldgp.inference.neighbourhoods import Nearness
 from manifoldgp.model import Data, Model

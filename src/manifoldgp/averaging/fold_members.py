@@ -9,7 +9,17 @@ import numpy as np
 from manifoldgp.averaging.fold_contest import FoldContest
 from manifoldgp.averaging.fold_groups import Group, equal_weights_of, tempered_weights_of
 from manifoldgp.averaging.fold_predictions import Folds
-from manifoldgp.averaging.fold_steps import FINE_STEPS_FROM, GP_FOLD_ITERATIONS, NEARBY_ROWS, SCREEN_FROM, fold_phase, many_rows
+from manifoldgp.averaging.fold_steps import (
+    FINE_STEPS_FROM,
+    GP_FOLD_ITERATIONS,
+    NEARBY_ROWS,
+    SCREEN_FROM,
+    fine_phase,
+    first_rows,
+    fold_phase,
+    many_rows,
+    parted,
+)
 from manifoldgp.averaging.kinds import COLD, LARGE, OWN, PLAIN, large, rough_nested
 from manifoldgp.averaging.members import nested_gp, nested_start, pick
 from manifoldgp.averaging.searched_gp import trained_further
@@ -48,16 +58,16 @@ class FoldMembers:
     @property
     def rows(self) -> int:
         """How many rows a member learns from at first."""
-        return self.settings.learn_rows if self.many else self.folds.train.y.shape[-1]
+        part = self.folds.train.y.shape[-1]
+        return first_rows(part, self.settings.learn_rows) if self.many else part
 
     def learning(self, members: int) -> Data:
         """What so many members of every fold learn from."""
         return self.folds.learning(members, self.rows, self.rng)
 
-    def _nearby(self, members: int) -> tuple[Data, int]:
-        """Neighbourhoods among all rows, near in terms of the plain GP's length-scales, for so many members of every fold."""
-        scale = self.scale_of(self._plain_values)
-        return self.folds.neighbourhoods(members, self.settings.learn_rows, NEARBY_ROWS, scale, self.rng)
+    def _nearby(self, members: int, rows: int) -> tuple[Data, int]:
+        """Neighbourhoods of about so many rows among all of them, near in terms of the plain GP's length-scales, for so many members of every fold."""
+        return self.folds.neighbourhoods(members, rows, NEARBY_ROWS, self.scale_of(self._plain_values), self.rng)
 
     def scale_of(self, values: Tree) -> np.ndarray:
         """How long each input is (K, D), in terms of the length-scales of plain GPs; the same for all folds of one GP, or of one without length-scales."""
@@ -115,12 +125,28 @@ class FoldMembers:
         return Group(batch, np.arange(len(batch.objective)), self._inner(name, batch), self.first, training.data)
 
     def further(self, group: Group, name: str, phase: str, iterations: int, trainer: Trainer) -> Group:
-        """The group after so many more iterations: on the same rows, or on all of them where there are many."""
+        """The group after so many more iterations: on the same rows, or on all of them where there are many, the last iterations with more rows at once."""
+        learn_rows = self.settings.learn_rows
         if group.further:
-            return trained_further(group, *self._nearby(1), phase, iterations, trainer)
+            return trained_further(group, *self._nearby(1, learn_rows), phase, iterations, trainer)
+        if not self.many:
+            return self._trained_on(group, name, phase, iterations, trainer, group.data, 1)
+        members = group.inner.shape[1]
+        first, last = parted(iterations, self.folds.train.y.shape[-1], learn_rows)
+        if first:
+            group = self._trained_on(group, name, phase, first, trainer, *self._nearby(members, self.rows))
+            if trainer.late or not np.isfinite(group.batch.objective).all():
+                return group
+            phase = fine_phase(phase)
+        fine = self._trained_on(group, name, phase, last, trainer, *self._nearby(members, learn_rows))
+        return group if first and not np.isfinite(fine.batch.objective).all() else fine
+
+    def _trained_on(
+        self, group: Group, name: str, phase: str, iterations: int, trainer: Trainer, data: Data, parts: int
+    ) -> Group:
+        """The group after so many more iterations on these rows, which are so many data sets for each member."""
         K, members = group.inner.shape
         values = group.values
-        data, parts = self._nearby(members) if self.many else (group.data, 1)
         given = {"parts": parts, "curvature": group.curvature(parts * data.y.shape[-1]), "remembers": self.remembers}
         batch = trainer.fit(phase, group.batch.model, data, K * members, iterations, lambda _: values, **given)
         return Group(batch, np.arange(K * members), self._inner(name, batch), group.iterations + iterations, data, whole=True)

@@ -16,11 +16,14 @@ from manifoldgp.averaging.fold_steps import (
     SCREEN_FROM,
     SCREEN_ITERATIONS,
     SCREEN_ROWS,
+    fine_phase,
+    first_rows,
     fold_phase,
     many_rows,
     more_phase,
     nearby_phase,
     network_order,
+    parted,
     rounds_of_more,
     screen_phase,
     step_phase,
@@ -65,16 +68,17 @@ def _phases_on_folds(N: int, settings: Stack) -> list[Phase]:
     part, several, steps = N * (count - 1) // count, settings.fold_members, settings.steps_for(N)
     many = many_rows(part, settings.learn_rows)
     screen = many or part > SCREEN_FROM
-    learnt_from = settings.learn_rows if many else part
-    learn, nearby = used * cost(learnt_from), _nearby_cost(N, settings)
+    learnt_from = first_rows(part, settings.learn_rows) if many else part
+    learn = used * cost(learnt_from)
     first, pairs = steps[0], list(pairwise(steps))
 
     def further(names: Sequence[str], between: Sequence[tuple[int, int]]) -> list[Phase]:
         return [
-            Phase(step_phase(name, to), to - since, several * nearby * (to - since), to - since, _step_chance(name, number, N))
+            phase
             for name in names
             for number, (since, to) in enumerate(pairs)
             if (since, to) in between
+            for phase in _further(step_phase(name, to), to - since, several, _step_chance(name, number, N), N, settings)
         ]
 
     on_folds = 0.5 * (settings.warm_iterations + first)
@@ -94,29 +98,38 @@ def _phases_on_folds(N: int, settings: Stack) -> list[Phase]:
         *([*further((COLD, LARGE), pairs[:1]), networks[ROUGH]] if many else []),
         *(further((COLD, LARGE), pairs[1:]) if many else further((COLD,), pairs)),
         *further((ROUGH, OWN), pairs),
-        *(_phases_of_learning_from_all_rows(several, nearby) if many else []),
-        *[
-            Phase(
-                more_phase(name),
-                first + _MORE_ITERATIONS,
-                several * (first * learn + _MORE_ITERATIONS * nearby),
-                max(steps),
-                chance,
-            )
-            for _ in range(rounds_of_more(N))
-            for name, chance in ((LARGE, 0.6), (ROUGH, 0.4))
-        ],
+        *(_phases_of_learning_from_all_rows(several, N, settings) if many else []),
+        *[phase for _ in range(rounds_of_more(N)) for phase in _phases_of_more(first * learn, N, settings)],
     ]
 
 
-def _nearby_cost(N: int, settings: Stack) -> float:
-    """What one evaluation of a member costs that goes on with all rows of the folds, in neighbourhoods where there are many."""
+def _further(name: str, iterations: int, members: int, chance: float, N: int, settings: Stack) -> list[Phase]:
+    """Of so many members of every fold that go on for so many iterations: those with few rows at once and those with more of them, where there are many rows."""
     count, used = folds_for(N)
     part = N * (count - 1) // count
     if not many_rows(part, settings.learn_rows):
-        return used * cost(part)
-    parts = max(1, min(part, NEARBY_ROWS) // settings.learn_rows)
-    return used * parts * cost(min(part, NEARBY_ROWS) // parts)
+        return [Phase(name, iterations, members * used * cost(part) * iterations, iterations, chance)]
+    first, last = parted(iterations, part, settings.learn_rows)
+    sizes = (name, first, first_rows(part, settings.learn_rows)), (fine_phase(name) if first else name, last, settings.learn_rows)
+    return [Phase(phase, own, members * used * _nearby_cost(part, rows) * own, own, chance) for phase, own, rows in sizes if own]
+
+
+def _nearby_cost(part: int, rows: int) -> float:
+    """What one evaluation of a member costs on a fold of so many rows, in neighbourhoods of so many."""
+    parts = max(1, min(part, NEARBY_ROWS) // rows)
+    return parts * cost(min(part, NEARBY_ROWS) // parts)
+
+
+def _phases_of_more(begun: float, N: int, settings: Stack) -> list[Phase]:
+    """Of further members of the groups that carry a stack. begun: what the first step of one member of every fold costs."""
+    several, first = settings.fold_members, settings.steps_for(N)[0]
+    found = []
+    for name, chance in ((LARGE, 0.6), (ROUGH, 0.4)):
+        begin = Phase(more_phase(name), first, several * begun, first, chance)
+        on, *fine = _further(more_phase(name), _MORE_ITERATIONS, several, chance, N, settings)
+        both = replace(begin, iterations=first + on.iterations, work=begin.work + on.work, most=max(settings.steps_for(N)))
+        found += [both, *fine]
+    return found
 
 
 def _phases_on_few_rows() -> list[Phase]:
@@ -127,11 +140,12 @@ def _phases_on_few_rows() -> list[Phase]:
     ]
 
 
-def _phases_of_learning_from_all_rows(several: int, nearby: float) -> list[Phase]:
-    """Of groups that count and have seen a sample only. several: members of networks. nearby: what one evaluation costs."""
+def _phases_of_learning_from_all_rows(several: int, N: int, settings: Stack) -> list[Phase]:
+    """Of groups that count and have seen a sample only. several: members of networks."""
     return [
-        Phase(nearby_phase(name), NEARBY_ITERATIONS, members * nearby * NEARBY_ITERATIONS, NEARBY_ITERATIONS, chance)
+        phase
         for name, members, chance in ((PLAIN, 1, 0.7), (ROUGH_GP, 1, 0.5), (WARM, several, 0.3), (OWN, several, 0.2))
+        for phase in _further(nearby_phase(name), NEARBY_ITERATIONS, members, chance, N, settings)
     ]
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from scipy.special import logsumexp, ndtr
 
-from manifoldgp.averaging.differences import paired
 from manifoldgp.averaging.sure_members import Followed
+from manifoldgp.chance.differences import paired
+from manifoldgp.chance.interval_checks import IntervalCheck
 from manifoldgp.training.trained import Earlier
 
 
@@ -141,6 +143,11 @@ class HeldOutReport:
     exponent: float = 0.0
     following: float = 0.0
     left_out: tuple[str, ...] = ()
+
+    @cached_property
+    def intervals(self) -> IntervalCheck:
+        """Whether intervals hold on these rows."""
+        return IntervalCheck.of(self.pit, self.mean, self.together, self.ordered)
 
     def mixed_with(
         self, log_density: np.ndarray, cdf: np.ndarray, mean: np.ndarray, exponent: float, share: float

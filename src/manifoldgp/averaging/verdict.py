@@ -10,11 +10,11 @@ import numpy as np
 
 from manifoldgp._system.plain_text import counted, digits, explained_share, verb
 from manifoldgp.averaging.averages import SamplingReport
-from manifoldgp.averaging.differences import paired, units_of
 from manifoldgp.averaging.folds import SHORT_STRETCH
-from manifoldgp.averaging.interval_checks import FEWEST_ROWS, coverage, interval_remarks
 from manifoldgp.averaging.kinds import PLAIN
 from manifoldgp.averaging.stacking import PLAIN_GPS, HeldOutReport
+from manifoldgp.chance.differences import named_groups, paired, units_of
+from manifoldgp.chance.interval_checks import FEWEST_ROWS, coverage
 
 _LITTLE = 0.02
 """Nats a row: a smaller difference is called none."""
@@ -50,10 +50,10 @@ def errors_of(observed: np.ndarray, mean: np.ndarray, scale: float = 1.0) -> dic
     return found | ({"R²": 1.0 - square / spread} if spread > 0 else {})
 
 
-def held_out_remarks(report: HeldOutReport) -> list[str]:
+def held_out_remarks(report: HeldOutReport, column: str | None = None) -> list[str]:
     """Sentences: who carries the weight, what the features add beyond calibration, and whether intervals can be trusted.
 
-    What was not trained to its end is not judged.
+    What was not trained to its end is not judged. column: the name of that with the labels of groups.
     """
     share = dict(zip(report.groups, report.weights.sum(1), strict=True))
     density = {name: float(-value.mean()) for name, value in report.log_density.items()}
@@ -67,7 +67,7 @@ def held_out_remarks(report: HeldOutReport) -> list[str]:
     stopped = [name for name in report.cut_short if name in learned]
     if stopped:
         return [_untried_in_words(stopped, sum(share[name] for name in report.groups if name in PLAIN_GPS))]
-    certainty = interval_remarks(report.pit, report.mean, report.together) + _short_stretch(report)
+    certainty = report.intervals.remarks(column) + _short_stretch(report)
     if len(report.pit) < FEWEST_ROWS:
         return [_too_few_in_words(len(report.pit), sum(share[name] for name in report.groups if name in PLAIN_GPS)), *certainty]
     control = min(control, plain)
@@ -105,7 +105,7 @@ def errors_in_words(report: HeldOutReport, scale: float, unit: str = "") -> list
     """The error on held-out rows, in the units of y; scale: sd of y. unit: what stands behind its numbers."""
     if report.mean is None or report.observed is None:
         return []
-    together = None if report.together is None else "stretches of time" if report.ordered else "groups"
+    together = None if report.together is None else named_groups(report.ordered)
     return [said_errors(errors_of(report.observed, report.mean, scale), len(report.mean), together, unit)]
 
 

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     import numpy as np
 
     from manifoldgp.data.encoding import TableEncoding
+    from manifoldgp.data.fit_rows import FitRows
+    from manifoldgp.data.number_columns import Reading
     from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
     from manifoldgp.estimators.predictions import Distribution
     from manifoldgp.predictor import Predictor
@@ -67,8 +69,22 @@ class Answers(Protocol):
         ...
 
     @property
+    def held_rows_out(self) -> bool:
+        """Whether errors on held-out rows are known."""
+        ...
+
+    def fit_rows(self) -> FitRows | None:
+        """The rows of the fit that the file keeps; None where it keeps none."""
+        ...
+
+    @property
     def known_columns(self) -> tuple[Sequence[str], Sequence[str]]:
         """Columns that the model reads and its targets, by name; none where it was fitted in Python on what has no names."""
+        ...
+
+    @property
+    def reading(self) -> Reading:
+        """By what tables in files are read."""
         ...
 
     def encoding(self, table: Any, targets: Sequence[str] = ()) -> TableEncoding:
@@ -80,27 +96,28 @@ class Answers(Protocol):
         ...
 
 
-def open_answers(path: Path, exact: bool = False) -> Answers:
-    """The quickest way to predictions that a file offers; exact: without a program that loses something."""
+def open_answers(path: Path, exact: bool = False, rows: bool = False) -> Answers:
+    """The quickest way to predictions that a file offers; exact: without a program that loses something. rows: whether the rows of the fit are asked for, too."""
     from manifoldgp._system.model_header import read_parts
     from manifoldgp.cli._models import open_model, refuse_dynamics
+    from manifoldgp.data.fit_rows import is_kept
 
-    header, parts = read_parts(path, lambda name: name.startswith("program.") or name == "y.scale")
+    header, parts = read_parts(path, lambda name: name.startswith("program.") or name == "y.scale" or (rows and is_kept(name)))
     refuse_dynamics(path, header)
     if "program" in header:
-        program = _read_program(path, header, {part.name: part for part in parts})
+        program = _read_program(path, header, {part.name: part for part in parts}, rows)
         if not (exact and program.lost):
             return program
     model = open_model(path)
     return _Model(model, [float(scale) for scale in model.y_scaler_.scale])
 
 
-def _read_program(path: Path, header: dict[str, Any], parts: dict[str, Any]) -> _Program:
+def _read_program(path: Path, header: dict[str, Any], parts: dict[str, Any], rows: bool) -> _Program:
     """The program of a model file; refuses one that is inconsistent."""
     from manifoldgp.errors import FileFormatError, MissingExtraError
 
     try:
-        return _Program.of(header, parts)
+        return _Program.of(header, parts, rows)
     except MissingExtraError:
         raise
     except FileFormatError as error:
@@ -133,12 +150,15 @@ class _Program:
     predictor: Predictor
     table: TableEncoding
     scales: Sequence[float]
+    held_rows_out: bool
+    kept: FitRows | None
 
     @classmethod
-    def of(cls, header: dict[str, Any], parts: dict[str, Any]) -> _Program:
+    def of(cls, header: dict[str, Any], parts: dict[str, Any], rows: bool) -> _Program:
         import numpy as np
 
         from manifoldgp.data.encoding import TableEncoding
+        from manifoldgp.data.fit_rows import FitRows, is_kept
         from manifoldgp.errors import FileFormatError
         from manifoldgp.predictor import Predictor
         from manifoldgp.predictor.file import checked, program_from_plain
@@ -159,7 +179,13 @@ class _Program:
             raise FileFormatError(
                 "The tensor 'y.scale' should be one finite and positive number for each target. The file is damaged or forged."
             )
-        return cls(predictor, TableEncoding.of_model(header["table"], predictor.feature_names, inputs, targets), scales.tolist())
+        table = TableEncoding.of_model(header["table"], predictor.feature_names, inputs, targets)
+        kept = FitRows.of_file(header, {name: array(name) for name in parts if is_kept(name)}, table) if rows else None
+        held_out = any(found is not None and found["means"] for found in header["held_out"])
+        return cls(predictor, table, scales.tolist(), held_out, kept)
+
+    def fit_rows(self) -> FitRows | None:
+        return self.kept
 
     @property
     def lost(self) -> str:
@@ -172,6 +198,10 @@ class _Program:
     @property
     def known_columns(self) -> tuple[Sequence[str], Sequence[str]]:
         return [column.name for column in self.table.columns], self.table.targets
+
+    @property
+    def reading(self) -> Reading:
+        return self.table.reading
 
     def encoding(self, table: Any, targets: Sequence[str] = ()) -> TableEncoding:
         return self.table
@@ -241,10 +271,25 @@ class _Model:
     one_core: bool = False
 
     @property
+    def held_rows_out(self) -> bool:
+        return any(report is not None and report.mean is not None for report in self.model.held_out_)
+
+    def fit_rows(self) -> FitRows | None:
+        from manifoldgp.inspection import fit_rows
+
+        return fit_rows(self.model)
+
+    @property
     def known_columns(self) -> tuple[Sequence[str], Sequence[str]]:
         from manifoldgp.cli._models import known_columns
 
         return known_columns(self.model)
+
+    @property
+    def reading(self) -> Reading:
+        from manifoldgp.cli._models import reading_of
+
+        return reading_of(self.model)
 
     def encoding(self, table: Any, targets: Sequence[str] = ()) -> TableEncoding:
         from manifoldgp.cli._models import encoding_of

@@ -26,8 +26,6 @@ class FitOptions:
     time_budget: float | None
     seed: int
     device: str
-    ordered: bool
-    grouped: bool
 
     def refuse_what_has_no_effect(self, shared: bool) -> None:
         """Options that the chosen way does not obey and names that nobody knows, told without PyTorch, before any table is read.
@@ -45,8 +43,6 @@ class FitOptions:
         for name, ways in OBEYED_BY.items():
             if getattr(self, name) is not None and not {self.averaging, method} & set(ways):
                 idle.append(f"{_option(name)} has no effect on {self._way(method)}. {_needed(name)}")
-        if self.ordered and self.averaging != "stack":
-            idle.append(f"--ordered has no effect on {self._way(method)}, which holds out no rows. It needs --averaging stack.")
         _refuse(idle)
 
     def arguments(self, shared: bool) -> dict[str, Any]:
@@ -98,9 +94,6 @@ class FitOptions:
             for name in ("hidden", "activation")
             if getattr(self, name) is not None
         ]
-        held_out = [name for name, given in (("--ordered", self.ordered), ("--group", self.grouped)) if given]
-        if self.kernel != "auto" and held_out:
-            idle.append(f"{held_out[0]} has no effect on --averaging plain, which holds out no rows. It needs --kernel auto.")
         if self.method != "sparse":
             idle += [
                 f"{_option(name)} has no effect on {self._way(self.method)}. {_needed(name)}"

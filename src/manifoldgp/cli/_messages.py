@@ -76,7 +76,10 @@ class Messages:
 
 
 _ARGUMENTS = (
-    (re.compile(r"\b(averaging|missing|kernel|method(?==.(?:auto|exact|local|sparse)))=['\"](\w+)['\"]"), r"--\1 \2"),
+    (
+        re.compile(r"\b(averaging|criterion|missing|kernel|method(?==.(?:auto|exact|local|sparse)))=['\"]([\w-]+)['\"]"),
+        r"--\1 \2",
+    ),
     (re.compile(r"\btarget_warping=['\"](\w+)['\"]"), r"--target-warping \1"),
     (re.compile(r"\bfit\(\.\.\., noise_std=\)"), "--noise-column"),
     (re.compile(r"\b(ordered|group)s?=(True\b)?(?![\w'\"\[(])"), r"--\1"),

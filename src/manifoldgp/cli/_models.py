@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from manifoldgp._system.plain_text import argument, counted, verb
+from manifoldgp._system.plain_text import argument, counted, unit_of, verb
 from manifoldgp.cli._messages import Messages
 
 if TYPE_CHECKING:
     from manifoldgp.data.encoding import TableEncoding
+    from manifoldgp.data.fit_rows import FitRows
+    from manifoldgp.data.number_columns import Reading
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,17 @@ def known_columns(model: Any) -> tuple[list[str], list[str]]:
     return list(map(str, inputs)), list(map(str, targets))
 
 
+def reading_of(model: Any) -> Reading:
+    """By what tables in files are read for a model."""
+    from manifoldgp.data.number_columns import Reading
+
+    encoding = getattr(model, "table_encoding_", None)
+    if encoding is not None:
+        return encoding.reading
+    inputs, targets = known_columns(model)
+    return Reading(dict.fromkeys((*inputs, *targets), ""))
+
+
 def encoding_of(model: Any, table: Any = None, targets: Sequence[str] = ()) -> TableEncoding:
     """How the model reads tables. A model saved from Python takes columns of numbers with the names that it was fitted on.
 
@@ -75,24 +88,27 @@ def encoding_of(model: Any, table: Any = None, targets: Sequence[str] = ()) -> T
     """
     from manifoldgp.data.columns import Column
     from manifoldgp.data.encoding import TableEncoding
-    from manifoldgp.data.inputs import target_names
+    from manifoldgp.data.inputs import group_column, target_names
     from manifoldgp.errors import InputError
 
     encoding = getattr(model, "table_encoding_", None)
     if encoding is not None:
         return encoding
     names, known = known_columns(model)
-    known = list(targets) or known
+    known, group = list(targets) or known, group_column(model)
     if not names and table is None:
         names = [f"x{d}" for d in range(model.n_features_in_)]
     elif not names:
         names = [str(name) for name in table.columns if name not in known]
+        if group in names and len(names) > model.n_features_in_:
+            names.remove(group)
         if len(names) != model.n_features_in_:
             raise InputError(
                 f"The model was fitted on an array with {counted(model.n_features_in_, 'column')}, and the table has {counted(len(names), 'input')}: "
                 f"{', '.join(names[:12])}. Hand in a table with these inputs only, in the same order."
             )
-    return TableEncoding(tuple(Column(name) for name in names), tuple(known or target_names(model)))
+    columns = tuple(Column(name) for name in names)
+    return TableEncoding(columns, tuple(known or target_names(model)), group=group)
 
 
 def with_names(text: str, targets: Sequence[str]) -> str:
@@ -140,12 +156,13 @@ def prepare(encoding: TableEncoding, table: Any, allow_unknown: bool, messages: 
 
 
 def _warn_of_other_units(encoding: TableEncoding, table: Any, messages: Messages) -> None:
-    """Numbers are read without their unit: 80 lb are no 80 kg."""
-    from manifoldgp.data.written_numbers import units_of
+    """Numbers are read without their unit: 80 lb are no 80 kg. At the fit the name may have told it."""
+    from manifoldgp.data.units import units_of
 
-    here = units_of(table)
-    for name, unit in encoding.units:
-        if here.get(name, unit) != unit:
+    here, known = units_of(table), dict(encoding.units)
+    for name in (*(column.name for column in encoding.columns), *encoding.targets):
+        unit = known.get(name, unit_of(name).strip())
+        if unit and here.get(name, unit) != unit:
             messages.warn(f"{name} is in {here[name]} here, and was in {unit} at the fit: numbers are not converted.")
 
 
@@ -176,6 +193,16 @@ def _warn_of_rows_outside(encoding: TableEncoding, X: Any, messages: Messages) -
     )
 
 
+def labels_of_rows(encoding: TableEncoding, table: Any, messages: Messages) -> Any:
+    """The labels (n,) of rows that belong together, in the column that had them at the fit; None where there was none, or the table lacks it."""
+    if encoding.group is None:
+        return None
+    if encoding.group not in table.columns:
+        messages.note(f"There is no column {encoding.group!r}, whose rows belong together: each row is judged for itself.")
+        return None
+    return table[encoding.group].astype(str).to_numpy()
+
+
 def tell_what_is_lost(lost: str, messages: Messages) -> None:
     """That predictions come from a program that is quicker than the model, where it loses anything."""
     if lost:
@@ -190,6 +217,14 @@ def tell_rows_without_target(count: int, rows: int, messages: Messages) -> None:
         messages.note(
             f"{count} of {counted(rows, 'row')} {verb(count, 'has', 'have')} no target and {verb(count, 'is', 'are')} left out."
         )
+
+
+def tell_rows_of_the_fit(kept: FitRows | None, A: Any, Y: Any, messages: Messages, more: str = "") -> int:
+    """How many of the rows A (n, D), Y (n,) or (n, O), the model was fitted to; they are told, with what there is to know more."""
+    seen = 0 if kept is None else kept.among(A, Y)
+    if kept is not None and seen:
+        messages.warn(kept.in_words(seen, len(A)) + more)
+    return seen
 
 
 def tell_rows_left_out(query: Query, messages: Messages) -> None:

@@ -20,7 +20,7 @@ def summary_of(model: Any, diagnosis: Any = None) -> dict[str, Any]:
         "rows": model.ensembles_[0].blocks[0].rows,
         "targets": encoding.targets,
         "members": [sum(block.members for block in e.blocks) for e in model.ensembles_],
-        "table": encoding.to_plain() | {"donors": None, "rows_left_out": None},  # many numbers, which nobody reads
+        "table": encoding.to_plain(rows=False),
         # programs get the settings inside averaging and method one by one, people those that differ from the defaults, as they are written in Python
         "settings": _settings(model.get_params(deep=True)),
         "changed": {name: value for name, value in settings.items() if name in _ALWAYS or value != usual[name]},

@@ -246,7 +246,7 @@ def _repeating(dates: Any) -> str:
 
 def warn_of_nines(table: Any, messages: Messages) -> None:
     """-999 where nothing was measured is a number to the model, and outweighs all that was: among targets even more than among inputs. table: columns of numbers."""
-    from manifoldgp.data.written_numbers import numbers_for_nothing
+    from manifoldgp.data.no_values import numbers_for_nothing
 
     found = numbers_for_nothing(
         {str(name): column.to_numpy(dtype=float, na_value=float("nan")) for name, column in table.items()}

@@ -147,7 +147,7 @@ def _compared(
 def _show(found: Comparison) -> None:
     from rich.table import Table
 
-    from manifoldgp.averaging.differences import CLEAR
+    from manifoldgp.chance.differences import CLEAR
 
     console = output()
     table = Table(

@@ -74,7 +74,7 @@ def export(
         model = open_manifold_gp(model_file)
         predictor = model.predictor(max_members, tolerance)
         said = _write(predictor, to, out, dtype, gradient)
-    for line in said:
+    for line in [*said, predictor.holds]:
         messages.note(line)
     beside = ' How a table becomes these is in its metadata under "table".' if to is Format.onnx else ""
     messages.note(f"Wrote {out}. Its inputs, in this order: {', '.join(encoding_of(model).names)}.{beside}")

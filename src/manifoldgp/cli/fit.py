@@ -165,7 +165,7 @@ def fit(
 
     The model file knows all this: other commands need nothing else. Ctrl-C, SIGTERM and SIGHUP stop training early and keep the best so far, a second Ctrl-C ends at once.
 
-    An option that the chosen --averaging and --method do not obey is refused.
+    An option that the chosen --averaging and --method do not obey is refused; --group and --ordered bring a warning where no rows are held out.
 
     Under torchrun all processes share one fit to Parquet or CSV files of numbers. A sparse one that is stopped writes no model, and goes on from its --checkpoint.
     """
@@ -190,8 +190,6 @@ def fit(
         time_budget,
         seed,
         device,
-        ordered,
-        group is not None,
     )
     options.refuse_what_has_no_effect(launched())
     noise_of_inputs = _noise_of_inputs(input_std)

@@ -133,10 +133,13 @@ def _show(
     } | {name: str(value) for name, value in settings.items()})  # fmt: skip
     heading("Columns")
     units = dict(encoding.units)
+    inputs = {column.name: _kind_in_words(column, units.get(column.name)) for column in encoding.columns}
+    labels = "labels of rows that belong together"
+    together = f"{inputs[encoding.group]}; {labels}" if encoding.group in inputs else f"{labels}; not an input"
     pairs(
-        {column.name: _kind_in_words(column, units.get(column.name)) for column in encoding.columns}
+        inputs
         | ({encoding.noise: "known noise (standard deviation)"} if encoding.noise else {})
-        | ({encoding.group: "labels of rows that belong together; not an input"} if encoding.group else {})
+        | ({encoding.group: together} if encoding.group else {})
         | dict.fromkeys(encoding.constant, "left out: one value at most")
         | dict.fromkeys(encoding.row_names, "left out: most texts there occur once")
         | dict.fromkeys(encoding.ignored, "left out")

@@ -61,7 +61,7 @@ def predict(
     check_writable(out)
     answers = open_answers(model_file, exact)
     with messages.warnings_as_messages():
-        table, texts = read_as_written(table_file, wanted=answers.known_columns[0])
+        table, texts = read_as_written(table_file, wanted=answers.known_columns[0], like=answers.reading)
     encoding = answers.encoding(table)
     query = prepare(encoding, table, allow_unknown, messages, summary_rows(table).rows)
     begin = time.perf_counter()

@@ -33,8 +33,8 @@ def report(
     """
     from manifoldgp._system.files import refuse_unwritable
     from manifoldgp._system.model_header import read_header
-    from manifoldgp.cli._models import open_manifold_gp, refuse_dynamics
-    from manifoldgp.inspection import rows_of_the_fit
+    from manifoldgp.cli._models import open_manifold_gp, refuse_dynamics, tell_rows_of_the_fit
+    from manifoldgp.inspection import fit_rows
     from manifoldgp.inspection.page import write_model_report
 
     if allow_unknown and test is None:
@@ -45,27 +45,26 @@ def report(
     messages = Messages(quiet)
     with messages.warnings_as_messages(), messages.working("Judging the model and drawing its pictures ..."):
         model = open_manifold_gp(model_file)
-        X, y, numbers = (None, None, None) if test is None else _test_rows(model, test, allow_unknown, messages)
+        X, y, numbers, groups = (None,) * 4 if test is None else _test_rows(model, test, allow_unknown, messages)
         if X is not None and y is not None:
-            seen = rows_of_the_fit(model, X, y)
-            if seen:
-                messages.warn(
-                    f"The model was fitted to {seen:,} of these {len(y):,} rows (or to equal ones): errors on new ones are larger."
-                )
-        write_model_report(model, out, title=title, X=X, y=y, row_numbers=numbers, model_file=model_file)
+            tell_rows_of_the_fit(fit_rows(model), X.to_numpy(), y, messages)
+        write_model_report(model, out, title=title, X=X, y=y, row_numbers=numbers, groups=groups, model_file=model_file)
     messages.note(f"The report: {out.resolve().as_uri()}")
+    messages.note("The page holds training rows, as points of its pictures, and the model.")
     if show:
         typer.launch(str(out.resolve()))
 
 
-def _test_rows(model: Any, file: str, allow_unknown: bool, messages: Messages) -> tuple[Any, Any, Any]:
-    """Inputs and targets of a table, as the model takes them, and which rows they are, counted from 1; rows without target are left out."""
+def _test_rows(model: Any, file: str, allow_unknown: bool, messages: Messages) -> tuple[Any, Any, Any, Any]:
+    """Inputs and targets of a table, as the model takes them, which rows they are, counted from 1, and which of them belong together; rows without target are left out."""
     import numpy as np
 
     from manifoldgp.cli._models import (
         encoding_of,
         known_columns,
+        labels_of_rows,
         prepare,
+        reading_of,
         tell_rows_left_out,
         tell_rows_without_target,
     )
@@ -73,7 +72,7 @@ def _test_rows(model: Any, file: str, allow_unknown: bool, messages: Messages) -
     from manifoldgp.errors import InputError
 
     inputs, targets = known_columns(model)
-    table = read_table(file, wanted=[*inputs, *targets])
+    table = read_table(file, wanted=[*inputs, *targets], like=reading_of(model))
     encoding = encoding_of(model, table)
     Y = encoding.target_values(table)
     missing = np.isnan(Y.reshape(len(table), -1)).any(1)
@@ -83,5 +82,7 @@ def _test_rows(model: Any, file: str, allow_unknown: bool, messages: Messages) -
     table = table[~missing]
     query = prepare(encoding, table, allow_unknown, messages)
     tell_rows_left_out(query, messages)
-    rows = table.index[query.reasons == ""].to_numpy()
-    return query.X, Y[rows], 1 + rows
+    labels = labels_of_rows(encoding, table, messages)
+    known = query.reasons == ""
+    rows = table.index[known].to_numpy()
+    return query.X, Y[rows], 1 + rows, None if labels is None else labels[known]

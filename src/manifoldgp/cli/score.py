@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -18,9 +17,6 @@ if TYPE_CHECKING:
     from manifoldgp.cli._answers import Answers
 
 _LEVELS = (0.5, 0.9, 0.95)
-
-_FEW_VALUES = 20
-"""Targets with so few distinct values, 0 and 1 or marks, have the same standard deviation in other rows too."""
 
 
 def score(
@@ -42,20 +38,29 @@ def score(
     RMSE, MAE, CRPS (continuous ranked probability score: errors and error bars together) and NLPP (negative log predictive density), all lower is better,
     in the units of the target and in those of its standard deviation at the fit; R².
 
-    Coverage: the share of targets inside 50, 90 and 95 % intervals, which should be 50, 90 and 95 %.
+    Coverage: the share of targets inside 50, 90 and 95 % intervals, which should be 50, 90 and 95 %, and in words whether they hold: as far as these rows, and the groups that they
+    are of, can tell.
     """
     import numpy as np
 
+    from manifoldgp.chance.interval_checks import IntervalCheck
     from manifoldgp.cli._answers import in_pieces, open_answers
-    from manifoldgp.cli._models import prepare, tell_rows_left_out, tell_rows_without_target, tell_what_is_lost
+    from manifoldgp.cli._models import (
+        labels_of_rows,
+        prepare,
+        tell_rows_left_out,
+        tell_rows_of_the_fit,
+        tell_rows_without_target,
+        tell_what_is_lost,
+    )
     from manifoldgp.data.table_files import read_table
     from manifoldgp.errors import InputError
 
     messages = Messages(quiet)
-    answers = open_answers(model_file, exact)
+    answers = open_answers(model_file, exact, rows=True)
     inputs, known = answers.known_columns
     with messages.warnings_as_messages():
-        table = read_table(table_file, wanted=[*inputs, *(target or known)])
+        table = read_table(table_file, wanted=[*inputs, *(target or known)], like=answers.reading)
     encoding = answers.encoding(table, target or ())
     if target and tuple(target) != encoding.targets:
         raise InputError(f"This model predicts {', '.join(encoding.targets)}; --target says {', '.join(target)}. Leave it out.")
@@ -76,12 +81,11 @@ def score(
     query = prepare(encoding, table, allow_unknown, messages)
     tell_what_is_lost(answers.lost, messages)
     tell_rows_left_out(query, messages)
-    Y = Y[table.index][query.reasons == ""]
+    labels, predicted = labels_of_rows(encoding, table, messages), query.reasons == ""
+    Y, groups = Y[table.index][predicted], None if labels is None else labels[predicted]
     rows = len(Y)
-    same = np.allclose(Y.std(0), answers.scales, rtol=1e-9, atol=0.0)  # as no other targets have, to the last digits
-    if same and all(len(np.unique(y)) > _FEW_VALUES for y in Y.T):
-        told = " mgp inspect tells those on held-out rows." if _held_rows_out(model_file) else ""
-        messages.warn(f"The model was fitted to these rows: errors on new ones are larger.{told}")
+    held_out = " mgp inspect tells those on held-out rows." if answers.held_rows_out else ""
+    seen = tell_rows_of_the_fit(answers.fit_rows(), query.X.to_numpy(), Y, messages, held_out)
     with messages.warnings_as_messages():
         found = in_pieces(
             answers,
@@ -93,18 +97,14 @@ def score(
             name: _scores(judged[o], Y[:, o], scale)
             for o, (name, scale) in enumerate(zip(encoding.targets, answers.scales, strict=True))
         }
+    checks = [IntervalCheck.of(one[3], one[0], groups) for one in judged]
+    said = {name: str(check.in_words(encoding.group, seen > 0)) for name, check in zip(encoding.targets, checks, strict=True)}
     if json:
-        print_json({"rows": rows, "rows_without_target": int(missing.sum()), "scores": scores})
+        counts = {"rows": rows, "rows_without_target": int(missing.sum()), "groups": checks[0].groups}
+        print_json(counts | {"scores": scores, "intervals": said})
     else:
         _show({encoding.label(name): found for name, found in scores.items()}, rows)
-
-
-def _held_rows_out(model_file: Path) -> bool:
-    """Whether the fit left errors on held-out rows in the file."""
-    from manifoldgp._system.model_header import read_header
-
-    numbers = (read_header(model_file).get("summary") or {}).get("numbers", {})
-    return any(name.endswith("held-out RMSE") for name in numbers)
+        _say_whether_intervals_hold({encoding.label(name): words for name, words in said.items()})
 
 
 def _judged(answers: Answers, X: Any, noise: Any, Y: np.ndarray) -> np.ndarray:
@@ -155,6 +155,13 @@ def _show(scores: dict[str, dict[str, float]], rows: int) -> None:
         inside = [f"{100 * s[f'coverage_{100 * level:g}']:.1f} %" for s in scores.values()]
         table.add_row(f"in the {100 * level:g} % interval", *(text for share in inside for text in (share, "")))
     output().print(table)
+
+
+def _say_whether_intervals_hold(words: dict[str, str]) -> None:
+    """A sentence for each target, which has its name where there are several."""
+    for name, said in words.items():
+        text = f"{name}: {said}" if len(words) > 1 else said[0].upper() + said[1:]
+        output().print(f"{text}.", soft_wrap=True)
 
 
 def _explained(value: float) -> str:

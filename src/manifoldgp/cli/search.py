@@ -81,8 +81,6 @@ def search(
         raise typer.BadParameter(f"--budget must be a positive number of seconds; got {budget:g}.")
     if group is not None and ordered:
         raise typer.BadParameter("--group and --ordered are two ways to hold rows out. Choose one.")
-    if (ordered or group) and criterion is Criterion.bic:
-        raise typer.BadParameter("--group and --ordered say which rows are held out, and --criterion bic holds out none.")
     unfinished = None if out is None else checked_places(out, False, files)
     pictures = pictures_of(picture, len(target))
     refuse_overwriting([*(place for place in (out, cache) if place is not None), *pictures], table_names(files))

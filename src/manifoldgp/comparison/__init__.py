@@ -1,6 +1,6 @@
 """Which model to use for a table: ours and others on the same held-out rows."""
 
-from manifoldgp.averaging.differences import Difference
+from manifoldgp.chance.differences import Difference
 from manifoldgp.comparison.comparing import compare
 from manifoldgp.comparison.result import Comparison, Row
 

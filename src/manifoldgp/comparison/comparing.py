@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from manifoldgp.averaging.differences import units_of
+from manifoldgp.chance.differences import units_of
 from manifoldgp.comparison.candidates import Candidate, chosen
 from manifoldgp.comparison.held_out import RowScores, Split, density_of, scores_on
 from manifoldgp.comparison.peers import on_tables

@@ -12,7 +12,7 @@ import numpy as np
 from manifoldgp import inspection, metrics
 from manifoldgp._system.files import refuse_unwritable, write_whole
 from manifoldgp._system.plain_text import digits, explained_share, visible
-from manifoldgp.averaging.differences import CLEAR
+from manifoldgp.chance.differences import CLEAR
 from manifoldgp.inspection.html_page import html_page
 from manifoldgp.inspection.page_tables import say, table
 from manifoldgp.inspection.page_view import BLUE, GREY, INK, POINT, SERIES, Spec, axis, chart, chip, choice, numbers, padded

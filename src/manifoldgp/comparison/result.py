@@ -11,7 +11,7 @@ import numpy as np
 
 from manifoldgp import metrics
 from manifoldgp._system.plain_text import counted, digits
-from manifoldgp.averaging.differences import CLEAR, Difference, paired
+from manifoldgp.chance.differences import CLEAR, Difference, paired
 from manifoldgp.comparison.held_out import RowScores
 from manifoldgp.errors import InputError
 

@@ -30,8 +30,9 @@ from manifoldgp.data.dates import (
     learn_time_scale,
     pandas,
 )
+from manifoldgp.data.decimal_signs import looks_like_number
 from manifoldgp.data.levels import Effects
-from manifoldgp.data.written_numbers import looks_like_number, read_numbers
+from manifoldgp.data.written_numbers import read_known_numbers, read_numbers
 from manifoldgp.errors import InputError, SeveralFaults
 
 if TYPE_CHECKING:
@@ -425,13 +426,23 @@ def spellings_alike(categories: Iterable[str]) -> list[str]:
 def _numbers(values: Series, name: str) -> np.ndarray:
     if _has_numbers(values):
         return values.to_numpy(dtype=np.float64)
-    readable = _readable(values)
-    if not readable.all():
+    wrong = ~_readable(values)
+    if wrong.any():
+        odd = wrong & _odd(values)
+        shown = odd if odd.any() else wrong
+        advice = ["Correct or remove these rows."] * bool(odd.any()) + [_READ_TABLE_ADVICE] * bool((wrong & ~odd).any())
         raise InputError(
-            f"Column {name!r} must hold numbers; it has {_quoted(values[~readable])} ({rows_where(~readable, values.index)}). "
-            f"{_READ_TABLE_ADVICE if read_numbers(list(values)) else 'Correct or remove these rows.'}"
+            f"Column {name!r} must hold numbers; it has {_quoted(values[shown])} ({rows_where(shown, values.index)}). {' '.join(advice)}"
         )
     return np.array([float(value) for value in values], dtype=np.float64)
+
+
+def _odd(values: Series) -> np.ndarray:
+    """Which values (n,) are no numbers with units, currencies or thousands separators either."""
+    found = read_numbers(list(values)) or read_known_numbers(list(values))
+    odd = np.full(len(values), found is None)
+    odd[list(found.odd) if found else []] = True
+    return odd
 
 
 def _has_numbers(values: Series) -> bool:

@@ -11,9 +11,11 @@ import numpy as np
 from manifoldgp._system.plain_text import counted, digits, unit_of
 from manifoldgp.data.columns import ONE_HOT, UNNAMED, Column, column_of, missing_in, target_numbers, text
 from manifoldgp.data.dates import holds_times, pandas
+from manifoldgp.data.decimal_signs import NO_SIGNS, KnownSigns
 from manifoldgp.data.donors import Donors
 from manifoldgp.data.input_columns import is_constant, learn_columns
 from manifoldgp.data.levels import Effects, cross_fitted, learn_effects
+from manifoldgp.data.number_columns import Reading, signs_of
 from manifoldgp.data.plain_columns import column_from_plain, column_to_plain, in_order
 from manifoldgp.data.table_checks import (
     refuse_missing_columns,
@@ -21,7 +23,8 @@ from manifoldgp.data.table_checks import (
     refuse_repeated_columns,
     refuse_unknown_words,
 )
-from manifoldgp.data.written_numbers import ends_in, units_of
+from manifoldgp.data.units import tells, units_of
+from manifoldgp.data.written_numbers import read_numbers
 from manifoldgp.errors import FileFormatError, InputError, warn
 
 if TYPE_CHECKING:
@@ -67,6 +70,8 @@ class TableEncoding:
         Rows of the training table, in order and counted from 0, that the model has not seen: they lack the target or an input. None: they are too many to keep, or not known.
     ranges
         The least and the largest value that each number, date and duration had in the training rows, by the name that the model sees; empty where they are not known.
+    signs
+        The decimal signs of the file that the table was read from, as far as it showed any.
 
     Examples
     --------
@@ -91,6 +96,7 @@ class TableEncoding:
     units: tuple[tuple[str, str], ...] = ()
     rows_left_out: tuple[int, ...] | None = ()
     ranges: tuple[tuple[str, float, float], ...] = ()
+    signs: KnownSigns = NO_SIGNS
 
     def __post_init__(self) -> None:
         if not self.columns:
@@ -159,6 +165,7 @@ class TableEncoding:
             ignored=tuple(name for name in names if name not in (*special, *inputs, *constant)),
             missing=missing,
             units=tuple((name, unit) for name, unit in units_of(table).items() if name in (*inputs, *targets)),
+            signs=signs_of(table).of_all((*inputs, *targets, noise)),
         )
         return encoding._with_effects(table, y)._with_ranges(table, y).with_donors(table)
 
@@ -283,9 +290,9 @@ class TableEncoding:
         return 1 + places + np.searchsorted(kept_before, places, side="right")
 
     def label(self, name: str) -> str:
-        """A column of the table or of the model as axes and tables show it: with the unit that stood below it, where its name does not end in it."""
+        """A column of the table or of the model as axes and tables show it: with the unit that stood below it, where its name does not tell it."""
         unit = dict(self.units).get(name)
-        return name if unit is None or ends_in(name, unit) else f"{name} [{unit}]"
+        return name if unit is None or tells(name, unit) else f"{name} [{unit}]"
 
     def unit(self, name: str) -> str:
         """The unit of a column, to be put behind a number: that of the table, or the one that its name has in brackets.
@@ -296,6 +303,13 @@ class TableEncoding:
         """
         unit = dict(self.units).get(name)
         return unit_of(name if unit is None else f"[{unit}]")
+
+    @property
+    def reading(self) -> Reading:
+        """What other tables in files are read by, so that their columns become what they were at the fit: ``read_table(path, like=...)``."""
+        inputs = (column.name for column in self.columns if column.kind == "number")
+        numbers = (*inputs, *self.targets, *([] if self.noise is None else [self.noise]))
+        return Reading({name: self.unit(name).strip() for name in numbers}, self.signs)
 
     def inputs(self, table: DataFrame, allow_unknown: bool = False) -> DataFrame:
         """The inputs as a DataFrame of numbers (n, D) with the columns ``names``, from a DataFrame that has at least the input columns.
@@ -341,7 +355,9 @@ class TableEncoding:
                 for row in np.flatnonzero(missing_in(values)):
                     reasons[row].append(f"{column.name} is missing")
             for row in np.flatnonzero(column.unreadable(values)):
-                reasons[row].append(f"{column.name} is {text(values.iloc[row])!r}, {column.lacking}")
+                other = column.kind == "number" and read_numbers([values.iloc[row]]) is not None
+                lacking = "in another unit than other rows" if other else column.lacking
+                reasons[row].append(f"{column.name} is {text(values.iloc[row])!r}, {lacking}")
             unknown = set() if allow_unknown else set(column.unknown(values))
             for row, value in enumerate(map(text, values)) if unknown else ():
                 if value in unknown:
@@ -394,8 +410,12 @@ class TableEncoding:
         found = {c.name: c.unknown(column_of(table, c.name)) for c in self.columns if c.categories and c.name in table.columns}
         return {name: values for name, values in found.items() if values}
 
-    def to_plain(self) -> dict[str, Any]:
-        """Plain data for JSON."""
+    def to_plain(self, rows: bool = True) -> dict[str, Any]:
+        """Plain data for JSON. rows: with the training rows that fill gaps, and the numbers of those left out, which whoever only reads tables by it does not need."""
+        told = self if rows else replace(self, donors=None, rows_left_out=None)
+        return told._plain()
+
+    def _plain(self) -> dict[str, Any]:
         return {
             "columns": list(map(column_to_plain, self.columns)),
             "targets": list(self.targets),
@@ -409,6 +429,7 @@ class TableEncoding:
             "units": list(map(list, self.units)),
             "rows_left_out": None if self.rows_left_out is None else list(self.rows_left_out),
             "ranges": list(map(list, self.ranges)),
+            "signs": self.signs.to_plain(),
         }
 
     @classmethod
@@ -430,7 +451,8 @@ class TableEncoding:
                 rows_left_out=None if left_out is None else in_order(left_out),
                 ranges=tuple(
                     (str(name), float(low), float(high)) for name, low, high in plain.get("ranges", ())
-                ),  # earlier files lack them
+                ),  # earlier files lack them, and signs
+                signs=KnownSigns.from_plain(plain["signs"]) if "signs" in plain else NO_SIGNS,
             )
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise FileFormatError(

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from manifoldgp._system.plain_text import listed_names, verb, visible
 from manifoldgp.data.columns import pandas
+from manifoldgp.data.no_values import ERROR_CELLS
 from manifoldgp.data.text_files import titles_above
-from manifoldgp.data.written_numbers import ERROR_CELLS, read_numbers, with_units
+from manifoldgp.data.units import with_units
+from manifoldgp.data.written_numbers import read_numbers
 from manifoldgp.errors import InputError, MissingExtraError, warn
 
 if TYPE_CHECKING:

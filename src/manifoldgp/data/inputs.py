@@ -168,6 +168,12 @@ def target_names(estimator: Fitted) -> list[str]:
     return list(getattr(estimator, "target_names_", numbered_targets(estimator.n_outputs_)))
 
 
+def group_column(estimator: Fitted) -> str | None:
+    """The name of the column whose labels kept rows together at the fit; None where nothing did, or it had no name."""
+    encoding = getattr(estimator, "table_encoding_", None)
+    return getattr(estimator, "group_column_", None) if encoding is None else encoding.group
+
+
 def numbered_targets(count: int) -> list[str]:
     """What so many targets without names are called.
 

@@ -70,9 +70,8 @@ class _Row(NamedTuple):
     described: bool
 
 
-def without_summaries(table: DataFrame, file: str) -> DataFrame:
-    """The table without rows at its end that are certainly sums or means of those above, with a warning that says so; one, too, about those that may be."""
-    found = summary_rows(table)
+def tell_summaries(found: SummaryRows, file: str) -> None:
+    """Which rows at the end of a file's table are sums or means of those above, and left out, and which may be."""
     if found.rows:
         names = f" ({listed_names(found.names)})" if found.names else ""
         which, count = _which(found.rows, file), len(found.rows)
@@ -89,7 +88,6 @@ def without_summaries(table: DataFrame, file: str) -> DataFrame:
         warn(
             f"{_which((row,), file)} is called {name!r}, and is kept, as its numbers are neither sums nor means of the rows above. Remove it from the table if it is no row of its own."
         )
-    return table.drop(index=list(found.rows)) if found.rows else table
 
 
 def _which(rows: tuple[Any, ...], file: str) -> str:

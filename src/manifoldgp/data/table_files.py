@@ -18,10 +18,14 @@ from manifoldgp._system.plain_text import cell, name_in, one_line, visible
 from manifoldgp.data.codes import padded
 from manifoldgp.data.columns import pandas, text
 from manifoldgp.data.dates import are_months, month_text
+from manifoldgp.data.decimal_signs import DecimalSign, KnownSigns, other_sign
 from manifoldgp.data.excel_files import read_sheet
-from manifoldgp.data.summary_rows import without_summaries
+from manifoldgp.data.no_values import ERROR_CELLS, NO_VALUE
+from manifoldgp.data.number_columns import Numbered, Reading, signs_of, with_numbers, with_signs
+from manifoldgp.data.summary_rows import summary_rows, tell_summaries
 from manifoldgp.data.text_files import PACKED, TextSource, text_source
-from manifoldgp.data.written_numbers import ERROR_CELLS, NO_VALUE, UNITS, Numbered, read_numbers, with_numbers, with_units
+from manifoldgp.data.units import UNITS, with_power_as_written, with_units
+from manifoldgp.data.written_numbers import read_numbers
 from manifoldgp.errors import InputError, MissingExtraError, warn
 
 if TYPE_CHECKING:
@@ -37,7 +41,9 @@ _MOST_TOLD = 4
 _CALLED = {"parquet": "Parquet", "excel": "Excel"}
 
 
-def read_table(path: str | Path, *, sheet: str | None = None, wanted: Sequence[str] = ()) -> DataFrame:
+def read_table(
+    path: str | Path, *, sheet: str | None = None, wanted: Sequence[str] = (), like: Reading | None = None
+) -> DataFrame:
     """The table in a file as a pandas DataFrame, rows numbered from 0; "-" is CSV on standard input.
 
     A CSV whose first line has semicolons and no comma is read with semicolons, and with decimal commas where it has such numbers. Text is UTF-8, UTF-16 or,
@@ -53,21 +59,41 @@ def read_table(path: str | Path, *, sheet: str | None = None, wanted: Sequence[s
         Which sheet of an Excel file is read.
     wanted
         Columns that the table is read for: of an Excel file with several sheets the first one that has them is read.
+    like
+        How the table of a fit was read, ``model.table_encoding_.reading``: columns that held numbers there hold numbers, and single cells that are none stay as they are.
     """
-    read, numbered = _read(path, sheet, wanted)
-    table = without_summaries(read.table, _called(str(path)))
-    if len(table) == len(read.table):
-        return table
-    return numbered(with_whole_numbers(table.infer_objects())).table  # in columns where only these rows had a text, or a gap
+    like = like or Reading()
+    table, decimal = _read(path, sheet, wanted, like)
+    told: list[str] = []
+    read = _numbered(table, decimal, path, like, told.append).table
+    found = summary_rows(read)
+    if found.rows:  # as it stands without them: in some columns only they had a text, or a gap
+        above = len(table) - len(read)  # a row of units
+        table = table.drop(index=[above + row for row in found.rows]).reset_index(drop=True)
+        read = _numbered(with_whole_numbers(table.infer_objects()), decimal, path, like, warn).table
+    else:
+        for text in told:
+            warn(text)
+    tell_summaries(found, _called(str(path)))
+    return read
 
 
-def read_as_written(path: str | Path, *, wanted: Sequence[str] = ()) -> Numbered:
+def read_as_written(path: str | Path, *, wanted: Sequence[str] = (), like: Reading | None = None) -> Numbered:
     """The table in a file as `read_table` reads it, with all of its rows, and the texts of columns with a unit beside their numbers, for who writes these columns again."""
-    return _read(path, None, wanted)[0]
+    like = like or Reading()
+    table, decimal = _read(path, None, wanted, like)
+    return _numbered(table, decimal, path, like, warn)
 
 
-def _read(path: str | Path, sheet: str | None, wanted: Sequence[str]) -> tuple[Numbered, Callable[[DataFrame], Numbered]]:
-    """The table in a file, and how texts of its columns become numbers."""
+def _numbered(table: DataFrame, decimal: DecimalSign, path: str | Path, like: Reading, tell: Callable[[str], None]) -> Numbered:
+    """The table with texts that are numbers as these. tell: is called with what there is to say."""
+    name = str(path)
+    parquet = name != "-" and _kind(name) == "parquet"
+    return Numbered(table, {}) if parquet else with_numbers(table, decimal, _called(name), like, tell)
+
+
+def _read(path: str | Path, sheet: str | None, wanted: Sequence[str], like: Reading) -> tuple[DataFrame, DecimalSign]:
+    """The table in a file, with texts as they are, and its decimal sign."""
     name = str(path)
     kind = "text" if name == "-" else _kind(name)
     if sheet is not None and kind != "excel":
@@ -76,9 +102,11 @@ def _read(path: str | Path, sheet: str | None, wanted: Sequence[str]) -> tuple[N
         raise InputError(f"There is no file {name}. Check its name.")
     try:
         if kind == "excel":
-            table, decimal = _read_excel(name, sheet, wanted), "."
+            table, decimal = _read_excel(name, sheet, wanted), DecimalSign(".", looked_for=False)
+        elif kind == "parquet":
+            table, decimal = _read_parquet(name), DecimalSign(".", looked_for=False)
         else:
-            table, decimal = (_read_parquet(name), ".") if kind == "parquet" else _read_text(name, kind)
+            table, decimal = _read_text(name, kind, like.signs)
     except (InputError, MissingExtraError, OSError):
         raise
     except pandas().errors.EmptyDataError as error:
@@ -88,13 +116,9 @@ def _read(path: str | Path, sheet: str | None, wanted: Sequence[str]) -> tuple[N
     table.columns = [str(column).strip() if kind == "parquet" else name_in(str(column)) for column in table.columns]
     table = table.reset_index(drop=True)
     if kind != "parquet":
-        table = _named_by_two_rows(table, decimal, name)
+        table = _named_by_two_rows(table, decimal.sign, name)
     _refuse_repeated(list(table.columns), name)
-
-    def numbered(table: DataFrame) -> Numbered:
-        return Numbered(table, {}) if kind == "parquet" else with_numbers(table, decimal, _called(name))
-
-    return numbered(table), numbered
+    return table, decimal
 
 
 def _named_by_two_rows(table: DataFrame, decimal: str, file: str) -> DataFrame:
@@ -161,7 +185,11 @@ def read_tables(paths: Sequence[str | Path], *, wanted: Sequence[str] = ()) -> A
                 surplus
             )
             raise InputError(f"All files need the same columns; compared with {names[0]}, {name} {' and '.join(difference)}.")
-    return tables[0] if len(tables) == 1 else pandas().concat(_alike(tables), ignore_index=True)
+    if len(tables) == 1:
+        return tables[0]
+    signs = KnownSigns.joined([signs_of(table) for table in tables])
+    alike = [with_signs(table, signs) for table in _alike(tables)]  # pandas keeps what is said of all of them alone
+    return pandas().concat(alike, ignore_index=True)
 
 
 def _alike(tables: Sequence[DataFrame]) -> list[DataFrame]:
@@ -219,8 +247,8 @@ def _form(like: str | Path | None, separator: str = ",") -> dict[str, str]:
     """How a table is written as text: as another one is, or with this separator."""
     if like is not None and str(like) != "-" and (kind := _kind(str(like))) in ("text", "tabbed"):
         source = text_source(str(like))
-        separator, (decimal, _) = source.separator_and_decimal(kind == "tabbed")
-        return {"sep": separator, "decimal": decimal, "encoding": source.encoding}
+        separator, decimal = source.separator_and_decimal(kind == "tabbed")
+        return {"sep": separator, "decimal": decimal.sign, "encoding": source.encoding}
     return {"sep": separator}
 
 
@@ -288,15 +316,14 @@ def _written_kind(name: str) -> str:
     return kind
 
 
-def _read_text(name: str, kind: str) -> tuple[Any, str]:
-    """The table and its decimal sign."""
+def _read_text(name: str, kind: str, known: KnownSigns) -> tuple[Any, DecimalSign]:
+    """The table and its decimal sign. known: the signs of another table of the kind."""
     source = text_source(name)
-    separator, (decimal, unclear) = source.separator_and_decimal(kind == "tabbed")
+    separator, found = source.separator_and_decimal(kind == "tabbed", known)
     _tell_titles(source.titles(), name)
     layout = source.layout(separator)
-    _tell_unclear_signs(
-        decimal, {layout.names[place]: cell for place, cell in unclear.items() if place < len(layout.names)}, name
-    )
+    unclear = {layout.names[place]: cell for place, cell in found.unclear.items() if place < len(layout.names)}
+    _tell_unclear_signs(found.sign, unclear, name, known)
     _refuse_repeated(layout.names, name)  # pandas would rename them
     named: dict[str, Any] = {"names": layout.names, "header": None} if layout.in_comment else {}
     form = {
@@ -307,28 +334,32 @@ def _read_text(name: str, kind: str) -> tuple[Any, str]:
         "na_values": ERROR_CELLS,
     }
     form |= named
-    table = pandas().read_csv(source.opened(), decimal=decimal, **form)
-    return (_with_codes(table, source, form) if layout.padded else table), decimal
+    # Cells like 1.250 of a column that had decimal commas in texts, although its table has points: who reads texts knows them.
+    texts = {} if found.looked_for else {name: str for name in layout.names if dict(known.columns).get(name_in(name)) == ","}
+    table = pandas().read_csv(source.opened(), decimal=found.sign, dtype=texts, **form)
+    table = with_power_as_written(table, layout.rows)
+    return (_with_codes(table, source, form) if layout.padded else table), found
 
 
-def _tell_unclear_signs(decimal: str, unclear: Mapping[str, str], file: str) -> None:
+def _tell_unclear_signs(decimal: str, unclear: Mapping[str, str], file: str, known: KnownSigns) -> None:
     """How numbers such as 1,250 or 1.250 were read where nothing in the table says whether the sign separates thousands. unclear: a cell of each such column."""
-    other = "," if decimal == "." else "."
-    read = [f"{name_in(name)} ({_read_by(text, decimal, other)})" for name, text in unclear.items() if decimal in text]
+    told = {name: text for name, text in unclear.items() if decimal in text and known.of(name_in(name)) in ("", decimal)}
+    read = [f"{name_in(name)} ({_read_by(text, decimal)})" for name, text in told.items()]
     if read:
         sign, more = "points" if decimal == "." else "commas", ", ..." if len(read) > _MOST_TOLD else ""
+        as_before = ", as at the fit" if any(known.of(name_in(name)) for name in told) else ""
         warn(
-            f"{sign.capitalize()} in {_called(file)} are taken for decimal {sign}: {', '.join(read[:_MOST_TOLD])}{more}. If they separate thousands, leave them out of the table."
+            f"{sign.capitalize()} in {_called(file)} are taken for decimal {sign}{as_before}: {', '.join(read[:_MOST_TOLD])}{more}. If they separate thousands, leave them out of the table."
         )
 
 
-def _read_by(text: str, decimal: str, other: str) -> str:
+def _read_by(text: str, decimal: str) -> str:
     """What a number is by its decimal sign, and would be by the other one.
 
-    >>> _read_by("1.250 €", ".", ",")
+    >>> _read_by("1.250 €", ".")
     "'1.250 €' is 1.25, not 1250"
     """
-    found, rather = read_numbers([text], decimal), read_numbers([text], other)
+    found, rather = read_numbers([text], decimal), read_numbers([text], other_sign(decimal))
     assert found is not None
     assert rather is not None
     return f"{text!r} is {found.numbers[0]:g}, not {rather.numbers[0]:g}"

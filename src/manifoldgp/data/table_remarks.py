@@ -10,8 +10,8 @@ import numpy as np
 from manifoldgp._system.plain_text import counted, listed_names, verb, without_columns
 from manifoldgp.data.columns import Column, column_of, spellings_alike
 from manifoldgp.data.dates import pandas
+from manifoldgp.data.no_values import signs_of_nothing
 from manifoldgp.data.summary_rows import summary_rows
-from manifoldgp.data.written_numbers import signs_of_nothing
 from manifoldgp.errors import warn
 
 if TYPE_CHECKING:

@@ -17,9 +17,10 @@ from itertools import accumulate, islice
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
+from manifoldgp._system.plain_text import name_in
 from manifoldgp.data.codes import padded_cell
 from manifoldgp.data.dates import without_months
-from manifoldgp.data.written_numbers import DecimalSign, decimal_sign
+from manifoldgp.data.decimal_signs import NO_SIGNS, DecimalSign, KnownSigns, decimal_sign, is_number
 from manifoldgp.errors import InputError, warn
 
 PACKED: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
@@ -33,16 +34,18 @@ _LINES_WITH_NUMBERS, _CELLS_WITH_NUMBERS = 200, 20_000
 _LINES_WHERE_UNCLEAR = 20_000
 """Lines that are looked through where these do not show it."""
 
-_DECIMAL_COMMA = re.compile(r"\s*[-+−]?\d+,\d+\s*")
+_ROWS_SHOWN = 4
+"""First rows whose cells are kept as they are written."""
 
 
 class Layout(NamedTuple):
-    """The columns' names, whether they stand in a comment line, the numbers of the lines that are no rows, and whether a cell begins with zeros, as codes and months do."""
+    """The columns' names, whether they stand in a comment line, the numbers of the lines that are no rows, whether a cell begins with zeros, as codes and months do, and the first rows."""
 
     names: list[str]
     in_comment: bool
     skipped: list[int]
     padded: bool
+    rows: list[list[str]]
 
 
 @dataclass(frozen=True)
@@ -61,23 +64,26 @@ class TextSource:
         with _binary(self.name, self.held) as file, io.TextIOWrapper(file, encoding=self.encoding) as text:
             yield from text
 
-    def separator_and_decimal(self, tabbed: bool = False) -> tuple[str, DecimalSign]:
-        """What the first lines use: comma and point, or semicolon or tabulator with the decimal sign that their numbers have. tabbed: tabulators, as the file's name says."""
+    def separator_and_decimal(self, tabbed: bool = False, known: KnownSigns = NO_SIGNS) -> tuple[str, DecimalSign]:
+        """What the first lines use: comma and point, or semicolon or tabulator with the decimal sign that their numbers have.
+
+        tabbed: tabulators, as the file's name says. known: the signs of another table of the kind, which decide where these lines leave it open.
+        """
         lines = self._first_lines(_LINES_WITH_NUMBERS)[self.titles() :] or [""]
         header = re.sub(r"(?<=\d),(?=\d)", "", lines[0])  # the names may stand in a comment, and this be the first row
         even = [separator for separator in ";\t" if _separates(separator, lines)]  # a name or a text may hold commas too
         if not tabbed and not even and ("," in header or not (";" in header or "\t" in header)):
-            alone = "," not in lines[0] and len(lines) > 1 and all(_DECIMAL_COMMA.fullmatch(line) for line in lines[1:])
-            return (";", DecimalSign(",")) if alone else (",", DecimalSign("."))  # alone: a single column
+            return _of_single_column(lines, known) or (",", DecimalSign(".", looked_for=False))
         separator = "\t" if tabbed else even[0] if even else ";" if ";" in header else "\t"
         names = _cells(lines[0], separator)
         named = not any(_NUMBER.fullmatch(name) and not name.strip().isdigit() for name in names)  # else they stand in a comment
         first, usual = self.titles() + named, "." if tabbed else ","
         enough = max(20, _CELLS_WITH_NUMBERS // max(len(names), 1))
-        found = decimal_sign((without_months(_cells(line, separator)) for line in lines[named:][:enough]), usual)
+        before = {place: known.of(name_in(name)) if named else known.plain for place, name in enumerate(names)}
+        found = decimal_sign((without_months(_cells(line, separator)) for line in lines[named:][:enough]), usual, before)
         if found.unclear:
             more = self._first_lines(_LINES_WHERE_UNCLEAR)[first:]
-            found = decimal_sign((without_months(_cells(line, separator)) for line in more), usual)
+            found = decimal_sign((without_months(_cells(line, separator)) for line in more), usual, before)
         return separator, found
 
     def _first_lines(self, most: int = 21) -> list[str]:
@@ -106,6 +112,7 @@ class TextSource:
         above: list[str] = []
         cell_of_zeros = padded_cell(separator)
         names: list[str] | None = None
+        rows: list[list[str]] = []
         in_comment, padded, skipped, titles = False, False, [], self.titles()
         for number, line in enumerate(self.lines()):
             if not line.strip():
@@ -121,10 +128,13 @@ class TextSource:
                 above_cells = _cells(above[-1].lstrip("# "), separator) if above else []
                 in_comment = len(above_cells) == len(cells) > 1 and any(_NUMBER.fullmatch(cell) for cell in cells)
                 names = [cell.strip() for cell in above_cells] if in_comment else cells
+                rows += [cells] * in_comment
             elif line.startswith("#") and len(_cells(line, separator)) != len(names):
                 skipped.append(number)
+            elif len(rows) < _ROWS_SHOWN:
+                rows.append(_cells(line, separator))
             padded = padded or cell_of_zeros.search(line) is not None
-        return Layout(names or [], in_comment, skipped, padded)
+        return Layout(names or [], in_comment, skipped, padded, rows)
 
 
 def text_source(name: str) -> TextSource:
@@ -197,6 +207,20 @@ def _tells_apart(above: Sequence[str], names: Sequence[str]) -> bool:
     """
     filled = list(accumulate(above, lambda last, cell: cell if cell.strip() else last))
     return len(set(names)) < len(names) == len(above) == len(set(zip(filled, names, strict=False)))
+
+
+def _of_single_column(lines: Sequence[str], known: KnownSigns) -> tuple[str, DecimalSign] | None:
+    """What lines of a single cell use where their commas are part of numbers, or the column is known to have had such; None: commas separate cells.
+
+    >>> _of_single_column(["x", "1,250", "1,5 kg"], NO_SIGNS)[1].sign, _of_single_column(["x", "1.250"], KnownSigns(","))[1].sign
+    (',', ',')
+    >>> _of_single_column(["x", "a,b"], NO_SIGNS), _of_single_column(["x", "1.250"], NO_SIGNS)
+    (None, None)
+    """
+    with_comma, before = [line for line in lines[1:] if "," in line], known.of(name_in(lines[0]))
+    if "," in lines[0] or not all(map(is_number, with_comma)) or not (with_comma or before):
+        return None
+    return ";", decimal_sign(([line] for line in lines[1:]), known={0: before})
 
 
 def _separates(separator: str, lines: Sequence[str]) -> bool:

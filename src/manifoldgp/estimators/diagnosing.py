@@ -10,7 +10,6 @@ import torch
 
 from manifoldgp._system.plain_text import unit_of
 from manifoldgp.averaging import as_averaging
-from manifoldgp.averaging.interval_checks import uneven_intervals
 from manifoldgp.averaging.kinds import SEARCHED_GP
 from manifoldgp.averaging.stacking import HeldOutReport
 from manifoldgp.averaging.verdict import (
@@ -20,7 +19,7 @@ from manifoldgp.averaging.verdict import (
     sampling_numbers,
     sampling_remarks,
 )
-from manifoldgp.data.inputs import target_names
+from manifoldgp.data.inputs import group_column, target_names
 from manifoldgp.estimators.diagnosis import Diagnosis
 from manifoldgp.estimators.early_end import INTERRUPTED
 from manifoldgp.estimators.input_influence import feature_span, input_counts, lengthscales, of_sample, sparsity, uninformative
@@ -124,7 +123,7 @@ def _of_held_out(estimator: ManifoldGPRegressor, ensemble: Ensemble, output: int
     errors = errors_in_words(held_out, ensemble.scale, _unit(estimator, output))
     remarks = [
         *errors,
-        *held_out_remarks(held_out),
+        *held_out_remarks(held_out, group_column(estimator)),
         *_against_uneven_errors(estimator, held_out),
         *_searched(estimator, ensemble, starts),
     ]
@@ -137,7 +136,7 @@ def _against_uneven_errors(estimator: ManifoldGPRegressor, held_out: HeldOutRepo
     known = any(block.data.known_noise is not None for ensemble in estimator.ensembles_ for block in ensemble.blocks)
     if estimator.target_warping is not None or noisy_inputs or known:
         return []
-    if uneven_intervals(held_out.pit, held_out.mean, held_out.together) is None:
+    if held_out.intervals.uneven is None:
         return []
     return [
         "If it is the noise that follows the target, target_warping='tanh' learns a scale on which it may not; fit(..., noise_std=) takes what is known of each row."

@@ -80,6 +80,7 @@ def fit(
         return
     assert not isinstance(X, RowSource)  # row_source would have returned it
     rows = tables.training_rows(estimator, X, y, noise_std, groups, input_std)
+    tables.keep_group_name(estimator, groups)
     groups = rows.groups
     model = model_of(estimator, noise_std is not None)
     table = inputs.training_table(estimator, rows.X, rows.y, rows.noise_std, model.features.uses_unlabelled)
@@ -97,7 +98,7 @@ def fit(
     of_inputs = input_scaler(Standardizer.fit(seen, of_X), table, learnt_targets, model, averaging, method, not len(more))
     model = bound_on(model, seen, of_inputs, run.device) if len(more) else model
     scalers = of_inputs, of_targets
-    _tell_what_is_not_obeyed(model, averaging, method, len(scalers[0].columns), groups, ordered)
+    _tell_what_is_not_obeyed(estimator, model, averaging, method, len(scalers[0].columns), groups, ordered)
     _keep_shape(estimator, method, scalers, outputs, table.flat)
     data = data_of_targets(table, *scalers, run.device)
     levels = None if rows.levels is None else rows.levels[table.kept]
@@ -204,7 +205,7 @@ def _fit_source(
     model = model_of(estimator, source.has_noise)
     refuse_sparse_penalty(model, method)
     if ranks.first:
-        _tell_what_is_not_obeyed(model, averaging, method, source.inputs, groups, ordered)
+        _tell_what_is_not_obeyed(estimator, model, averaging, method, source.inputs, groups, ordered)
     estimator.n_features_in_ = source.inputs
     if source.names is not None:
         estimator.feature_names_in_ = np.array(source.names, dtype=object)
@@ -213,6 +214,7 @@ def _fit_source(
     of_inputs, of_targets = seen.standardizers(source.inputs, *standardized(estimator.standardize))
     scalers = started_from(averaging, of_inputs, of_inputs.columns), of_targets
     _keep_shape(estimator, method, scalers, source.outputs, source.flat)
+    tables.keep_group_name(estimator, groups)
     folds = FoldChoice(inputs.group_labels(groups, source.total), ordered)
 
     def rows_of(output: int) -> StreamedRows:
@@ -222,9 +224,15 @@ def _fit_source(
 
 
 def _tell_what_is_not_obeyed(
-    model: Model, averaging: Averaging, method: Method, seen: int, groups: ArrayLike | None, ordered: bool
+    estimator: ManifoldGPRegressor,
+    model: Model,
+    averaging: Averaging,
+    method: Method,
+    seen: int,
+    groups: ArrayLike | None,
+    ordered: bool,
 ) -> None:
-    for words in partly_obeyed(model, averaging, method, seen) + unheeded_folds(averaging, groups, ordered):
+    for words in partly_obeyed(model, averaging, method, seen) + unheeded_folds(estimator, averaging, groups, ordered):
         warn(words)
 
 

@@ -14,6 +14,7 @@ from sklearn.utils import check_random_state
 
 from manifoldgp.averaging.folds import held_out_in_turn
 from manifoldgp.averaging.verdict import errors_of, said_errors
+from manifoldgp.chance.differences import named_groups
 from manifoldgp.data import inputs
 from manifoldgp.data.sources import RowSource
 from manifoldgp.errors import InputError, ManifoldGPError
@@ -157,7 +158,7 @@ def choose_kernel(
         len(found[best]),
         time.perf_counter() - begin,
         trials.errors(best, len(found[best])),
-        "groups" if labels is not None else "stretches of time" if ordered else None,
+        named_groups(ordered) if ordered or labels is not None else None,
         trials.late,
     )
 

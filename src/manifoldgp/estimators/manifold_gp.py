@@ -122,6 +122,8 @@ class ManifoldGPRegressor(PredictiveMethods, RegressorMixin, TransformerMixin, B
         How columns of a table became the inputs ``feature_names_in_``; only where X was a table that is not all numbers, or ``missing`` is not "error".
     target_names_ : ndarray
         What the targets are called; only where y had names: a Series with one, or a frame.
+    group_column_ : str
+        What the labels of ``groups`` are called; only where they were a Series with a name, and no table was encoded, whose encoding has it else (``table_encoding_.group``).
     input_noise_ : InputNoise
         Only where the inputs were noisy: their standard deviations ``std`` in the units of X, given or learned, how many rounds of training the slopes took to settle, and
         how much of the noise comes from the inputs.
@@ -154,6 +156,7 @@ class ManifoldGPRegressor(PredictiveMethods, RegressorMixin, TransformerMixin, B
     feature_names_in_: np.ndarray  # only where X had names
     table_encoding_: TableEncoding  # only where a table was encoded
     target_names_: np.ndarray  # only where y had names
+    group_column_: str  # only where groups had a name, and no table was encoded
     n_outputs_: int
     starts_: np.ndarray
     histories_: list[np.ndarray]
@@ -267,7 +270,8 @@ class ManifoldGPRegressor(PredictiveMethods, RegressorMixin, TransformerMixin, B
             Known noise of the inputs, standard deviations in the units of X: one for all columns, one for each, one for each row too, or numbers and (N,) arrays by the
             names of columns. Rows where the function is steep then count less (NIGP); the model is trained several times, until its slopes settle.
         groups : (N,)
-            Rows with one label (a run, a patient) stay together in the held-out folds of averaging="stack"; other averages hold out no rows, and say so.
+            Rows with one label (a run, a patient) stay together in the held-out folds of averaging="stack"; other averages hold out no rows, and say so. A Series with a name
+            tells what they are called on the page of the model and to ``mgp score``, which counts the groups of its table.
         ordered
             Rows are in order of time; folds are contiguous stretches.
         unlabelled : (M, D)
@@ -280,6 +284,7 @@ class ManifoldGPRegressor(PredictiveMethods, RegressorMixin, TransformerMixin, B
             for name in (
                 "table_encoding_",
                 "target_names_",
+                "group_column_",
                 "_row_levels",
                 "input_noise_",
                 "switched_off_",

@@ -210,18 +210,27 @@ def partly_obeyed(model: Model, averaging: Averaging, method: Method, inputs: in
     return words
 
 
-def unheeded_folds(averaging: Averaging, groups: ArrayLike | None, ordered: bool) -> list[str]:
-    """A warning, in words, where groups or ordered are given to an average that holds out no rows; both together are refused."""
+def unheeded_folds(estimator: ManifoldGPRegressor, averaging: Averaging, groups: ArrayLike | None, ordered: bool) -> list[str]:
+    """A warning, in words, where groups or ordered are given to a fit that holds out no rows; both together are refused.
+
+    A warning and no error: the model is what it would have been, and the same call goes through all averages.
+    """
     if groups is not None and ordered:
         raise InputError("groups and ordered are two ways to hold rows out. Choose one.")
-    given = [name for name, is_given in (("groups", groups is not None), ("ordered", ordered)) if is_given]
-    if isinstance(averaging, Stack) or not given:
+    chosen_by_them = hasattr(estimator, "kernel_choice_")
+    if isinstance(averaging, Stack) or chosen_by_them or not (ordered or groups is not None):
         return []
     if isinstance(averaging, Search):
-        words = f"criterion={averaging.criterion!r} holds out none. criterion='held-out' does."
-        return [] if averaging.criterion == "held-out" else [f"{given[0]} of fit has no effect: {words}"]
+        way, instead = f"criterion={averaging.criterion!r}", "criterion='held-out'"
+    elif "averaging" in estimator.get_params(deep=False):
+        way, instead = f"averaging={averaging.shorthand()!r}", "averaging='stack'"
+    else:
+        way, instead = "a plain GP", "kernel='auto'"
+    if way == instead:
+        return []
+    given, which = ("ordered", "later rows") if ordered else ("groups", "rows of new groups")
     return [
-        f"{given[0]} of fit has no effect: it says which rows a stack holds out, and averaging={averaging.shorthand()!r} holds out none."
+        f"{given} of fit says which rows are held out together, and {way} holds out none: nothing tells how large errors on {which} are. {instead} does."
     ]
 
 

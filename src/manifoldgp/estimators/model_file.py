@@ -137,6 +137,8 @@ def packed(estimator: ManifoldGPRegressor, factors: torch.dtype = torch.float64)
         header["table"] = encoding.to_plain()
     if hasattr(estimator, "target_names_"):
         header["target_names"] = [str(name) for name in estimator.target_names_]
+    if hasattr(estimator, "group_column_"):
+        header["group_column"] = estimator.group_column_
     for o, levels in enumerate(getattr(estimator, "_row_levels", ())):
         tensors[f"ensemble{o}.levels"] = torch.from_numpy(np.ascontiguousarray(levels))
     input_noise: InputNoise | None = getattr(estimator, "input_noise_", None)
@@ -219,6 +221,8 @@ def _unpack(
         estimator.feature_names_in_ = np.array(header["feature_names"], dtype=object)
     if "target_names" in header:
         estimator.target_names_ = _unpack_names(header["target_names"], targets)
+    if "group_column" in header:
+        estimator.group_column_ = str(header["group_column"])
     estimator._flat, estimator.nlml_, estimator.method_ = header["flat"], float(header["nlml"]), header["method"]
     if estimator.method_ not in METHODS or not isinstance(estimator._flat, bool) or (estimator._flat and targets > 1):
         raise FileFormatError(

@@ -127,7 +127,7 @@ class GPRegressor(ManifoldGPRegressor):
             vars(self).pop("kernel_choice_", None)
             if isinstance(self.kernel, str) and self.kernel == "auto":
                 self.kernel_choice_ = choose_kernel(self, X, y, noise_std, groups, ordered)
-                super().fit(X, y, noise_std=noise_std, input_std=input_std)
+                super().fit(X, y, noise_std=noise_std, input_std=input_std, groups=groups)  # whose name it keeps
             else:
                 super().fit(X, y, noise_std=noise_std, input_std=input_std, groups=groups, ordered=ordered)
         return self

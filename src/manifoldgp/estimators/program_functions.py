@@ -39,7 +39,7 @@ def to_function_predictor(draws: Sequence[EnsembleDraws], estimator: ManifoldGPR
     program = writer.program({VALUES: values}, max(part.row_bytes for target in draws for part in target.parts))
     names = tuple(str(name) for name in getattr(estimator, "feature_names_in_", ()))
     encoding = getattr(estimator, "table_encoding_", None)
-    query = Query(scaler.offset.copy(), scaler.scale.copy(), names, None if encoding is None else encoding.to_plain())
+    query = Query(scaler.offset.copy(), scaler.scale.copy(), names, None if encoding is None else encoding.to_plain(rows=False))
     return FunctionPredictor(program, query, np.stack(orders), estimator._flat)
 
 

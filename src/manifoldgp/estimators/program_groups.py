@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from manifoldgp.estimators.few_points import FewPoints
+from manifoldgp.features import Identity
 from manifoldgp.inference.ensemble import Ensemble
 from manifoldgp.inference.exact_posterior import Posterior
 from manifoldgp.inference.posterior import Conditioned
@@ -27,7 +28,7 @@ class Group:
     """R members with the same model, posterior arrays stacked.
 
     values: leaves (R, *shape). points (R, N, Q), alpha (R, N), whitener (R, J, J) on the first J points, noise (R,): of the posteriors, exact (J = N), sparse, or with few points.
-    factor (R, N, N): the inverse of the whitener, L; None of other than exact posteriors.
+    factor (R, N, N): the inverse of the whitener, L; None of other than exact posteriors. of_rows: whether the points are features of training rows.
     owner (R,): the target of each. weights (R, F) and factors (F,): of its components. scale (R,): sd of its target. log_usual (R,): of its usual variance, where weights
     follow variances.
     """
@@ -38,6 +39,7 @@ class Group:
     alpha: np.ndarray
     whitener: np.ndarray
     factor: np.ndarray | None
+    of_rows: bool
     noise: np.ndarray
     owner: np.ndarray
     weights: np.ndarray
@@ -102,6 +104,18 @@ def grouped(ensembles: Sequence[Ensemble], few: _Few = None) -> list[Group]:
     return [_stacked(kind) for kind in kinds]
 
 
+def rows_in_words(groups: Sequence[Group]) -> str:
+    """What a program of these members holds of the training rows, in a sentence: who hands it on hands on that."""
+    plain = [group for group in groups if isinstance(group.model.features, Identity)]
+    told, of = (plain, "inputs (standardised)") if plain else (groups, "features")
+    points = max(group.points.shape[1] for group in told)
+    if any(group.factor is not None for group in told):
+        return f"Holds the {of} of all {points:,} training rows, and weights from which their targets follow."
+    if any(group.of_rows for group in told):
+        return f"Holds the {of} of {points:,} training rows."
+    return f"Holds the {of} of {points:,} points that stand for the training rows, and may be some of them."
+
+
 def program_bytes(ensembles: Sequence[Ensemble], few: _Few = None) -> int:
     """About how large the program of these members is: T of each, in blocks of rows up to the diagonal, and its points."""
     total = 0
@@ -137,6 +151,7 @@ def _stacked(parts: Sequence[_Part]) -> Group:
         alpha=np.concatenate([_numpy(part.alpha) for part in parts]),
         whitener=np.concatenate([_numpy(part.whitener) for part in parts]),
         factor=None if any(L is None for L in factors) else np.concatenate([_numpy(L) for L in factors if L is not None]),
+        of_rows=any(isinstance(part.block, Posterior) for part in parts),
         noise=np.concatenate([_numpy(part.block.noise_variance()) for part in parts]),
         owner=np.repeat([part.target for part in parts], counts),
         weights=np.concatenate([part.weights for part in parts]),

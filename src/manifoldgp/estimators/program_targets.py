@@ -13,7 +13,7 @@ from manifoldgp.data.inputs import target_names
 from manifoldgp.data.scaling import Standardizer
 from manifoldgp.estimators.distillation import Distilled, distilled, in_words
 from manifoldgp.estimators.few_points import FewPoints
-from manifoldgp.estimators.program_groups import Group, grouped, program_bytes
+from manifoldgp.estimators.program_groups import Group, grouped, program_bytes, rows_in_words
 from manifoldgp.estimators.program_members import Components, Moments, components_of, rows_in_work
 from manifoldgp.inference.ensemble import Ensemble
 from manifoldgp.inference.local_posterior import WHOLE_ROWS
@@ -132,10 +132,12 @@ def _predictor(
     program = writer.program(outputs, 8 * max(rows_in_work(group) for group in groups))
     names = tuple(str(name) for name in getattr(estimator, "feature_names_in_", ()))
     encoding = getattr(estimator, "table_encoding_", None)
-    table = None if encoding is None else encoding.to_plain() | {"rows_left_out": None}
+    table = None if encoding is None else encoding.to_plain(rows=False)
     offset, scale = scaler.offset.copy(), scaler.scale.copy()
     targets = target_names(estimator)
-    return Predictor(program, offset, scale, len(origins), estimator._flat, names, table, mixture, words, targets)
+    return Predictor(
+        program, offset, scale, len(origins), estimator._flat, names, table, mixture, words, targets, rows_in_words(groups)
+    )
 
 
 def _members(

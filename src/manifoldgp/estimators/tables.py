@@ -111,6 +111,15 @@ def training_rows(
     return replace(rows, noise_std=_chosen(noise_std, kept), groups=_chosen(groups, kept), input_std=std)
 
 
+def keep_group_name(estimator: ManifoldGPRegressor, groups: ArrayLike | None) -> None:
+    """What the labels of groups are called, kept in the encoding of the table where there is one."""
+    named, encoding = column_names(groups), getattr(estimator, "table_encoding_", None)
+    if named and encoding is not None:
+        estimator.table_encoding_ = replace(encoding, group=named[0])
+    elif named:
+        estimator.group_column_ = named[0]
+
+
 def refuse_for_source(estimator: ManifoldGPRegressor) -> None:
     """Arguments about tables, refused where rows come from a source, which is all numbers."""
     for name, usual in (("missing", "error"), ("cyclic", ())):

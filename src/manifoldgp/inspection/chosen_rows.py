@@ -167,7 +167,7 @@ def chosen_rows(
         return training_rows(model, output, most)
     if X is None or y is None:
         raise InputError("X and y belong together: give both, or neither to see the training rows.")
-    asked = _checked(model, X)
+    asked = asked_inputs(model, X)
     y = inputs.target_table(model, y, len(asked))[:, output]
     place = thinned(len(y), most)
     return Rows(_filled_in(model, asked[place]), y[place], asked[place], place, len(y), True)
@@ -175,17 +175,21 @@ def chosen_rows(
 
 def chosen_inputs(model: ManifoldGPRegressor, X: Table | None) -> np.ndarray:
     """The user's inputs (n, D), or those of the training rows."""
-    return training_rows(model).X if X is None else _filled_in(model, _checked(model, X))
+    return training_rows(model).X if X is None else _filled_in(model, asked_inputs(model, X))
 
 
-def _checked(model: ManifoldGPRegressor, X: Table) -> np.ndarray:
-    """X (n, D) as numbers, NaN in gaps that the model can fill in. An array has the model's columns in the model's order; that it carries no names needs no warning."""
+def asked_inputs(model: ManifoldGPRegressor, X: Table, left_out: bool = False) -> np.ndarray:
+    """X (n, D) as numbers, NaN in gaps that the model can fill in. An array has the model's columns in the model's order; that it carries no names needs no warning.
+
+    left_out: NaN also in rows that the model leaves out (missing="drop"), which are refused else.
+    """
     from manifoldgp.estimators.tables import query_rows  # PyTorch, which drawing alone does not need
     from manifoldgp.estimators.units import fills_in
 
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="X does not have valid feature names", category=UserWarning)
-        return inputs.query_table(model, query_rows(model, X).X, fills_in(model))
+        query = query_rows(model, X)
+        return inputs.query_table(model, query.X, fills_in(model) or (left_out and query.left_out is not None))
 
 
 def _filled_in(model: ManifoldGPRegressor, X: np.ndarray) -> np.ndarray:

@@ -42,9 +42,9 @@ function phase(at, period) {
   const [from, to] = period === "month" ? [Date.UTC(year, month), Date.UTC(year, month + 1)] : [Date.UTC(year), Date.UTC(year + 1)];
   return (at - from) / (to - from);
 }
-// Numbers as data/written_numbers.py reads them, by their decimal sign: thousands in groups of three, a currency or a unit. Neither 0x10 nor % alone.
+// Numbers as data/decimal_signs.py knows them, by their decimal sign: thousands in groups of three, a currency or a unit. Neither 0x10 nor % alone.
 const WRITTEN = Object.fromEntries([[".", ","], [",", "\\."]].map(([decimal, thousands]) => {
-  const whole = `[1-9]\\d{0,2}(?:[${thousands}'’ \u00a0\u202f]\\d{3})+|\\d+`, unit = "(?!(?:[ap]m|e)$)(?:\\p{L}|[°%‰µΩ\\/²³·$€£¥]){0,10}";
+  const whole = `[1-9]\\d{0,2}(?:[${thousands}'’ \u00a0\u202f]\\d{3})+|\\d+`, unit = "(?!(?:[ap]m|e)$|[⁰¹²³⁴-⁹])(?:[\\p{L}\\p{Nl}\\p{No}]|[°%‰µΩ\\/·$€£¥]){0,10}";
   return [decimal, new RegExp(`^([-+−]?)\\s*[$€£¥]?\\s*((?:(?:${whole})(?:[${decimal}]\\d*)?|[${decimal}]\\d+)(?:e[-+]?\\d+)?)\\s*${unit}$`, "iu")];
 }));
 function writtenNumber(text, usual) {
@@ -54,23 +54,28 @@ function writtenNumber(text, usual) {
   }
   return NaN;
 }
-// Cells without a value, as tables are read: those of pandas in every column, and the signs of data/written_numbers.py among numbers.
-const EMPTY = /^(?:|#(?:DIV\/0!|NAME\?|NULL!|NUM!|REF!|VALUE!|SPILL!|CALC!|NV|BEZUG!|WERT!|ZAHL!|ÜBERLAUF!|NOM\?|NOMBRE!|NUL!|VALEUR!)|#N\/A|#N\/A N\/A|#NA|-?1\.#IND|-?1\.#QNAN|-?nan|-?NaN|<NA>|N\/A|n\/a|NA|NULL|null|None)$/, NO_NUMBER = /^(?:[?.–—-]|--|n\. ?a\.|k\. ?a\.|n\/a|na|nan)$/i;
+// Cells without a value, as tables are read: those of pandas in every column, and the signs of data/no_values.py among numbers.
+const ERROR_CELLS = "#(?:DIV/0!|N/A|NAME\\?|NULL!|NUM!|REF!|VALUE!|SPILL!|CALC!|NV|BEZUG!|WERT!|ZAHL!|ÜBERLAUF!|NOM\\?|NOMBRE!|NUL!|VALEUR!)";
+const EMPTY = new RegExp(`^(?:|${ERROR_CELLS}|#N/A N/A|#NA|-?1\\.#IND|-?1\\.#QNAN|-?nan|-?NaN|<NA>|N/A|n/a|NA|NULL|null|None)$`);
+const NO_NUMBER = new RegExp(`^(?:${ERROR_CELLS}|[?.–—-]|--|n\\. ?a\\.|k\\. ?a\\.|n/a|na|nan)$`, "i");
 const lacking = (column, text) => EMPTY.test(text) || (column.kind === "number" && NO_NUMBER.test(text));
-// The decimal sign of a column: that of the table, unless only the other one reads all of its cells.
+// The decimal sign of a column: that of the table, unless the other one reads more of its cells.
 function signOf(cells, usual) {
-  const other = usual === "," ? "." : ",", readBy = (sign) => cells.every((text) => EMPTY.test(text) || NO_NUMBER.test(text) || WRITTEN[sign].test(text));
-  return readBy(usual) || !readBy(other) ? usual : other;
+  const other = usual === "," ? "." : ",", readBy = (sign) => cells.filter((text) => WRITTEN[sign].test(text)).length;
+  return readBy(usual) < readBy(other) ? other : usual;
 }
-// The decimal sign of rows of cells that no comma separates, as data/written_numbers.py finds it.
-function decimalSign(rows) {
-  const [sign, clear] = signShown(rows.slice(0, 200));
-  return clear ? sign : signShown(rows.slice(0, 20000))[0];
+// The decimal sign of rows of cells that no comma separates, as data/decimal_signs.py finds it, and whether they show it. known: what each column had at the fit.
+function decimalSign(rows, known = []) {
+  const shown = signShown(rows.slice(0, 200), known);
+  return shown[1] ? shown : signShown(rows.slice(0, 20000), known);
 }
-// That sign, and whether a cell shows it: 0,5 does, and so do 999 and less beside 1,250, or beside three like 1.250 or more, for these signs then separate thousands.
-function signShown(rows) {
+// What may be a month such as 03.1974, as data/dates.py leaves it out there: its point is no decimal point.
+const POINTED_MONTH = /^(?:0[1-9]|1[0-2])\.(?:1[89]|2[01])\d\d$/;
+// 0,5 shows it; where the fit did not tell it, so do 999 and less beside 1,250, or beside three like 1.250 or more, for these signs then separate thousands.
+function signShown(rows, known) {
   const only = { ".": 0, ",": 0 }, commas = new Set(), points = new Map(), small = new Set(), grouped = new Set(), aboveZero = new Set(), large = new Set();
   for (const row of rows) for (const [place, cell] of row.map((c) => c.trim()).entries()) {
+    if (POINTED_MONTH.test(cell)) continue;
     const [point, comma] = [WRITTEN["."].exec(cell), WRITTEN[","].exec(cell)], number = (point ?? comma)?.[2] ?? "";
     if (point && !comma && cell.includes(".")) only["."]++;
     else if (comma && !point && cell.includes(",")) only[","]++;
@@ -82,6 +87,8 @@ function signShown(rows) {
     else if (/^\d{4,}$/.test(number)) large.add(place);
   }
   if (only["."] || only[","]) return [only[","] >= only["."] ? "," : ".", true];
+  const before = [...new Set([...commas, ...points.keys()])].map((place) => known[place]).filter(Boolean), [one] = before;
+  if (one && !grouped.size) return [2 * before.filter((sign) => sign === one).length >= before.length ? one : one === "," ? "." : ",", false];
   if ([...commas].some((place) => small.has(place)) || grouped.has(".")) return [".", true];
   if (grouped.has(",") || [...points].some(([place, count]) => count > 2 && aboveZero.has(place) && !large.has(place))) return [",", true];
   return [commas.size ? "," : ".", !commas.size && !points.size];
@@ -191,7 +198,10 @@ const interval = ({ quantile }, o) => [-REACH, REACH].map((z) => quantile(o, z))
 // Tables
 // Rows of cells; the separator is the one that the header has most of, outside of quotes. Quoted cells may hold separators, quotes and line ends.
 function parsed(text) {
-  const first = text.replace(/(^|[,;\t\n])(?:"[^"]*")+/g, "$1").split("\n", 1)[0], separator = [",", ";", "\t"].sort((a, b) => first.split(b).length - first.split(a).length)[0];
+  const [first, ...below] = text.replace(/(^|[,;\t\n])(?:"[^"]*")+/g, "$1").split("\n"), before = (name) => (live.columns ?? []).find((column) => column.name === name.trim())?.decimal ?? live.decimal;
+  let [separator] = [",", ";", "\t"].sort((a, b) => first.split(b).length - first.split(a).length);
+  const commas = below.filter((line) => line.includes(",")), number = (line) => WRITTEN["."].test(line.trim()) || WRITTEN[","].test(line.trim());
+  if (!/[,;\t]/.test(first) && commas.every(number) && (commas.length || before(first))) separator = ";"; // of a single column commas are part of numbers
   const rows = [[]];
   let cell = "", quoted = false;
   for (let i = 0; i <= text.length; i++) {
@@ -207,13 +217,18 @@ function parsed(text) {
     } else cell += sign;
   }
   const full = rows.filter((row) => row.some((c) => c.trim() !== ""));
-  return { separator, decimal: separator === "," ? "." : decimalSign(full), rows: full };
+  const [decimal, told] = separator === "," ? [".", false] : decimalSign(full, (full[0] ?? []).map(before));
+  return { separator, decimal, told, rows: full };
 }
-// Whether the first of these rows holds units, as data/written_numbers.py finds them: no number in it (1/min is a unit, unless cells below end in it), and two columns or more that hold nothing else below it, or one where all other cells are empty; or one number and three such columns.
+// Whether the first of these rows holds units, as data/units.py finds them: no number in it (1/min and 1e3 are units, unless cells below end in the same or have exponents too), and two columns or more that hold nothing else below it, or one where all other cells are empty or it is a power of ten (10^6); or one number and three such columns.
 function unitsAbove([first, ...below], decimal) {
   const cells = first.map((cell) => cell.trim()), number = (text) => !Number.isNaN(writtenNumber(text, decimal));
   const per = cells.map((text) => /^1\s*(\/\s*(?:\p{L}|[°%‰]).*)$/u.exec(text)?.[1]);
-  const begins = (text, c) => number(text) && !(per[c] && !below.some((row) => (row[c] ?? "").trim().endsWith(per[c])));
+  const power = cells.map((text) => /^1e-?[1-9]\d?(?:\s*|\s+(\S.*))$/i.exec(text));
+  const same = (other, c) => (per[c] ?? power[c][1] ? other.endsWith(per[c] ?? power[c][1]) : false) || (power[c] && /\de[-+]?\d/i.test(other));
+  const begins = (text, c) => number(text) && !((per[c] || power[c]) && !below.some((row) => same((row[c] ?? "").trim(), c)));
+  const inside = (text) => /^(?:\[([^[\]]+)\]|\(([^()]+)\))$/.exec(text)?.slice(1).join("").trim() ?? text;
+  const factor = /^(?:[x×*·]\s*)?(?:10\s*(?:\^|\*\*)\s*[-+−]?\d{1,2}|10[⁻⁺]?[⁰¹²³⁴-⁹]{1,2})(?![\p{L}\p{N}_.])|^[x×*·]\s*1(?:[ ,.'’]?000)+(?![\p{L}\p{N}_.])/iu;
   const alike = cells.map(begins), most = alike.filter(Boolean).length;
   if (below.length < 2 || most > 1 || cells.some((text) => text.length > 12)) return false;
   const nothing = (text) => EMPTY.test(text) || NO_NUMBER.test(text);
@@ -221,12 +236,13 @@ function unitsAbove([first, ...below], decimal) {
     const column = below.map((row) => (row[c] ?? "").trim());
     return !nothing(text) && !alike[c] && column.every((at) => nothing(at) || number(at)) && column.filter((at) => !nothing(at)).length > 0.5 * column.length;
   });
-  const alone = most === 0 && cells.length > 1 && cells.filter((text) => !EMPTY.test(text)).length === 1;
-  return full.filter(Boolean).length > 1 + most - alone;
+  const alone = cells.length > 1 && cells.filter((text) => !EMPTY.test(text)).length === 1;
+  const sure = most === 0 && (alone || full.some((numbers, c) => numbers && factor.test(inside(cells[c]))));
+  return full.filter(Boolean).length > 1 + most - sure;
 }
 // Predictions of a table: its rows with further cells, or a sentence that says what is wrong with it.
 function predicted(text) {
-  let { rows: [head, ...rows], separator, decimal } = parsed(text.replace(/^\ufeff/, "").replace(/^(\s*#[^\n]*\n)+/, "")); // without comments above
+  let { rows: [head, ...rows], separator, decimal, told } = parsed(text.replace(/^\ufeff/, "").replace(/^(\s*#[^\n]*\n)+/, "")); // without comments above
   if (!head || !rows.length) return "A header row and at least one row of values are needed.";
   const units = unitsAbove(rows, decimal);
   if (units) rows = rows.slice(1);
@@ -234,7 +250,7 @@ function predicted(text) {
   const missing = live.columns.filter((_, c) => places[c] < 0).map((column) => column.shown);
   if (missing.length) return `The table lacks these columns: ${missing.join(", ")}.`;
   const added = live.targets.flatMap((name) => [`${name} mean`, `${name} std`, `${name} low`, `${name} high`]);
-  const decimals = places.map((place) => signOf(rows.map((row) => String(row[place] ?? "").trim()), decimal));
+  const decimals = places.map((place, c) => signOf(rows.map((row) => String(row[place] ?? "").trim()), (!told && live.columns[c].decimal) || decimal));
   const body = rows.map((row) => {
     const x = encoded(places.map((place) => row[place]), decimals);
     if (typeof x === "string") return [...row, ...added.map(() => ""), x];

@@ -38,6 +38,7 @@ def write_model_report(
     X: Table | None = None,
     y: ArrayLike | None = None,
     row_numbers: ArrayLike | None = None,
+    groups: ArrayLike | None = None,
     model_file: str | os.PathLike[str] = "model.mgp",
 ) -> Path:
     """Write one HTML file about a fitted model, which opens without a network; returns its path.
@@ -52,6 +53,8 @@ def write_model_report(
         Test rows that the model has not seen; without them the model is judged by rows held out or left out of the training rows.
     row_numbers
         How the test rows are counted where they came from, if they are only some of its rows; from 1 by default.
+    groups
+        Labels of the test rows: what those of one label (a run, a patient) say of the intervals is less than what as many others would.
     model_file
         Where the model is saved, for the snippets of how to use it, which have the name without folders.
     """
@@ -63,7 +66,7 @@ def write_model_report(
         raise InputError(f"row_numbers must be as many as the test rows; got shape {numbers.shape}.")
     refuse_unwritable(path)
     with threads_for(model.ensembles_[0].blocks[0].rows):
-        write_whole(path, _page(view_of(model, columns, X, y, numbers), title, Path(model_file).name))
+        write_whole(path, _page(view_of(model, columns, X, y, numbers, groups), title, Path(model_file).name))
     return Path(path)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from manifoldgp import inspection
 from manifoldgp._system.plain_text import one_line
+from manifoldgp.data.decimal_signs import NO_SIGNS, KnownSigns
 from manifoldgp.errors import InputError
 from manifoldgp.inspection.chosen_rows import FORGOTTEN
 from manifoldgp.inspection.page_view import ModelView, Spec, numbers
@@ -67,7 +68,14 @@ def _facts(view: ModelView, p: Predictor) -> Spec:
         "rows": numbers(scaled, 7),
         "typical": _typical_gap(scaled),
         "fills": _fills_gaps(view),
+        "decimal": _signs(view).plain,
     }
+
+
+def _signs(view: ModelView) -> KnownSigns:
+    """The decimal signs of the training table, as far as it showed any."""
+    encoding = getattr(view.model, "table_encoding_", None)
+    return NO_SIGNS if encoding is None else encoding.signs
 
 
 def _columns(view: ModelView, begin: int) -> list[Spec]:
@@ -75,7 +83,8 @@ def _columns(view: ModelView, begin: int) -> list[Spec]:
     found = []
     for shown in view.columns:
         spec = _column(shown, view.X, begin, inspection.row_levels(view.model, 0, np.array([begin])))
-        found.append(spec | {"shown": one_line(spec["name"]), "label": shown.axis_label})
+        sign = _signs(view).of(shown.column.name)
+        found.append(spec | {"shown": one_line(spec["name"]), "label": shown.axis_label, "decimal": sign})
     return found
 
 

@@ -12,8 +12,8 @@ import numpy as np
 
 from manifoldgp import inspection, metrics
 from manifoldgp._system.plain_text import explained_share, named_number
-from manifoldgp.averaging.interval_checks import FEWEST_ROWS
 from manifoldgp.averaging.verdict import errors_of
+from manifoldgp.chance.interval_checks import FEWEST_ROWS
 from manifoldgp.estimators.diagnosis import Diagnosis
 from manifoldgp.inspection.page_view import ModelView, TargetView
 from manifoldgp.inspection.table_columns import TableColumn

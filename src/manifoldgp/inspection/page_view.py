@@ -205,8 +205,10 @@ def view_of(
     X: Table | None,
     y: ArrayLike | None,
     test_numbers: np.ndarray | None = None,
+    groups: ArrayLike | None = None,
 ) -> ModelView:
-    """Look at a fitted model; columns: names of the inputs, or of the inputs and then the targets. X, y: test rows, or neither; test_numbers: of them in their table."""
+    """Look at a fitted model; columns: names of the inputs, or of the inputs and then the targets. X, y: test rows, or neither; test_numbers: of them in their table; groups: labels of
+    those that belong together."""
     inputs, targets = _names(model, columns)
     shown, X_known = table_columns(inputs, _encoding(model, inputs)), inspection.chosen_inputs(model, None)
     ensemble = model.ensembles_[0]
@@ -215,7 +217,7 @@ def view_of(
     for o in range(min(model.n_outputs_, MOST_TARGETS)):
         left_out = inspection.predictions(model, output=o, most=min(affordable, MOST_ROWS))
         test = None if X is None and y is None else inspection.predictions(model, X, y, output=o, most=affordable)
-        found = inspection.calibration(model, X, y, output=o, known=left_out if test is None else test)
+        found = inspection.calibration(model, X, y, output=o, groups=groups, known=left_out if test is None else test)
         strength = column_strengths(model, shown, X_known, output=o, most=min(affordable // 4, 400))
         views.append(
             TargetView(

@@ -10,12 +10,14 @@ from pathlib import Path
 import numpy as np
 
 from manifoldgp import inspection, metrics
-from manifoldgp._system.plain_text import argument, counted, digits, explained_share, one_line, unit_of
+from manifoldgp._system.plain_text import argument, counted, digits, explained_share, one_line, percent, unit_of
 from manifoldgp.averaging import as_averaging
-from manifoldgp.averaging.interval_checks import FEWEST_ROWS, off_level, uneven_intervals
 from manifoldgp.averaging.stacking import PLAIN_GPS
 from manifoldgp.averaging.verdict import errors_of
+from manifoldgp.chance.differences import named_groups
+from manifoldgp.chance.interval_checks import FEWEST_ROWS
 from manifoldgp.data.encoding import TableEncoding
+from manifoldgp.data.inputs import group_column
 from manifoldgp.estimators.early_end import early_end
 from manifoldgp.estimators.kernel_choice import KernelChoice
 from manifoldgp.inspection.page_tables import about_endings, say
@@ -52,9 +54,6 @@ SCORES = (
     "Held out: rows that the folds of the stack kept from the models that predict them. Left out: each training row is predicted from all the others, with "
     "parameters that have seen it; that flatters the model a little, and much where neighbours are alike, as rows of one run or of one moment are."
 )
-_TELLING_ROWS = 60
-"""Rows from which on it is said without reserve that intervals hold."""
-
 _WORST = (
     "Look at these first: a typing error, a broken sensor, or a kind of row of which the model has seen too few. "
     "Rows are counted from 1, "
@@ -100,9 +99,8 @@ def _headline(view: ModelView, target: TargetView) -> str:
     if np.ptp(target.rows.y) == 0.0:
         return f"{escape(target.name)} is {digits(float(target.rows.y[0]))}{escape(unit)} in every training row: there is nothing to learn, and nothing to say about errors."
     kind = _kindness(view, target) + (f", {_unseen(view)}" if view.of_the_fit else "")
-    intervals = _intervals_in_words(target.calibration.pit, target.calibration.together, target.calibration.mean)
-    if kind and (target.held_out is None or view.of_the_fit):  # a kind test is nothing to print in bold
-        intervals = intervals.replace("<b>intervals hold</b>", "intervals hold on these rows")
+    known = bool(kind) and (target.held_out is None or view.of_the_fit > 0)
+    intervals = _intervals(target, group_column(view.model), known)
     return (
         f"{of} error <b>{digits(found.rmse, 3)}{escape(unit)}</b>; always predicting the mean <b>{digits(found.baseline, 3)}{escape(unit)}</b>{explained}; "
         f"{intervals}. <span class='soft'>({found.which}{kind})</span>"
@@ -113,7 +111,8 @@ def _unseen(view: ModelView) -> str:
     """What the model knows of the test rows."""
     if not view.of_the_fit:
         return "which the model has not seen"
-    return f"{view.of_the_fit:,} of which the model was fitted to (or to equal ones): errors on new rows are larger"
+    least = "at least " if view.sampled else ""
+    return f"{least}{view.of_the_fit:,} of which the model was fitted to (or to equal ones): errors on new rows are larger"
 
 
 def _unit(view: ModelView, target: TargetView) -> str:
@@ -123,23 +122,16 @@ def _unit(view: ModelView, target: TargetView) -> str:
 
 def _kindness(view: ModelView, target: TargetView) -> str:
     """Which rows were held out together; or why those that were left out one at a time are no test of new ones."""
-    encoding = getattr(view.model, "table_encoding_", None)
+    group = group_column(view.model)
     if target.test is None and target.held_out is not None and target.held_out.together is not None:
-        group = None if encoding is None else encoding.group
-        whole = (
-            "stretches of time"
-            if target.held_out.ordered
-            else "groups"
-            if group is None
-            else f"groups by {escape(one_line(group))}"
-        )
-        return f", whole {whole} at a time"
+        whole = named_groups(target.held_out.ordered, None if group is None else one_line(group))
+        return f", whole {escape(whole)} at a time"
     if not (target.shown.left_out and target.held_out is None):
         return ""
     if words := _tried_kernels(view, target):
         return words
-    if encoding is not None and encoding.group is not None:
-        return f" one at a time, the others of the same {escape(one_line(encoding.group))} known: a new one is harder, and not tried here"
+    if group is not None:
+        return f" one at a time, the others of the same {escape(one_line(group))} known: a new one is harder, and not tried here"
     return " one at a time, by parameters that have seen them: new rows can be harder"
 
 
@@ -176,40 +168,11 @@ def _first_numbers(view: ModelView, target: TargetView) -> _FirstNumbers:
     return _FirstNumbers(error, float(np.sqrt(np.mean(spread**2))), explained, which)
 
 
-def _intervals_in_words(pit: np.ndarray, together: np.ndarray | None = None, mean: np.ndarray | None = None) -> str:
-    """Whether intervals hold as many rows as they should, by the rules of ``diagnose()``: as far as chance allows.
-
-    >>> even = np.linspace(0.02, 0.98, 120)
-    >>> _intervals_in_words(even), _intervals_in_words(np.full(400, 0.5))
-    ('<b>intervals hold</b>', '<b>intervals are too wide</b>: those of 95 % hold 100 %')
-    >>> _intervals_in_words(np.r_[np.full(419, 0.5), 0.0])
-    '<b>intervals are too wide</b>: those of 95 % hold 99.8 %'
-    >>> _intervals_in_words(np.r_[np.linspace(0.3, 0.7, 95), np.full(5, 0.0)])
-    '<b>intervals are too wide</b>: those of 50 % hold 95 %'
-    >>> _intervals_in_words(even[::4]), _intervals_in_words(np.full(5, 0.5))
-    ('intervals hold, as far as 30 rows can tell', 'too few rows to say whether intervals hold')
-    """
-    uneven, off = uneven_intervals(pit, mean, together), off_level(pit, together)
-    if uneven is not None:
-        low, high = _percent(uneven.low), _percent(uneven.high)
-        return f"<b>intervals are not alike everywhere</b>: those of {100 * uneven.level:g} % hold {low} of the third of the rows with the lowest predictions and {high} of the third with the highest"
-    if off is not None:
-        return f"<b>intervals are {off.word}</b>: those of {100 * off.level:g} % hold {_percent(off.share)}"
-    if len(pit) < FEWEST_ROWS:
-        return "too few rows to say whether intervals hold"
-    return "<b>intervals hold</b>" if len(pit) >= _TELLING_ROWS else f"intervals hold, as far as {len(pit)} rows can tell"
-
-
-def _percent(share: float) -> str:
-    """A share in percent, without decimals unless it would then seem to be all or nothing.
-
-    >>> _percent(0.953), _percent(0.998), _percent(1.0), _percent(0.9999)
-    ('95 %', '99.8 %', '100 %', '> 99.9 %')
-    """
-    rounded = f"{100 * share:.0f}"
-    if share in (0.0, 1.0) or rounded not in ("0", "100"):
-        return f"{rounded} %"
-    return "> 99.9 %" if share > 0.9995 else "< 0.1 %" if share < 0.0005 else f"{100 * share:.1f} %"
+def _intervals(target: TargetView, column: str | None, kind: bool) -> str:
+    """Whether intervals hold as many rows as they should, as `IntervalCheck.in_words` says it; what is sure in bold."""
+    stated = target.calibration.intervals.in_words(None if column is None else one_line(column), kind)
+    first, rest = escape(stated.first), escape(stated.rest)
+    return f"<b>{first}</b>{rest}" if stated.sure else first + rest
 
 
 def residuals(view: ModelView) -> str:
@@ -251,8 +214,7 @@ def facts(view: ModelView) -> dict[str, str]:
         found[f"typical error{of} ({which})"] = escape(say(error) + _unit(view, target))
         if len(target.calibration.pit) < FEWEST_ROWS:
             continue
-        inside = float(np.mean(np.abs(target.calibration.pit - 0.5) <= 0.475))
-        found[f"95 % intervals{of} hold ({_source(target)})"] = _percent(inside)
+        found[f"95 % intervals{of} hold ({_source(target)})"] = percent(target.calibration.intervals.share)
     return found
 
 
@@ -291,14 +253,20 @@ def observed(view: ModelView) -> str:
 def coverage(view: ModelView) -> str:
     return (
         f"<b>Are the intervals right?</b> An interval that should hold half of the rows should do so, and likewise for every other share: the blue line should follow the "
-        f"diagonal. Below it the model is too sure, above it too cautious. Grey: what chance allows. {_calibration_rows(view)}"
+        f"diagonal. Below it the model is too sure, above it too cautious. {_chance(view)} {_calibration_rows(view)}"
     )
+
+
+def _chance(view: ModelView) -> str:
+    """What the grey bands of the calibration are, which count rows."""
+    apart = view.targets[0].calibration.together is None
+    return f"Grey: what chance allows{'' if apart else ', if rows of one group err no more alike than others'}."
 
 
 def pit(view: ModelView) -> str:
     return (
         "<b>Where observations fall in their predicted distributions</b>, 0 below and 1 above everything expected. Flat is ideal; high ends: too sure; high middle: "
-        f"too cautious; leaning: predictions too low (right) or too high (left). Grey: what chance allows. {_calibration_rows(view)}"
+        f"too cautious; leaning: predictions too low (right) or too high (left). {_chance(view)} {_calibration_rows(view)}"
     )
 
 

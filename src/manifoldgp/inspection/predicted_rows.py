@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from manifoldgp.chance.interval_checks import IntervalCheck
 from manifoldgp.data import inputs
+from manifoldgp.data.fit_rows import FitRows
 from manifoldgp.errors import InputError
-from manifoldgp.inspection.chosen_rows import Rows, chosen_rows, held_out, output_index
+from manifoldgp.inspection.chosen_rows import Rows, asked_inputs, chosen_rows, held_out, output_index, require_fitted
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -106,12 +109,19 @@ Source = Literal["test rows", "held-out rows", "leave-one-out"]
 
 @dataclass(frozen=True)
 class Calibration:
-    """PIT values (n,), P(Y_i <= y_i), uniform if the model is calibrated; which rows they belong to; (n,) which of them may err together; and their predicted means (n,)."""
+    """PIT values (n,), P(Y_i <= y_i), uniform if the model is calibrated; which rows they belong to; (n,) which of them may err together; their predicted means (n,); and whether
+    those that may err together are stretches of time."""
 
     pit: np.ndarray
     source: Source
     together: np.ndarray | None = None
     mean: np.ndarray | None = None
+    ordered: bool = False
+
+    @cached_property
+    def intervals(self) -> IntervalCheck:
+        """Whether intervals hold on these rows."""
+        return IntervalCheck.of(self.pit, self.mean, self.together, self.ordered)
 
 
 def calibration(
@@ -121,56 +131,46 @@ def calibration(
     *,
     output: int = 0,
     noise_std: ArrayLike | None = None,
+    groups: ArrayLike | None = None,
     known: Predictions | None = None,
 ) -> Calibration:
     """PIT values of the rows X, y; without them of the rows that the folds of a stack held out, else leave-one-out values of the training rows.
 
     Parameters
     ----------
+    groups
+        Labels of the given rows: those with one label may err together, and say less than as many rows that do not.
     known
         Predictions of these rows that were already computed.
     """
+    if groups is not None and y is None:
+        raise InputError("groups are labels of given rows; those of the fit have theirs. Give X and y too, or leave it out.")
     output = output_index(model, output)
     report = held_out(model, output)
     if X is None and y is None and report is not None:
-        return Calibration(report.pit, "held-out rows", report.together, report.mean)
+        return Calibration(report.pit, "held-out rows", report.together, report.mean, report.ordered)
     known = known or predictions(model, X, y, output=output, noise_std=noise_std)
-    return Calibration(known.pit, "leave-one-out" if known.left_out else "test rows", mean=known.mean)
+    labels = inputs.group_labels(groups, known.total, known.place)
+    return Calibration(known.pit, "leave-one-out" if known.left_out else "test rows", labels, known.mean)
+
+
+def fit_rows(model: ManifoldGPRegressor) -> FitRows | None:
+    """The rows of the fit that a model keeps; None of a model that keeps none."""
+    require_fitted(model)
+    try:
+        data = [ensemble.blocks[0].data for ensemble in model.ensembles_]
+    except AttributeError:
+        return None
+    kept = [(one.X.cpu().numpy(), one.y.cpu().numpy()) for one in data]
+    units = [(ensemble.offset, ensemble.scale) for ensemble in model.ensembles_]
+    encoding, rows = getattr(model, "table_encoding_", None), model.ensembles_[0].blocks[0].rows
+    return FitRows.of_targets(kept, units, model.x_scaler_, encoding, rows)
 
 
 def rows_of_the_fit(model: ManifoldGPRegressor, X: Table, y: ArrayLike) -> int:
-    """How many of the rows X, y are rows that the model was fitted to, or equal to such: their errors are no test. Of a sparse model, among the rows that it keeps.
-
-    Columns whose categories became effects on the target are left out of the comparison: training rows have effects of their own.
-    """
-    from manifoldgp.estimators.units import model_points
-
-    points = model_points(model, X)
-    known = points.known_rows
-    data = [ensemble.blocks[0].data for ensemble in model.ensembles_]
-    given = np.reshape(np.asarray(y, dtype=np.float64), (points.rows, -1))[known]
-    scaled = (given - [ensemble.offset for ensemble in model.ensembles_]) / [ensemble.scale for ensemble in model.ensembles_]
-    if any(len(one.y) != len(data[0].y) for one in data):  # of targets with gaps of their own, the first
-        data, scaled = data[:1], scaled[:, :1]
-    same = _not_of_levels(model)
-    trained = np.column_stack([data[0].X.cpu().numpy()[:, same], *(one.y.cpu().numpy() for one in data)])
-    asked = np.column_stack([points.known.cpu().numpy()[:, same], scaled])
-    of_the_fit = set(_each(trained))
-    return sum(row in of_the_fit for row in _each(asked))
-
-
-def _not_of_levels(model: ManifoldGPRegressor) -> np.ndarray:
-    """Which columns that the model sees are not effects of categories."""
-    encoding, seen = getattr(model, "table_encoding_", None), model.x_scaler_.columns
-    if encoding is None:
-        return np.ones(len(seen), dtype=bool)
-    of_levels = np.concatenate([np.full(len(column.names), column.kind == "levels") for column in encoding.columns])
-    return ~of_levels[seen]
-
-
-def _each(rows: np.ndarray) -> list[bytes]:
-    """Each row (n, C) as something to compare, up to rounding."""
-    return [row.tobytes() for row in rows.astype(np.float32) + np.float32(0.0)]  # −0 becomes 0
+    """How many of the rows X, y are rows that the model was fitted to, or equal to such: their errors are no test. Of a sparse model, among the rows that it keeps."""
+    kept, A = fit_rows(model), asked_inputs(model, X, left_out=True)
+    return 0 if kept is None else kept.among(A, inputs.target_table(model, y, len(A)))
 
 
 def coverage_band(n: int, levels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

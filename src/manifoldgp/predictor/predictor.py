@@ -46,6 +46,8 @@ class Predictor:
         What was left out of the fitted model, in a sentence; empty: nothing.
     target_names
         What the targets are called.
+    holds
+        What the program holds of the training rows, in a sentence; empty in files of earlier versions.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class Predictor:
         mixture: dict[str, Any] | None = None,
         distilled: str = "",
         target_names: Sequence[str] = (),
+        holds: str = "",
     ) -> None:
         self.program = program
         self.query = Query(x_offset, x_scale, tuple(feature_names), table)
@@ -68,7 +71,7 @@ class Predictor:
         self.n_features = len(x_offset)
         self.n_outputs, self.flat = n_outputs, flat
         self.feature_names, self.target_names = tuple(feature_names), tuple(map(str, target_names))
-        self.table, self._mixture, self.distilled = table, mixture, distilled
+        self.table, self._mixture, self.distilled, self.holds = table, mixture, distilled, holds
         self._mean = runner(program, ["mean"])
         self._latent_mean = runner(program, ["latent_mean"])
         self._moments = runner(program, ["mean", "std"])
@@ -135,7 +138,7 @@ class Predictor:
         return {
             "n_outputs": self.n_outputs, "flat": self.flat, "feature_names": list(self.feature_names),
             "x_offset": self.x_offset.tolist(), "x_scale": self.x_scale.tolist(), "table": self.table, "mixture": self._mixture,
-            "distilled": self.distilled, "target_names": list(self.target_names),
+            "distilled": self.distilled, "target_names": list(self.target_names), "holds": self.holds,
         }  # fmt: skip
 
     @classmethod
@@ -144,8 +147,8 @@ class Predictor:
         offset, scale = np.array(facts["x_offset"], dtype=np.float64), np.array(facts["x_scale"], dtype=np.float64)
         names, table, mixture = tuple(facts["feature_names"]), facts["table"], facts["mixture"]
         words = str(facts.get("distilled", ""))
-        targets = tuple(facts.get("target_names", ()))  # earlier files lack them
-        return cls(program, offset, scale, facts["n_outputs"], facts["flat"], names, table, mixture, words, targets)
+        targets, holds = tuple(facts.get("target_names", ())), str(facts.get("holds", ""))  # earlier files lack them
+        return cls(program, offset, scale, facts["n_outputs"], facts["flat"], names, table, mixture, words, targets, holds)
 
     def save(self, path: str | Path) -> None:
         """Write the predictor to one .npz file of arrays and JSON, without pickle."""

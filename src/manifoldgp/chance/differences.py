@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from manifoldgp._system.plain_text import verb
+
 CLEAR = 2.0
 """A difference counts as clear beyond so many of its standard errors."""
 
@@ -35,6 +37,17 @@ def paired(difference: np.ndarray, units: np.ndarray) -> Difference:
         return Difference(mean, math.inf)
     sums = np.bincount(units, weights=difference - mean, minlength=count)
     return Difference(mean, float(np.sqrt(np.sum(sums**2) * count / (count - 1)) / n))
+
+
+def named_groups(ordered: bool, column: str | None = None, count: int = 2) -> str:
+    """What rows are called that were kept together, so many: stretches of time where they are in order, else groups, by the column that has their labels if its name is known.
+
+    >>> named_groups(True), named_groups(False), named_groups(False, "run", 1)
+    ('stretches of time', 'groups', 'group by run')
+    """
+    if ordered:
+        return verb(count, "stretch of time", "stretches of time")
+    return verb(count, "group", "groups") + (f" by {column}" if column is not None else "")
 
 
 def units_of(n: int, groups: np.ndarray | None, ordered: bool) -> np.ndarray:
