@@ -21,7 +21,7 @@ from drawn_estimators import drawn_estimator, every_part, make_inputs, rounding
 from manifoldgp import GPRegressor, ManifoldGPRegressor, Predictor, inspection
 from manifoldgp.data.decimal_signs import decimal_sign
 from manifoldgp.data.encoding import TableEncoding
-from manifoldgp.data.no_values import NO_VALUE
+from manifoldgp.data.no_values import ERROR_CELLS, NO_VALUE
 from manifoldgp.data.table_files import read_table, write_table
 from manifoldgp.data.units import units_row
 from manifoldgp.data.written_numbers import read_numbers
@@ -224,8 +224,9 @@ def test_dates_many_categories_and_gaps_are_encoded_as_the_model_does(chromium, 
       const [none, order] = [[], data.live.columns[0].order], day = order === "month first" ? "12/30/2026" : "30/12/2026", number = {{ kind: "number", shown: "load" }};
       for (const text of ["2026-12-30 25:00", "2026-12-30 14:75", "2026-12-30 14:05:60", "2026-12-30 13:05 AM", "2026-12-30 25:05 PM", "30.12.26"]) none.push(instant(text, order));
       const points = instant("04.03.2026", order), same = [day, day + " 13:05 PM", day + " 0:05 am"].map((text) => new Date(instant(text, order)).toISOString());
-      const spelt = ["1974Q2", "Q2 1974", "1974-04", "1974M4", "1-Apr-1974", "Apr 1, 1974 0:00", "April 1974", "soil 1974"].map((text) => instant(text, order));
-      const numbers = ["%", "0x10", "Infinity", "", "1e", "5 %", "-.5e1", "+2."].map((text) => numbersOf(number, text));
+      const april = ["1974Q2", "Q2 1974", "1974-04", "1974M4", "1-Apr-1974", "Apr 1, 1974 0:00", "April 1974", "04.1974", "4/1974", "1974 Apr", "1. April 1974", "2. Quartal 1974"];
+      const spelt = [...april, "soil 1974", "4.1974"].map((text) => instant(text, order));
+      const numbers = ["%", "0x10", "Infinity", "", "1e", "5 %", "-.5e1", "+2.", "#WERT!"].map((text) => numbersOf(number, text));
       return {{ none, points, same, spelt, numbers, x: rows.map(encoded), labels, said, wrong: [encoded(["31.02.2026", "site 1", "0"]), encoded([rows[0][0], "elsewhere", "0"])] }};"""
     dom, console = browse(
         chromium, with_script((tmp_path / "model.html").read_text("utf-8"), code, tmp_path / "page.html"), tmp_path / "profile"
@@ -238,9 +239,9 @@ def test_dates_many_categories_and_gaps_are_encoded_as_the_model_does(chromium, 
     assert found["none"] == [None] * 6  # which JSON has for NaN
     assert found["points"] == (None if written == "month first" else 1772582400000)
     assert found["same"] == [f"2026-12-30T{time}:00.000Z" for time in ("00:00", "13:05", "00:05")]
-    assert found["spelt"] == [134006400000] * 7 + [None]
+    assert found["spelt"] == [134006400000] * 12 + [None] * 2
     wrong = [f'load: "{text}" is not a number' for text in ("%", "0x10", "Infinity", "1e")]
-    assert found["numbers"] == [*wrong[:3], "load is missing", wrong[3], [5], [-5], [2]]
+    assert found["numbers"] == [*wrong[:3], "load is missing", wrong[3], [5], [-5], [2], "load is missing"]
     assert found["wrong"][0] == 'when: "31.02.2026" is not a date'
     assert found["wrong"][1].startswith('site: "elsewhere" is none of site 0, site 1, site 10')
 
@@ -282,7 +283,7 @@ def test_a_line_break_in_a_name_costs_no_control_and_no_table(chromium, tmp_path
 
 
 def test_cells_without_a_value_are_those_of_tables(chromium, tmp_path):
-    texts = [*sorted({*STR_NA_VALUES, *NO_VALUE}), "N.A.", "K.A.", "none", "0", "#", "<na>", "missing"]
+    texts = [*sorted({*STR_NA_VALUES, *NO_VALUE, *ERROR_CELLS}), "N.A.", "K.A.", "none", "0", "#", "<na>", "missing"]
     functions = (resources.files("manifoldgp.inspection") / "live.js").read_text(encoding="utf-8").split("// Distance from")[0]
     code = f"""
       const data = {{ live: {{}} }}; {functions}
@@ -291,7 +292,7 @@ def test_cells_without_a_value_are_those_of_tables(chromium, tmp_path):
     dom, console = browse(chromium, with_script("<html><body></body></html>", code, tmp_path / "m.html"), tmp_path / "profile")
     assert not console
     among_numbers = [text for text in texts if text in STR_NA_VALUES or text.casefold() in NO_VALUE]
-    assert outcome_of(dom) == [among_numbers, [text for text in texts if text in STR_NA_VALUES]]
+    assert outcome_of(dom) == [among_numbers, [text for text in texts if text in {*STR_NA_VALUES, *ERROR_CELLS}]]
 
 
 def test_names_that_the_page_asks_for_are_those_that_it_reads(chromium, tmp_path):

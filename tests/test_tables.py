@@ -775,6 +775,25 @@ def test_names_that_repeat_are_told_apart_by_those_above_them(tmp_path, ending, 
     assert ["left out" in str(warning.message) for warning in told] == [True] * bool(above) + [False]
 
 
+@pytest.mark.parametrize("name", ["t.csv", "t.tsv", "t.xlsx"])
+def test_errors_of_a_spreadsheet_are_gaps(name, tmp_path, monkeypatch):
+    """Of #DIV/0! in a CSV it was said that the column holds texts, even with missing="impute"; in an Excel file the same cell was a gap."""
+    monkeypatch.chdir(tmp_path)
+    if name.endswith("xlsx"):
+        pytest.importorskip("openpyxl")
+    errors = ["#DIV/0!", "#N/A", "#REF!", "#VALUE!", "#NAME?", "#NUM!", "#NULL!", "#WERT!"]
+    rows = pd.DataFrame({"ratio": [*errors, *np.arange(10) / 4], "floor": [*["ice", "sand"] * 8, "#REF!", "ice"], "n": range(18)})
+    if name.endswith("xlsx"):
+        rows.to_excel(name, index=False)
+    else:
+        rows.to_csv(name, index=False, sep="\t" if name.endswith("tsv") else ",")
+    read = read_table(name)
+    assert read["ratio"].isna().tolist() == [True] * 8 + [False] * 10
+    assert read["ratio"].dtype == float
+    assert read["floor"].isna().sum() == 1
+    assert read_numbers(["1,5", " #div/0!", "2,5"], decimal=",").numbers[[0, 2]].tolist() == [1.5, 2.5]
+
+
 def test_nothing_known_is_written_with_and_without_blanks():
     """k. A., as German offices write it, was a text among numbers."""
     found = read_numbers(["224,2", "k. A.", "k.A.", "n. a.", "108", "109", "110"], decimal=",")

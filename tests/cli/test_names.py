@@ -306,19 +306,22 @@ def test_the_pages_python_runs_as_printed(tmp_path, monkeypatch):
         assert names["model"].ensembles_[0].blocks[0].rows == 24 + 5
 
 
-def test_the_pages_python_leaves_rows_with_gaps_out_where_the_fit_did(tmp_path, monkeypatch):
+@pytest.mark.parametrize(("missing", "learned"), [("drop", 22 + 3), ("impute", 23 + 4), ("error", 23 + 4)])
+def test_the_pages_python_leaves_rows_with_gaps_out_where_the_fit_did(missing, learned, tmp_path, monkeypatch):
+    """Rows without target had been refused by update() unless the page left out rows with any gap."""
     monkeypatch.chdir(tmp_path)
     rows = table(["speed", "load"], ["y"])
-    rows.loc[12, "speed"] = np.nan
+    rows.loc[12, "speed"] = rows.loc[12, "speed"] if missing == "error" else np.nan
+    rows.loc[13, "y"] = np.nan
     for name, part in (("data", rows), ("new", rows[:10]), ("more", rows[10:15])):
         part.to_csv(f"{name}.csv", index=False)
-    mgp("fit", "data.csv", "-t", "y", "--missing", "drop", "--out", "model.mgp", *FAST)
+    mgp("fit", "data.csv", "-t", "y", "--missing", missing, "--out", "model.mgp", *FAST)
     mgp("report", "model.mgp", "--out", "r.html")
     snippet = re.search(r'<pre class="code">(import manifoldgp.*?)</pre>', Path("r.html").read_text(encoding="utf-8"), re.S)
     assert snippet
     names: dict = {}
     exec(compile(unescape(snippet.group(1)), "the page", "exec"), names)
-    assert names["model"].ensembles_[0].blocks[0].rows == 23 + 4
+    assert names["model"].ensembles_[0].blocks[0].rows == learned
 
 
 def test_letters_that_a_font_lacks_are_told_once(capsys):

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import io
-import itertools
 import json
 import os
 import re
 import signal
 import warnings
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,11 +19,9 @@ import manifoldgp
 from command_line import fails, mgp
 from manifoldgp import GPRegressor, ManifoldGPRegressor, Restarts, Single
 from manifoldgp.cli._messages import Messages, in_options
-from manifoldgp.cli._training_table import _warn_of_copies
 from manifoldgp.cli.report import _test_rows
-from manifoldgp.data.encoding import TableEncoding
-from manifoldgp.data.summary_rows import summaries_below, summary_rows
-from manifoldgp.errors import InputError
+from manifoldgp.data.table_remarks import warn_of_copies
+from manifoldgp.errors import FitWarning, InputError
 from manifoldgp.estimators.distillation import distilled
 from manifoldgp.inspection.page import write_model_report
 
@@ -188,10 +184,9 @@ def test_rows_that_were_measured_again_are_told(here):
 
 def test_a_copy_of_a_target_of_whole_numbers_is_told():
     X = pd.DataFrame({"a copy": [0, 1, 1, 5], "wet": [True, False, True, True], "floor": list("abcd"), "x": [0.0, 1.0, 1.0, 4.0]})
-    told: list[str] = []
-    training: Any = SimpleNamespace(X=X, y=pd.Series([0.0, 1.0, 1.0, 5.0], name="y"), groups=None)
-    _warn_of_copies(training, SimpleNamespace(warn=told.append))
-    assert [line.split(":")[0] for line in told] == ["a copy"]
+    with pytest.warns(FitWarning) as told:
+        warn_of_copies(X, pd.DataFrame({"y": [0.0, 1.0, 1.0, 5.0]}), grouped=False)
+    assert [str(line.message).split(":")[0] for line in told] == ["a copy"]
 
 
 def test_other_rows_of_a_target_with_few_values_are_not_taken_for_the_training_rows(here):
@@ -782,7 +777,7 @@ def test_a_target_that_stands_for_nothing_is_told(here):
 
 
 def test_a_row_of_means_below_the_table_is_left_out(here):
-    rows = ["core,age,cement,strength", *(f"K{n},{n % 9},{'AB'[n % 2]},{n % 9 + n % 2}" for n in range(30)), "Mean,,,4.4"]
+    rows = ["core,age,cement,strength", *(f"K{n},{n % 9},{'AB'[n % 2]},{n % 9 + n % 2}" for n in range(30)), "K30,,,4.4"]
     (here / "cores.csv").write_text("\n".join(rows))
     told = mgp("fit", "cores.csv", "-t", "strength", "--missing", "impute", "--out", "cores.mgp", *FAST).err
     assert "warning: 1 of 31 rows has a target but no input and is left out (row 31): such a row holds a mean or a sum" in told
@@ -1162,104 +1157,3 @@ def test_a_large_model_predicts_by_a_quick_program_and_says_what_that_loses(tmp_
     monkeypatch.setattr("manifoldgp.cli._answers._ROWS_AT_ONCE", 3)
     in_pieces = pd.read_csv(io.StringIO(mgp("predict", "m.mgp", "new.csv").out))
     np.testing.assert_allclose(in_pieces, one, rtol=1e-9)
-
-
-def test_sums_and_means_below_a_table_are_left_out_and_told(here):
-    """A total was trained on like any other row; it has a word in the first cell and numbers in all others."""
-    rng = np.random.default_rng(0)
-    rows = pd.DataFrame({"id": [f"p{k}" for k in range(30)], "x": rng.normal(10, 2, 30).round(2), "z": rng.integers(1, 9, 30)})
-    rows["y"] = (3 * rows["x"] + rows["z"]).round(2)
-    numbers = rows.drop(columns="id")
-    below = [{"id": "Total", **numbers.sum()}, {"id": "Mean", **numbers.mean().round(2)}]
-    pd.concat([rows, pd.DataFrame(below)]).to_csv("data.csv", index=False)
-    told = mgp("fit", "data.csv", "-t", "y", "--out", "m.mgp", *FAST).err
-    assert "warning: Rows 31, 32 at the end of the table hold sums or means of all rows above, and are left out." in told
-    model = manifoldgp.load("m.mgp")
-    assert model.ensembles_[0].blocks[0].rows == 30
-    assert model.table_encoding_.rows_left_out == (30, 31)
-    told = mgp("score", "m.mgp", "data.csv").err
-    assert "warning: Rows 31, 32 at the end of the table hold sums or means of all rows above, and are left out." in told
-    assert "The model was fitted to these rows" in told
-    rows.to_csv("data.csv", index=False)
-    assert "sums or means" not in mgp("fit", "data.csv", "-t", "y", "--out", "m.mgp", *FAST).err
-    assert "sums or means" not in mgp("score", "m.mgp", "data.csv").err
-
-
-def test_ordinary_rows_are_no_sums():
-    rng = np.random.default_rng(0)
-    tables = [rng.integers(0, 5, (rng.integers(4, 30), rng.integers(2, 6))).astype(float) for _ in range(500)]
-    tables += [rng.normal(size=(rng.integers(2, 12), 3)).round(1) for _ in range(500)]
-    assert not any(map(summaries_below, tables))
-
-
-def test_the_rows_of_a_report_leave_out_sums_as_those_of_a_score(here):
-    """R² by a total, and a picture with one point far from all others."""
-    rng = np.random.default_rng(0)
-    rows = pd.DataFrame(rng.normal(10, 2, (30, 3)).round(2), columns=["x", "z", "y"])
-    rows.to_csv("data.csv", index=False)
-    mgp("fit", "data.csv", "-t", "y", "--out", "m.mgp", *FAST)
-    rows.loc[30] = rows.sum().round(2)
-    rows.to_csv("new.csv", index=False)
-    X, y, numbers, _ = _test_rows(manifoldgp.load("m.mgp"), "new.csv", False, Messages())
-    assert len(X) == len(y) == 30
-    assert numbers.tolist() == list(range(1, 31))
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_a_centre_point_is_kept_and_told(here, seed):
-    """It is the mean of a factorial design in every input, and its response is near that of the others: a fifth of them and more were left out."""
-    rng = np.random.default_rng(seed)
-    design = pd.DataFrame([*itertools.product((20, 40), (1.0, 2.0), (10, 50)), (30, 1.5, 30)], columns=["temp", "press", "time"])
-    effect = (design - design.iloc[-1]) @ [0.5, 8.0, 0.2]
-    design["yield"] = (60 + effect + rng.normal(0, 0.3, 9)).round()
-    design.loc[8, "yield"] = design["yield"][:8].mean().round()
-    design.to_csv("doe.csv", index=False)
-    found = summary_rows(design, TableEncoding.learn(design, ["yield"]))
-    assert found == ((8,), False)
-    if seed == 0:
-        told = mgp("fit", "doe.csv", "-t", "yield", "--out", "m.mgp", *FAST).err
-        assert "Row 9 at the end of the table holds means of all rows above, and is kept" in told
-        assert "If nothing was measured there, remove this row from the table." in told
-        assert manifoldgp.load("m.mgp").ensembles_[0].blocks[0].rows == 9
-
-
-@pytest.mark.parametrize(("last", "certain"), [
-    ("Mittelwert:", True), ("mean of all", True), (None, True), ("p7", False), ("meant", False), ("total", False),
-])  # fmt: skip
-def test_means_are_left_out_where_their_row_says_that_it_is_none(last, certain):
-    """By a word that no other row has, or by an empty cell where no other row has one."""
-    rng = np.random.default_rng(0)
-    rows = pd.DataFrame({"what": ["total"] + [f"p{k % 9}" for k in range(29)], "x": rng.normal(10, 2, 30).round(2)})
-    rows["y"] = (3 * rows["x"]).round(2)
-    rows.loc[30] = [last, *rows[["x", "y"]].mean().round(2)]
-    encoding = TableEncoding.learn(rows[:30], ["y"])
-    assert summary_rows(rows, encoding) == ((30,), certain)
-    rows.loc[4, "what"] = None
-    assert summary_rows(rows, encoding).certain == (certain and last is not None)
-
-
-def test_means_below_dates_are_left_out():
-    rows = pd.DataFrame({"day": pd.date_range("2026-01-01", periods=20), "x": np.arange(20.0) ** 2, "y": np.arange(20.0)})
-    rows.loc[20] = [pd.NaT, *rows[["x", "y"]].mean()]
-    assert summary_rows(rows, TableEncoding.learn(rows[:20], ["y"])) == ((20,), True)
-
-
-def test_columns_without_numbers_above_a_last_row_are_told_nothing_of():
-    """Degrees of freedom <= 0 stood in the terminal: warnings are errors here."""
-    rng = np.random.default_rng(0)
-    x = rng.normal(size=10)
-    assert summaries_below(np.c_[x, np.r_[np.full(9, np.nan), 1.0]]) == ()
-    assert summaries_below(np.c_[x, np.r_[np.inf, np.ones(9)]]) == ()
-    assert summaries_below(np.c_[1e308 * x, x]) == ()
-    assert summaries_below(np.zeros((0, 2))) == ()
-    known = np.c_[x.round(2), x.round(1) + 1, np.r_[np.inf, np.nan, np.arange(8.0)]]
-    below = [*known[:, :2].sum(0), 28.0]
-    assert summaries_below(np.r_[known, [below]]) == ("sum",)
-
-
-def test_ordinary_rows_are_told_from_sums_by_their_first_columns(monkeypatch):
-    """Moments of the whole table were computed up to ten times: a second for half a million rows."""
-    seen = []
-    monkeypatch.setattr("manifoldgp.data.summary_rows._last_digit", lambda value: seen.append(value) or 1e-4)
-    assert summaries_below(np.random.default_rng(0).normal(size=(50, 1000))) == ()
-    assert 0 < len(seen) < 20

@@ -39,6 +39,7 @@ class Messages:
         self.quiet = quiet
         self.console = PlainConsole(stderr=True, quiet=quiet)
         self._whole_lines = not self.console.is_terminal
+        self._told: set[str] = set()
 
     def note(self, text: str) -> None:
         """Something to know."""
@@ -60,13 +61,12 @@ class Messages:
 
     @contextmanager
     def warnings_as_messages(self) -> Iterator[None]:
-        """Python's warnings inside become messages, each once, and at once: what is said before a long training is to be read before it."""
-        told: set[str] = set()
+        """Python's warnings inside become messages, each once a command, and at once: what is said before a long training is to be read before it."""
 
         def show(message: Warning | str, category: type[Warning], *where: object, **more: object) -> None:
             text = _FONT if str(message).startswith("Glyph ") else str(message)
-            if issubclass(category, UserWarning) and text not in told:
-                told.add(text)
+            if issubclass(category, UserWarning) and text not in self._told:
+                self._told.add(text)
                 self.warn(in_options(text))
 
         with warnings.catch_warnings():

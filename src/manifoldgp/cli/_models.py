@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from manifoldgp._system.plain_text import argument, counted, listed_names, unit_of, verb
+from manifoldgp._system.plain_text import argument, counted, unit_of, verb
 from manifoldgp.cli._messages import Messages
 
 if TYPE_CHECKING:
     from manifoldgp.data.encoding import TableEncoding
     from manifoldgp.data.fit_rows import FitRows
     from manifoldgp.data.number_columns import Reading
-    from manifoldgp.data.summary_rows import SummaryRows
 
 
 @dataclass(frozen=True)
@@ -123,8 +122,8 @@ def with_names(text: str, targets: Sequence[str]) -> str:
     return f"{targets[int(number)]}: {rest}" if numbered else text
 
 
-def prepare(encoding: TableEncoding, table: Any, allow_unknown: bool, messages: Messages) -> Query:
-    """Encode the rows that can be predicted, and say what is ignored, unknown or lacking."""
+def prepare(encoding: TableEncoding, table: Any, allow_unknown: bool, messages: Messages, summaries: Sequence[Any] = ()) -> Query:
+    """Encode the rows that can be predicted, and say what is ignored, unknown or lacking. summaries: sums and means of the rows above, by their names in the table's index."""
     from manifoldgp.data.table_checks import refuse_missing_columns
     from manifoldgp.errors import InputError
 
@@ -136,6 +135,7 @@ def prepare(encoding: TableEncoding, table: Any, allow_unknown: bool, messages: 
         raise InputError("The table has no rows.")
     _warn_of_other_units(encoding, table, messages)
     reasons = encoding.why_not(table, allow_unknown)
+    reasons[table.index.isin(list(summaries))] = "it holds sums or means of the rows above"
     good = reasons == ""
     if not good.any():
         if len(set(reasons)) == 1:
@@ -225,28 +225,6 @@ def tell_rows_of_the_fit(kept: FitRows | None, A: Any, Y: Any, messages: Message
     if kept is not None and seen:
         messages.warn(kept.in_words(seen, len(A)) + more)
     return seen
-
-
-def without_summaries(encoding: TableEncoding, table: Any, messages: Messages) -> Any:
-    """The table without rows at its end that are certainly sums or means of those above, as a fit leaves them out."""
-    from manifoldgp.data.summary_rows import summary_rows
-
-    found = summary_rows(table, encoding)
-    tell_summaries(found, messages)
-    return table.drop(index=list(found.rows)) if found.certain else table
-
-
-def tell_summaries(found: SummaryRows, messages: Messages) -> None:
-    """Which rows at the end of a table are sums or means of all rows above, and whether they are left out."""
-    count = len(found.rows)
-    which = f"{verb(count, 'Row', 'Rows')} {listed_names([str(row + 1) for row in found.rows])} at the end of the table {verb(count, 'holds', 'hold')}"
-    if count and found.certain:
-        messages.warn(f"{which} sums or means of all rows above, and {verb(count, 'is', 'are')} left out.")
-    elif count:
-        messages.warn(
-            f"{which} means of all rows above, and {verb(count, 'is', 'are')} kept, as the centre point of an experiment is one too. "
-            f"If nothing was measured there, remove {verb(count, 'this row', 'these rows')} from the table."
-        )
 
 
 def tell_rows_left_out(query: Query, messages: Messages) -> None:

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from manifoldgp._system.plain_text import counted, digits, listed_names, option, verb
 from manifoldgp.cli._messages import Messages
-from manifoldgp.cli._models import tell_rows_without_target, tell_summaries
+from manifoldgp.cli._models import tell_rows_without_target
 from manifoldgp.cli._options import column_names
 
 if TYPE_CHECKING:
     from manifoldgp.data.encoding import TableEncoding
-    from manifoldgp.data.summary_rows import SummaryRows
 
 
 @dataclass(frozen=True)
@@ -22,7 +21,7 @@ class Training:
     """Rows with a target: X a DataFrame with the input columns, y a Series or DataFrame, noise (N,) and groups (N,) or None; without_target: rows left out.
 
     gaps: of the rows that were left out for missing inputs, how many lack each column; left_out: how many rows these are. empty: the numbers, from 1 on, of those
-    that were left out because they have no input at all; summaries: sums and means of all rows above, left out where that is certain.
+    that were left out because they have no input at all.
     """
 
     X: Any
@@ -34,7 +33,6 @@ class Training:
     gaps: Mapping[str, int]
     left_out: int
     empty: tuple[int, ...]
-    summaries: SummaryRows
 
 
 def read_training(
@@ -58,7 +56,6 @@ def read_training(
 
     from manifoldgp.data.columns import pandas, target_numbers
     from manifoldgp.data.encoding import TableEncoding
-    from manifoldgp.data.summary_rows import summary_rows
     from manifoldgp.data.table_checks import refuse_missing_columns
     from manifoldgp.data.table_files import read_tables
     from manifoldgp.errors import InputError
@@ -91,10 +88,6 @@ def read_training(
     empty = _without_input(table, encoding)
     if empty.any():
         table, encoding = table[~empty], learn(table[~empty])
-    summaries = summary_rows(table, encoding)
-    if summaries.rows and summaries.certain:
-        table = table.drop(index=list(summaries.rows))
-        encoding = learn(table)
     table, gaps, left_out = _without_gaps(table, encoding)
     if left_out:
         encoding = learn(table)  # as the fit learns it: a category of these rows alone is none
@@ -118,7 +111,6 @@ def read_training(
         gaps,
         left_out,
         tuple(int(row) + 1 for row in np.flatnonzero(~unlabelled)[empty]),
-        summaries,
     )
     _say_what_was_read(training, rows, messages, ordered)
     if not (ordered or group):
@@ -173,9 +165,8 @@ def _without_input(table: Any, encoding: TableEncoding) -> Any:
 
 def _say_what_was_read(training: Training, rows: int, messages: Messages, ordered: bool) -> None:
     from manifoldgp.data.codes import are_codes
-    from manifoldgp.data.columns import pandas, spellings_alike
-    from manifoldgp.data.encoding import UNNAMED
-    from manifoldgp.data.no_values import signs_of_nothing
+    from manifoldgp.data.columns import UNNAMED, pandas
+    from manifoldgp.data.table_remarks import warn_of_categories, warn_of_copies
 
     encoding = training.encoding
     inputs, several = listed_names([column.name for column in encoding.columns]), len(encoding.targets)
@@ -190,7 +181,6 @@ def _say_what_was_read(training: Training, rows: int, messages: Messages, ordere
             f"{len(empty)} of {counted(rows, 'row')} {verb(len(empty), 'has a target but no input and is', 'have a target but no input and are')} left out ({which}): "
             f"such {verb(len(empty), 'a row holds', 'rows hold')} a mean or a sum as a rule."
         )
-    tell_summaries(training.summaries, messages)
     numeric = training.X[[column.name for column in encoding.columns if column.kind == "number"]]
     warn_of_nines(pandas().concat([training.y, numeric], axis=1), messages)
     for column in encoding.columns:
@@ -214,17 +204,12 @@ def _say_what_was_read(training: Training, rows: int, messages: Messages, ordere
             written = f" written with the {column.time.order}" if column.time.order else ""
             zone = ", with a time zone, taken in UTC" if column.time.zoned else ""
             messages.note(f"{column.name}: {column.kind}s{written}{zone}, become {', '.join(column.time.names(column.name))}")
-        if alike := spellings_alike(column.categories):
-            messages.warn(
-                f"{column.name}: categories that differ only in capitals or spaces count as different ones: {', '.join(alike[:3])}"
-            )
-        if blank := signs_of_nothing(column.categories):
-            messages.warn(
-                f"{column.name}: {', '.join(map(repr, blank))} counts as a category like any other. If it means that nothing is known, leave these cells empty."
-            )
     if filled := [column.name for column in encoding.columns if column.indicator]:
         messages.note(f"{', '.join(filled)}: missing values are taken from rows that are alike; a column says where")
-    _warn_of_copies(training, messages)
+    targets = training.y.to_frame() if training.y.ndim == 1 else training.y
+    with messages.warnings_as_messages():  # before PyTorch is there; the fit says the same
+        warn_of_categories(encoding.columns)
+        warn_of_copies(training.X, targets, training.groups is not None)
     if not ordered:
         _warn_of_row_numbers(training.X, messages)
     if encoding.group:
@@ -310,33 +295,6 @@ def _tell_gaps(training: Training, rows: int, messages: Messages) -> None:
         messages.warn(f"{told} More rows stay with --missing impute, or without a column: {option('--drop', worst[0])}")
 
 
-_REPEATED = 0.2
-"""Share of the rows whose inputs stand in another row before them, from which on it is told."""
-
-
-def _warn_of_copies(training: Training, messages: Messages) -> None:
-    """Copies of rows and of the target make a model look better on held-out rows than it is on new ones."""
-    inputs, targets = training.X, training.y.to_frame() if training.y.ndim == 1 else training.y
-    copies = int(inputs.assign(**{f"target {name}": targets[name] for name in targets}).duplicated().sum())
-    if copies and training.groups is None:
-        messages.warn(
-            f"{copies} of {len(inputs)} rows {verb(copies, 'is a copy of another', 'are copies of others')}, inputs and targets alike: a row whose copy is known is easy to predict, and held-out "
-            f"errors are too small. Remove {verb(copies, 'it, unless it was', 'them, unless they were')} measured again."
-        )
-    different = len(inputs.drop_duplicates())
-    if training.groups is None and len(inputs) - different - copies >= _REPEATED * len(inputs):
-        messages.warn(
-            f"{len(inputs)} rows have {different} different inputs: errors that are told are those of rows whose inputs were measured before. If new rows have others, "
-            "give rows of equal inputs a label in a column of their own, and --group holds them out together."
-        )
-    same = [str(name) for name in inputs if any(_same_numbers(inputs[name], targets[target]) for target in targets)]
-    if same:
-        without = " ".join(option("--drop", name) for name in same)
-        messages.warn(
-            f"{', '.join(same)}: the same numbers as the target. If they are not known beforehand, leave them out: {without}"
-        )
-
-
 _NAMES_OF_ROW_NUMBERS = frozenset(
     ("id", "index", "no", "no.", "nr", "nr.", "number", "obs", "row", "rowid", "row_id", "rownames")
 )
@@ -384,14 +342,3 @@ def _numbers_the_rows(name: str, column: Any) -> bool:
     values = column.to_numpy(dtype=np.float64, na_value=np.nan)
     called = name.strip().lower() in _NAMES_OF_ROW_NUMBERS
     return bool(np.ptp(values - column.index.to_numpy()) == 0.0 or (called and (np.diff(values) > 0).all()))
-
-
-def _same_numbers(column: Any, target: Any) -> bool:
-    """Whether a column has the numbers of the target, whole ones or not."""
-    import numpy as np
-    from pandas.api.types import is_numeric_dtype
-
-    if not (is_numeric_dtype(column.dtype) and is_numeric_dtype(target.dtype)):
-        return False
-    ours, theirs = (values.to_numpy(dtype=np.float64, na_value=np.nan) for values in (column, target))
-    return np.array_equal(ours, theirs, equal_nan=True)

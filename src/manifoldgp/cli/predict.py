@@ -39,7 +39,7 @@ def predict(
 
     Columns mean, std, q05, q50, q95 (with several targets y_mean, ...), or the --quantiles that are asked for; one row for each row of the table.
 
-    Rows with missing inputs (unless the model was fitted with --missing impute) or unknown categories are left empty, and a column reason says why.
+    Rows with missing inputs (unless the model was fitted with --missing impute) or unknown categories are left empty, as are totals at the end, and a column reason says why.
 
     Extra columns are ignored; lacking ones are errors.
 
@@ -47,6 +47,7 @@ def predict(
     """
     from manifoldgp.cli._answers import open_answers
     from manifoldgp.cli._models import prepare, tell_rows_left_out, tell_what_is_lost
+    from manifoldgp.data.summary_rows import summary_rows
     from manifoldgp.data.table_files import check_writable, read_as_written, write_table
     from manifoldgp.errors import InputError
 
@@ -62,7 +63,7 @@ def predict(
     with messages.warnings_as_messages():
         table, texts = read_as_written(table_file, wanted=answers.known_columns[0], like=answers.reading)
     encoding = answers.encoding(table)
-    query = prepare(encoding, table, allow_unknown, messages)
+    query = prepare(encoding, table, allow_unknown, messages, summary_rows(table).rows)
     begin = time.perf_counter()
     with messages.warnings_as_messages():
         predictions = predicted_columns(answers, query.X, query.noise, encoding.targets, levels)

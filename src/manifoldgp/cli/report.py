@@ -67,7 +67,6 @@ def _test_rows(model: Any, file: str, allow_unknown: bool, messages: Messages) -
         reading_of,
         tell_rows_left_out,
         tell_rows_without_target,
-        without_summaries,
     )
     from manifoldgp.data.table_files import read_table
     from manifoldgp.errors import InputError
@@ -80,7 +79,7 @@ def _test_rows(model: Any, file: str, allow_unknown: bool, messages: Messages) -
     if missing.all():
         raise InputError(f"No row of {file} has a value in {', '.join(encoding.targets)}: there is nothing to compare with.")
     tell_rows_without_target(int(missing.sum()), len(table), messages)
-    table = without_summaries(encoding, table[~missing], messages)
+    table = table[~missing]
     query = prepare(encoding, table, allow_unknown, messages)
     tell_rows_left_out(query, messages)
     labels = labels_of_rows(encoding, table, messages)

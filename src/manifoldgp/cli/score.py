@@ -52,7 +52,6 @@ def score(
         tell_rows_of_the_fit,
         tell_rows_without_target,
         tell_what_is_lost,
-        without_summaries,
     )
     from manifoldgp.data.table_files import read_table
     from manifoldgp.errors import InputError
@@ -78,7 +77,7 @@ def score(
     if missing.all():
         raise InputError(f"No row has a value in {', '.join(encoding.targets)}: there is nothing to compare with.")
     tell_rows_without_target(int(missing.sum()), len(table), messages)
-    table = without_summaries(encoding, table[~missing], messages)
+    table = table[~missing]
     query = prepare(encoding, table, allow_unknown, messages)
     tell_what_is_lost(answers.lost, messages)
     tell_rows_left_out(query, messages)

@@ -18,8 +18,8 @@ _DATE = re.compile(r"(0[1-9]|[12]\d|3[01])(0[1-9]|[12]\d|3[01])(19|20)\d\d")
 
 
 def padded_cell(separator: str) -> re.Pattern[str]:
-    """A cell of a line of text that begins with a zero and goes on with digits; two digits are hours, days and months."""
-    return re.compile(rf"(?:^|{separator})\s*\"?0\d{{2,}}\"?\s*(?:{separator}|$)")
+    """A cell of a line of text that begins with a zero and goes on with digits, or may be a month such as 03.1974; two digits are hours, days and months."""
+    return re.compile(rf"(?:^|{separator})\s*\"?0(?:\d{{2,}}|[1-9]\.[12]\d{{3}})\"?\s*(?:{separator}|$)")
 
 
 def padded(texts: Iterable[object]) -> bool:

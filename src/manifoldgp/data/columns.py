@@ -16,9 +16,11 @@ from numpy.typing import ArrayLike
 from manifoldgp._system.plain_text import counted, without_columns
 from manifoldgp.data.codes import are_codes
 from manifoldgp.data.dates import (
+    MONTHS,
     ORDERS,
     TimeScale,
     ambiguous_times,
+    are_months,
     as_times,
     day_order,
     has_short_year,
@@ -42,6 +44,9 @@ def column_of(table: DataFrame, name: str) -> Series:
     column: Any = table[name]  # pandas says that it could be a table
     return column
 
+
+UNNAMED = re.compile(r"Unnamed: \d+|__index_level_\d+__|")
+"""What pandas calls a column without a name: as a rule the row numbers of whoever wrote the file."""
 
 KINDS = ("number", "flag", "category", "levels", "date", "duration")
 ONE_HOT = 10
@@ -289,7 +294,7 @@ def holds_containers(values: Series) -> bool:
 
 
 def _time_column(name: str, values: Series, cyclic: tuple[str, ...], rows: int) -> Column:
-    order = day_order(values)
+    order = MONTHS if are_months(values) else day_order(values)
     times, wrong = as_times(values, order)
     if (
         order is None and wrong.any() and ambiguous_times(pandas().concat([values.iloc[:1], values[wrong]]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -27,27 +28,52 @@ _TWELVE_HOURS = re.compile(r"\s*(\d{1,2})(:\d{2}.*?)\s*([AaPp])\.?[Mm]\.?\s*")
 _ZONE = re.compile(r":\d{2}(\.\d+)?\s*(Z|[-+]\d{2}(:?\d{2})?)\s*$")
 _TIME_OF_DAY = re.compile(r"\s*\d{1,2}:\d{2}(:\d{2})?(\.\d+)?\s*")
 
-_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-_NAME = r"(?P<name>jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\.?"
+_MONTHS = {
+    "jan": 1, "jän": 1, "feb": 2, "mar": 3, "mär": 3, "mae": 3, "mrz": 3, "apr": 4, "may": 5, "mai": 5, "jun": 6, "jul": 7, "aug": 8,
+    "sep": 9, "oct": 10, "okt": 10, "nov": 11, "dec": 12, "dez": 12,
+}  # fmt: skip
+"""Months by the first letters of their English and German names."""
+
+_NAME = (
+    r"(?P<name>jan(?:uary?)?|jän(?:ner)?|feb(?:ruary?|er)?|mar(?:ch)?|märz?|maerz|mrz|apr(?:il)?|may|mai|jun[ei]?|jul[yi]?|aug(?:ust)?|"
+    r"sept?(?:ember)?|o[ck]t(?:ober)?|nov(?:ember)?|de[cz](?:ember)?)\.?"
+)
+_YEAR, _MONTH = r"(?P<year>(?:1[89]|2[01])\d\d)", r"(?P<month>0?[1-9]|1[0-2])"
 _CLOCK = r"(?P<rest>,?\s+\d{1,2}:\d{2}.*)?"
-_SPELLED = tuple(
-    re.compile(rf"\s*{form}\s*", re.IGNORECASE)
-    for form in (
-        r"(?P<year>\d{4})[\s/-]?Q(?P<quarter>[1-4])",
-        r"Q(?P<quarter>[1-4])[\s/-]?(?P<year>\d{4})",
-        r"(?P<year>(?:1[89]|2[01])\d\d)[-/M](?P<month>0?[1-9]|1[0-2])",
+
+
+def _forms(*texts: str) -> tuple[re.Pattern[str], ...]:
+    return tuple(re.compile(rf"\s*{text}\s*", re.IGNORECASE) for text in texts)
+
+
+_SPANS = _forms(
+    r"(?P<year>\d{4})[\s/.-]?Q(?P<quarter>[1-4])",
+    r"Q(?P<quarter>[1-4])[\s/-]?(?P<year>\d{4})",
+    rf"(?P<quarter>[1-4])(?:Q|\.\s*Q(?:uartal)?)[\s/]?{_YEAR}",
+    rf"{_YEAR}[-/M]{_MONTH}",
+    rf"{_MONTH}[-/]{_YEAR}",
+)
+"""Quarters and months in numbers, which are clear without being dates with all their numbers: 1974Q1, Q1 1974, 1. Quartal 1974, 1974-03, 1974M3, 3/1974."""
+
+_POINTED = re.compile(r"\s*(?P<month>0[1-9]|1[0-2])\.(?P<year>(?:1[89]|2[01])\d\d)\s*")
+"""Months such as 03.1974, and numbers such as 12.1974: see `are_months`."""
+
+_SPELLED = (
+    *_SPANS,
+    *_forms(
         rf"(?P<day>\d{{1,2}})[-.\s]+{_NAME}[-.,\s]+(?P<year>\d{{4}}){_CLOCK}",
         rf"{_NAME}\s+(?P<day>\d{{1,2}}),?\s+(?P<year>\d{{4}}){_CLOCK}",
-        rf"{_NAME}[-.,\s]+(?P<year>\d{{4}})",
-    )
+        rf"{_NAME}[-.,/\s]+(?P<year>\d{{4}})",
+        rf"{_YEAR}[-/\s]{_NAME}",
+    ),
 )
-"""Dates that are clear without being numbers in a row: 1974Q1, Q1 1974, 1974-03, 1974M3, 5-Jan-2026, Jan 5, 2026, January 2026; a span counts from its first day."""
-
-_SPANS = _SPELLED[:3]
-"""Of these, quarters and months in numbers."""
+"""Clear dates, these and those with the month by its name: 5-Jan-2026, Jan 5, 2026, January 2026, 2026 Jan, 5. März 2026; a span counts from its first day."""
 
 ORDERS = ("day first", "month first")
 """How dates are written whose year stands last: 31.12.2026 or 12/31/2026."""
+
+MONTHS = "month and year"
+"""How months are written with a point: 12.2026."""
 
 
 def pandas() -> Any:
@@ -80,7 +106,8 @@ class TimeScale:
     cyclic
         Periods whose sine and cosine are columns too, out of "day", "week", "month" and "year".
     order
-        How texts were written whose year stands last, "day first" or "month first"; None: there were none. New rows are read the same way.
+        How texts were written whose year stands last, "day first" or "month first", or that have a "month and year" alone; None: there were none. New rows are
+        read the same way.
     zoned
         Whether the dates said their time zone, so that the UTC in which they are counted may be another time of day than the table's.
     """
@@ -96,7 +123,7 @@ class TimeScale:
         if (
             self.unit not in UNITS
             or not set(self.cyclic) <= set(PERIODS)
-            or self.order not in (None, *ORDERS)
+            or self.order not in (None, *ORDERS, MONTHS)
             or (dated and self.origin is None)
         ):
             raise InputError(
@@ -150,7 +177,36 @@ def holds_times(values: Series) -> bool:
         return False
     if any(isinstance(v, str) and _YEAR_LAST.fullmatch(v) for v in sample):
         return all(_YEAR_LAST.fullmatch(str(v)) for v in sample) and day_order(values) is not None
-    return all(isinstance(v, datetime.date) or is_clear_date(v) for v in sample)
+    return are_months(values) or all(isinstance(v, datetime.date) or is_clear_date(v) for v in sample)
+
+
+def are_months(texts: Iterable[object]) -> bool:
+    """Whether all of these are months such as 03.1974, one of them with a zero in front, which no number such as 12.1974 has.
+
+    >>> are_months(["12.1999", "01.2000"]), are_months(["12.1999", "11.2000"]), are_months(["12.1999", "01.200"]), are_months([])
+    (True, False, False, False)
+    """
+    zeros = False
+    for text in texts:
+        if not (isinstance(text, str) and _POINTED.fullmatch(text)):
+            return False
+        zeros = zeros or text.lstrip().startswith("0")
+    return zeros
+
+
+def without_months(cells: Sequence[str]) -> list[str]:
+    """Cells of a line with nothing in place of what may be a month such as 03.1974: its point is no decimal point."""
+    return ["" if _POINTED.fullmatch(cell) else cell for cell in cells]
+
+
+def month_text(value: object) -> object:
+    """A month that was read as a number as it was written, everything else as it is.
+
+    >>> month_text(10.2), month_text(10.2001), month_text(10.5), month_text("10.2000")
+    ('10.2000', '10.2001', 10.5, '10.2000')
+    """
+    text = f"{value:07.4f}" if isinstance(value, float) else ""
+    return text if _POINTED.fullmatch(text) and float(text) == value else value
 
 
 def ambiguous_times(values: Series) -> bool:
@@ -164,21 +220,21 @@ def ambiguous_times(values: Series) -> bool:
 
 
 def is_clear_date(value: object) -> bool:
-    """Whether a cell holds a date, or a text with the year first or the month by its name."""
-    return _is_date_cell(value) or (isinstance(value, str) and (_ISO.fullmatch(value) or _spelled(value)) is not None)
+    """Whether a cell holds a date, or a text with the year first or the month by its name, or a month or quarter that is no number."""
+    return _is_date_cell(value) or (isinstance(value, str) and any(form.fullmatch(value) for form in (_ISO, *_SPELLED)))
 
 
 def _spelled(text: str) -> str | None:
-    """A date of _SPELLED in ISO format.
+    """A date of _SPELLED or _POINTED in ISO format.
 
     >>> _spelled("1974Q2"), _spelled("1974-3"), _spelled("5-Jan-2026 7:30"), _spelled("Sept 2026"), _spelled("rock 2026")
     ('1974-04-01', '1974-03-01', '2026-01-05 7:30', '2026-09-01', None)
     """
-    found = next((match.groupdict() for form in _SPELLED if (match := form.fullmatch(text))), None)
+    found = next((match.groupdict() for form in (*_SPELLED, _POINTED) if (match := form.fullmatch(text))), None)
     if found is None:
         return None
     if "name" in found:
-        month = _MONTHS.index(found["name"][:3].lower()) + 1
+        month = _MONTHS[found["name"][:3].lower()]
     else:
         month = int(found["month"]) if "month" in found else 3 * int(found["quarter"]) - 2
     return f"{found['year']}-{month:02d}-{int(found.get('day', 1)):02d}{(found.get('rest') or '').removeprefix(',')}"
@@ -234,9 +290,11 @@ def written_like(dates: Series, texts: Series) -> Series:
     >>> written_like(pd.Series(["1999-04-01"]), pd.Series(["1998-Q4"])).tolist(), written_like(pd.Series(["1999-04-01"]), pd.Series(["1999M03"])).tolist()
     (['1999-Q2'], ['1999M04'])
     """
-    spans = [match for text in texts.dropna() if isinstance(text, str) for form in _SPANS if (match := form.fullmatch(text))]
+    forms = (*_SPANS, _POINTED)
+    spans = [match for text in texts.dropna() if isinstance(text, str) for form in forms if (match := form.fullmatch(text))]
     if spans and len(spans) == len(texts.dropna()):
-        return dates.map(lambda date: _span_like(date, spans[-1]))
+        like = min(spans, key=lambda match: len(match.string))  # in which a month has a zero in front if it has one in all
+        return dates.map(lambda date: _span_like(date, like))
     order = day_order(texts)
     if order is None:
         return dates
@@ -284,16 +342,18 @@ def as_times(values: Series, order: str | None = None) -> tuple[Series, np.ndarr
 def _agreed(values: Series, order: str | None) -> str | None:
     """The given order, unless the values have another; without a given one theirs."""
     own = day_order(values)
-    if order is None:
-        return own
+    if order in (None, MONTHS):
+        return own or order
     return order if own in (None, order) and not _mixes_cells(values, _year_last(values)) else None
 
 
 def _in_iso_format(value: object, order: str | None) -> str:
     """A date's text with year, month and day in this order, and the hours of a day counted to 24; other texts as they are."""
+    if order == MONTHS:
+        value = month_text(value)
     if (found := _ISO.fullmatch(_spelled(str(value)) or str(value))) is not None:
         year, month, day, rest = found.groups()
-    elif order is not None and (found := _YEAR_LAST.fullmatch(str(value))) is not None:
+    elif order in ORDERS and (found := _YEAR_LAST.fullmatch(str(value))) is not None:
         first, sign, second, year, rest = found.groups()
         if sign == "." and order == ORDERS[1]:
             return str(value)  # which stays no date: points say that the day is first

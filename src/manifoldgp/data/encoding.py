@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from manifoldgp._system.plain_text import counted, digits, unit_of
-from manifoldgp.data.columns import ONE_HOT, Column, column_of, missing_in, target_numbers, text
+from manifoldgp.data.columns import ONE_HOT, UNNAMED, Column, column_of, missing_in, target_numbers, text
 from manifoldgp.data.dates import holds_times, pandas
 from manifoldgp.data.decimal_signs import NO_SIGNS, KnownSigns
 from manifoldgp.data.donors import Donors
@@ -30,10 +29,6 @@ from manifoldgp.errors import FileFormatError, InputError, warn
 
 if TYPE_CHECKING:
     from pandas import DataFrame
-
-UNNAMED = re.compile(r"Unnamed: \d+|__index_level_\d+__|")
-"""What pandas calls a column without a name: as a rule the row numbers of whoever wrote the file."""
-
 
 _MOST_LEFT_OUT = 10_000
 """Rows that were left out and are remembered, at most."""

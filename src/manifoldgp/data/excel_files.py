@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from manifoldgp._system.plain_text import listed_names, verb, visible
 from manifoldgp.data.columns import pandas
+from manifoldgp.data.no_values import ERROR_CELLS
 from manifoldgp.data.text_files import titles_above
 from manifoldgp.data.units import with_units
 from manifoldgp.data.written_numbers import read_numbers
@@ -41,7 +42,9 @@ def read_sheet(name: str, sheet: str | None, wanted: Sequence[str], names_of: Ca
         chosen = _chosen(book, name, sheet, wanted, names_of)
         first = _beginning(book, chosen)
         titles, header = _header(first)
-        found = pandas().read_excel(book, chosen, header=header, dtype=object)  # else codes in cells of text become numbers
+        found = pandas().read_excel(
+            book, chosen, header=header, dtype=object, na_values=ERROR_CELLS
+        )  # else codes in cells of text become numbers
         found = _as_shown(found, book.book[chosen], header, name)
         names = _cells(first)[titles] if len(first) else []
         return SheetTable(found.dropna(how="all").infer_objects(), names, titles)  # without rows that only look used

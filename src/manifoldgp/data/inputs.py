@@ -20,6 +20,7 @@ from manifoldgp._system.memory import available_bytes, size_in_words
 from manifoldgp._system.plain_text import counted, verb
 from manifoldgp._system.real_numbers import as_meant
 from manifoldgp.data.codes import are_codes
+from manifoldgp.data.dates import are_months
 from manifoldgp.data.frames import without_others
 from manifoldgp.data.scaling import Standardizer
 from manifoldgp.errors import InputError, warn
@@ -272,11 +273,11 @@ def refuse_unusable_frame(X: Any, seen: Collection[str] | None = None) -> None:
 
 
 def holds_numbers_only(X: Any) -> bool:
-    """Whether all columns of a frame are numbers, so that nothing has to be encoded; codes such as 01067 are none."""
+    """Whether all columns of a frame are numbers, so that nothing has to be encoded; codes such as 01067 and months such as 03.1974 are none."""
     if not all(_columns_with_numbers(X).values()):
         return False
     texts = [name for name in X.columns if X[name].dtype.kind == "O"] if _is_pandas(X) else ()
-    return not any(are_codes(list(X[name].dropna())) for name in texts)
+    return not any(are_codes(cells) or are_months(cells) for cells in (list(X[name].dropna()) for name in texts))
 
 
 def _is_pandas(X: Any) -> bool:

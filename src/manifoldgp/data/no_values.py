@@ -7,7 +7,15 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-NO_VALUE = {"?", "-", "--", "–", "—", ".", "n.a.", "n. a.", "n/a", "na", "k.a.", "k. a.", "nan", ""}
+ERROR_CELLS = (
+    "#DIV/0!", "#N/A", "#NAME?", "#NULL!", "#NUM!", "#REF!", "#VALUE!", "#SPILL!", "#CALC!", "#NV", "#BEZUG!", "#WERT!", "#ZAHL!", "#ÜBERLAUF!",
+    "#NOM?", "#NOMBRE!", "#NUL!", "#VALEUR!",
+)  # fmt: skip
+"""What spreadsheets show where a formula has no value, in English, German and French. Their own files say it in another way, which pandas reads as a gap."""
+
+_SIGNS = ("?", "-", "--", "–", "—", ".", "n.a.", "n. a.", "n/a", "na", "k.a.", "k. a.", "nan", "")
+
+NO_VALUE = frozenset((*_SIGNS, *map(str.casefold, ERROR_CELLS)))
 """Signs for "no value" among numbers, in small letters."""
 
 

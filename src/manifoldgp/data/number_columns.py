@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from manifoldgp.data.codes import padded
-from manifoldgp.data.dates import pandas
+from manifoldgp.data.dates import are_months, pandas
 from manifoldgp.data.decimal_signs import NO_SIGNS, DecimalSign, KnownSigns, means_either
 from manifoldgp.data.no_values import NO_VALUE
 from manifoldgp.data.units import others_than_told, tells, text_columns, units_row, with_powers_as_numbers, with_units
@@ -46,7 +46,7 @@ class Numbered(NamedTuple):
     texts: dict[str, Series]
 
 
-def with_numbers(table: DataFrame, found: DecimalSign, file: str, like: Reading) -> Numbered:
+def with_numbers(table: DataFrame, found: DecimalSign, file: str, like: Reading, tell: Callable[[str], None] = warn) -> Numbered:
     """The table with columns of such texts as numbers and without a row of units; a warning says what was read how.
 
     In columns that are known to hold numbers, cells that are none stay as they are; others with such cells are left alone.
@@ -61,12 +61,14 @@ def with_numbers(table: DataFrame, found: DecimalSign, file: str, like: Reading)
         What the warning calls it.
     like
         How a table of its kind was read.
+    tell
+        What is called with what there is to say.
     """
     decimal, told_here = found.sign, found.looked_for and not found.unclear
     signs = KnownSigns(decimal) if told_here else like.signs
     units = units_row(table, decimal, like.units)
     if units:
-        warn(
+        tell(
             f"The first row of {file} holds units or words ({', '.join(units.values())}); it is left out, and rows are counted below it."
         )
         table = table.iloc[1:].reset_index(drop=True)
@@ -76,7 +78,7 @@ def with_numbers(table: DataFrame, found: DecimalSign, file: str, like: Reading)
     else:
         table = with_powers_as_numbers(table)
     texts = {name: _known(table[name]) for name in text_columns(table)}
-    codes = {str(name): known for name, known in texts.items() if padded(known.dropna())}
+    codes = {str(name): known for name, known in texts.items() if padded(known.dropna()) or are_months(known.dropna())}
     read = {
         name: column
         for name in texts
@@ -86,7 +88,7 @@ def with_numbers(table: DataFrame, found: DecimalSign, file: str, like: Reading)
     if examples:
         as_before = not told_here and any(means_either(example) and signs.of(str(name)) for name, example in examples.items())
         said = [f"{name} ({_quoted(cell)} is {_in_full(_first(read[name], table[name]))})" for name, cell in examples.items()]
-        warn(f"Texts in {file} are read as numbers{', points and commas as at the fit' * as_before}: {', '.join(said)}.")
+        tell(f"Texts in {file} are read as numbers{', points and commas as at the fit' * as_before}: {', '.join(said)}.")
     changed: dict[str, Any] = codes | {str(name): _as_numbers(table[name], column, decimal) for name, column in read.items()}
     if decimal == ",":
         others = [name for name in texts if name not in read and name not in codes]
@@ -97,7 +99,7 @@ def with_numbers(table: DataFrame, found: DecimalSign, file: str, like: Reading)
     beside = {name: column.unit for name, column in read.items() if column.unit}
     below = {name: unit for name, unit in units.items() if name in read}
     if others := others_than_told(beside | below):
-        warn(f"{file} has other units below names than in these, and those below count: {', '.join(others)}.")
+        tell(f"{file} has other units below names than in these, and those below count: {', '.join(others)}.")
     return Numbered(with_units(table, beside | below), beside_texts)
 
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from manifoldgp.data.columns import column_of, missing_in
+from manifoldgp._system.plain_text import listed_names, verb
+from manifoldgp.data.columns import UNNAMED, column_of, missing_in
 from manifoldgp.data.dates import pandas
+from manifoldgp.errors import warn
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
-
-    from manifoldgp.data.encoding import TableEncoding
 
 _MOST_SUMMARIES = 4
 """Rows of sums and means that a table ends in, at most."""
@@ -23,86 +23,213 @@ _MOST_SUMMARIES = 4
 _BY_CHANCE = 1e-3
 """A row that is the mean of the others to so many digits that one in a thousand would be by chance is no row of its own."""
 
+_ABOUT_SUM, _ABOUT_MEAN = 0.1, 0.1
+"""How far a number may be from the sum, in shares of it, and from the mean, in standard deviations, where its row is called a total or a mean."""
+
 _NAMES = frozenset((
-    "average", "avg", "durchschnitt", "mean", "media", "mittel", "mittelwert", "moyenne", "promedio", "ø",
-    "gesamt", "somme", "sum", "suma", "summe", "total", "totale", "totals", "σ",
+    "average", "averages", "avg", "durchschnitt", "mean", "means", "media", "mittel", "mittelwert", "mittelwerte", "moyenne", "promedio", "ø",
+    "gesamt", "gesamtsumme", "insgesamt", "somme", "sum", "suma", "summe", "sums", "total", "totale", "totals", "σ", "∑",
 ))  # fmt: skip
 """Words that such a row has in a column of texts, in small letters."""
 
+_BESIDE = frozenset((
+    "anzahl", "count", "max", "maximum", "median", "min", "minimum", "n", "sd", "standardabweichung", "std", "stdev",
+))  # fmt: skip
+"""What stands in rows beside them: they are no rows of their own where one of the others is there."""
+
+_WITH = frozenset(("aller", "all", "der", "grand", "of", "overall", "rows", "the", "values", "werte", "zeilen"))
+"""Words beside these that leave a text the name of such a row: grand total, mean of all rows."""
+
 
 class SummaryRows(NamedTuple):
-    """Rows by their names in the table's index, and whether they are certainly no rows of their own: a centre point of an experiment is the mean of all others, too."""
+    """Rows at the end of a table, by their names in its index.
 
-    rows: tuple[Any, ...]
-    certain: bool
-
-
-def summary_rows(table: DataFrame, encoding: TableEncoding) -> SummaryRows:
-    """The rows at the end that are sums or means of all rows above, in all inputs and targets that are numbers.
-
-    Means alone are certain where each of these rows says what it is, or has an empty cell where no row above has one.
+    Parameters
+    ----------
+    rows
+        Those that are certainly no rows of their own: sums, and means that are called so or lack a text where all others have one.
+    names
+        What these are called in the table, where they are.
+    means
+        Those that are means of all rows above, and may be rows all the same: a centre point of an experiment is one.
+    called
+        Those that are called sums or means, by their rows, and have other numbers.
     """
-    names = [*encoding.targets, *(column.name for column in encoding.columns if column.kind == "number")]
-    kinds = summaries_below(np.stack([_numbers(column_of(table, name)) for name in names if name in table.columns], 1))
-    above, below = table.iloc[: len(table) - len(kinds)], table.iloc[len(table) - len(kinds) :]
-    certain = "sum" in kinds or all(_is_described(row, above) for _, row in below.iterrows())
-    return SummaryRows(tuple(below.index), certain)
+
+    rows: tuple[Any, ...] = ()
+    names: tuple[str, ...] = ()
+    means: tuple[Any, ...] = ()
+    called: tuple[tuple[Any, str], ...] = ()
 
 
-def _numbers(column: Series) -> np.ndarray:
-    """Numbers (n,), NaN where a cell holds none."""
-    numbers: Any = pandas().to_numeric(column, errors="coerce")
-    return numbers.to_numpy(dtype=np.float64, na_value=np.nan)
+class _Row(NamedTuple):
+    """What a row is: "sum", "mean", or "about" these where it is called so, else ""; its name; whether it says that it is no row of its own, by that or by an empty cell."""
+
+    kind: str
+    name: str
+    described: bool
 
 
-def _is_described(row: Any, above: DataFrame) -> bool:
-    """Whether a row says that it sums up those above: by a word that none of them has, or a cell that is empty where none of them is, in a column of texts or dates."""
-    numeric = pandas().api.types.is_numeric_dtype
-    return any(_describes(row[name], column_of(above, name)) for name in above if not numeric(above[name].dtype))
+def tell_summaries(found: SummaryRows, file: str) -> None:
+    """Which rows at the end of a file's table are sums or means of those above, and left out, and which may be."""
+    if found.rows:
+        names = f" ({listed_names(found.names)})" if found.names else ""
+        which, count = _which(found.rows, file), len(found.rows)
+        warn(
+            f"{which}{names} {verb(count, 'holds', 'hold')} sums or means of the rows above, and {verb(count, 'is', 'are')} left out."
+        )
+    if found.means:
+        which, count = _which(found.means, file), len(found.means)
+        warn(
+            f"{which} {verb(count, 'holds', 'hold')} means of all rows above, and {verb(count, 'is', 'are')} kept, as the centre point of an experiment is one too. "
+            f"If nothing was measured there, remove {verb(count, 'this row', 'these rows')} from the table."
+        )
+    for row, name in found.called:
+        warn(
+            f"{_which((row,), file)} is called {name!r}, and is kept, as its numbers are neither sums nor means of the rows above. Remove it from the table if it is no row of its own."
+        )
+
+
+def _which(rows: tuple[Any, ...], file: str) -> str:
+    return f"{verb(len(rows), 'Row', 'Rows')} {listed_names([str(row + 1) for row in rows])} at the end of {file}"
+
+
+def summary_rows(table: DataFrame) -> SummaryRows:
+    """The rows at the end that are sums or means of all rows above in their numbers, as far as they have some, or are called so.
+
+    >>> rows = np.random.default_rng(0).normal(5.0, 2.0, (20, 3)).round(2)
+    >>> summary_rows(pandas().DataFrame(rows)).rows, summary_rows(pandas().DataFrame(np.r_[rows, [rows.sum(0)], [rows.mean(0).round(2)]])).rows
+    ((), (20, 21))
+    """
+    named = [column_of(table, name) for name in table.columns if not UNNAMED.fullmatch(str(name))]
+    numbers = [column for column in named if _holds_numbers(column)]
+    texts = [column_of(table, name) for name in table.columns if not _holds_numbers(column_of(table, name))]
+    end = len(table)
+    while end and table.iloc[end - 1].isna().all():
+        end -= 1
+    kept = SummaryRows()
+    for count in range(min(_MOST_SUMMARIES, end // 2), 0, -1):
+        found: list[_Row] = []
+        for row in range(end - count, end):
+            told = _told(row, end - count, numbers, texts)
+            if not (told.kind or told.name):
+                break
+            found.append(told)
+        else:
+            decided = _decided(list(table.index[end - count : end]), found)
+            if decided.rows:
+                return decided
+            kept = kept if any(kept) else decided
+    return kept
+
+
+def _decided(rows: list[Any], found: list[_Row]) -> SummaryRows:
+    """Which of the last rows are certain: all beside an exact sum, else those that say so, and those with a name beside them."""
+    sums = any(row.kind == "sum" for row in found)
+    sure = any(row.kind and row.name for row in found)
+    out = [sums or bool(row.kind and row.described) or (sure and bool(row.name)) for row in found]
+    each = list(zip(rows, found, out, strict=True))
+    return SummaryRows(
+        tuple(name for name, _, certain in each if certain),
+        tuple(row.name for _, row, certain in each if certain and row.name),
+        tuple(name for name, row, certain in each if not certain and row.kind),
+        tuple(
+            (name, row.name)
+            for name, row, certain in each
+            if not certain and not row.kind and not _NAMES.isdisjoint(_words(row.name))
+        ),
+    )
+
+
+def _told(row: int, above: int, numbers: list[Series], texts: list[Series]) -> _Row:
+    """What a row is, by its place, of so many rows above."""
+    name = _name(row, above, texts)
+    kind, columns = _kind(row, above, numbers)
+    described = bool(kind) and any(_describes(column.iloc[row], column.iloc[:above]) for column in texts)
+    if kind and (columns > 1 or described):
+        return _Row(kind, name, described)
+    about = not _NAMES.isdisjoint(_words(name)) and _is_about(row, above, numbers)
+    return _Row("about", name, True) if about else _Row("", name, False)
+
+
+def _name(row: int, above: int, texts: list[Series]) -> str:
+    """The text that says of a row what it sums up, and nothing else: Total, mean of all rows. No row above has it."""
+    for column in texts:
+        cell = column.iloc[row]
+        words = set(_words(cell))
+        if words & (_NAMES | _BESIDE) and words <= _NAMES | _BESIDE | _WITH and not (column.iloc[:above] == cell).any():
+            return cell.strip()
+    return ""
+
+
+def _words(cell: object) -> list[str]:
+    return re.findall(r"[^\W\d]+|∑", cell.casefold()) if isinstance(cell, str) else []
 
 
 def _describes(cell: Any, above: Series) -> bool:
+    """Whether a cell of texts or dates says that its row sums up those above: by a word that none of them has, or by being empty where none of them is."""
     if missing_in(pandas().Series([cell])).any():
         return not missing_in(above).any()
-    words = re.findall(r"\w+", cell.casefold()) if isinstance(cell, str) else []
-    return not _NAMES.isdisjoint(words) and not (above == cell).any()
-
-
-def summaries_below(A: np.ndarray) -> tuple[str, ...]:
-    """Of the rows at the end of numbers A (N, C) that are sums or means of all rows above, in every column that varies, two or more: which they are.
-
-    >>> A = np.random.default_rng(0).normal(5.0, 2.0, (20, 3)).round(2)
-    >>> summaries_below(A), summaries_below(np.r_[A, A.sum(0)[None], A.mean(0).round(2)[None]])
-    ((), ('sum', 'mean'))
-    """
-    for count in range(min(_MOST_SUMMARIES, len(A) // 2), 0, -1):
-        kinds: list[str] = []
-        for row in A[-count:]:
-            if not (kind := _kind(row, A[:-count])):
-                break
-            kinds.append(kind)
-        else:
-            return tuple(kinds)
-    return ()
+    return not _NAMES.isdisjoint(_words(cell)) and not (above == cell).any()
 
 
 @np.errstate(all="ignore")  # sums of the largest numbers
-def _kind(row: np.ndarray, rows: np.ndarray) -> str:
-    """What a row (C,) is of rows (n, C), "mean" or "sum", as far as its digits tell, and hardly by chance; "" for neither. Most rows are neither by the first column."""
+def _kind(row: int, above: int, numbers: list[Series]) -> tuple[str, int]:
+    """What a row is of so many above, "mean" or "sum", as far as its digits tell, and hardly by chance, and in how many columns; "" for neither. Most rows are neither by the first column."""
     kinds, by_chance, varying = {"mean": np.mean, "sum": np.sum}, 1.0, 0
-    for value, column in zip(row.tolist(), rows.T, strict=True):
-        known = column[np.isfinite(column)]
-        if not len(known) or known.min() == known.max():
+    for column in numbers:
+        value, known = _cell(row, above, column)
+        if known is None or _counts_on(row, above, column):
             continue
-        if not math.isfinite(value):
-            return ""
         digit = 0.5 * _last_digit(value)
         kinds = {kind: f for kind, f in kinds.items() if abs(value - f(known)) <= 1.01 * digit + 1e-9 * abs(f(known))}
         if not kinds:
-            return ""
+            return "", 0
         by_chance *= min(1.0, 2.0 * digit / max(float(known.std()), digit))
         varying += 1
-    return next(iter(kinds)) if varying > 1 and by_chance < _BY_CHANCE else ""
+    return (next(iter(kinds)), varying) if varying and by_chance < _BY_CHANCE else ("", 0)
+
+
+@np.errstate(all="ignore")
+def _is_about(row: int, above: int, numbers: list[Series]) -> bool:
+    """Whether most numbers of a row are about sums or means, or lie as far beyond all others as sums of more rows do."""
+    near: list[bool] = []
+    for column in numbers:
+        value, known = _cell(row, above, column)
+        if known is not None and not _counts_on(row, above, column):
+            off, total, spread = abs(value - known.mean()), float(known.sum()), float(np.ptp(known))
+            to_mean = off <= max(_ABOUT_MEAN * float(known.std()), 0.51 * _last_digit(value))
+            near.append(bool(to_mean or abs(value - total) <= _ABOUT_SUM * abs(total) or value > known.max() + spread))
+    return 2 * sum(near) > len(near)
+
+
+def _cell(row: int, above: int, column: Series) -> tuple[float, np.ndarray | None]:
+    """A row's number and the known ones above it; None where there is none, or nothing to tell by, as all above are alike."""
+    value = float(_floats(column.iloc[row : row + 1])[0])
+    if not math.isfinite(value):
+        return value, None
+    known = _floats(column.iloc[:above])
+    known = known[np.isfinite(known)]
+    return value, known if len(known) and known.min() < known.max() else None
+
+
+def _counts_on(row: int, above: int, column: Series) -> bool:
+    """Whether a column numbers the rows, this one too."""
+    first, value = _floats(column.iloc[[0, row]])
+    return value == first + row and bool((np.diff(_floats(column.iloc[:above])) == 1.0).all())
+
+
+def _floats(column: Series) -> np.ndarray:
+    return column.to_numpy(dtype=np.float64, na_value=np.nan)
+
+
+def _holds_numbers(column: Series) -> bool:
+    types = pandas().api.types
+    return (
+        types.is_numeric_dtype(column.dtype)
+        and not types.is_bool_dtype(column.dtype)
+        and not types.is_complex_dtype(column.dtype)
+    )
 
 
 def _last_digit(value: float) -> float:

@@ -7,7 +7,7 @@ import glob
 import re
 import sys
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,10 +17,12 @@ from manifoldgp._system.files import refuse_unwritable, written_whole
 from manifoldgp._system.plain_text import cell, name_in, one_line, visible
 from manifoldgp.data.codes import padded
 from manifoldgp.data.columns import pandas, text
+from manifoldgp.data.dates import are_months, month_text
 from manifoldgp.data.decimal_signs import DecimalSign, KnownSigns, other_sign
 from manifoldgp.data.excel_files import read_sheet
-from manifoldgp.data.no_values import NO_VALUE
+from manifoldgp.data.no_values import ERROR_CELLS, NO_VALUE
 from manifoldgp.data.number_columns import Numbered, Reading, signs_of, with_numbers, with_signs
+from manifoldgp.data.summary_rows import summary_rows, tell_summaries
 from manifoldgp.data.text_files import PACKED, TextSource, text_source
 from manifoldgp.data.units import UNITS, with_power_as_written, with_units
 from manifoldgp.data.written_numbers import read_numbers
@@ -49,7 +51,7 @@ def read_table(
     the first sheet with two columns or more and numbers is read, percent as it is shown (10 % is 10).
 
     Numbers with thousands separators, a currency, a percent sign or one unit are read as numbers, and a row of
-    units below the names is left out, with a warning that says so.
+    units below the names is left out, with a warning that says so. So are rows at the end that are sums or means of those above.
 
     Parameters
     ----------
@@ -60,14 +62,39 @@ def read_table(
     like
         How the table of a fit was read, ``model.table_encoding_.reading``: columns that held numbers there hold numbers, and single cells that are none stay as they are.
     """
-    return read_as_written(path, sheet=sheet, wanted=wanted, like=like).table
+    like = like or Reading()
+    table, decimal = _read(path, sheet, wanted, like)
+    told: list[str] = []
+    read = _numbered(table, decimal, path, like, told.append).table
+    found = summary_rows(read)
+    if found.rows:  # as it stands without them: in some columns only they had a text, or a gap
+        above = len(table) - len(read)  # a row of units
+        table = table.drop(index=[above + row for row in found.rows]).reset_index(drop=True)
+        read = _numbered(with_whole_numbers(table.infer_objects()), decimal, path, like, warn).table
+    else:
+        for text in told:
+            warn(text)
+    tell_summaries(found, _called(str(path)))
+    return read
 
 
-def read_as_written(
-    path: str | Path, *, sheet: str | None = None, wanted: Sequence[str] = (), like: Reading | None = None
-) -> Numbered:
-    """The table in a file as `read_table` reads it, and the texts of columns with a unit beside their numbers, for who writes these columns again."""
-    name, like = str(path), like or Reading()
+def read_as_written(path: str | Path, *, wanted: Sequence[str] = (), like: Reading | None = None) -> Numbered:
+    """The table in a file as `read_table` reads it, with all of its rows, and the texts of columns with a unit beside their numbers, for who writes these columns again."""
+    like = like or Reading()
+    table, decimal = _read(path, None, wanted, like)
+    return _numbered(table, decimal, path, like, warn)
+
+
+def _numbered(table: DataFrame, decimal: DecimalSign, path: str | Path, like: Reading, tell: Callable[[str], None]) -> Numbered:
+    """The table with texts that are numbers as these. tell: is called with what there is to say."""
+    name = str(path)
+    parquet = name != "-" and _kind(name) == "parquet"
+    return Numbered(table, {}) if parquet else with_numbers(table, decimal, _called(name), like, tell)
+
+
+def _read(path: str | Path, sheet: str | None, wanted: Sequence[str], like: Reading) -> tuple[DataFrame, DecimalSign]:
+    """The table in a file, with texts as they are, and its decimal sign."""
+    name = str(path)
     kind = "text" if name == "-" else _kind(name)
     if sheet is not None and kind != "excel":
         raise InputError(f"sheet={sheet!r} has no effect on {_called(name)}: only Excel files have sheets. Leave it out.")
@@ -91,7 +118,7 @@ def read_as_written(
     if kind != "parquet":
         table = _named_by_two_rows(table, decimal.sign, name)
     _refuse_repeated(list(table.columns), name)
-    return Numbered(table, {}) if kind == "parquet" else with_numbers(table, decimal, _called(name), like)
+    return table, decimal
 
 
 def _named_by_two_rows(table: DataFrame, decimal: str, file: str) -> DataFrame:
@@ -166,9 +193,11 @@ def read_tables(paths: Sequence[str | Path], *, wanted: Sequence[str] = ()) -> A
 
 
 def _alike(tables: Sequence[DataFrame]) -> list[DataFrame]:
-    """The tables with codes as text in all of them: a file whose codes happen to have no zeros in front was read as numbers."""
-    codes = {name for table in tables for name in table if padded(table[name].dropna())}
-    return [table.assign(**{name: table[name].map(text, na_action="ignore") for name in codes}) for table in tables]
+    """The tables with codes and months as text in all of them: a file in which these happen to have no zeros in front was read as numbers."""
+    codes = dict.fromkeys((name for table in tables for name in table if padded(table[name].dropna())), text)
+    months = dict.fromkeys((name for table in tables for name in table if are_months(table[name].dropna())), month_text)
+    written = codes | months
+    return [table.assign(**{name: table[name].map(written[name], na_action="ignore") for name in written}) for table in tables]
 
 
 def with_whole_numbers(table: DataFrame) -> DataFrame:
@@ -297,7 +326,14 @@ def _read_text(name: str, kind: str, known: KnownSigns) -> tuple[Any, DecimalSig
     _tell_unclear_signs(found.sign, unclear, name, known)
     _refuse_repeated(layout.names, name)  # pandas would rename them
     named: dict[str, Any] = {"names": layout.names, "header": None} if layout.in_comment else {}
-    form = {"sep": separator, "skiprows": layout.skipped, "encoding": source.encoding, "low_memory": False, **named}
+    form = {
+        "sep": separator,
+        "skiprows": layout.skipped,
+        "encoding": source.encoding,
+        "low_memory": False,
+        "na_values": ERROR_CELLS,
+    }
+    form |= named
     # Cells like 1.250 of a column that had decimal commas in texts, although its table has points: who reads texts knows them.
     texts = {} if found.looked_for else {name: str for name in layout.names if dict(known.columns).get(name_in(name)) == ","}
     table = pandas().read_csv(source.opened(), decimal=found.sign, dtype=texts, **form)
@@ -330,10 +366,11 @@ def _read_by(text: str, decimal: str) -> str:
 
 
 def _with_codes(table: DataFrame, source: TextSource, form: dict[str, Any]) -> DataFrame:
-    """The table with columns of codes, which were read as numbers, as they are written."""
+    """The table with columns of codes and of months such as 03.1974, which were read as numbers, as they are written."""
     numbers = [name for name, kind in table.dtypes.items() if kind.kind in "if"]
     written = pandas().read_csv(source.opened(), dtype=dict.fromkeys(numbers, str), **form)[numbers]
-    codes = {name: texts for name, column in written.items() if padded((texts := column.str.strip()).dropna())}
+    texts = {name: column.str.strip() for name, column in written.items()}
+    codes = {name: column for name, column in texts.items() if padded(column.dropna()) or are_months(column.dropna())}
     return table.assign(**codes)
 
 

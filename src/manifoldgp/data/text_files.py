@@ -19,6 +19,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from manifoldgp._system.plain_text import name_in
 from manifoldgp.data.codes import padded_cell
+from manifoldgp.data.dates import without_months
 from manifoldgp.data.decimal_signs import NO_SIGNS, DecimalSign, KnownSigns, decimal_sign, is_number
 from manifoldgp.errors import InputError, warn
 
@@ -38,7 +39,7 @@ _ROWS_SHOWN = 4
 
 
 class Layout(NamedTuple):
-    """The columns' names, whether they stand in a comment line, the numbers of the lines that are no rows, whether a cell begins with zeros, as codes do, and the first rows."""
+    """The columns' names, whether they stand in a comment line, the numbers of the lines that are no rows, whether a cell begins with zeros, as codes and months do, and the first rows."""
 
     names: list[str]
     in_comment: bool
@@ -79,10 +80,10 @@ class TextSource:
         first, usual = self.titles() + named, "." if tabbed else ","
         enough = max(20, _CELLS_WITH_NUMBERS // max(len(names), 1))
         before = {place: known.of(name_in(name)) if named else known.plain for place, name in enumerate(names)}
-        found = decimal_sign((_cells(line, separator) for line in lines[named:][:enough]), usual, before)
+        found = decimal_sign((without_months(_cells(line, separator)) for line in lines[named:][:enough]), usual, before)
         if found.unclear:
             more = self._first_lines(_LINES_WHERE_UNCLEAR)[first:]
-            found = decimal_sign((_cells(line, separator) for line in more), usual, before)
+            found = decimal_sign((without_months(_cells(line, separator)) for line in more), usual, before)
         return separator, found
 
     def _first_lines(self, most: int = 21) -> list[str]:

@@ -15,6 +15,7 @@ from manifoldgp.data.dates import pandas
 from manifoldgp.data.encoding import TableEncoding
 from manifoldgp.data.frames import as_frame, column_names
 from manifoldgp.data.table_checks import MISSING
+from manifoldgp.data.table_remarks import warn_of_categories, warn_of_copies, warn_of_summaries
 from manifoldgp.errors import InputError, warn
 from manifoldgp.estimators.input_std import of_rows
 
@@ -90,6 +91,8 @@ def training_rows(
         raise InputError("cyclic is about columns of dates, and X is an array of numbers. Hand in a frame, or leave cyclic out.")
     encoding = _of_array(table, names, estimator.missing) if frame is None else _of_frame(estimator, table, names, Y)
     encoded, kept = encoding.training_inputs(table, Y)
+    if frame is not None:
+        _warn_of_oddities(table, Y, kept & ~np.isnan(Y).any(1), encoding, groups is not None)
     estimator.table_encoding_ = encoding.without_rows(~kept | np.isnan(Y).any(1))
     levels = encoding.level_numbers(table)[kept] if encoding.level_columns else None
     numbers = encoded if frame is not None else encoded.to_numpy()
@@ -175,6 +178,15 @@ def _of_frame(estimator: ReadsTables, table: DataFrame, names: list[str], Y: np.
     encoding = TableEncoding.learn(table, names, missing=estimator.missing, cyclic=tuple(estimator.cyclic), y=Y)
     encoding.warn_of_row_names()
     return encoding
+
+
+def _warn_of_oddities(table: DataFrame, Y: np.ndarray, seen: np.ndarray, encoding: TableEncoding, grouped: bool) -> None:
+    """What the table may not have been meant to be. seen (n,): the rows that are learned from."""
+    rows: Any = table[seen]  # pandas says that it could be a series
+    targets = pandas().DataFrame(Y[seen], columns=list(encoding.targets), index=rows.index)
+    warn_of_categories(encoding.columns)
+    warn_of_copies(rows[[column.name for column in encoding.columns]], targets, grouped)
+    warn_of_summaries(rows, targets)
 
 
 def _of_array(table: DataFrame, names: list[str], missing: str) -> TableEncoding:

@@ -1,16 +1,22 @@
 // Predictions in the page: controls for every input, and tables that are pasted or dropped.
 const live = data.live;
 // Quarters, months and dates with the month by its name in ISO format, as data/dates.py reads them; else null.
-const MONTH = "(?<name>jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\\.?";
+const MONTH_NUMBERS = {
+  jan: 1, jän: 1, feb: 2, mar: 3, mär: 3, mae: 3, mrz: 3, apr: 4, may: 5, mai: 5, jun: 6, jul: 7, aug: 8, sep: 9, oct: 10, okt: 10, nov: 11, dec: 12, dez: 12,
+};
+const NAME = "(?<name>jan(?:uary?)?|jän(?:ner)?|feb(?:ruary?|er)?|mar(?:ch)?|märz?|maerz|mrz|apr(?:il)?|may|mai|jun[ei]?|jul[yi]?|aug(?:ust)?|" +
+  "sept?(?:ember)?|o[ck]t(?:ober)?|nov(?:ember)?|de[cz](?:ember)?)\\.?";
+const YEAR = "(?<year>(?:1[89]|2[01])\\d\\d)", MONTH = "(?<month>0?[1-9]|1[0-2])";
 const SPELLED = [
-  "(?<year>\\d{4})[\\s/-]?Q(?<quarter>[1-4])", "Q(?<quarter>[1-4])[\\s/-]?(?<year>\\d{4})", "(?<year>(?:1[89]|2[01])\\d\\d)[-/M](?<month>0?[1-9]|1[0-2])",
-  `(?<day>\\d{1,2})[-.\\s]+${MONTH}[-.,\\s]+(?<year>\\d{4})(?<rest>,?\\s+\\d{1,2}:\\d{2}.*)?`, `${MONTH}\\s+(?<day>\\d{1,2}),?\\s+(?<year>\\d{4})(?<rest>,?\\s+\\d{1,2}:\\d{2}.*)?`,
-  `${MONTH}[-.,\\s]+(?<year>\\d{4})`,
+  "(?<year>\\d{4})[\\s/.-]?Q(?<quarter>[1-4])", "Q(?<quarter>[1-4])[\\s/-]?(?<year>\\d{4})", `(?<quarter>[1-4])(?:Q|\\.\\s*Q(?:uartal)?)[\\s/]?${YEAR}`,
+  `${YEAR}[-/M]${MONTH}`, `${MONTH}[-/]${YEAR}`, `(?<month>0[1-9]|1[0-2])\\.${YEAR}`,
+  `(?<day>\\d{1,2})[-.\\s]+${NAME}[-.,\\s]+(?<year>\\d{4})(?<rest>,?\\s+\\d{1,2}:\\d{2}.*)?`, `${NAME}\\s+(?<day>\\d{1,2}),?\\s+(?<year>\\d{4})(?<rest>,?\\s+\\d{1,2}:\\d{2}.*)?`,
+  `${NAME}[-.,/\\s]+(?<year>\\d{4})`, `${YEAR}[-/\\s]${NAME}`,
 ].map((form) => new RegExp(`^\\s*${form}\\s*$`, "i"));
 function spelled(text) {
   const found = SPELLED.map((form) => form.exec(text)?.groups).find(Boolean);
   if (!found) return null;
-  const month = found.name ? "janfebmaraprmayjunjulaugsepoctnovdec".indexOf(found.name.slice(0, 3).toLowerCase()) / 3 + 1 : found.month ?? 3 * found.quarter - 2;
+  const month = found.name ? MONTH_NUMBERS[found.name.slice(0, 3).toLowerCase()] : found.month ?? 3 * found.quarter - 2;
   return `${found.year}-${month}-${found.day ?? 1}${(found.rest ?? "").replace(/^,/, "")}`;
 }
 // Milliseconds of a date's text, as tables are read: the year first, or last with the order of day and month that the model learnt; points say that the day is first. NaN: no date.
@@ -18,7 +24,7 @@ function instant(text, order) {
   text = spelled(text) ?? text;
   const first = /^(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})(?!\d)(.*)$/.exec(text), last = /^(\d{1,2})([-/.])(\d{1,2})\2(\d{4})(?!\d),?(.*)$/.exec(text);
   const points = last?.[2] === ".", monthFirst = order === "month first";
-  if (!first && !(last && (points ? !monthFirst : order))) return NaN;
+  if (!first && !(last && (points ? !monthFirst : monthFirst || order === "day first"))) return NaN;
   const [year, month, day, rest] = first ? first.slice(1) : monthFirst ? [last[4], last[1], last[3], last[5]] : [last[4], last[3], last[1], last[5]];
   const time = /^[T\s]*(?:(\d{1,2}):(\d{2})(?::(\d{2}(?:\.\d+)?))?\s*(?:([ap])\.?m\.?)?)?\s*(?:Z|([+-])(\d{2}):?(\d{2}))?$/i.exec(rest);
   const midnight = Date.UTC(year, month - 1, day);
@@ -49,7 +55,9 @@ function writtenNumber(text, usual) {
   return NaN;
 }
 // Cells without a value, as tables are read: those of pandas in every column, and the signs of data/no_values.py among numbers.
-const EMPTY = /^(?:|#N\/A|#N\/A N\/A|#NA|-?1\.#IND|-?1\.#QNAN|-?nan|-?NaN|<NA>|N\/A|n\/a|NA|NULL|null|None)$/, NO_NUMBER = /^(?:[?.–—-]|--|n\. ?a\.|k\. ?a\.|n\/a|na|nan)$/i;
+const ERROR_CELLS = "#(?:DIV/0!|N/A|NAME\\?|NULL!|NUM!|REF!|VALUE!|SPILL!|CALC!|NV|BEZUG!|WERT!|ZAHL!|ÜBERLAUF!|NOM\\?|NOMBRE!|NUL!|VALEUR!)";
+const EMPTY = new RegExp(`^(?:|${ERROR_CELLS}|#N/A N/A|#NA|-?1\\.#IND|-?1\\.#QNAN|-?nan|-?NaN|<NA>|N/A|n/a|NA|NULL|null|None)$`);
+const NO_NUMBER = new RegExp(`^(?:${ERROR_CELLS}|[?.–—-]|--|n\\. ?a\\.|k\\. ?a\\.|n/a|na|nan)$`, "i");
 const lacking = (column, text) => EMPTY.test(text) || (column.kind === "number" && NO_NUMBER.test(text));
 // The decimal sign of a column: that of the table, unless the other one reads more of its cells.
 function signOf(cells, usual) {
@@ -61,10 +69,13 @@ function decimalSign(rows, known = []) {
   const shown = signShown(rows.slice(0, 200), known);
   return shown[1] ? shown : signShown(rows.slice(0, 20000), known);
 }
+// What may be a month such as 03.1974, as data/dates.py leaves it out there: its point is no decimal point.
+const POINTED_MONTH = /^(?:0[1-9]|1[0-2])\.(?:1[89]|2[01])\d\d$/;
 // 0,5 shows it; where the fit did not tell it, so do 999 and less beside 1,250, or beside three like 1.250 or more, for these signs then separate thousands.
 function signShown(rows, known) {
   const only = { ".": 0, ",": 0 }, commas = new Set(), points = new Map(), small = new Set(), grouped = new Set(), aboveZero = new Set(), large = new Set();
   for (const row of rows) for (const [place, cell] of row.map((c) => c.trim()).entries()) {
+    if (POINTED_MONTH.test(cell)) continue;
     const [point, comma] = [WRITTEN["."].exec(cell), WRITTEN[","].exec(cell)], number = (point ?? comma)?.[2] ?? "";
     if (point && !comma && cell.includes(".")) only["."]++;
     else if (comma && !point && cell.includes(",")) only[","]++;

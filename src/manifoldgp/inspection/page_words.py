@@ -403,16 +403,16 @@ def _table_snippet(encoding: TableEncoding, file: str) -> str:
     named = [column.name for column in encoding.columns] + ([encoding.noise] if encoding.noise else [])
     columns = _first_names([one_line(name) for name in named])
     targets = repr(encoding.targets[0] if len(encoding.targets) == 1 else list(encoding.targets))
-    gaps = [column.name for column in encoding.columns] + list(encoding.targets)
-    whole = f"more = more.dropna(subset={gaps!r})  # as at the fit\n" if encoding.missing == "drop" else ""
+    needed = [column.name for column in encoding.columns if encoding.missing == "drop"] + list(encoding.targets)
     return (
         "import manifoldgp\nfrom manifoldgp.data import read_table\n\n"
         f"model = manifoldgp.load({_quoted(file)})\n"
         f'table = read_table("new.csv")  # with the columns {columns}\n'
         f"mean, std = model.predict(table, return_std=True{noise.format('table')})\n"
         f"quantiles = model.predict_quantiles(table, q=(0.025, 0.5, 0.975){noise.format('table')})\n\n"
-        'more = read_table("more.csv")  # rows with known targets: learn from them too, without training again\n'
-        f"{whole}model.update(more, more[{targets}]{noise.format('more')})"
+        'more = read_table("more.csv")  # more rows to learn from, without training again\n'
+        f"more = more.dropna(subset={needed!r})  # others are left out, as at the fit\n"
+        f"model.update(more, more[{targets}]{noise.format('more')})"
     )
 
 
