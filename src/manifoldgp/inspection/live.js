@@ -172,6 +172,8 @@ const interval = ({ quantile }, o) => [-REACH, REACH].map((z) => quantile(o, z))
       const span = column.high - column.low || 1;
       const short = (v) => +(+v).toPrecision(Math.min(5 + Math.max(0, Math.ceil(Math.log10(Math.abs(v) / span))), 15)); // five digits of the range
       const slider = make("input", { id, type: "range", min: column.low, max: column.high, step: span / 500, value: column.start });
+      const stops = Array.from({ length: 501 }, (_, k) => column.low + (k * span) / 500), longest = Math.max(...[column.start, ...stops].map((v) => String(short(v)).length));
+      row.style.setProperty("--digits", longest); // all of a value is to be seen
       const field = make("input", { type: "number", step: "any", value: short(column.start), "aria-label": `${column.label}, exact value` });
       values[c] = field.value;
       slider.addEventListener("input", () => { values[c] = field.value = short(slider.value); update(); });
