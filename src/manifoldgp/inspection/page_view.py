@@ -75,7 +75,7 @@ def choice(label: str, options: Iterable[str], *, buttons: bool = False) -> Spec
 def input_axis(column: TableColumn, X: np.ndarray, limits: Sequence[float]) -> Spec:
     """An axis along which an input runs, with dates where it holds dates; X (n, D): rows that are shown."""
     clock = column.clock(X)
-    return axis(column.axis_label, limits, **({} if clock is None else {"date": clock}))
+    return axis(column.axis_label, limits) if clock is None else axis(column.axis_label, limits, date=clock)
 
 
 def word_axis(label: str, words: Sequence[str]) -> Spec:
