@@ -188,8 +188,7 @@ def _shown_rows(view: ModelView) -> str:
 
 def _from_all_others(view: ModelView) -> str:
     """How training rows are predicted that are left out one at a time, and what that does not tell of new rows."""
-    report, encoding = view.targets[0].held_out, getattr(view.model, "table_encoding_", None)
-    group = None if encoding is None else encoding.group
+    report, group = view.targets[0].held_out, group_column(view.model)
     beside = ""
     if report is not None and report.ordered:
         beside = ", those just before and after it among them"
