@@ -338,6 +338,16 @@ def test_a_deal_that_does_not_follow_leaves_the_others_their_exponent(order):
     assert (found.exponent, found.following) == (2.0, 0.2)
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_deals_that_do_not_follow_have_constant_weights_already(order):
+    constant = HeldOutReport(("plain GP",), (1.0,), np.ones((1, 1)), {"stack": np.zeros(3)}, np.ones(3) / 2, mean=np.zeros(3))
+    follows = constant.mixed_with(np.ones(3), constant.pit, np.zeros(3), 2.0, 0.4)
+    found = HeldOutReport.averaged([follows, constant][::order])
+    np.testing.assert_array_equal(found.with_constant_weights(), 0.0)
+    np.testing.assert_array_equal(constant.with_constant_weights(), 0.0)
+    assert (found.log_density["stack"] > 0.0).all()
+
+
 def test_a_deal_that_is_stopped_on_its_way_is_left_out(dealt):
     X, y, (once, _) = dealt
     seen = []

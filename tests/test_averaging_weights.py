@@ -158,6 +158,23 @@ def test_words_for_several_plain_gps_agree_with_what_the_features_add():
     assert second.endswith("less than 0.02 from the features.")
 
 
+def test_what_weights_that_follow_certainty_gain_is_not_told_of_the_features():
+    """Of two plain GPs, all that was left in an average, 0.19 nats were said to come from the features, which carried the rest of 100 %."""
+    several = replace(report_of_plain_gps(stack=0.9), mean=np.zeros(200), observed=np.zeros(200))
+    follows = several.mixed_with(np.full(200, -0.5), several.pit, np.zeros(200), 2.0, 0.5)
+    stack = -float(follows.log_density["stack"].mean())
+    first, second = held_out_remarks(follows)[:2]
+    assert first == "Plain GPs carry 78 % of the weight (most of it: plain GP, 43 %), learned features the rest."
+    assert second.endswith(f", 0.04 from the features, {0.9 - stack:.2f} from weights that follow how sure members are.")
+    without = replace(follows, weights=np.array([[0.07], [0.93], [0.0]]))
+    first, second, third = held_out_remarks(without)[:3]
+    assert first == "Plain GPs carry all of the weight (most of it: rough GP, 93 %): learned features have none."
+    assert "0.05 of that comes from wider copies of plain GPs (calibration) or mixtures of plain GPs, 0." in second
+    assert second.endswith(f" plain GPs, {0.95 - stack - 0.05:.2f} from weights that follow how sure members are.")
+    assert "features" not in second
+    assert third.startswith("In 50 % of the prediction members count more where they are surer")
+
+
 def test_the_plain_gp_has_the_weight_of_no_other_plain_gp():
     """It had 40 % and the rough one 28 %, and "the plain GP 68 %" was said."""
     several = _weights_in_words({"plain GP": 0.4, "rough GP": 0.28, "cold": 0.32}, 0.1)
@@ -323,7 +340,7 @@ def test_networks_that_held_out_rows_do_not_miss_were_not_stopped():
     several = report_of_plain_gps(stack=0.935)
     plain = replace(several, groups=("plain GP", "rough GP"), weights=np.array([[0.6], [0.4]]), left_out=("own", "large"))
     text = " ".join(held_out_remarks(plain))
-    assert "Plain GPs carry 100 % of the weight (most of it: plain GP, 60 %): the features add little here." in text
+    assert "Plain GPs carry all of the weight (most of it: plain GP, 60 %): learned features have none." in text
     assert "stopped" not in text
     assert "mGP" not in text
 

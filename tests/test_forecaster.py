@@ -244,8 +244,12 @@ def test_a_column_of_dates_is_the_time():
 
 def test_uneven_steps_are_refused_with_a_remedy():
     days = pd.date_range("2020-01-01", periods=30, freq="D")
-    for index in (days.delete(7), pd.Index(np.delete(np.arange(30.0), 7)), days[::-1]):
-        with pytest.raises(InputError, match=r"even.*(resample|numpy\.interp)"):
+    for index, remedy in (
+        (days.delete(7), r"y\.resample\('D'\)"),
+        (pd.Index(np.delete(np.arange(30.0), 7)), r"numpy\.interp"),
+        (days[::-1], "Sort"),
+    ):
+        with pytest.raises(InputError, match=f"even.*{remedy}"):
             Forecaster(QUICK).fit(pd.Series(SEASON[: len(index)], index=index))
     model = Forecaster(QUICK, lags=3).fit(pd.Series(SEASON[:30], index=days))
     with pytest.raises(InputError, match="2020-01-31"):

@@ -144,6 +144,53 @@ def test_controls_and_tables(chromium, model, page, tmp_path, size):
     assert 'speed <m/s>: "x" is not a number' in text[7]
 
 
+@pytest.mark.parametrize("size", ["1100,900", "500,800"])
+def test_fields_show_all_digits_of_their_values(chromium, tmp_path, size):
+    """A volume of 393,600,000 was shown as 39360000."""
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(
+        {"volume [$]": rng.uniform(1e8, 9.9e8, 40), "depth": rng.uniform(-1e-3, -9e-4, 40), "floor": rng.normal(size=40)}
+    )
+    model = GPRegressor(restarts=1, max_iter=3).fit(table, table["floor"] + table["volume [$]"] / 1e9)
+    write_model_report(model, tmp_path / "model.html")
+    code = """
+      const sizes = [], frames = document.documentElement;
+      for (const slider of document.querySelectorAll("#live input[type=range]")) for (const end of [slider.min, slider.max, slider.value]) {
+        const field = slider.nextElementSibling, style = getComputedStyle(field), paper = document.createElement("canvas").getContext("2d");
+        slider.value = end; slider.dispatchEvent(new Event("input"));
+        paper.font = style.font;
+        sizes.push([field.value, paper.measureText(field.value).width, field.clientWidth - 16]); // an arrow stands at the end
+      }
+      return [sizes, frames.scrollWidth <= innerWidth];"""
+    html = with_script((tmp_path / "model.html").read_text("utf-8"), code, tmp_path / "page.html")
+    dom, console = browse(chromium, html, tmp_path / "profile", size)
+    assert not console
+    sizes, fits = outcome_of(dom)
+    assert fits
+    assert {len(value) for value, *_ in sizes} >= {9, 11}
+    assert all(width < room for _, width, room in sizes), sizes
+
+
+def test_the_name_in_a_label_is_shortened_and_never_its_words(chromium, tmp_path):
+    """An axis was called "Reaktionszeit Ø [ms…rved less predicted"."""
+    script = (resources.files("manifoldgp.inspection") / "drawing.js").read_text(encoding="utf-8")
+    fitted = script[script.index("function fitted") : script.index("// As many digits")]
+    code = f"""
+      const name = "Reaktionszeit Ø [ms]", label = name + ": observed less predicted";
+      {fitted}
+      return [288, 400, 60].map((pixels) => fitted(label, pixels, name)).concat(fitted(name, 80), fitted("$& of a: share", 90, "$& of a"));"""
+    dom, console = browse(chromium, with_script("<html><body></body></html>", code, tmp_path / "m.html"), tmp_path / "profile")
+    assert not console
+    words = ": observed less predicted"
+    assert outcome_of(dom) == [
+        "Reaktio…Ø [ms]" + words,
+        "Reaktionszeit Ø [ms]" + words,
+        "R…]" + words,
+        "Reakt…[ms]",
+        "$&…a: share",
+    ]
+
+
 def test_rows_that_cannot_be_predicted_are_no_predictions(chromium, page, tmp_path):
     code = """
       document.querySelector("#live-table textarea").value = "speed <m/s>,floor\\n0.5,ice\\n-1,snow\\n";

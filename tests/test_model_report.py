@@ -22,11 +22,13 @@ from sklearn.preprocessing import StandardScaler
 
 from browser import browse, outcome_of, with_script
 from fitted_models import AVERAGINGS, fitted, full_bayes, plain_gp, table
-from manifoldgp import GPRegressor, inspection
+from manifoldgp import GPRegressor, ManifoldGPRegressor, inspection
+from manifoldgp.data.encoding import TableEncoding
 from manifoldgp.errors import InputError
 from manifoldgp.inspection import html_page
 from manifoldgp.inspection.page import write_model_report
 from manifoldgp.inspection.page_tables import linear_rmse
+from short_fits import few_starts
 
 SECTIONS = ("try", "predictions", "trust", "errors", "summary", "learned", "training", "data", "use")
 
@@ -71,14 +73,31 @@ def test_the_page_says_which_rows_it_shows(page, tmp_path):
     assert "training rows, held out" in page
     without = written(fitted("stack", 2), tmp_path / "a.html")
     assert "no model that predicts them has seen them" in without
-    assert "Training rows, but each is predicted from all the others" in without
+    assert "Training rows (leave-one-out, not the fit to known values): each predicted from all the others, which is" in without
     assert "which the model has not seen" not in without
     easier = "which is easier than the held-out rows were whose typical error stands above"
-    assert easier in without  # the largest errors were many times smaller than the typical one
+    assert without.count(easier) == 3  # the largest errors were many times smaller than the typical one
     assert easier not in page
     single = written(fitted("single", 2), tmp_path / "b.html")
     assert "a little too kind" in single
     assert "training rows, held out" not in single
+
+
+def test_rows_that_are_left_out_alone_say_who_of_their_own_was_known(tmp_path):
+    """Beside "predicted against observed" nothing was said of the other rows of a child, which are nearly its own; beside the largest errors it was."""
+    X, y = table(36, 1)
+    frame = pd.DataFrame({"x": X[:, 0], "child": np.repeat(list("abcdef"), 6), "y": y})
+    encoding = TableEncoding.learn(frame, ["y"], group="child")
+    model = ManifoldGPRegressor((3, 2), averaging=few_starts("stack")).fit(frame[["x"]], y, groups=frame["child"])
+    model.table_encoding_ = encoding
+    easier = "which is easier than the held-out rows were whose typical error stands above"
+    page = written(model, tmp_path / "a.html")
+    assert page.count(f"each predicted from all the others, those of the same child among them, {easier}") == 3
+    model.fit(X, y, ordered=True)
+    assert f"those just before and after it among them, {easier}" in written(model, tmp_path / "b.html")
+    single = GPRegressor(restarts=1, max_iter=3).fit(frame[["x"]], y)
+    single.table_encoding_ = encoding
+    assert "those of the same child among them, and new rows are harder." in written(single, tmp_path / "c.html")
 
 
 def test_rows_of_the_fit_are_not_called_unseen(tmp_path):

@@ -74,7 +74,10 @@ def test_the_page_of_a_sparse_model_counts_all_rows_and_names_the_sample(many, t
     assert "<dt>training rows</dt><dd>1,300</dd>" in page
     assert "What the model was trained on: 1,300 rows" in page
     assert "of a sample of 1,000 rows" in page
-    assert "A sample of 1,000 training rows, but each is predicted from all the others" in page
+    assert (
+        "A sample of 1,000 training rows (leave-one-out, not the fit to known values): each predicted from all the others."
+        in page
+    )
     assert "a sample of the training rows, left out" in page
 
 

@@ -15,9 +15,10 @@ from command_line import fails, mgp
 from drawn_estimators import rounding
 from manifoldgp import PCA, KernelSearch, features, inspection, load, plots
 from manifoldgp._system.threads import Workers
+from manifoldgp.data.dates import TimeScale
 from manifoldgp.errors import FitWarning, InputError
-from manifoldgp.estimators.structure_words import structure_of
-from manifoldgp.kernels import ChangePoint, Constant, Linear, Periodic, SquaredExponential
+from manifoldgp.estimators.structure_words import input_words, structure_of
+from manifoldgp.kernels import ChangePoint, Constant, Linear, Periodic, RationalQuadratic, SquaredExponential
 from manifoldgp.model import Data, Model
 from manifoldgp.parameters import Layout, leaves, map_leaves
 from manifoldgp.structure import contest as contests
@@ -204,7 +205,7 @@ YEARLY = valued(Periodic(dims=(0,), centred=True), variance=1.0, period=[1 / 3],
         (YEARLY, "a yearly period"),
         (
             product_of([YEARLY, valued(Linear(dims=(0,), origin=True), weights=[1.0], origin=[-2.0])]),
-            "a yearly period that grows with year",
+            "a yearly period whose amplitude grows with year",
         ),
         (product_of([YEARLY, se(0, 2.0)]), "a yearly period whose shape changes slowly, over about 6"),
         (product_of([YEARLY, se(0, 0.2)]), "a yearly period whose shape changes over about 0.6, sooner than it comes round"),
@@ -215,6 +216,35 @@ YEARLY = valued(Periodic(dims=(0,), centred=True), variance=1.0, period=[1 / 3],
 )
 def test_words(part, words):
     assert words_of(part, [YEAR, DEPTH]) == words
+
+
+def line(origin: float) -> Valued:
+    return valued(Linear(dims=(0,), origin=True), weights=[1.0], origin=[origin])
+
+
+MONTH = InputWords("month [days]", 0.0, 3650.0, 1825.0, 1000.0, " days", "month", TimeScale("days", "2000-01-01").date_in_words)
+
+
+@pytest.mark.parametrize(("factors", "words"), [
+    ([line(0.4), se(0, 0.5)], "a smooth function of month that varies over about 500 days and whose amplitude is smallest near 2006-02-03 and grows to both sides"),
+    ([line(0.4), line(-2.0), se(0, 5.0)], "a slow, smooth trend over month whose amplitude is smallest near 2006-02-03 and grows to both sides, most towards late dates"),
+    ([line(2.0), line(-2.0), se(0, 0.1)], "a quick, smooth function of month that varies over about 100 days and whose amplitude is largest in the middle of month"),
+    ([line(2.0), valued(RationalQuadratic(dims=(0,)), variance=1.0, lengthscale=[0.5], shape=1.0)],
+     "a smooth function of month that varies over about 500 days, on several scales at once, and whose amplitude shrinks with month"),
+    ([valued(Periodic(dims=(0,), centred=True), variance=1.0, period=[0.5], lengthscale=[1.0])], "a period of 500 days in month"),
+])  # fmt: skip
+def test_dates_are_said_as_dates_and_lengths_with_their_unit(factors, words):
+    """It was "near Monat [days] = 2388"; and a line times another kernel lets the amplitude vanish, not the function."""
+    assert words_of(product_of(factors), [MONTH]) == words
+
+
+def test_a_search_says_dates_of_its_table():
+    table = pd.DataFrame({"when": pd.date_range("2015-01-01", periods=60, freq="MS"), "load [N]": np.sin(np.arange(60.0))})
+    model = KernelSearch(1, beam=1, kernels=("se",), max_iter=10).fit(table, np.cumsum(np.sin(np.arange(60) / 9)))
+    block, member = model.ensembles_[0].heaviest()
+    when, load = input_words(model, Decomposition.of(block, member))
+    assert (when.name, when.called, when.length(12.0), when.at(31.2)) == ("when [days]", "when", "12 days", "2015-02-01")
+    assert (load.called, load.length(0.5), load.at(0.5)) == ("load [N]", "0.5 N", "load [N] = 0.5")
 
 
 def test_a_change_is_said_with_its_place():

@@ -16,6 +16,7 @@ from rich.console import Console
 
 from manifoldgp import NUTS, GPRegressor, ManifoldGPRegressor, Single, Stack
 from manifoldgp.cli._fit_progress import FitProgress
+from manifoldgp.cli._fitted import few_points_afterwards
 from manifoldgp.cli._interruption import Interruption
 from manifoldgp.cli._messages import Messages
 from manifoldgp.estimators.targets import titled
@@ -261,6 +262,24 @@ def test_a_budget_is_told_in_advance_by_its_option():
     assert ", at most 30 s (--time-budget)" in told
 
 
+@pytest.mark.parametrize(("points", "kept", "outputs", "told"), [
+    (2200, (3, 2, 2), 1, True), (1000, (3, 2, 2), 1, False), (225, (5, 12, 44), 1, False), (225, (5, 12, 44), 6, True), (0, (9,), 1, False),
+])  # fmt: skip
+def test_a_search_for_few_points_is_told_before_the_fit(points, kept, outputs, told):
+    """Six seconds were announced of 2,200 rows; ten more went to few points, of which nothing was said before."""
+    found = few_points_afterwards(Plan((), kept=kept, points=points), outputs)
+    assert found == ("; then up to 10 s of processor time to look for few points, if the model is large" if told else "")
+
+
+def test_steps_of_a_search_are_nearly_all_taken():
+    """8 s were announced of a search that took 20: what is nearly sure counted as what features decide."""
+    plan = Search().plan(163)
+    assert plan.likely == plan.work > 0.75 * plan.span[1]
+    position = Position(plan)
+    position.enter("depth 2, all")
+    assert position.left == pytest.approx(sum(phase.expected for phase in plan.phases[3:]) + plan.phases[2].work)
+
+
 def test_a_search_says_what_it_is_and_its_own_option():
     messages = terminal()
     with FitProgress(1, messages, Interruption(), budget=30.0) as progress:
@@ -372,6 +391,10 @@ def _sample(progress: FitProgress, failure: Exception | None) -> None:
 )
 def test_fits_with_many_inputs_and_few_rows_are_expected_to_take_longer(rows, columns, least, most):
     assert least < slower_by_inputs(rows, columns) < most
+
+
+def test_members_that_learn_from_some_rows_are_as_slow_as_with_these():
+    assert Stack().slower(2200, 31) == Stack().slower(450, 31) < Stack().slower(225, 31)
 
 
 def test_the_first_estimate_knows_the_number_of_inputs(monkeypatch, capsys):

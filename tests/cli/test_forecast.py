@@ -74,7 +74,7 @@ def test_uneven_times_are_brought_to_even_steps_on_request(tmp_path, monkeypatch
     asked = ("forecast", "log.csv", "--target", "y", "--time", "when", "--horizon", "2", "--lags", "3")
     message = fails(*asked)
     assert "row 2 (" in message
-    assert "--every 10s (15min, h, D, W, MS for months) takes means over even steps" in message
+    assert "--every min takes means over even steps of dates (10s, 15min, h, D, W, MS for months)" in message
     done = mgp(*asked, "--every", "2min")
     assert "80 rows become 41 steps of 2min." in done.err
     first = pd.Timestamp(done.out.splitlines()[1].split(",")[0])

@@ -1141,6 +1141,7 @@ def test_a_large_model_predicts_by_a_quick_program_and_says_what_that_loses(tmp_
     table[300:].to_csv("new.csv", index=False)
     done = mgp("fit", "data.csv", "--target", "y", "--out", "m.mgp", "--averaging", "plain")
     assert "looking for few points" in done.err  # up to ten seconds in which nothing else is said
+    assert "then up to 10 s of processor time to look for few points, if the model is large" in done.err.split("Fitted in")[0]
     lost = (
         "Predicted by a quick approximation, usually within hundredths of a standard deviation; --exact takes the model itself."
     )

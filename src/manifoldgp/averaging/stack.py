@@ -255,8 +255,8 @@ class Stack(Averaging):
         return plan_stack(N, self)
 
     def slower(self, N: int, inputs: int) -> float:
-        """As the work of all groups together: every input brings a search candidates of its own."""
-        usual = slower_by_inputs(N, inputs)
+        """As the work of all groups together, which learn from some of many rows: every input brings a search candidates of its own."""
+        usual = slower_by_inputs(min(N, self.learn_rows), inputs)
         if self.search is None:
             return usual
         others, every = (replace(self, search=search).plan(N).work for search in (None, self.search))

@@ -129,10 +129,13 @@ less likely than a tenth of what it is with weights that are the same everywhere
 PLAIN_GPS = ("plain GP", "rough GP", "additive GP", "searched GP")
 """Groups without learned features: Gaussian processes on the inputs as they are. The best of them is what nobody should be worse than."""
 
+CONSTANT = "constant weights"
+"""What a stack whose weights follow certainty would be without: the log densities of a report have it under this name."""
+
 
 @dataclass(frozen=True)
 class HeldOutReport:
-    """What the n held-out rows say: log densities (n,) of groups, of the control (plain GPs with variance-scaled copies) and of the stack; PIT (n,) of the stack.
+    """What the n held-out rows say: log densities (n,) of groups, of the control (plain GPs with variance-scaled copies), of the stack, and of one with CONSTANT weights; PIT (n,) of the stack.
     Rows of exact models are in the order in which the fit learnt them, which follows from their values.
 
     weights: (G, F) by group and variance factor. mean, observed: the stack's predictive means of the held-out rows and their targets (n,), standardised.
@@ -167,10 +170,14 @@ class HeldOutReport:
         if not share:
             return self
         assert self.mean is not None
-        weights = np.array([1.0 - share, share])
-        density = {**self.log_density, "stack": log_mixture(np.stack([self.log_density["stack"], log_density]), weights)}
+        weights, constant = np.array([1.0 - share, share]), self.log_density["stack"]
+        density = {**self.log_density, "stack": log_mixture(np.stack([constant, log_density]), weights), CONSTANT: constant}
         pit = np.clip(weights @ [self.pit, cdf], 0.0, 1.0)
         return replace(self, pit=pit, log_density=density, mean=weights @ [self.mean, mean], exponent=exponent, following=share)
+
+    def with_constant_weights(self) -> np.ndarray:
+        """Log densities (n,) of the stack if its weights followed nothing."""
+        return self.log_density.get(CONSTANT, self.log_density["stack"])
 
     @staticmethod
     def averaged(reports: Sequence[HeldOutReport]) -> HeldOutReport:
@@ -183,6 +190,8 @@ class HeldOutReport:
             name: _equal_mixture([report.log_density[name] for report in reports if name in report.log_density])
             for name in first.log_density
         }
+        if any(CONSTANT in report.log_density for report in reports):
+            log_density[CONSTANT] = _equal_mixture([report.with_constant_weights() for report in reports])
         pit = np.mean([report.pit for report in reports], axis=0)
         means = [report.mean for report in reports if report.mean is not None]
         mean, following = np.mean(means, axis=0) if means else None, float(np.mean([report.following for report in reports]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,9 @@ from manifoldgp.chance.interval_checks import FEWEST_ROWS, coverage
 
 _LITTLE = 0.02
 """Nats a row: a smaller difference is called none."""
+
+_NO_SHARE = 0.005
+"""A smaller weight is none after rounding to percents."""
 
 
 def held_out_numbers(report: HeldOutReport, scale: float) -> dict[str, Any]:
@@ -58,7 +62,7 @@ def held_out_remarks(report: HeldOutReport, column: str | None = None) -> list[s
     share = dict(zip(report.groups, report.weights.sum(1), strict=True))
     density = {name: float(-value.mean()) for name, value in report.log_density.items()}
     best_plain = min((name for name in report.groups if name in PLAIN_GPS), key=density.__getitem__)
-    plain, control, stack = density[best_plain], density["control"], density["stack"]
+    plain, control, stack = (density[name] for name in (best_plain, "control", "stack"))
     the_plain = "the plain GP" if best_plain == PLAIN else f"the best plain GP ({best_plain})"
     learned = [name for name in report.groups if name not in PLAIN_GPS]
     if not (learned or set(report.left_out) - set(PLAIN_GPS)):
@@ -70,8 +74,11 @@ def held_out_remarks(report: HeldOutReport, column: str | None = None) -> list[s
     certainty = report.intervals.remarks(column) + _short_stretch(report)
     if len(report.pit) < FEWEST_ROWS:
         return [_too_few_in_words(len(report.pit), sum(share[name] for name in report.groups if name in PLAIN_GPS)), *certainty]
-    control = min(control, plain)
-    remarks = [_weights_in_words(share, control - stack), _gain_in_words(the_plain, plain, control, stack)]
+    gains = _Gains(
+        plain, min(control, plain), float(-report.with_constant_weights().mean()), stack,
+        features=any(share[name] >= _NO_SHARE for name in learned), follows=report.following > 0.0,
+    )  # fmt: skip
+    remarks = [_weights_in_words(share, gains.by_features), _gain_in_words(the_plain, gains)]
     if report.following:
         power = "" if report.exponent == 1.0 else f" to the power of {report.exponent:g}"
         remarks.append(
@@ -149,14 +156,54 @@ def _too_few_in_words(rows: int, plain: float) -> str:
     return f"{counted(rows, 'held-out row')} {verb(rows, 'is', 'are')} too few to tell what features add here, or whether intervals hold. Plain GPs carry {100 * plain:.0f} % of the weight."
 
 
+@dataclass(frozen=True)
+class _Gains:
+    """Where a stack's gain over the best plain GP comes from, by negative log densities of held-out rows, nats a row.
+
+    plain: of the best plain GP. control: of plain GPs mixed and widened. constant: of the stack with the same weights everywhere. stack: of the stack itself.
+    features: whether learned features have any weight. follows: whether weights follow how sure members are.
+    """
+
+    plain: float
+    control: float
+    constant: float
+    stack: float
+    features: bool
+    follows: bool
+
+    @property
+    def by_features(self) -> float:
+        return self.control - self.constant if self.features else 0.0
+
+    def in_words(self) -> str:
+        """What each part comes from; parts add up to the whole after rounding."""
+        mixed, constant, whole = (
+            round(self.plain - each, 2) + 0.0 for each in (self.constant + self.by_features, self.constant, self.stack)
+        )
+        parts = [f"{mixed:.2f} of that comes from wider copies of plain GPs (calibration) or mixtures of plain GPs"]
+        parts += [f"{_part(self.by_features, constant - mixed)} from the features"] if self.features else []
+        parts += (
+            [f"{_part(self.constant - self.stack, whole - constant)} from weights that follow how sure members are"]
+            if self.follows
+            else []
+        )
+        return ", ".join(parts)
+
+
+def _part(nats: float, rounded: float) -> str:
+    return f"{rounded:.2f}" if nats >= _LITTLE else f"less than {_LITTLE:g}"
+
+
 def _weights_in_words(share: dict[str, float], from_features: float) -> str:
     """Who carries the weight; every Gaussian process on the inputs as they are counts as plain, whatever its kernel. from_features: nats a row that held-out rows gain by them."""
     of_plain = {name: weight for name, weight in share.items() if name in PLAIN_GPS}
     plain, first = sum(of_plain.values()), max(of_plain, key=of_plain.__getitem__)
-    alone = share[first] > plain - 0.005
+    alone = share[first] > plain - _NO_SHARE
     if plain >= 0.7:
         who = f"The {first} carries" if alone else "Plain GPs carry"
         most = "" if alone else f" (most of it: {first}, {100 * share[first]:.0f} %)"
+        if plain > 1.0 - _NO_SHARE:
+            return f"{who} all of the weight{most}: learned features have none."
         little = ": the features add little here." if from_features < _LITTLE else ", learned features the rest."
         return f"{who} {100 * plain:.0f} % of the weight{most}{little}"
     heaviest = max((name for name in share if name not in PLAIN_GPS), key=share.__getitem__)
@@ -167,13 +214,9 @@ def _weights_in_words(share: dict[str, float], from_features: float) -> str:
     )
 
 
-def _gain_in_words(the_plain: str, plain: float, control: float, stack: float) -> str:
-    """the_plain: what the plain GP is called that predicts held-out rows best of all; the others are negative log densities."""
-    if stack > plain - _LITTLE:
-        return f"Held-out rows are predicted as well by {the_plain} (difference {round(stack - plain, 2) + 0.0:+.2f} nats a row)."
-    gain, from_width = round(plain - stack, 2), round(plain - control, 2)
-    from_features = f"less than {_LITTLE:g}" if control - stack < _LITTLE else f"{gain - from_width:.2f}"
-    return (
-        f"Held-out rows are predicted {gain:.2f} nats a row better than by {the_plain}: {from_width:.2f} of that comes from "
-        f"wider copies of plain GPs (calibration) or mixtures of plain GPs, {from_features} from the features."
-    )
+def _gain_in_words(the_plain: str, gains: _Gains) -> str:
+    """the_plain: what the plain GP is called that predicts held-out rows best of all."""
+    gain = gains.plain - gains.stack
+    if gain < _LITTLE:
+        return f"Held-out rows are predicted as well by {the_plain} (difference {round(-gain, 2) + 0.0:+.2f} nats a row)."
+    return f"Held-out rows are predicted {gain:.2f} nats a row better than by {the_plain}: {gains.in_words()}."

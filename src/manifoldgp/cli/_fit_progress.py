@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -31,6 +31,7 @@ class FitProgress(PhaseWatcher):
 
     On a terminal a bar; elsewhere a line for every phase.
     watched: whether all of the training can be seen (`can_be_watched`). title: what is trained, in words; None: as the plan says it, by options of ``mgp fit``.
+    afterwards: what else is to come after the training of so many targets by a plan.
     """
 
     def __init__(
@@ -42,11 +43,12 @@ class FitProgress(PhaseWatcher):
         watched: bool = True,
         budget: float | None = None,
         title: str | None = None,
+        afterwards: Callable[[Plan, int], str] = lambda plan, outputs: "",
     ) -> None:
         self.output = -1  # the last target that had begun before somebody stopped training
         self.course = Course(outputs, budget)
         self._interruption, self._messages, self._watched, self._budget = interruption, messages, watched, budget
-        self._words, self._title = "starting", title
+        self._words, self._title, self._afterwards = "starting", title, afterwards
 
     @property
     def stop(self) -> bool:
@@ -65,7 +67,8 @@ class FitProgress(PhaseWatcher):
         self.course.begin(output, plan)
         plan = plan if self._title is None else replace(plan, title=self._title)
         if output == 0 and self._watched and plan.title:
-            self._messages.note(in_options(in_advance(plan, self.course.seconds_left, self._budget)))
+            told = in_advance(plan, self.course.seconds_left, self._budget) + self._afterwards(plan, self.course.outputs)
+            self._messages.note(in_options(told))
         if not self.stop:
             self.output = output
         self._interruption.listening = self._watched

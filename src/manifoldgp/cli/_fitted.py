@@ -15,6 +15,7 @@ from manifoldgp.cli._options import refuse_overwriting
 
 if TYPE_CHECKING:
     from manifoldgp.cli._fit_progress import FitProgress
+    from manifoldgp.training.plan import Plan
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,17 @@ def _small_predictor(fitted: Fitted, messages: Messages, interruption: Interrupt
         return small_predictor(fitted.model, SMALL_PROGRAM, lost, searching, lambda: interruption.wanted)
     except InputError:  # parts that only code can express
         return None
+
+
+def few_points_afterwards(plan: Plan, outputs: int) -> str:
+    """What is to be said before a fit of the search for few points that may follow: where half of the members that may be kept are a large program."""
+    from manifoldgp.estimators.program_groups import member_bytes
+    from manifoldgp.estimators.program_targets import SEARCH_SECONDS
+
+    members = outputs * max(1, sum(plan.kept) // 2)
+    if members * member_bytes(plan.points) <= SMALL_PROGRAM:
+        return ""
+    return f"; then up to {SEARCH_SECONDS:g} s of processor time to look for few points, if the model is large"
 
 
 SMALL_PROGRAM = 32_000_000

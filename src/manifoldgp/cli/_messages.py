@@ -92,8 +92,8 @@ _ARGUMENTS = (
     (re.compile(r"\bSparse\(inducing=\.\.\.\)"), "--inducing"),
     (re.compile(r"\bagainst GPRegressor\b"), "against --averaging plain"),
     (
-        re.compile(r"Sort the rows, and bring .*y\.resample.* is allowed\."),
-        "--every 10s (15min, h, D, W, MS for months) takes means over even steps of dates.",
+        re.compile(r"\by\.resample\('(\w+)'\)\.mean\(\) leaves NaN where nothing was recorded, which is allowed\."),
+        r"--every \1 takes means over even steps of dates (10s, 15min, h, D, W, MS for months).",
     ),
     (re.compile(r"(?<=[ (])((?:noise|levels)=\w+)"), r"in Python \1"),
 )

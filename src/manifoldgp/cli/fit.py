@@ -16,6 +16,7 @@ from manifoldgp.cli._fitted import (
     checked_places,
     end_interrupted,
     end_interrupted_after_fit,
+    few_points_afterwards,
     refuse_unfinished,
     save_fitted,
 )
@@ -310,7 +311,9 @@ def fit_table(
     begin, outputs = time.perf_counter(), len(training.encoding.targets)
     plain = "averaging" not in arguments
     watched = plain or can_be_watched(arguments["averaging"])
-    progress = FitProgress(outputs, messages, interruption, watched=watched, budget=arguments["time_budget"])
+    progress = FitProgress(
+        outputs, messages, interruption, watched=watched, budget=arguments["time_budget"], afterwards=few_points_afterwards
+    )
     with messages.warnings_as_messages(), progress, progress.interruptible():
         periods = next((column.time.cyclic for column in training.encoding.columns if column.time is not None), ())
         estimator = GPRegressor if plain else ManifoldGPRegressor

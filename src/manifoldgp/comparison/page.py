@@ -89,7 +89,7 @@ def _differences(found: Comparison) -> Spec:
     ranked = found.ranked
     each = [found.difference(row, found.best) for row in ranked]
     value, error = np.array([d.value for d in each]), CLEAR * np.array([d.error for d in each])
-    k = np.arange(len(ranked))
+    k, name = np.arange(len(ranked)), visible(found.target)
     layers: list[Spec] = [{"kind": "line", "x": [0.0, 0.0], "y": [0.5 - len(k), 0.5], "color": INK, "width": 1.2, "dash": "5 4"}]
     bars = {"kind": "bars", "along": "y", "color": BLUE, "opacity": 0.35}
     bars |= {"x0": numbers(value - error), "x1": numbers(value + error), "y0": numbers(-k - 0.18), "y1": numbers(-k + 0.18)}
@@ -100,7 +100,7 @@ def _differences(found: Comparison) -> Spec:
         "title": "CRPS above that of the best model",
         "hover": "nearest",
         "height": 60 + 30 * len(ranked),
-        "x": axis(f"CRPS above the best, in units of {visible(found.target)}", padded(value - error, value + error), fixed=True),
+        "x": axis(f"CRPS above the best, in units of {name}", padded(value - error, value + error), name, fixed=True),
         "y": {
             "range": [0.5 - len(ranked), 0.5],
             "fixed": True,
@@ -154,8 +154,8 @@ def _observed(found: Comparison) -> Spec:
                 "title": f"Held-out predictions of {row.title}",
                 "hover": "nearest",
                 "height": 420,
-                "x": axis(f"observed {name}", limits),
-                "y": axis(f"predicted {name}", limits),
+                "x": axis(f"observed {name}", limits, name),
+                "y": axis(f"predicted {name}", limits, name),
                 "layers": [diagonal, points],
                 "idle": POINT,
             }

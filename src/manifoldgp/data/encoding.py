@@ -217,6 +217,10 @@ class TableEncoding:
             found[name] = (values < low - margin) | (values > high + margin)
         return {name: rows for name, rows in found.items() if rows.any()}
 
+    def date_column(self, name: str) -> Column | None:
+        """The column of dates whose elapsed time the model sees by this name; None: it sees no dates there."""
+        return next((column for column in self.columns if column.kind == "date" and column.names[0] == name), None)
+
     def range_in_words(self, name: str) -> str:
         """A column, by the name that the model sees, and between which values its training rows are.
 
@@ -226,7 +230,7 @@ class TableEncoding:
         ('when (2026-01-01 to 2026-01-09)', 'x [mm] (0.5 to 2)')
         """
         ends = next((low, high) for known, low, high in self.ranges if known == name)
-        date = next((column for column in self.columns if column.kind == "date" and column.names[0] == name), None)
+        date = self.date_column(name)
         if date is None or date.time is None:
             return f"{self.label(name)} ({digits(ends[0])} to {digits(ends[1])})"
         return f"{date.name} ({date.time.date_in_words(ends[0])} to {date.time.date_in_words(ends[1])})"

@@ -12,13 +12,11 @@ from manifoldgp._system.plain_text import counted
 from manifoldgp._system.real_numbers import as_numbers
 from manifoldgp.data.dates import as_times, holds_times, pandas
 from manifoldgp.data.frames import as_frame, column_names, is_series
+from manifoldgp.data.uneven_steps import UNEVEN, first_uneven_step, months_apart
 from manifoldgp.errors import InputError
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Index, Series
-
-_UNEVEN = 0.02
-"""Steps of time may differ by this share of their median, as clocks do."""
 
 
 @dataclass(frozen=True)
@@ -180,8 +178,8 @@ def _step(index: Any, step: Any) -> tuple[Any, Any]:
     """The times of an index and their step; refused where steps are not even."""
     pd = pandas()
     if isinstance(index, pd.PeriodIndex):
-        whole = pd.period_range(index[0], periods=len(index), freq=index.freq)
-        _refuse_uneven(bool((whole == index).all()), index, whole)
+        if len(index) > 1 and not bool((pd.period_range(index[0], periods=len(index), freq=index.freq) == index).all()):
+            raise _uneven(index)
         return index, index.freq
     if isinstance(index, pd.DatetimeIndex):
         return index, _frequency(index, step)
@@ -190,8 +188,8 @@ def _step(index: Any, step: Any) -> tuple[Any, Any]:
         return times, 1.0 if step is None else step
     steps = np.diff(times)
     even = float(np.median(steps))
-    whole = times[0] + even * np.arange(len(times))
-    _refuse_uneven(even > 0 and bool((np.abs(steps - even) <= _UNEVEN * even).all()), index, whole)
+    if not (even > 0 and bool((np.abs(steps - even) <= UNEVEN * even).all())):
+        raise _uneven(pd.Index(times))
     return times, even
 
 
@@ -206,9 +204,10 @@ def _frequency(index: Any, step: Any) -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # pandas 3 announces another type of the answer
             found = pd.infer_freq(index)
+        months = months_apart(index) if found is None else None
+        found = found if months is None else pd.DateOffset(months=months)
     if found is None:
-        whole = pd.date_range(index[0], periods=len(index), freq=_usual(index)) if len(index) > 1 else index
-        _refuse_uneven(False, index, whole)
+        raise _uneven(index)
     return pd.tseries.frequencies.to_offset(found)
 
 
@@ -304,22 +303,11 @@ def _ups_and_downs(values: Any, turn: int | None) -> Any:
     return found if found.notna().all() else none
 
 
-def _usual(index: Any) -> Any:
-    """The step that most dates are apart."""
-    steps = np.diff(index.to_numpy()).astype("timedelta64[s]").astype(float)
-    return pandas().Timedelta(seconds=max(float(np.median(steps)), 1.0))
-
-
-def _refuse_uneven(even: bool, index: Any, whole: Any) -> None:
-    if even:
-        return
-    off = np.flatnonzero(np.asarray(index) != np.asarray(whole))
-    row = int(off[0]) if len(off) else len(index) - 1
-    how = (
-        "y.resample('MS').mean() for months ('W', 'D', 'h', 's' for others) leaves NaN where nothing was recorded, which is allowed."
-        if isinstance(index, pandas().DatetimeIndex)
-        else "numpy.interp at even times."
-    )
-    raise InputError(
-        f"The steps of time must be even, and row {row + 1} ({index[row]}) is out of step. Sort the rows, and bring them to even steps: {how}"
-    )
+def _uneven(index: Any) -> InputError:
+    """What is wrong with the times of a series, and what helps."""
+    if isinstance(index, pandas().DatetimeIndex):
+        step = usual_step(index.dropna().to_series()) or "D"
+        remedy = f"y.resample({step!r}).mean() leaves NaN where nothing was recorded, which is allowed."
+    else:
+        remedy = "Add rows without a value (NaN) for times that are missing, or use numpy.interp at even times."
+    return InputError(f"The steps of time must be even, and {first_uneven_step(index, remedy)}")

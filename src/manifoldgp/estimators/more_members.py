@@ -11,7 +11,7 @@ import torch
 
 from manifoldgp.averaging import as_averaging
 from manifoldgp.averaging.averages import Fitted
-from manifoldgp.averaging.stacking import HeldOutReport, log_mixture
+from manifoldgp.averaging.stacking import CONSTANT, HeldOutReport, log_mixture
 from manifoldgp.data import inputs
 from manifoldgp.data.sources import RowSource
 from manifoldgp.errors import InputError
@@ -194,6 +194,8 @@ def _reported(earlier: HeldOutReport | None, later: HeldOutReport | None, weight
     shares = {name: [w * _of_group(report, name) for report, w in zip(both, weights, strict=True)] for name in names}
     density = {name: _mixed(both, name, np.array([each.sum() for each in shares[name]])) for name in names}
     density |= {name: _mixed(both, name, np.array(weights)) for name in ("control", "stack")}
+    if any(CONSTANT in report.log_density for report in both):
+        density[CONSTANT] = log_mixture(np.stack([report.with_constant_weights() for report in both]), np.array(weights))
     mixed = {
         field: sum(w * getattr(report, field) for report, w in zip(both, weights, strict=True))
         for field in ("pit", "mean")

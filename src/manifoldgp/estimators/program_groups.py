@@ -126,8 +126,13 @@ def program_bytes(ensembles: Sequence[Ensemble], few: _Few = None) -> int:
                 own = None if points_of is None else points_of[b][r]
                 M, Q = block.points.shape[1:] if own is None else own.points.shape
                 J = M if own is None else len(own.whitener)
-                total += 4 * J * (J + min(J, BLOCK_ROWS)) + 8 * M * (Q + 1)
+                total += member_bytes(J) + 8 * M * (Q + 1)
     return total
+
+
+def member_bytes(points: int) -> int:
+    """About how large T of one member is in a program, conditioned on so many points: blocks of rows up to the diagonal."""
+    return 4 * points * (points + min(points, BLOCK_ROWS))
 
 
 def _put(part: _Part, kinds: list[list[_Part]]) -> None:

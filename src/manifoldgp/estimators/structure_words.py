@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from manifoldgp._system.plain_text import feature_name, one_line
+from manifoldgp._system.plain_text import feature_name, one_line, unit_of
 from manifoldgp.data.inputs import target_names
 from manifoldgp.features import Identity
 from manifoldgp.structure.decomposition import Decomposition
@@ -15,6 +15,7 @@ from manifoldgp.structure.expressions import inputs_of, text_of
 from manifoldgp.structure.words import InputWords, listed, number, words_of
 
 if TYPE_CHECKING:
+    from manifoldgp.data.encoding import TableEncoding
     from manifoldgp.estimators.manifold_gp import ManifoldGPRegressor
 
 _WORTH_A_LINE = 0.001
@@ -124,7 +125,20 @@ def input_words(estimator: ManifoldGPRegressor, found: Decomposition) -> list[In
     X = scaler.as_given(found.posterior.data.X.cpu().numpy())
     low, high = np.min(X, 0), np.max(X, 0)
     told = zip(scaler.columns.tolist(), scaler.offsets.tolist(), scaler.scales.tolist(), strict=True)
-    return [InputWords(one_line(str(names[d])), float(low[d]), float(high[d]), offset, scale) for d, offset, scale in told]
+    return [
+        InputWords(one_line(str(names[d])), float(low[d]), float(high[d]), offset, scale, **_of_table(estimator, str(names[d])))
+        for d, offset, scale in told
+    ]
+
+
+def _of_table(estimator: ManifoldGPRegressor, name: str) -> dict[str, Any]:
+    """What the table knows of an input: its unit, and what its numbers say as dates."""
+    encoding: TableEncoding | None = getattr(estimator, "table_encoding_", None)
+    if encoding is None:
+        return {"unit": unit_of(name)}
+    date = encoding.date_column(name)
+    dated = {} if date is None or date.time is None else {"column": one_line(date.name), "date": date.time.date_in_words}
+    return {"unit": encoding.unit(name), **dated}
 
 
 def _seen(kernel, names: list[str]) -> tuple[str, ...]:

@@ -87,9 +87,10 @@ def fit_exact(
     rows = len(data[0].X)
     X, outputs = learnt[0].X, len(data)
     plan = titled(averaging.plan(rows), rows, model, averaging, "exact" if nearness is None else "local", run.part)
-    plan = replace(plan, slower=averaging.slower(rows, X.shape[-1]))
+    whole = nearness is None or rows <= nearness.above
+    plan = replace(plan, slower=averaging.slower(rows, X.shape[-1]), points=rows if whole else 0)
     shared = averaging if isinstance(averaging, Single) and averaging.shared_features and outputs > 1 else None
-    if nearness is None or rows <= nearness.above:
+    if whole:
         refuse_too_many_rows(len(X), plan.matrices(outputs, torch.get_num_threads(), shared is not None))
     model = bound_model(model, X)
     generator, clock = run.draws.generator(), _Clock(run.time_budget)

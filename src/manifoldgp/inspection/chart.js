@@ -1,5 +1,5 @@
 // One chart: layers in data units; hover reads values, wheel, drag and pinch zoom and move, double click resets
-// spec: {title, height, x, y: {label, name, range, log, names, fixed, ticks, date: {origin, unit, days}}, hover: "x" | "nearest" | "cell", layers, idle, scale}
+// spec: {title, height, x, y: {label, quantity, name, range, log, names, fixed, ticks, date: {origin, unit, days}}, hover: "x" | "nearest" | "cell", layers, idle, scale}
 // layers: band {x, mean, lower, upper}, line {x, y, label?: where its name stands}, area {x, lower, upper}, points {x, y, lower?, upper?, values?}, bars {x0, x1, y0, y1},
 //   rug {x}, cells {x: [a, b], y: [c, d], n: [n1, n2], values}. key: the chip that hides it. tell: [[words, field], ...] of a point or bar.
 function chart(holder, hidden) {
@@ -65,8 +65,8 @@ function chart(holder, hidden) {
       if (!spec.y.ticks) draw("line", { class: "grid", x1: box.left, x2: box.right, y1: Y(t), y2: Y(t) }, svg);
       draw("text", { class: spec.y.ticks ? "label" : "", x: box.left - 7, y: Y(t) + 4, "text-anchor": "end", text: text.length > longest ? text.slice(0, longest - 1) + "…" : text }, svg);
     }
-    draw("text", { x: (box.left + box.right) / 2, y: height - 8, "text-anchor": "middle", text: fitted(spec.x.label, width - box.left) }, svg);
-    if (spec.y.label) draw("text", { x: 13, y: (box.top + box.bottom) / 2, "text-anchor": "middle", transform: `rotate(-90 13 ${(box.top + box.bottom) / 2})`, text: fitted(spec.y.label, Math.min(box.top + box.bottom, 2 * height - box.top - box.bottom)) }, svg);
+    draw("text", { x: (box.left + box.right) / 2, y: height - 8, "text-anchor": "middle", text: fitted(spec.x.label, width - box.left, spec.x.quantity) }, svg);
+    if (spec.y.label) draw("text", { x: 13, y: (box.top + box.bottom) / 2, "text-anchor": "middle", transform: `rotate(-90 13 ${(box.top + box.bottom) / 2})`, text: fitted(spec.y.label, Math.min(box.top + box.bottom, 2 * height - box.top - box.bottom), spec.y.quantity) }, svg);
     draw("rect", { x: box.left, y: box.top, width: box.right - box.left, height: box.bottom - box.top }, draw("clipPath", { id: clip }, draw("defs", {}, svg)));
     const inside = draw("g", { "clip-path": `url(#${clip})` }, svg);
     for (const layer of spec.layers) if (visible(layer)) painters[layer.kind](layer, inside);

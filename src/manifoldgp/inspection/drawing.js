@@ -52,10 +52,10 @@ function dateTicks(date, low, high, n) {
   for (let at = monday + step * Math.ceil((from - monday) / step); at <= to; at += step) tick(at, ...(step >= DAY ? [0, 10] : step >= 6e4 ? [5, 16] : step >= 1000 ? [11, 19] : [14, 23]));
   return found;
 }
-// A text that would not fit, without its middle: names are long, and what is measured of them stands last
-function fitted(text, pixels) {
-  const most = Math.floor(pixels / 7.2), half = Math.floor((most - 1) / 2);
-  return text.length > most ? `${text.slice(0, half).trimEnd()}…${text.slice(-half).trimStart()}` : text;
+// A text that would not fit: the name in it loses its middle (units stand at the end), and the words around it stay
+function fitted(text, pixels, name = text) {
+  const over = text.length - Math.floor(pixels / 7.2), half = Math.max(1, Math.floor((name.length - over - 1) / 2));
+  return over > 0 && name.length > 2 * half + 1 ? text.replace(name, () => `${name.slice(0, half).trimEnd()}…${name.slice(-half).trimStart()}`) : text;
 }
 
 // As many digits as it takes to tell a tick from the next.

@@ -144,6 +144,7 @@ const interval = ({ quantile }, o) => [-REACH, REACH].map((z) => quantile(o, z))
   const values = live.columns.map((c) => c.start);
   const fields = make("div", { class: "inputs" }), said = make("div", { class: "said", role: "status", "aria-live": "polite" });
   const bars = live.targets.map(() => make("div", { class: "band", "aria-hidden": "true" }, make("i"), make("b")));
+  let digits = 0; // of the longest number that a slider can give
   function update() {
     const x = encoded(values);
     if (typeof x === "string") { said.replaceChildren(make("p", { class: "caution", text: x })); bars.forEach((bar) => (bar.hidden = true)); return; }
@@ -183,6 +184,8 @@ const interval = ({ quantile }, o) => [-REACH, REACH].map((z) => quantile(o, z))
       const span = column.high - column.low || 1;
       const short = (v) => +(+v).toPrecision(Math.min(5 + Math.max(0, Math.ceil(Math.log10(Math.abs(v) / span))), 15)); // five digits of the range
       const slider = make("input", { id, type: "range", min: column.low, max: column.high, step: span / 500, value: column.start });
+      const stops = Array.from({ length: 501 }, (_, k) => column.low + (k * span) / 500);
+      digits = Math.max(digits, ...[column.start, ...stops].map((v) => String(short(v)).length));
       const field = make("input", { type: "number", step: "any", value: short(column.start), "aria-label": `${column.label}, exact value` });
       values[c] = field.value;
       slider.addEventListener("input", () => { values[c] = field.value = short(slider.value); update(); });
@@ -191,6 +194,7 @@ const interval = ({ quantile }, o) => [-REACH, REACH].map((z) => quantile(o, z))
     }
     fields.append(row);
   });
+  fields.style.setProperty("--digits", digits);
   holder.append(fields, said);
   update();
 })();

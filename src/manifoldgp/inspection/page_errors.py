@@ -74,7 +74,7 @@ def _residuals(view: ModelView, target: TargetView, column: TableColumn | None) 
         "hover": "nearest",
         "height": 320,
         "x": along,
-        "y": axis(f"{target.name}: observed less predicted", padded(error, [0.0])),
+        "y": axis(f"{target.name}: observed less predicted", padded(error, [0.0]), target.name),
         "layers": [zero, points],
         "idle": POINT,
     }

@@ -32,7 +32,7 @@ def relevance_chart(view: ModelView) -> Spec | None:
                 "title": f"How much {target.name} changes with each input",
                 "hover": "nearest",
                 "height": 60 + 26 * len(order),
-                "x": axis(f"typical change of {target.name}", (0.0, 1.04 * float(values.max()) or 1.0), fixed=True),
+                "x": axis(f"typical change of {target.name}", (0.0, 1.04 * float(values.max()) or 1.0), target.name, fixed=True),
                 "y": {
                     "range": [0.5 - len(order), 0.5],
                     "fixed": True,

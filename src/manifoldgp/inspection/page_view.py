@@ -61,8 +61,10 @@ def padded(*values: ArrayLike, share: float = 0.05) -> list[float]:
     return [low - margin, high + margin]
 
 
-def axis(label: str, limits: Sequence[float], **more: object) -> Spec:
-    return {"label": label, "name": label, "range": [float(v) for v in limits], **more}
+def axis(label: str, limits: Sequence[float], quantity: str | None = None, **more: object) -> Spec:
+    """quantity: the name in a label of several words, which is all that is shortened where they do not fit."""
+    named = {} if quantity is None else {"quantity": quantity}
+    return {"label": label, "name": label, "range": [float(v) for v in limits], **named, **more}
 
 
 def choice(label: str, options: Iterable[str], *, buttons: bool = False) -> Spec:
@@ -73,7 +75,7 @@ def choice(label: str, options: Iterable[str], *, buttons: bool = False) -> Spec
 def input_axis(column: TableColumn, X: np.ndarray, limits: Sequence[float]) -> Spec:
     """An axis along which an input runs, with dates where it holds dates; X (n, D): rows that are shown."""
     clock = column.clock(X)
-    return axis(column.axis_label, limits, **({} if clock is None else {"date": clock}))
+    return axis(column.axis_label, limits) if clock is None else axis(column.axis_label, limits, date=clock)
 
 
 def word_axis(label: str, words: Sequence[str]) -> Spec:

@@ -58,9 +58,6 @@ _WORST = (
     "Look at these first: a typing error, a broken sensor, or a kind of row of which the model has seen too few. "
     "Rows are counted from 1, "
 )
-_EASIER = (
-    " Each is predicted from all the other rows, which is easier than the held-out rows were whose typical error stands above."
-)
 STARTS = (
     "<b>Every start of the optimiser, from its first step to its end (dot).</b> Lower is better; many ends at one height mean that the optimum is found "
     "reliably. Grey: starts that do not take part in the prediction. The first steps of poor starts lie above the picture."
@@ -186,7 +183,20 @@ def residuals(view: ModelView) -> str:
 def _shown_rows(view: ModelView) -> str:
     if view.targets[0].test is not None:
         return "Test rows, unknown to the model."
-    return f"{_training_rows(view)}, each predicted from all the others."
+    return f"{_training_rows(view)}, {_from_all_others(view)}."
+
+
+def _from_all_others(view: ModelView) -> str:
+    """How training rows are predicted that are left out one at a time, and what that does not tell of new rows."""
+    report, group = view.targets[0].held_out, group_column(view.model)
+    beside = ""
+    if report is not None and report.ordered:
+        beside = ", those just before and after it among them"
+    elif group is not None or (report is not None and report.together is not None):
+        beside = f", those of the same {'group' if group is None else escape(one_line(group))} among them"
+    easier = "which is easier than the held-out rows were whose typical error stands above"
+    harder = easier if report is not None else "and new rows are harder" if beside else ""
+    return f"each predicted from all the others{beside}{', ' if harder else ''}{harder}"
 
 
 def lead(view: ModelView) -> str:
@@ -243,7 +253,7 @@ def observed(view: ModelView) -> str:
     how = (
         f"Test rows, {_unseen(view)}."
         if target.test is not None
-        else f"{_training_rows(view)}, but each is predicted from all the others (leave-one-out), so this is not the fit to known values."
+        else f"{_training_rows(view)} (leave-one-out, not the fit to known values): {_from_all_others(view)}."
     )
     some = target.shown.total > 600
     note = f" At most 600 of {counted(target.shown.total, 'row')} are drawn." if some else ""
@@ -272,7 +282,7 @@ def pit(view: ModelView) -> str:
 
 def worst(view: ModelView) -> str:
     """What to do about the rows with the largest errors, and how they were predicted."""
-    easier = any(target.shown.left_out and target.held_out is not None for target in view.targets)
+    left_out = view.targets[0].shown.left_out
     encoding = getattr(view.model, "table_encoding_", None)
     told = view.test_numbers is not None or (encoding is not None and encoding.rows_left_out is not None)
     numbered = (
@@ -280,7 +290,7 @@ def worst(view: ModelView) -> str:
         if told
         else "without those that were left out because the target or an input is missing."
     )
-    return _WORST + numbered + _EASIER * easier
+    return _WORST + numbered + (f" They are training rows, {_from_all_others(view)}." if left_out else "")
 
 
 def features(view: ModelView, shown: bool) -> str:

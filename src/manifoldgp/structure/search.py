@@ -175,6 +175,7 @@ class Search(Averaging):
             at_once=2,
             title=f"{N:,} rows, a search for kernels",
             budget="budget",
+            one_by_one=True,
         )
 
     def slower(self, N: int, inputs: int) -> float:

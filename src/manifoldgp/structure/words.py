@@ -1,10 +1,11 @@
-"""A product of base kernels in words: a yearly period that grows with year, a smooth function of x, an interaction of x and z."""
+"""A product of base kernels in words: a yearly period whose amplitude grows with year, a smooth function of x, an interaction of x and z."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from manifoldgp._system.plain_text import unit_of
 from manifoldgp.kernels import (
     Constant,
     Kernel,
@@ -33,17 +34,46 @@ _SAME_PERIOD = 0.03
 
 @dataclass(frozen=True)
 class InputWords:
-    """An input as its user knows it: its name, its range, and how to come back from the model's units."""
+    """An input as its user knows it: its name, its range, and how to come back from the model's units.
+
+    unit: what stands behind its lengths. column: of a date, the name in the table, without a unit; date: what such a number says.
+    """
 
     name: str
     low: float
     high: float
     offset: float
     scale: float
+    unit: str = ""
+    column: str | None = None
+    date: Callable[[float], str] | None = None
+
+    @property
+    def called(self) -> str:
+        """What it is called in a sentence."""
+        return self.column or self.name
 
     def place(self, value: float) -> float:
         """A place in the user's units."""
         return self.offset + self.scale * value
+
+    def length(self, value: float) -> str:
+        """A length in the user's units, with the unit.
+
+        >>> InputWords("time [s]", 0.0, 1.0, 0.0, 1.0, " s").length(0.25)
+        '0.25 s'
+        """
+        return f"{number(value)}{self.unit}"
+
+    def at(self, place: float) -> str:
+        """A place, given in the user's units: a date as one.
+
+        >>> InputWords("time [s]", 0.0, 1.0, 0.0, 1.0, " s").at(0.25), InputWords("x", 0.0, 1.0, 0.0, 1.0, " s").at(0.25)
+        ('time [s] = 0.25', 'x = 0.25 s')
+        """
+        if self.date is not None:
+            return self.date(round(place))
+        return f"{self.called} = {number(place)}{'' if unit_of(self.name) else self.unit}"
 
     @property
     def range(self) -> float:
@@ -61,7 +91,7 @@ def words_of(part: Valued, inputs: Sequence[InputWords]) -> str:
     elif len(seen) == 1:
         words = _of_one_input(others, inputs[seen[0]])
     elif len(others) == 1:
-        words = f"a smooth function of {listed([inputs[d].name for d in seen])} together"
+        words = f"a smooth function of {listed([inputs[d].called for d in seen])} together"
     else:
         words = _interaction(others, inputs, seen)
     return words + "".join(_switched(switch, inputs) for switch in switches)
@@ -91,13 +121,25 @@ def _of_one_input(factors: list[Valued], x: InputWords) -> str:
     varying = [f for f in factors if isinstance(f.kernel, _VARYING)]
     if not periods and not varying:
         degree = {1: "a linear trend in", 2: "a parabola in"}.get(len(lines), f"a polynomial of degree {len(lines)} in")
-        return f"{degree} {x.name}"
-    head = _period(periods[0], x) if periods else _smooth(varying[0], x)
+        return f"{degree} {x.called}"
+    head, clauses = (_period(periods[0], x), []) if periods else _smooth(varying[0], x)
     further = [f"times {_period(p, x)}" for p in periods[1:]]
     turn = min((_turn(p, x) for p in periods), default=0.0)
-    changing = [_change(f, x, turn) for f in (varying if periods else varying[1:]) if not _unchanging(f, x)]
-    clauses = [*changing, *(_growth(line, x) for line in lines)]
-    return " ".join([head, *further]) + (f" {listed(clauses)}" if clauses else "")
+    clauses += [_change(f, x, turn) for f in (varying if periods else varying[1:]) if not _unchanging(f, x)]
+    clauses += [f"whose amplitude {_amplitude(lines, x)}"] if lines else []
+    return " ".join([head, *further, *([_joined(clauses)] if clauses else [])])
+
+
+def _joined(clauses: Sequence[str]) -> str:
+    """Clauses of a sentence, with a comma before the last one where there are others.
+
+    >>> _joined(["that grows"]), _joined(["that varies", "whose amplitude grows"]), _joined(["that varies, over 3", "whose amplitude grows"])
+    ('that grows', 'that varies and whose amplitude grows', 'that varies, over 3, and whose amplitude grows')
+    """
+    if len(clauses) == 1:
+        return clauses[0]
+    comma = "," if len(clauses) > 2 or any("," in clause for clause in clauses) else ""
+    return f"{', '.join(clauses[:-1])}{comma} and {clauses[-1]}"
 
 
 def _turn(factor: Valued, x: InputWords) -> float:
@@ -109,20 +151,21 @@ def _period(factor: Valued, x: InputWords) -> str:
     for word, usual, called in _CALENDAR:
         if word in x.name.lower() and abs(length / usual - 1) < _SAME_PERIOD:
             return f"a {called} period"
-    return f"a period of {number(length)} in {x.name}"
+    return f"a period of {x.length(length)} in {x.called}"
 
 
-def _smooth(factor: Valued, x: InputWords) -> str:
+def _smooth(factor: Valued, x: InputWords) -> tuple[str, list[str]]:
+    """What a factor is, and a clause that says more."""
     kind = factor.kernel
     if isinstance(kind, NeuralNetwork):
-        return f"a function of {x.name} that is steeper in some places than in others"
+        return f"a function of {x.called}", ["that is steeper in some places than in others"]
     length = _length(factor, x)
     rough = "rough" if isinstance(kind, _ROUGH) else "smooth"
     several = ", on several scales at once" if isinstance(kind, RationalQuadratic) else ""
     if length > 0.5 * x.range:
-        return f"a slow, {rough} trend over {x.name}{several}"
+        return f"a slow, {rough} trend over {x.called}{several}{',' if several else ''}", []
     quick = "quick, " if length < 0.05 * x.range else ""
-    return f"a {quick}{rough} function of {x.name} that varies over about {number(length)}{several}"
+    return f"a {quick}{rough} function of {x.called}", [f"that varies over about {x.length(length)}{several}"]
 
 
 def _length(factor: Valued, x: InputWords) -> float:
@@ -137,25 +180,29 @@ def _unchanging(factor: Valued, x: InputWords) -> bool:
 def _change(factor: Valued, x: InputWords, turn: float) -> str:
     """What a factor does to the shape of a part. turn: the shortest of its periods, 0 without one; what changes within it hardly repeats."""
     if isinstance(factor.kernel, NeuralNetwork):
-        return f"whose shape changes around one place of {x.name}"
+        return f"whose shape changes around one place of {x.called}"
     length = _length(factor, x)
     slowly = " slowly," if length > 0.05 * x.range and length >= turn else ""
     sooner = ", sooner than it comes round" if length < turn else ""
-    return f"whose shape changes{slowly} over about {number(length)}{sooner}"
+    return f"whose shape changes{slowly} over about {x.length(length)}{sooner}"
 
 
-def _growth(line: Valued, x: InputWords) -> str:
-    origin = x.place(float(line.values["origin"][0])) if "origin" in line.values else x.offset
-    if origin <= x.low + 0.2 * x.range:
-        return f"that grows with {x.name}"
-    if origin >= x.high - 0.2 * x.range:
-        return f"that shrinks with {x.name}"
-    return f"that is smallest near {x.name} = {number(origin)} and grows to both sides"
+def _amplitude(lines: Sequence[Valued], x: InputWords) -> str:
+    """What factors that are lines do to the size of the others, which they let vanish at their origins."""
+    origins = [x.place(float(line.values["origin"][0])) if "origin" in line.values else x.offset for line in lines]
+    low, high = x.low + 0.2 * x.range, x.high - 0.2 * x.range
+    inside = sorted(origin for origin in origins if low < origin < high)
+    rises = sum(origin <= low for origin in origins) - sum(origin >= high for origin in origins)
+    if inside:
+        later = ("late" if rises > 0 else "early") + " dates" if x.date else f"{'large' if rises > 0 else 'small'} {x.called}"
+        most = f", most towards {later}" if rises else ""
+        return f"is smallest near {listed([x.at(origin) for origin in inside])} and grows to both sides{most}"
+    return f"{'grows' if rises > 0 else 'shrinks'} with {x.called}" if rises else f"is largest in the middle of {x.called}"
 
 
 def _interaction(factors: list[Valued], inputs: Sequence[InputWords], seen: Sequence[int]) -> str:
     ways = [_way(factor, inputs) for factor in factors]
-    return f"an interaction of {listed([inputs[d].name for d in seen])}: {listed(ways)}"
+    return f"an interaction of {listed([inputs[d].called for d in seen])}: {listed(ways)}"
 
 
 def _way(factor: Valued, inputs: Sequence[InputWords]) -> str:
@@ -163,8 +210,8 @@ def _way(factor: Valued, inputs: Sequence[InputWords]) -> str:
     if kind.dims is None or len(kind.dims) > 1:
         return "smooth in all together"
     if isinstance(kind, Periodic):
-        return f"periodic in {x.name} (period {number(float(factor.values['period'][0]) * x.scale)})"
-    return f"{_adjective(kind)} in {x.name}"
+        return f"periodic in {x.called} (period {x.length(_turn(factor, x))})"
+    return f"{_adjective(kind)} in {x.called}"
 
 
 def _adjective(kind: Kernel) -> str:
@@ -180,5 +227,5 @@ def _adjective(kind: Kernel) -> str:
 def _switched(switch: Valued, inputs: Sequence[InputWords]) -> str:
     assert isinstance(switch.kernel, Switch)
     x = inputs[(switch.kernel.dims or (switch.kernel.on,))[0]]
-    place = number(x.place(float(switch.values["location"][0])))
-    return f", from about {x.name} = {place} on" if switch.kernel.rising else f", until about {x.name} = {place}"
+    place = x.at(x.place(float(switch.values["location"][0])))
+    return f", from about {place} on" if switch.kernel.rising else f", until about {place}"

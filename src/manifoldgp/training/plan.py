@@ -41,13 +41,18 @@ _FOLLOWS = 0.05
 """Share of the work that is to be expected of later phases that follows even where none of them is sure."""
 
 
-def likely_work(phases: Sequence[Phase]) -> float:
+def likely_work(phases: Sequence[Phase], one_by_one: bool = False) -> float:
     """That phases take as a rule. Of those that may be left out most are, or hardly any: it lies halfway, as factors go, between what is sure and what is to be expected on average.
 
-    >>> likely_work([Phase("all", 9, 10.0, 9)]), round(likely_work([Phase("all", 9, 10.0, 9), Phase("some", 9, 60.0, 9, 0.5)]), 1)
-    (10.0, 21.9)
+    one_by_one: whether each may be left out by itself, so that the average is what is to be expected.
+
+    >>> some = [Phase("all", 9, 10.0, 9), Phase("some", 9, 60.0, 9, 0.5)]
+    >>> likely_work(some[:1]), round(likely_work(some), 1), likely_work(some, one_by_one=True)
+    (10.0, 21.9, 40.0)
     """
     expected = sum(phase.expected for phase in phases)
+    if one_by_one:
+        return expected
     sure = sum(phase.work for phase in phases if phase.chance == 1.0)
     return math.sqrt(expected * min(expected, sure + _FOLLOWS * expected))
 
@@ -58,6 +63,7 @@ class Plan:
 
     at_once: starts that are trained side by side where there are threads enough. kept: for each architecture, how many members are conditioned on all rows.
     title: what is trained, in words; budget: what limits its seconds is called. slower: how many times longer than usual an iteration should take.
+    one_by_one: whether phases are left out each by itself, as in `likely_work`. points: rows that each kept member is conditioned on, all at once; 0: not known.
     """
 
     phases: tuple[Phase, ...]
@@ -66,6 +72,8 @@ class Plan:
     title: str = ""
     budget: str = "time_budget"
     slower: float = 1.0
+    one_by_one: bool = False
+    points: int = 0
 
     @property
     def work(self) -> float:
@@ -75,7 +83,11 @@ class Plan:
     @property
     def likely(self) -> float:
         """Work that all phases take as a rule."""
-        return likely_work(self.phases)
+        return self.likely_from(0)
+
+    def likely_from(self, number: int) -> float:
+        """Work that the phases from this one on take as a rule."""
+        return likely_work(self.phases[number:], self.one_by_one)
 
     @property
     def span(self) -> tuple[float, float]:

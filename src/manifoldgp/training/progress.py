@@ -16,7 +16,7 @@ from typing import Any, Protocol, TextIO
 import numpy as np
 import torch
 
-from manifoldgp.training.plan import Phase, Plan, likely_work, seconds_a_unit
+from manifoldgp.training.plan import Phase, Plan, seconds_a_unit
 
 _STILL = 10
 """Rounds without an iteration after which a start has ended."""
@@ -103,7 +103,7 @@ class Position:
         # a start that goes on for longer than usual goes on for a while
         rest = np.clip(np.maximum(self.phase.iterations - rest, 0.3 * rest), 0.0, np.maximum(most - rest, 0.0))
         ended = (self._round - self._moved > _STILL) & (self._iterations > 0)
-        return self._of_phase(np.where(ended, 0.0, rest)) + likely_work(self.plan.phases[self.number + 1 :])
+        return self._of_phase(np.where(ended, 0.0, rest)) + self.plan.likely_from(self.number + 1)
 
     def _of_phase(self, iterations: np.ndarray) -> float:
         return float(iterations.mean()) / self.phase.iterations * self.phase.work if self.phase.iterations else 0.0
