@@ -51,9 +51,9 @@ def first_rows(rows: int, learn_rows: int) -> int:
     """How many rows a member sees at once before it sees ``learn_rows``, where a fold has so many: the denser they lie, the finer the structure that they show.
 
     >>> [first_rows(rows, 450) for rows in (800, 2400, 6880, 28_800)]
-    [250, 311, 404, 450]
+    [250, 387, 450, 450]
     """
-    return min(learn_rows, int(_FIRST_SHARE * learn_rows * max(1.0, (rows / _FIRST_DENSITY) ** 0.25)))
+    return min(learn_rows, int(_FIRST_SHARE * learn_rows * max(1.0, (rows / _FIRST_DENSITY) ** 0.5)))
 
 
 def parted(iterations: int, rows: int, learn_rows: int) -> tuple[int, int]:
