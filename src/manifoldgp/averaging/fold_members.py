@@ -58,8 +58,7 @@ class FoldMembers:
     @property
     def rows(self) -> int:
         """How many rows a member learns from at first."""
-        part = self.folds.train.y.shape[-1]
-        return first_rows(part, self.settings.learn_rows) if self.many else part
+        return self.settings.learn_rows if self.many else self.folds.train.y.shape[-1]
 
     def learning(self, members: int) -> Data:
         """What so many members of every fold learn from."""
@@ -126,15 +125,15 @@ class FoldMembers:
 
     def further(self, group: Group, name: str, phase: str, iterations: int, trainer: Trainer) -> Group:
         """The group after so many more iterations: on the same rows, or on all of them where there are many, the last iterations with more rows at once."""
-        learn_rows = self.settings.learn_rows
+        learn_rows, part = self.settings.learn_rows, self.folds.train.y.shape[-1]
         if group.further:
             return trained_further(group, *self._nearby(1, learn_rows), phase, iterations, trainer)
         if not self.many:
             return self._trained_on(group, name, phase, iterations, trainer, group.data, 1)
         members = group.inner.shape[1]
-        first, last = parted(iterations, self.folds.train.y.shape[-1], learn_rows)
+        first, last = parted(iterations, part, learn_rows)
         if first:
-            group = self._trained_on(group, name, phase, first, trainer, *self._nearby(members, self.rows))
+            group = self._trained_on(group, name, phase, first, trainer, *self._nearby(members, first_rows(part, learn_rows)))
             if trainer.late or not np.isfinite(group.batch.objective).all():
                 return group
             phase = fine_phase(phase)

@@ -48,7 +48,7 @@ def many_rows(rows: int, learn_rows: int) -> bool:
 
 
 def first_rows(rows: int, learn_rows: int) -> int:
-    """How many rows a member sees at once before it sees ``learn_rows``, where a fold has so many: the denser they lie, the finer the structure that they show.
+    """How many rows of a neighbourhood a member sees at first, before it sees ``learn_rows``, where a fold has so many: the denser they lie, the finer the structure that they show.
 
     >>> [first_rows(rows, 450) for rows in (800, 2400, 6880, 28_800)]
     [250, 387, 450, 450]

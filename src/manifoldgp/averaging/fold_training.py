@@ -156,8 +156,7 @@ class OnFolds:
         """A plain GP with a kernel that is searched for on every fold, where that is asked for."""
         if self.settings.search is None or self.late or SEARCHED_GP in self.idle:
             return
-        rows = self.settings.learn_rows if self.members.many else self.folds.train.y.shape[-1]
-        found = search_on_folds(self.settings.search, self.template, self.folds, rows, self.trainer)
+        found = search_on_folds(self.settings.search, self.template, self.folds, self.members.rows, self.trainer)
         if found is not None:
             self._add(SEARCHED_GP, found)
 

@@ -117,8 +117,8 @@ class Stack(Averaging):
     own_rows
         Up to so many rows all own members are trained, if they carry the weight; beyond, in inverse proportion to the rows.
     learn_rows
-        Rows that a member sees at once while it learns its parameters, where there are many: neighbourhoods of so many in the last iterations of each step, of about half as many before, and
-        at first a sample of these. All rows (4,000 at most) are in some neighbourhood, and it predicts with all rows.
+        Rows that a member sees at once while it learns its parameters, where there are many: at first a sample of so many; then all (4,000 at most) in neighbourhoods, of about half as many
+        up to 1,000 rows, and in the last iterations of each step of as many. It predicts with all rows.
     keep
         Nats a row of the held-out log density: groups that together add less are not trained on all rows.
     go_on

@@ -68,7 +68,7 @@ def _phases_on_folds(N: int, settings: Stack) -> list[Phase]:
     part, several, steps = N * (count - 1) // count, settings.fold_members, settings.steps_for(N)
     many = many_rows(part, settings.learn_rows)
     screen = many or part > SCREEN_FROM
-    learnt_from = first_rows(part, settings.learn_rows) if many else part
+    learnt_from = settings.learn_rows if many else part
     learn = used * cost(learnt_from)
     first, pairs = steps[0], list(pairwise(steps))
 
@@ -93,7 +93,7 @@ def _phases_on_folds(N: int, settings: Stack) -> list[Phase]:
         *(_phases_on_few_rows() if screen else []),
         Phase(fold_phase(ROUGH_GP), _GP_FOLD_ITERATIONS, _GP_FOLD_ITERATIONS * learn, GP_FOLD_ITERATIONS, 0.5 if screen else 1.0),
         Phase(fold_phase(ADDITIVE_GP), 50, ADDITIVE_COST * 50 * learn, GP_FOLD_ITERATIONS, 0.3 if screen else 1.0),
-        *search_phases(settings.search, settings.learn_rows if many else part, used),
+        *search_phases(settings.search, learnt_from, used),
         *[networks[name] for name in network_order(not screen, many)],
         *([*further((COLD, LARGE), pairs[:1]), networks[ROUGH]] if many else []),
         *(further((COLD, LARGE), pairs[1:]) if many else further((COLD,), pairs)),

@@ -27,6 +27,9 @@ from manifoldgp.training.optimizer import (
 
 _ARMIJO, _CURVATURE, _MAX_TRIALS = 1e-4, 0.9, 25
 
+_TRIALS_EACH, _TRIALS_FREE = 3, 25
+"""A start may take so many evaluations for each iteration of its limit, and so many beside: as a rule an iteration takes one, in the valleys of data without noise up to twenty that lead nowhere."""
+
 
 class _History:
     """The last m pairs (s, y) of every start, and the direction −H g from the compact form of the inverse Hessian.
@@ -116,7 +119,7 @@ def minimize_lbfgs(
 ) -> OptimizeResult:
     """Minimise every row of theta (R, P). Converged: max|g| <= gradient_tolerance, or a relative gain below value_tolerance.
 
-    curvature: what is known about the Hessians beforehand.
+    curvature: what is known about the Hessians beforehand. A start that needs three evaluations an iteration and more ends before its limit of iterations, by the same name.
     """
     begin = time.perf_counter()
     monitor = monitor or Monitor()
@@ -124,6 +127,7 @@ def minimize_lbfgs(
     R, P = theta.shape
     everyone = np.arange(R)
     limit = np.broadcast_to(monitor.max_iter, R)
+    allowed = _TRIALS_EACH * limit + _TRIALS_FREE
     value, gradient = objective(theta, everyone)
     status = np.full(R, "", dtype=object)
     iterations, evaluations = np.zeros(R, dtype=int), np.ones(R, dtype=int)
@@ -222,6 +226,10 @@ def minimize_lbfgs(
                     history.forget(again)
                     aim(again)
 
+        spent = active[evaluations[active] >= allowed[active]]
+        if spent.size:
+            status[spent[status[spent] == ""]] = ITERATION_LIMIT
+            stopped = True
         reason = monitor.verdict(iterations, value)
         if reason is not None:
             status[status == ""] = reason
