@@ -3,6 +3,7 @@
 import math
 import warnings
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from manifoldgp.averaging.fast import widening
 from manifoldgp.averaging.fold_contest import FoldContest
 from manifoldgp.averaging.fold_groups import Group, Predicted
 from manifoldgp.averaging.fold_predictions import make_batch, predict_held_out
+from manifoldgp.averaging.fold_steps import first_rows
 from manifoldgp.averaging.folds import held_out_in_turn
 from manifoldgp.averaging.members import nested_gp, plain_gp, warm_and_cold
 from manifoldgp.averaging.stack import fit_stack
@@ -729,6 +731,29 @@ def test_many_rows_are_all_learnt_from_in_neighbourhoods():
         trainer = Watched(torch.Generator().manual_seed(0), workers)
         settings.fit(Model(), Data(torch.tensor(X), torch.tensor(y)), trainer, FoldChoice())
     assert max(trained.rows.max() for trained in found) > 8 * 60  # all 560 rows of a fold, in parts
+
+
+def test_steps_on_many_rows_end_with_more_rows_at_once():
+    X, y = cliff(0, 700)
+    settings = Stack(learn_rows=150, steps=(4, 30), warm_iterations=4, gp_iterations=10, gp_starts=1, fold_members=1)
+    told = []
+
+    class Watched(Trainer):
+        def fit(self, phase, model, data, count, max_iter, *args, **more):
+            told.append((phase, data.y.shape[-1], more.get("parts", 1), max_iter))
+            return super().fit(phase, model, data, count, max_iter, *args, **more)
+
+    with training_threads() as workers:
+        trainer = Watched(torch.Generator().manual_seed(0), workers)
+        settings.fit(Model(), Data(torch.tensor(X), torch.tensor(y)), trainer, FoldChoice())
+    steps = [(first, second) for first, second in pairwise(told) if second[0] == f"{first[0]}, more rows at once"]
+    assert steps
+    for (_, few, many_parts, begun), (_, rows, parts, ended) in steps:
+        assert first_rows(560, 150) <= few < 150 <= rows
+        assert many_parts > parts
+        assert (begun, ended) in ((14, 12), (18, 12))  # of a step, and of those who only saw a sample
+    planned = {phase.name for phase in settings.plan(700).phases}
+    assert {phase for phase, *_ in told} <= planned
 
 
 def test_small_and_large_networks_contend_where_rows_are_many():

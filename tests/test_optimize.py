@@ -183,3 +183,20 @@ def test_the_direction_is_the_two_loop_recursions():
         for (s, y), factor in zip(kept[r], reversed(factors), strict=True):
             q += s * (factor - y @ q / (s @ y))
         np.testing.assert_allclose(direction[i], -q, rtol=1e-10, atol=1e-12)
+
+
+def test_a_start_whose_steps_lead_nowhere_ends_before_its_limit_of_iterations():
+    """Values and slopes that are mostly rounding, as in the valleys of data without noise: line searches took ten evaluations an iteration."""
+    scale = np.array([1.0, 1e3, 1e6])
+
+    def rounded(theta, rows):
+        value = 0.5 * (scale * theta**2).sum(1)
+        error = np.modf(np.abs(1e7 * theta).sum(1))[0] - 0.5
+        return value + 0.9 * error * value, scale * theta * (1.0 + 0.9 * np.sin(1e6 * theta))
+
+    start = np.array([[1.0, 1.0, 1.0]])
+    found = minimize_lbfgs(rounded, start, Monitor(20))
+    assert found.status[0] == "iteration limit"
+    assert found.iterations[0] < 20
+    assert found.evaluations[0] == 3 * 20 + 25
+    assert found.value[0] < rounded(start, np.zeros(1))[0][0]
