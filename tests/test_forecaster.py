@@ -286,6 +286,15 @@ def test_masked_values_of_a_series_are_missing():
         Forecaster(QUICK, lags=3).fit(SEASON[:60], X=masked)
 
 
+def test_the_legend_covers_no_line(fitted):
+    pytest.importorskip("matplotlib", reason="needs the extra plots")
+    from manifoldgp.plots import plot_forecast
+
+    axes = plot_forecast(fitted, fitted.forecast(3, draws=20))
+    axes.figure.canvas.draw()
+    assert axes.get_legend().get_window_extent().y0 >= axes.get_window_extent().y1
+
+
 def test_forecasts_that_make_no_sense_are_refused(fitted):
     for arguments, words in (((0,), "horizon"), ((2, np.zeros((2, 1))), "no X")):
         with pytest.raises(InputError, match=words):

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from command_line import fails, mgp
-from manifoldgp.data.series import short_gaps_filled, usual_step
+from manifoldgp.data.series import even_series, short_gaps_filled, usual_step
 
 
 @pytest.fixture
@@ -53,6 +53,36 @@ def test_dates_are_written_as_the_table_does(freq, form, following, tmp_path, mo
     pd.DataFrame({"when": written, "y": np.sin(np.arange(40.0))}).to_csv("data.csv", index=False)
     mgp("forecast", "data.csv", "--target", "y", "--time", "when", "--horizon", "3", "--lags", "2", "--out", "next.csv")
     assert pd.read_csv("next.csv")["when"].tolist() == following
+
+
+@pytest.mark.parametrize(("form", "words", "following"), [
+    ("%d/%m/%Y", "when is read with the day first (01/01/2000): only so its steps are even.", ["01/05/2003", "01/06/2003"]),
+    ("%m/%d/%Y", "when is read with the month first (01/01/2000): only so its steps are even.", ["05/01/2003", "06/01/2003"]),
+])  # fmt: skip
+def test_even_steps_tell_the_day_from_the_month(form, words, following, tmp_path, monkeypatch):
+    """The first days of months, in either order: "could not convert string to float" came."""
+    monkeypatch.chdir(tmp_path)
+    written = pd.date_range("2000-01-01", periods=40, freq="MS").strftime(form)
+    table = pd.DataFrame({"when": written, "y": np.sin(np.arange(40.0))})
+    table.to_csv("data.csv", index=False)
+    asked = ("forecast", "data.csv", "--target", "y", "--horizon", "2", "--lags", "2", "--out", "next.csv")
+    assert words in mgp(*asked, "--time", "when").err
+    assert pd.read_csv("next.csv")["when"].tolist() == following
+    assert "--time when goes on by it" in mgp(*asked).err
+    with pytest.warns(UserWarning, match="only so its steps are even"):
+        assert even_series(table).step.freqstr == "MS"
+
+
+@pytest.mark.parametrize(("written", "words"), [
+    ([f"01/{month:02d}/2000" for month in range(1, 13)], "day and month could be either ('01/01/2000')"),  # or twelve days of January
+    ([f"0{1 + k % 3}/{1 + k:02d}/2000" for k in range(12)], "day and month could be either ('01/01/2000')"),
+    ([f"{k // 60 + 8}:{k % 60:02d}" for k in range(12)], "times of day"),
+    (list("abcdefghijkl"), "must be dates or numbers; the first here is 'a'"),
+])  # fmt: skip
+def test_times_that_nobody_can_tell_are_refused_in_words(written, words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    pd.DataFrame({"when": written, "y": np.sin(np.arange(12.0))}).to_csv("data.csv", index=False)
+    assert words in fails("forecast", "data.csv", "--target", "y", "--time", "when", "--horizon", "2")
 
 
 def test_rows_that_are_counted_are_told_where_times_stand_in_the_table(months):

@@ -334,6 +334,24 @@ def test_some_rows_of_the_fit_are_told_of_by_a_score_as_by_a_report(folder, tmp_
     assert words in mgp("report", model, "--test", table, "--out", tmp_path / "page.html").err
 
 
+@pytest.mark.parametrize("numbered", [False, True])
+def test_rows_of_new_groups_are_none_of_the_fit(here, numbered):
+    """Repeats of an experiment on another day may give the same numbers."""
+    table = messy(40)[["x", "y"]].assign(day=np.repeat([1, 2, 3, 4] if numbered else ["Mo", "Tu", "We", "Th"], 10))
+    table.to_csv("data.csv", index=False)
+    mgp("fit", "data.csv", "--target", "y", "--group", "day", "--out", "m.mgp", *FAST)
+    manifoldgp.load("m.mgp").save("python.mgp")
+    repeats = table[:10].assign(day=7 if numbered else "Su")
+    repeats.to_csv("new.csv", index=False)
+    pd.concat([table[10:20], repeats, repeats.assign(day=None)[:3]]).to_csv("both.csv", index=False)
+    for model in ("m.mgp", "python.mgp"):
+        assert "fitted to" not in mgp("score", model, "new.csv").err
+        assert "fitted to 13 of these 23 rows" in mgp("score", model, "both.csv").err
+    assert "fitted to" not in mgp("report", "m.mgp", "--test", "new.csv", "--out", "page.html").err
+    assert "was fitted to" not in (here / "page.html").read_text("utf-8")
+    assert "fitted to these rows" in mgp("score", "m.mgp", "data.csv").err
+
+
 def test_rows_of_the_fit_with_gaps_are_known_again(here):
     table = messy(40)
     table.loc[::4, "x"] = np.nan
@@ -1043,7 +1061,7 @@ def test_inspect_shows_columns_settings_and_remarks(folder):
     about = json.loads(mgp("inspect", folder / "model.mgp", "--json").out)
     model = manifoldgp.load(folder / "model.mgp")
     assert about["rows"] == 60
-    assert about["table"] == model.table_encoding_.to_plain() | {"donors": None, "rows_left_out": None}
+    assert about["table"] == model.table_encoding_.to_plain() | {"donors": None, "rows_left_out": None, "group_labels": None}
     assert about["settings"]["averaging__max_iter"] == 15
     assert about["remarks"] == [in_options(remark) for remark in model.diagnose().remarks]
     assert about["numbers"]["NLML per row"] == pytest.approx(model.diagnose().numbers["NLML per row"])

@@ -186,6 +186,8 @@ def unit_of(name: str) -> str:
     ('', '', ' mg/kg', ' hours', ' $/pupil', ' km²')
     >>> unit_of("people [10^6]"), unit_of("mass (10⁶ kg)"), unit_of("count [x1000]"), unit_of("tolerance (1e-3)")
     (' × 10^6', ' × 10⁶ kg', ' × 1000', '')
+    >>> unit_of("Price ($1,000)"), unit_of("way (1000 km)"), unit_of("way [100 km]"), unit_of("pay (USD 1,000)"), unit_of("pay (in 1,000 €)"), unit_of("pay [k$]"), unit_of("angle [2θ]")
+    (' × $1,000', ' × 1000 km', ' × 100 km', ' × USD 1,000', ' × 1,000 €', ' k$', ' 2θ')
     """
     found = _IN_BRACKETS.search(name)
     if found is None:
@@ -194,9 +196,15 @@ def unit_of(name: str) -> str:
     factor = factor_of(unit)
     if factor and (found[1] or not factor.startswith("1e")):
         return f" × {unit[unit.index('1') :]}"
-    tells = re.search(r"[^\W\d_]|^[%‰°$€£¥]", unit) if found[1] else _is_unit(unit)
-    return f" {unit.lstrip('/')}" if tells else ""
+    amount = _AMOUNT.match(unit)
+    multiple = unit if amount is None else f"{amount[2]}{unit[amount.end() :].strip()}"
+    tells = re.search(r"[^\W\d_]|^[%‰°$€£¥]", multiple) if found[1] else _is_unit(multiple)
+    shown = unit.lstrip("/") if amount is None else f"× {unit[amount.end(1) :]}"
+    return f" {shown}" if tells else ""
 
+
+_AMOUNT = re.compile(r"((?:in\s+)?)([$€£¥]|[A-Z]{3}\b|)\s*1(?:0+|(?:[ ,.'’]000)+)(?![\w.,/-])")
+"""How a unit begins that is a multiple of another, $1,000 or 100 km: behind a number it needs a sign between them, or both read as a range."""
 
 _HIGH = "⁰¹²³⁴-⁹"
 _FACTOR = re.compile(

@@ -195,12 +195,17 @@ def _warn_of_rows_outside(encoding: TableEncoding, X: Any, messages: Messages) -
 
 def labels_of_rows(encoding: TableEncoding, table: Any, messages: Messages) -> Any:
     """The labels (n,) of rows that belong together, in the column that had them at the fit; None where there was none, or the table lacks it."""
+    import numpy as np
+
+    from manifoldgp.data.columns import text
+
     if encoding.group is None:
         return None
     if encoding.group not in table.columns:
         messages.note(f"There is no column {encoding.group!r}, whose rows belong together: each row is judged for itself.")
         return None
-    return table[encoding.group].astype(str).to_numpy()
+    labels = table[encoding.group]
+    return np.array([text(label) for label in labels.astype(object).where(labels.notna(), None)])  # those without one are a group
 
 
 def tell_what_is_lost(lost: str, messages: Messages) -> None:
@@ -219,9 +224,9 @@ def tell_rows_without_target(count: int, rows: int, messages: Messages) -> None:
         )
 
 
-def tell_rows_of_the_fit(kept: FitRows | None, A: Any, Y: Any, messages: Messages, more: str = "") -> int:
-    """How many of the rows A (n, D), Y (n,) or (n, O), the model was fitted to; they are told, with what there is to know more."""
-    seen = 0 if kept is None else kept.among(A, Y)
+def tell_rows_of_the_fit(kept: FitRows | None, A: Any, Y: Any, labels: Any, messages: Messages, more: str = "") -> int:
+    """How many of the rows A (n, D), Y (n,) or (n, O), with labels (n,) of groups or None, the model was fitted to; they are told, with what there is to know more."""
+    seen = 0 if kept is None else kept.among(A, Y, labels)
     if kept is not None and seen:
         messages.warn(kept.in_words(seen, len(A)) + more)
     return seen

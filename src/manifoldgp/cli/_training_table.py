@@ -106,7 +106,7 @@ def read_training(
         y[targets[0]] if len(targets) == 1 else y,
         encoding.noise_values(table),
         groups,
-        encoding.without_rows(left),
+        encoding.without_rows(left).with_groups(group, None if group is None else table[group]),
         int(unlabelled.sum()),
         gaps,
         left_out,

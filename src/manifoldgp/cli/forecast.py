@@ -139,13 +139,14 @@ def _dated(forecast: Any, table: Any, column: str | None) -> Any:
     from pandas.api.types import is_datetime64_any_dtype, is_string_dtype
 
     from manifoldgp.data.dates import has_zone, written_like
+    from manifoldgp.data.series import series_day_order
 
     if column is None or not (is_datetime64_any_dtype(forecast[column].dtype) and is_string_dtype(table[column].dtype)):
         return forecast
     midnight = (forecast[column] == forecast[column].dt.normalize()).all()
     zoned = has_zone(table[column])
     written = forecast[column].dt.strftime("%Y-%m-%d" if midnight and not zoned else "%Y-%m-%d %H:%M:%S" + "+00:00" * zoned)
-    return forecast.assign(**{column: written_like(written, table[column])})
+    return forecast.assign(**{column: written_like(written, table[column], series_day_order(table[column].dropna()))})
 
 
 def _period(given: str | None) -> float | str | None:
@@ -159,7 +160,8 @@ def _period(given: str | None) -> float | str | None:
 
 def _series(table: Any, target: list[str], column: str | None, messages: Messages) -> Any:
     """The chosen columns with the times as index: a Series of one target, a DataFrame of several."""
-    from manifoldgp.data.dates import as_times, has_zone, holds_times
+    from manifoldgp.data.dates import has_zone
+    from manifoldgp.data.series import holds_series_times, series_times
     from manifoldgp.errors import InputError
 
     for name in (*target, *([] if column is None else [column])):
@@ -167,25 +169,22 @@ def _series(table: Any, target: list[str], column: str | None, messages: Message
             raise InputError(f"The table has no column {name!r}; it has {', '.join(map(repr, table.columns))}.")
     chosen = table[target]
     if column is not None:
-        times = table[column]
-        if holds_times(times.dropna()):
-            times, wrong = as_times(times)
-            if wrong.any():
-                raise InputError(f"Column {column!r} has no date in row {int(wrong.argmax()) + 1}. Fill it in, or drop the row.")
-            if has_zone(table[column]):
-                messages.note(f"{column} has a time zone: its dates are taken and written in UTC.")
-            times = times.dt.tz_localize(None)
+        times, told = series_times(column, table[column])
+        if told:
+            messages.note(told)
+        if holds_series_times(table[column].dropna()) and has_zone(table[column]):
+            messages.note(f"{column} has a time zone: its dates are taken and written in UTC.")
         chosen = chosen.set_axis(times)
     return chosen[target[0]] if len(target) == 1 else chosen
 
 
 def _counted_rows(times: Any, name: str) -> str:
     """What is lost where rows are counted, though a column holds the time."""
-    from manifoldgp.data.dates import as_times, holds_times
-    from manifoldgp.data.series import has_even_steps, usual_step
+    from manifoldgp.data.dates import as_times
+    from manifoldgp.data.series import has_even_steps, holds_series_times, series_day_order, usual_step
 
-    by_time = option("--time", name)
-    dates = as_times(times.dropna())[0] if holds_times(times.dropna()) else None
+    by_time, present = option("--time", name), times.dropna()
+    dates = as_times(present, series_day_order(present))[0] if holds_series_times(present) else None
     if dates is None or has_even_steps(dates):
         return f"Rows are counted from 0. {name} looks like the time: {by_time} goes on by it."
     step = usual_step(dates)
@@ -236,7 +235,7 @@ def _times_in(table: Any, target: list[str]) -> list[str]:
     from pandas.api.types import is_numeric_dtype
 
     from manifoldgp.data.codes import padded
-    from manifoldgp.data.dates import holds_times
+    from manifoldgp.data.series import holds_series_times
 
     def even(values: Any) -> bool:
         steps = np.diff(values.to_numpy(dtype=np.float64, na_value=np.nan))
@@ -245,7 +244,7 @@ def _times_in(table: Any, target: list[str]) -> list[str]:
     def could_be(values: Any) -> bool:
         if padded(values.dropna()):
             values = values.astype(float)
-        return even(values) if is_numeric_dtype(values.dtype) else holds_times(values.dropna())
+        return even(values) if is_numeric_dtype(values.dtype) else holds_series_times(values.dropna())
 
     return [name for name in table.columns if name not in target and could_be(table[name])]
 

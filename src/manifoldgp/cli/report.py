@@ -47,7 +47,7 @@ def report(
         model = open_manifold_gp(model_file)
         X, y, numbers, groups = (None,) * 4 if test is None else _test_rows(model, test, allow_unknown, messages)
         if X is not None and y is not None:
-            tell_rows_of_the_fit(fit_rows(model), X.to_numpy(), y, messages)
+            tell_rows_of_the_fit(fit_rows(model), X.to_numpy(), y, groups, messages)
         write_model_report(model, out, title=title, X=X, y=y, row_numbers=numbers, groups=groups, model_file=model_file)
     messages.note(f"The report: {out.resolve().as_uri()}")
     messages.note("The page holds training rows, as points of its pictures, and the model.")

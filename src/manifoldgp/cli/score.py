@@ -85,7 +85,7 @@ def score(
     Y, groups = Y[table.index][predicted], None if labels is None else labels[predicted]
     rows = len(Y)
     held_out = " mgp inspect tells those on held-out rows." if answers.held_rows_out else ""
-    seen = tell_rows_of_the_fit(answers.fit_rows(), query.X.to_numpy(), Y, messages, held_out)
+    seen = tell_rows_of_the_fit(answers.fit_rows(), query.X.to_numpy(), Y, groups, messages, held_out)
     with messages.warnings_as_messages():
         found = in_pieces(
             answers,

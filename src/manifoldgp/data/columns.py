@@ -257,7 +257,7 @@ def learn_column(name: str, values: Series, cyclic: tuple[str, ...] = (), rows: 
     if holds_times(values):
         return _time_column(name, values, cyclic, rows)
     if ambiguous_times(values):
-        raise UnusableColumn(_unclear_time(name, values), name)
+        raise UnusableColumn(unclear_time(name, values), name)
     if are_codes(list(values)):
         return _category(name, values, rows)
     readable = _readable(values)
@@ -268,7 +268,8 @@ def learn_column(name: str, values: Series, cyclic: tuple[str, ...] = (), rows: 
     return _category(name, values, rows)
 
 
-def _unclear_time(name: str, values: Series) -> str:
+def unclear_time(name: str, values: Series) -> str:
+    """Why values for which `ambiguous_times` holds are no dates, and what helps."""
     clear = [value for value in values if is_clear_date(value)]
     first = next(value for value in values if not is_clear_date(value))
     if clear:
@@ -299,7 +300,7 @@ def _time_column(name: str, values: Series, cyclic: tuple[str, ...], rows: int) 
     if (
         order is None and wrong.any() and ambiguous_times(pandas().concat([values.iloc[:1], values[wrong]]))
     ):  # beside a clear date
-        raise UnusableColumn(_unclear_time(name, values), name)
+        raise UnusableColumn(unclear_time(name, values), name)
     if wrong.any():
         raise UnusableCells(
             f"Column {name!r} holds dates, and in {wrong.sum()} of {counted(rows, 'row')} something else: {_quoted(values[wrong])} "

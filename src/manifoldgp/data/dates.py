@@ -281,8 +281,10 @@ def has_zone(values: Series) -> bool:
     return any(_ZONE.search(value) if isinstance(value, str) else getattr(value, "tzinfo", None) for value in values)
 
 
-def written_like(dates: Series, texts: Series) -> Series:
+def written_like(dates: Series, texts: Series, order: str | None = None) -> Series:
     """Dates in ISO format (n,) with day, month and year in the order of other texts, and with their sign, or as quarters or months where these are; else as they are.
+
+    order: that of the texts, where it is known by more than themselves.
 
     >>> import pandas as pd
     >>> written_like(pd.Series(["2026-12-31 23:59:00"]), pd.Series(["24/12/2026", None])).tolist()
@@ -295,7 +297,7 @@ def written_like(dates: Series, texts: Series) -> Series:
     if spans and len(spans) == len(texts.dropna()):
         like = min(spans, key=lambda match: len(match.string))  # in which a month has a zero in front if it has one in all
         return dates.map(lambda date: _span_like(date, like))
-    order = day_order(texts)
+    order = order or day_order(texts)
     if order is None:
         return dates
     sign = _year_last(texts)[0][2]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 _MOST_LEFT_OUT = 10_000
 """Rows that were left out and are remembered, at most."""
+
+_MOST_LABELS = 1_000
+"""Labels of groups that are remembered, at most."""
 
 _CLEARLY_OUTSIDE, _FAR_IN_TIME = 0.05, 0.1
 """Share of a column's range by which a value lies clearly beyond it: new rows of the same kind seldom go further, but come a little later as a rule."""
@@ -72,6 +75,8 @@ class TableEncoding:
         The least and the largest value that each number, date and duration had in the training rows, by the name that the model sees; empty where they are not known.
     signs
         The decimal signs of the file that the table was read from, as far as it showed any.
+    group_labels
+        The labels of the training rows' groups, each once. None: they are too many to keep, or not known.
 
     Examples
     --------
@@ -97,6 +102,7 @@ class TableEncoding:
     rows_left_out: tuple[int, ...] | None = ()
     ranges: tuple[tuple[str, float, float], ...] = ()
     signs: KnownSigns = NO_SIGNS
+    group_labels: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         if not self.columns:
@@ -283,6 +289,23 @@ class TableEncoding:
         rows = np.flatnonzero(left_out)
         return replace(self, rows_left_out=tuple(rows.tolist()) if len(rows) <= _MOST_LEFT_OUT else None)
 
+    def with_groups(self, group: str | None, labels: Iterable[object] | None) -> TableEncoding:
+        """With the column whose labels (N,) kept the training rows together, and which labels there were."""
+        found = None if labels is None else tuple(dict.fromkeys(map(text, labels)))
+        return replace(self, group=group, group_labels=None if found is None or len(found) > _MOST_LABELS else found)
+
+    def in_new_groups(self, labels: Iterable[object] | None, rows: int) -> np.ndarray:
+        """Which rows (n,) are surely of no group of the training rows, by their labels (n,); none where labels are not known.
+
+        >>> encoding = TableEncoding((Column("x"),)).with_groups("run", [1, 1, 2])
+        >>> encoding.in_new_groups(["1", "3", None], 3).tolist(), encoding.in_new_groups([2.0, 4.0], 2).tolist(), encoding.in_new_groups(None, 2).tolist()
+        ([False, True, False], [False, True], [False, False])
+        """
+        if labels is None or self.group_labels is None:
+            return np.zeros(rows, dtype=bool)
+        known = {*self.group_labels, *map(text, (None, np.nan))}  # a missing label may be any
+        return np.array([text(label) not in known for label in labels], dtype=bool)
+
     def row_numbers(self, places: np.ndarray) -> np.ndarray:
         """Which rows of the training table, counted from 1, the rows at these places of the model are.
 
@@ -415,8 +438,8 @@ class TableEncoding:
         return {name: values for name, values in found.items() if values}
 
     def to_plain(self, rows: bool = True) -> dict[str, Any]:
-        """Plain data for JSON. rows: with the training rows that fill gaps, and the numbers of those left out, which whoever only reads tables by it does not need."""
-        told = self if rows else replace(self, donors=None, rows_left_out=None)
+        """Plain data for JSON. rows: with the training rows that fill gaps, the numbers of those left out and the labels of groups, which whoever only reads tables by it does not need."""
+        told = self if rows else replace(self, donors=None, rows_left_out=None, group_labels=None)
         return told._plain()
 
     def _plain(self) -> dict[str, Any]:
@@ -434,13 +457,14 @@ class TableEncoding:
             "rows_left_out": None if self.rows_left_out is None else list(self.rows_left_out),
             "ranges": list(map(list, self.ranges)),
             "signs": self.signs.to_plain(),
+            "group_labels": None if self.group_labels is None else list(self.group_labels),
         }
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> TableEncoding:
         """The encoding that `to_plain` wrote."""
         try:
-            donors, left_out = plain["donors"], plain["rows_left_out"]
+            donors, left_out, labels = plain["donors"], plain["rows_left_out"], plain.get("group_labels")
             return cls(
                 columns=tuple(map(column_from_plain, plain["columns"])),
                 targets=tuple(map(str, plain["targets"])),
@@ -455,8 +479,9 @@ class TableEncoding:
                 rows_left_out=None if left_out is None else in_order(left_out),
                 ranges=tuple(
                     (str(name), float(low), float(high)) for name, low, high in plain.get("ranges", ())
-                ),  # earlier files lack them, and signs
+                ),  # earlier files lack them, and signs and labels
                 signs=KnownSigns.from_plain(plain["signs"]) if "signs" in plain else NO_SIGNS,
+                group_labels=None if labels is None else tuple(map(str, labels)),
             )
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise FileFormatError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -61,12 +61,17 @@ class FitRows:
         rows = told[0]["rows"][0]
         return cls.of_targets(kept, units.tolist(), inputs, encoding, len(kept[0][1]) if rows is None else int(rows))
 
-    def among(self, A: np.ndarray, Y: np.ndarray) -> int:
+    def among(self, A: np.ndarray, Y: np.ndarray, labels: Iterable[object] | None = None) -> int:
         """How many of the rows A (n, D), Y (n,) or (n, O), are rows of the fit, or equal to such. NaN of A are filled in as at the fit; rows where that cannot be are not counted.
+
+        labels (n,): of the groups that the rows are of. Those of a group that the fit had no row of are none of its rows, whatever they are equal to.
 
         Columns whose categories became effects on the target are left out of the comparison: training rows have effects of their own.
         """
         given = np.reshape(Y, (len(A), -1))[:, : len(self.offset)]
+        if self.encoding is not None:
+            old = ~self.encoding.in_new_groups(labels, len(A))
+            A, given = A[old], given[old]
         gaps = np.isnan(A).any(1)
         if gaps.any() and self.encoding is not None and self.encoding.donors is not None:
             A = A.copy()

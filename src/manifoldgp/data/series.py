@@ -10,10 +10,11 @@ import numpy as np
 
 from manifoldgp._system.plain_text import counted
 from manifoldgp._system.real_numbers import as_numbers
-from manifoldgp.data.dates import as_times, holds_times, pandas
+from manifoldgp.data.columns import unclear_time
+from manifoldgp.data.dates import ORDERS, ambiguous_times, as_times, day_order, holds_times, pandas
 from manifoldgp.data.frames import as_frame, column_names, is_series
 from manifoldgp.data.uneven_steps import UNEVEN, first_uneven_step, months_apart
-from manifoldgp.errors import InputError
+from manifoldgp.errors import InputError, warn
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Index, Series
@@ -158,15 +159,50 @@ def _numbers(y: Any, name: str) -> np.ndarray:
 
 def _split_times(frame: Any) -> tuple[Any, Any]:
     """Columns of values and the times: the index if it holds any, otherwise the one column of dates."""
-    dated = [name for name in frame.columns if holds_times(frame[name].dropna())] if _counts(frame.index) else []
+    dated = [name for name in frame.columns if holds_series_times(frame[name].dropna())] if _counts(frame.index) else []
     if len(dated) > 1:
         raise InputError(f"Several columns hold dates: {', '.join(map(repr, dated))}. Keep one, or make one the index.")
     if not dated:
         return frame, frame.index
-    dates, wrong = as_times(frame[dated[0]])
+    dates, told = series_times(dated[0], frame[dated[0]])
+    if told:
+        warn(told)
+    return frame.drop(columns=dated), pandas().DatetimeIndex(dates)
+
+
+def series_day_order(values: Series) -> str | None:
+    """Which of ORDERS the dates of a series (none of them missing) have: as `day_order` tells, and where day and month could be either, the one reading with even steps.
+
+    >>> import pandas as pd
+    >>> series_day_order(pd.Series([f"01/{month:02d}/2026" for month in range(1, 13)] + ["01/01/2027"]))
+    'day first'
+    >>> series_day_order(pd.Series(["01/01/2026", "01/02/2026", "01/03/2026"])) is None  # three months, or three days
+    True
+    """
+    if holds_times(values) or not ambiguous_times(values):
+        return day_order(values)
+    even = [order for order in ORDERS if has_even_steps(as_times(values, order)[0])]
+    return even[0] if len(even) == 1 else None
+
+
+def holds_series_times(values: Series) -> bool:
+    """Whether values (none of them missing) are dates or durations, those included of which even steps tell the day from the month."""
+    return holds_times(values) or series_day_order(values) is not None
+
+
+def series_times(name: str, values: Series) -> tuple[Any, str]:
+    """The dates or numbers of a column as times of a series, dates in UTC and without their zone; and in words how they were read, where only their even steps tell."""
+    present = values.dropna()
+    if not holds_series_times(present):
+        if ambiguous_times(present):
+            raise InputError(unclear_time(name, present))
+        return values, ""
+    order = series_day_order(present)
+    times, wrong = as_times(values, order)
     if wrong.any():
-        raise InputError(f"{dated[0]!r} has no date in row {int(np.flatnonzero(wrong)[0]) + 1}. Drop the row, or fill it in.")
-    return frame.drop(columns=dated), pandas().DatetimeIndex(dates).tz_localize(None)
+        raise InputError(f"Column {name!r} has no date in row {int(wrong.argmax()) + 1}. Fill it in, or drop the row.")
+    told = f"{name} is read with the {order} ({present.iloc[0]}): only so its steps are even."
+    return times.dt.tz_localize(None), "" if holds_times(present) else told
 
 
 def _counts(index: Any) -> bool:
@@ -183,7 +219,12 @@ def _step(index: Any, step: Any) -> tuple[Any, Any]:
         return index, index.freq
     if isinstance(index, pd.DatetimeIndex):
         return index, _frequency(index, step)
-    times = np.array(index, dtype=np.float64)
+    try:
+        times = np.array(index, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"The times of a series must be dates or numbers; the first here is {index[0]!r}. In Python, pandas.to_datetime makes dates of texts."
+        ) from error
     if len(times) == 1:
         return times, 1.0 if step is None else step
     steps = np.diff(times)

@@ -112,10 +112,10 @@ def training_rows(
 
 
 def keep_group_name(estimator: ManifoldGPRegressor, groups: ArrayLike | None) -> None:
-    """What the labels of groups are called, kept in the encoding of the table where there is one."""
+    """What the labels of groups are called, and which there are, kept in the encoding of the table where there is one."""
     named, encoding = column_names(groups), getattr(estimator, "table_encoding_", None)
     if named and encoding is not None:
-        estimator.table_encoding_ = replace(encoding, group=named[0])
+        estimator.table_encoding_ = encoding.with_groups(named[0], np.asarray(groups))
     elif named:
         estimator.group_column_ = named[0]
 

@@ -233,7 +233,7 @@ def view_of(
                 inspection.held_out(model, o),
             )
         )
-    of_the_fit = 0 if X is None or y is None else inspection.rows_of_the_fit(model, X, y)
+    of_the_fit = 0 if X is None or y is None else inspection.rows_of_the_fit(model, X, y, groups)
     return ModelView(model, inputs, shown, views, X_known, affordable, test_numbers, of_the_fit)
 
 

@@ -167,10 +167,14 @@ def fit_rows(model: ManifoldGPRegressor) -> FitRows | None:
     return FitRows.of_targets(kept, units, model.x_scaler_, encoding, rows)
 
 
-def rows_of_the_fit(model: ManifoldGPRegressor, X: Table, y: ArrayLike) -> int:
+def rows_of_the_fit(model: ManifoldGPRegressor, X: Table, y: ArrayLike, groups: ArrayLike | None = None) -> int:
     """How many of the rows X, y are rows that the model was fitted to, or equal to such: their errors are no test. Of a sparse model, among the rows that it keeps."""
     kept, A = fit_rows(model), asked_inputs(model, X, left_out=True)
-    return 0 if kept is None else kept.among(A, inputs.target_table(model, y, len(A)))
+    return (
+        0
+        if kept is None
+        else kept.among(A, inputs.target_table(model, y, len(A)), None if groups is None else np.asarray(groups))
+    )
 
 
 def coverage_band(n: int, levels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -146,7 +146,7 @@ def plot_forecast(
             label="what came",
         )
     ax.set(ylabel="y" if series.names is None else without_formulas(series.names[output]))
-    ax.legend(loc="best")
+    ax.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=4, borderaxespad=0.2)  # above the axes, where no line is
     return ax
 
 

@@ -270,6 +270,10 @@ class Progress(PhaseWatcher):
         self._bar.stop()
 
 
+_SHORT = 1.5
+"""Seconds of which no estimate is right to a second."""
+
+
 def in_advance(plan: Plan, seconds: float, budget: float | None) -> str:
     """What a fit says before it begins.
 
@@ -279,12 +283,20 @@ def in_advance(plan: Plan, seconds: float, budget: float | None) -> str:
     '25 rows: about 4 s, or 2 to 12 s as the data decide'
     >>> in_advance(Plan((), title="25 rows"), 0.5, 0.5)
     '25 rows: a second or less, at most 0.5 s (time_budget)'
+    >>> in_advance(Plan((Phase("screen", 9, 2.0, 9), Phase("rest", 9, 10.0, 9, 0.5)), title="25 rows"), 1.4, None)
+    '25 rows: a second or less'
+    >>> in_advance(Plan((Phase("screen", 9, 2.0, 9), Phase("rest", 9, 20.0, 9, 0.1)), title="25 rows"), 1.4, None)
+    '25 rows: 1 to 10 s as the data decide'
     """
     least, most = (seconds * work / plan.likely if plan.work else seconds for work in plan.span)
     if budget is not None:
         limits = f", at most {f'{budget:g} s' if budget < 10.0 else clock(budget)} ({plan.budget})"
     elif most > 2.0 * least and most >= 5.0:
-        limits = f", or {clock(least).removesuffix(' s') if most < 59.5 else clock(least)} to {clock(most)} as the data decide"
+        least = max(least, 1.0)
+        span = f"{clock(least).removesuffix(' s') if most < 59.5 else clock(least)} to {clock(most)} as the data decide"
+        if seconds < _SHORT:  # a second or less, and its span says so too
+            return f"{plan.title}: {span}"
+        limits = f", or {span}"
     else:
         limits = ""
     return f"{plan.title}: {about(seconds)}{limits}"
@@ -296,7 +308,7 @@ def about(seconds: float) -> str:
     >>> about(0.1), about(1.4), about(42.0)
     ('a second or less', 'a second or less', 'about 42 s')
     """
-    return "a second or less" if seconds < 1.5 else f"about {clock(seconds)}"
+    return "a second or less" if seconds < _SHORT else f"about {clock(seconds)}"
 
 
 def clock(seconds: float) -> str:
