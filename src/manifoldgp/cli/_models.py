@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from manifoldgp.data.encoding import TableEncoding
     from manifoldgp.data.fit_rows import FitRows
     from manifoldgp.data.number_columns import Reading
+    from manifoldgp.data.summary_rows import SummaryRows
 
 
 @dataclass(frozen=True)
@@ -122,8 +123,10 @@ def with_names(text: str, targets: Sequence[str]) -> str:
     return f"{targets[int(number)]}: {rest}" if numbered else text
 
 
-def prepare(encoding: TableEncoding, table: Any, allow_unknown: bool, messages: Messages, summaries: Sequence[Any] = ()) -> Query:
-    """Encode the rows that can be predicted, and say what is ignored, unknown or lacking. summaries: sums and means of the rows above, by their names in the table's index."""
+def prepare(
+    encoding: TableEncoding, table: Any, allow_unknown: bool, messages: Messages, end: SummaryRows | None = None
+) -> Query:
+    """Encode the rows that can be predicted, and say what is ignored, unknown or lacking. end: sums, means and notes that the table ends in."""
     from manifoldgp.data.table_checks import refuse_missing_columns
     from manifoldgp.errors import InputError
 
@@ -135,7 +138,9 @@ def prepare(encoding: TableEncoding, table: Any, allow_unknown: bool, messages: 
         raise InputError("The table has no rows.")
     _warn_of_other_units(encoding, table, messages)
     reasons = encoding.why_not(table, allow_unknown)
-    reasons[table.index.isin(list(summaries))] = "it holds sums or means of the rows above"
+    if end is not None:
+        reasons[table.index.isin(list(end.rows))] = "it holds sums or means of the rows above"
+        reasons[table.index.isin([row for row, _ in end.notes])] = "it is a note below the table"
     good = reasons == ""
     if not good.any():
         if len(set(reasons)) == 1:

@@ -51,7 +51,7 @@ def read_table(
     the first sheet with two columns or more and numbers is read, percent as it is shown (10 % is 10).
 
     Numbers with thousands separators, a currency, a percent sign or one unit are read as numbers, and a row of
-    units below the names is left out, with a warning that says so. So are rows at the end that are sums or means of those above.
+    units below the names is left out, with a warning that says so. So are rows at the end that are sums or means of those above, and notes below the table.
 
     Parameters
     ----------
@@ -67,9 +67,9 @@ def read_table(
     told: list[str] = []
     read = _numbered(table, decimal, path, like, told.append).table
     found = summary_rows(read)
-    if found.rows:  # as it stands without them: in some columns only they had a text, or a gap
+    if found.out:  # as it stands without them: in some columns only they had a text, or a gap
         above = len(table) - len(read)  # a row of units
-        table = table.drop(index=[above + row for row in found.rows]).reset_index(drop=True)
+        table = table.drop(index=[above + row for row in found.out]).reset_index(drop=True)
         read = _numbered(with_whole_numbers(table.infer_objects()), decimal, path, like, warn).table
     else:
         for text in told:
