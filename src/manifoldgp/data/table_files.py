@@ -16,15 +16,15 @@ import numpy as np
 from manifoldgp._system.files import refuse_unwritable, written_whole
 from manifoldgp._system.plain_text import cell, name_in, one_line, visible
 from manifoldgp.data.codes import padded
-from manifoldgp.data.columns import pandas, text
+from manifoldgp.data.columns import column_of, missing_in, pandas, text
 from manifoldgp.data.dates import are_months, month_text
 from manifoldgp.data.decimal_signs import DecimalSign, KnownSigns, other_sign
 from manifoldgp.data.excel_files import read_sheet
-from manifoldgp.data.no_values import ERROR_CELLS, NO_VALUE
-from manifoldgp.data.number_columns import Numbered, Reading, signs_of, with_numbers, with_signs
+from manifoldgp.data.no_values import GAPS, NO_VALUE, NOTHING_OR_WORDS
+from manifoldgp.data.number_columns import Numbered, Reading, signs_of, with_numbers, with_signs, with_words
 from manifoldgp.data.summary_rows import summary_rows, tell_summaries
 from manifoldgp.data.text_files import PACKED, TextSource, text_source
-from manifoldgp.data.units import UNITS, with_power_as_written, with_units
+from manifoldgp.data.units import UNITS, text_columns, with_power_as_written, with_units
 from manifoldgp.data.written_numbers import read_numbers
 from manifoldgp.errors import InputError, MissingExtraError, warn
 
@@ -102,11 +102,11 @@ def _read(path: str | Path, sheet: str | None, wanted: Sequence[str], like: Read
         raise InputError(f"There is no file {name}. Check its name.")
     try:
         if kind == "excel":
-            table, decimal = _read_excel(name, sheet, wanted), DecimalSign(".", looked_for=False)
+            table, decimal = _read_excel(name, sheet, wanted, like), DecimalSign(".", looked_for=False)
         elif kind == "parquet":
             table, decimal = _read_parquet(name), DecimalSign(".", looked_for=False)
         else:
-            table, decimal = _read_text(name, kind, like.signs)
+            table, decimal = _read_text(name, kind, like)
     except (InputError, MissingExtraError, OSError):
         raise
     except pandas().errors.EmptyDataError as error:
@@ -316,8 +316,9 @@ def _written_kind(name: str) -> str:
     return kind
 
 
-def _read_text(name: str, kind: str, known: KnownSigns) -> tuple[Any, DecimalSign]:
-    """The table and its decimal sign. known: the signs of another table of the kind."""
+def _read_text(name: str, kind: str, like: Reading) -> tuple[Any, DecimalSign]:
+    """The table and its decimal sign. like: how another table of the kind was read."""
+    known = like.signs
     source = text_source(name)
     separator, found = source.separator_and_decimal(kind == "tabbed", known)
     _tell_titles(source.titles(), name)
@@ -331,12 +332,13 @@ def _read_text(name: str, kind: str, known: KnownSigns) -> tuple[Any, DecimalSig
         "skiprows": layout.skipped,
         "encoding": source.encoding,
         "low_memory": False,
-        "na_values": ERROR_CELLS,
+        "na_values": (*GAPS, *NOTHING_OR_WORDS),
     }
     form |= named
     # Cells like 1.250 of a column that had decimal commas in texts, although its table has points: who reads texts knows them.
     texts = {} if found.looked_for else {name: str for name in layout.names if dict(known.columns).get(name_in(name)) == ","}
     table = pandas().read_csv(source.opened(), decimal=found.sign, dtype=texts, **form)
+    table = _with_words(table, source, form, like)
     table = with_power_as_written(table, layout.rows)
     return (_with_codes(table, source, form) if layout.padded else table), found
 
@@ -365,6 +367,17 @@ def _read_by(text: str, decimal: str) -> str:
     return f"{text!r} is {found.numbers[0]:g}, not {rather.numbers[0]:g}"
 
 
+def _with_words(table: DataFrame, source: TextSource, form: dict[str, Any], like: Reading) -> DataFrame:
+    """The table with None and null as they are written where they are words, which pandas reads as gaps."""
+    texts = text_columns(table)
+    asked = [name for name in table if name in texts or like.words.get(name_in(str(name)))]
+    names = [name for name in asked if missing_in(column_of(table, name)).any()]
+    if not names:
+        return table
+    written = {"dtype": dict.fromkeys(names, str), "keep_default_na": False, "na_values": GAPS}
+    return with_words(table, pandas().read_csv(source.opened(), **form | written)[names], like)
+
+
 def _with_codes(table: DataFrame, source: TextSource, form: dict[str, Any]) -> DataFrame:
     """The table with columns of codes and of months such as 03.1974, which were read as numbers, as they are written."""
     numbers = [name for name, kind in table.dtypes.items() if kind.kind in "if"]
@@ -374,8 +387,8 @@ def _with_codes(table: DataFrame, source: TextSource, form: dict[str, Any]) -> D
     return table.assign(**codes)
 
 
-def _read_excel(name: str, sheet: str | None, wanted: Sequence[str]) -> DataFrame:
-    found = read_sheet(name, sheet, wanted, _names_in)
+def _read_excel(name: str, sheet: str | None, wanted: Sequence[str], like: Reading) -> DataFrame:
+    found = read_sheet(name, sheet, wanted, _names_in, like)
     _tell_titles(found.titles, name)
     _refuse_repeated(found.names, name)  # pandas has renamed them
     return found.table
