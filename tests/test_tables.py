@@ -1305,3 +1305,26 @@ def test_a_model_that_learnt_none_knows_it(tmp_path):
     assert encoding.reading.words == {"bags": True, "x": False}
     (tmp_path / "new.csv").write_text("bags,x\nNone,3\n", "utf-8")
     assert encoding.inputs(read_table(tmp_path / "new.csv", like=encoding.reading)).to_numpy().shape == (1, 4)
+
+
+@pytest.mark.parametrize("titles", [["A title"], ["Savings", "averages"], ["Savings", "averages", ""]])
+@pytest.mark.parametrize("units", [[], [["", "%", "%", "%", "US$"]]])
+@pytest.mark.parametrize("ending", ["csv", "xlsx"])
+def test_names_in_two_rows_may_stand_below_a_title(tmp_path, ending, titles, units):
+    """Title lines were found above one row of names, and names in two rows without a title; together, the title was the names."""
+    names = [["country", "ratio", "population", "", "income"], ["", "", "under 15", "over 75", "dpi"]]
+    rows = [[f"c{k}", k + 0.5, k + 20.25, k + 2.125, 100 * k] for k in range(4)]
+    above = [[title, *[""] * 4] for title in titles]
+    sheet = pd.DataFrame([*above, *names, *units, *rows]).replace("", None)
+    file = tmp_path / f"a.{ending}"
+    if ending == "csv":
+        sheet.to_csv(file, index=False, header=False)
+    else:
+        pytest.importorskip("openpyxl")
+        sheet.to_excel(file, index=False, header=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        read = read_table(file)
+    assert list(read.columns) == ["country", "ratio", "under 15", "over 75", "income dpi"]
+    assert read["over 75"].tolist() == [2.125, 3.125, 4.125, 5.125]
+    assert units_of(read) == ({"ratio": "%", "under 15": "%", "over 75": "%", "income dpi": "US$"} if units else {})
