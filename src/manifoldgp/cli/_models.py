@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from manifoldgp._system.plain_text import argument, counted, unit_of, verb
+from manifoldgp._system.plain_text import argument, counted, listed_names, unit_of, verb
 from manifoldgp.cli._messages import Messages
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def prepare(
 
     extra = encoding.extra(table)
     if extra:
-        messages.note(f"Ignored, because the model does not use them: {', '.join(extra)}")
+        messages.note(f"Ignored, because the model does not use them: {listed_names(extra)}")
     refuse_missing_columns([column.name for column in encoding.columns], list(map(str, table.columns)))
     if not len(table):
         raise InputError("The table has no rows.")

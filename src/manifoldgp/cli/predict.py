@@ -79,7 +79,9 @@ def predict(
             raise InputError(
                 f"The table has columns named like predictions: {', '.join(taken)}. Rename them, or omit --with-inputs."
             )
+        attrs = table.attrs
         predictions = table.assign(**texts).join(predictions)
+        predictions.attrs |= attrs
     write_table(predictions, out)
     if json:
         print_json({

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from manifoldgp._system.plain_text import listed_names, verb, visible
+from manifoldgp._system.plain_text import NO_NAME, listed_names, verb, visible
 from manifoldgp.data.columns import pandas
 from manifoldgp.data.no_values import GAPS, NOTHING_OR_WORDS
 from manifoldgp.data.number_columns import Reading, with_words
@@ -88,7 +88,7 @@ def _columns(book: Any, sheet: str, names_of: Callable[[DataFrame], Sequence[str
     if first.empty:
         return []
     found = pandas().read_excel(book, sheet, header=_header(first)[1], nrows=30, dtype=object).dropna(how="all")
-    return [name for name in names_of(found) if not name.startswith("Unnamed: ")]
+    return [name for name in names_of(found) if not NO_NAME.fullmatch(name)]
 
 
 def _header(first: DataFrame) -> tuple[int, int]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from manifoldgp._system.files import refuse_unwritable, written_whole
-from manifoldgp._system.plain_text import cell, name_in, one_line, visible
+from manifoldgp._system.plain_text import NO_NAME, cell, name_in, one_line, visible
 from manifoldgp.data.codes import padded
 from manifoldgp.data.columns import column_of, missing_in, pandas, text
 from manifoldgp.data.dates import are_months, month_text
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 _TEXT, _TABBED, _PARQUET, _EXCEL = (".csv", ".txt"), (".tsv", ".tab"), (".parquet", ".pq"), (".xlsx", ".xlsm")
-_UNNAMED = re.compile(r"Unnamed: \d+")
-"""What pandas calls a column without a name."""
+_EMPTY_NAMES = "empty names"
+"""Under which name a DataFrame's attrs keep what its columns are called whose names are empty in the file."""
 
 _MOST_TOLD = 4
 """Columns that a warning names."""
@@ -113,12 +113,25 @@ def _read(path: str | Path, sheet: str | None, wanted: Sequence[str], like: Read
         raise InputError(f"{_called(name)} is empty: a line with the names of the columns was expected, then rows.") from error
     except (ValueError, UnicodeError, EOFError, KeyError, zipfile.BadZipFile) as error:  # what readers raise for damaged files
         raise InputError(f"{_called(name)} cannot be read as {_CALLED.get(kind, 'CSV')}: {one_line(str(error))}") from error
-    table.columns = [str(column).strip() if kind == "parquet" else name_in(str(column)) for column in table.columns]
+    named = [str(column).strip() if kind == "parquet" else name_in(str(column)) for column in table.columns]
+    table.columns = [name or _no_name(place) for place, name in enumerate(named)]
     table = table.reset_index(drop=True)
     if kind != "parquet":
         table = _named_by_two_rows(table, decimal.sign, name)
     _refuse_repeated(list(table.columns), name)
     return table, decimal
+
+
+def _no_name(place: int) -> str:
+    """What a column without a name is called, by its place; pandas does so too."""
+    return f"Unnamed: {place}"
+
+
+def _with_empty_names(table: DataFrame, names: Sequence[str]) -> DataFrame:
+    """The table, which keeps what its columns are called whose names are empty in the file. names: as they stand there."""
+    empty = [_no_name(place) for place, name in enumerate(names) if not name.strip()]
+    table.attrs |= {_EMPTY_NAMES: empty} if empty else {}
+    return table
 
 
 def _named_by_two_rows(table: DataFrame, decimal: str, file: str) -> DataFrame:
@@ -139,7 +152,7 @@ def _names_of_two_rows(table: DataFrame, decimal: str) -> list[str] | None:
     if len(table) < 3:
         return None
     words = ["" if pandas().isna(value) or str(value).strip() in NO_VALUE else str(value).strip() for value in table.iloc[0]]
-    lacks = [bool(_UNNAMED.fullmatch(name)) for name in table.columns]
+    lacks = [bool(NO_NAME.fullmatch(name)) for name in table.columns]
     if not any(map(all, zip(lacks[1:], words[1:], strict=True))) or any(read_numbers([word], decimal) for word in words if word):
         return None
     numeric = [
@@ -254,7 +267,8 @@ def _form(like: str | Path | None, separator: str = ",") -> dict[str, str]:
 
 def _text(table: Any, to: Path | None = None, form: dict[str, str] | None = None) -> Any:
     """Write a table as text, or return it; names that a spreadsheet would compute get an apostrophe, for a table may come from anyone."""
-    header = [cell(str(name)) for name in table.columns]
+    empty = table.attrs.get(_EMPTY_NAMES, ())
+    header = ["" if name in empty else cell(str(name)) for name in table.columns]
     texts = [
         *header,
         *(v for _, values in table.items() if values.dtype.kind not in "biuf" for v in values if isinstance(v, str)),
@@ -326,7 +340,11 @@ def _read_text(name: str, kind: str, like: Reading) -> tuple[Any, DecimalSign]:
     unclear = {layout.names[place]: cell for place, cell in found.unclear.items() if place < len(layout.names)}
     _tell_unclear_signs(found.sign, unclear, name, known)
     _refuse_repeated(layout.names, name)  # pandas would rename them
-    named: dict[str, Any] = {"names": layout.names, "header": None} if layout.in_comment else {}
+    named: dict[str, Any] = (
+        {"names": [name or _no_name(place) for place, name in enumerate(layout.names)], "header": None}
+        if layout.in_comment
+        else {}
+    )
     form = {
         "sep": separator,
         "skiprows": layout.skipped,
@@ -340,7 +358,8 @@ def _read_text(name: str, kind: str, like: Reading) -> tuple[Any, DecimalSign]:
     table = pandas().read_csv(source.opened(), decimal=found.sign, dtype=texts, **form)
     table = _with_words(table, source, form, like)
     table = with_power_as_written(table, layout.rows)
-    return (_with_codes(table, source, form) if layout.padded else table), found
+    table = _with_codes(table, source, form) if layout.padded else table
+    return _with_empty_names(table, layout.names), found
 
 
 def _tell_unclear_signs(decimal: str, unclear: Mapping[str, str], file: str, known: KnownSigns) -> None:
@@ -391,7 +410,7 @@ def _read_excel(name: str, sheet: str | None, wanted: Sequence[str], like: Readi
     found = read_sheet(name, sheet, wanted, _names_in, like)
     _tell_titles(found.titles, name)
     _refuse_repeated(found.names, name)  # pandas has renamed them
-    return found.table
+    return _with_empty_names(found.table, found.names)
 
 
 def _names_in(table: DataFrame) -> list[str]:
