@@ -1294,6 +1294,11 @@ def test_none_is_a_category_among_words_and_a_gap_elsewhere(name, word, tmp_path
     assert table[["wheels", "price", "day", "new"]].isna().sum().tolist() == [3] * 4
     assert table["price"].dtype == float
     encoding = TableEncoding.learn(table.dropna()[["bags", "y"]], "y")
+    units = pd.DataFrame(
+        {"t": ["°C", word, "2", "3", "4"], "p": ["bar", "2", "3", "4", "5"], "mixed": ["", "low", "7", word, "8"]}
+    )
+    assert read(units)["t"].isna().tolist() == [True, False, False, False]
+    assert read(pd.DataFrame({"kind": ["7", word, "8", "9", "low"], "y": range(5)}))["kind"].isna().sum() == 0
     learnt = encoding.reading._replace(words={"bags": True})
     assert read(rows[["bags", "y"]].iloc[[0]], learnt)["bags"].tolist() == [word]
     assert read(rows[["bags", "y"]], learnt._replace(words={"bags": False}))["bags"].isna().sum() == 12

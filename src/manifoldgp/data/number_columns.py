@@ -123,10 +123,11 @@ def _holds_words(cells: Series, name: str, like: Reading) -> bool:
     """Whether the other cells of a column with None or null are words: neither numbers nor dates, nor true and false."""
     if name in like.words:
         return like.words[name]
-    texts = {cell.strip() for cell in cells if isinstance(cell, str)}
-    if {text.casefold() for text in texts} <= {"true", "false"} or any(not isinstance(cell, str) for cell in cells):
+    texts = list(cells)
+    if any(not isinstance(cell, str) for cell in texts) or {cell.strip().casefold() for cell in texts} <= {"true", "false"}:
         return False
-    return 2 * sum(read_numbers([text]) is not None for text in texts) < len(texts) and not holds_times(cells)
+    below = (texts[start:] for start in (0, 1, 2))  # two rows of names, or one, and units
+    return all(read_numbers(part) is None for part in below) and not holds_times(cells)
 
 
 def with_signs(table: DataFrame, signs: KnownSigns) -> DataFrame:
