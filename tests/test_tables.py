@@ -19,6 +19,7 @@ from manifoldgp import ManifoldGPRegressor, Single, TableEncoding
 from manifoldgp._system import tensor_file
 from manifoldgp.data.columns import Column, learn_column, target_numbers
 from manifoldgp.data.dates import as_times
+from manifoldgp.data.number_columns import Reading
 from manifoldgp.data.table_files import read_table, read_tables, write_table
 from manifoldgp.data.units import units_of
 from manifoldgp.data.written_numbers import read_numbers
@@ -1260,3 +1261,75 @@ def test_blanks_around_texts_do_not_count():
     assert encoding.why_not(new).tolist()[:3] == ["", "", ""]
     assert encoding.why_not(new)[3] != ""  # nothing but blanks is missing, as it is there
     np.testing.assert_array_equal(encoding.inputs(new[:3]).to_numpy()[:, :3], [[0, 1, 0], [0, 0, 1], [1, 0, 0]])
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.tsv", "t.xlsx"])
+@pytest.mark.parametrize("word", ["None", "none", "NULL", "null"])
+def test_none_is_a_category_among_words_and_a_gap_elsewhere(name, word, tmp_path, monkeypatch):
+    """Cars without airbags, None, were rows with a gap, which Parquet files did not have."""
+    monkeypatch.chdir(tmp_path)
+    if name.endswith("xlsx"):
+        pytest.importorskip("openpyxl")
+    rows = pd.DataFrame({
+        "bags": [word, "driver", "both", "NA", "", word] * 3,
+        "wheels": ["4", "6", word, "4", "6", "8"] * 3,
+        "price": [word, "$1,200", "$900", "$1,300", "$700", "$650"] * 3,
+        "day": [word, *(f"2026-01-0{k}" for k in range(1, 6))] * 3,
+        "new": [word, "True", "False", "True", "False", "True"] * 3,
+        "y": range(18),
+    })  # fmt: skip
+
+    def read(rows: pd.DataFrame, like: Reading | None = None) -> pd.DataFrame:
+        if name.endswith("xlsx"):
+            rows.to_excel(name, index=False)
+        else:
+            rows.to_csv(name, index=False, sep="\t" if name.endswith("tsv") else ",")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return read_table(name, like=like)
+
+    table = read(rows)
+    assert table["bags"].isna().sum() == 6
+    assert (table["bags"] == word).sum() == 6
+    assert table[["wheels", "price", "day", "new"]].isna().sum().tolist() == [3] * 4
+    assert table["price"].dtype == float
+    encoding = TableEncoding.learn(table.dropna()[["bags", "y"]], "y")
+    units = pd.DataFrame(
+        {"t": ["°C", word, "2", "3", "4"], "p": ["bar", "2", "3", "4", "5"], "mixed": ["", "low", "7", word, "8"]}
+    )
+    assert read(units)["t"].isna().tolist() == [True, False, False, False]
+    assert read(pd.DataFrame({"kind": ["7", word, "8", "9", "low"], "y": range(5)}))["kind"].isna().sum() == 0
+    learnt = encoding.reading._replace(words={"bags": True})
+    assert read(rows[["bags", "y"]].iloc[[0]], learnt)["bags"].tolist() == [word]
+    assert read(rows[["bags", "y"]], learnt._replace(words={"bags": False}))["bags"].isna().sum() == 12
+
+
+def test_a_model_that_learnt_none_knows_it(tmp_path):
+    table = pd.DataFrame({"bags": ["None", "driver", "both"] * 4, "x": range(12), "y": range(12)})
+    encoding = TableEncoding.learn(table, "y")
+    assert encoding.reading.words == {"bags": True, "x": False}
+    (tmp_path / "new.csv").write_text("bags,x\nNone,3\n", "utf-8")
+    assert encoding.inputs(read_table(tmp_path / "new.csv", like=encoding.reading)).to_numpy().shape == (1, 4)
+
+
+@pytest.mark.parametrize("titles", [["A title"], ["Savings", "averages"], ["Savings", "averages", ""]])
+@pytest.mark.parametrize("units", [[], [["", "%", "%", "%", "US$"]]])
+@pytest.mark.parametrize("ending", ["csv", "xlsx"])
+def test_names_in_two_rows_may_stand_below_a_title(tmp_path, ending, titles, units):
+    """Title lines were found above one row of names, and names in two rows without a title; together, the title was the names."""
+    names = [["country", "ratio", "population", "", "income"], ["", "", "under 15", "over 75", "dpi"]]
+    rows = [[f"c{k}", k + 0.5, k + 20.25, k + 2.125, 100 * k] for k in range(4)]
+    above = [[title, *[""] * 4] for title in titles]
+    sheet = pd.DataFrame([*above, *names, *units, *rows]).replace("", None)
+    file = tmp_path / f"a.{ending}"
+    if ending == "csv":
+        sheet.to_csv(file, index=False, header=False)
+    else:
+        pytest.importorskip("openpyxl")
+        sheet.to_excel(file, index=False, header=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        read = read_table(file)
+    assert list(read.columns) == ["country", "ratio", "under 15", "over 75", "income dpi"]
+    assert read["over 75"].tolist() == [2.125, 3.125, 4.125, 5.125]
+    assert units_of(read) == ({"ratio": "%", "under 15": "%", "over 75": "%", "income dpi": "US$"} if units else {})

@@ -283,7 +283,8 @@ def test_means_are_left_out_where_their_row_says_that_it_is_none(last, certain):
     rows = pd.DataFrame({"what": ["total"] + [f"p{k % 9}" for k in range(29)], "x": rng.normal(10, 2, 30).round(2)})
     rows["y"] = (3 * rows["x"]).round(2)
     rows.loc[30] = [last, *rows[["x", "y"]].mean().round(2)]
-    assert summary_rows(rows)[::2] == (((30,), ()) if certain else ((), (30,)))
+    found = summary_rows(rows)
+    assert (found.rows, found.means) == (((30,), ()) if certain else ((), (30,)))
     rows.loc[4, "what"] = None
     assert bool(summary_rows(rows).rows) == (certain and last is not None)
 
@@ -337,3 +338,83 @@ def test_a_total_in_an_excel_file_is_left_out():
     with_rows(rows, {**summed(rows), "wt": sum(rows["wt"].tolist())}).to_excel("t.xlsx", index=False)
     with pytest.warns(FitWarning, match=re.escape(f"Row 31 at the end of t.xlsx (Total) holds sums or means {OUT}")):
         assert len(read_table("t.xlsx")) == 30
+
+
+@pytest.mark.parametrize("other", [
+    "Std. dev.", "St. Dev.", "Standard deviation", "std. deviation", "S.D.", "Stdabw.", "Standardabweichung", "SE", "Std. error", "CV", "Variance",
+    "Varianz", "Range", "Q1", "Q3", "25%",
+])  # fmt: skip
+@pytest.mark.parametrize("first", ["Mean", "Total"])
+def test_other_statistics_below_a_mean_hide_neither_it_nor_themselves(first, other):
+    """A last row with a word that was not known made the rows above it ordinary ones, and they were trained on, in silence."""
+    rows, numbers = cars(), ["hp", "wt", "mpg"]
+    above = rows[numbers].mean().round(2) if first == "Mean" else rows[numbers].sum().round(3)
+    read, told = remarks(with_rows(rows, {"car": first, **above}, {"car": other, **rows[numbers].std().round(2)}))
+    assert len(read) == 30
+    assert told == [f"Rows 31, 32 at the end of t.csv ({first}, {other}) hold sums or means of the rows above, and are left out."]
+
+
+def test_all_rows_of_a_description_are_left_out():
+    rows, numbers = cars(), ["hp", "wt", "mpg"]
+    below = rows[numbers].describe().rename_axis("car").reset_index()
+    assert summary_rows(pd.concat([rows, below], ignore_index=True)).rows == tuple(range(30, 38))
+
+
+def test_a_row_below_a_mean_that_is_none_hides_it_not_and_is_told():
+    rows, numbers = cars(), ["hp", "wt", "mpg"]
+    mean = {"car": "Mean", **rows[numbers].mean().round(2)}
+    read, told = remarks(with_rows(rows, mean, {**rows.iloc[3].to_dict(), "car": "Gini"}))
+    assert read["car"].tolist()[-2:] == ["p29", "Gini"]
+    assert "Row 31 at the end of t.csv (Mean) holds" in told[0]
+    assert "Row 32 at the end of t.csv is called 'Gini', and is kept" in told[1]
+
+
+def test_a_row_that_is_called_a_total_is_told_above_others_too():
+    rows = cars()
+    total = {**rows.iloc[3].to_dict(), "car": "Total"}
+    read, told = remarks(with_rows(rows, total, {**total, "car": "x"}, {**total, "car": "y"}))
+    assert len(read) == 33
+    assert len(told) == 1
+    assert "Row 31 at the end of t.csv is called 'Total', and is kept" in told[0]
+    rows.loc[29, "car"] = "n"
+    assert remarks(with_rows(rows, {**total, "car": "yes"}))[1] == []
+
+
+@pytest.mark.parametrize("first", ["Mean", "Total", None])
+def test_notes_below_a_table_are_left_out_and_told(first):
+    """A source below a total made it a row like any other."""
+    rows, numbers = cars(), ["hp", "wt", "mpg"]
+    sums = rows[numbers].mean().round(2) if first == "Mean" else rows[numbers].sum().round(3)
+    below = [{"car": first, **sums}] * bool(first)
+    table = with_rows(rows, *below, {"car": "Source: Belsley (1980)"}, {"car": "* provisional"})
+    read, told = remarks(table)
+    assert len(read) == 30
+    assert read["hp"].dtype == "int64"
+    last = 32 if first else 31
+    assert told[bool(first) :] == [
+        f"Rows {last}, {last + 1} at the end of t.csv hold a text and nothing else ('Source: Belsley (1980)', '* provisional'), and are left out."
+    ]
+    assert len(told) == 1 + bool(first)
+
+
+def test_names_without_values_are_no_notes():
+    rows = cars()
+    assert remarks(with_rows(rows, {"car": "p31"}, {"car": "p32"}))[1] == []
+    assert len(remarks(with_rows(rows, {"car": "p31"}))[0]) == 31
+    rows.loc[3, ["gear", "hp", "wt", "ratio", "mpg"]] = None
+    assert len(remarks(with_rows(rows, {"car": "Sri Lanka"}))[0]) == 31
+
+
+def test_a_note_is_not_predicted():
+    rows = cars()
+    rows.to_csv("data.csv", index=False)
+    mgp("fit", "data.csv", "-t", "mpg", "--missing", "impute", "--out", "m.mgp", *FAST)
+    with_rows(rows, {"gear": "Source: a book"}).to_csv("new.csv", index=False)
+    found = pd.read_csv(io.StringIO(mgp("predict", "m.mgp", "new.csv").out))
+    assert found["reason"].iloc[-1] == "it is a note below the table"
+
+
+@pytest.mark.parametrize("labels", [["Q1", "Q2", "Q3", "Q4"], ["basic", "wide", "long", "Standard"]])
+def test_labels_above_a_total_are_no_statistics(labels):
+    rows = pd.DataFrame({"what": labels, "x": [3.25, 4.5, 8.75, 6.5], "y": [12.5, 11.25, 19.0, 13.75]})
+    assert summary_rows(with_rows(rows, {"what": "Total", **rows[["x", "y"]].sum()})).rows == (4,)

@@ -866,8 +866,30 @@ def test_numbers_of_rows_are_told(here):
 def test_a_column_without_a_name_is_left_out_with_the_reason(here):
     messy()[["x", "y", "z"]].to_csv("data.csv")
     done = mgp("fit", "data.csv", "-t", "y", "--drop", "z", "--out", "m.mgp", *FAST)
-    assert "Left out, because a column without a name numbers the rows as a rule: Unnamed: 0" in done.err.splitlines()
+    assert (
+        "Left out, because a column without a name numbers or names the rows as a rule: column 1 (no name)"
+        in done.err.splitlines()
+    )
     assert "Left out: z" in done.err.splitlines()
+
+
+@pytest.mark.parametrize(("header", "written"), [(",x", ",x"), ("# remarks\n#,x", ",x"), ("Unnamed: 0,x", "Unnamed: 0,x")])
+def test_an_empty_name_is_told_in_words_and_written_as_it_was(here, header, written):
+    """A name that the file lacks, Unnamed: 0, or nothing at all was told, and written into the table of predictions."""
+    rows = "".join(f"{k},{k / 4},{k % 3}\n" for k in range(20))
+    Path("data.csv").write_text(f"{header},y\n{rows}", "utf-8")
+    done = mgp("fit", "data.csv", "-t", "y", "--out", "m.mgp", *FAST)
+    assert "as a rule: column 1 (no name)" in done.err
+    assert "It has: column 1 (no name), x, y" in fails("fit", "data.csv", "-t", "z", "--out", "n.mgp", *FAST)
+    assert mgp("predict", "m.mgp", "data.csv", "--with-inputs").out.splitlines()[0] == f"{written},y,mean,std,q05,q50,q95"
+
+
+def test_names_with_commas_are_quoted_where_gaps_are_told(here):
+    table = pd.DataFrame({"seat, room": np.arange(20.0), "x": RNG.normal(size=20), "y": RNG.normal(size=20)})
+    table.loc[3, "seat, room"] = np.nan
+    table.to_csv("data.csv", index=False)
+    done = mgp("fit", "data.csv", "-t", "y", "--missing", "impute", "--out", "m.mgp", *FAST)
+    assert "'seat, room': missing values are taken" in done.err
 
 
 @pytest.mark.parametrize(("step", "period"), [("h", "day"), ("D", "week"), ("MS", "year")])

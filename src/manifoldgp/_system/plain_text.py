@@ -151,13 +151,27 @@ def without_formulas(text: str) -> str:
     return visible(text).replace("$", r"\$")
 
 
+NO_NAME = re.compile(r"(?:Unnamed: (\d+))?")
+"""What a column without a name is called in tables, by its place from 0."""
+
+
+def shown_name(name: str) -> str:
+    """A column's name in a sentence, for one without a name too.
+
+    >>> shown_name("speed"), shown_name("Unnamed: 0"), shown_name("")
+    ('speed', 'column 1 (no name)', '(no name)')
+    """
+    found = NO_NAME.fullmatch(name)
+    return name if found is None else f"column {int(found[1]) + 1} (no name)" if found[1] else "(no name)"
+
+
 def listed_names(names: Sequence[str], most: int | None = None) -> str:
     """Names with commas between them; in quotes those that hold one themselves. most: so many at most.
 
-    >>> listed_names(["plain", "warm, dry", "cold"], 2)
-    "plain, 'warm, dry', ..."
+    >>> listed_names(["plain", "warm, dry", "cold"], 2), listed_names(["Unnamed: 0"])
+    ("plain, 'warm, dry', ...", 'column 1 (no name)')
     """
-    shown = [repr(name) if "," in name else name for name in names[:most]]
+    shown = [repr(name) if "," in name else shown_name(name) for name in names[:most]]
     return ", ".join(shown + ["..."] * (len(shown) < len(names)))
 
 

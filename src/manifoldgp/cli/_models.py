@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from manifoldgp._system.plain_text import argument, counted, unit_of, verb
+from manifoldgp._system.plain_text import argument, counted, listed_names, unit_of, verb
 from manifoldgp.cli._messages import Messages
 
 if TYPE_CHECKING:
     from manifoldgp.data.encoding import TableEncoding
     from manifoldgp.data.fit_rows import FitRows
     from manifoldgp.data.number_columns import Reading
+    from manifoldgp.data.summary_rows import SummaryRows
 
 
 @dataclass(frozen=True)
@@ -122,20 +123,24 @@ def with_names(text: str, targets: Sequence[str]) -> str:
     return f"{targets[int(number)]}: {rest}" if numbered else text
 
 
-def prepare(encoding: TableEncoding, table: Any, allow_unknown: bool, messages: Messages, summaries: Sequence[Any] = ()) -> Query:
-    """Encode the rows that can be predicted, and say what is ignored, unknown or lacking. summaries: sums and means of the rows above, by their names in the table's index."""
+def prepare(
+    encoding: TableEncoding, table: Any, allow_unknown: bool, messages: Messages, end: SummaryRows | None = None
+) -> Query:
+    """Encode the rows that can be predicted, and say what is ignored, unknown or lacking. end: sums, means and notes that the table ends in."""
     from manifoldgp.data.table_checks import refuse_missing_columns
     from manifoldgp.errors import InputError
 
     extra = encoding.extra(table)
     if extra:
-        messages.note(f"Ignored, because the model does not use them: {', '.join(extra)}")
+        messages.note(f"Ignored, because the model does not use them: {listed_names(extra)}")
     refuse_missing_columns([column.name for column in encoding.columns], list(map(str, table.columns)))
     if not len(table):
         raise InputError("The table has no rows.")
     _warn_of_other_units(encoding, table, messages)
     reasons = encoding.why_not(table, allow_unknown)
-    reasons[table.index.isin(list(summaries))] = "it holds sums or means of the rows above"
+    if end is not None:
+        reasons[table.index.isin(list(end.rows))] = "it holds sums or means of the rows above"
+        reasons[table.index.isin([row for row, _ in end.notes])] = "it is a note below the table"
     good = reasons == ""
     if not good.any():
         if len(set(reasons)) == 1:

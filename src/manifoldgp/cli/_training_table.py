@@ -205,7 +205,7 @@ def _say_what_was_read(training: Training, rows: int, messages: Messages, ordere
             zone = ", with a time zone, taken in UTC" if column.time.zoned else ""
             messages.note(f"{column.name}: {column.kind}s{written}{zone}, become {', '.join(column.time.names(column.name))}")
     if filled := [column.name for column in encoding.columns if column.indicator]:
-        messages.note(f"{', '.join(filled)}: missing values are taken from rows that are alike; a column says where")
+        messages.note(f"{listed_names(filled)}: missing values are taken from rows that are alike; a column says where")
     targets = training.y.to_frame() if training.y.ndim == 1 else training.y
     with messages.warnings_as_messages():  # before PyTorch is there; the fit says the same
         warn_of_categories(encoding.columns)
@@ -217,14 +217,14 @@ def _say_what_was_read(training: Training, rows: int, messages: Messages, ordere
             f"{encoding.group}: {counted(len(set(training.groups)), 'label')} of rows that belong together; not an input"
         )
     if encoding.constant:
-        messages.note(f"Left out, because they have one value at most: {', '.join(encoding.constant)}")
+        messages.note(f"Left out, because they have one value at most: {listed_names(encoding.constant)}")
     if encoding.row_names:
-        messages.note(f"Left out, because most texts there occur once: {', '.join(encoding.row_names)}")
+        messages.note(f"Left out, because most texts there occur once: {listed_names(encoding.row_names)}")
     unnamed = [name for name in encoding.ignored if UNNAMED.fullmatch(name)]
     if unnamed:
-        messages.note(f"Left out, because a column without a name numbers the rows as a rule: {', '.join(unnamed)}")
+        messages.note(f"Left out, because a column without a name numbers or names the rows as a rule: {listed_names(unnamed)}")
     if others := [name for name in encoding.ignored if name not in unnamed]:
-        messages.note(f"Left out: {', '.join(others)}")
+        messages.note(f"Left out: {listed_names(others)}")
     if ordered and all(column.time is not None and not column.time.cyclic for column in encoding.columns):
         messages.note(f"Dates alone are the inputs: {_repeating(training.X)}mgp forecast goes on from the last values.")
 

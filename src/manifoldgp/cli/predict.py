@@ -63,7 +63,7 @@ def predict(
     with messages.warnings_as_messages():
         table, texts = read_as_written(table_file, wanted=answers.known_columns[0], like=answers.reading)
     encoding = answers.encoding(table)
-    query = prepare(encoding, table, allow_unknown, messages, summary_rows(table).rows)
+    query = prepare(encoding, table, allow_unknown, messages, summary_rows(table))
     begin = time.perf_counter()
     with messages.warnings_as_messages():
         predictions = predicted_columns(answers, query.X, query.noise, encoding.targets, levels)
@@ -79,7 +79,9 @@ def predict(
             raise InputError(
                 f"The table has columns named like predictions: {', '.join(taken)}. Rename them, or omit --with-inputs."
             )
+        attrs = table.attrs
         predictions = table.assign(**texts).join(predictions)
+        predictions.attrs |= attrs
     write_table(predictions, out)
     if json:
         print_json({

@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from manifoldgp._system.plain_text import listed_names, verb, visible
+from manifoldgp._system.plain_text import NO_NAME, listed_names, verb, visible
 from manifoldgp.data.columns import pandas
-from manifoldgp.data.no_values import ERROR_CELLS
+from manifoldgp.data.no_values import GAPS, NOTHING_OR_WORDS
+from manifoldgp.data.number_columns import Reading, with_words
 from manifoldgp.data.text_files import titles_above
 from manifoldgp.data.units import with_units
 from manifoldgp.data.written_numbers import read_numbers
@@ -27,10 +28,12 @@ class SheetTable(NamedTuple):
     titles: int
 
 
-def read_sheet(name: str, sheet: str | None, wanted: Sequence[str], names_of: Callable[[DataFrame], Sequence[str]]) -> SheetTable:
+def read_sheet(
+    name: str, sheet: str | None, wanted: Sequence[str], names_of: Callable[[DataFrame], Sequence[str]], like: Reading
+) -> SheetTable:
     """The table of one sheet of an Excel file: of the named one, else of the first that has the wanted columns, or is a table at all.
 
-    names_of: what the columns of a table are called in the end, as its first rows tell.
+    names_of: what the columns of a table are called in the end, as its first rows tell. like: how a table of its kind was read.
     """
     try:
         import_module("openpyxl")
@@ -43,8 +46,9 @@ def read_sheet(name: str, sheet: str | None, wanted: Sequence[str], names_of: Ca
         first = _beginning(book, chosen)
         titles, header = _header(first)
         found = pandas().read_excel(
-            book, chosen, header=header, dtype=object, na_values=ERROR_CELLS
+            book, chosen, header=header, dtype=object, na_values=GAPS, keep_default_na=False
         )  # else codes in cells of text become numbers
+        found = with_words(found.mask(found.isin(NOTHING_OR_WORDS)), found, like)
         found = _as_shown(found, book.book[chosen], header, name)
         names = _cells(first)[titles] if len(first) else []
         return SheetTable(found.dropna(how="all").infer_objects(), names, titles)  # without rows that only look used
@@ -84,7 +88,7 @@ def _columns(book: Any, sheet: str, names_of: Callable[[DataFrame], Sequence[str
     if first.empty:
         return []
     found = pandas().read_excel(book, sheet, header=_header(first)[1], nrows=30, dtype=object).dropna(how="all")
-    return [name for name in names_of(found) if not name.startswith("Unnamed: ")]
+    return [name for name in names_of(found) if not NO_NAME.fullmatch(name)]
 
 
 def _header(first: DataFrame) -> tuple[int, int]:

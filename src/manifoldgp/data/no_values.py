@@ -19,6 +19,31 @@ NO_VALUE = frozenset((*_SIGNS, *map(str.casefold, ERROR_CELLS)))
 """Signs for "no value" among numbers, in small letters."""
 
 
+GAPS = (
+    "",
+    "#N/A",
+    "#N/A N/A",
+    "#NA",
+    "-1.#IND",
+    "-1.#QNAN",
+    "-NaN",
+    "-nan",
+    "1.#IND",
+    "1.#QNAN",
+    "<NA>",
+    "N/A",
+    "NA",
+    "NaN",
+    "n/a",
+    "nan",
+    *ERROR_CELLS,
+)
+"""Cells of files that are missing values in every column."""
+
+NOTHING_OR_WORDS = ("None", "none", "NONE", "NULL", "null", "Null")
+"""Cells of files that are missing values among numbers, dates, true and false, and a category among words."""
+
+
 def signs_of_nothing(categories: Sequence[str]) -> list[str]:
     """Categories that stand for "no value" as a rule, where all others are words.
 

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from manifoldgp._system.plain_text import name_in
 from manifoldgp.data.codes import padded
-from manifoldgp.data.dates import are_months, pandas
+from manifoldgp.data.dates import are_months, holds_times, pandas
 from manifoldgp.data.decimal_signs import NO_SIGNS, DecimalSign, KnownSigns, means_either
-from manifoldgp.data.no_values import NO_VALUE
+from manifoldgp.data.no_values import NO_VALUE, NOTHING_OR_WORDS
 from manifoldgp.data.units import others_than_told, tells, text_columns, units_row, with_powers_as_numbers, with_units
 from manifoldgp.data.written_numbers import Written, plain_number, read_known_numbers, read_numbers
 from manifoldgp.errors import warn
@@ -33,10 +34,12 @@ class Reading(NamedTuple):
     """How the table of a fit was read, by which another one is read where its own cells leave something open.
 
     units: the columns that held numbers, and the unit of each, "" where none is known. signs: its decimal signs.
+    words: whether None, null or the like is a category, by column; of others the table itself tells.
     """
 
     units: Mapping[str, str] = MappingProxyType({})
     signs: KnownSigns = NO_SIGNS
+    words: Mapping[str, bool] = MappingProxyType({})
 
 
 class Numbered(NamedTuple):
@@ -101,6 +104,30 @@ def with_numbers(table: DataFrame, found: DecimalSign, file: str, like: Reading,
     if others := others_than_told(beside | below):
         tell(f"{file} has other units below names than in these, and those below count: {', '.join(others)}.")
     return Numbered(with_units(table, beside | below), beside_texts)
+
+
+def with_words(table: DataFrame, written: DataFrame, like: Reading) -> DataFrame:
+    """The table with None, null and the like as texts in columns of words, and as gaps elsewhere.
+
+    written: columns of the table that may be such, where only `GAPS` are missing.
+    """
+    changed = {}
+    for name, cells in written.items():
+        words = cells.isin(NOTHING_OR_WORDS)
+        if words.any() and _holds_words(cells.mask(words).dropna(), name_in(str(name)), like):
+            changed[name] = table[name].astype(object).where(~words, cells)
+    return table.assign(**changed) if changed else table
+
+
+def _holds_words(cells: Series, name: str, like: Reading) -> bool:
+    """Whether the other cells of a column with None or null are words: neither numbers nor dates, nor true and false."""
+    if name in like.words:
+        return like.words[name]
+    texts = list(cells)
+    if any(not isinstance(cell, str) for cell in texts) or {cell.strip().casefold() for cell in texts} <= {"true", "false"}:
+        return False
+    below = (texts[start:] for start in (0, 1, 2))  # two rows of names, or one, and units
+    return all(read_numbers(part) is None for part in below) and not holds_times(cells)
 
 
 def with_signs(table: DataFrame, signs: KnownSigns) -> DataFrame:

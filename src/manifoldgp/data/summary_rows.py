@@ -17,8 +17,8 @@ from manifoldgp.errors import warn
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
 
-_MOST_SUMMARIES = 4
-"""Rows of sums and means that a table ends in, at most."""
+_MOST_SUMMARIES, _MOST_CALLED = 4, 9
+"""Rows of sums and means that a table ends in, at most, and of all that are called so or stand below such a row."""
 
 _BY_CHANCE = 1e-3
 """A row that is the mean of the others to so many digits that one in a thousand would be by chance is no row of its own."""
@@ -33,9 +33,23 @@ _NAMES = frozenset((
 """Words that such a row has in a column of texts, in small letters."""
 
 _BESIDE = frozenset((
-    "anzahl", "count", "max", "maximum", "median", "min", "minimum", "n", "sd", "standardabweichung", "std", "stdev",
+    "abw", "anzahl", "coefficient", "count", "cv", "dev", "deviation", "err", "error", "iqr", "kurtosis", "mad", "max", "maximum", "median", "min",
+    "minimum", "n", "percentile", "perzentil", "quantil", "quantile", "quartil", "quartile", "range", "sd", "se", "sem", "skew", "skewness",
+    "spannweite", "st", "stabw", "standard", "standardabweichung", "standardfehler", "std", "stdabw", "stddev", "stderr", "stdev", "var", "variance",
+    "varianz", "variation", "%",
 ))  # fmt: skip
-"""What stands in rows beside them: they are no rows of their own where one of the others is there."""
+"""What stands in rows beside them: they are no rows of their own where one of the others is there. % stands for a quantile, such as Q1 or 25%."""
+
+_ALSO_LABELS = frozenset(("abw", "dev", "err", "error", "range", "st", "standard", "var", "%"))
+"""Those of them that alone name rows of a table as well, such as a quarter, Q4: they begin no sums and means."""
+
+_DOTTED = re.compile(r"\b([^\W\d])\.(?=[^\W\d]\b)")
+"""A letter of an abbreviation such as S.D."""
+
+_QUANTILE = re.compile(r"\bq[1-4]\b|\b\d{1,2}([.,]\d+)?\s?%")
+
+_NOTE = re.compile(r"\s*[*†‡].*|.*\S[\s:]+\S.*", re.DOTALL)
+"""A text below a table that tells something of it: several words, or one with a star."""
 
 _WITH = frozenset(("aller", "all", "der", "grand", "of", "overall", "rows", "the", "values", "werte", "zeilen"))
 """Words beside these that leave a text the name of such a row: grand total, mean of all rows."""
@@ -53,21 +67,33 @@ class SummaryRows(NamedTuple):
     means
         Those that are means of all rows above, and may be rows all the same: a centre point of an experiment is one.
     called
-        Those that are called sums or means, by their rows, and have other numbers.
+        Those that are called sums or means, or stand below such a row, and have other numbers, with their names.
+    notes
+        Those below the table that hold one text and nothing else, such as a source, with these.
     """
 
     rows: tuple[Any, ...] = ()
     names: tuple[str, ...] = ()
     means: tuple[Any, ...] = ()
     called: tuple[tuple[Any, str], ...] = ()
+    notes: tuple[tuple[Any, str], ...] = ()
+
+    @property
+    def out(self) -> tuple[Any, ...]:
+        """All rows that are certainly no rows of the table."""
+        return (*self.rows, *(row for row, _ in self.notes))
 
 
 class _Row(NamedTuple):
-    """What a row is: "sum", "mean", or "about" these where it is called so, else ""; its name; whether it says that it is no row of its own, by that or by an empty cell."""
+    """What a row is: "sum", "mean", or "about" these where it is called so, else ""; its name; whether it says that it is no row of its own, by that or by an empty cell.
+
+    Not beside: a row like any other, below one that is none.
+    """
 
     kind: str
     name: str
     described: bool
+    beside: bool = True
 
 
 def tell_summaries(found: SummaryRows, file: str) -> None:
@@ -84,9 +110,16 @@ def tell_summaries(found: SummaryRows, file: str) -> None:
             f"{which} {verb(count, 'holds', 'hold')} means of all rows above, and {verb(count, 'is', 'are')} kept, as the centre point of an experiment is one too. "
             f"If nothing was measured there, remove {verb(count, 'this row', 'these rows')} from the table."
         )
-    for row, name in found.called:
+    if found.notes:
+        which, count = _which(tuple(row for row, _ in found.notes), file), len(found.notes)
+        texts = listed_names([repr(_shortened(text)) for _, text in found.notes])
         warn(
-            f"{_which((row,), file)} is called {name!r}, and is kept, as its numbers are neither sums nor means of the rows above. Remove it from the table if it is no row of its own."
+            f"{which} {verb(count, 'holds', 'hold')} a text and nothing else ({texts}), and {verb(count, 'is', 'are')} left out."
+        )
+    for row, name in found.called:
+        called = f"is called {name!r}, and " if name else ""
+        warn(
+            f"{_which((row,), file)} {called}is kept, as its numbers are neither sums nor means of the rows above. Remove it from the table if it is no row of its own."
         )
 
 
@@ -104,30 +137,69 @@ def summary_rows(table: DataFrame) -> SummaryRows:
     named = [column_of(table, name) for name in table.columns if not UNNAMED.fullmatch(str(name))]
     numbers = [column for column in named if _holds_numbers(column)]
     texts = [column_of(table, name) for name in table.columns if not _holds_numbers(column_of(table, name))]
-    end = len(table)
-    while end and table.iloc[end - 1].isna().all():
-        end -= 1
+    end, notes = _without_notes(table, numbers, texts)
     kept = SummaryRows()
-    for count in range(min(_MOST_SUMMARIES, end // 2), 0, -1):
-        found: list[_Row] = []
-        for row in range(end - count, end):
-            told = _told(row, end - count, numbers, texts)
-            if not (told.kind or told.name):
-                break
-            found.append(told)
-        else:
+    for count in range(min(_MOST_CALLED, end // 2), 0, -1):
+        found = _found(end - count, end, numbers, texts)
+        if found:
             decided = _decided(list(table.index[end - count : end]), found)
             if decided.rows:
-                return decided
+                return decided._replace(notes=notes)
             kept = kept if any(kept) else decided
-    return kept
+    called = tuple(
+        (table.index[row], name)
+        for row in range(end - min(_MOST_CALLED, end // 2), end)
+        if not _NAMES.isdisjoint(_words(name := _name(row, row, texts))) and table.index[row] not in kept.means
+    )
+    return kept._replace(called=called, notes=notes)
+
+
+def _without_notes(table: DataFrame, numbers: list[Series], texts: list[Series]) -> tuple[int, tuple[tuple[Any, str], ...]]:
+    """Where the table ends but for empty rows and notes below it, and these: rows with one text, of several words, where all above have more."""
+    end, notes = len(table), []
+    while end and len(notes) < _MOST_CALLED:
+        row = table.iloc[end - 1]
+        known = row[~row.isna()]
+        if len(known) > 1 or (len(known) and not (isinstance(known.iloc[0], str) and _NOTE.fullmatch(known.iloc[0]))):
+            break
+        if len(known):
+            notes.append((table.index[end - 1], known.iloc[0].strip()))
+        end -= 1
+    if not notes:
+        return end, ()
+    if end < 2 or len(numbers) + len(texts) < 3 or (table.iloc[:end].notna().sum(axis=1) == 1).any():
+        return len(table), ()
+    return end, tuple(reversed(notes))
+
+
+def _found(start: int, end: int, numbers: list[Series], texts: list[Series]) -> list[_Row]:
+    """What each of the last rows is, with those above their start as the table; none where one is a row like any other, unless a row above it is certainly a sum or a mean."""
+    found: list[_Row] = []
+    for row in range(start, end):
+        told = _told(row, start, numbers, texts)
+        sure = any(above.kind and above.name for above in found)
+        named = bool(told.name) or (bool(told.kind) and end - start <= _MOST_SUMMARIES)
+        label = row == start and len(words := _words(told.name)) == 1 and words[0] in _ALSO_LABELS
+        if label or not (named or sure):
+            return []
+        found.append(told if named or told.kind else told._replace(name=_first_text(row, texts), beside=False))
+    return found
+
+
+def _first_text(row: int, texts: list[Series]) -> str:
+    """The first text of a row, "" where it has none."""
+    return next((cell.strip() for column in texts if isinstance(cell := column.iloc[row], str) and cell.strip()), "")
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def _decided(rows: list[Any], found: list[_Row]) -> SummaryRows:
     """Which of the last rows are certain: all beside an exact sum, else those that say so, and those with a name beside them."""
     sums = any(row.kind == "sum" for row in found)
     sure = any(row.kind and row.name for row in found)
-    out = [sums or bool(row.kind and row.described) or (sure and bool(row.name)) for row in found]
+    out = [row.beside and (sums or bool(row.kind and row.described) or (sure and bool(row.name))) for row in found]
     each = list(zip(rows, found, out, strict=True))
     return SummaryRows(
         tuple(name for name, _, certain in each if certain),
@@ -136,7 +208,7 @@ def _decided(rows: list[Any], found: list[_Row]) -> SummaryRows:
         tuple(
             (name, row.name)
             for name, row, certain in each
-            if not certain and not row.kind and not _NAMES.isdisjoint(_words(row.name))
+            if not certain and not row.kind and not (row.beside and _NAMES.isdisjoint(_words(row.name)))
         ),
     )
 
@@ -163,7 +235,14 @@ def _name(row: int, above: int, texts: list[Series]) -> str:
 
 
 def _words(cell: object) -> list[str]:
-    return re.findall(r"[^\W\d]+|∑", cell.casefold()) if isinstance(cell, str) else []
+    """The words of a text in small letters, % for a quantile.
+
+    >>> _words("Std. Dev."), _words("S.E.M."), _words("Q1"), _words("25%"), _words("Mean (n=50)")
+    (['std', 'dev'], ['sem'], ['%'], ['%'], ['mean', 'n'])
+    """
+    if not isinstance(cell, str):
+        return []
+    return re.findall(r"[^\W\d]+|[∑%]", _QUANTILE.sub("%", _DOTTED.sub(r"\1", cell.casefold())))
 
 
 def _describes(cell: Any, above: Series) -> bool:

@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from manifoldgp._system.files import refuse_unwritable, written_whole
-from manifoldgp._system.plain_text import cell, name_in, one_line, visible
+from manifoldgp._system.plain_text import NO_NAME, cell, name_in, one_line, visible
 from manifoldgp.data.codes import padded
-from manifoldgp.data.columns import pandas, text
+from manifoldgp.data.columns import column_of, missing_in, pandas, text
 from manifoldgp.data.dates import are_months, month_text
 from manifoldgp.data.decimal_signs import DecimalSign, KnownSigns, other_sign
 from manifoldgp.data.excel_files import read_sheet
-from manifoldgp.data.no_values import ERROR_CELLS, NO_VALUE
-from manifoldgp.data.number_columns import Numbered, Reading, signs_of, with_numbers, with_signs
+from manifoldgp.data.no_values import GAPS, NO_VALUE, NOTHING_OR_WORDS
+from manifoldgp.data.number_columns import Numbered, Reading, signs_of, with_numbers, with_signs, with_words
 from manifoldgp.data.summary_rows import summary_rows, tell_summaries
 from manifoldgp.data.text_files import PACKED, TextSource, text_source
-from manifoldgp.data.units import UNITS, with_power_as_written, with_units
+from manifoldgp.data.units import UNITS, text_columns, with_power_as_written, with_units
 from manifoldgp.data.written_numbers import read_numbers
 from manifoldgp.errors import InputError, MissingExtraError, warn
 
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 _TEXT, _TABBED, _PARQUET, _EXCEL = (".csv", ".txt"), (".tsv", ".tab"), (".parquet", ".pq"), (".xlsx", ".xlsm")
-_UNNAMED = re.compile(r"Unnamed: \d+")
-"""What pandas calls a column without a name."""
+_EMPTY_NAMES = "empty names"
+"""Under which name a DataFrame's attrs keep what its columns are called whose names are empty in the file."""
 
 _MOST_TOLD = 4
 """Columns that a warning names."""
@@ -51,7 +51,7 @@ def read_table(
     the first sheet with two columns or more and numbers is read, percent as it is shown (10 % is 10).
 
     Numbers with thousands separators, a currency, a percent sign or one unit are read as numbers, and a row of
-    units below the names is left out, with a warning that says so. So are rows at the end that are sums or means of those above.
+    units below the names is left out, with a warning that says so. So are rows at the end that are sums or means of those above, and notes below the table.
 
     Parameters
     ----------
@@ -67,9 +67,9 @@ def read_table(
     told: list[str] = []
     read = _numbered(table, decimal, path, like, told.append).table
     found = summary_rows(read)
-    if found.rows:  # as it stands without them: in some columns only they had a text, or a gap
+    if found.out:  # as it stands without them: in some columns only they had a text, or a gap
         above = len(table) - len(read)  # a row of units
-        table = table.drop(index=[above + row for row in found.rows]).reset_index(drop=True)
+        table = table.drop(index=[above + row for row in found.out]).reset_index(drop=True)
         read = _numbered(with_whole_numbers(table.infer_objects()), decimal, path, like, warn).table
     else:
         for text in told:
@@ -102,23 +102,36 @@ def _read(path: str | Path, sheet: str | None, wanted: Sequence[str], like: Read
         raise InputError(f"There is no file {name}. Check its name.")
     try:
         if kind == "excel":
-            table, decimal = _read_excel(name, sheet, wanted), DecimalSign(".", looked_for=False)
+            table, decimal = _read_excel(name, sheet, wanted, like), DecimalSign(".", looked_for=False)
         elif kind == "parquet":
             table, decimal = _read_parquet(name), DecimalSign(".", looked_for=False)
         else:
-            table, decimal = _read_text(name, kind, like.signs)
+            table, decimal = _read_text(name, kind, like)
     except (InputError, MissingExtraError, OSError):
         raise
     except pandas().errors.EmptyDataError as error:
         raise InputError(f"{_called(name)} is empty: a line with the names of the columns was expected, then rows.") from error
     except (ValueError, UnicodeError, EOFError, KeyError, zipfile.BadZipFile) as error:  # what readers raise for damaged files
         raise InputError(f"{_called(name)} cannot be read as {_CALLED.get(kind, 'CSV')}: {one_line(str(error))}") from error
-    table.columns = [str(column).strip() if kind == "parquet" else name_in(str(column)) for column in table.columns]
+    named = [str(column).strip() if kind == "parquet" else name_in(str(column)) for column in table.columns]
+    table.columns = [name or _no_name(place) for place, name in enumerate(named)]
     table = table.reset_index(drop=True)
     if kind != "parquet":
         table = _named_by_two_rows(table, decimal.sign, name)
     _refuse_repeated(list(table.columns), name)
     return table, decimal
+
+
+def _no_name(place: int) -> str:
+    """What a column without a name is called, by its place; pandas does so too."""
+    return f"Unnamed: {place}"
+
+
+def _with_empty_names(table: DataFrame, names: Sequence[str]) -> DataFrame:
+    """The table, which keeps what its columns are called whose names are empty in the file. names: as they stand there."""
+    empty = [_no_name(place) for place, name in enumerate(names) if not name.strip()]
+    table.attrs |= {_EMPTY_NAMES: empty} if empty else {}
+    return table
 
 
 def _named_by_two_rows(table: DataFrame, decimal: str, file: str) -> DataFrame:
@@ -139,7 +152,7 @@ def _names_of_two_rows(table: DataFrame, decimal: str) -> list[str] | None:
     if len(table) < 3:
         return None
     words = ["" if pandas().isna(value) or str(value).strip() in NO_VALUE else str(value).strip() for value in table.iloc[0]]
-    lacks = [bool(_UNNAMED.fullmatch(name)) for name in table.columns]
+    lacks = [bool(NO_NAME.fullmatch(name)) for name in table.columns]
     if not any(map(all, zip(lacks[1:], words[1:], strict=True))) or any(read_numbers([word], decimal) for word in words if word):
         return None
     numeric = [
@@ -254,7 +267,8 @@ def _form(like: str | Path | None, separator: str = ",") -> dict[str, str]:
 
 def _text(table: Any, to: Path | None = None, form: dict[str, str] | None = None) -> Any:
     """Write a table as text, or return it; names that a spreadsheet would compute get an apostrophe, for a table may come from anyone."""
-    header = [cell(str(name)) for name in table.columns]
+    empty = table.attrs.get(_EMPTY_NAMES, ())
+    header = ["" if name in empty else cell(str(name)) for name in table.columns]
     texts = [
         *header,
         *(v for _, values in table.items() if values.dtype.kind not in "biuf" for v in values if isinstance(v, str)),
@@ -316,8 +330,9 @@ def _written_kind(name: str) -> str:
     return kind
 
 
-def _read_text(name: str, kind: str, known: KnownSigns) -> tuple[Any, DecimalSign]:
-    """The table and its decimal sign. known: the signs of another table of the kind."""
+def _read_text(name: str, kind: str, like: Reading) -> tuple[Any, DecimalSign]:
+    """The table and its decimal sign. like: how another table of the kind was read."""
+    known = like.signs
     source = text_source(name)
     separator, found = source.separator_and_decimal(kind == "tabbed", known)
     _tell_titles(source.titles(), name)
@@ -325,20 +340,26 @@ def _read_text(name: str, kind: str, known: KnownSigns) -> tuple[Any, DecimalSig
     unclear = {layout.names[place]: cell for place, cell in found.unclear.items() if place < len(layout.names)}
     _tell_unclear_signs(found.sign, unclear, name, known)
     _refuse_repeated(layout.names, name)  # pandas would rename them
-    named: dict[str, Any] = {"names": layout.names, "header": None} if layout.in_comment else {}
+    named: dict[str, Any] = (
+        {"names": [name or _no_name(place) for place, name in enumerate(layout.names)], "header": None}
+        if layout.in_comment
+        else {}
+    )
     form = {
         "sep": separator,
         "skiprows": layout.skipped,
         "encoding": source.encoding,
         "low_memory": False,
-        "na_values": ERROR_CELLS,
+        "na_values": (*GAPS, *NOTHING_OR_WORDS),
     }
     form |= named
     # Cells like 1.250 of a column that had decimal commas in texts, although its table has points: who reads texts knows them.
     texts = {} if found.looked_for else {name: str for name in layout.names if dict(known.columns).get(name_in(name)) == ","}
     table = pandas().read_csv(source.opened(), decimal=found.sign, dtype=texts, **form)
+    table = _with_words(table, source, form, like)
     table = with_power_as_written(table, layout.rows)
-    return (_with_codes(table, source, form) if layout.padded else table), found
+    table = _with_codes(table, source, form) if layout.padded else table
+    return _with_empty_names(table, layout.names), found
 
 
 def _tell_unclear_signs(decimal: str, unclear: Mapping[str, str], file: str, known: KnownSigns) -> None:
@@ -365,6 +386,17 @@ def _read_by(text: str, decimal: str) -> str:
     return f"{text!r} is {found.numbers[0]:g}, not {rather.numbers[0]:g}"
 
 
+def _with_words(table: DataFrame, source: TextSource, form: dict[str, Any], like: Reading) -> DataFrame:
+    """The table with None and null as they are written where they are words, which pandas reads as gaps."""
+    texts = text_columns(table)
+    asked = [name for name in table if name in texts or like.words.get(name_in(str(name)))]
+    names = [name for name in asked if missing_in(column_of(table, name)).any()]
+    if not names:
+        return table
+    written = {"dtype": dict.fromkeys(names, str), "keep_default_na": False, "na_values": GAPS}
+    return with_words(table, pandas().read_csv(source.opened(), **form | written)[names], like)
+
+
 def _with_codes(table: DataFrame, source: TextSource, form: dict[str, Any]) -> DataFrame:
     """The table with columns of codes and of months such as 03.1974, which were read as numbers, as they are written."""
     numbers = [name for name, kind in table.dtypes.items() if kind.kind in "if"]
@@ -374,11 +406,11 @@ def _with_codes(table: DataFrame, source: TextSource, form: dict[str, Any]) -> D
     return table.assign(**codes)
 
 
-def _read_excel(name: str, sheet: str | None, wanted: Sequence[str]) -> DataFrame:
-    found = read_sheet(name, sheet, wanted, _names_in)
+def _read_excel(name: str, sheet: str | None, wanted: Sequence[str], like: Reading) -> DataFrame:
+    found = read_sheet(name, sheet, wanted, _names_in, like)
     _tell_titles(found.titles, name)
     _refuse_repeated(found.names, name)  # pandas has renamed them
-    return found.table
+    return _with_empty_names(found.table, found.names)
 
 
 def _names_in(table: DataFrame) -> list[str]:

@@ -182,13 +182,15 @@ def _encoding(name: str, held: bytes | None) -> str:
 def titles_above(rows: Sequence[Sequence[str]]) -> int:
     """How many of the first rows are words about the table: they fill at most half of its cells, and below them stands a row of names, which fills all and has no number.
 
-    The last one is a row of names too where these repeat, and it tells them apart as names in merged cells do.
+    The last one is a row of names too where these repeat, and it tells them apart as names in merged cells do. Two rows may also fill all cells together.
 
     >>> titles_above([["Report"], ["a", "b"], ["1", "2"]]), titles_above([["", "a", "b"], ["0", "1", "2"]])
     (1, 0)
     """
     width = max(map(len, rows[1:]), default=0)
     for number, cells in enumerate(rows):
+        if number and _are_names_together(cells, rows[number + 1 :]):
+            return number
         filled = [cell for cell in cells if cell.strip()]
         if len(filled) == width > 1:
             below = rows[number + 1 :]
@@ -197,6 +199,23 @@ def titles_above(rows: Sequence[Sequence[str]]) -> int:
         if len(filled) > max(1, width // 2):
             return 0
     return 0
+
+
+def _are_names_together(above: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
+    """Whether a row with empty cells holds names together with the one below it, as merged cells do: no cell is empty in both, none is a number, and numbers stand below.
+
+    >>> _are_names_together(["day", "oven", ""], [["", "temp", "time"], ["1", "200", "5"]])
+    True
+    >>> _are_names_together(["day", "oven", ""], [["mon", "200", "5"]]), _are_names_together(["a title", "", ""], [["x", "y", "z"], ["1", "2", "3"]])
+    (False, False)
+    """
+    if len(below) < 2 or len({len(above), *map(len, below)}) > 1:
+        return False
+    upper, lower = ([bool(cell.strip()) for cell in cells] for cells in (above, below[0]))
+    spanned = any(left and not here and under for left, here, under in zip(upper, upper[1:], lower[1:], strict=False))
+    if not spanned or all(lower) or not all(map(max, upper, lower)) or any(map(_NUMBER.fullmatch, (*above, *below[0]))):
+        return False
+    return any(under and _NUMBER.fullmatch(cell) for row in below[1:] for cell, under in zip(row, lower, strict=True))
 
 
 def _tells_apart(above: Sequence[str], names: Sequence[str]) -> bool:
