@@ -200,3 +200,11 @@ def test_a_start_whose_steps_lead_nowhere_ends_before_its_limit_of_iterations():
     assert found.iterations[0] < 20
     assert found.evaluations[0] == 3 * 20 + 25
     assert found.value[0] < rounded(start, np.zeros(1))[0][0]
+
+
+@pytest.mark.parametrize("limit", [2**63 - 1, np.array([2**31 - 1], dtype=np.int32)])
+def test_the_largest_limit_is_none(limit):
+    """Three times as many evaluations were fewer than none."""
+    start = np.array([[-1.2, 1.0]])
+    objective = lambda theta, rows: (np.array([rosen(t) for t in theta]), np.array([rosen_der(t) for t in theta]))  # noqa: E731
+    assert minimize_lbfgs(objective, start, Monitor(limit)).status[0] == "converged"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import itertools
+import json
 import re
 from pathlib import Path
 
@@ -418,3 +419,21 @@ def test_a_note_is_not_predicted():
 def test_labels_above_a_total_are_no_statistics(labels):
     rows = pd.DataFrame({"what": labels, "x": [3.25, 4.5, 8.75, 6.5], "y": [12.5, 11.25, 19.0, 13.75]})
     assert summary_rows(with_rows(rows, {"what": "Total", **rows[["x", "y"]].sum()})).rows == (4,)
+
+
+def test_a_category_that_was_seen_at_the_fit_names_no_sum_and_is_no_note(tmp_path, monkeypatch):
+    """Total is a company too: its row at the end of a new table had no prediction, nor had one that holds a category of two words and nothing else."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    names = ["Eni", "Total", "Shell", "green wood"]
+    fitted = pd.DataFrame({"company": names * 10, "y": rng.normal(size=40)})
+    fitted.to_csv("data.csv", index=False)
+    mgp("fit", "data.csv", "--target", "y", "--out", "m.mgp", *FAST)
+    new = pd.DataFrame({"company": ["Eni", "Shell", "Shell", "Total"], "y": [1.0, 2.0, 4.0, 7.0]})
+    new.to_csv("new.csv", index=False)
+    mgp("predict", "m.mgp", "new.csv", "--out", "p.csv")
+    assert pd.read_csv("p.csv")["mean"].notna().all()
+    assert json.loads(mgp("score", "m.mgp", "new.csv", "--json").out)["rows"] == 4
+    (tmp_path / "notes.csv").write_text("company,y,z\nEni,1,2\nShell,2,3\ngreen wood,,\n")
+    mgp("predict", "m.mgp", "notes.csv", "--out", "n.csv")
+    assert pd.read_csv("n.csv")["mean"].notna().all()

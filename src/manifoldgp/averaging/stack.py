@@ -118,7 +118,7 @@ class Stack(Averaging):
         Up to so many rows all own members are trained, if they carry the weight; beyond, in inverse proportion to the rows.
     learn_rows
         Rows that a member sees at once while it learns its parameters, where there are many: at first a sample of so many; then all (4,000 at most) in neighbourhoods, of about half as many
-        up to 1,000 rows, and in the last iterations of each step of as many. It predicts with all rows.
+        up to 1,000 rows, and in the last iterations of each step of as many, or all of up to twice as many. It predicts with all rows.
     keep
         Nats a row of the held-out log density: groups that together add less are not trained on all rows.
     go_on

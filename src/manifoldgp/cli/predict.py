@@ -63,7 +63,7 @@ def predict(
     with messages.warnings_as_messages():
         table, texts = read_as_written(table_file, wanted=answers.known_columns[0], like=answers.reading)
     encoding = answers.encoding(table)
-    query = prepare(encoding, table, allow_unknown, messages, summary_rows(table))
+    query = prepare(encoding, table, allow_unknown, messages, summary_rows(table, encoding.reading.categories))
     begin = time.perf_counter()
     with messages.warnings_as_messages():
         predictions = predicted_columns(answers, query.X, query.noise, encoding.targets, levels)

@@ -338,7 +338,8 @@ class TableEncoding:
         inputs = (column.name for column in self.columns if column.kind == "number")
         numbers = (*inputs, *self.targets, *([] if self.noise is None else [self.noise]))
         words = {column.name: not set(NOTHING_OR_WORDS).isdisjoint(column.categories) for column in self.columns}
-        return Reading({name: self.unit(name).strip() for name in numbers}, self.signs, words)
+        categories = {column.name: column.categories for column in self.columns if column.categories}
+        return Reading({name: self.unit(name).strip() for name in numbers}, self.signs, words, categories)
 
     def inputs(self, table: DataFrame, allow_unknown: bool = False) -> DataFrame:
         """The inputs as a DataFrame of numbers (n, D) with the columns ``names``, from a DataFrame that has at least the input columns.

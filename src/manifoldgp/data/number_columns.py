@@ -34,12 +34,13 @@ class Reading(NamedTuple):
     """How the table of a fit was read, by which another one is read where its own cells leave something open.
 
     units: the columns that held numbers, and the unit of each, "" where none is known. signs: its decimal signs.
-    words: whether None, null or the like is a category, by column; of others the table itself tells.
+    words: whether None, null or the like is a category, by column; of others the table itself tells. categories: of columns that have some.
     """
 
     units: Mapping[str, str] = MappingProxyType({})
     signs: KnownSigns = NO_SIGNS
     words: Mapping[str, bool] = MappingProxyType({})
+    categories: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 
 
 class Numbered(NamedTuple):

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Collection, Mapping
 from decimal import Decimal
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from manifoldgp._system.plain_text import listed_names, verb
-from manifoldgp.data.columns import UNNAMED, column_of, missing_in
+from manifoldgp.data.columns import UNNAMED, column_of, missing_in, text
 from manifoldgp.data.dates import pandas
 from manifoldgp.errors import warn
 
@@ -127,13 +129,16 @@ def _which(rows: tuple[Any, ...], file: str) -> str:
     return f"{verb(len(rows), 'Row', 'Rows')} {listed_names([str(row + 1) for row in rows])} at the end of {file}"
 
 
-def summary_rows(table: DataFrame) -> SummaryRows:
+def summary_rows(table: DataFrame, categories: Mapping[str, Collection[str]] = MappingProxyType({})) -> SummaryRows:
     """The rows at the end that are sums or means of all rows above in their numbers, as far as they have some, or are called so.
+
+    categories: of columns, by name, that are known to have some: there Total is a company, if rows of it were seen, and names no sum.
 
     >>> rows = np.random.default_rng(0).normal(5.0, 2.0, (20, 3)).round(2)
     >>> summary_rows(pandas().DataFrame(rows)).rows, summary_rows(pandas().DataFrame(np.r_[rows, [rows.sum(0)], [rows.mean(0).round(2)]])).rows
     ((), (20, 21))
     """
+    table = table.assign(**{name: _masked(column_of(table, name), known) for name, known in categories.items() if name in table})
     named = [column_of(table, name) for name in table.columns if not UNNAMED.fullmatch(str(name))]
     numbers = [column for column in named if _holds_numbers(column)]
     texts = [column_of(table, name) for name in table.columns if not _holds_numbers(column_of(table, name))]
@@ -152,6 +157,11 @@ def summary_rows(table: DataFrame) -> SummaryRows:
         if not _NAMES.isdisjoint(_words(name := _name(row, row, texts))) and table.index[row] not in kept.means
     )
     return kept._replace(called=called, notes=notes)
+
+
+def _masked(column: Series, known: Collection[str]) -> Series:
+    """A column of categories with nothing to read in those that are known."""
+    return column.map(lambda cell: "·" if text(cell) in known else cell).astype(object)
 
 
 def _without_notes(table: DataFrame, numbers: list[Series], texts: list[Series]) -> tuple[int, tuple[tuple[Any, str], ...]]:

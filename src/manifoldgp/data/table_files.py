@@ -66,7 +66,7 @@ def read_table(
     table, decimal = _read(path, sheet, wanted, like)
     told: list[str] = []
     read = _numbered(table, decimal, path, like, told.append).table
-    found = summary_rows(read)
+    found = summary_rows(read, like.categories)
     if found.out:  # as it stands without them: in some columns only they had a text, or a gap
         above = len(table) - len(read)  # a row of units
         table = table.drop(index=[above + row for row in found.out]).reset_index(drop=True)

@@ -127,7 +127,7 @@ def minimize_lbfgs(
     R, P = theta.shape
     everyone = np.arange(R)
     limit = np.broadcast_to(monitor.max_iter, R)
-    allowed = _TRIALS_EACH * limit + _TRIALS_FREE
+    allowed = _TRIALS_EACH * limit.astype(float) + _TRIALS_FREE
     value, gradient = objective(theta, everyone)
     status = np.full(R, "", dtype=object)
     iterations, evaluations = np.zeros(R, dtype=int), np.ones(R, dtype=int)
