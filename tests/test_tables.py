@@ -1299,9 +1299,9 @@ def test_none_is_a_category_among_words_and_a_gap_elsewhere(name, word, tmp_path
     )
     assert read(units)["t"].isna().tolist() == [True, False, False, False]
     assert read(pd.DataFrame({"kind": ["7", word, "8", "9", "low"], "y": range(5)}))["kind"].isna().sum() == 0
-    learnt = encoding.reading._replace(words={"bags": True})
+    learnt = encoding.reading._replace(categories={"bags": (word,)})
     assert read(rows[["bags", "y"]].iloc[[0]], learnt)["bags"].tolist() == [word]
-    assert read(rows[["bags", "y"]], learnt._replace(words={"bags": False}))["bags"].isna().sum() == 12
+    assert read(rows[["bags", "y"]], learnt._replace(categories={"bags": ()}))["bags"].isna().sum() == 12
 
 
 def test_a_model_that_learnt_none_knows_it(tmp_path):

@@ -46,19 +46,24 @@ class FoldMembers:
         self.remembers = folds.N >= FINE_STEPS_FROM
 
     @property
+    def part(self) -> int:
+        """Training rows of a fold."""
+        return self.folds.train.y.shape[-1]
+
+    @property
     def few(self) -> bool:
         """Whether the folds have so few rows that nothing is tried on a part of them, and cores gain nothing by more trainings at once."""
-        return self.folds.train.y.shape[-1] <= SCREEN_FROM and not self.many
+        return self.part <= SCREEN_FROM and not self.many
 
     @property
     def many(self) -> bool:
         """Whether the folds have clearly more rows than the sample that members learn from at first."""
-        return many_rows(self.folds.train.y.shape[-1], self.settings.learn_rows)
+        return many_rows(self.part, self.settings.learn_rows)
 
     @property
     def rows(self) -> int:
         """How many rows a member learns from at first."""
-        return self.settings.learn_rows if self.many else self.folds.train.y.shape[-1]
+        return self.settings.learn_rows if self.many else self.part
 
     def learning(self, members: int) -> Data:
         """What so many members of every fold learn from."""
@@ -125,15 +130,17 @@ class FoldMembers:
 
     def further(self, group: Group, name: str, phase: str, iterations: int, trainer: Trainer) -> Group:
         """The group after so many more iterations: on the same rows, or on all of them where there are many, the last iterations with more rows at once."""
-        learn_rows, part = self.settings.learn_rows, self.folds.train.y.shape[-1]
+        learn_rows = self.settings.learn_rows
         if group.further:
             return trained_further(group, *self._nearby(1, learn_rows), phase, iterations, trainer)
         if not self.many:
             return self._trained_on(group, name, phase, iterations, trainer, group.data, 1)
         members = group.inner.shape[1]
-        first, last = parted(iterations, part, learn_rows)
+        first, last = parted(iterations, self.part, learn_rows)
         if first:
-            group = self._trained_on(group, name, phase, first, trainer, *self._nearby(members, first_rows(part, learn_rows)))
+            group = self._trained_on(
+                group, name, phase, first, trainer, *self._nearby(members, first_rows(self.part, learn_rows))
+            )
             if trainer.late or not np.isfinite(group.batch.objective).all():
                 return group
             phase = fine_phase(phase)

@@ -20,7 +20,7 @@ NEARBY_ROWS = 4000
 NEARBY_ITERATIONS = 30
 """Iterations on all rows, in neighbourhoods, of members that learnt from a sample and went no further."""
 
-FINE_ITERATIONS = 12
+_FINE_ITERATIONS = 12
 """The last iterations of a step on many rows, in neighbourhoods of ``learn_rows`` rows; all before are in smaller ones, which cost a fraction and lead nearly as far."""
 
 _FIRST_SHARE, _FIRST_DENSITY = 5 / 9, 1000
@@ -62,7 +62,7 @@ def parted(iterations: int, rows: int, learn_rows: int) -> tuple[int, int]:
     >>> parted(55, 800, 450), parted(10, 800, 450), parted(55, 28_800, 450)
     ((43, 12), (0, 10), (0, 55))
     """
-    fine = iterations if first_rows(rows, learn_rows) == learn_rows else min(iterations, FINE_ITERATIONS)
+    fine = iterations if first_rows(rows, learn_rows) == learn_rows else min(iterations, _FINE_ITERATIONS)
     return iterations - fine, fine
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from manifoldgp._system.plain_text import counted, without_columns
+from manifoldgp._system.plain_text import NO_NAME, counted, without_columns
 from manifoldgp.data.codes import are_codes
 from manifoldgp.data.dates import (
     MONTHS,
@@ -45,7 +45,7 @@ def column_of(table: DataFrame, name: str) -> Series:
     return column
 
 
-UNNAMED = re.compile(r"Unnamed: \d+|__index_level_\d+__|")
+UNNAMED = re.compile(rf"{NO_NAME.pattern}|__index_level_\d+__")
 """What pandas calls a column without a name: as a rule the row numbers of whoever wrote the file."""
 
 KINDS = ("number", "flag", "category", "levels", "date", "duration")

@@ -15,7 +15,6 @@ from manifoldgp.data.decimal_signs import NO_SIGNS, KnownSigns
 from manifoldgp.data.donors import Donors
 from manifoldgp.data.input_columns import is_constant, learn_columns
 from manifoldgp.data.levels import Effects, cross_fitted, learn_effects
-from manifoldgp.data.no_values import NOTHING_OR_WORDS
 from manifoldgp.data.number_columns import Reading, signs_of
 from manifoldgp.data.plain_columns import column_from_plain, column_to_plain, in_order
 from manifoldgp.data.table_checks import (
@@ -337,9 +336,8 @@ class TableEncoding:
         """What other tables in files are read by, so that their columns become what they were at the fit: ``read_table(path, like=...)``."""
         inputs = (column.name for column in self.columns if column.kind == "number")
         numbers = (*inputs, *self.targets, *([] if self.noise is None else [self.noise]))
-        words = {column.name: not set(NOTHING_OR_WORDS).isdisjoint(column.categories) for column in self.columns}
-        categories = {column.name: column.categories for column in self.columns if column.categories}
-        return Reading({name: self.unit(name).strip() for name in numbers}, self.signs, words, categories)
+        categories = {column.name: column.categories for column in self.columns}
+        return Reading({name: self.unit(name).strip() for name in numbers}, self.signs, categories)
 
     def inputs(self, table: DataFrame, allow_unknown: bool = False) -> DataFrame:
         """The inputs as a DataFrame of numbers (n, D) with the columns ``names``, from a DataFrame that has at least the input columns.

@@ -34,13 +34,17 @@ class Reading(NamedTuple):
     """How the table of a fit was read, by which another one is read where its own cells leave something open.
 
     units: the columns that held numbers, and the unit of each, "" where none is known. signs: its decimal signs.
-    words: whether None, null or the like is a category, by column; of others the table itself tells. categories: of columns that have some.
+    categories: of every input, none of those that are numbers and the like.
     """
 
     units: Mapping[str, str] = MappingProxyType({})
     signs: KnownSigns = NO_SIGNS
-    words: Mapping[str, bool] = MappingProxyType({})
     categories: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+
+    @property
+    def words(self) -> dict[str, bool]:
+        """Whether None, null or the like is a category, by column; of others the table itself tells."""
+        return {name: not set(NOTHING_OR_WORDS).isdisjoint(own) for name, own in self.categories.items()}
 
 
 class Numbered(NamedTuple):
@@ -112,18 +116,18 @@ def with_words(table: DataFrame, written: DataFrame, like: Reading) -> DataFrame
 
     written: columns of the table that may be such, where only `GAPS` are missing.
     """
-    changed = {}
+    changed, known = {}, like.words
     for name, cells in written.items():
         words = cells.isin(NOTHING_OR_WORDS)
-        if words.any() and _holds_words(cells.mask(words).dropna(), name_in(str(name)), like):
+        if words.any() and _holds_words(cells.mask(words).dropna(), known.get(name_in(str(name)))):
             changed[name] = table[name].astype(object).where(~words, cells)
     return table.assign(**changed) if changed else table
 
 
-def _holds_words(cells: Series, name: str, like: Reading) -> bool:
-    """Whether the other cells of a column with None or null are words: neither numbers nor dates, nor true and false."""
-    if name in like.words:
-        return like.words[name]
+def _holds_words(cells: Series, known: bool | None) -> bool:
+    """Whether the other cells of a column with None or null are words, if that is not known: neither numbers nor dates, nor true and false."""
+    if known is not None:
+        return known
     texts = list(cells)
     if any(not isinstance(cell, str) for cell in texts) or {cell.strip().casefold() for cell in texts} <= {"true", "false"}:
         return False

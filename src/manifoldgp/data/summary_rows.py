@@ -138,7 +138,8 @@ def summary_rows(table: DataFrame, categories: Mapping[str, Collection[str]] = M
     >>> summary_rows(pandas().DataFrame(rows)).rows, summary_rows(pandas().DataFrame(np.r_[rows, [rows.sum(0)], [rows.mean(0).round(2)]])).rows
     ((), (20, 21))
     """
-    table = table.assign(**{name: _masked(column_of(table, name), known) for name, known in categories.items() if name in table})
+    known = {name: own for name, own in categories.items() if own and name in table}
+    table = table.assign(**{name: _masked(column_of(table, name), own) for name, own in known.items()})
     named = [column_of(table, name) for name in table.columns if not UNNAMED.fullmatch(str(name))]
     numbers = [column for column in named if _holds_numbers(column)]
     texts = [column_of(table, name) for name in table.columns if not _holds_numbers(column_of(table, name))]
@@ -160,8 +161,11 @@ def summary_rows(table: DataFrame, categories: Mapping[str, Collection[str]] = M
 
 
 def _masked(column: Series, known: Collection[str]) -> Series:
-    """A column of categories with nothing to read in those that are known."""
-    return column.map(lambda cell: "·" if text(cell) in known else cell).astype(object)
+    """A column of categories with nothing to read in those that are known, where a table may end in notes and sums."""
+    masked = column.astype(object)
+    last = masked.iloc[-2 * _MOST_CALLED :]
+    masked.iloc[-2 * _MOST_CALLED :] = ["·" if text(cell) in known else cell for cell in last]
+    return masked
 
 
 def _without_notes(table: DataFrame, numbers: list[Series], texts: list[Series]) -> tuple[int, tuple[tuple[Any, str], ...]]:

@@ -388,8 +388,8 @@ def _read_by(text: str, decimal: str) -> str:
 
 def _with_words(table: DataFrame, source: TextSource, form: dict[str, Any], like: Reading) -> DataFrame:
     """The table with None and null as they are written where they are words, which pandas reads as gaps."""
-    texts = text_columns(table)
-    asked = [name for name in table if name in texts or like.words.get(name_in(str(name)))]
+    texts, known = text_columns(table), like.words
+    asked = [name for name in table if name in texts or known.get(name_in(str(name)))]
     names = [name for name in asked if missing_in(column_of(table, name)).any()]
     if not names:
         return table
